@@ -1,0 +1,56 @@
+// Command persister applies events to threads. Any number of them share the partitions of one NATS system.
+package main
+
+import (
+	"flag"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/natsio"
+	"spool/internal/service"
+)
+
+func main() { os.Exit(service.Exit("persister", run(os.Args[1:]), os.Stderr)) }
+
+func run(args []string) error {
+	var (
+		nats   service.NATS
+		limits natsio.Limits
+		cfg    service.PersisterConfig
+		fs     = flag.NewFlagSet("persister", flag.ContinueOnError)
+		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
+		format = fs.String("log-format", "text", "`form` of the log: text, json")
+	)
+	nats.Flags(fs)
+	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
+	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
+	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
+	fs.Int64Var(&cfg.QueueBytes, "queue-bytes", 0, "bytes taken from the stream and not acked yet (default 64 MiB)")
+	fs.IntVar(&limits.Replicas, "replicas", 1, "copies of each stream, when this process creates them")
+	if err := fs.Parse(args); err != nil {
+		return service.UsageError{Err: err}
+	}
+	log, err := service.Log(os.Stderr, *format, *level)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := service.Signals()
+	defer cancel()
+	conn, err := nats.Dial(ctx, "spool persister", log)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Ensure(ctx, limits); err != nil {
+		return err
+	}
+	url, version := conn.Server()
+	log.Info("persister runs", "nats", url, "server", version)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return service.NewPersister(conn, cfg, log).Run(ctx) })
+	g.Go(func() error { return service.Trim(ctx, conn, log) })
+	err = g.Wait()
+	log.Info("persister stopped")
+	return err
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/text"
+	"spool/pkg/events"
+)
+
+type doctorCmd struct {
+	JSON bool `help:"Each finding as one line of JSON."`
+}
+
+// finding is one thing that was looked at.
+type finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Do     string `json:"do,omitempty"` // what to do about it
+}
+
+func (c *doctorCmd) Run(a *app) error {
+	found := c.look(a)
+	bad := 0
+	enc := json.NewEncoder(a.out)
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, f := range found {
+		mark := "ok"
+		if !f.OK {
+			mark, bad = "LOOK", bad+1
+		}
+		if c.JSON {
+			if err := enc.Encode(f); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", mark, f.Name, f.Detail)
+		if f.Do != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", f.Do)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d findings want a look", bad, len(found))
+	}
+	return nil
+}
+
+func (c *doctorCmd) look(a *app) []finding {
+	conn, err := a.dial()
+	if err != nil {
+		return []finding{{Name: "connection", Detail: err.Error(), Do: "start Spool with: spool up; or name a server with --nats URL"}}
+	}
+	defer conn.Close()
+	found := []finding{connection(conn)}
+	if err := conn.Verify(a.ctx); err != nil {
+		f := finding{Name: "streams", Detail: err.Error(), Do: "a stream was made or changed by something else: compare it with docs/operations.md"}
+		if errors.Is(err, record.ErrNotFound) {
+			f.Do = "start spool up or a persister once: it makes them"
+		}
+		return append(found, f)
+	}
+	found = append(found, finding{Name: "streams", OK: true, Detail: "all there, as they must be"})
+	return append(append(found, backlog(a, conn)...), storage(a, conn)...)
+}
+
+func connection(conn *natsio.Conn) finding {
+	url, version := conn.Server()
+	rtt, err := conn.RTT()
+	f := finding{Name: "connection", OK: err == nil, Detail: fmt.Sprintf("%s, server %s, round trip %v, messages up to %s", url, version, rtt.Round(time.Microsecond), text.Bytes(int64(conn.MaxPayload())))}
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 14 {
+		f.OK, f.Do = false, "run nats-server 2.14 or later: consumers must be able to be reset, and batches be atomic"
+	}
+	return f
+}
+
+func backlog(a *app, conn *natsio.Conn) []finding {
+	b, err := conn.Backlog(a.ctx)
+	if err != nil {
+		return []finding{{Name: "persisters", Detail: err.Error(), Do: "does this user have permission to read consumers?"}}
+	}
+	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions, Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
+	if !p.OK {
+		p.Do = "start a persister (or spool up); right after a start this takes a few seconds"
+	}
+	if b.Consumers < events.Partitions {
+		p.Do = "a partition's consumer is gone: restart a persister, which makes it"
+	}
+	lag := finding{Name: "backlog", OK: b.Pending < 100_000, Detail: fmt.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked)}
+	if !lag.OK {
+		lag.Do = "add persisters, or look at their logs"
+	}
+	skew := time.Since(b.ServerNow)
+	clock := finding{Name: "clock", OK: skew.Abs() < 5*time.Second, Detail: fmt.Sprintf("%v apart from the server", skew.Round(time.Millisecond))}
+	if !clock.OK {
+		clock.Do = "set the clock: nothing is lost by it, but times that are shown are wrong"
+	}
+	return []finding{p, lag, clock}
+}
+
+func storage(a *app, conn *natsio.Conn) []finding {
+	var found []finding
+	usage, err := conn.Usage(a.ctx)
+	if err != nil {
+		return []finding{{Name: "storage", Detail: err.Error()}}
+	}
+	for _, u := range usage {
+		f := finding{Name: u.Stream, OK: true, Detail: fmt.Sprintf("%d messages, %s", u.Messages, text.Bytes(int64(u.Bytes)))}
+		switch {
+		case u.Stream == events.EventsStream && u.Limit > 0 && u.Bytes > uint64(u.Limit)/10*9:
+			f.OK, f.Do = false, "EVENTS is nearly full: publishers will have to wait; are persisters running?"
+		case u.Stream == events.DeadStream && u.Messages > 0:
+			f.OK, f.Do = false, "events could not be applied: read them with: nats stream view "+events.DeadStream
+		}
+		found = append(found, f)
+	}
+	acc, err := conn.Account(a.ctx)
+	if err != nil {
+		return append(found, finding{Name: "account", Detail: err.Error()})
+	}
+	f := finding{Name: "account", OK: true, Detail: text.Bytes(acc.Store) + " stored, no limit"}
+	if acc.MaxStore > 0 {
+		f.Detail = fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore))
+		if acc.Store > acc.MaxStore/10*9 {
+			f.OK, f.Do = false, "make room or raise the limit: a full account refuses every write"
+		}
+	}
+	return append(found, f)
+}

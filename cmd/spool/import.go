@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/dialect"
+)
+
+type importCmd struct {
+	Paths   []string `arg:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz: ~/.claude/projects, ~/.codex/sessions."`
+	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them: claude, codex, item, omp, raw or step."`
+	NoWait  bool     `help:"Return when everything is stored; do not wait until it is in its threads."`
+	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
+	JSON    bool     `help:"The result of each file as one line of JSON."`
+}
+
+func (c *importCmd) Run(a *app) error {
+	if _, ok := dialect.Lookup(c.Dialect); c.Dialect != "" && !ok {
+		return service.UsageError{Err: fmt.Errorf("--dialect %q: use one of %s", c.Dialect, strings.Join(dialect.Names(), ", "))}
+	}
+	sources, err := transcript.Find(disk{}, c.Paths...)
+	if len(sources) == 0 {
+		return errors.Join(fmt.Errorf("no transcripts in %s: looked for *.jsonl, *.jsonl.zst and *.jsonl.gz", strings.Join(c.Paths, ", ")), err)
+	}
+	if err != nil {
+		fmt.Fprintln(a.err, err)
+	}
+	conn, dialErr := a.dial()
+	if dialErr != nil {
+		return dialErr
+	}
+	defer conn.Close()
+	cl := client.New(conn)
+
+	start := time.Now()
+	bar := newBar(a.err)
+	res := transcript.New(cl, conn, transcript.Config{
+		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Progress: bar.show, Retry: locked(noteRetries(a.err)),
+	}).Import(a.ctx, sources)
+	bar.end()
+	took := time.Since(start)
+	waitErr := c.wait(a, cl, res)
+	if err := c.print(a, res, took); err != nil {
+		return err
+	}
+	switch {
+	case a.ctx.Err() != nil:
+		return errors.New("interrupted: import the same paths again to go on")
+	case waitErr != nil:
+		return waitErr
+	case res.Failed > 0:
+		return fmt.Errorf("%d of %d files were not imported", res.Failed, len(res.Files))
+	case err != nil:
+		return errors.New("not all paths could be read")
+	}
+	return nil
+}
+
+// disk is every file of the machine under the name that the operating system gives it, whatever bytes that has.
+type disk struct{}
+
+func (disk) Open(name string) (fs.File, error)          { return os.Open(name) }
+func (disk) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// print writes the table, or the JSON, and what is to be said beside it.
+func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) error {
+	for _, f := range res.Files {
+		for _, w := range f.Warnings {
+			fmt.Fprintf(a.err, "%s: %s\n", f.File, w)
+		}
+		if f.Err != nil {
+			fmt.Fprintln(a.err, f.Err)
+		}
+	}
+	if c.JSON {
+		enc := json.NewEncoder(a.out)
+		for _, f := range res.Files {
+			if err := enc.Encode(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW")
+	for _, f := range res.Files {
+		if f.Session != "" {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\n", printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published, text.Bytes(res.Bytes), took.Round(time.Millisecond))
+	return nil
+}
+
+// shorten keeps the end of a long path, which tells files apart.
+func shorten(path string) string {
+	const most = 48
+	if r := []rune(path); len(r) > most {
+		return "…" + string(r[len(r)-most+1:])
+	}
+	return path
+}
+
+// stalled is how long nothing may happen before it is said.
+const stalled = 10 * time.Second
+
+// wait returns when the threads have what was published.
+func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error {
+	if c.NoWait {
+		return nil
+	}
+	said := false
+	for _, f := range res.Files {
+		var wanted []transcript.Position
+		if f.Published > 0 {
+			wanted = append(wanted, f.Last)
+		}
+		if f.Tail.Seq > 0 {
+			wanted = append(wanted, f.Tail)
+		}
+		var applied uint64
+		for len(wanted) > 0 && a.ctx.Err() == nil {
+			ctx, cancel := context.WithTimeout(a.ctx, stalled)
+			err := cl.Await(ctx, f.ID(), wanted[0].Producer, wanted[0].Epoch, wanted[0].Seq)
+			late := ctx.Err() != nil
+			cancel()
+			switch {
+			case err == nil:
+				wanted = wanted[1:]
+				continue
+			case !late:
+				return fmt.Errorf("wait for %s: %w", f.ID(), err)
+			}
+			head, _ := cl.Thread(a.ctx, f.ID())
+			if head.Applied == applied && !said {
+				said = true
+				fmt.Fprintf(a.err, "everything is stored, but %s has not moved for %v: is a persister running? Start one with: spool up, or persister. Waiting; Ctrl-C loses nothing.\n", f.ID(), stalled)
+			}
+			applied = head.Applied
+		}
+	}
+	return nil
+}
+
+// locked makes a function safe for concurrent use.
+func locked(f func(error, time.Duration)) func(error, time.Duration) {
+	var mu sync.Mutex
+	return func(err error, wait time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(err, wait)
+	}
+}
+
+// bar shows progress on a terminal, and nothing elsewhere.
+type bar struct {
+	w   io.Writer
+	bar *progressbar.ProgressBar
+}
+
+func newBar(w io.Writer) *bar {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &bar{w: w}
+	}
+	return &bar{}
+}
+
+func (b *bar) show(p transcript.Progress) {
+	if b.w == nil {
+		return
+	}
+	if b.bar == nil {
+		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetDescription("importing"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	b.bar.Describe(fmt.Sprintf("%d lines", p.Lines))
+	_ = b.bar.Set64(p.Bytes)
+}
+
+func (b *bar) end() {
+	if b.bar != nil {
+		_ = b.bar.Finish()
+	}
+}

@@ -1,0 +1,88 @@
+// Command spool is the operator's tool: it runs Spool, imports transcripts, and reads what is stored.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/pkg/client"
+)
+
+// cli is the command line. Each command is a type with a Run method, in the file of its name.
+type cli struct {
+	service.NATS `group:"NATS connection:"`
+	LogLevel     string `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
+	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
+
+	Up      upCmd      `cmd:"" help:"Run everything in one process on a data directory."`
+	Demo    demoCmd    `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
+	Import  importCmd  `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Publish publishCmd `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
+	Tail    tailCmd    `cmd:"" help:"Follow thread items."`
+	Session sessionCmd `cmd:"" help:"Sessions."`
+	Thread  threadCmd  `cmd:"" help:"Threads."`
+	Export  exportCmd  `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Cat     catCmd     `cmd:"" help:"Write a blob or a node."`
+	Bench   benchCmd   `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, and say what to do."`
+	Version versionCmd `cmd:"" help:"Say which version this is."`
+}
+
+// app is what a command works with.
+type app struct {
+	ctx      context.Context
+	nats     *service.NATS
+	log      *slog.Logger
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, in io.Reader, out, errw io.Writer) int {
+	var c cli
+	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
+	if err != nil {
+		return service.Exit("spool", err, errw)
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		return service.Exit("spool", service.UsageError{Err: err}, errw)
+	}
+	log, err := service.Log(errw, c.LogFormat, c.LogLevel)
+	if err != nil {
+		return service.Exit("spool", err, errw)
+	}
+	ctx, cancel := service.Signals()
+	defer cancel()
+	return service.Exit("spool", kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, in: in, out: out, err: errw}), errw)
+}
+
+// dial connects to the NATS system that the flags name.
+func (a *app) dial() (*natsio.Conn, error) {
+	conn, err := a.nats.Dial(a.ctx, "spool cli", a.log)
+	if err != nil && !a.nats.Given() {
+		err = fmt.Errorf("%w\nIs Spool running? Start it with: spool up; or name a server with --nats URL", err)
+	}
+	return conn, err
+}
+
+// client connects, and closes the connection when done is called.
+func (a *app) client() (c *client.Client, done func(), err error) {
+	conn, err := a.dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.New(conn), conn.Close, nil
+}

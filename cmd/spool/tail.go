@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"spool/internal/service"
+	"spool/pkg/client"
+)
+
+type tailCmd struct {
+	Where string        `arg:"" optional:"" name:"session[/thread]" help:"What to follow (default: everything)."`
+	All   bool          `xor:"from" help:"From the first item that is kept."`
+	New   bool          `xor:"from" help:"From now on (the default)."`
+	Last  bool          `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
+	Since time.Duration `xor:"from" placeholder:"DURATION" help:"From so long ago on."`
+	Type  string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end."`
+	JSON  bool          `help:"Each item as one line of JSON."`
+	End   bool          `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
+	Count int           `placeholder:"N" help:"Stop after so many items."`
+}
+
+func (c *tailCmd) Run(a *app) error {
+	filter, from, err := c.parse()
+	if err != nil {
+		return err
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	if c.End {
+		empty, err := cl.Empty(ctx, filter, from)
+		if err != nil || empty {
+			return err
+		}
+	}
+	shown := 0
+	for item, err := range cl.Subscribe(ctx, filter, from) {
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			_, err = fmt.Fprintf(a.out, "%s\n", item.Raw)
+		} else {
+			_, err = fmt.Fprintln(a.out, itemLine(&item))
+		}
+		if err != nil {
+			return err
+		}
+		if shown++; shown == c.Count || c.End && item.More == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
+	f.Type = c.Type
+	if c.Where != "" {
+		session, thread, _ := strings.Cut(c.Where, "/")
+		f.Session, f.Thread = session, thread
+		if err := checkNames(session, thread); err != nil {
+			return f, p, service.UsageError{Err: err}
+		}
+	}
+	p.All, p.Last = c.All, c.Last
+	if c.Since > 0 {
+		p.Since = time.Now().Add(-c.Since)
+	}
+	return f, p, nil
+}
+
+// itemLine is an item in one line: when, where, what.
+func itemLine(i *client.Item) string {
+	text := strings.Join(strings.Fields(i.Text()), " ")
+	if r := []rune(text); len(r) > 160 {
+		text = string(r[:160]) + "…"
+	}
+	at := i.CreatedAt
+	if t, err := time.Parse(time.RFC3339, at); err == nil {
+		at = t.Local().Format("15:04:05")
+	}
+	session := i.Session
+	if len(session) > 12 {
+		session = session[:12] + "…"
+	}
+	return fmt.Sprintf("%s %s/%s %d %s  %s", at, session, i.Thread, i.N, i.Type(), printable(text))
+}
+
+// printable replaces what could move a terminal's cursor or change its colours.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+}

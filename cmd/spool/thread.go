@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+type threadCmd struct {
+	Ls   threadLsCmd   `cmd:"" aliases:"list" help:"List threads."`
+	Show threadShowCmd `cmd:"" help:"Show where a thread is and its last entries."`
+	Fork threadForkCmd `cmd:"" help:"Start a thread at a point of another one; nothing is copied."`
+}
+
+type threadLsCmd struct {
+	Session string `arg:"" optional:"" help:"Only threads of this session."`
+	JSON    bool   `help:"Each thread as one line of JSON."`
+}
+
+func (c *threadLsCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := cl.Threads(a.ctx, c.Session)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		enc := json.NewEncoder(a.out)
+		for _, t := range list {
+			if err := enc.Encode(threadJSON(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD")
+	for _, th := range list {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", th.Thread, th.Head.Status, th.Head.Entries, th.Head.N,
+			text.Ago(th.Head.Updated, time.Now()), th.Head.Head().Ref.Hex()[:12])
+	}
+	return t.Flush()
+}
+
+type threadShowCmd struct {
+	Thread string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Last   int    `default:"20" placeholder:"N" help:"How many entries (${default})."`
+	JSON   bool   `help:"One JSON object."`
+}
+
+func (c *threadShowCmd) Run(a *app) error {
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	head, err := cl.Thread(a.ctx, id)
+	if err != nil {
+		return err
+	}
+	var steps []threads.Step
+	if len(head.Recent) > 0 {
+		if steps, err = cl.Reader().Last(a.ctx, head.Head(), c.Last); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return c.json(a, id, head, steps)
+	}
+	th := client.Thread{Thread: id, Head: head}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
+	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, len(head.Tips))
+	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn), head.Truncated, head.Externalized)
+	fmt.Fprintln(t, "INDEX\tITEMS\tTIME\tROLE\tTYPE\tSTATE")
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role, s.Entry.Type, s.At.Ref.Hex()[:12])
+	}
+	return t.Flush()
+}
+
+func itemRange(r threads.Record) string {
+	switch r.Count {
+	case 0:
+		return "-"
+	case 1:
+		return fmt.Sprint(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.First+r.Count-1)
+}
+
+func clock(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05")
+}
+
+func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, steps []threads.Step) error {
+	out := threadJSON(client.Thread{Thread: id, Head: head})
+	var list []any
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		list = append(list, map[string]any{
+			"index": s.Entry.Index, "first_item": s.Entry.First, "items": s.Entry.Count, "timestamp": s.Timestamp, "role": s.Role,
+			"type": s.Entry.Type, "id": s.Entry.ID, "state": s.At.Ref.String(), "parent": s.Parent.String(),
+			"content": s.Content.String(), "pack": s.At.Pack.String(),
+		})
+	}
+	out["last"] = list
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+type threadForkCmd struct {
+	From  string `arg:"" name:"session[/thread]" help:"The thread to fork."`
+	Name  string `arg:"" help:"Name of the new thread, or session/thread."`
+	Index int64  `xor:"at" placeholder:"N" help:"At the N-th entry."`
+	Item  int64  `xor:"at" placeholder:"N" help:"At the entry of item N."`
+	Node  string `xor:"at" placeholder:"REF" help:"At this state."`
+	Entry string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
+	Role  string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
+}
+
+func (c *threadForkCmd) Help() string {
+	return "Without a point the fork begins at the step before the last: the last one can be tried again."
+}
+
+func (c *threadForkCmd) Run(a *app) error {
+	from, err := events.ParseThread(c.From)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	to := events.Thread{Session: from.Session, Name: c.Name}
+	if err := to.Validate(); err != nil {
+		if to, err = events.ParseThread(c.Name); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = cl.Fork(a.ctx, to, events.Fork{
+		Session: from.Session, Thread: from.Name, Index: c.Index, Item: c.Item, Node: c.Node, Entry: c.Entry, Role: c.Role})
+	if err != nil {
+		return err
+	}
+	head, err := cl.Thread(a.ctx, to)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s begins at entry %d of %s\n", to, head.Entries-1, from)
+	return err
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/internal/service"
+)
+
+type upCmd struct {
+	Data        string        `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Listen      string        `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
+	HTTP        string        `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
+	Sync        string        `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
+	EventsBytes int64         `placeholder:"BYTES" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
+	ItemsBytes  int64         `placeholder:"BYTES" help:"Size of ITEMS when it is created."`
+	ItemsAge    time.Duration `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
+	TokenFile   string        `type:"existingfile" placeholder:"FILE" help:"Bearer token that HTTP requests must carry; needed to listen beyond loopback."`
+}
+
+func (c *upCmd) Run(a *app) error {
+	cfg, err := c.config(a)
+	if err != nil {
+		return err
+	}
+	cfg.Ready = func(up *service.Up) { c.hello(a, up) }
+	if err := service.RunUp(a.ctx, cfg); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.err, "stopped; everything that was acknowledged is stored")
+	return nil
+}
+
+func (c *upCmd) config(a *app) (service.UpConfig, error) {
+	sync, err := parseSync(c.Sync)
+	if err != nil {
+		return service.UpConfig{}, err
+	}
+	token := ""
+	if c.TokenFile != "" {
+		if token, err = httpapi.ReadToken(c.TokenFile); err != nil {
+			return service.UpConfig{}, service.UsageError{Err: err}
+		}
+	}
+	if c.Data == "" && !a.nats.Given() {
+		if c.Data, err = service.DataDir(); err != nil {
+			return service.UpConfig{}, err
+		}
+	}
+	return service.UpConfig{
+		NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Token: token, Sync: sync, Log: a.log,
+		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
+		Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}},
+	}, nil
+}
+
+func parseSync(s string) (time.Duration, error) {
+	if s == "always" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, service.UsageError{Err: fmt.Errorf("--sync %q: use always, or a duration like 1s", s)}
+	}
+	return d, nil
+}
+
+func (c *upCmd) hello(a *app, up *service.Up) {
+	where := c.Data
+	if up.Server == nil {
+		where = "(on the NATS system)"
+	}
+	fmt.Fprintf(a.err, "Spool is up.\n  data  %s\n  NATS  %s\n  HTTP  http://%s\n", where, up.NATS, up.HTTP)
+	if c.Sync != "always" && up.Server != nil {
+		fmt.Fprintf(a.err, "  sync  every %s: a power cut may lose that much of what was acknowledged\n", c.Sync)
+	}
+	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish - --session S --dialect D\nFollow with:  spool tail\nStop with:    Ctrl-C or kill %d\n", os.Getpid())
+}

@@ -1,0 +1,337 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// transcripts are the examples, and the recorded transcripts where they are.
+func transcripts(t *testing.T) []string {
+	t.Helper()
+	dirs := []string{"../examples"}
+	if dir, named := os.LookupEnv("SPOOL_TRANSCRIPTS"); named {
+		dirs = append(dirs, dir)
+	} else if _, err := os.Stat("../../shared/transcripts"); err == nil {
+		dirs = append(dirs, "../../shared/transcripts")
+	}
+	for i, dir := range dirs {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[i] = abs
+	}
+	return dirs
+}
+
+// imported is a line of spool import --json.
+type imported struct {
+	File, Session, Thread, Error string
+	Lines, Published, Skipped    int
+}
+
+func (f imported) id() string { return f.Session + "/" + f.Thread }
+
+// shown is a thread as thread ls --json and thread show --json tell it.
+type shown struct {
+	Session, Thread, Status, Head, Start string
+	Entries, Items                       int64
+	Last                                 []struct {
+		Index                        int64
+		State, Content, Pack, Parent string
+	}
+}
+
+// decode reads JSON values, one a line or more.
+func decode[T any](t *testing.T, text string) (out []T) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(text))
+	for dec.More() {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			t.Fatalf("decode %.200s: %v", text, err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (w *world) imports(paths ...string) []imported {
+	w.t.Helper()
+	return decode[imported](w.t, w.run("spool", append([]string{"import", "--json"}, paths...)...))
+}
+
+func (w *world) threads() map[string]shown {
+	w.t.Helper()
+	all := map[string]shown{}
+	for _, th := range decode[shown](w.t, w.run("spool", "thread", "ls", "--json")) {
+		all[th.Session+"/"+th.Thread] = th
+	}
+	return all
+}
+
+// checkItems reads all items of all threads: each has 1, 2, 3, … up to what its head says.
+func (w *world) checkItems() {
+	w.t.Helper()
+	last := map[string]int64{}
+	lines := bufio.NewScanner(strings.NewReader(w.run("spool", "tail", "--all", "-T", "--json")))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var it struct {
+			Session, Thread string
+			N               int64
+		}
+		if err := json.Unmarshal(lines.Bytes(), &it); err != nil {
+			w.t.Fatalf("item %.200s: %v", lines.Text(), err)
+		}
+		id := it.Session + "/" + it.Thread
+		if it.N != last[id]+1 {
+			w.t.Fatalf("%s: item %d after %d", id, it.N, last[id])
+		}
+		last[id] = it.N
+	}
+	if err := lines.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+	for id, th := range w.threads() {
+		if last[id] != th.Items {
+			w.t.Errorf("%s: tail ends with item %d, the head says %d", id, last[id], th.Items)
+		}
+	}
+}
+
+// checkExport holds what a thread gives back against the file.
+func (w *world) checkExport(f imported) {
+	w.t.Helper()
+	want, err := os.ReadFile(f.File)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got := []byte(w.run("spool", "export", f.id()))
+	if bytes.Equal(got, want) {
+		return
+	}
+	at := 0
+	for at < min(len(got), len(want)) && got[at] == want[at] {
+		at++
+	}
+	w.t.Errorf("export %s = %d bytes, want the %d of %s; they differ from byte %d, line %d on: %.80q, want %.80q", f.id(), len(got), len(want),
+		f.File, at, 1+bytes.Count(want[:at], []byte("\n")), got[at:], want[at:])
+}
+
+// healthy waits until doctor finds nothing: after a start it takes a moment until every partition is asked for.
+func (w *world) healthy() {
+	w.t.Helper()
+	var out string
+	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); {
+		var code int
+		if out, _, code = w.try("", "spool", "doctor"); code == 0 {
+			return
+		}
+	}
+	w.t.Errorf("doctor never exits 0:\n%s", out)
+}
+
+// post sends entries over HTTP and gives the answer.
+func (w *world) post(path, contentType, body string) (status int, answer string) {
+	w.t.Helper()
+	resp, err := http.Post("http://"+w.http+path, contentType, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(resp.Body); err != nil {
+		w.t.Fatal(err)
+	}
+	return resp.StatusCode, b.String()
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	out := w.run("spool", "demo", "--json")
+	if !strings.Contains(out, `"ok":true`) || strings.Contains(out, `"ok":false`) {
+		t.Errorf("demo = %s, want every check ok", out)
+	}
+	if left, err := filepath.Glob(filepath.Join(w.home, "spool-demo-*")); err != nil || len(left) > 0 {
+		t.Errorf("demo leaves %v behind", left)
+	}
+}
+
+// TestUp is a user's day: start, import, look around, publish, stop, start again.
+func TestUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	up := w.up()
+
+	files := w.imports(transcripts(t)...)
+	if len(files) < 4 {
+		t.Fatalf("import = %d files, want those of examples at least", len(files))
+	}
+	for _, f := range files {
+		if f.Error != "" || f.Published != f.Lines || f.Lines == 0 {
+			t.Errorf("import %s = %+v, want every line new", f.File, f)
+		}
+		w.checkExport(f)
+	}
+	w.checkItems()
+	for _, f := range w.imports(transcripts(t)...) {
+		if f.Published != 0 || f.Skipped != f.Lines {
+			t.Errorf("second import of %s = %+v, want nothing new", f.File, f)
+		}
+	}
+	w.checkThreads(files)
+	w.checkBlobs(files)
+	w.healthy()
+	w.checkPublish()
+	w.checkGC(files)
+
+	if code := up.stop(); code != 0 {
+		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
+	}
+	up.await("everything that was acknowledged is stored")
+	up = w.up()
+	for _, f := range files {
+		w.checkExport(f)
+	}
+	w.checkItems()
+	if code := up.stop(); code != 0 {
+		t.Errorf("spool up after SIGTERM, the second time: exit code %d, want 0", code)
+	}
+}
+
+func (w *world) checkThreads(files []imported) {
+	w.t.Helper()
+	sessions := w.run("spool", "session", "ls")
+	all := w.threads()
+	for _, f := range files {
+		if !strings.Contains(sessions, f.Session) {
+			w.t.Errorf("session ls does not list %s", f.Session)
+		}
+		if th := all[f.id()]; th.Entries < int64(f.Lines) {
+			w.t.Errorf("thread ls: %s has %d entries, want %d", f.id(), th.Entries, f.Lines)
+		}
+		th := decode[shown](w.t, w.run("spool", "thread", "show", "--json", "--last", "3", f.id()))[0]
+		if len(th.Last) == 0 || th.Head != th.Last[len(th.Last)-1].State {
+			w.t.Fatalf("thread show %s = %+v, want its head to be the last entry", f.id(), th)
+		}
+		head := th.Last[len(th.Last)-1]
+		named := w.run("spool", "cat", head.State, "--pack", head.Pack)
+		if !strings.Contains(named, `"type": "state"`) || !strings.Contains(named, head.Content) || !strings.Contains(named, th.Start) {
+			w.t.Errorf("cat %s = %s, want a state with its start and content", head.State, named)
+		}
+		if searched := w.run("spool", "cat", head.State); searched != named {
+			w.t.Errorf("cat %s without --pack = %s, want %s", head.State, searched, named)
+		}
+	}
+}
+
+var blobRef = regexp.MustCompile(`blob:sha256:[0-9a-f]{64}`)
+
+// checkBlobs finds values that were moved out of entries and reads them.
+func (w *world) checkBlobs(files []imported) {
+	w.t.Helper()
+	seen := map[string]bool{}
+	for _, f := range files {
+		th := decode[shown](w.t, w.run("spool", "thread", "show", "--json", "--last", "60", f.id()))[0]
+		for _, e := range th.Last {
+			if len(seen) == 3 {
+				return
+			}
+			if !strings.Contains(f.File, "examples") {
+				break // one process an entry: enough of the small files
+			}
+			for _, ref := range blobRef.FindAllString(w.run("spool", "cat", e.Content, "--pack", e.Pack), -1) {
+				if seen[ref] {
+					continue
+				}
+				seen[ref] = true
+				sum := sha256.Sum256([]byte(w.run("spool", "cat", ref)))
+				if got := "blob:sha256:" + hex.EncodeToString(sum[:]); got != ref {
+					w.t.Errorf("cat %s = bytes of %s", ref, got)
+				}
+			}
+		}
+	}
+	if len(seen) == 0 {
+		w.t.Error("no blob in any of the examples")
+	}
+}
+
+// checkPublish publishes by the command and over HTTP.
+func (w *world) checkPublish() {
+	w.t.Helper()
+	post := func(n int) string { return fmt.Sprintf(`{"content":[{"type":"text","text":"hello %d"}]}`, n) }
+	lines := func(from, to int) string {
+		var b strings.Builder
+		for n := from; n <= to; n++ {
+			b.WriteString(post(n) + "\n")
+		}
+		return b.String()
+	}
+	for range 2 { // the same again adds nothing
+		if _, errw, code := w.try(lines(1, 3), "spool", "publish", "-", "--session", "posts", "--dialect", "item", "--producer", "me"); code != 0 {
+			w.t.Fatalf("publish - = exit code %d: %s", code, errw)
+		}
+	}
+	status, answer := w.post("/v1/sessions/posts/threads/main/entries?dialect=item", "application/json", post(4))
+	if status != http.StatusAccepted || !strings.Contains(answer, `"ok":true`) {
+		w.t.Errorf("POST one entry = %d %s, want 202", status, answer)
+	}
+	status, answer = w.post("/v1/sessions/posts/threads/main/entries?dialect=item", "application/x-ndjson", lines(5, 7))
+	if status != http.StatusOK || strings.Count(answer, `"ok":true`) != 3 {
+		w.t.Errorf("POST 3 lines = %d %s, want 200 and 3 times ok", status, answer)
+	}
+	if status, answer := w.post("/v1/sessions/a.b/threads/main/entries?dialect=item", "application/json", post(1)); status != http.StatusBadRequest {
+		w.t.Errorf("POST to a bad name = %d %s, want 400", status, answer)
+	}
+	if status, answer := w.post("/v1/sessions/posts/threads/main/entries?dialect=item", "application/json", `{"content":`); status != http.StatusBadRequest {
+		w.t.Errorf("POST no JSON = %d %s, want 400", status, answer)
+	}
+	if _, errw, code := w.try("{}\n", "spool", "publish", "-", "--session", "posts", "--dialect", "cobol"); code != 2 || !strings.Contains(errw, "cobol") {
+		w.t.Errorf("publish in a dialect that is none = exit code %d: %s, want 2", code, errw)
+	}
+	items := decode[struct {
+		N       int64
+		Content []struct{ Text string }
+	}](w.t, w.run("spool", "tail", "posts", "--all", "--json", "--count", "7"))
+	for i, it := range items {
+		if want := fmt.Sprintf("hello %d", i+1); it.N != int64(i+1) || it.Content[0].Text != want {
+			w.t.Errorf("item %d of posts = %+v, want number %d, %q", i, it, i+1, want)
+		}
+	}
+	if want, got := lines(1, 7), w.run("spool", "export", "posts"); got != want {
+		w.t.Errorf("export posts = %q, want %q", got, want)
+	}
+}
+
+// checkGC: gc says that it deletes nothing, and deletes nothing.
+func (w *world) checkGC(files []imported) {
+	w.t.Helper()
+	type report struct{ Deleted, Packs, Blobs, Threads, Unreadable, Tombstones int }
+	first := decode[report](w.t, w.run("gc", "-once", "-json"))[0]
+	text, errw, code := w.try("", "gc", "-once")
+	if code != 0 || !strings.Contains(text+errw, "does not mark or sweep yet") || !strings.Contains(errw, "nothing was deleted") {
+		w.t.Errorf("gc -once = exit code %d, %s%s, want it to say that it deletes nothing", code, text, errw)
+	}
+	second := decode[report](w.t, w.run("gc", "-once", "-json"))[0]
+	if first != second || first.Deleted != 0 || first.Packs == 0 || first.Blobs == 0 || first.Threads <= len(files) || first.Unreadable != 0 {
+		w.t.Errorf("gc reports %+v, then %+v, want the same, nothing deleted and all readable", first, second)
+	}
+	for _, f := range files {
+		w.checkExport(f)
+	}
+}

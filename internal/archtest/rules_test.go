@@ -1,0 +1,112 @@
+package archtest
+
+import "slices"
+
+// rule says what packages may import in production code. Standard packages are free but for what their layer forbids.
+type rule struct {
+	layer layer
+	pkgs  []string // whose rule this is; "x/..." is x and all below it
+	spool []string // packages of this module that they may import
+	mods  []string // other modules' packages that they may import; "..." = any that is not reserved
+}
+
+// layer is a row of the table in DESIGN 12.
+type layer int
+
+const (
+	pure   layer = iota // values in, values out: no clock, logger, goroutine, file or network
+	decide              // the services' decisions against interfaces they declare: no NATS, network or environment
+	adapt               // NATS, HTTP, the SDK
+	wire                // configuration, processes
+	test                // for tests and measuring; nobody else imports it
+)
+
+func (l layer) String() string {
+	return [...]string{"0 (pure)", "1 (decide)", "2 (adapt)", "3 (wire)", "test"}[l]
+}
+
+const (
+	msgpack = "github.com/vmihailenco/msgpack/v5"
+	zstd    = "github.com/klauspost/compress/zstd"
+	backoff = "github.com/cenkalti/backoff/v4"
+	ulid    = "github.com/oklog/ulid/v2"
+	xsync   = "golang.org/x/sync/..."
+	any_    = "..."
+)
+
+// layer0 is what every layer above may import.
+var layer0 = []string{
+	"internal/bounded", "internal/jsonscan", "internal/text", "pkg/events", "pkg/truncate", "pkg/casstore", "pkg/threads",
+	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
+}
+
+// shared are the packages of layer 1 that others of it build on.
+var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
+
+var layer1 = slices.Concat(shared, []string{
+	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript",
+})
+
+var rules = []rule{
+	{pure, []string{"internal/bounded", "internal/jsonscan", "internal/text"}, nil, nil},
+	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
+	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},
+	{pure, []string{"pkg/casstore"}, []string{"internal/bounded"}, []string{msgpack, zstd}},
+	{pure, []string{"pkg/threads"}, []string{"internal/bounded", "pkg/casstore"}, nil},
+	{pure, []string{"pkg/sessions"}, []string{"internal/jsonscan", "pkg/events"}, nil},
+	{pure, []string{"pkg/dialect/..."}, []string{"internal/jsonscan", "pkg/events", "pkg/sessions", "pkg/dialect/..."}, nil},
+	{pure, []string{"pkg/artifacts"}, []string{"internal/bounded", "internal/jsonscan", "pkg/events", "pkg/truncate"}, []string{msgpack}},
+
+	{decide, []string{"internal/record"}, layer0, []string{msgpack}},
+	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},
+	{decide, []string{"internal/project"}, layer0, nil},
+	{decide, []string{"internal/rehydrate"}, slices.Concat(layer0, []string{"internal/project"}), nil},
+	{decide, []string{"internal/persist", "internal/ingest", "internal/gc", "internal/fsck"},
+		slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
+	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
+
+	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},
+	{adapt, []string{"pkg/client", "internal/httpapi", "internal/web"},
+		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/web", "pkg/client"}), []string{any_}},
+
+	{wire, []string{"internal/embedded"}, nil, []string{any_}},
+	{wire, []string{"internal/service"},
+		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/httpapi", "internal/web", "internal/embedded", "pkg/client"}), []string{any_}},
+	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
+		slices.Concat(layer0, layer1, []string{
+			"internal/natsio", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
+			"internal/demo", "pkg/client", "examples/...",
+		}), []string{any_}},
+
+	{test, []string{
+		"internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "e2e/...", "tools/...",
+		"pkg/casstore/storetest", "pkg/threads/headtest",
+	}, []string{any_}, []string{any_}},
+}
+
+// reserved are modules that only some packages may import, whatever their rule says otherwise.
+var reserved = []struct {
+	mod string
+	by  []string
+}{
+	{"github.com/nats-io/nats-server/...", []string{"internal/embedded", "internal/natstest", "internal/faulttest", "e2e/..."}},
+	{"github.com/nats-io/...", []string{"internal/natsio", "internal/natstest", "internal/faulttest", "internal/bench", "e2e/...", "tools/..."}},
+	{"github.com/synadia-io/...", []string{"internal/natsio"}},
+}
+
+// forbidden are standard packages that a layer must not import.
+var forbidden = map[layer][]string{
+	pure: {"net/...", "os/...", "syscall", "log/...", "flag", "runtime/...", "testing/...", "plugin"},
+	// A logger is handed in; the environment is not.
+	decide: {"net/...", "os/...", "syscall", "log", "flag", "testing/...", "plugin"},
+	adapt:  {"flag", "testing/..."},
+	wire:   {"testing/..."},
+}
+
+// except lists names of otherwise forbidden packages that one package may use, and no others of them.
+var except = map[string]map[string][]string{
+	"internal/transcript": {"os": {"Open", "Stat", "ReadDir"}}, // it reads files, through an fs.FS of the real ones
+}
+
+// clocks are functions of package time that a pure package must not use: it is given times.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}

@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"spool/internal/ingest"
+	"spool/pkg/events"
+)
+
+// The headers that identify what a request stores.
+const (
+	headerProducer = "Spool-Producer"
+	headerEpoch    = "Spool-Epoch"
+	headerSeq      = "Spool-Seq"
+)
+
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+)
+
+// entryTime is how long a client may take to send one entry, and answerTime how long to read a piece of an answer.
+const (
+	entryTime  = 5 * time.Minute
+	answerTime = 30 * time.Second
+)
+
+// entries stores one entry or a stream of them in the thread that the path names.
+func (a *api) entries(w http.ResponseWriter, r *http.Request) {
+	cfg := ingest.Config{
+		Thread:  events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")},
+		Dialect: r.URL.Query().Get("dialect"),
+	}
+	switch mediaType(r) {
+	case typeJSON:
+		a.store(w, r, cfg, a.one)
+	case typeNDJSON:
+		a.store(w, r, cfg, a.stream)
+	default:
+		a.wrongType(w, r, typeJSON+" for one entry or "+typeNDJSON+" for an entry a line")
+	}
+}
+
+// events stores a stream of envelopes.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
+	if mediaType(r) != typeNDJSON {
+		a.wrongType(w, r, typeNDJSON)
+		return
+	}
+	a.store(w, r, ingest.Config{Envelopes: true}, a.stream)
+}
+
+func mediaType(r *http.Request) string {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return t
+}
+
+func (a *api) wrongType(w http.ResponseWriter, r *http.Request, want string) {
+	refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: use %s", r.Header.Get("Content-Type"), want))
+}
+
+// store finds out as whom a request stores, and lets it. next returns the sequence after the last one it used.
+func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) {
+	cfg.User, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.MaxBody, a.cfg.Patience
+	named, err := identity(r, &cfg)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	if named {
+		next(w, r, cfg)
+		return
+	}
+	p := a.producers.take()
+	cfg.Producer, cfg.Start = p.id, p.next
+	p.next = max(p.next, next(w, r, cfg))
+	a.producers.give(p)
+}
+
+// identity reads the idempotency headers.
+func identity(r *http.Request, cfg *ingest.Config) (named bool, err error) {
+	cfg.Producer = r.Header.Get(headerProducer)
+	epoch, seq := r.Header.Get(headerEpoch), r.Header.Get(headerSeq)
+	if cfg.Producer == "" {
+		if epoch != "" || seq != "" {
+			return false, fmt.Errorf("%w: %s and %s mean nothing without %s", ingest.ErrEntry, headerEpoch, headerSeq, headerProducer)
+		}
+		return false, nil
+	}
+	if epoch != "" {
+		if cfg.Epoch, err = strconv.ParseUint(epoch, 10, 64); err != nil {
+			return false, fmt.Errorf("%w: %s %q: want a whole number", ingest.ErrEntry, headerEpoch, epoch)
+		}
+	}
+	if cfg.Start, err = strconv.ParseUint(seq, 10, 63); err != nil || cfg.Start == 0 {
+		return false, fmt.Errorf("%w: %s %q: want the sequence of the first line, a whole number from 1, above those that %s has used", ingest.ErrEntry, headerSeq, seq, headerProducer)
+	}
+	return true, nil
+}
+
+// one stores the body as one entry.
+func (a *api) one(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cfg.MaxBody+1)) // and its newline
+	if err != nil {
+		var long *http.MaxBytesError
+		if !errors.As(err, &long) {
+			err = fmt.Errorf("%w: the body ended early: %w", ingest.ErrEntry, err)
+		}
+		a.fail(w, r, err)
+		return cfg.Start
+	}
+	seq, err := ingest.One(r.Context(), bytes.TrimSuffix(body, []byte("\n")), a.cfg.Publisher, cfg)
+	if err != nil {
+		a.fail(w, r, err)
+		return cfg.Start + 1
+	}
+	answer(w, http.StatusAccepted, okay{OK: true, Seq: seq})
+	return seq + 1
+}
+
+// stream stores the body line by line, and answers with the result of each once it is durable or refused.
+func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
+	ctl := http.NewResponseController(w)
+	_ = ctl.EnableFullDuplex() // the answer begins before the body ends
+	cfg.Interrupt = func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
+	started := false
+	enc := json.NewEncoder(w)
+	cfg.Results = func(rs []ingest.Result, err error) {
+		if err != nil && !started {
+			return // the status says it
+		}
+		if !started {
+			started = true
+			w.Header().Set("Content-Type", typeNDJSON)
+			w.WriteHeader(http.StatusOK)
+		}
+		_ = ctl.SetWriteDeadline(time.Now().Add(answerTime))
+		for _, res := range rs {
+			_ = enc.Encode(res) // a client that is gone ends the request's context
+		}
+		_ = ctl.Flush()
+	}
+	sum, err := ingest.Lines(r.Context(), r.Body, a.cfg.Publisher, cfg)
+	if err != nil { // net/http must not find the end of the body after us: it would read on beside a read of its own
+		cfg.Interrupt()
+		_, _ = io.Copy(io.Discard, r.Body) // what has arrived
+		w.Header().Set("Connection", "close")
+	}
+	switch {
+	case err != nil && started:
+		_ = enc.Encode(failure{err.Error()})
+	case err != nil:
+		a.fail(w, r, err)
+	case !started:
+		w.Header().Set("Content-Type", typeNDJSON)
+		w.WriteHeader(http.StatusOK)
+	}
+	return max(sum.Next, cfg.Start)
+}

@@ -1,0 +1,53 @@
+package httpapi_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// What is answered with success is in EVENTS; a full stream is the client's to know (DESIGN 3).
+func TestOnAServer(t *testing.T) {
+	conn := natstest.Dial(t, natstest.Server(t))
+	url := httptest.NewServer(httpapi.For(conn, "", nil))
+	t.Cleanup(url.Close)
+	if status, _, body := do(t, url.URL, request{method: "GET", path: "/readyz"}); status != 503 {
+		t.Errorf("readyz without streams = %d %s, want 503", status, body)
+	}
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 256 << 10, ItemsBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, body := do(t, url.URL, request{method: "GET", path: "/readyz"}); status != 200 {
+		t.Errorf("readyz = %d %s, want 200", status, body)
+	}
+	status, _, body := do(t, url.URL, request{path: entriesPath, kind: "application/x-ndjson", body: "{}\n{}\nbad\n{}\n"})
+	if status != 200 || strings.Count(body, `"ok":true`) != 3 {
+		t.Errorf("stream = %d %s, want three stored", status, body)
+	}
+	stream, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := events.Decode(m.Data); err != nil || len(e.Each()) != 3 {
+		t.Errorf("EVENTS has %d entries in its first message, %v, want 3", len(e.Each()), err)
+	}
+	full := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn, Patience: 1}))
+	t.Cleanup(full.Close)
+	big := `"` + strings.Repeat("x", 200<<10) + `"`
+	var header map[string][]string
+	for range 3 {
+		status, header, body = do(t, full.URL, request{path: entriesPath, kind: "application/json", body: big})
+	}
+	if status != 503 || len(header["Retry-After"]) == 0 {
+		t.Errorf("entry into a full stream = %d %s, want 503 with Retry-After", status, body)
+	}
+}

@@ -1,0 +1,166 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// ErrEntry is wrapped by every refusal of a line or of what came with it: the sender's mistake (SPEC B2).
+var ErrEntry = errors.New("refused")
+
+// ErrTooLarge is an ErrEntry: the entry is longer than Config.MaxBody.
+var ErrTooLarge = fmt.Errorf("%w: too large", ErrEntry)
+
+// rawDialect takes bytes that need not be JSON.
+const rawDialect = "raw"
+
+// event makes a line an event, or says why it can not be one.
+func (s *stream) event(l line) (*events.Event, error) {
+	if l.long {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.cfg.MaxBody)
+	}
+	e := &events.Event{
+		Producer: s.cfg.Producer, Epoch: s.cfg.Epoch, Seq: max(s.cfg.Start+uint64(l.n)-1, s.seq+1), Kind: events.KindEntry,
+		Dialect: s.cfg.Dialect, Thread: s.cfg.Thread, User: s.cfg.User, Host: s.cfg.Host, Body: l.text,
+	}
+	if s.cfg.Envelopes {
+		if err := s.open(e, l.text); err != nil {
+			return nil, err
+		}
+	}
+	if err := check(e); err != nil {
+		return nil, err
+	}
+	if e.Seq <= s.seq {
+		return nil, fmt.Errorf("%w: seq %d after %d: a producer's sequence must grow", ErrEntry, e.Seq, s.seq)
+	}
+	s.seq = e.Seq
+	return e, nil
+}
+
+// open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value, or a
+// string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have defaults.
+func (s *stream) open(e *events.Event, text []byte) error {
+	if err := jsonscan.Valid(text); err != nil {
+		return fmt.Errorf("%w: envelope: %w", ErrEntry, err)
+	}
+	if jsonscan.KindOf(text) != jsonscan.KindObject {
+		return fmt.Errorf(`%w: envelope: want an object {"session", "thread", "dialect", "body"}`, ErrEntry)
+	}
+	e.Body = nil
+	if e.Thread.Name == "" {
+		e.Thread.Name = events.MainThread
+	}
+	var errs []error
+	_ = jsonscan.Object(text, func(key, value []byte) bool {
+		if err := member(e, string(key), value); err != nil {
+			errs = append(errs, fmt.Errorf("%w: envelope: %s: %w", ErrEntry, key, err))
+		}
+		return true
+	})
+	if e.Body == nil {
+		errs = append(errs, fmt.Errorf("%w: envelope: body is missing", ErrEntry))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errString = errors.New("want a string")
+	errTime   = errors.New("want RFC 3339, or Unix milliseconds as a number")
+	errSeq    = errors.New("want a whole number from 1")
+	errOwner  = errors.New("a sequence names an event only under a producer of your own: name one, or leave it out")
+)
+
+func member(e *events.Event, key string, value []byte) (err error) {
+	text := func(dst *string) {
+		if jsonscan.KindOf(value) == jsonscan.KindNull {
+			return
+		}
+		s, ok := jsonscan.Text(value)
+		if !ok {
+			err = errString
+		}
+		*dst = s
+	}
+	switch key {
+	case "session":
+		text(&e.Thread.Session)
+	case "thread":
+		text(&e.Thread.Name)
+	case "dialect":
+		text(&e.Dialect)
+	case "user":
+		text(&e.User)
+	case "time":
+		e.Time, err = unixMilli(value)
+	case "seq":
+		if strings.HasPrefix(e.Producer, threads.Ephemeral) {
+			return errOwner
+		}
+		n, ok := jsonscan.Int(value)
+		if !ok || n < 1 {
+			return errSeq
+		}
+		e.Seq = uint64(n)
+	case "body":
+		e.Body = value
+		if s, ok := jsonscan.Text(value); ok {
+			e.Body = append(make([]byte, 0, len(s)), s...)
+		}
+	}
+	return err
+}
+
+func unixMilli(value []byte) (int64, error) {
+	if n, ok := jsonscan.Int(value); ok && n > 0 {
+		return n, nil
+	}
+	s, _ := jsonscan.Text(value)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, errTime
+	}
+	return t.UnixMilli(), nil
+}
+
+// check holds an event against everything that a persister would send to the dead letters.
+func check(e *events.Event) error {
+	if err := e.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	if err := checkDialect(e.Dialect); err != nil {
+		return err
+	}
+	if e.Dialect == rawDialect {
+		return nil
+	}
+	if err := jsonscan.Valid(e.Body); err != nil {
+		return fmt.Errorf("%w: entry: %w; bytes that are not JSON go in the dialect %q", ErrEntry, err, rawDialect)
+	}
+	if d, _ := dialect.Lookup(e.Dialect); e.Dialect == "item" || e.Dialect == "step" { // the two that can fail
+		if _, err := d.Read(e.Body, nil); err != nil {
+			return fmt.Errorf("%w: entry: %w", ErrEntry, err)
+		}
+	}
+	return nil
+}
+
+func checkDialect(name string) error {
+	if _, ok := dialect.Lookup(name); ok {
+		return nil
+	}
+	if name == "" {
+		return fmt.Errorf("%w: no dialect: use one of %s", ErrEntry, strings.Join(dialect.Names(), ", "))
+	}
+	return fmt.Errorf("%w: unknown dialect %q: use one of %s", ErrEntry, name, strings.Join(dialect.Names(), ", "))
+}
+
+func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }

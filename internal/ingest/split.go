@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// line is one line of a stream.
+type line struct {
+	n    int64  // from 1
+	text []byte // without the newline; its own memory
+	long bool   // longer than allowed; text is nil
+}
+
+// split reads lines in a goroutine of its own, because a Read cannot be given up, until r ends or stop is called. Once the
+// channel is closed *ended says how r ended, nil at its end. No more than one line is read ahead. stop waits for the goroutine
+// if it is given a function that ends a blocked Read.
+func split(r io.Reader, most int64) (lines <-chan line, ended *error, stop func(interrupt func())) {
+	out, ended, stopped, done := make(chan line), new(error), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(out)
+		defer close(done) // first: whoever sees the channel closed knows that no Read goes on
+		in := bufio.NewReaderSize(r, 64<<10)
+		for n := int64(1); ; n++ {
+			text, long, err := readLine(in, most)
+			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (long || !blank(text)) {
+				select {
+				case out <- line{n, text, long}:
+				case <-stopped:
+					return
+				}
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					*ended = fmt.Errorf("read line %d: %w", n, err)
+				}
+				return
+			}
+		}
+	}()
+	return out, ended, func(interrupt func()) {
+		close(stopped)
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if interrupt != nil {
+			interrupt()
+			<-done
+		}
+	}
+}
+
+// readLine reads a line of most bytes; what is longer is read and dropped.
+func readLine(in *bufio.Reader, most int64) (text []byte, long bool, err error) {
+	for {
+		piece, err := in.ReadSlice('\n')
+		if err == nil {
+			piece = piece[:len(piece)-1]
+		}
+		if long = long || int64(len(text)+len(piece)) > most; long {
+			text = nil
+		} else {
+			text = append(text, piece...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, long, err
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package jsonscan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// MaxDepth is the deepest nesting of arrays and objects that Valid accepts (SPEC B1). A scalar has depth 0, [] has depth 1.
+const MaxDepth = 256
+
+// Errors are wrapped with the byte offset at which reading stopped.
+var (
+	// ErrSyntax says that the text is not JSON, or not the kind of value that was asked for.
+	ErrSyntax = errors.New("invalid JSON")
+	// ErrDepth says that arrays and objects are nested deeper than MaxDepth (SPEC B1).
+	ErrDepth = errors.New("JSON nested deeper than 256")
+)
+
+// Kind is the type of a JSON value.
+type Kind byte
+
+// The kinds of JSON values. Invalid is anything that does not begin like one.
+const (
+	KindInvalid Kind = iota
+	KindNull
+	KindBool
+	KindNumber
+	KindString
+	KindObject
+	KindArray
+)
+
+// KindOf tells the kind of a valid JSON text by its first byte after white space. It does not read further.
+func KindOf(raw []byte) Kind {
+	i := SkipSpace(raw, 0)
+	if i == len(raw) {
+		return KindInvalid
+	}
+	switch c := raw[i]; {
+	case c == '"':
+		return KindString
+	case c == '{':
+		return KindObject
+	case c == '[':
+		return KindArray
+	case c == 'n':
+		return KindNull
+	case c == 't' || c == 'f':
+		return KindBool
+	case c == '-' || '0' <= c && c <= '9':
+		return KindNumber
+	}
+	return KindInvalid
+}
+
+// Object calls f for each member of a JSON object in the order of the text, duplicates included, until f returns false.
+// key is unescaped and aliases raw unless it held an escape; value is the raw text without surrounding white space and
+// always aliases raw. Anything but an object is ErrSyntax. Assumes that Valid passed.
+func Object(raw []byte, f func(key, value []byte) bool) error {
+	i, err := enter(raw, '{')
+	if err != nil {
+		return err
+	}
+	if i < len(raw) && raw[i] == '}' {
+		return finish(raw, i+1)
+	}
+	for {
+		if i >= len(raw) || raw[i] != '"' {
+			return syntaxAt(i)
+		}
+		end := SkipString(raw, i)
+		if end < 0 {
+			return syntaxAt(i)
+		}
+		key := raw[i+1 : end-1]
+		i = SkipSpace(raw, end)
+		if i >= len(raw) || raw[i] != ':' {
+			return syntaxAt(i)
+		}
+		i = SkipSpace(raw, i+1)
+		if end = SkipValue(raw, i); end < 0 {
+			return syntaxAt(i)
+		}
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = appendUnescaped(nil, key)
+		}
+		if !f(key, raw[i:end:end]) {
+			return nil
+		}
+		more, next := separator(raw, end, '}')
+		if next < 0 {
+			return syntaxAt(end)
+		}
+		if !more {
+			return finish(raw, next)
+		}
+		i = next
+	}
+}
+
+// Array calls f for each element of a JSON array in order, until f returns false. value is the raw text without
+// surrounding white space. Anything but an array is ErrSyntax. Assumes that Valid passed.
+func Array(raw []byte, f func(value []byte) bool) error {
+	i, err := enter(raw, '[')
+	if err != nil {
+		return err
+	}
+	if i < len(raw) && raw[i] == ']' {
+		return finish(raw, i+1)
+	}
+	for {
+		end := SkipValue(raw, i)
+		if end < 0 {
+			return syntaxAt(i)
+		}
+		if !f(raw[i:end:end]) {
+			return nil
+		}
+		more, next := separator(raw, end, ']')
+		if next < 0 {
+			return syntaxAt(end)
+		}
+		if !more {
+			return finish(raw, next)
+		}
+		i = next
+	}
+}
+
+// Get returns the raw text of the value reached from raw by the given keys, or nil if there is none. Of duplicate keys
+// the last counts, as in JSON.parse. An empty path returns raw itself. Assumes that Valid passed.
+func Get(raw []byte, path ...string) []byte {
+	for _, name := range path {
+		var found []byte
+		err := Object(raw, func(key, value []byte) bool {
+			if string(key) == name {
+				found = value
+			}
+			return true
+		})
+		if err != nil || found == nil {
+			return nil
+		}
+		raw = found
+	}
+	return raw
+}
+
+// enter finds the opening bracket and returns the index of the first thing after it.
+func enter(raw []byte, open byte) (int, error) {
+	i := SkipSpace(raw, 0)
+	if i >= len(raw) || raw[i] != open {
+		return 0, syntaxAt(i)
+	}
+	return SkipSpace(raw, i+1), nil
+}
+
+// separator reads what follows a value: a comma (more, index of the next token) or the closing bracket (index after it).
+// The index is -1 for anything else.
+func separator(raw []byte, i int, end byte) (more bool, next int) {
+	i = SkipSpace(raw, i)
+	switch {
+	case i >= len(raw):
+		return false, -1
+	case raw[i] == ',':
+		return true, SkipSpace(raw, i+1)
+	case raw[i] == end:
+		return false, i + 1
+	}
+	return false, -1
+}
+
+// finish checks that only white space follows.
+func finish(raw []byte, i int) error {
+	if i = SkipSpace(raw, i); i != len(raw) {
+		return syntaxAt(i)
+	}
+	return nil
+}
+
+func syntaxAt(i int) error { return fmt.Errorf("%w at byte %d", ErrSyntax, i) }

@@ -1,0 +1,60 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"spool/internal/record"
+)
+
+// MaxBatch is the largest atomic batch that a server takes, in messages.
+const MaxBatch = 1000
+
+// Headers of an atomic batch (ADR-50) and of a conditional publish.
+const (
+	hdrBatchID     = "Nats-Batch-Id"
+	hdrBatchSeq    = "Nats-Batch-Sequence"
+	hdrBatchCommit = "Nats-Batch-Commit"
+	hdrExpectSeq   = "Nats-Expected-Last-Subject-Sequence"
+	hdrExpectSubj  = "Nats-Expected-Last-Subject-Sequence-Subject"
+)
+
+// batch publishes all messages or none, in one stream, and returns the sequence of the last: the others have the ones
+// before it. On a server with sync_interval "always" it costs one sync. The messages' headers are changed.
+func (c *Conn) batch(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	if len(msgs) > MaxBatch {
+		return 0, fmt.Errorf("%w: a batch of %d messages; at most %d", record.ErrRefused, len(msgs), MaxBatch)
+	}
+	id := nuid.Next()
+	last := len(msgs) - 1
+	for i, m := range msgs {
+		if m.Header == nil {
+			m.Header = make(nats.Header, 3)
+		}
+		m.Header[hdrBatchID] = []string{id}
+		m.Header[hdrBatchSeq] = []string{strconv.Itoa(i + 1)}
+		if i == last {
+			m.Header[hdrBatchCommit] = []string{"1"}
+			break
+		}
+		if err := c.nc.PublishMsg(m); err != nil {
+			return 0, fmt.Errorf("%w: publish %s: %w", record.ErrBusy, m.Subject, err)
+		}
+	}
+	answers, err := c.pipe.all(ctx, msgs[last:], c.timeout)
+	if err != nil {
+		return 0, err
+	}
+	a, err := parseAck(answers[0])
+	if err != nil {
+		return 0, err
+	}
+	if a.Count != len(msgs) {
+		return 0, fmt.Errorf("%w: the server committed %d of %d messages: does the stream allow atomic publishing?", record.ErrRefused, a.Count, len(msgs))
+	}
+	return a.Seq, nil
+}

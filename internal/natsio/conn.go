@@ -1,0 +1,162 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/natscontext"
+
+	"spool/pkg/events"
+)
+
+// Config says where the NATS system is and who we are there. The zero value connects to 127.0.0.1:4222. Names and
+// precedence are those of the nats CLI: what is set here wins over the context, which wins over the defaults.
+type Config struct {
+	URL      string        // nats://host:port[,…]; empty: the context's, else nats://127.0.0.1:4222
+	Context  string        // a context saved with "nats context"; empty: none
+	Creds    string        // credentials file
+	NKey     string        // nkey seed file
+	User     string        // user name
+	Password string        // password
+	Token    string        // token
+	TLSCert  string        // client certificate file
+	TLSKey   string        // client key file
+	TLSCA    string        // CA bundle file
+	Domain   string        // JetStream domain
+	Timeout  time.Duration // of one request; 0 = 5 s
+	Name     string        // connection name shown by the server; empty: "spool"
+
+	// InProcess connects to a server in this process without a socket and ignores the addresses above.
+	InProcess nats.InProcessConnProvider
+	Logger    *slog.Logger
+}
+
+// Conn is a connection to JetStream. It is safe for concurrent use.
+type Conn struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	timeout time.Duration
+	pipe    *pipe
+	events  sender
+	items   sender
+	log     *slog.Logger
+}
+
+// Dial connects, and goes on reconnecting for as long as the Conn is open. The first connection must succeed.
+func Dial(ctx context.Context, cfg Config) (*Conn, error) {
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	nc, err := connect(cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	c := &Conn{nc: nc, timeout: cfg.Timeout, log: log, items: sender{undo: events.ItemsStream}}
+	if c.timeout <= 0 {
+		c.timeout = 5 * time.Second
+	}
+	if cfg.Domain != "" {
+		c.js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))
+	} else {
+		c.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(c.timeout))
+	}
+	if err == nil {
+		c.pipe, err = newPipe(nc)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return c, ctx.Err()
+}
+
+func connect(cfg Config, log *slog.Logger) (*nats.Conn, error) {
+	opts := cfg.options(log)
+	if cfg.InProcess != nil {
+		return nats.Connect("", append(opts, nats.InProcessServer(cfg.InProcess))...)
+	}
+	if cfg.Context == "" {
+		url := cfg.URL
+		if url == "" {
+			url = nats.DefaultURL
+		}
+		return nats.Connect(url, opts...)
+	}
+	if cfg.URL != "" {
+		return nil, errors.New("both a server URL and a context are given; use one")
+	}
+	nc, _, err := natscontext.Connect(cfg.Context, opts...)
+	return nc, err
+}
+
+func (cfg Config) options(log *slog.Logger) []nats.Option {
+	name := cfg.Name
+	if name == "" {
+		name = "spool"
+	}
+	opts := []nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("nats error", "subject", subject, "error", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("nats disconnected", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted()) }),
+	}
+	if cfg.Creds != "" {
+		opts = append(opts, nats.UserCredentials(cfg.Creds))
+	}
+	if cfg.NKey != "" {
+		if o, err := nats.NkeyOptionFromSeed(cfg.NKey); err == nil {
+			opts = append(opts, o)
+		} else {
+			opts = append(opts, func(*nats.Options) error { return err })
+		}
+	}
+	if cfg.User != "" {
+		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.Token != "" {
+		opts = append(opts, nats.Token(cfg.Token))
+	}
+	if cfg.TLSCert != "" || cfg.TLSKey != "" {
+		opts = append(opts, nats.ClientCert(cfg.TLSCert, cfg.TLSKey))
+	}
+	if cfg.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(cfg.TLSCA))
+	}
+	return opts
+}
+
+// Close ends the connection at once. What was acked stays; what was not is unknown.
+func (c *Conn) Close() { c.nc.Close() }
+
+// MaxPayload is the largest message the server takes, in bytes.
+func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
+
+// Connected reports whether the connection stands right now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Server describes the server that the connection stands to.
+func (c *Conn) Server() (url, version string) {
+	return c.nc.ConnectedUrlRedacted(), c.nc.ConnectedServerVersion()
+}
+
+// RTT is the time of one round trip to the server.
+func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }
+
+// JetStream is nats.go's own view of the connection, for measuring Spool against it and for tests that play another client.
+func (c *Conn) JetStream() jetstream.JetStream { return c.js }

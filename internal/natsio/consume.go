@@ -1,0 +1,206 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"spool/pkg/events"
+)
+
+// A partition's consumer. Pinning gives the partition to one persister at a time and to the next at once when that one
+// stops cleanly; when it dies, after pinnedTTL. It is no fence: the commit's expectations are.
+const (
+	ackWait       = 20 * time.Second // then an unacknowledged event comes again: how long a dead owner holds up a quiet partition
+	pullExpiry    = 5 * time.Second
+	pullHeartbeat = 2500 * time.Millisecond
+	pinnedTTL     = 8 * time.Second
+	maxAckPending = 20_000
+
+	pullMessages = 500
+	pullBytes    = 4 << 20 // above any message, or a pull could never be met
+)
+
+func partitionConsumer(p int) jetstream.ConsumerConfig {
+	name := events.PartitionConsumer(p)
+	return jetstream.ConsumerConfig{
+		Name: name, Durable: name, FilterSubject: events.PartitionFilter(p),
+		DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait,
+		MaxDeliver: -1, MaxAckPending: maxAckPending,
+		PriorityPolicy: jetstream.PriorityPolicyPinned, PriorityGroups: []string{events.PersisterGroup}, PinnedTTL: pinnedTTL,
+	}
+}
+
+func (c *Conn) ensureConsumers(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for p := range events.Partitions {
+		g.Go(func() error {
+			_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
+			if err != nil {
+				return fmt.Errorf("consumer of partition %d: %w", p, wrapErr(err))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Delivery is one stored event as a partition's consumer gives it.
+type Delivery struct {
+	Subject   string // as EVENTS stores it: events.ParseStored
+	Data      []byte
+	Seq       uint64 // EVENTS stream sequence
+	Partition int
+
+	msg jetstream.Msg
+}
+
+// Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
+// delivered again and skipped.
+func (d Delivery) Ack() error { return d.msg.Ack() }
+
+// Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
+// one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
+// behind it.
+func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery)) (stop func(), err error) {
+	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
+	if err != nil {
+		return nil, fmt.Errorf("consumer of partition %d: %w", partition, wrapErr(err))
+	}
+	f := &feed{c: c, cons: cons, partition: partition}
+	if cons.CachedInfo().NumAckPending > 0 {
+		f.reset(ctx)
+	}
+	cc, err := cons.Consume(func(m jetstream.Msg) {
+		meta, err := m.Metadata()
+		if err != nil {
+			c.log.Error("event without metadata", "subject", m.Subject(), "error", err)
+			return
+		}
+		f.pin = m.Headers().Get(hdrPinID)
+		if !f.inOrder(ctx, meta.Sequence.Consumer) {
+			return
+		}
+		deliver(Delivery{
+			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream,
+			Partition: partition, msg: m,
+		})
+	},
+		jetstream.PullPriorityGroup(events.PersisterGroup),
+		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes),
+		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+			c.log.Debug("consume", "partition", partition, "error", err)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("consume partition %d: %w", partition, wrapErr(err))
+	}
+	return func() {
+		cc.Stop()
+		<-cc.Closed()
+		f.unpin()
+	}, nil
+}
+
+// hdrPinID tells a pinned client its pin.
+const hdrPinID = "Nats-Pin-Id"
+
+// feed sees to it that a partition's events arrive without a gap.
+//
+// JetStream gives a new owner of a consumer what comes next, not what the old one was given and never acknowledged: that
+// comes again when its ack is overdue, behind younger events. An event that is applied after a younger one of its thread
+// would be taken for a duplicate. So deliveries are counted: when the consumer sequence jumps, or does not begin right
+// above the ack floor, the consumer is reset to its ack floor and everything from there on comes again, in order. What was
+// applied already is skipped. So too when this process begins while deliveries are open: their owner may be dead, and if it
+// is not, it only sees them twice.
+type feed struct {
+	c         *Conn
+	cons      jetstream.Consumer
+	partition int
+	next      uint64 // consumer sequence of the next delivery; 0 = not known yet
+	pin       string // our pin, as of the last delivery
+}
+
+// unpin gives the partition away at once, if it is ours; else the next owner would wait for pinnedTTL.
+func (f *feed) unpin() {
+	if f.pin == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
+	defer cancel()
+	info, err := f.cons.Info(ctx)
+	if err != nil {
+		return
+	}
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != f.pin {
+			continue
+		}
+		if s, err := f.c.js.Stream(ctx, events.EventsStream); err == nil {
+			_ = s.UnpinConsumer(ctx, events.PartitionConsumer(f.partition), g.Group)
+		}
+	}
+}
+
+// inOrder reports whether the delivery with that consumer sequence is the next one. Otherwise it has the consumer reset,
+// and the deliveries until its new first one are dropped.
+func (f *feed) inOrder(ctx context.Context, seq uint64) bool {
+	if f.next == 0 {
+		info, err := f.cons.Info(ctx)
+		if err == nil && info.AckFloor.Consumer+1 == seq {
+			f.next = seq
+		}
+	}
+	// The first delivery after a reset, ours or another process's, is the one above the ack floor.
+	if seq == f.next || seq == 1 {
+		f.next = seq + 1
+		return true
+	}
+	if f.next == 1 { // reset already: these are still on their way from before
+		return false
+	}
+	f.reset(ctx)
+	return false
+}
+
+func (f *feed) reset(ctx context.Context) {
+	if _, err := f.c.js.ResetConsumer(ctx, events.EventsStream, events.PartitionConsumer(f.partition)); err != nil {
+		f.c.log.Warn("reset a partition's consumer", "partition", f.partition, "error", err)
+		f.next = 0 // the next delivery tries again; at the latest when these come again, after ackWait
+		return
+	}
+	f.c.log.Debug("partition's consumer starts again above its ack floor", "partition", f.partition)
+	f.next = 1
+}
+
+// Backlog is how the partitions' consumers stand.
+type Backlog struct {
+	Pending   uint64 // events that are stored and not delivered
+	Unacked   uint64 // events that are delivered and not acknowledged
+	Consumers int    // of events.Partitions
+	Waiting   int    // partitions that a persister asks for
+	ServerNow time.Time
+}
+
+// Backlog asks every partition's consumer.
+func (c *Conn) Backlog(ctx context.Context) (b Backlog, err error) {
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return b, wrapErr(err)
+	}
+	list := s.ListConsumers(ctx)
+	for info := range list.Info() {
+		b.Consumers++
+		b.Pending += info.NumPending
+		b.Unacked += uint64(info.NumAckPending)
+		if info.NumWaiting > 0 {
+			b.Waiting++
+		}
+		b.ServerNow = info.TimeStamp
+	}
+	return b, wrapErr(list.Err())
+}

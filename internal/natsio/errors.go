@@ -1,0 +1,111 @@
+package natsio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/jsonscan"
+	"spool/internal/record"
+)
+
+// JetStream error codes that have a meaning of their own here; nats.go names none of these.
+const (
+	codeFull        = 10077 // maximum bytes exceeded
+	codeFullMsgs    = 10047 // insufficient storage resources
+	codeResources   = 10023 // insufficient resources
+	codeWrongSeq    = 10071 // wrong last sequence
+	codeInFlight    = 10164 // another write with the same expectation is in flight
+	codeTooMany     = 10167 // too many requests
+	codeBatchMax    = 10210 // too many batches in flight on the stream
+	codeBatchMaxAll = 10211 // too many batches in flight on the server
+	codeNoMessage   = 10037
+)
+
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (e *apiError) verdict() error {
+	switch {
+	case e.ErrCode == codeWrongSeq:
+		return record.ErrConflict
+	case e.ErrCode == codeFull, e.ErrCode == codeFullMsgs, e.ErrCode == codeResources:
+		return record.ErrFull
+	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll,
+		e.Code == 429, e.Code == 503:
+		return record.ErrBusy
+	case e.ErrCode == codeNoMessage, e.Code == 404:
+		return record.ErrNotFound
+	}
+	return record.ErrRefused
+}
+
+func (e *apiError) wrap() error {
+	return fmt.Errorf("%w: %s (%d)", e.verdict(), e.Description, e.ErrCode)
+}
+
+// ack is the answer to a publish.
+type ack struct {
+	Error *apiError
+	Seq   uint64
+	Count int // messages of a batch
+}
+
+func parseAck(m *nats.Msg) (ack, error) {
+	var a ack
+	if m.Header.Get("Status") == "503" {
+		return a, fmt.Errorf("%w: nothing listens on the subject: is JetStream enabled and the stream there?", record.ErrBusy)
+	}
+	// Acks come one a message: reading their few members is worth more than reading them by reflection.
+	err := jsonscan.Object(m.Data, func(key, value []byte) bool {
+		switch string(key) {
+		case "seq":
+			n, _ := jsonscan.Int(value)
+			a.Seq = uint64(n)
+		case "count":
+			n, _ := jsonscan.Int(value)
+			a.Count = int(n)
+		case "error":
+			a.Error = new(apiError)
+			return json.Unmarshal(value, a.Error) == nil
+		}
+		return true
+	})
+	if err != nil || a.Seq == 0 && a.Error == nil {
+		return a, fmt.Errorf("%w: ack %q", record.ErrUnknown, m.Data)
+	}
+	if a.Error != nil {
+		return a, a.Error.wrap()
+	}
+	return a, nil
+}
+
+// wrapErr maps what nats.go returns.
+func wrapErr(err error) error {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, record.ErrBusy), errors.Is(err, record.ErrConflict), errors.Is(err, record.ErrFull), errors.Is(err, record.ErrUnknown),
+		errors.Is(err, record.ErrRefused), errors.Is(err, record.ErrNotFound):
+		return err
+	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound),
+		errors.Is(err, jetstream.ErrConsumerNotFound):
+		return fmt.Errorf("%w: %w", record.ErrNotFound, err)
+	case errors.As(err, &api):
+		e := apiError{Code: api.Code, ErrCode: int(api.ErrorCode), Description: api.Description}
+		return e.wrap()
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("%w: %w", record.ErrBusy, err)
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return fmt.Errorf("%w: %w", record.ErrUnknown, err)
+}

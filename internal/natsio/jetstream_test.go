@@ -1,0 +1,283 @@
+package natsio_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+func entries(session string, from, to, size int) []*events.Event {
+	var evs []*events.Event
+	for i := from; i <= to; i++ {
+		evs = append(evs, &events.Event{Producer: "p", Seq: uint64(i), Kind: events.KindEntry, Dialect: "raw",
+			Thread: events.Thread{Session: session, Name: "main"}, Body: []byte(strings.Repeat("x", size))})
+	}
+	return evs
+}
+
+// one publishes events one after the other, so that each is a message.
+func one(t *testing.T, c *natsio.Conn, evs []*events.Event) {
+	t.Helper()
+	for _, e := range evs {
+		if err := c.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// partition finds the partition of the first stored event.
+func partition(t *testing.T, c *natsio.Conn) int {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
+	if err != nil {
+		t.Fatalf("subject %q: %v", m.Subject, err)
+	}
+	return p
+}
+
+// ackFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
+func ackFloor(t *testing.T, c *natsio.Conn, p int, seq uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cons.CachedInfo().AckFloor.Stream >= seq {
+			return
+		}
+	}
+}
+
+func state(t *testing.T, c *natsio.Conn) jetstream.StreamState {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State
+}
+
+// TestEnsureRefusesAnIncompatibleStream: the error names every difference, and nothing of the stream is changed.
+func TestEnsureRefusesAnIncompatibleStream(t *testing.T) {
+	c := natstest.Dial(t, natstest.Server(t))
+	if _, err := c.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: events.EventsStream, Subjects: []string{"spool.v1.event.>"}, Discard: jetstream.DiscardOld, MaxAge: time.Hour,
+		AllowRollup: true, AllowMsgTTL: true, MaxMsgsPerSubject: 5,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	limits := natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}
+	for what, err := range map[string]error{"Ensure": c.Ensure(t.Context(), limits), "Verify": c.Verify(t.Context())} {
+		if !errors.Is(err, natsio.ErrTopology) {
+			t.Fatalf("%s = %v, want ErrTopology", what, err)
+		}
+		for _, want := range []string{events.EventsStream, "subjects", "subject transform", "discard", "maximum age", "rollup", "message TTL", "max messages per subject"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s = %v, want it to name %q", what, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), events.ItemsStream) {
+			t.Errorf("%s = %v, want nothing about %s, which is right", what, err, events.ItemsStream)
+		}
+	}
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil || s.CachedInfo().Config.MaxAge != time.Hour {
+		t.Errorf("the stream was changed: %+v, %v", s.CachedInfo().Config, err)
+	}
+}
+
+// TestVerifySaysWhatIsMissing on a server that has nothing of Spool.
+func TestVerifySaysWhatIsMissing(t *testing.T) {
+	err := natstest.Dial(t, natstest.Server(t)).Verify(t.Context())
+	if !errors.Is(err, record.ErrNotFound) {
+		t.Fatalf("Verify = %v, want ErrNotFound", err)
+	}
+	for _, cfg := range natsio.Topology(natsio.Limits{}) {
+		if !strings.Contains(err.Error(), cfg.Name) {
+			t.Errorf("Verify = %v, want it to name %s", err, cfg.Name)
+		}
+	}
+}
+
+// TestTrimKeepsWhatIsNotApplied: however full EVENTS is, what a partition has not acknowledged stays.
+func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
+	c := natstest.Dial(t, natstest.Server(t))
+	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	one(t, c, entries("s", 1, 100, 8_000))
+	if upTo, err := c.Trim(t.Context()); upTo != 0 || err != nil {
+		t.Errorf("Trim with nothing applied = %d, %v, want 0", upTo, err)
+	}
+	p := partition(t, c)
+	got := make(chan natsio.Delivery, 200)
+	stop, err := c.Consume(t.Context(), p, func(d natsio.Delivery) { got <- d })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var all []natsio.Delivery
+	for range 100 {
+		all = append(all, <-got)
+	}
+	if err := all[9].Ack(); err != nil {
+		t.Fatal(err)
+	}
+	ackFloor(t, c, p, 10)
+	for range 20 {
+		if _, err := c.Trim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first := state(t, c).FirstSeq; first > 11 || first == 1 {
+		t.Errorf("EVENTS begins at %d after trimming, want it to keep 11 and to drop some", first)
+	}
+	if err := all[99].Ack(); err != nil {
+		t.Fatal(err)
+	}
+	ackFloor(t, c, p, 100)
+	if upTo, err := c.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
+		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)
+	}
+	if err := c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer((p+1)%events.Partitions)); err != nil {
+		t.Fatal(err)
+	}
+	one(t, c, entries("s", 101, 130, 8_000))
+	if upTo, err := c.Trim(t.Context()); upTo != 0 || err == nil {
+		t.Errorf("Trim with a consumer gone = %d, %v, want an error", upTo, err)
+	}
+}
+
+// TestNextConsumerBeginsAtTheAckFloor: the first consumer of a partition takes all and acknowledges a part; the next one gets
+// the rest, in order and without a gap.
+func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
+	s := natstest.Server(t)
+	a, b := natstest.Dial(t, s), natstest.Dial(t, s)
+	if err := a.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	one(t, a, entries("s", 1, 50, 10))
+	p := partition(t, a)
+	first := make(chan natsio.Delivery, 100)
+	stop, err := a.Consume(t.Context(), p, func(d natsio.Delivery) { first <- d })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if d := <-first; d.Seq == 20 {
+			if err := d.Ack(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ackFloor(t, a, p, 20)
+	stop()
+	second := make(chan natsio.Delivery, 100)
+	stop, err = b.Consume(t.Context(), p, func(d natsio.Delivery) { second <- d })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	one(t, a, entries("s", 51, 60, 10))
+	for want := uint64(21); want <= 60; want++ {
+		select {
+		case d := <-second:
+			if d.Seq != want {
+				t.Fatalf("delivery %d, want %d", d.Seq, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("delivery %d never came", want)
+		}
+	}
+}
+
+// TestRecordsAreAKeyValueBucket: a standard client reads and watches what a commit wrote.
+func TestRecordsAreAKeyValueBucket(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	kv, err := c.JetStream().KeyValue(ctx, events.RecordsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := kv.Watch(ctx, "thread.>", jetstream.UpdatesOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Stop() }()
+	head := events.HeadKey(events.Thread{Session: "s", Name: "t"})
+	fence, err := c.Fence(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq, err := c.Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any}, {Key: head, Value: []byte("h"), Expect: 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(ctx, head)
+	if err != nil || string(e.Value()) != "h" || e.Revision() != seq+1 {
+		t.Errorf("KeyValue.Get(%s) = %v, %v, want h at revision %d", head, e, err, seq+1)
+	}
+	if e := <-watch.Updates(); e == nil || e.Key() != head || string(e.Value()) != "h" {
+		t.Errorf("KeyValue.Watch = %v, want %s", e, head)
+	}
+}
+
+// TestItemsAreAPlainStream: a client that knows only subjects follows items, and a header has their number.
+func TestItemsAreAPlainStream(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	th := events.Thread{Session: "s", Name: "t"}
+	var items []events.Posted
+	for n := int64(1); n <= 100; n++ {
+		items = append(items, events.Posted{Subject: events.ItemSubject(th, "tool_result", "ok"), N: n, Data: fmt.Appendf(nil, `{"n":%d}`, n)})
+	}
+	if err := c.PublishItems(ctx, items); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.LastItem(ctx, th); n != 100 || err != nil {
+		t.Errorf("LastItem = %d, %v, want 100", n, err)
+	}
+	if n, err := c.LastItem(ctx, events.Thread{Session: "s", Name: "other"}); n != 0 || err != nil {
+		t.Errorf("LastItem(other) = %d, %v, want 0", n, err)
+	}
+	for _, filter := range []string{"spool.v1.item.>", "spool.v1.item.s.*.tool_result.ok"} {
+		cons, err := c.JetStream().CreateOrUpdateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{FilterSubject: filter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := cons.Fetch(100, jetstream.FetchMaxWait(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for m := range batch.Messages() {
+			n++
+			if got, want := string(m.Data()), fmt.Sprintf(`{"n":%d}`, n); got != want || len(m.Headers()) != 0 {
+				t.Fatalf("%s: item %s with headers %v, want %s with none", filter, got, m.Headers(), want)
+			}
+		}
+		if n != 100 {
+			t.Errorf("%s: %d items, want 100", filter, n)
+		}
+	}
+}

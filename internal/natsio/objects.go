@@ -1,0 +1,254 @@
+package natsio
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"spool/internal/record"
+)
+
+// objectMeta is the meta message of the object store's public layout.
+type objectMeta struct {
+	Name    string    `json:"name"`
+	Bucket  string    `json:"bucket"`
+	NUID    string    `json:"nuid"`
+	Size    uint64    `json:"size"`
+	ModTime time.Time `json:"mtime"`
+	Chunks  uint32    `json:"chunks"`
+	Digest  string    `json:"digest,omitempty"`
+	Deleted bool      `json:"deleted,omitempty"`
+}
+
+const digestPrefix = "SHA-256="
+
+func chunkSubject(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
+
+func metaSubject(bucket, name string) string {
+	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
+
+// ChunkSize is the largest chunk to write, in bytes: it leaves room for a message's headers.
+func (c *Conn) ChunkSize() int { return min(c.MaxPayload()-4096, 512<<10) }
+
+// Upload writes an object from its chunks, each below the server's max_payload, and the meta message behind them, and
+// returns when every one is durable. On an error, and after a crash in between, some are there and some are not, the meta
+// message without its chunks even; but no record names the object then, and gc takes it.
+func (c *Conn) Upload(ctx context.Context, bucket, name string, chunks [][]byte) (record.Object, error) {
+	u := c.startUpload(bucket, name)
+	msgs := u.messages(chunks)
+	meta, err := u.meta()
+	if err != nil {
+		return record.Object{}, err
+	}
+	seqs, err := c.publish(ctx, append(msgs, meta))
+	if err != nil {
+		return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
+	}
+	if len(chunks) > 0 {
+		u.obj.First = seqs[0]
+	}
+	return u.obj, nil
+}
+
+// UploadFrom is Upload from a reader, in bounded memory; the meta message goes out when every chunk is acked.
+func (c *Conn) UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
+	u := c.startUpload(bucket, name)
+	size := c.ChunkSize()
+	for more := true; more; {
+		var group [][]byte
+		for len(group)*size < window/4 && more {
+			chunk := make([]byte, size)
+			n, err := io.ReadFull(r, chunk)
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
+			}
+			if more = err == nil; n > 0 {
+				group = append(group, chunk[:n])
+			}
+		}
+		if err := u.send(ctx, group); err != nil {
+			return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
+		}
+	}
+	return u.finish(ctx)
+}
+
+type upload struct {
+	c   *Conn
+	obj record.Object
+	sum hash.Hash
+}
+
+func (c *Conn) startUpload(bucket, name string) *upload {
+	return &upload{c: c, obj: record.Object{Bucket: bucket, Name: name, NUID: nuid.Next()}, sum: sha256.New()}
+}
+
+// messages takes chunks into the object.
+func (u *upload) messages(chunks [][]byte) []*nats.Msg {
+	msgs := make([]*nats.Msg, len(chunks), len(chunks)+1)
+	for i, chunk := range chunks {
+		u.sum.Write(chunk)
+		u.obj.Size += int64(len(chunk))
+		msgs[i] = &nats.Msg{Subject: chunkSubject(u.obj.Bucket, u.obj.NUID), Data: chunk}
+	}
+	u.obj.Chunks += len(chunks)
+	return msgs
+}
+
+func (u *upload) send(ctx context.Context, chunks [][]byte) error {
+	first := u.obj.Chunks == 0
+	seqs, err := u.c.publish(ctx, u.messages(chunks))
+	if err == nil && first && len(seqs) > 0 {
+		u.obj.First = seqs[0]
+	}
+	return err
+}
+
+// meta is the meta message of the object as it is.
+func (u *upload) meta() (*nats.Msg, error) {
+	u.sum.Sum(u.obj.Sum[:0])
+	body, err := json.Marshal(objectMeta{
+		Name: u.obj.Name, Bucket: u.obj.Bucket, NUID: u.obj.NUID, Size: uint64(u.obj.Size), Chunks: uint32(u.obj.Chunks),
+		ModTime: time.Now().UTC(), Digest: digestPrefix + base64.URLEncoding.EncodeToString(u.obj.Sum[:]),
+	})
+	return &nats.Msg{Subject: metaSubject(u.obj.Bucket, u.obj.Name), Data: body}, err
+}
+
+func (u *upload) finish(ctx context.Context) (record.Object, error) {
+	meta, err := u.meta()
+	if err == nil {
+		_, err = u.c.publish(ctx, []*nats.Msg{meta})
+	}
+	if err != nil {
+		return record.Object{}, fmt.Errorf("upload %s/%s: meta: %w", u.obj.Bucket, u.obj.Name, err)
+	}
+	return u.obj, nil
+}
+
+// Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
+func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
+	s, err := c.js.Stream(ctx, "OBJ_"+bucket)
+	if err != nil {
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+	}
+	m, err := s.GetLastMsgForSubject(ctx, metaSubject(bucket, name))
+	if err != nil {
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+	}
+	var meta objectMeta
+	if err := json.Unmarshal(m.Data, &meta); err != nil {
+		return record.Object{}, fmt.Errorf("stat %s/%s: meta: %w", bucket, name, err)
+	}
+	if meta.Deleted {
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w: deleted", bucket, name, record.ErrNotFound)
+	}
+	return record.Object{Bucket: bucket, Name: name, NUID: meta.NUID, Size: int64(meta.Size), Chunks: int(meta.Chunks), First: 1}, nil
+}
+
+// Read returns all bytes of an object. They are counted, not hashed: whoever asked knows what they must hash to.
+func (c *Conn) Read(ctx context.Context, o record.Object) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, o.Size))
+	err := c.ReadChunks(ctx, o, 0, func(chunk []byte) error { buf.Write(chunk); return nil })
+	if err != nil {
+		return nil, err
+	}
+	if int64(buf.Len()) != o.Size {
+		return nil, fmt.Errorf("read %s/%s: %w: %d bytes of %d", o.Bucket, o.Name, record.ErrNotFound, buf.Len(), o.Size)
+	}
+	return buf.Bytes(), nil
+}
+
+// readGroup is how many bytes one batched read asks for: it stays below what a subscription may hold.
+const readGroup = 16 << 20
+
+// ReadChunks calls f with the object's chunks in order, at most limit of them (0 = all), by batched direct reads: no
+// consumer is made, and many may run at once. Missing chunks are record.ErrNotFound.
+func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error {
+	want := o.Chunks
+	if limit > 0 {
+		want = min(want, limit)
+	}
+	next := o.First
+	for got := 0; got < want; {
+		n, last, err := c.readBatch(ctx, o, next, want-got, f)
+		if err != nil {
+			return fmt.Errorf("read %s/%s: %w", o.Bucket, o.Name, err)
+		}
+		if n == 0 {
+			return fmt.Errorf("read %s/%s: %w: %d of %d chunks", o.Bucket, o.Name, record.ErrNotFound, got, o.Chunks)
+		}
+		got, next = got+n, last+1
+	}
+	return nil
+}
+
+func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, count int, f func([]byte) error) (n int, last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := sub.SetPendingLimits(-1, 4*readGroup); err != nil {
+		return 0, 0, err
+	}
+	body, err := json.Marshal(map[string]any{
+		"seq": from, "batch": count, "max_bytes": readGroup, "next_by_subj": chunkSubject(o.Bucket, o.NUID)})
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := c.nc.PublishRequest(c.apiSubject("$JS.API.DIRECT.GET.OBJ_"+o.Bucket), inbox, body); err != nil {
+		return 0, 0, fmt.Errorf("%w: %w", record.ErrBusy, err)
+	}
+	for n < count {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return n, last, fmt.Errorf("%w: %w", record.ErrUnknown, err)
+		}
+		switch m.Header.Get("Status") {
+		case "":
+		case "204", "404": // end of this batch, nothing there
+			return n, last, nil
+		default:
+			return n, last, fmt.Errorf("%w: direct read: %s %s", record.ErrBusy, m.Header.Get("Status"), m.Header.Get("Description"))
+		}
+		if last, err = strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
+			return n, last, fmt.Errorf("%w: direct read without a sequence", record.ErrUnknown)
+		}
+		if err := f(m.Data); err != nil {
+			return n, last, err
+		}
+		n++
+	}
+	return n, last, nil
+}
+
+// Discard removes the bytes of an object that no record can name: an inbox body after its commit. Never anything else.
+func (c *Conn) Discard(ctx context.Context, bucket, name string) error {
+	o, err := c.Stat(ctx, bucket, name)
+	if err != nil {
+		return err
+	}
+	s, err := c.js.Stream(ctx, "OBJ_"+bucket)
+	if err != nil {
+		return wrapErr(err)
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSubject(metaSubject(bucket, name))); err != nil {
+		return wrapErr(err)
+	}
+	return wrapErr(s.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(bucket, o.NUID))))
+}

@@ -1,0 +1,162 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/semaphore"
+
+	"spool/internal/record"
+)
+
+// window bounds the bytes that are on their way and not answered yet. The server queues 128 MiB a stream and refuses what
+// is above (429), so a window in messages alone is not one.
+const window = 32 << 20
+
+// pipe sends many requests at once and waits for all their answers: one subscription, no future a message.
+type pipe struct {
+	nc     *nats.Conn
+	prefix string
+	bytes  *semaphore.Weighted
+
+	mu      sync.Mutex
+	next    uint64
+	waiting map[uint64]*call
+}
+
+// call is one set of requests. Its answers arrive in any order.
+type call struct {
+	first   uint64
+	answers []*nats.Msg
+	sizes   []int64
+	missing int
+	done    chan struct{}
+}
+
+func newPipe(nc *nats.Conn) (*pipe, error) {
+	p := &pipe{nc: nc, prefix: nc.NewInbox() + ".", bytes: semaphore.NewWeighted(window), waiting: map[uint64]*call{}}
+	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
+	if err != nil {
+		return nil, err
+	}
+	return p, sub.SetPendingLimits(-1, -1)
+}
+
+func (p *pipe) answer(m *nats.Msg) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, p.prefix), 36, 64)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	c, ok := p.waiting[id]
+	var size int64
+	if ok {
+		delete(p.waiting, id)
+		i := id - c.first
+		c.answers[i], size = m, c.sizes[i]
+		if c.missing--; c.missing == 0 {
+			close(c.done)
+		}
+	}
+	p.mu.Unlock()
+	if ok {
+		p.bytes.Release(size)
+	}
+}
+
+// all sends the messages in order and returns their answers in that order. On an error the outcome of every message is
+// unknown.
+func (p *pipe) all(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) ([]*nats.Msg, error) {
+	if len(msgs) == 0 {
+		return nil, nil
+	}
+	c := p.open(msgs)
+	defer p.forget(c)
+	for i, m := range msgs {
+		if err := p.bytes.Acquire(ctx, c.sizes[i]); err != nil {
+			p.unsent(c, i)
+			return nil, err
+		}
+		m.Reply = p.prefix + strconv.FormatUint(c.first+uint64(i), 36)
+		if err := p.nc.PublishMsg(m); err != nil {
+			p.bytes.Release(c.sizes[i])
+			p.unsent(c, i)
+			if errors.Is(err, nats.ErrMaxPayload) {
+				return nil, fmt.Errorf("%w: publish %s: %w", record.ErrRefused, m.Subject, err)
+			}
+			return nil, fmt.Errorf("%w: publish %s: %w", record.ErrUnknown, m.Subject, err)
+		}
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.answers, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
+	}
+}
+
+func (p *pipe) open(msgs []*nats.Msg) *call {
+	c := &call{answers: make([]*nats.Msg, len(msgs)), sizes: make([]int64, len(msgs)), missing: len(msgs), done: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.first = p.next
+	p.next += uint64(len(msgs))
+	for i, m := range msgs {
+		c.sizes[i] = min(int64(len(m.Data))+256, window)
+		p.waiting[c.first+uint64(i)] = c
+	}
+	return c
+}
+
+// unsent drops the requests from the i-th on, which took no share of the window.
+func (p *pipe) unsent(c *call, i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; i < len(c.sizes); i++ {
+		delete(p.waiting, c.first+uint64(i))
+	}
+}
+
+// forget gives back the share of requests that were not answered.
+func (p *pipe) forget(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.missing == 0 {
+		return
+	}
+	for i := range c.sizes {
+		id := c.first + uint64(i)
+		if p.waiting[id] == c {
+			delete(p.waiting, id)
+			p.bytes.Release(c.sizes[i])
+		}
+	}
+}
+
+// publish sends messages to one stream and returns their sequences. The first refusal is the error; the sequences of what
+// was stored nevertheless are returned beside it, 0 for the others.
+func (c *Conn) publish(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
+	answers, err := c.pipe.all(ctx, msgs, c.timeout)
+	if err != nil {
+		return nil, err
+	}
+	seqs := make([]uint64, len(answers))
+	for i, m := range answers {
+		a, e := parseAck(m)
+		if e != nil && err == nil {
+			err = fmt.Errorf("publish %s: %w", msgs[i].Subject, e)
+		}
+		seqs[i] = a.Seq
+	}
+	return seqs, err
+}

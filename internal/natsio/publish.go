@@ -1,0 +1,147 @@
+package natsio
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/ulid/v2"
+
+	"spool/pkg/events"
+)
+
+// headerRoom is what a message leaves below max_payload for subject and headers.
+const headerRoom = 16 << 10
+
+// PublishEvents stores events in order and returns when all are durable. A body above max_payload goes to the inbox first
+// and travels as a claim check. On an error some may be stored; publishing all of them again is safe then, and needed:
+// each event is linked to the one before it in its thread (Prev), so none is applied without those before it.
+func (c *Conn) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	groups := group(evs)
+	msgs := make([]*nats.Msg, len(groups))
+	for i, e := range groups {
+		data, err := c.encode(ctx, e)
+		if err != nil {
+			return err
+		}
+		msgs[i] = &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data}
+	}
+	if err := c.events.send(ctx, c, msgs); err != nil {
+		return fmt.Errorf("publish %d events: %w", len(evs), err)
+	}
+	return nil
+}
+
+// groupBytes is how much small entries of one thread share a message: what a server does for a message it then does for
+// all of them.
+const groupBytes = 64 << 10
+
+// group puts neighbouring entries of a thread into one event, and links each event to the one before it in its thread. The
+// order within a session is kept.
+func group(evs []*events.Event) []*events.Event {
+	type open struct {
+		*events.Event
+		size int
+	}
+	groups := make([]*events.Event, 0, len(evs))
+	last := make(map[events.Thread]uint64, 8)
+	sessions := make(map[string]open, 8)
+	for _, e := range evs {
+		g := sessions[e.Thread.Session]
+		if g.Event != nil && joins(g.Event, e) && g.size+len(e.Body) <= groupBytes {
+			g.More = append(g.More, events.Entry{Seq: e.Seq, Time: e.Time, Body: e.Body})
+		} else {
+			first := *e
+			first.Prev = last[e.Thread]
+			g = open{Event: &first}
+			groups = append(groups, &first)
+		}
+		g.size += len(e.Body) + 24
+		sessions[e.Thread.Session] = g
+		last[e.Thread] = e.Seq
+	}
+	return groups
+}
+
+// joins reports whether an entry can share the event of another one.
+func joins(g, e *events.Event) bool {
+	return g.Kind == events.KindEntry && e.Kind == events.KindEntry && g.Ref == nil && e.Ref == nil && g.Thread == e.Thread &&
+		g.Dialect == e.Dialect && g.Producer == e.Producer && g.Epoch == e.Epoch && g.User == e.User && g.Host == e.Host &&
+		g.Trace == e.Trace
+}
+
+// encode is the envelope, with its body checked in at the inbox when it does not fit. A retry checks it in again, under
+// another name; the one that no event claims is left to gc.
+func (c *Conn) encode(ctx context.Context, e *events.Event) ([]byte, error) {
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	if len(e.Body)+headerRoom <= c.MaxPayload() {
+		return e.Encode(), nil
+	}
+	claim := *e
+	claim.Body = nil
+	claim.Ref = &events.BodyRef{Size: int64(len(e.Body)), Sum: sha256.Sum256(e.Body), Object: ulid.Make().String()}
+	claim.Ref.Object = fmt.Sprintf("%s.%s", hex.EncodeToString(claim.Ref.Sum[:]), claim.Ref.Object)
+	if _, err := c.UploadFrom(ctx, events.InboxBucket, claim.Ref.Object, bytes.NewReader(e.Body)); err != nil {
+		return nil, fmt.Errorf("check in a body of %d bytes: %w", len(e.Body), err)
+	}
+	return claim.Encode(), nil
+}
+
+// Headers of a dead letter; its payload is the message as it came.
+const (
+	HeaderReason   = "Spool-Reason"
+	HeaderSubject  = "Spool-Subject"
+	HeaderEventSeq = "Spool-Event-Seq"
+	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
+)
+
+// Dead stores an event that could not be applied (SPEC B1).
+func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
+	m := &nats.Msg{Subject: events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind), Data: d.Data, Header: nats.Header{
+		HeaderReason:   {oneLine(d.Reason, 2048)},
+		HeaderSubject:  {oneLine(d.Subject, 1024)},
+		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
+	}}
+	if len(d.Data)+headerRoom > c.MaxPayload() {
+		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
+		if _, err := c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
+			return err
+		}
+		m.Data, m.Header[HeaderObject] = nil, []string{name}
+	}
+	_, err := c.publish(ctx, []*nats.Msg{m})
+	return err
+}
+
+// Body redeems a claim check. record.ErrNotFound when nothing is there.
+func (c *Conn) Body(ctx context.Context, ref events.BodyRef) ([]byte, error) {
+	o, err := c.Stat(ctx, events.InboxBucket, ref.Object)
+	if err != nil {
+		return nil, err
+	}
+	return c.Read(ctx, o)
+}
+
+// DiscardBody drops what a claim check was for, once its event is applied.
+func (c *Conn) DiscardBody(ctx context.Context, ref events.BodyRef) error {
+	return c.Discard(ctx, events.InboxBucket, ref.Object)
+}
+
+func oneLine(s string, limit int) string {
+	b := []byte(s)
+	if len(b) > limit {
+		b = b[:limit]
+	}
+	for i, ch := range b {
+		if ch < ' ' || ch == 0x7f {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}

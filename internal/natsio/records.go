@@ -1,0 +1,197 @@
+package natsio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+const getRecord = "$JS.API.STREAM.MSG.GET." + events.RecordsStream
+
+// Records reads records from the leader: what it returns was the latest when it answered. A key without a record gives a
+// Record with Seq 0. The requests go out at once.
+func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+	msgs := make([]*nats.Msg, len(keys))
+	for i, key := range keys {
+		body, err := json.Marshal(map[string]string{"last_by_subj": events.RecordSubject(key)})
+		if err != nil {
+			return nil, err
+		}
+		msgs[i] = &nats.Msg{Subject: c.apiSubject(getRecord), Data: body}
+	}
+	answers, err := c.pipe.all(ctx, msgs, c.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("read %d records: %w", len(keys), err)
+	}
+	out := make([]record.Record, len(keys))
+	for i, m := range answers {
+		if out[i], err = parseRecord(keys[i], m); err != nil {
+			return nil, fmt.Errorf("read record %s: %w", keys[i], err)
+		}
+	}
+	return out, nil
+}
+
+func parseRecord(key string, m *nats.Msg) (record.Record, error) {
+	if m.Header.Get("Status") == "503" {
+		return record.Record{}, record.ErrBusy
+	}
+	var got struct {
+		Error   *apiError `json:"error"`
+		Message struct {
+			Seq  uint64 `json:"seq"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &got); err != nil {
+		return record.Record{}, fmt.Errorf("%w: %w", record.ErrUnknown, err)
+	}
+	if got.Error != nil {
+		if err := got.Error.wrap(); !errors.Is(err, record.ErrNotFound) {
+			return record.Record{}, err
+		}
+		return record.Record{Key: key}, nil
+	}
+	return record.Record{Key: key, Value: got.Message.Data, Seq: got.Message.Seq}, nil
+}
+
+// apiSubject puts the JetStream domain's prefix in, when there is one.
+func (c *Conn) apiSubject(s string) string {
+	if p := c.js.Options().APIPrefix; p != "" {
+		return strings.TrimSuffix(p, ".") + "." + strings.TrimPrefix(s, "$JS.API.")
+	}
+	return s
+}
+
+// Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
+func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
+	r, err := c.Records(ctx, events.FenceKey(lane))
+	if err != nil {
+		return record.Fence{}, err
+	}
+	return record.Fence{Lane: lane, Seq: r[0].Seq}, nil
+}
+
+// Commit writes all records or none, if the fence has not moved and every expectation holds, and returns the sequence of
+// the first; the others follow it. A record of the lane goes ahead of them and carries the fence's expectation, because a
+// message can make only one.
+//
+// record.ErrConflict: nothing was stored, something moved. record.ErrUnknown: it was stored or not.
+func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
+	msgs := make([]*nats.Msg, 0, len(puts)+1)
+	msgs = append(msgs, &nats.Msg{Subject: events.RecordSubject(events.LaneKey(f.Lane)), Header: nats.Header{
+		hdrExpectSubj: {events.RecordSubject(events.FenceKey(f.Lane))},
+		hdrExpectSeq:  {strconv.FormatUint(f.Seq, 10)},
+	}})
+	for _, p := range puts {
+		m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value, Header: make(nats.Header, 4)}
+		if p.Expect != record.Any {
+			m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
+		}
+		msgs = append(msgs, m)
+	}
+	last, err := c.batch(ctx, msgs)
+	if err != nil {
+		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
+	}
+	return last - uint64(len(puts)) + 1, nil
+}
+
+// Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
+func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
+	m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value}
+	if p.Expect != record.Any {
+		m.Header = nats.Header{hdrExpectSeq: {strconv.FormatUint(p.Expect, 10)}}
+	}
+	seqs, err := c.publish(ctx, []*nats.Msg{m})
+	if err != nil {
+		return 0, err
+	}
+	return seqs[0], nil
+}
+
+// List reads every record whose key matches the filter (a subject filter without the bucket's prefix), ordered by key.
+//
+// The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
+// is written during the scan: those are read one by one.
+func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error) {
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
+	}
+	if len(info.State.Subjects) == 0 {
+		return nil, nil
+	}
+	found, err := c.scan(ctx, s, filter, len(info.State.Subjects))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", filter, err)
+	}
+	var missed []string
+	for subject := range info.State.Subjects {
+		if key := subject[len(events.RecordSubject("")):]; !found[key].Exists() {
+			missed = append(missed, key)
+		}
+	}
+	late, err := c.Records(ctx, missed...)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range late {
+		found[r.Key] = r
+	}
+	out := make([]record.Record, 0, len(found))
+	for _, r := range found {
+		if r.Exists() {
+			out = append(out, r)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
+	return out, nil
+}
+
+// scan reads the last value of each key until it has seen them all or the consumer has nothing more.
+func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return nil, wrapErr(err)
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return nil, wrapErr(err)
+	}
+	defer it.Stop()
+	found := make(map[string]record.Record, names)
+	for {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, wrapErr(err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		key := m.Subject()[len(events.RecordSubject("")):]
+		found[key] = record.Record{Key: key, Value: m.Data(), Seq: meta.Sequence.Stream}
+		if meta.NumPending == 0 || len(found) >= names {
+			return found, nil
+		}
+	}
+}

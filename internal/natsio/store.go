@@ -1,0 +1,236 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Store is the content-addressed store over the record bucket and the object buckets: it reads what persisters committed,
+// and can commit a single pack or blob itself. Safe for concurrent use.
+type Store struct {
+	c    *Conn
+	lane int
+}
+
+// Store returns the connection's store. lane is the fence its own commits are made behind.
+func (c *Conn) Store(lane int) *Store { return &Store{c: c, lane: lane} }
+
+// maxMoves ends a circle of moved records.
+const maxMoves = 16
+
+// Pack reads a pack, wherever it has moved to.
+func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	rec, _, err := s.PackRecord(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.c.Read(ctx, rec.Object)
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", id, asStoreErr(err))
+	}
+	if rec.Header > int64(len(raw)) {
+		return nil, fmt.Errorf("pack %s: %w: header of %d bytes in %d", id, casstore.ErrCorrupt, rec.Header, len(raw))
+	}
+	p, err := casstore.OpenPack(raw[:rec.Header], raw[rec.Header:])
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// PackRecord finds the live record of a pack, following moved records. at is the pack that holds the nodes now.
+func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
+	at = id
+	for range maxMoves {
+		rs, err := s.c.Records(ctx, events.PackKey(at.String()), events.MovedKey(at.String()))
+		if err != nil {
+			return rec, at, fmt.Errorf("pack %s: %w", id, err)
+		}
+		if rs[0].Exists() {
+			if rec, err = record.DecodePack(rs[0].Value); err != nil {
+				return rec, at, fmt.Errorf("pack %s: %w", at, err)
+			}
+			if !rec.Gone {
+				return rec, at, nil
+			}
+		}
+		if !rs[1].Exists() {
+			if rs[0].Exists() {
+				return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrGone)
+			}
+			return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrNotFound)
+		}
+		moved, err := record.DecodeMoved(rs[1].Value)
+		if err != nil {
+			return rec, at, fmt.Errorf("pack %s: %w", at, err)
+		}
+		at = moved.To
+	}
+	return rec, at, fmt.Errorf("pack %s: %w: moved more than %d times", id, casstore.ErrCorrupt, maxMoves)
+}
+
+// Find looks for a node in the headers of all packs: the last resort of a reader without a locator (DESIGN 7).
+func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, error) {
+	rs, err := s.c.List(ctx, events.PackKey("*"))
+	if err != nil {
+		return casstore.Node{}, err
+	}
+	for _, r := range rs {
+		rec, err := record.DecodePack(r.Value)
+		if err != nil || rec.Gone {
+			continue
+		}
+		var header []byte
+		err = s.c.ReadChunks(ctx, rec.Object, 1, func(b []byte) error { header = b; return nil })
+		if err != nil {
+			return casstore.Node{}, err
+		}
+		h, err := casstore.OpenHeader(header)
+		if err != nil {
+			return casstore.Node{}, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		if _, ok := h.Find(ref); !ok {
+			continue
+		}
+		id, err := casstore.ParsePackID(r.Key[len(events.PackKey("")):])
+		if err != nil {
+			return casstore.Node{}, err
+		}
+		p, err := s.Pack(ctx, id)
+		if err != nil {
+			return casstore.Node{}, err
+		}
+		return p.Node(ref)
+	}
+	return casstore.Node{}, fmt.Errorf("%s: %w in any of %d packs", ref, casstore.ErrNotFound, len(rs))
+}
+
+// Blob reads a blob and hashes it.
+func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
+	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref, err)
+	}
+	if !rs[0].Exists() {
+		return nil, fmt.Errorf("%s: %w", ref, casstore.ErrNotFound)
+	}
+	b, err := record.DecodeBlob(rs[0].Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref, err)
+	}
+	if b.Gone {
+		return nil, fmt.Errorf("%s: %w", ref, casstore.ErrGone)
+	}
+	raw, err := s.c.Read(ctx, b.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref, asStoreErr(err))
+	}
+	if casstore.SumBlob(raw) != ref {
+		return nil, fmt.Errorf("%s: %w: the bytes have another hash", ref, casstore.ErrCorrupt)
+	}
+	return raw, nil
+}
+
+// asStoreErr says in the store's words that bytes are missing which a record names.
+func asStoreErr(err error) error {
+	if errors.Is(err, record.ErrNotFound) {
+		return fmt.Errorf("%w: %w", casstore.ErrCorrupt, err)
+	}
+	return err
+}
+
+// PutPack uploads a pack and commits its record.
+func (s *Store) PutPack(ctx context.Context, id casstore.PackID, header, body []byte) error {
+	return retry.Do(ctx, nil, func() error {
+		f, err := s.c.Fence(ctx, s.lane)
+		if err != nil {
+			return err
+		}
+		rec, err := s.UploadPack(ctx, id, header, body)
+		if err != nil {
+			return err
+		}
+		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.PackKey(id.String()), Value: rec.Encode(), Expect: record.Any}})
+		return again(err)
+	})
+}
+
+// again makes a lost race a reason to try once more.
+func again(err error) error {
+	if errors.Is(err, record.ErrConflict) {
+		return fmt.Errorf("%w: %w", record.ErrBusy, err)
+	}
+	return err
+}
+
+// UploadPack writes a pack's bytes: its header is the first chunk. No record names them yet.
+func (s *Store) UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error) {
+	if len(header) > s.c.MaxPayload()-4096 {
+		return record.Pack{}, fmt.Errorf("%w: a pack header of %d bytes does not fit one message", record.ErrRefused, len(header))
+	}
+	h, err := casstore.OpenHeader(header)
+	if err != nil {
+		return record.Pack{}, err
+	}
+	chunks := [][]byte{header}
+	for size := s.c.ChunkSize(); len(body) > 0; {
+		n := min(size, len(body))
+		chunks, body = append(chunks, body[:n]), body[n:]
+	}
+	o, err := s.c.Upload(ctx, events.NodesBucket, id.String()+"."+ulid.Make().String(), chunks)
+	if err != nil {
+		return record.Pack{}, err
+	}
+	return record.Pack{Object: o, Header: int64(len(header)), Nodes: h.Len(), Raw: h.RawLen()}, nil
+}
+
+// UploadBlob writes a blob's bytes. No record names them yet.
+func (s *Store) UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error) {
+	var chunks [][]byte
+	for size := s.c.ChunkSize(); len(b) > 0; {
+		n := min(size, len(b))
+		chunks, b = append(chunks, b[:n]), b[n:]
+	}
+	o, err := s.c.Upload(ctx, events.BlobsBucket, ref.Hex()+"."+ulid.Make().String(), chunks)
+	return record.Blob{Object: o}, err
+}
+
+// PutBlob stores bytes under their SHA-256. When they are there already it only touches their record if a collector could
+// take it for old.
+func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
+	ref := casstore.SumBlob(b)
+	return ref, retry.Do(ctx, nil, func() error {
+		f, err := s.c.Fence(ctx, s.lane)
+		if err != nil {
+			return err
+		}
+		rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+		if err != nil {
+			return err
+		}
+		if rs[0].Exists() {
+			rec, err := record.DecodeBlob(rs[0].Value)
+			if err == nil && !rec.Gone {
+				if !f.Stale(rs[0].Seq) {
+					return nil
+				}
+				_, err := s.c.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
+				return again(err)
+			}
+		}
+		rec, err := s.UploadBlob(ctx, ref, b)
+		if err != nil {
+			return err
+		}
+		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.BlobKey(ref.Hex()), Value: rec.Encode(), Expect: record.Any}})
+		return again(err)
+	})
+}

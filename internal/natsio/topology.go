@@ -1,0 +1,196 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/events"
+)
+
+// Limits are the sizes that an operator chooses when the streams are created. Zero values mean the defaults named here.
+type Limits struct {
+	Replicas    int           // copies of every stream; 0 = 1
+	EventsBytes int64         // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
+	ItemsBytes  int64         // ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
+	ItemsAge    time.Duration // ITEMS forgets items older than this; 0 = never
+}
+
+const defaultStreamBytes = 4 << 30
+
+// Topology is every stream and bucket of Spool (DESIGN 4).
+func Topology(l Limits) []jetstream.StreamConfig {
+	common := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
+		cfg.Storage = jetstream.FileStorage
+		cfg.Replicas = max(l.Replicas, 1)
+		cfg.Duplicates = time.Second // (producer, epoch, seq) identifies an event; no message id is trusted
+		if cfg.MaxBytes == 0 {
+			cfg.MaxBytes = -1
+		}
+		return cfg
+	}
+	streams := []jetstream.StreamConfig{
+		common(jetstream.StreamConfig{
+			Name: events.EventsStream, Description: "what agents published, by partition",
+			Subjects: []string{events.EventSubjects},
+			SubjectTransform: &jetstream.SubjectTransformConfig{
+				Source: events.EventSubjects, Destination: events.PartitionTransform},
+			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: l.EventsBytes,
+			AllowAtomicPublish: true, AllowDirect: true,
+		}),
+		common(jetstream.StreamConfig{
+			Name: events.ItemsStream, Description: "thread items for subscribers; derived from the threads",
+			Subjects: []string{events.ItemSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+			MaxBytes: l.ItemsBytes, MaxAge: l.ItemsAge, AllowDirect: true, AllowAtomicPublish: true,
+		}),
+		common(jetstream.StreamConfig{
+			Name: events.DeadStream, Description: "events that could not be applied, as they came, with the reason",
+			Subjects: []string{events.DeadSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, AllowDirect: true,
+		}),
+		common(jetstream.StreamConfig{
+			Name: events.GCStream, Description: "gc runs and reports",
+			Subjects: []string{events.GCSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+			MaxMsgsPerSubject: 1000, AllowDirect: true, AllowMsgSchedules: true, AllowRollup: true, // schedules need rollup
+		}),
+		// The record bucket is a key-value bucket made by hand: batches on, direct reads off (the leader alone knows what is
+		// true), nothing that expires or rolls up.
+		common(jetstream.StreamConfig{
+			Name: events.RecordsStream, Description: "every fact that decides existence",
+			Subjects: []string{events.RecordSubject(">")}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
+			MaxMsgsPerSubject: 1, AllowAtomicPublish: true,
+		}),
+	}
+	for bucket, what := range map[string]string{
+		events.NodesBucket: "packs of nodes", events.BlobsBucket: "blobs",
+		events.ArtifactsBucket: "artifacts", events.InboxBucket: "bodies of events that are too large for a message",
+	} {
+		streams = append(streams, common(jetstream.StreamConfig{
+			Name: events.ObjectStream(bucket), Description: what,
+			Subjects:  []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
+			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+		}))
+	}
+	return streams
+}
+
+// ErrTopology: a stream exists with a configuration that Spool cannot work with, or must not (DESIGN 11).
+var ErrTopology = errors.New("incompatible stream")
+
+// Ensure creates what is missing and compares the rest. It is idempotent, and safe from many processes at once. A stream
+// that differs in a way that matters is an error that names every difference; sizes and replicas are the operator's.
+func (c *Conn) Ensure(ctx context.Context, l Limits) error {
+	l, err := c.fit(ctx, l)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, want := range Topology(l) {
+		errs = append(errs, retry.Do(ctx, nil, func() error { return c.ensureStream(ctx, want) }))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.ensureConsumers(ctx)
+}
+
+// Verify compares every stream with the topology and changes nothing. A missing one is record.ErrNotFound.
+func (c *Conn) Verify(ctx context.Context) error {
+	var errs []error
+	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := c.js.Stream(ctx, want.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, wrapErr(err)))
+			continue
+		}
+		errs = append(errs, compare(s.CachedInfo().Config, want))
+	}
+	return errors.Join(errs...)
+}
+
+// fit chooses default limits: the server refuses a stream whose limit is above what the account has left.
+func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
+	if l.EventsBytes != 0 && l.ItemsBytes != 0 {
+		return l, nil
+	}
+	info, err := c.js.AccountInfo(ctx)
+	if err != nil {
+		return l, fmt.Errorf("ask for the account's limits: %w", wrapErr(err))
+	}
+	size := int64(defaultStreamBytes)
+	if info.Limits.MaxStore > 0 {
+		left := info.Limits.MaxStore - int64(info.Store)
+		size = min(size, max(left/4, 64<<20))
+	}
+	if l.EventsBytes == 0 {
+		l.EventsBytes = size
+	}
+	if l.ItemsBytes == 0 {
+		l.ItemsBytes = size
+	}
+	return l, nil
+}
+
+func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = c.js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
+			s, err = c.js.Stream(ctx, want.Name)
+		}
+	}
+	if err = wrapErr(err); errors.Is(err, record.ErrFull) {
+		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits", record.ErrRefused, want.Name, want.MaxBytes, err)
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return compare(s.CachedInfo().Config, want)
+}
+
+// compare names every difference in what Spool relies on or forbids.
+func compare(got, want jetstream.StreamConfig) error {
+	var errs []error
+	check := func(what string, got, want any) {
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			errs = append(errs, fmt.Errorf("%w: %s is %v, must be %v", ErrTopology, what, got, want))
+		}
+	}
+	check("subjects", got.Subjects, want.Subjects)
+	check("subject transform", deref(got.SubjectTransform), deref(want.SubjectTransform))
+	check("retention", got.Retention, want.Retention)
+	check("discard", got.Discard, want.Discard)
+	check("max messages per subject", max(got.MaxMsgsPerSubject, 0), max(want.MaxMsgsPerSubject, 0))
+	check("rollup", got.AllowRollup, want.AllowRollup)
+	check("message TTL", got.AllowMsgTTL, want.AllowMsgTTL)
+	check("message schedules", got.AllowMsgSchedules, want.AllowMsgSchedules)
+	check("persist mode", got.PersistMode, want.PersistMode)
+	check("republish", got.RePublish != nil, false)
+	check("mirror", got.Mirror != nil, false)
+	if want.Name != events.EventsStream { // publishers may be denied batches; whoever needs one must have it
+		check("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
+	}
+	if want.Name == events.RecordsStream {
+		check("direct reads", got.AllowDirect, false)
+	}
+	if want.Name != events.ItemsStream && want.Name != events.GCStream { // nothing else may be forgotten
+		check("maximum age", got.MaxAge, time.Duration(0))
+		check("maximum messages", max(got.MaxMsgs, 0), int64(0))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+func deref[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,68 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
+)
+
+// replicaLag: with replicas, a consumer's leader may not have seen yet what the stream's leader stored, and would count it
+// as done; so what is trimmed must be older than any such lag, by the server's own times.
+const replicaLag = time.Minute
+
+// Trim drops the oldest events that are applied, once EVENTS is more than half full: until then they are the repair log
+// (DESIGN 3). It reports up to which sequence. Nothing that a partition has not acknowledged is ever dropped.
+func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return 0, fmt.Errorf("trim: %w", wrapErr(err))
+	}
+	info := s.CachedInfo()
+	state, limit := info.State, info.Config.MaxBytes
+	if limit <= 0 || state.Bytes < uint64(limit)/2 || state.Msgs == 0 {
+		return 0, nil
+	}
+	floor, err := c.applied(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	// Events are of one size on average: a quarter of the sequences is about a quarter of the bytes.
+	upTo = min(floor, state.FirstSeq+(state.LastSeq-state.FirstSeq)/4+1)
+	if upTo <= state.FirstSeq {
+		return 0, nil
+	}
+	if info.Config.Replicas > 1 {
+		m, err := s.GetMsg(ctx, upTo)
+		if err != nil || state.LastTime.Sub(m.Time) < replicaLag {
+			return 0, nil
+		}
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSequence(upTo)); err != nil {
+		return 0, fmt.Errorf("trim: %w", wrapErr(err))
+	}
+	return upTo, nil
+}
+
+// applied is the lowest sequence that some partition may still need.
+func (c *Conn) applied(ctx context.Context, s jetstream.Stream) (uint64, error) {
+	floor := s.CachedInfo().State.LastSeq + 1
+	consumers := 0
+	list := s.ListConsumers(ctx)
+	for info := range list.Info() {
+		consumers++
+		if info.NumPending > 0 || info.NumAckPending > 0 {
+			floor = min(floor, info.AckFloor.Stream+1)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return 0, fmt.Errorf("trim: %w", wrapErr(err))
+	}
+	if consumers < events.Partitions {
+		return 0, fmt.Errorf("trim: %d consumers of %d: somebody deleted one, so nothing is known to be applied", consumers, events.Partitions)
+	}
+	return floor, nil
+}

@@ -1,0 +1,47 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Usage reads the size of every stream of Spool.
+func (c *Conn) Usage(ctx context.Context) ([]record.Usage, error) {
+	var out []record.Usage
+	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := c.js.Stream(ctx, cfg.Name)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+		}
+		info := s.CachedInfo()
+		u := record.Usage{Stream: cfg.Name, Messages: info.State.Msgs, Bytes: info.State.Bytes, Limit: max(info.Config.MaxBytes, 0)}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// Account is what the account may store and does.
+type Account struct {
+	Store, MaxStore int64 // bytes; MaxStore 0 = no limit
+	Streams         int
+}
+
+// Account reads the account's limits.
+func (c *Conn) Account(ctx context.Context) (Account, error) {
+	info, err := c.js.AccountInfo(ctx)
+	if err != nil {
+		return Account{}, wrapErr(err)
+	}
+	return Account{Store: int64(info.Store), MaxStore: max(info.Limits.MaxStore, 0), Streams: info.Streams}, nil
+}
+
+// Report stores a report of a gc run.
+func (c *Conn) Report(ctx context.Context, report []byte) error {
+	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
+	return err
+}

@@ -1,0 +1,281 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/internal/project"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// apply adds one event to a commit. What can fail is done before anything is changed: an error means that the event was not
+// applied. errBarrier and errEpoch are for the lane; a reason why the event never will be is left in s.dead.
+func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
+	if !s.known {
+		return nil
+	}
+	t := l.heads.threads[s.event.Thread]
+	if cause := l.latchedBy(t.key); cause != nil {
+		s.dead = cause
+		return nil
+	}
+	if l.seen(c, t, s) {
+		return nil
+	}
+	if s.dead == nil {
+		err := l.change(ctx, c, t, s)
+		if err == nil || errors.Is(err, errBarrier) || errors.Is(err, errEpoch) || ctx.Err() != nil {
+			return err
+		}
+		s.dead = err
+	}
+	l.pass(c, t, s)
+	return nil
+}
+
+// seen reports whether there is nothing to do for an event: its thread has it already, or must not take it yet.
+func (l *lane) seen(c *commit, t *thread, s *staged) bool {
+	repeated := t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
+	// An event that the head has passed was applied, and its producer says so too, unless that one is forgotten. If it is
+	// not, EVENTS was made anew and counts from 1 again.
+	again := s.msg.Seq <= t.head.Applied && (repeated || len(t.head.Producers) >= threads.MaxProducers)
+	if again && t.fresh { // an earlier owner of the partition committed it and did not ack
+		c.reconcile = append(c.reconcile, reconcile{t.key, t.head.Clone()})
+	}
+	t.fresh = false
+	if repeated && !again || errors.Is(s.dead, errBody) && again {
+		s.dead = nil // it was dealt with when it came first; its body is dropped once it is applied
+	}
+	if again || repeated {
+		l.p.stats.repeated.Add(1)
+		return true
+	}
+	if prev := s.event.Prev; prev != 0 && !t.head.Duplicate(s.event.Producer, s.event.Epoch, prev) {
+		l.p.stats.repeated.Add(1) // the one before never came: its producer knows, and publishes both again
+		s.dead = nil
+		return true
+	}
+	return false
+}
+
+// change applies an event to its thread.
+func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) error {
+	switch s.event.Kind {
+	case events.KindEntry:
+		return l.entry(ctx, c, t, s)
+	case events.KindControl:
+		return l.control(ctx, c, t, s)
+	}
+	return fmt.Errorf("%w %q: this version applies entry and control", events.ErrKind, s.event.Kind)
+}
+
+// pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread
+// whose first entry is bad begins with it nevertheless; a name that a control operation failed to take stays free.
+func (l *lane) pass(c *commit, t *thread, s *staged) {
+	if t.head.Start.IsZero() && s.event.Kind != events.KindEntry {
+		return
+	}
+	c.news(t, s, t.head)
+	c.start(t, s.event.Dialect, nil)
+	if t.session.learn(t, s, &dialect.Entry{}) {
+		c.infos[t.session] = nil
+	}
+}
+
+// entry appends one entry to its thread: a content node, a state node, items.
+func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error {
+	d, ok := dialect.Lookup(s.event.Dialect)
+	if !ok {
+		return fmt.Errorf("unknown dialect %q: use one of %v", s.event.Dialect, dialect.Names())
+	}
+	before := t.memory
+	after := before
+	e, err := read(d, s.text, &after)
+	if err != nil {
+		return err
+	}
+	refs, err := l.stepRefs(ctx, e.Refs)
+	if err != nil {
+		return err
+	}
+	head, err := l.place(ctx, c, t, e.Place)
+	if err != nil {
+		return err
+	}
+	meta, err := metaOf(e.Meta)
+	if err != nil {
+		return err
+	}
+
+	// From here on nothing fails.
+	c.news(t, s, head)
+	t.memory = after
+	c.start(t, d.Name(), nil)
+	st := t.head.Next(e.Role)
+	st.Meta, st.Timestamp = meta, s.timestamp(t, e.Time)
+	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID}
+	st.Entry = s.record(t, d, &e)
+	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
+	if after.Used() {
+		st.Entry.Memory = before.Encode()
+	}
+	content := threads.Content{Text: s.text, Refs: refs}
+	if e.Content != nil {
+		content.Text, st.Entry.Raw = e.Content, s.text
+	}
+	for _, r := range refs {
+		c.refers[r] = true
+	}
+	s.keep(c, &content, &st, e.Compact)
+	at := c.append(t, st, content)
+	stamp.Node = at.Ref
+	c.post(t, stamp, e.Items, st.Entry.First)
+	l.account(c, t, s, &e)
+	t.head.Leaf, t.head.Dialect = e.ID, d.Name()
+	if e.Role == threads.RoleEnd {
+		t.head.Status = threads.StatusCompleted
+	}
+	return nil
+}
+
+// read is d.Read; what a dialect cannot take is a reason for the dead letters, not for the persister's end.
+func read(d dialect.Dialect, text []byte, m *dialect.Memory) (e dialect.Entry, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("dialect %s: %v", d.Name(), r)
+		}
+	}()
+	return d.Read(text, m)
+}
+
+// timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so that
+// equal entries make equal nodes.
+func (s *staged) timestamp(t *thread, own int64) int64 {
+	ms := own
+	if ms == 0 {
+		ms = s.event.Time
+	}
+	if ms == 0 {
+		return t.head.Updated
+	}
+	t.head.Updated = ms
+	if t.head.Created == 0 {
+		t.head.Created = ms
+	}
+	return ms
+}
+
+// record is what the thread remembers of the entry beside the step itself.
+func (s *staged) record(t *thread, d dialect.Dialect, e *dialect.Entry) threads.Record {
+	t.head.Entries++
+	r := threads.Record{
+		Dialect: d.Name(), ID: e.ID, Type: e.Type, Index: t.head.Entries, First: t.head.N + 1,
+		Projection: project.Version(d), User: s.event.User,
+	}
+	for _, sp := range s.cuts.Splices {
+		r.Splices = append(r.Splices, [2]int64{int64(sp.Offset), int64(sp.Form)})
+	}
+	return r
+}
+
+// keep hands the commit what the entry's text does not hold itself: blobs that were moved out of it, the entry as it was
+// before a cut (SPEC T9), and a compact summary (SPEC C6); the content refers to all, so that gc keeps them.
+func (s *staged) keep(c *commit, content *threads.Content, st *threads.State, compact string) {
+	for _, b := range s.blobs {
+		c.blobs[b.ref] = b.bytes
+		content.Refs = append(content.Refs, b.ref)
+	}
+	if s.cuts.Full != nil {
+		st.Entry.Full = casstore.SumBlob(s.cuts.Full)
+		c.blobs[st.Entry.Full] = s.cuts.Full
+		content.Refs = append(content.Refs, st.Entry.Full)
+	}
+	if compact != "" {
+		node := threads.Content{Text: []byte(compact)}.Node()
+		st.Compact = c.nodes.AddNode(&node)
+		content.Refs = append(content.Refs, st.Compact)
+	}
+	content.Refs = distinct(content.Refs)
+}
+
+// append adds the nodes of one step and makes it the head.
+func (c *commit) append(t *thread, st threads.State, content threads.Content) casstore.Located {
+	node := content.Node()
+	st.Content = c.nodes.AddNode(&node)
+	return c.advance(t, st)
+}
+
+// advance adds a state whose content is there, and makes it the head.
+func (c *commit) advance(t *thread, st threads.State) casstore.Located {
+	node := st.Node()
+	at := casstore.Located{Ref: c.nodes.AddNode(&node), Pack: c.pack}
+	t.head.Advance(at)
+	t.head.Status = threads.StatusActive
+	return at
+}
+
+// start makes the start node of a new thread.
+func (c *commit) start(t *thread, name string, st *events.Start) {
+	if !t.head.Start.IsZero() {
+		return
+	}
+	if st == nil {
+		st = &events.Start{Name: name}
+		if t.key.Name != events.MainThread {
+			st.Depth = 1
+		}
+	}
+	prompt := threads.Content{Text: []byte(st.Prompt)}.Node()
+	node := threads.Start{
+		Name: st.Name, Hash: st.Hash, MaxRounds: st.MaxRounds, Depth: st.Depth, Prompt: c.nodes.AddNode(&prompt),
+	}.Node()
+	t.head.Start = casstore.Located{Ref: c.nodes.AddNode(&node), Pack: c.pack}
+}
+
+// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and the entry is
+// kept (SPEC I4).
+func (c *commit) post(t *thread, stamp project.Stamp, items []events.Item, first int64) {
+	posted, _, err := stamp.All(items, first)
+	if err != nil {
+		t.head.Status, t.head.Failure = threads.StatusFailed, err.Error()
+	}
+	c.items = append(c.items, posted...)
+	t.head.N += int64(len(posted))
+}
+
+// account counts what happened.
+func (l *lane) account(c *commit, t *thread, s *staged, e *dialect.Entry) {
+	h, st := &t.head, &l.p.stats
+	h.BytesIn += int64(len(s.event.Body))
+	h.Externalized += int64(s.cuts.Externalized)
+	st.entries.Add(1)
+	st.bytesIn.Add(int64(len(s.event.Body)))
+	st.externalized.Add(int64(s.cuts.Externalized))
+	if s.cuts.Truncated+s.cuts.Cleared+s.cuts.Stripped > 0 {
+		h.Truncated++
+		st.truncated.Add(1)
+	}
+	if !e.Known {
+		h.Unknown++
+		st.unknown.Add(1)
+	}
+	if t.session.learn(t, s, e) {
+		c.infos[t.session] = nil
+	}
+}
+
+func distinct(refs []casstore.Ref) []casstore.Ref {
+	seen := make(map[casstore.Ref]bool, len(refs))
+	kept := refs[:0]
+	for _, r := range refs {
+		if !seen[r] {
+			seen[r] = true
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,39 @@
+package persist_test
+
+import (
+	"bytes"
+	"testing"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestClaimCheckAgain: an event whose body was taken from the inbox and that comes again is skipped, not dead.
+func TestClaimCheckAgain(t *testing.T) {
+	r := newRig(t)
+	p := r.deaf()
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	large := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 3<<20)...), '"')
+	if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large}); err != nil {
+		t.Fatal(err)
+	}
+	r.feed(p)
+	r.await(thread(0), "p", 1)
+	inbox, err := r.conn.JetStream().ObjectStore(t.Context(), events.InboxBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // until it is discarded
+		l, _ := inbox.List(t.Context())
+		if len(l) == 0 {
+			break
+		}
+	}
+	r.feed(p) // the ack was lost
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "q"}), thread(1), 0, 1)
+	r.feed(p)
+	r.await(thread(1), "q", 1)
+	if s := p.Stats(); s.Dead != 0 {
+		t.Errorf("Stats().Dead = %d, want 0: the event was applied", s.Dead)
+	}
+}

@@ -1,0 +1,300 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// commit is one batch on its way through the lane.
+type commit struct {
+	id    [16]byte // written into every head: tells a commit whose answer was lost from one that was refused
+	epoch uint64
+	flush chan struct{} // not a commit but a marker of stage 1: nothing that was prepared before it is left
+	fence record.Fence
+
+	events     []*staged       // all of the batch, in order, the skipped and the dead too
+	pack       casstore.PackID // zero while it has no nodes
+	nodes      *casstore.PackBuilder
+	packed     *packed               // the finished pack
+	refers     map[casstore.Ref]bool // blobs that steps refer to and somebody else stored
+	blobs      map[casstore.Ref][]byte
+	threads    []*touched // in the order of their first event
+	byKey      map[events.Thread]*touched
+	infos      map[*session][]byte // records of the sessions that change; later commits may be changing the sessions already
+	items      []events.Posted
+	itemsTried bool // an attempt to publish them has an unknown outcome
+	reconcile  []reconcile
+}
+
+type packed struct{ header, body []byte }
+
+// touched is a thread with news in a commit.
+type touched struct {
+	*thread
+	value []byte          // head record
+	last  int64           // number of its last item
+	base  casstore.PackID // pack of the parent that the first new state builds on; zero for a new thread
+}
+
+// empty reports that nothing is to be stored.
+func (c *commit) empty() bool { return c.pack.IsZero() }
+
+// commit makes a batch durable: the steps of DESIGN 8. Each attempt may follow one whose outcome is unknown.
+func (p *Persister) commit(ctx context.Context, c *commit) error {
+	if c.empty() {
+		return nil
+	}
+	// Step 0, the fence, was read when the batch was prepared, before any byte of it was uploaded.
+
+	// Step 1: bulk. A crash here leaves bytes that no record names.
+	if err := p.At(StepBulk); err != nil {
+		return err
+	}
+	puts, heads, err := p.bulk(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	// Step 2: everything that decides existence, at once. A crash here leaves the old world or the new one.
+	if err := p.At(StepCommit); err != nil {
+		return err
+	}
+	first, err := p.Records.Commit(ctx, c.fence, puts)
+	if errors.Is(err, record.ErrUnknown) || errors.Is(err, record.ErrConflict) {
+		if done, e := p.committed(ctx, c); e != nil || done {
+			return e
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i, t := range c.threads {
+		t.rev = first + uint64(heads+i)
+	}
+	p.stats.commits.Add(1)
+	return nil
+}
+
+// committed asks whether a commit is done whose answer was lost: then its heads carry its id. It may be that an earlier
+// attempt was meant to be lost and this one met it as a conflict.
+func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
+	keys := make([]string, len(c.threads))
+	for i, t := range c.threads {
+		keys[i] = events.HeadKey(t.key)
+	}
+	rs, err := p.Records.Records(ctx, keys...)
+	if err != nil {
+		return false, err
+	}
+	for i, t := range c.threads {
+		if string(rs[i].Value) != string(t.value) {
+			return false, nil
+		}
+	}
+	for i, t := range c.threads {
+		t.rev = rs[i].Seq
+	}
+	return true, nil
+}
+
+// seal finishes the pack.
+func (p *Persister) seal(c *commit) error {
+	if c.empty() || c.nodes.Len() == 0 {
+		return nil
+	}
+	header, body, err := c.nodes.Finish()
+	if err != nil {
+		return fmt.Errorf("finish pack: %w", err)
+	}
+	c.packed = &packed{header, body}
+	p.stats.nodes.Add(int64(c.nodes.Len()))
+	c.nodes.Reset()
+	builders.Put(c.nodes)
+	c.nodes = nil
+	p.stats.stored.Add(int64(len(header) + len(body)))
+	return nil
+}
+
+// builders keep their buffers from commit to commit.
+var builders = sync.Pool{New: func() any { return casstore.NewPackBuilder() }}
+
+// bulk uploads the pack and the blobs that are new, and lists the records of the commit: the pack, blobs new or
+// touched, packs touched, sessions, and last the heads, from place heads on.
+func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, heads int, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	g.Go(func() error {
+		if c.packed == nil { // heads alone change
+			return nil
+		}
+		pack, err := p.Bulk.UploadPack(gctx, c.pack, c.packed.header, c.packed.body)
+		puts = []record.Put{{Key: events.PackKey(c.pack.String()), Value: pack.Encode(), Expect: record.Any}}
+		return err
+	})
+	blobs := make([]record.Put, 0, len(c.blobs))
+	g.Go(func() (err error) {
+		blobs, err = p.uploadBlobs(gctx, c)
+		return err
+	})
+	var touches []record.Put
+	g.Go(func() (err error) {
+		touches, err = p.touchBases(gctx, c)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, 0, err
+	}
+	if blobs, err = p.spill(ctx, c, blobs); err != nil {
+		return nil, 0, err
+	}
+	puts = append(append(puts, blobs...), touches...)
+	for s, value := range c.infos {
+		// A session's threads are in one partition: whoever else writes this record loses by its heads.
+		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
+	}
+	heads = len(puts)
+	for _, t := range c.threads {
+		puts = append(puts, record.Put{Key: events.HeadKey(t.key), Value: t.value, Expect: t.rev})
+	}
+	return puts, heads, nil
+}
+
+// uploads is how many objects of a commit are written at the same time.
+const uploads = 8
+
+// uploadBlobs writes what the store does not hold yet and lists the records: new ones, and touches of stale ones.
+func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, error) {
+	refs := make([]casstore.Ref, 0, len(c.blobs)+len(c.refers))
+	keys := make([]string, 0, cap(refs))
+	for ref := range c.blobs {
+		refs, keys = append(refs, ref), append(keys, events.BlobKey(ref.Hex()))
+	}
+	for ref := range c.refers {
+		if _, ours := c.blobs[ref]; !ours {
+			refs, keys = append(refs, ref), append(keys, events.BlobKey(ref.Hex()))
+		}
+	}
+	known, err := p.Records.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	puts := make([]record.Put, len(refs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	for i, ref := range refs {
+		if old, err := record.DecodeBlob(known[i].Value); known[i].Exists() && err == nil && !old.Gone {
+			p.stats.deduplicated.Add(int64(len(c.blobs[ref])))
+			if c.fence.Stale(known[i].Seq) {
+				puts[i] = record.Put{Key: keys[i], Value: known[i].Value, Expect: known[i].Seq}
+			}
+			continue
+		}
+		if _, ours := c.blobs[ref]; !ours { // collected since the step was read: reading it again says so
+			return nil, fmt.Errorf("%w: %s is gone", record.ErrConflict, ref)
+		}
+		g.Go(func() error {
+			b, err := p.Bulk.UploadBlob(ctx, ref, c.blobs[ref])
+			puts[i] = record.Put{Key: keys[i], Value: b.Encode(), Expect: record.Any}
+			p.stats.stored.Add(int64(len(c.blobs[ref])))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return compactPuts(puts), nil
+}
+
+func compactPuts(puts []record.Put) []record.Put {
+	kept := puts[:0]
+	for _, put := range puts {
+		if put.Key != "" {
+			kept = append(kept, put)
+		}
+	}
+	return kept
+}
+
+// maxBlobRecords is how many blob records go into the commit itself.
+const maxBlobRecords = 200
+
+// spill writes blob records above maxBlobRecords ahead of the commit, behind the same fence: young records are roots, so
+// they outlive the moment until the commit refers to them. A crash in between leaves records that nothing refers to.
+func (p *Persister) spill(ctx context.Context, c *commit, blobs []record.Put) ([]record.Put, error) {
+	for len(blobs) > maxBlobRecords {
+		if _, err := p.Records.Commit(ctx, c.fence, blobs[:maxBlobRecords]); err != nil {
+			return nil, err
+		}
+		blobs = blobs[maxBlobRecords:]
+	}
+	return blobs, nil
+}
+
+// touchBases republishes the record of every pack that a thread of the commit builds on, if a collector could take it for
+// old: expecting its revision, so that either the touch or the collector wins (DESIGN 8, 9). Also the parent that is the
+// thread's own current head needs it.
+func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, error) {
+	if c.fence.Seq == 0 {
+		return nil, nil
+	}
+	touched := map[string]record.Put{}
+	for _, t := range c.threads {
+		if t.base.IsZero() {
+			continue
+		}
+		rec, pack, err := p.livePack(ctx, t.base)
+		if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
+			p.lane.latch(t.key, err)
+			return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !c.fence.Stale(rec.Seq) {
+			continue
+		}
+		if pack.Order == 0 {
+			pack.Order = rec.Seq // a touched record keeps its place
+		}
+		touched[rec.Key] = record.Put{Key: rec.Key, Value: pack.Encode(), Expect: rec.Seq}
+	}
+	return slices.Collect(maps.Values(touched)), nil
+}
+
+// livePack reads the record of a pack, or of the one that a repack moved its nodes to.
+func (p *Persister) livePack(ctx context.Context, id casstore.PackID) (record.Record, record.Pack, error) {
+	for range maxMoves {
+		rs, err := p.Records.Records(ctx, events.PackKey(id.String()), events.MovedKey(id.String()))
+		if err != nil {
+			return record.Record{}, record.Pack{}, err
+		}
+		if rs[0].Exists() {
+			pack, err := record.DecodePack(rs[0].Value)
+			if err != nil || !pack.Gone {
+				return rs[0], pack, err
+			}
+		}
+		if !rs[1].Exists() {
+			break
+		}
+		moved, err := record.DecodeMoved(rs[1].Value)
+		if err != nil {
+			return record.Record{}, record.Pack{}, err
+		}
+		id = moved.To
+	}
+	return record.Record{}, record.Pack{}, fmt.Errorf("pack %s: %w", id, casstore.ErrGone)
+}
+
+// maxMoves ends a circle of moved records.
+const maxMoves = 16

@@ -1,0 +1,251 @@
+package persist
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// control applies an operation.
+func (l *lane) control(ctx context.Context, c *commit, t *thread, s *staged) error {
+	op, err := events.ParseControl(s.event.Body)
+	if err != nil {
+		return err
+	}
+	switch op.Op {
+	case events.OpStart:
+		if !t.head.Start.IsZero() {
+			return fmt.Errorf("%w: %s has started already", events.ErrControl, t.key)
+		}
+		c.news(t, s, t.head)
+		c.start(t, "", op.Start)
+		s.timestamp(t, 0)
+		l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true}})
+		return nil
+	case events.OpFork:
+		return l.fork(ctx, c, t, s, *op.Fork)
+	case events.OpTail:
+		return l.tail(c, t, s, *op.Tail)
+	}
+	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
+}
+
+// fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied.
+func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f events.Fork) error {
+	if !t.head.Start.IsZero() {
+		return fmt.Errorf("%w: fork: %s exists already; choose another name", events.ErrControl, t.key)
+	}
+	source := events.Thread{Session: f.Session, Name: f.Thread}
+	if err := source.Validate(); err != nil {
+		return fmt.Errorf("%w: fork: %w", events.ErrControl, err)
+	}
+	point, err := ForkPoint(f)
+	if err != nil {
+		return err
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return err
+	}
+	var head threads.Head
+	err = l.p.retry(ctx, "fork", func() error {
+		rs, err := l.p.Records.Records(ctx, events.HeadKey(source))
+		if err != nil {
+			return err
+		}
+		if !rs[0].Exists() {
+			return fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)
+		}
+		from, err := threads.DecodeHead(rs[0].Value)
+		if err != nil {
+			return err
+		}
+		head, err = threads.Fork(ctx, l.p.reader, from, point)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	head.Sent = head.N // the items before are the source's
+	c.news(t, s, head)
+	st := t.head.Next(threads.RoleFork)
+	st.Timestamp = s.timestamp(t, 0)
+	st.Meta = metaMap("from", source.String())
+	t.head.Entries++
+	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
+	c.append(t, st, threads.Content{})
+	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Session: dialect.Session{Parent: parentOf(t, source)}}})
+	return nil
+}
+
+func parentOf(t *thread, source events.Thread) string {
+	if t.key.Session == source.Session {
+		return ""
+	}
+	return source.Session
+}
+
+// ForkPoint reads the point that a fork names.
+func ForkPoint(f events.Fork) (p threads.Point, err error) {
+	p = threads.Point{Entry: f.Index, Item: f.Item, Source: f.Entry, Role: f.Role}
+	if f.Node != "" {
+		if p.Node, err = casstore.ParseRef(f.Node); err != nil {
+			return p, fmt.Errorf("%w: fork: %w", events.ErrControl, err)
+		}
+	}
+	return p, nil
+}
+
+// tail records what a transcript holds behind its last complete line.
+func (l *lane) tail(c *commit, t *thread, s *staged, tail events.Tail) error {
+	if t.head.Start.IsZero() && len(tail.Bytes) == 0 {
+		return fmt.Errorf("%w: tail: %s has no entry whose line could be open", events.ErrControl, t.key)
+	}
+	c.news(t, s, t.head)
+	c.start(t, rawDialect, nil)
+	st := t.head.Next(threads.RoleTail)
+	st.Timestamp = s.timestamp(t, 0)
+	st.Meta = metaMap("open", tail.Open)
+	t.head.Entries++
+	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
+	c.append(t, st, threads.Content{Text: tail.Bytes})
+	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true}})
+	return nil
+}
+
+// barrier makes sure that all that was prepared before is committed.
+func (l *lane) barrier(ctx context.Context, c *commit) error {
+	if !c.empty() {
+		return errBarrier
+	}
+	return l.settle(ctx, c.epoch)
+}
+
+// place is the head that an entry is appended to: the thread's own, or one that is moved.
+func (l *lane) place(ctx context.Context, c *commit, t *thread, where dialect.Place) (threads.Head, error) {
+	if len(t.head.Recent) == 0 || where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == t.head.Leaf {
+		return t.head, nil
+	}
+	head := t.head.Clone()
+	if where.Kind == dialect.Root {
+		head.MoveTo(nil)
+		return head, nil
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return head, err
+	}
+	err := l.p.retry(ctx, "branch", func() error {
+		recent, err := l.branchPoint(ctx, head, where)
+		if err == nil {
+			head.MoveTo(recent)
+		}
+		return err
+	})
+	return head, err
+}
+
+// branchPoint finds the state that an entry names as its parent. One that is not there makes the entry a root: the walk of
+// a context ends at a missing parent too (SPEC S7).
+func (l *lane) branchPoint(ctx context.Context, head threads.Head, where dialect.Place) ([]casstore.Located, error) {
+	var at casstore.Located
+	if where.Kind == dialect.UserTurns {
+		turns := int64(0)
+		for step, err := range l.p.reader.Walk(ctx, head.Head()) {
+			if err != nil {
+				return nil, err
+			}
+			if step.State.Role == dialect.RoleUser && step.State.Entry.Count > 0 {
+				turns++
+			}
+			if turns == where.N {
+				if step.State.Parent.IsZero() {
+					return nil, nil
+				}
+				if at, err = step.Locate(step.State.Parent); err != nil {
+					return nil, err
+				}
+				break
+			}
+		}
+	} else {
+		step, err := l.p.reader.Find(ctx, head, func(st threads.State) bool { return st.Entry.ID == where.ID })
+		if errors.Is(err, threads.ErrNoStep) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		at = step.At
+	}
+	if at.IsZero() {
+		return nil, nil
+	}
+	return l.p.reader.Recent(ctx, at)
+}
+
+// stepRefs reads the refs that a step names. Each must be there: a missing one is an error now, not a dangling edge later.
+func (l *lane) stepRefs(ctx context.Context, texts []string) ([]casstore.Ref, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	refs := make([]casstore.Ref, len(texts))
+	keys := make([]string, len(texts))
+	for i, text := range texts {
+		r, err := casstore.ParseRef(text)
+		if err != nil {
+			return nil, fmt.Errorf("refs[%d]: %w", i, err)
+		}
+		if r.Kind() != casstore.KindBlob {
+			return nil, fmt.Errorf("refs[%d]: %s: this version takes refs to blobs alone", i, r)
+		}
+		refs[i], keys[i] = r, events.BlobKey(r.Hex())
+	}
+	var rs []record.Record
+	err := l.p.retry(ctx, "refs", func() (err error) {
+		rs, err = l.p.Records.Records(ctx, keys...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rs {
+		if b, err := record.DecodeBlob(r.Value); !r.Exists() || err != nil || b.Gone {
+			return nil, fmt.Errorf("refs[%d]: %s is not stored: put it first, then publish the step again", i, refs[i])
+		}
+	}
+	return refs, nil
+}
+
+// metaOf is a JSON object as a canonical map.
+func metaOf(raw []byte) ([]byte, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var m map[string]any
+	if err := dec.Decode(&m); err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	b, err := casstore.AppendValue(nil, m)
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	return b, nil
+}
+
+// metaMap is a map of one key.
+func metaMap(key string, value any) []byte {
+	b, err := casstore.AppendValue(nil, map[string]any{key: value})
+	if err != nil {
+		panic(err) // strings and booleans have an encoding
+	}
+	return b
+}

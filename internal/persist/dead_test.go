@@ -1,0 +1,208 @@
+package persist_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/natsio"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// poison is an event of the thread s0/main that can never be applied, and a word of the reason.
+type poison struct {
+	name, reason string
+	data         []byte
+	kind         events.Kind // it was published as; 0 = entry
+}
+
+// sound is a good entry, to be spoilt.
+func sound(body string) events.Event {
+	return events.Event{Producer: "poisoner", Kind: events.KindEntry, Dialect: "omp", Thread: thread(0), Body: []byte(body)}
+}
+
+func poisons(r *rig) []poison {
+	seq := uint64(0)
+	spoil := func(f func(e *events.Event)) []byte {
+		e := sound(`{"type":"message"}`)
+		seq++ // each is an event of its own
+		e.Seq = seq
+		f(&e)
+		return e.Encode()
+	}
+	future := spoil(func(*events.Event) {})
+	future[1] = 77
+	body := []byte(`{"type":"message","id":"inbox"}`)
+	if _, err := r.conn.UploadFrom(r.t.Context(), events.InboxBucket, "there", bytes.NewReader(body)); err != nil {
+		r.t.Fatal(err)
+	}
+	claim := func(object string, size int64, sum [32]byte) []byte {
+		return spoil(func(e *events.Event) { e.Body, e.Ref = nil, &events.BodyRef{Object: object, Size: size, Sum: sum} })
+	}
+	return []poison{
+		{name: "fork of nothing", reason: "there is no thread", kind: events.KindControl,
+			data: spoil(func(e *events.Event) {
+				e.Kind = events.KindControl
+				e.Body = events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s0", Thread: "nothing"}}.Encode()
+			})},
+		{name: "no msgpack", reason: "bad envelope", data: []byte("hello")},
+		{name: "empty", reason: "bad envelope"},
+		{name: "announces 4 GiB", reason: "bad envelope", data: []byte{0xdd, 0xff, 0xff, 0xff, 0xff}},
+		{name: "deep msgpack", reason: "nested too deep", data: bytes.Repeat([]byte{0x91}, 100_000)},
+		{name: "version", reason: "version 77", data: future},
+		{name: "another thread", reason: "published as", data: spoil(func(e *events.Event) { e.Thread.Name = "other" })},
+		{name: "bad token", reason: "published as", data: spoil(func(e *events.Event) { e.Thread.Session = "../x" })},
+		{name: "another kind", reason: "published as", data: spoil(func(*events.Event) {}), kind: events.KindControl},
+		{name: "chunk", reason: "chunk", data: spoil(func(e *events.Event) { e.Kind = events.KindChunk }), kind: events.KindChunk},
+		{name: "no producer", reason: "producer", data: spoil(func(e *events.Event) { e.Producer = "" })},
+		{name: "no seq", reason: "seq", data: spoil(func(e *events.Event) { e.Seq = 0 })},
+		{name: "dialect", reason: `dialect "cobol"`, data: spoil(func(e *events.Event) { e.Dialect = "cobol" })},
+		{name: "no JSON", reason: "not JSON", data: spoil(func(e *events.Event) { e.Body = []byte(`{"type":`) })},
+		{name: "JSON nested 257 deep", reason: "256", data: spoil(func(e *events.Event) {
+			e.Body = []byte(strings.Repeat("[", 257) + strings.Repeat("]", 257))
+		})},
+		{name: "item without content", reason: "content", data: spoil(func(e *events.Event) { e.Dialect, e.Body = "item", []byte(`{"content":7}`) })},
+		{name: "inbox object missing", reason: "not there", data: claim("nowhere", 10, sha256.Sum256(body))},
+		{name: "inbox size", reason: "bytes", data: claim("there", 10, sha256.Sum256(body))},
+		{name: "inbox hash", reason: "hash", data: claim("there", int64(len(body)), sha256.Sum256([]byte("other")))},
+		{name: "control is no JSON", reason: "control", kind: events.KindControl,
+			data: spoil(func(e *events.Event) { e.Kind, e.Body = events.KindControl, []byte("{") })},
+		{name: "control op", reason: `op "explode"`, kind: events.KindControl,
+			data: spoil(func(e *events.Event) { e.Kind, e.Body = events.KindControl, []byte(`{"op":"explode"}`) })},
+	}
+}
+
+// TestPoisonGoesToTheDeadLetters: what can not be applied is kept as it came, with the reason, and what follows in its
+// partition is applied (SPEC B1).
+func TestPoisonGoesToTheDeadLetters(t *testing.T) {
+	r := newRig(t)
+	ctx, js := t.Context(), r.conn.JetStream()
+	all := poisons(r)
+	for _, p := range all {
+		if p.kind == 0 {
+			p.kind = events.KindEntry
+		}
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(thread(0), p.kind), Data: p.data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "good"})
+	r.publish(pub, thread(0), 0, 50)
+	r.await(thread(0), "good", 50)
+	r.check(thread(0), 50)
+	if err := p.stop(); err != nil { // what is committed is published first
+		t.Fatal(err)
+	}
+
+	dead, err := js.Stream(ctx, events.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := dead.CachedInfo().State.Msgs; got != uint64(len(all)) {
+		t.Errorf("%d dead letters, want %d", got, len(all))
+	}
+	for i, want := range all {
+		m, err := dead.GetMsg(ctx, uint64(i+1))
+		if err != nil {
+			t.Fatalf("%s: %v", want.name, err)
+		}
+		checkLetter(t, want, m, uint64(i+1))
+	}
+	if s := p.Stats(); s.Dead != int64(len(all)) {
+		t.Errorf("Stats().Dead = %d, want %d", s.Dead, len(all))
+	}
+}
+
+func checkLetter(t *testing.T, want poison, m *jetstream.RawStreamMsg, seq uint64) {
+	t.Helper()
+	if !bytes.Equal(m.Data, want.data) {
+		t.Errorf("%s: the dead letter holds %d bytes, want the %d that came", want.name, len(m.Data), len(want.data))
+	}
+	if got := m.Header.Get(natsio.HeaderReason); !strings.Contains(got, want.reason) {
+		t.Errorf("%s: reason = %q, want it to say %q", want.name, got, want.reason)
+	}
+	if got := m.Header.Get(natsio.HeaderEventSeq); got != strconv.FormatUint(seq, 10) {
+		t.Errorf("%s: %s = %q, want %d", want.name, natsio.HeaderEventSeq, got, seq)
+	}
+	if th, _, err := events.ParseStored(m.Header.Get(natsio.HeaderSubject)); err != nil || th != thread(0) {
+		t.Errorf("%s: %s = %q, want a subject of %s", want.name, natsio.HeaderSubject, m.Header.Get(natsio.HeaderSubject), thread(0))
+	}
+}
+
+// TestEntriesBehindABadOneAreApplied: a publisher links the entries of one call; the bad one goes to the dead letters, and
+// those linked to it are applied, also by a persister that did not see it.
+func TestEntriesBehindABadOneAreApplied(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	var es []client.Entry
+	for i, body := range []string{`{"type":"custom"}`, `{"type":`, `{"type":"custom"}`, `{"type":"custom"}`} {
+		es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(body), Seq: uint64(i + 1)})
+	}
+	if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
+		t.Fatal(err)
+	}
+	if head := r.await(thread(0), "p", 4); head.Entries != 3 {
+		t.Errorf("%d entries, want 3", head.Entries)
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Dead != 1 || s.Repeated != 0 {
+		t.Errorf("stats = %+v, want 1 dead, 0 repeated", s)
+	}
+}
+
+// TestAThreadThatBeginsWithABadEntry takes the entries behind it.
+func TestAThreadThatBeginsWithABadEntry(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	es := []client.Entry{
+		{Thread: thread(0), Dialect: "cobol", Body: []byte("1"), Seq: 1},
+		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2},
+	}
+	if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
+		t.Fatal(err)
+	}
+	if head := r.await(thread(0), "p", 2); head.Entries != 1 {
+		t.Errorf("%d entries, want 1", head.Entries)
+	}
+}
+
+// TestALetterThatFillsAMessage goes to the inbox, and the letter names it: reason and bytes do not fit one message.
+func TestALetterThatFillsAMessage(t *testing.T) {
+	r := newRig(t)
+	garbage := bytes.Repeat([]byte{0xc1}, r.conn.MaxPayload())
+	if _, err := r.conn.JetStream().Publish(t.Context(), events.EventSubject(thread(0), events.KindEntry), garbage); err != nil {
+		t.Fatal(err)
+	}
+	p := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "good"})
+	r.publish(pub, thread(0), 0, 10)
+	r.await(thread(0), "good", 10)
+	r.check(thread(0), 10)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.conn.JetStream().Stream(t.Context(), events.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := r.conn.Stat(t.Context(), events.InboxBucket, m.Header.Get(natsio.HeaderObject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.conn.Read(t.Context(), o); err != nil || !bytes.Equal(got, garbage) {
+		t.Errorf("the letter's object holds %d bytes, %v, want the %d that came", len(got), err, len(garbage))
+	}
+}

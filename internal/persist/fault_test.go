@@ -1,0 +1,185 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+var errKilled = errors.New("killed here")
+
+// TestEveryEntryOnceWhateverDies kills the persister at each durable step, twice, and starts another one.
+func TestEveryEntryOnceWhateverDies(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			const sessions, entries = 3, 200
+			pubs := make([]*client.Publisher, sessions)
+			for i := range pubs {
+				pubs[i] = r.Publisher(client.PublisherConfig{Producer: fmt.Sprintf("p%d", i)})
+				r.publish(pubs[i], thread(i), 0, entries/2)
+			}
+			for kill := range 2 {
+				var hits atomic.Int64
+				p := r.start(func(d *persist.Deps, c *persist.Config) {
+					c.BatchEvents = 25 + 10*kill
+					d.At = func(s persist.Step) error {
+						if s == step && hits.Add(1) > int64(2*kill+1) {
+							return errKilled
+						}
+						return nil
+					}
+				})
+				if err := <-p.died; !errors.Is(err, errKilled) {
+					t.Fatalf("Run() = %v, want it killed at %s", err, step)
+				}
+				p.died <- nil
+				_ = p.stop()
+			}
+			for i := range pubs {
+				r.publish(pubs[i], thread(i), entries/2, entries)
+			}
+			r.start(nil)
+			for i := range pubs {
+				r.await(thread(i), pubs[i].Producer(), entries)
+				r.check(thread(i), entries)
+			}
+		})
+	}
+}
+
+type bucket = persist.Records
+
+// unsure loses the answers of commits: some are carried out and some not.
+type unsure struct {
+	bucket
+	n    atomic.Int64
+	done func(n int64) bool // whether the n-th commit is carried out
+	lose func(n int64) bool // whether its answer is lost
+}
+
+func (u *unsure) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	n := u.n.Add(1)
+	if !u.lose(n) {
+		return u.bucket.Commit(ctx, f, puts)
+	}
+	if u.done(n) {
+		if _, err := u.bucket.Commit(ctx, f, puts); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("%w: the answer is lost", record.ErrUnknown)
+}
+
+// TestCommitsWithLostAnswers: an answer that never comes means done or not done, and neither loses nor repeats anything.
+func TestCommitsWithLostAnswers(t *testing.T) {
+	r := newRig(t)
+	const entries = 300
+	u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 0 }, done: func(n int64) bool { return n%4 == 0 }}
+	p := r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 20 })
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(pub, thread(0), 0, entries)
+	r.await(thread(0), "p", entries)
+	r.check(thread(0), entries)
+	if s := p.Stats(); s.Dead != 0 {
+		t.Errorf("stats = %+v, want no dead letters", s)
+	}
+}
+
+// outbox loses answers of item batches.
+type outbox struct {
+	persist.Outbox
+	n atomic.Int64
+}
+
+func (o *outbox) PublishItems(ctx context.Context, items []events.Posted) error {
+	n := o.n.Add(1)
+	if n%2 == 0 && n%4 != 0 {
+		return fmt.Errorf("%w: nothing was stored", record.ErrUnknown)
+	}
+	err := o.Outbox.PublishItems(ctx, items)
+	if err == nil && n%4 == 0 {
+		return fmt.Errorf("%w: the answer is lost", record.ErrUnknown)
+	}
+	return err
+}
+
+// TestItemsWithLostAnswers: every item is stored once even for a subscriber that drops no repeats.
+func TestItemsWithLostAnswers(t *testing.T) {
+	r := newRig(t)
+	const entries = 200
+	r.start(func(d *persist.Deps, c *persist.Config) { d.Outbox, c.BatchEvents = &outbox{Outbox: r.conn}, 20 })
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(pub, thread(0), 0, entries)
+	r.await(thread(0), "p", entries)
+	r.check(thread(0), entries)
+	s, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo().State.Msgs; got != entries {
+		t.Errorf("ITEMS holds %d messages, want %d", got, entries)
+	}
+}
+
+// TestTwoPersistersOnEverything: both think that they own every partition; commits are refused, and nothing is lost or
+// repeated.
+func TestTwoPersistersOnEverything(t *testing.T) {
+	r := newRig(t)
+	const sessions, entries = 4, 150
+	a, b := r.deaf(), r.deaf()
+	for i := range sessions {
+		r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(i), 0, entries)
+	}
+	r.feed(a, b)
+	for i := range sessions {
+		r.await(thread(i), "p", entries)
+		r.check(thread(i), entries)
+	}
+	if a.Stats().Refused+b.Stats().Refused+a.Stats().Repeated+b.Stats().Repeated == 0 {
+		t.Error("the persisters never met")
+	}
+}
+
+// deaf is a persister that is fed by hand.
+func (r *rig) deaf() *persist.Persister {
+	store := r.conn.Store(0)
+	p := persist.New(persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Packs: store}, persist.Config{BatchEvents: 20})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("Run() = %v", err)
+		}
+	})
+	return p
+}
+
+// feed gives every stored event to all persisters.
+func (r *rig) feed(ps ...*persist.Persister) {
+	r.t.Helper()
+	s, err := r.conn.JetStream().Stream(r.t.Context(), events.EventsStream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	last := s.CachedInfo().State.LastSeq
+	for seq := uint64(1); seq <= last; seq++ {
+		m, err := s.GetMsg(r.t.Context(), seq)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, p := range ps {
+			p.Deliver(r.t.Context(), persist.Message{Subject: m.Subject, Data: m.Data, Seq: seq, Ack: func() error { return nil }})
+		}
+	}
+}

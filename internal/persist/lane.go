@@ -1,0 +1,295 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/events"
+)
+
+// lane merges the events of all partitions of a process into commits: few and full ones, because an atomic batch costs the
+// same whatever its size. Its stages are connected by unbuffered channels, so a batch grows while the one before it
+// is being committed, and is small when there is little to do.
+type lane struct {
+	p     *Persister
+	heads *headCache // stage 1 only
+
+	prepared  chan *commit
+	sealed    chan *commit
+	committed chan *commit
+
+	// epoch counts refused commits: what was prepared in an earlier epoch stands on heads that never came to be. Stage 2
+	// raises it; stage 1 follows with a flush.
+	epoch   atomic.Uint64
+	current uint64    // epoch that stage 1 works in; stage 1 only
+	back    []*staged // events of refused commits, in order; stage 2 only
+
+	mu       sync.Mutex
+	inFlight int                     // prepared and not through stage 2
+	idle     chan struct{}           // closed when inFlight falls to zero
+	latched  map[events.Thread]error // threads that take no more events, and why
+}
+
+func newLane(p *Persister) *lane {
+	return &lane{
+		p: p, heads: newHeadCache(p.cfg.Threads),
+		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
+		latched: map[events.Thread]error{},
+	}
+}
+
+// run works until ctx ends. Stages 2 and 3 finish what they have in hand with a context of their own.
+func (l *lane) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cancel) })
+	defer stop()
+
+	stage := func(work func() error) {
+		g.Go(func() error {
+			err := work()
+			if err != nil && !errors.Is(err, context.Canceled) {
+				cancel() // what is in hand can not go through it
+			}
+			return err
+		})
+	}
+	stage(func() error { defer close(l.prepared); return l.prepareLoop(ctx) })
+	stage(func() error { defer close(l.sealed); return l.sealLoop(drain) })
+	stage(func() error { defer close(l.committed); return l.commitLoop(drain) })
+	stage(func() error { return l.publishLoop(drain) })
+	return g.Wait()
+}
+
+// drainTime is how long a stop waits for the commits in hand.
+const drainTime = 10 * time.Second
+
+// prepareLoop is stage 1.
+func (l *lane) prepareLoop(ctx context.Context) error {
+	for {
+		if now := l.epoch.Load(); now != l.current {
+			if err := l.flush(ctx); err != nil {
+				return err
+			}
+			l.current = now
+		}
+		if err := l.gather(ctx); err != nil {
+			return err
+		}
+		batch := l.p.queue.take(l.limit())
+		if len(batch) == 0 {
+			continue
+		}
+		c, rest, err := l.prepareBatch(ctx, batch, l.current)
+		if errors.Is(err, errEpoch) {
+			l.p.queue.unshift(batch)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			l.p.queue.unshift(rest)
+		}
+		if len(c.events) > 0 {
+			if err := l.send(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather returns when there is something to take: at once when nothing is being committed, else when there is enough for
+// preparing it meanwhile to pay. A small batch that is prepared early only waits, and what comes behind it waits for two
+// commits.
+func (l *lane) gather(ctx context.Context) error {
+	for {
+		n := l.p.queue.len()
+		l.mu.Lock()
+		idle, busy := l.idle, l.inFlight > 0
+		l.mu.Unlock()
+		if n > 0 && (!busy || n >= l.p.cfg.BatchEvents/4) {
+			return nil
+		}
+		if n == 0 {
+			idle = nil
+		}
+		select {
+		case <-idle:
+		case <-l.p.queue.some:
+			if l.epoch.Load() != l.current {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// limit says how much makes a batch.
+func (l *lane) limit() func(*staged) bool {
+	events, bytes, blobs := 0, 0, 0
+	return func(s *staged) bool {
+		size := len(s.text) + len(s.cuts.Full)
+		if events > 0 && (events == l.p.cfg.BatchEvents || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
+			return false
+		}
+		events, bytes, blobs = events+1, bytes+size, blobs+len(s.blobs)
+		return true
+	}
+}
+
+// prepareBatch prepares a commit again and again until the outside lets it.
+func (l *lane) prepareBatch(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
+	err = l.p.retry(ctx, "prepare", func() error {
+		c, rest, err = l.prepare(ctx, batch, epoch)
+		return err
+	})
+	return c, rest, err
+}
+
+func (l *lane) send(ctx context.Context, c *commit) error {
+	l.mu.Lock()
+	l.inFlight++
+	l.mu.Unlock()
+	select {
+	case l.prepared <- c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// flush follows a refused commit: everything prepared is thrown away, its events are back in the queue, and heads will be
+// read anew.
+func (l *lane) flush(ctx context.Context) error {
+	l.heads.clear()
+	marker := &commit{flush: make(chan struct{})}
+	if err := l.send(ctx, marker); err != nil {
+		return err
+	}
+	select {
+	case <-marker.flush:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settle waits until every prepared commit is through stage 2, so that the store can be asked for what it holds.
+// errEpoch: one of them was refused.
+func (l *lane) settle(ctx context.Context, epoch uint64) error {
+	l.mu.Lock()
+	idle, busy := l.idle, l.inFlight > 0
+	l.mu.Unlock()
+	if busy {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if l.epoch.Load() != epoch {
+		return errEpoch
+	}
+	return nil
+}
+
+func (l *lane) done() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight--; l.inFlight == 0 {
+		close(l.idle)
+		l.idle = make(chan struct{})
+	}
+}
+
+// sealLoop compresses, between stage 1 and stage 2, while the commit before is under way.
+func (l *lane) sealLoop(ctx context.Context) error {
+	for c := range l.prepared {
+		if c.flush == nil && c.epoch == l.epoch.Load() {
+			if err := l.p.seal(c); err != nil {
+				return err
+			}
+		}
+		select {
+		case l.sealed <- c:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// commitLoop is stage 2.
+func (l *lane) commitLoop(ctx context.Context) error {
+	for c := range l.sealed {
+		switch {
+		case c.flush != nil:
+			l.p.queue.unshift(l.back)
+			l.back = nil
+			close(c.flush)
+		case c.epoch != l.epoch.Load():
+			l.back = append(l.back, c.events...)
+		default:
+			if err := l.commitOrRefuse(ctx, c); err != nil {
+				return err
+			}
+		}
+		for _, t := range c.threads {
+			t.pending.Add(-1)
+		}
+		l.done()
+	}
+	return nil
+}
+
+func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
+	err := l.p.retry(ctx, "commit", func() error { return l.p.commit(ctx, c) })
+	if errors.Is(err, record.ErrConflict) {
+		l.p.stats.refused.Add(1)
+		l.p.Log.Info("commit refused, preparing it again", "events", len(c.events), "error", err)
+		l.epoch.Add(1)
+		l.back = append(l.back, c.events...)
+		l.p.queue.wake()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case l.committed <- c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// publishLoop is stage 3.
+func (l *lane) publishLoop(ctx context.Context) error {
+	for c := range l.committed {
+		if err := l.p.publish(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retry repeats op while it fails for a passing reason, and says so once in a while.
+func (p *Persister) retry(ctx context.Context, what string, op func() error) error {
+	var logged time.Duration
+	return retry.Do(ctx, func(err error, wait time.Duration) {
+		if logged == 0 || wait >= time.Second {
+			p.Log.Warn("retrying", "step", what, "wait", wait, "error", err)
+			logged = wait
+		}
+	}, op)
+}

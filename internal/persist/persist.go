@@ -1,0 +1,148 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+
+	"golang.org/x/sync/semaphore"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Message is one stored event as a partition's consumer gives it.
+type Message struct {
+	Subject   string // as EVENTS stores it
+	Data      []byte // the envelope
+	Seq       uint64 // EVENTS sequence
+	Partition int
+	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
+}
+
+// Records is the record bucket: the truth, read from the leader and changed all or nothing. Errors are package record's.
+type Records interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	Fence(ctx context.Context, lane int) (record.Fence, error)
+	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
+}
+
+// Bulk holds bytes that exist for nobody until a record names them. Each upload gets a name of its own and is durable when
+// the call returns.
+type Bulk interface {
+	UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error)
+	UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error)
+}
+
+// Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItem is the number of
+// a thread's newest stored item, 0 if none is held.
+type Outbox interface {
+	PublishItems(ctx context.Context, items []events.Posted) error
+	LastItem(ctx context.Context, t events.Thread) (int64, error)
+	Dead(ctx context.Context, d events.Dead) error
+}
+
+// Inbox holds bodies that were too large for a message.
+type Inbox interface {
+	Body(ctx context.Context, ref events.BodyRef) ([]byte, error)
+	DiscardBody(ctx context.Context, ref events.BodyRef) error
+}
+
+// Deps is the world outside.
+type Deps struct {
+	Records Records
+	Bulk    Bulk
+	Outbox  Outbox
+	Inbox   Inbox
+	Packs   casstore.PackGetter // committed packs, cached
+	Log     *slog.Logger
+
+	// At is called before each durable step with its name; an error there fails the step. Tests inject faults with it; nil
+	// otherwise.
+	At func(Step) error
+}
+
+// Config bounds a persister. The zero value is good.
+type Config struct {
+	Lane        int   // fence of this process's commits, 0 to events.Lanes-1; -1 = any
+	BatchEvents int   // events in a commit at most; 0 = 1000
+	BatchBytes  int   // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
+	QueueBytes  int64 // bytes taken from the stream and not acked yet; a larger body waits for the queue to be empty; 0 = 64 MiB
+	Threads     int   // heads kept in memory; 0 = 10,000
+}
+
+func (c Config) withDefaults() Config {
+	set := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	set(&c.BatchEvents, 1000)
+	set(&c.BatchBytes, 4<<20)
+	set(&c.Threads, 10_000)
+	if c.QueueBytes <= 0 {
+		c.QueueBytes = 64 << 20
+	}
+	if c.Lane < 0 || c.Lane >= events.Lanes {
+		c.Lane = rand.IntN(events.Lanes)
+	}
+	return c
+}
+
+// maxBatchThreads keeps the records of a commit, three a thread at worst, and the outside table of its pack within their
+// limits: 1,000 messages and one message.
+const maxBatchThreads = 250
+
+// Persister applies events to threads. Deliver may be called by one goroutine a partition; Run does the rest.
+type Persister struct {
+	Deps
+	cfg    Config
+	queue  *queue
+	bytes  *semaphore.Weighted // share of QueueBytes
+	reader threads.Reader
+	lane   *lane
+	stats  counters
+}
+
+// New makes a persister; Run starts it.
+func New(deps Deps, cfg Config) *Persister {
+	cfg = cfg.withDefaults()
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.At == nil {
+		deps.At = func(Step) error { return nil }
+	}
+	p := &Persister{
+		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
+		reader: threads.Reader{Packs: deps.Packs},
+	}
+	p.lane = newLane(p)
+	return p
+}
+
+// Run applies what Deliver brings until ctx ends; what is then committed is published and acked first. It returns nil
+// after a clean end.
+func (p *Persister) Run(ctx context.Context) error {
+	err := p.lane.run(ctx)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Step names a durable step, for fault injection.
+type Step string
+
+// The durable steps, in order.
+const (
+	StepFence   Step = "fence"
+	StepBulk    Step = "bulk"
+	StepCommit  Step = "commit"
+	StepItems   Step = "items"
+	StepAck     Step = "ack"
+	StepDiscard Step = "discard"
+)

@@ -1,0 +1,181 @@
+package persist
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that the
+// batch before it made.
+var errBarrier = errors.New("the batch ends here")
+
+// errEpoch: a commit was refused while this batch was being prepared.
+var errEpoch = errors.New("a commit was refused")
+
+// prepare turns a batch into a commit. What is not taken is rest. An error leaves the cache as it was, but for errEpoch.
+func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
+	c = &commit{epoch: epoch, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}}
+	if _, err := rand.Read(c.id[:]); err != nil {
+		return nil, nil, err
+	}
+	// Step 0: the fence, before a byte is uploaded.
+	if err := l.p.At(StepFence); err != nil {
+		return nil, nil, err
+	}
+	if c.fence, err = l.p.Records.Fence(ctx, l.p.cfg.Lane); err != nil {
+		return nil, nil, err
+	}
+	batch, rest = l.split(batch)
+	if err := l.load(ctx, batch); err != nil {
+		return nil, nil, err
+	}
+	for i, s := range batch {
+		err := l.apply(ctx, c, s)
+		if errors.Is(err, errBarrier) {
+			rest = append(batch[i:len(batch):len(batch)], rest...)
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		c.events = append(c.events, s)
+	}
+	l.finish(c)
+	return c, rest, nil
+}
+
+// split keeps a batch within maxBatchThreads.
+func (l *lane) split(batch []*staged) (now, later []*staged) {
+	seen := map[events.Thread]bool{}
+	for i, s := range batch {
+		if s.known && !seen[s.event.Thread] && len(seen) == maxBatchThreads {
+			return batch[:i], batch[i:]
+		}
+		seen[s.event.Thread] = true
+	}
+	return batch, nil
+}
+
+// load reads the heads and sessions of a batch that are not in memory, in one go.
+func (l *lane) load(ctx context.Context, batch []*staged) error {
+	l.heads.trim()
+	var keys []string
+	var missing []events.Thread
+	wanted := map[events.Thread]bool{}
+	for _, s := range batch {
+		t := s.event.Thread
+		if !s.known || wanted[t] || l.heads.threads[t] != nil {
+			continue
+		}
+		wanted[t] = true
+		missing = append(missing, t)
+		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session))
+	}
+	rs, err := l.p.Records.Records(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for i, t := range missing {
+		th := &thread{key: t, fresh: true, session: l.heads.session(t.Session, rs[2*i+1])}
+		if err := th.read(rs[2*i]); err != nil {
+			l.latch(t, err)
+		}
+		l.heads.threads[t] = th
+	}
+	return nil
+}
+
+// read takes a head from its record.
+func (t *thread) read(r record.Record) error {
+	if !r.Exists() || len(r.Value) == 0 {
+		t.rev = r.Seq
+		return nil
+	}
+	head, err := threads.DecodeHead(r.Value)
+	if err != nil {
+		return fmt.Errorf("head of %s: %w", t.key, err)
+	}
+	t.head, t.rev = head, r.Seq
+	t.sent.Store(head.Sent)
+	t.memory, err = dialect.DecodeMemory(head.Memory)
+	if err != nil {
+		return fmt.Errorf("head of %s: %w", t.key, err)
+	}
+	return nil
+}
+
+// session takes a session from its record, unless it is in memory. A record that cannot be read is written anew.
+func (h *headCache) session(id string, r record.Record) *session {
+	if s := h.sessions[id]; s != nil {
+		return s
+	}
+	s := &session{id: id, info: sessions.Info{ID: id}}
+	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
+		s.info, s.value = info, r.Value
+	}
+	h.sessions[id] = s
+	return s
+}
+
+// trim forgets threads that no commit in flight touches when there are too many.
+func (h *headCache) trim() {
+	if len(h.threads) <= h.limit {
+		return
+	}
+	kept := map[string]bool{}
+	for key, t := range h.threads {
+		if len(h.threads) > h.limit/2 && t.pending.Load() == 0 {
+			delete(h.threads, key)
+			continue
+		}
+		kept[key.Session] = true
+	}
+	for id := range h.sessions {
+		if !kept[id] {
+			delete(h.sessions, id)
+		}
+	}
+}
+
+// finish writes what the commit will leave of each thread it touches.
+func (l *lane) finish(c *commit) {
+	for _, t := range c.threads {
+		t.pending.Add(1)
+		t.head.Batch = c.id
+		t.head.Sent = max(t.head.Sent, t.sent.Load())
+		t.head.Memory = t.memory.Encode()
+		t.value, t.last = t.head.Encode(), t.head.N
+	}
+	for s := range c.infos {
+		s.value = s.info.Encode()
+		c.infos[s] = s.value
+	}
+}
+
+// latch refuses everything that comes for a thread from now on, with its first cause: something in the store is not as it
+// must be, and appending would hide it. Other threads go on. A restart looks again.
+func (l *lane) latch(t events.Thread, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latched[t] == nil {
+		l.latched[t] = fmt.Errorf("%w: %w", errLatched, cause)
+		l.p.Log.Error("thread is latched: its events go to the dead letters", "thread", t, "error", cause)
+	}
+}
+
+func (l *lane) latchedBy(t events.Thread) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latched[t]
+}
+
+// errLatched: the thread takes no more events.
+var errLatched = errors.New("thread is latched")

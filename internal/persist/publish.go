@@ -1,0 +1,174 @@
+package persist
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"spool/internal/project"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// publish tells the world about a commit: the steps of DESIGN 8 after it is durable. Nothing uncommitted is ever shown.
+func (p *Persister) publish(ctx context.Context, c *commit) error {
+	// Step 3: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
+	// whoever gets them again reconciles.
+	if err := p.retry(ctx, "items", func() error { return p.publishItems(ctx, c) }); err != nil {
+		return err
+	}
+	for _, s := range c.events {
+		if s.dead == nil {
+			continue
+		}
+		p.stats.dead.Add(1)
+		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.dead)
+		letter := events.Dead{Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq,
+			Data: s.msg.Data, Reason: s.dead.Error()}
+		if s.shared {
+			letter.Data = s.event.Encode()
+		}
+		if err := p.retry(ctx, "dead letter", func() error { return p.Outbox.Dead(ctx, letter) }); err != nil {
+			return err
+		}
+	}
+
+	// Step 4: ack. A crash here leaves events that come again and are skipped.
+	if err := p.At(StepAck); err != nil {
+		return err
+	}
+	p.ack(c)
+	for _, s := range c.events {
+		if s.event.Ref != nil && s.dead == nil {
+			p.discard(ctx, *s.event.Ref)
+		}
+		p.release(s)
+	}
+	p.stats.applied.Add(int64(len(c.events)))
+	return nil
+}
+
+// ack acknowledges the last event of each partition, and with it those before.
+func (p *Persister) ack(c *commit) {
+	last := map[int]*staged{}
+	for _, s := range c.events {
+		if s.last {
+			last[s.msg.Partition] = s
+		}
+	}
+	for _, s := range last {
+		if err := s.msg.Ack(); err != nil {
+			p.Log.Debug("ack", "partition", s.msg.Partition, "error", err)
+		}
+	}
+}
+
+// discard drops a body from the inbox; what stays after a crash here is gc's.
+func (p *Persister) discard(ctx context.Context, ref events.BodyRef) {
+	err := p.At(StepDiscard)
+	if err == nil {
+		err = p.Inbox.DiscardBody(ctx, ref)
+	}
+	if err != nil {
+		p.Log.Warn("discard a body in the inbox", "object", ref.Object, "error", err)
+	}
+}
+
+// publishItems sends the commit's items, and before them those that an earlier owner of a thread committed and did not
+// send. After an attempt with an unknown outcome it asks what is there.
+func (p *Persister) publishItems(ctx context.Context, c *commit) error {
+	if err := p.At(StepItems); err != nil {
+		return err
+	}
+	for _, t := range c.reconcile {
+		if err := p.reconcile(ctx, t); err != nil {
+			return err
+		}
+	}
+	c.reconcile = nil
+	items := c.items
+	if c.itemsTried {
+		var err error
+		if items, err = p.unsent(ctx, c); err != nil {
+			return err
+		}
+	}
+	c.itemsTried = len(items) > 0
+	if err := p.Outbox.PublishItems(ctx, items); err != nil {
+		return err
+	}
+	for _, t := range c.threads {
+		t.sent.Store(t.last)
+	}
+	p.stats.items.Add(int64(len(c.items)))
+	return nil
+}
+
+// unsent drops the items that are stored already.
+func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, error) {
+	last := map[events.Thread]int64{}
+	for _, t := range c.threads {
+		n, err := p.Outbox.LastItem(ctx, t.key)
+		if err != nil {
+			return nil, err
+		}
+		last[t.key] = n
+	}
+	var rest []events.Posted
+	for _, it := range c.items {
+		if t, ok := events.ParseItemSubject(it.Subject); !ok || it.N > last[t] {
+			rest = append(rest, it)
+		}
+	}
+	return rest, nil
+}
+
+// reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on
+// a branch that was left since.
+func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
+	sent, err := p.Outbox.LastItem(ctx, r.thread)
+	if err != nil {
+		return err
+	}
+	sent = max(sent, r.head.Sent)
+	if sent >= r.head.N {
+		return nil
+	}
+	var missing []events.Posted
+	seen := map[casstore.Ref]bool{}
+	for _, from := range append([]casstore.Located{r.head.Head()}, r.head.Tips...) {
+		for step, err := range p.reader.Walk(ctx, from) {
+			if err != nil {
+				return err
+			}
+			if n, _ := step.State.Entry.LastItem(); n <= sent || seen[step.At.Ref] {
+				break
+			}
+			seen[step.At.Ref] = true
+			posted, err := p.rebuild(ctx, r.thread, step)
+			if err != nil {
+				return err
+			}
+			missing = append(missing, posted...)
+		}
+	}
+	slices.SortFunc(missing, func(a, b events.Posted) int { return cmp.Compare(a.N, b.N) })
+	missing = slices.DeleteFunc(missing, func(it events.Posted) bool { return it.N <= sent })
+	p.Log.Info("publishing items that were committed and not sent", "thread", r.thread, "items", len(missing))
+	return p.Outbox.PublishItems(ctx, missing)
+}
+
+func (p *Persister) rebuild(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
+	content, err := step.ReadContent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return project.Rebuild(t, step.At.Ref, step.State, content.Text)
+}
+
+// reconcile is a thread that came with events which were applied already: its items may be missing.
+type reconcile struct {
+	thread events.Thread
+	head   threads.Head // as it was loaded
+}

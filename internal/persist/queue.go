@@ -1,0 +1,58 @@
+package persist
+
+import "sync"
+
+// queue holds staged events in the order in which they came. What it may hold is bounded by the persister's bytes.
+type queue struct {
+	mu    sync.Mutex
+	items []*staged
+	some  chan struct{} // holds a token while there is something to take or to notice
+}
+
+func newQueue() *queue { return &queue{some: make(chan struct{}, 1)} }
+
+func (q *queue) push(s *staged) {
+	q.mu.Lock()
+	q.items = append(q.items, s)
+	q.mu.Unlock()
+	q.wake()
+}
+
+// unshift puts events back at the front.
+func (q *queue) unshift(s []*staged) {
+	q.mu.Lock()
+	q.items = append(append(make([]*staged, 0, len(s)+len(q.items)), s...), q.items...)
+	q.mu.Unlock()
+	q.wake()
+}
+
+// wake makes whoever waits look around.
+func (q *queue) wake() {
+	select {
+	case q.some <- struct{}{}:
+	default:
+	}
+}
+
+// len is how many events wait.
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+// take removes events from the front while more says yes to the next one.
+func (q *queue) take(more func(*staged) bool) []*staged {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for n < len(q.items) && more(q.items[n]) {
+		n++
+	}
+	taken := q.items[:n:n]
+	q.items = q.items[n:]
+	if len(q.items) > 0 {
+		q.wake()
+	}
+	return taken
+}

@@ -1,0 +1,164 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// rig is a server with persisters that can be made to fail and die.
+type rig struct {
+	t    *testing.T
+	conn *natsio.Conn
+	*client.Client
+}
+
+func newRig(t *testing.T) *rig {
+	conn := natstest.Conn(t)
+	return &rig{t: t, conn: conn, Client: client.New(conn)}
+}
+
+// running is a persister with its consumers.
+type running struct {
+	*persist.Persister
+	stop func() error
+	died chan error
+}
+
+// start runs a persister whose world change alters.
+func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
+	r.t.Helper()
+	store := r.conn.Store(0)
+	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Packs: casstore.NewPackCache(store, 8<<20)}
+	var cfg persist.Config
+	if change != nil {
+		change(&deps, &cfg)
+	}
+	p := persist.New(deps, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &running{Persister: p, died: make(chan error, 1)}
+	var stops []func()
+	for part := range events.Partitions {
+		stop, err := r.conn.Consume(ctx, part, func(d natsio.Delivery) {
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack})
+		})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		stops = append(stops, stop)
+	}
+	go func() {
+		err := p.Run(ctx)
+		cancel() // a dead persister takes nothing more
+		run.died <- err
+	}()
+	run.stop = sync.OnceValue(func() error {
+		cancel()
+		for _, stop := range stops {
+			stop()
+		}
+		return <-run.died
+	})
+	r.t.Cleanup(func() { _ = run.stop() })
+	return run
+}
+
+// message is an omp entry of about that many bytes.
+func message(id string, role string, size int) []byte {
+	text := strings.Repeat("All work and no play makes a dull log. ", size/35+1)[:size]
+	content, _ := json.Marshal([]map[string]string{{"type": "text", "text": id + " " + text}})
+	return fmt.Appendf(nil, `{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":%q,"content":%s}}`, id, role, content)
+}
+
+// publish appends entries to a thread, in batches of a size that is not a batch of the persister.
+func (r *rig) publish(p *client.Publisher, t events.Thread, from, to int) {
+	r.t.Helper()
+	var es []client.Entry
+	for i := from; i < to; i++ {
+		es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 100), Seq: uint64(i + 1)})
+		if len(es) == 37 || i == to-1 {
+			if err := p.Publish(r.t.Context(), es...); err != nil {
+				r.t.Fatal(err)
+			}
+			es = nil
+		}
+	}
+}
+
+// await returns the head of a thread once it has applied that event.
+func (r *rig) await(t events.Thread, producer string, seq uint64) threads.Head {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Await(ctx, t, producer, 0, seq); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.head(t)
+}
+
+func (r *rig) head(t events.Thread) threads.Head {
+	r.t.Helper()
+	h, err := r.Thread(r.t.Context(), t)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+// check holds a thread against what was published: every entry once, in order; items 1, 2, 3, …; hashes and positions.
+func (r *rig) check(t events.Thread, entries int) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	head := r.head(t)
+	if err := threads.Verify(ctx, r.Reader(), head); err != nil {
+		r.t.Errorf("Verify(%s) = %v", t, err)
+	}
+	var out bytes.Buffer
+	if n, err := r.Export(ctx, t, &out); err != nil || n != entries {
+		r.t.Errorf("Export(%s) = %d entries, %v, want %d", t, n, err, entries)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	for i, line := range lines {
+		if want := string(message(fmt.Sprintf("e%05d", i), "user", 100)); line != want {
+			r.t.Fatalf("%s: line %d = %.80s, want %.80s", t, i, line, want)
+		}
+	}
+	if n := r.items(t, head.N); n != head.N || n != int64(entries) {
+		r.t.Errorf("%s: %d items, head says %d, want %d", t, n, head.N, entries)
+	}
+}
+
+// items reads a thread's items from ITEMS and checks that their numbers have no gap; repeats are what client drops. It
+// waits until number want is there.
+func (r *rig) items(t events.Thread, want int64) (last int64) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if it.N != last+1 {
+			r.t.Fatalf("%s: item %d after %d", t, it.N, last)
+		}
+		if last = it.N; last >= want {
+			break
+		}
+	}
+	return last
+}
+
+func thread(i int) events.Thread { return events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"} }

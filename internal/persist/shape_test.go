@@ -1,0 +1,338 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// letters iterates over the dead letters, waiting for them.
+func (r *rig) letters() iter.Seq2[*jetstream.RawStreamMsg, error] {
+	return func(yield func(*jetstream.RawStreamMsg, error) bool) {
+		s, err := r.conn.JetStream().Stream(r.t.Context(), events.DeadStream)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		c, err := s.OrderedConsumer(r.t.Context(), jetstream.OrderedConsumerConfig{})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		it, err := c.Messages()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer it.Stop()
+		for {
+			m, err := it.Next(jetstream.NextContext(r.t.Context()))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(&jetstream.RawStreamMsg{Subject: m.Subject(), Data: m.Data(), Header: m.Headers()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// say publishes lines as they are and waits until they are applied.
+func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head {
+	r.t.Helper()
+	p := r.Publisher(client.PublisherConfig{})
+	es := make([]client.Entry, len(lines))
+	for i, line := range lines {
+		es[i] = client.Entry{Thread: t, Dialect: dialect, Body: []byte(line)}
+	}
+	if err := p.Publish(r.t.Context(), es...); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.await(t, p.Producer(), uint64(len(lines)))
+}
+
+func (r *rig) export(t events.Thread) string {
+	r.t.Helper()
+	var out bytes.Buffer
+	if _, err := r.Export(r.t.Context(), t, &out); err != nil {
+		r.t.Fatalf("Export(%s) = %v", t, err)
+	}
+	return out.String()
+}
+
+// path lists what name gives of each state from the first to the head, without the branches.
+func (r *rig) path(head threads.Head, name func(threads.State) string) (names []string) {
+	r.t.Helper()
+	for s, err := range r.Reader().Walk(r.t.Context(), head.Head()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		names = append(names, name(s.State))
+	}
+	slices.Reverse(names)
+	return names
+}
+
+func entryID(s threads.State) string { return s.Entry.ID }
+
+func (r *rig) verify(t events.Thread) {
+	r.t.Helper()
+	if err := threads.Verify(r.t.Context(), r.Reader(), r.head(t)); err != nil {
+		r.t.Errorf("Verify(%s) = %v", t, err)
+	}
+	n := r.head(t).N
+	if n > 0 {
+		r.items(t, n)
+	}
+}
+
+func node(id, parent string) string {
+	p := "null"
+	if parent != "" {
+		p = `"` + parent + `"`
+	}
+	return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"text","text":"I am %s"}]}}`, id, p, id)
+}
+
+// TestBranch: an entry whose parent is an older one moves the head; the branch it leaves stays a tip, and export gives all
+// lines as they came (SPEC S3).
+func TestBranch(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	lines := []string{node("a", ""), node("b", "a"), node("c", "b"), node("d", "b"), node("e", "d"), node("f", "c"), node("g", "nowhere"), node("h", "g")}
+	head := r.say(thread(0), "omp", lines[:5]...)
+	if got, want := r.path(head, entryID), []string{"a", "b", "d", "e"}; !slices.Equal(got, want) {
+		t.Errorf("walk of the head = %v, want %v", got, want)
+	}
+	if len(head.Tips) != 1 {
+		t.Errorf("%d tips, want 1", len(head.Tips))
+	}
+	head = r.say(thread(0), "omp", lines[5])
+	if got, want := r.path(head, entryID), []string{"a", "b", "c", "f"}; !slices.Equal(got, want) {
+		t.Errorf("walk of the head, back on the first branch = %v, want %v", got, want)
+	}
+	head = r.say(thread(0), "omp", lines[6:]...)
+	if got, want := r.path(head, entryID), []string{"g", "h"}; !slices.Equal(got, want) {
+		t.Errorf("walk of the head behind an unknown parent = %v, want %v", got, want)
+	}
+	if got, want := r.export(thread(0)), strings.Join(lines, "\n")+"\n"; got != want {
+		t.Errorf("export = %s, want the lines as they came: %s", got, want)
+	}
+	r.verify(thread(0))
+	if head.Entries != 8 || head.N != 8 {
+		t.Errorf("head: %d entries, %d items, want 8 of each", head.Entries, head.N)
+	}
+}
+
+func said(role, text string) string {
+	kind := "input_text"
+	if role == "assistant" {
+		kind = "output_text"
+	}
+	return fmt.Sprintf(`{"timestamp":"2026-11-20T09:15:00.600Z","type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":%q,"text":%q}]}}`, role, kind, text)
+}
+
+// TestRollback: thread_rolled_back goes on before the user turns that it takes back (SPEC X7).
+func TestRollback(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	rollback := func(turns int) string {
+		return fmt.Sprintf(`{"timestamp":"2026-11-20T09:15:01.000Z","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":%d}}`, turns)
+	}
+	lines := []string{
+		`{"timestamp":"2026-11-20T09:15:00.000Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-11-20T09:15:00.000Z","cwd":"/w"}}`,
+		said("user", "one"), said("assistant", "first"), said("user", "two"), said("assistant", "second"), said("user", "three"), said("assistant", "third"),
+		rollback(2), said("user", "again"),
+	}
+	head := r.say(thread(0), "codex", lines...)
+	index := func(s threads.State) string { return fmt.Sprint(s.Entry.Index) }
+	if got, want := r.path(head, index), []string{"1", "2", "3", "8", "9"}; !slices.Equal(got, want) {
+		t.Errorf("entries on the way to the head = %v, want %v", got, want)
+	}
+	more := []string{rollback(99), said("user", "anew")}
+	head = r.say(thread(0), "codex", more...)
+	if got, want := r.path(head, index), []string{"10", "11"}; !slices.Equal(got, want) {
+		t.Errorf("after going back further than there is: %v, want %v", got, want)
+	}
+	if got, want := r.export(thread(0)), strings.Join(append(lines, more...), "\n")+"\n"; got != want {
+		t.Errorf("export = %s, want the lines as they came", got)
+	}
+	r.verify(thread(0))
+}
+
+// TestForkPoints: a fork shares what was before its point to the hash, numbers its items on, and copies nothing (SPEC C5).
+func TestForkPoints(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 9)
+	r.await(thread(0), "p", 9)
+	source := r.say(thread(0), "omp", string(message("e00009", "assistant", 100)))
+	states := map[int64]casstore.Ref{}
+	for s, err := range r.Reader().Walk(t.Context(), source.Head()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[s.Entry.Index] = s.At.Ref
+	}
+	for name, tt := range map[string]struct {
+		at   events.Fork
+		want int64 // index of the point
+	}{
+		"index": {events.Fork{Index: 4}, 4}, "item": {events.Fork{Item: 4}, 4}, "entry": {events.Fork{Entry: "e00002"}, 3},
+		"node": {events.Fork{Node: states[7].String()}, 7}, "role": {events.Fork{Role: "assistant"}, 10}, "default": {events.Fork{}, 9},
+		"first": {events.Fork{Index: 1}, 1}, "last": {events.Fork{Index: 10}, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := events.Thread{Session: "s0", Name: "fork-" + name}
+			tt.at.Session, tt.at.Thread = "s0", "main"
+			if err := r.Fork(t.Context(), to, tt.at); err != nil {
+				t.Fatalf("Fork(%+v) = %v", tt.at, err)
+			}
+			head := r.head(to)
+			step, err := r.Reader().Step(t.Context(), head.Head())
+			if err != nil || step.Role != threads.RoleFork || step.Parent != states[tt.want] {
+				t.Fatalf("first state of the fork = %s with parent %s, %v, want %s: entry %d", step.Role, step.Parent, err, states[tt.want], tt.want)
+			}
+			if head.Start.Ref != source.Start.Ref {
+				t.Errorf("start = %s, want the source's, %s", head.Start.Ref, source.Start.Ref)
+			}
+			nodes := r.nodes(head.Head().Pack)
+			if nodes != 2 {
+				t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", nodes)
+			}
+			head = r.say(to, "omp", string(message("mine", "user", 10)))
+			if head.N != tt.want+1 || head.Entries != tt.want+2 {
+				t.Errorf("after an entry: %d items, %d entries, want %d, %d", head.N, head.Entries, tt.want+1, tt.want+2)
+			}
+			if got := strings.Count(r.export(to), "\n"); int64(got) != tt.want+1 {
+				t.Errorf("export has %d lines, want %d", got, tt.want+1)
+			}
+			if err := threads.Verify(t.Context(), r.Reader(), head); err != nil {
+				t.Errorf("Verify = %v", err)
+			}
+		})
+	}
+	r.unmoved(source)
+	r.forkOfAFork(states)
+}
+
+// nodes counts the nodes of a pack.
+func (r *rig) nodes(id casstore.PackID) int {
+	_, p := r.pack(id)
+	return p.Nodes
+}
+
+// unmoved: the source of the forks is as it was.
+func (r *rig) unmoved(source threads.Head) {
+	r.t.Helper()
+	if now := r.head(thread(0)); headOf(now) != headOf(source) || now.N != source.N {
+		r.t.Errorf("the source's head moved from %s to %s", headOf(source), headOf(now))
+	}
+}
+
+// forkOfAFork goes on where TestForkPoints ends: across sessions.
+func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
+	r.t.Helper()
+	to := events.Thread{Session: "elsewhere", Name: "main"}
+	if err := r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}); err != nil {
+		r.t.Fatalf("Fork of a fork = %v", err)
+	}
+	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"}, events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
+		r.t.Fatalf("Fork of a fork before it left = %v", err)
+	}
+	head := r.say(to, "omp", string(message("yours", "user", 10)))
+	ids := r.path(head, entryID)
+	if want := []string{"e00000", "e00001", "e00002", "e00003", "", "mine", "", "yours"}; !slices.Equal(ids, want) {
+		r.t.Errorf("fork of a fork = %v, want %v", ids, want)
+	}
+	if err := threads.Verify(r.t.Context(), r.Reader(), head); err != nil {
+		r.t.Errorf("Verify = %v", err)
+	}
+	step, err := r.Reader().Step(r.t.Context(), headOf(r.head(events.Thread{Session: "elsewhere", Name: "older"})))
+	if err != nil || step.Parent != states[2] {
+		r.t.Errorf("parent of the older fork = %s, %v, want %s", step.Parent, err, states[2])
+	}
+	list, err := r.Sessions(r.t.Context(), "elsewhere")
+	if err != nil || len(list) != 1 || list[0].Parent != "s0" {
+		r.t.Errorf("Sessions(elsewhere) = %+v, %v, want parent s0", list, err)
+	}
+}
+
+// TestForkWhileTheSourceRuns forks a thread again and again while it is appended to.
+func TestForkWhileTheSourceRuns(t *testing.T) {
+	r := newRig(t)
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 40 })
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(pub, thread(0), 0, 20)
+	r.await(thread(0), "p", 20)
+	const forks, entries = 8, 600
+	var wg sync.WaitGroup
+	wg.Go(func() { r.publish(pub, thread(0), 20, entries) })
+	for i := range forks {
+		to := events.Thread{Session: "s0", Name: fmt.Sprintf("f%d", i)}
+		if i%2 == 1 {
+			to.Session = fmt.Sprintf("other%d", i)
+		}
+		if err := r.Fork(t.Context(), to, events.Fork{Session: "s0", Thread: "main", Index: int64(2*i + 1)}); err != nil {
+			t.Errorf("Fork(%s) = %v", to, err)
+			continue
+		}
+		head := r.head(to)
+		if err := threads.Verify(t.Context(), r.Reader(), head); err != nil {
+			t.Errorf("Verify(%s) = %v", to, err)
+		}
+		if head.N != int64(2*i+1) {
+			t.Errorf("%s: item %d, want %d", to, head.N, 2*i+1)
+		}
+	}
+	wg.Wait()
+	r.await(thread(0), "p", entries)
+	r.check(thread(0), entries)
+}
+
+// TestTail: what a transcript holds behind its last complete line is in its export for as long as nothing follows (SPEC X1).
+func TestTail(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	a, b := node("a", ""), node("b", "a")
+	r.say(thread(0), "omp", a)
+	tail := func(seq uint64, tl events.Tail) {
+		t.Helper()
+		p := r.Publisher(client.PublisherConfig{Producer: "tail"})
+		if err := p.Control(context.Background(), thread(0), seq, events.Control{Op: events.OpTail, Tail: &tl}); err != nil {
+			t.Fatal(err)
+		}
+		r.await(thread(0), "tail", seq)
+	}
+	for i, tt := range []struct {
+		tail events.Tail
+		want string
+	}{
+		{events.Tail{Open: true}, a}, {events.Tail{Bytes: []byte("{\"typ\xff")}, a + "\n{\"typ\xff"}, {events.Tail{}, a + "\n"},
+	} {
+		tail(uint64(i+1), tt.tail)
+		if got := r.export(thread(0)); got != tt.want {
+			t.Errorf("export with tail %+v = %q, want %q", tt.tail, got, tt.want)
+		}
+	}
+	tail(9, events.Tail{Open: true})
+	r.say(thread(0), "omp", b)
+	if got, want := r.export(thread(0)), a+"\n"+b+"\n"; got != want {
+		t.Errorf("export after the file grew = %q, want %q", got, want)
+	}
+	r.verify(thread(0))
+}

@@ -1,0 +1,109 @@
+package persist
+
+import (
+	"sync/atomic"
+
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// thread is a thread as the lane knows it: its head as the last prepared commit will leave it.
+type thread struct {
+	key     events.Thread
+	session *session
+
+	// Stage 1.
+	head   threads.Head
+	memory dialect.Memory // projection memory at the head
+	fresh  bool           // no event was seen since it was loaded
+
+	pending atomic.Int64 // prepared commits that touch it and are not through stage 2
+	rev     uint64       // revision of its record, 0 = none; stage 2, once loaded
+	sent    atomic.Int64 // number of the last item published; stage 3, read by stage 1
+}
+
+// session is what the lane knows about a session.
+type session struct {
+	id    string
+	info  sessions.Info
+	value []byte // the record that the last prepared commit will leave; nil if there is none
+}
+
+// headCache holds threads and sessions by name, for stage 1.
+type headCache struct {
+	limit    int
+	threads  map[events.Thread]*thread
+	sessions map[string]*session
+}
+
+func newHeadCache(limit int) *headCache {
+	h := &headCache{limit: limit}
+	h.clear()
+	return h
+}
+
+func (h *headCache) clear() {
+	h.threads, h.sessions = map[events.Thread]*thread{}, map[string]*session{}
+}
+
+// news makes the commit change the thread, by this event, and gives the commit its pack when it is the first. head is what
+// the event builds on: the thread's own, or where it moves to.
+func (c *commit) news(t *thread, s *staged, head threads.Head) {
+	if c.pack.IsZero() {
+		c.nodes = builders.Get().(*casstore.PackBuilder)
+		c.pack = casstore.PackID(c.id)
+		c.blobs = map[casstore.Ref][]byte{}
+		c.refers = map[casstore.Ref]bool{}
+	}
+	_, known := c.byKey[t.key]
+	if !known {
+		n := &touched{thread: t, base: head.Head().Pack}
+		c.byKey[t.key] = n
+		c.threads = append(c.threads, n)
+	}
+	if !known || head.Head() != t.head.Head() { // what a later state refers to beside this is in the pack itself
+		c.locate(&head)
+	}
+	t.head = head
+	t.head.Applied = s.msg.Seq
+	t.head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)
+}
+
+// locate tells the pack being built where the nodes are that a thread's next states refer to.
+func (c *commit) locate(h *threads.Head) {
+	for _, l := range h.Located() {
+		if !l.IsZero() && l.Pack != c.pack {
+			c.nodes.Locate(l)
+		}
+	}
+}
+
+// learn takes what an entry says about its session. It reports whether the session's record changes.
+func (s *session) learn(t *thread, st *staged, e *dialect.Entry) bool {
+	was := s.info
+	news := func(dst *string, v string) {
+		if v != "" {
+			*dst = v
+		}
+	}
+	if t.key.Name == events.MainThread || s.value == nil { // a subagent says less about the session than its main thread
+		news(&s.info.Harness, e.Session.Harness)
+		news(&s.info.Cwd, e.Session.Cwd)
+		news(&s.info.Title, e.Session.Title)
+		news(&s.info.Model, e.Session.Model)
+		news(&s.info.Branch, e.Session.GitBranch)
+		news(&s.info.Program, e.Session.Version)
+		news(&s.info.Parent, e.Session.Parent)
+		news(&s.info.Host, st.event.Host)
+	}
+	if s.info.Harness == "" && st.event.Dialect != rawDialect {
+		s.info.Harness = st.event.Dialect
+	}
+	if s.info.Created == 0 {
+		s.info.Created = t.head.Created
+	}
+	return s.value == nil || s.info != was
+}

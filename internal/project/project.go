@@ -1,0 +1,147 @@
+// Package project makes the items of an entry: the projection of a dialect, stamped and held within the budget. The
+// persister publishes what it makes; a reader of the past makes the same again from the nodes (DESIGN 8: the projection is
+// recorded, so that an item rebuilt later equals the item sent).
+package project
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+	"spool/pkg/truncate"
+)
+
+// Version names the projection that made an entry's items, for its record.
+func Version(d dialect.Dialect) string { return d.Name() + "/" + strconv.Itoa(d.Version()) }
+
+// Stamp is what is put on an item besides its content and metadata (SPEC I1).
+type Stamp struct {
+	Thread events.Thread
+	User   string       // user_id, for the self-filter (SPEC I6)
+	Time   int64        // created_at, Unix milliseconds; 0 = nobody said, and it is left out
+	Node   casstore.Ref // state of the entry
+	Source string       // the entry's id where it came from
+}
+
+// LocalLog is the path under which the full items of a thread can be had (SPEC I5).
+func LocalLog(t events.Thread) string {
+	return t.Session + "/threads/" + t.Name + "/logs/thread.log"
+}
+
+// measureFrom is the size in bytes from which an item could be over the budget: an ASCII escape is at most six bytes a byte.
+const measureFrom = truncate.ItemBudget / 6
+
+// Post makes the k-th item of an entry (from 0) the n-th of its thread. cut tells whether it had to be truncated.
+// truncate.ErrItemTooLarge: it can not be made small enough.
+func (s Stamp) Post(it events.Item, n int64, k int) (p events.Posted, cut bool, err error) {
+	head := s.head(n, k, len(it.Content)+len(it.Metadata))
+	content, metadata := it.Content, it.Metadata
+	if len(head)+len(content)+len(metadata) > measureFrom {
+		res, err := truncate.Item(truncate.Parts{Content: content, Metadata: metadata, Extra: truncate.PythonLen(append(head, '}'))},
+			truncate.Budget{LocalLog: LocalLog(s.Thread), Node: s.Node.String()})
+		if err != nil {
+			return p, false, fmt.Errorf("item %d of %s: %w", n, s.Thread, err)
+		}
+		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
+	}
+	data := append(head, `,"content":`...)
+	data = append(data, content...)
+	if metadata != nil {
+		data = append(append(data, `,"metadata":`...), metadata...)
+	}
+	data = append(data, '}')
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: data}, cut, nil
+}
+
+// head is the item's JSON up to its content.
+func (s Stamp) head(n int64, k, room int) []byte {
+	b := make([]byte, 0, 384+room)
+	b = append(b, `{"id":"`...)
+	b = append(b, s.Node.Hex()[:32]...)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, int64(k), 10)
+	b = append(b, `","n":`...)
+	b = strconv.AppendInt(b, n, 10)
+	b = append(append(b, `,"session":"`...), s.Thread.Session...)
+	b = append(append(b, `","thread":"`...), s.Thread.Name...)
+	b = append(b, '"')
+	if s.User != "" {
+		b = jsonscan.AppendString(append(b, `,"user_id":`...), s.User)
+	}
+	if s.Time != 0 {
+		b = append(b, `,"created_at":"`...)
+		b = time.UnixMilli(s.Time).UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
+		b = append(b, '"')
+	}
+	b = append(append(b, `,"node":"`...), s.Node.String()...)
+	b = append(b, '"')
+	if s.Source != "" {
+		b = jsonscan.AppendString(append(b, `,"source":`...), s.Source)
+	}
+	return b
+}
+
+// Rebuild makes the items of a stored entry again. text is the text of its content node.
+func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([]events.Posted, error) {
+	if st.Entry.Count == 0 {
+		return nil, nil
+	}
+	d, ok := dialect.Lookup(st.Entry.Dialect)
+	if !ok || Version(d) != st.Entry.Projection {
+		return nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
+	}
+	mem, err := dialect.DecodeMemory(st.Entry.Memory)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
+	}
+	raw := text
+	if st.Entry.Raw != nil {
+		raw = st.Entry.Raw
+	}
+	e, err := d.Read(raw, &mem)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
+	}
+	posted, _, err := Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID}.All(e.Items, st.Entry.First)
+	if err == nil && int64(len(posted)) != st.Entry.Count {
+		err = fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted), st.Entry.Count)
+	}
+	return posted, err
+}
+
+// All posts the items of an entry as number first and on. An item that is too large is left out and is the error: the
+// others are good.
+func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, cut int, err error) {
+	for _, it := range items {
+		p, wasCut, e := s.Post(it, first+int64(len(posted)), len(posted))
+		if e != nil {
+			err = e
+			continue
+		}
+		if wasCut {
+			cut++
+		}
+		posted = append(posted, p)
+	}
+	return posted, cut, err
+}
+
+// Count is how many of the items All will post: all, but for those that are too large whatever is cut. The node, which is
+// not known before its items are counted, does not matter: refs have one length.
+func (s Stamp) Count(items []events.Item, first int64) int {
+	size := 0
+	for _, it := range items {
+		size += len(it.Content) + len(it.Metadata)
+	}
+	if size <= measureFrom/2 {
+		return len(items)
+	}
+	s.Node = casstore.NodeRef([32]byte{})
+	posted, _, _ := s.All(items, first)
+	return len(posted)
+}

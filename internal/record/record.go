@@ -1,0 +1,60 @@
+// Package record is the vocabulary of the record bucket: the records that decide what exists, the commit that changes them
+// together, and the errors that a committer decides on. It knows the shapes, not the server: internal/natsio speaks to it,
+// internal/persist and internal/gc decide with it.
+package record
+
+import "errors"
+
+// Record is one fact of the record bucket.
+type Record struct {
+	Key   string
+	Value []byte
+	Seq   uint64 // revision: its sequence in the stream; 0 = there is no record
+}
+
+// Exists reports whether there is a record at all.
+func (r Record) Exists() bool { return r.Seq != 0 }
+
+// Any as a Put's Expect makes no demand.
+const Any = ^uint64(0)
+
+// Put is a record to write.
+type Put struct {
+	Key    string
+	Value  []byte
+	Expect uint64 // the revision that it replaces: 0 = there is none, Any = whatever
+}
+
+// Fence is the revision of a lane's fence as it was before a commit was prepared. A collector moves every fence when it
+// starts; a commit that was prepared before is then refused, once.
+type Fence struct {
+	Lane int
+	Seq  uint64 // 0: no collector ever ran
+}
+
+// Stale reports whether a commit that refers to a record must touch it: republish it, expecting its revision, so that the
+// collector of the current cycle can not condemn it. A record that is not stale is young, and a root (DESIGN 8, 9).
+func (f Fence) Stale(seq uint64) bool { return seq < f.Seq }
+
+// What a caller decides on. Every answer of the server that is an error wraps one of these.
+var (
+	// ErrConflict: a record changed since it was read; nothing of the commit was stored. Reload and redo.
+	ErrConflict = errors.New("record changed")
+	// ErrBusy: nothing was stored; the server has too much in flight or has no leader. Retry later.
+	ErrBusy = errors.New("server busy")
+	// ErrFull: nothing was stored; the stream or the account is at its limit. Retry later, or make room.
+	ErrFull = errors.New("stream full")
+	// ErrUnknown: no answer in time; it may or may not have been stored.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrRefused: the server said no, and will again.
+	ErrRefused = errors.New("refused")
+	// ErrNotFound: no such record, object or message.
+	ErrNotFound = errors.New("not found")
+	// ErrValue: a record that cannot be read, or has a version this program does not know.
+	ErrValue = errors.New("bad record")
+)
+
+// Temporary reports whether trying again can help without anything else changing.
+func Temporary(err error) bool {
+	return errors.Is(err, ErrBusy) || errors.Is(err, ErrFull) || errors.Is(err, ErrUnknown)
+}

@@ -1,0 +1,31 @@
+// Package retry repeats what failed for a passing reason, with exponential backoff and jitter.
+package retry
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"spool/internal/record"
+)
+
+// From 10 ms to 2 s between tries.
+const (
+	first = 10 * time.Millisecond
+	most  = 2 * time.Second
+)
+
+// Do runs op until it succeeds, fails for good (see record.Temporary), or ctx ends. op must be safe to repeat when its
+// outcome is unknown. notify, if not nil, is told of every try that failed.
+func Do(ctx context.Context, notify func(err error, wait time.Duration), op func() error) error {
+	b := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(first), backoff.WithMaxInterval(most), backoff.WithMaxElapsedTime(0))
+	return backoff.RetryNotify(func() error {
+		err := op()
+		if err != nil && !record.Temporary(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(b, ctx), notify)
+}

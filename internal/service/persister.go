@@ -1,0 +1,82 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// PersisterConfig bounds a persister process.
+type PersisterConfig struct {
+	persist.Config
+	PackCache int // bytes of packs kept for branches and forks; 0 = 32 MiB
+}
+
+// Persister is a persister with its consumers.
+type Persister struct {
+	conn *natsio.Conn
+	p    *persist.Persister
+}
+
+// NewPersister wires a persister to a connection.
+func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Persister {
+	if cfg.PackCache == 0 {
+		cfg.PackCache = 32 << 20
+	}
+	store := conn.Store(max(cfg.Lane, 0))
+	return &Persister{conn: conn, p: persist.New(persist.Deps{
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Log: log,
+	}, cfg.Config)}
+}
+
+// Stats reads the counters.
+func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
+
+// Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
+// then what is committed is published and acked.
+func (s *Persister) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.p.Run(ctx) })
+	g.Go(func() error {
+		stops, err := s.consume(ctx)
+		if err == nil {
+			<-ctx.Done()
+		}
+		var wg sync.WaitGroup
+		for _, stop := range stops {
+			wg.Go(stop)
+		}
+		wg.Wait()
+		return err
+	})
+	return g.Wait()
+}
+
+func (s *Persister) consume(ctx context.Context) ([]func(), error) {
+	stops := make([]func(), events.Partitions)
+	var g errgroup.Group // without a context of its own: Consume keeps the one it is given for as long as it runs
+	g.SetLimit(8)
+	for i := range events.Partitions {
+		g.Go(func() (err error) {
+			stops[i], err = s.conn.Consume(ctx, i, func(d natsio.Delivery) {
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: d.Partition, Ack: d.Ack})
+			})
+			return err
+		})
+	}
+	err := g.Wait()
+	var started []func()
+	for _, stop := range stops {
+		if stop != nil {
+			started = append(started, stop)
+		}
+	}
+	return started, err
+}

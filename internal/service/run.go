@@ -1,0 +1,63 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes of every command.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // it was tried and did not work
+	ExitUsage   = 2 // the command line is wrong; nothing was done
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Exit says what went wrong, if anything, and gives the exit code.
+func Exit(name string, err error, w io.Writer) int {
+	var usage UsageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return ExitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(w, "%s: %v\nTry %s --help.\n", name, err, name)
+		return ExitUsage
+	}
+	fmt.Fprintf(w, "%s: %v\n", name, err)
+	return ExitFailure
+}
+
+// Signals is a context that ends with SIGINT or SIGTERM; a second signal ends the process at once.
+func Signals() (context.Context, context.CancelFunc) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel) // restores the default action
+	return ctx, cancel
+}
+
+// Log makes the logger of a process: text for people, JSON for programs, to stderr.
+func Log(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, UsageError{fmt.Errorf("log level %q: use debug, info, warn or error", level)}
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	}
+	return nil, UsageError{fmt.Errorf("log format %q: use text or json", format)}
+}

@@ -1,0 +1,135 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/embedded"
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+)
+
+// UpConfig is everything in one process.
+type UpConfig struct {
+	NATS    *NATS  // an outside system, if one is named
+	Data    string // data directory of the embedded server
+	Listen  string // its address; empty: this process only
+	Sync    time.Duration
+	Limits  natsio.Limits
+	HTTP    string // address of the HTTP side; empty: none
+	Token   string // bearer token that HTTP requests must carry; needed beyond loopback
+	Log     *slog.Logger
+	Ready   func(*Up) // called once when all of it runs
+	Persist PersisterConfig
+}
+
+// Up is a running Spool.
+type Up struct {
+	Conn      *natsio.Conn
+	Persister *Persister
+	Server    *embedded.Server // nil with an outside system
+	NATS      string           // address of the server; empty when in-process only
+	HTTP      string           // address of the HTTP side
+}
+
+// RunUp runs Spool until ctx ends, and drains: requests and commits in hand are finished, then the server stops.
+func RunUp(ctx context.Context, cfg UpConfig) error {
+	up := &Up{}
+	conn, err := cfg.connect(ctx, up)
+	if err != nil {
+		return err
+	}
+	if up.Server != nil {
+		defer up.Server.Stop()
+	}
+	defer conn.Close()
+	up.Conn = conn
+	if up.Server != nil {
+		cfg.Limits.EventsBytes = cmp.Or(cfg.Limits.EventsBytes, up.Server.StreamBytes())
+		cfg.Limits.ItemsBytes = cmp.Or(cfg.Limits.ItemsBytes, up.Server.StreamBytes())
+	}
+	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
+		return err
+	}
+	up.Persister = NewPersister(conn, cfg.Persist, cfg.Log)
+
+	g, ctx := errgroup.WithContext(ctx)
+	if cfg.HTTP != "" {
+		l, err := httpapi.Listen(cfg.HTTP, cfg.Token)
+		if err != nil {
+			return err
+		}
+		up.HTTP = l.Addr().String()
+		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg.Token, cfg.Log), "")) })
+	}
+	g.Go(func() error { return up.Persister.Run(ctx) })
+	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })
+	if cfg.Ready != nil {
+		cfg.Ready(up)
+	}
+	return g.Wait()
+}
+
+func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
+	if cfg.NATS != nil && cfg.NATS.Given() {
+		conn, err := cfg.NATS.Dial(ctx, "spool up", cfg.Log)
+		if err == nil {
+			up.NATS, _ = conn.Server()
+		}
+		return conn, err
+	}
+	s, err := embedded.Start(embedded.Config{Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync})
+	if err != nil {
+		return nil, err
+	}
+	up.Server = s
+	if cfg.Listen != "" {
+		up.NATS = s.ClientURL()
+	}
+	conn, err := natsio.Dial(ctx, natsio.Config{InProcess: s, Name: "spool up", Logger: cfg.Log})
+	if err != nil {
+		s.Stop()
+	}
+	return conn, err
+}
+
+// trimEvery is how often a persister looks whether EVENTS wants trimming.
+const trimEvery = 10 * time.Second
+
+// Trim keeps EVENTS from filling up with what is applied, until ctx ends.
+func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
+	t := time.NewTicker(trimEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		switch upTo, err := conn.Trim(ctx); {
+		case err != nil && ctx.Err() == nil:
+			log.Warn("trim EVENTS", "error", err)
+		case upTo > 0:
+			log.Info("trimmed EVENTS", "up_to", upTo)
+		}
+	}
+}
+
+// DataDir is the default data directory: $XDG_DATA_HOME/spool, or ~/.local/share/spool.
+func DataDir() (string, error) {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "spool"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", UsageError{fmt.Errorf("no home directory to keep data in: give --data DIR: %w", err)}
+	}
+	return filepath.Join(home, ".local", "share", "spool"), nil
+}

@@ -1,0 +1,135 @@
+package transcript
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// claim is a thread that belongs to a source. One group of files uses it at a time.
+type claim struct {
+	thread   events.Thread
+	producer string // of its lines; empty: the thread belongs to another source
+	lines    uint64 // sequence of the last line that is applied, or published by this import
+	tail     uint64 // the same of the tail's own producer
+
+	head   threads.Head // as it was read
+	shared bool         // others have written to the thread too: its newest entry need not be the source's
+	newest []byte       // the last line, once it is known
+	begun  bool         // this import has published to it, so that head is old
+	src    *Source      // a file that is all in the thread, once one was imported
+}
+
+// release gives up what only the files of its group need.
+func (c *claim) release() { c.head, c.newest, c.src = threads.Head{}, nil, nil }
+
+// epoch of every import: a source is never replaced by another one.
+const epoch = 1
+
+// producer is the identity of a source in events. It does not begin with threads.Ephemeral, so that heads remember it.
+func producer(id Identity, print []byte) string {
+	return fmt.Sprintf("import:%s:%x", id.Dialect, print[:8])
+}
+
+// tailOf is the producer of a source's tail: its sequence is the size of the file.
+func tailOf(producer string) string { return producer + ":tail" }
+
+// first claims the thread that the harness names, or, when it belongs to a different source, one that is called after this
+// source too.
+func (im *Importer) first(ctx context.Context, id Identity) (*claim, error) {
+	c, err := im.claim(ctx, id.Thread, producer(id, id.Print[:]))
+	if err != nil || c != nil {
+		return c, err
+	}
+	return im.second(ctx, id, id.Print[:])
+}
+
+// second claims a thread beside one that is taken.
+func (im *Importer) second(ctx context.Context, id Identity, print []byte) (*claim, error) {
+	t := events.Thread{Session: id.Thread.Session, Name: limit(id.Thread.Name, 1+shortHex) + "-" + short(print)}
+	c, err := im.claim(ctx, t, producer(id, print))
+	if err == nil && c == nil {
+		err = fmt.Errorf("%s and %s belong to other sources", id.Thread, t)
+	}
+	return c, err
+}
+
+// claim gives a source a thread: a new one, or one that has it already. nil: the thread is another's.
+func (im *Importer) claim(ctx context.Context, t events.Thread, producer string) (*claim, error) {
+	im.mu.Lock()
+	c := im.claims[t]
+	im.mu.Unlock()
+	if c == nil {
+		var err error
+		if c, err = im.look(ctx, t, producer); err != nil {
+			return nil, fmt.Errorf("read where %s is: %w", t, err)
+		}
+		im.mu.Lock()
+		im.claims[t] = c
+		im.mu.Unlock()
+	}
+	if c.producer != producer {
+		return nil, nil
+	}
+	return c, nil
+}
+
+func (im *Importer) look(ctx context.Context, t events.Thread, producer string) (*claim, error) {
+	head, err := im.stored.Thread(ctx, t)
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return nil, err
+	}
+	c := &claim{thread: t, head: head}
+	if len(head.Producers) == 0 {
+		c.producer = producer
+	}
+	for _, p := range head.Producers {
+		switch p.ID {
+		case producer:
+			c.producer, c.lines = producer, p.Seq
+		case tailOf(producer):
+			c.producer, c.tail = producer, p.Seq
+		default:
+			c.shared = true
+		}
+	}
+	return c, nil
+}
+
+// knows tells whether a line may be the last one that the thread has. It may have grown since: then more is what came behind
+// it.
+func (im *Importer) knows(ctx context.Context, c *claim, line []byte) (same bool, more int, err error) {
+	if c.shared {
+		return true, 0, nil
+	}
+	if c.newest == nil {
+		if c.newest, err = im.stored.NewestEntry(ctx, c.head); err != nil {
+			return false, 0, fmt.Errorf("read the newest entry of %s: %w", c.thread, err)
+		}
+	}
+	if len(line) < len(c.newest) || string(line[:len(c.newest)]) != string(c.newest) {
+		return false, 0, nil
+	}
+	return true, len(line) - len(c.newest), nil
+}
+
+// has iterates over the lines that the thread has.
+func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[[]byte, error] {
+	if c.src == nil {
+		return im.stored.RawEntries(ctx, c.head)
+	}
+	return func(yield func([]byte, error) bool) {
+		for r, err := range c.src.records() {
+			if err == nil && r.torn {
+				return
+			}
+			if !yield(r.body, err) || err != nil {
+				return
+			}
+		}
+	}
+}

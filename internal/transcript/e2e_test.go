@@ -1,0 +1,149 @@
+package transcript_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+)
+
+// persister runs one until the test ends.
+func persister(t testing.TB, conn *natsio.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler))
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	})
+}
+
+// importAll imports paths and waits until the threads have everything.
+func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sources, err := transcript.Find(disk{}, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := client.New(conn)
+	res := transcript.New(cl, conn, transcript.Config{}).Import(ctx, sources)
+	for _, f := range res.Files {
+		if f.Err != nil {
+			t.Fatalf("%s: %v", f.File, f.Err)
+		}
+		for _, p := range []transcript.Position{f.Last, f.Tail} {
+			if p.Seq == 0 {
+				continue
+			}
+			if err := cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return res
+}
+
+// items and entries of everything that is stored.
+func counts(t testing.TB, conn *natsio.Conn) (items, entries int64) {
+	t.Helper()
+	ts, err := client.New(conn).Threads(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, th := range ts {
+		items, entries = items+th.Head.N, entries+th.Head.Entries
+	}
+	return items, entries
+}
+
+func exported(t testing.TB, conn *natsio.Conn, f transcript.FileResult) {
+	t.Helper()
+	want, err := os.ReadFile(f.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := client.New(conn).Export(t.Context(), f.ID(), &got); err != nil {
+		t.Errorf("%s: export: %v", f.File, err)
+		return
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		at := 0
+		for at < min(len(want), got.Len()) && want[at] == got.Bytes()[at] {
+			at++
+		}
+		t.Errorf("%s in %s: the export has %d bytes, want %d; they differ at byte %d: %.60q, want %.60q",
+			f.File, f.ID(), got.Len(), len(want), at, got.Bytes()[at:], want[at:])
+	}
+}
+
+// Every shape goes through a server and a persister and comes back; a second import adds no entry and no item (SPEC X1, X3).
+func TestThroughThePersister(t *testing.T) {
+	dir := t.TempDir()
+	i := 0
+	for name, content := range shapes {
+		i++ // a session for each
+		write(t, filepath.Join(dir, name+".jsonl"), strings.ReplaceAll(content, sessionID, fmt.Sprintf("%s%04d", sessionID[:32], i)))
+	}
+	through(t, dir)
+}
+
+// The same with sessions that real agents wrote, where they are at hand.
+func TestRecordedSessions(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "shared", "transcripts")
+	if _, err := os.Stat(dir); err != nil {
+		return // they are not part of the module
+	}
+	through(t, dir)
+}
+
+func through(t *testing.T, dir string) {
+	conn := natstest.Conn(t)
+	persister(t, conn)
+	start := time.Now()
+	first := importAll(t, conn, dir)
+	took := time.Since(start)
+	for _, f := range first.Files {
+		if f.Published != f.Lines {
+			t.Errorf("%s: %d of %d lines published", f.File, f.Published, f.Lines)
+		}
+		exported(t, conn, f)
+	}
+	items, entries := counts(t, conn)
+	t.Logf("%d files, %d lines, %d bytes: %d entries and %d items in %v", len(first.Files), first.Lines, first.Bytes, entries, items, took)
+	second := importAll(t, conn, dir)
+	moreItems, moreEntries := counts(t, conn)
+	if second.Published != 0 || moreItems != items || moreEntries != entries {
+		t.Errorf("second import: %d lines published, %d items and %d entries, want 0, %d, %d", second.Published, moreItems, moreEntries, items, entries)
+	}
+}
+
+// A file that is imported while it grows is in its thread as if it had been imported once.
+func TestGrowingThroughThePersister(t *testing.T) {
+	conn := natstest.Conn(t)
+	persister(t, conn)
+	content := userLines(40) + userLine(41, 700_000) + "\n" + userLines(3)
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	for _, n := range []int{500, 1000, 1001, 4000, 9_500, len(content) - 700, len(content) - 1, len(content)} {
+		write(t, path, content[:n])
+		exported(t, conn, importAll(t, conn, path).Files[0])
+	}
+}

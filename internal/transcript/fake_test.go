@@ -1,0 +1,137 @@
+package transcript_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"sync"
+	"testing"
+
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// disk is the operating system's files under their own names.
+type disk struct{}
+
+func (disk) Open(name string) (fs.File, error) { return os.Open(name) }
+
+// store plays EVENTS, a persister without delay, and the export. fail, if not nil, is asked before every batch.
+type store struct {
+	mu      sync.Mutex
+	threads map[events.Thread]*stored
+	batches [][]*events.Event
+	fail    func(evs []*events.Event) error
+}
+
+type stored struct {
+	head    threads.Head
+	entries []*events.Event
+	order   []*events.Event
+}
+
+func newStore() *store { return &store{threads: map[events.Thread]*stored{}} }
+
+func (s *store) PublishEvents(_ context.Context, evs []*events.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		if err := s.fail(evs); err != nil {
+			return err
+		}
+	}
+	s.batches = append(s.batches, evs)
+	for _, e := range evs {
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		t := s.threads[e.Thread]
+		if t == nil {
+			t = &stored{head: threads.Head{Leaf: e.Thread.String()}} // tells the reading methods whose head it is
+			s.threads[e.Thread] = t
+		}
+		if t.head.Duplicate(e.Producer, e.Epoch, e.Seq) {
+			continue
+		}
+		t.head.Saw(e.Producer, e.Epoch, e.Seq, uint64(len(t.order)+1))
+		t.order = append(t.order, e)
+		if e.Kind == events.KindEntry {
+			t.entries = append(t.entries, e)
+		}
+	}
+	return nil
+}
+
+func (s *store) Thread(_ context.Context, t events.Thread) (threads.Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.threads[t]; st != nil {
+		return st.head.Clone(), nil
+	}
+	return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
+}
+
+func (s *store) NewestEntry(ctx context.Context, head threads.Head) (newest []byte, err error) {
+	for body := range s.RawEntries(ctx, head) {
+		newest = body
+	}
+	return newest, nil
+}
+
+func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[[]byte, error] {
+	id, _ := events.ParseThread(head.Leaf)
+	return func(yield func([]byte, error) bool) {
+		s.mu.Lock()
+		entries := s.threads[id].entries
+		s.mu.Unlock()
+		for _, e := range entries {
+			if !yield(e.Body, nil) {
+				return
+			}
+		}
+	}
+}
+
+// export joins a thread's entries as rehydrate.Source.Export does.
+func (s *store) export(t testing.TB, id events.Thread) []byte {
+	t.Helper()
+	st := s.threads[id]
+	if st == nil {
+		t.Fatalf("there is no thread %s", id)
+	}
+	var out bytes.Buffer
+	var tail events.Tail
+	entries := 0
+	for _, e := range st.order {
+		if e.Kind == events.KindControl {
+			c, err := events.ParseControl(e.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tail = *c.Tail
+			continue
+		}
+		if entries > 0 {
+			out.WriteByte('\n')
+		}
+		out.Write(e.Body)
+		entries++
+		tail = events.Tail{}
+	}
+	if entries > 0 && !tail.Open {
+		out.WriteByte('\n')
+	}
+	out.Write(tail.Bytes)
+	return out.Bytes()
+}
+
+// events is how many the store has applied.
+func (s *store) events() (n int) {
+	for _, t := range s.threads {
+		n += len(t.order)
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+package transcript
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Publisher stores events: in order, and durable when it returns. After an error a part may be stored, and publishing all of
+// them again is harmless. Safe for concurrent use. natsio.Conn is one.
+type Publisher interface {
+	PublishEvents(ctx context.Context, evs []*events.Event) error
+}
+
+// Threads reads what is stored. Safe for concurrent use. client.Client is one.
+type Threads interface {
+	// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
+	Thread(ctx context.Context, t events.Thread) (threads.Head, error)
+	// NewestEntry is the raw entry that came last; RawEntries are all of them, in the order in which they came.
+	NewestEntry(ctx context.Context, head threads.Head) ([]byte, error)
+	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[[]byte, error]
+}
+
+// Config of an importer. The zero value is good.
+type Config struct {
+	Dialect string // of every file; empty: detected in each
+	User    string // user_id stamped on items (SPEC I6)
+	Host    string // machine the agents ran on
+	Files   int    // files at a time; 0 = 4. Each holds one batch in memory, or one longer line
+
+	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
+	Progress func(Progress)
+	// Retry, if not nil, is told of every try to publish that failed and will be repeated.
+	Retry func(err error, wait time.Duration)
+}
+
+// Progress is how far an import is.
+type Progress struct {
+	Bytes, Total int64 // of the files on the disk
+	Lines        int64
+}
+
+// Importer puts transcripts into threads.
+type Importer struct {
+	stored Threads
+	out    Publisher
+	cfg    Config
+
+	mu       sync.Mutex
+	claims   map[events.Thread]*claim
+	progress Progress
+}
+
+// New makes an importer.
+func New(stored Threads, out Publisher, cfg Config) *Importer {
+	cfg.Files = cmp.Or(max(cfg.Files, 0), 4)
+	return &Importer{stored: stored, out: out, cfg: cfg, claims: map[events.Thread]*claim{}}
+}
+
+// Import stores what the sources hold and is not stored yet. A file that cannot be imported does not stop the others; its
+// error is in its result.
+//
+//  1. Identify every file. Those of one source, copies and shorter versions, make a group, the longest first.
+//  2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
+//  3. Import the groups, several at a time; the files of a group one after the other.
+func (im *Importer) Import(ctx context.Context, sources []Source) Result {
+	files := make([]*file, len(sources))
+	groups := map[Identity][]*file{}
+	var order []Identity
+	for i, s := range sources {
+		f := &file{src: s, disk: s.size()}
+		f.res.File = s.Path
+		files[i] = f
+		if !im.identify(ctx, f) {
+			continue
+		}
+		if groups[f.id] == nil {
+			order = append(order, f.id)
+		}
+		groups[f.id] = append(groups[f.id], f)
+	}
+	for _, f := range files {
+		im.progress.Total += f.disk
+	}
+	var g errgroup.Group
+	g.SetLimit(im.cfg.Files)
+	for _, id := range order {
+		group := groups[id]
+		slices.SortStableFunc(group, func(a, b *file) int { return cmp.Compare(b.disk, a.disk) })
+		c, err := im.first(ctx, id)
+		g.Go(func() error {
+			for _, f := range group {
+				if err == nil {
+					f.fail(im.file(ctx, f, c))
+				} else {
+					f.fail(err)
+				}
+			}
+			if c != nil {
+				c.release()
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return total(files)
+}
+
+// identify reports whether there is something to import.
+func (im *Importer) identify(ctx context.Context, f *file) bool {
+	if ctx.Err() != nil {
+		f.fail(ctx.Err())
+		return false
+	}
+	id, err := Identify(f.src, im.cfg.Dialect)
+	switch {
+	case errors.Is(err, ErrEmpty):
+		f.warn("there is no complete line in it: nothing to import")
+	case errors.Is(err, ErrNotTranscript) && f.src.Walked:
+		f.warn(err.Error())
+	case err != nil:
+		f.fail(err)
+	default:
+		f.id, f.res.Harness = id, id.Dialect
+		return true
+	}
+	f.disk = 0
+	return false
+}
+
+// report adds to the progress.
+func (im *Importer) report(bytes, lines int) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.progress.Bytes = min(im.progress.Bytes+int64(bytes), im.progress.Total) // a rewritten file is read twice
+	im.progress.Lines += int64(lines)
+	if im.cfg.Progress != nil {
+		im.cfg.Progress(im.progress)
+	}
+}

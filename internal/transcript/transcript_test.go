@@ -1,0 +1,335 @@
+package transcript_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"spool/internal/record"
+	"spool/internal/transcript"
+	"spool/pkg/events"
+)
+
+var mainThread = events.Thread{Session: sessionID, Name: "main"}
+
+func write(t testing.TB, name string, content string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// run imports paths and fails the test for a file that failed.
+func run(t testing.TB, s *store, cfg transcript.Config, paths ...string) transcript.Result {
+	t.Helper()
+	sources, err := transcript.Find(disk{}, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := transcript.New(s, s, cfg).Import(t.Context(), sources)
+	for _, f := range res.Files {
+		if f.Err != nil {
+			t.Fatalf("import %s: %v", f.File, f.Err)
+		}
+	}
+	return res
+}
+
+func same(t testing.TB, got []byte, want string) {
+	t.Helper()
+	if string(got) != want {
+		t.Fatalf("export has %d bytes, want %d; got end %q, want end %q", len(got), len(want), end(string(got)), end(want))
+	}
+}
+
+func end(s string) string { return s[max(0, len(s)-80):] }
+
+func TestEveryShapeComesBackAndIsStoredOnce(t *testing.T) {
+	for name, content := range shapes {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			path := write(t, filepath.Join(t.TempDir(), "a.jsonl"), content)
+			first := run(t, s, transcript.Config{}, path)
+			same(t, s.export(t, mainThread), content)
+			if first.Published != first.Lines || first.Bytes != int64(len(content)) {
+				t.Errorf("first import = %+v, want every line published and %d bytes", first, len(content))
+			}
+			n := s.events()
+			again := run(t, s, transcript.Config{}, path)
+			if s.events() != n || again.Published != 0 || again.Skipped != first.Lines {
+				t.Errorf("second import published %d and skipped %d of %d lines, and the store went from %d to %d events; want 0, all, no change",
+					again.Published, again.Skipped, first.Lines, n, s.events())
+			}
+			if len(again.Files[0].Warnings) > 0 {
+				t.Errorf("second import warns %q, want nothing", again.Files[0].Warnings)
+			}
+		})
+	}
+}
+
+// A file that is imported at every length on its way to the end is in its thread as if it had been imported once.
+func TestGrownFile(t *testing.T) {
+	for name, content := range shapes {
+		if len(content) > 10_000 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			path := filepath.Join(t.TempDir(), "a.jsonl")
+			step := max(1, len(content)/97)
+			for n := strings.Index(content, "\n") + 1; n < len(content); n += step {
+				res := growTo(t, s, path, content[:n])
+				if res.Failed == 0 && s.threads[mainThread] != nil && !warned(res, "went on after") {
+					same(t, s.export(t, mainThread), content[:n])
+				}
+			}
+			res := growTo(t, s, path, content)
+			if warned(res, "went on after") {
+				return // the line was JSON before it was complete: said, and covered below
+			}
+			same(t, s.export(t, mainThread), content)
+			if n := len(s.threads); n != 1 {
+				t.Errorf("%d threads, want 1", n)
+			}
+		})
+	}
+}
+
+func growTo(t testing.TB, s *store, path, content string) transcript.Result {
+	t.Helper()
+	write(t, path, content)
+	sources, err := transcript.Find(disk{}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transcript.New(s, s, transcript.Config{}).Import(t.Context(), sources)
+}
+
+func warned(res transcript.Result, text string) bool {
+	for _, f := range res.Files {
+		for _, w := range f.Warnings {
+			if strings.Contains(w, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestOpenLineThatGrows(t *testing.T) {
+	s := newStore()
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	open := userLines(2) + userLine(3, 4)
+	growTo(t, s, path, open)
+	same(t, s.export(t, mainThread), open)
+	growTo(t, s, path, open+"\n")
+	same(t, s.export(t, mainThread), open+"\n")
+
+	res := growTo(t, newStoreWith(t, open), path, open+"\r\n"+userLine(4, 4)+"\n")
+	if !warned(res, "went on after it was imported, with 1 more bytes") {
+		t.Errorf("warnings = %q, want one about the carriage return", res.Files[0].Warnings)
+	}
+}
+
+func newStoreWith(t testing.TB, content string) *store {
+	s := newStore()
+	growTo(t, s, filepath.Join(t.TempDir(), "a.jsonl"), content)
+	return s
+}
+
+func TestShrunkFile(t *testing.T) {
+	content := userLines(10)
+	for _, left := range []int{len(content) / 2, strings.Index(content, "\n") + 1, len(content) - 5} {
+		s := newStoreWith(t, content)
+		n := s.events()
+		res := growTo(t, s, filepath.Join(t.TempDir(), "b.jsonl"), content[:left])
+		if !warned(res, "only the beginning") || s.events() != n || len(s.threads) != 1 {
+			t.Errorf("%d of %d bytes left: warnings %q, %d events, want a warning and %d", left, len(content), res.Files[0].Warnings, s.events(), n)
+		}
+		same(t, s.export(t, mainThread), content)
+	}
+}
+
+func TestRewrittenFileGetsAThreadOfItsOwn(t *testing.T) {
+	content := userLines(10)
+	s := newStoreWith(t, content)
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	other := userLine(0, 20) + "\n" + userLine(77, 333) + "\n" + content + content
+	res := growTo(t, s, path, other)
+	if !warned(res, "is not what was imported") || len(s.threads) != 2 {
+		t.Fatalf("warnings %q, %d threads, want a warning and 2", res.Files[0].Warnings, len(s.threads))
+	}
+	same(t, s.export(t, mainThread), content)
+	own := res.Files[0].ID()
+	if !strings.HasPrefix(own.Name, "main-") {
+		t.Errorf("thread %s, want main-<8 hex>", own)
+	}
+	same(t, s.export(t, own), other)
+	n := s.events()
+	if res := growTo(t, s, path, other); res.Published != 0 || s.events() != n {
+		t.Errorf("second import published %d, want 0", res.Published)
+	}
+	growTo(t, s, path, other+userLine(5, 5)+"\n")
+	same(t, s.export(t, own), other+userLine(5, 5)+"\n")
+}
+
+func TestCopyAddsNothing(t *testing.T) {
+	content := userLines(1200) + `{"torn`
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.jsonl"), content)
+	write(t, filepath.Join(dir, "z", "copy.jsonl"), content)
+	write(t, filepath.Join(dir, "b", "shorter.jsonl"), content[:40_000])
+	var z bytes.Buffer
+	enc, _ := zstd.NewWriter(&z)
+	_, _ = enc.Write([]byte(content))
+	_ = enc.Close()
+	write(t, filepath.Join(dir, "a.jsonl.zst"), z.String())
+	z.Reset()
+	gz := gzip.NewWriter(&z)
+	_, _ = gz.Write([]byte(content))
+	_ = gz.Close()
+	write(t, filepath.Join(dir, "a.jsonl.gz"), z.String())
+
+	s := newStore()
+	res := run(t, s, transcript.Config{}, dir)
+	if res.Published != 1200 || len(s.threads) != 1 || s.events() != 1201 {
+		t.Errorf("published %d, %d threads, %d events, want 1200, 1, 1201", res.Published, len(s.threads), s.events())
+	}
+	same(t, s.export(t, mainThread), content)
+	if again := run(t, s, transcript.Config{}, dir); again.Published != 0 || s.events() != 1201 {
+		t.Errorf("second import published %d, want 0", again.Published)
+	}
+}
+
+func TestTwoFilesOfOneSession(t *testing.T) {
+	dir := t.TempDir()
+	one, two := userLines(3), userLine(50, 4)+"\n"+userLines(2)
+	write(t, filepath.Join(dir, "1.jsonl"), one)
+	write(t, filepath.Join(dir, "2.jsonl"), two)
+	s := newStore()
+	res := run(t, s, transcript.Config{}, dir)
+	if len(s.threads) != 2 {
+		t.Fatalf("%d threads, want 2", len(s.threads))
+	}
+	same(t, s.export(t, mainThread), one)
+	second := res.Files[1].ID()
+	same(t, s.export(t, second), two)
+	if again := run(t, s, transcript.Config{}, filepath.Join(dir, "2.jsonl")); again.Published != 0 || again.Files[0].ID() != second {
+		t.Errorf("the second file alone: published %d into %s, want 0 into %s", again.Published, again.Files[0].ID(), second)
+	}
+}
+
+// Files of one session that begin alike and then part are all kept: whatever is not the beginning of another has a thread.
+func TestFilesThatPart(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range shapes {
+		write(t, filepath.Join(dir, name+".jsonl"), content)
+	}
+	s := newStore()
+	check := func(res transcript.Result) {
+		t.Helper()
+		for _, f := range res.Files {
+			content, err := os.ReadFile(f.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := s.export(t, f.ID())
+			if !bytes.Equal(got, content) && !bytes.HasPrefix(got, content) {
+				t.Errorf("%s in %s: %d bytes, want %d", f.File, f.ID(), len(got), len(content))
+			}
+		}
+	}
+	first := run(t, s, transcript.Config{}, dir)
+	check(first)
+	n, ts := s.events(), len(s.threads)
+	if ts < len(shapes)-3 {
+		t.Errorf("%d threads of %d files, want nearly as many", ts, len(shapes))
+	}
+	again := run(t, s, transcript.Config{}, dir)
+	check(again)
+	if again.Published != 0 || s.events() != n || len(s.threads) != ts {
+		t.Errorf("second import published %d, %d threads, want 0, %d", again.Published, len(s.threads), ts)
+	}
+	for _, f := range first.Files { // each alone is found again
+		if one := run(t, s, transcript.Config{}, f.File); one.Published != 0 || one.Files[0].ID() != f.ID() {
+			t.Errorf("%s alone: published %d into %s, want 0 into %s", f.File, one.Published, one.Files[0].ID(), f.ID())
+		}
+	}
+	if s.events() != n {
+		t.Errorf("%d events, want %d", s.events(), n)
+	}
+}
+
+func TestThreadOfAnAgentIsNotMixedWith(t *testing.T) {
+	s := newStore()
+	live := &events.Event{Kind: events.KindEntry, Producer: "~live", Seq: 1, Dialect: "claude", Thread: mainThread, Body: []byte("{}")}
+	if err := s.PublishEvents(t.Context(), []*events.Event{live}); err != nil {
+		t.Fatal(err)
+	}
+	res := run(t, s, transcript.Config{}, write(t, filepath.Join(t.TempDir(), "a.jsonl"), userLines(2)))
+	if got := res.Files[0].Thread; got == "main" || len(s.threads[mainThread].order) != 1 {
+		t.Errorf("imported into %s, want a thread of its own", got)
+	}
+}
+
+func TestImportGoesOnAfterAFailure(t *testing.T) {
+	content := userLines(2500)
+	path := write(t, filepath.Join(t.TempDir(), "a.jsonl"), content)
+	s := newStore()
+	batches := 0
+	s.fail = func([]*events.Event) error {
+		if batches++; batches == 2 {
+			return record.ErrBusy // retried
+		}
+		if batches >= 4 {
+			return record.ErrRefused
+		}
+		return nil
+	}
+	sources, _ := transcript.Find(disk{}, path)
+	res := transcript.New(s, s, transcript.Config{}).Import(t.Context(), sources)
+	f := res.Files[0]
+	if !errors.Is(f.Err, record.ErrRefused) || !strings.Contains(f.Error, "import it again to go on") || res.Failed != 1 {
+		t.Fatalf("import = %v, want ErrRefused and what to do", f.Err)
+	}
+	s.fail = nil
+	res = run(t, s, transcript.Config{}, path)
+	if res.Published+f.Published != 2500 || res.Skipped != f.Published {
+		t.Errorf("published %d and then %d, want 2500 together", f.Published, res.Published)
+	}
+	same(t, s.export(t, mainThread), content)
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range 30 {
+		b.WriteString(userLine(i, 400_000) + "\n")
+	}
+	b.WriteString(userLine(31, 6<<20) + "\n" + userLines(2100))
+	s := newStore()
+	var last transcript.Progress
+	res := run(t, s, transcript.Config{Progress: func(p transcript.Progress) { last = p }}, write(t, filepath.Join(t.TempDir(), "a.jsonl"), b.String()))
+	for _, batch := range s.batches {
+		size := 0
+		for _, e := range batch {
+			size += len(e.Body)
+		}
+		if len(batch) > 1000 || size > 4<<20 && len(batch) > 1 {
+			t.Errorf("a batch of %d lines and %d bytes, want at most 1000 and 4 MiB, or one line", len(batch), size)
+		}
+	}
+	same(t, s.export(t, mainThread), b.String())
+	if want := (transcript.Progress{Bytes: int64(b.Len()), Total: int64(b.Len()), Lines: int64(res.Lines)}); last != want {
+		t.Errorf("progress ends at %+v, want %+v", last, want)
+	}
+}

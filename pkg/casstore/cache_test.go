@@ -1,0 +1,157 @@
+package casstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"spool/pkg/casstore"
+	"spool/pkg/casstore/storetest"
+)
+
+// counter counts the reads of a store, and holds them while gate is not nil and open.
+type counter struct {
+	casstore.PackGetter
+	reads   atomic.Int64
+	gate    chan struct{}
+	reached chan struct{} // closed at the first read, if there is a gate
+}
+
+func (c *counter) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	first := c.reads.Add(1) == 1
+	if c.gate != nil {
+		if first {
+			close(c.reached)
+		}
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return c.PackGetter.Pack(ctx, id)
+}
+
+func TestPackCacheConforms(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Store {
+		m := casstore.NewMemory()
+		return plainStore{m, casstore.NewPackCache(m, 1<<20)}
+	})
+}
+
+// plainStore hides that the memory behind the cache can be damaged, which a cache need not notice.
+type plainStore struct {
+	memory *casstore.Memory
+	cache  *casstore.PackCache
+}
+
+func (s plainStore) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	return s.cache.Pack(ctx, id)
+}
+
+func (s plainStore) PutPack(ctx context.Context, id casstore.PackID, header, body []byte) error {
+	return s.memory.PutPack(ctx, id, header, body)
+}
+
+func (s plainStore) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
+	return s.memory.Blob(ctx, ref)
+}
+
+func (s plainStore) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
+	return s.memory.PutBlob(ctx, b)
+}
+
+// putPacks stores that many packs of equal size and returns the size of one.
+func putPacks(t *testing.T, m *casstore.Memory, n int) (size int) {
+	for i := range n {
+		b := casstore.NewPackBuilder()
+		b.AddNode(textNode(fmt.Sprintf("%04d", i) + strings.Repeat(".", 10_000)))
+		header, body := mustFinish(t, b)
+		if err := m.PutPack(t.Context(), casstore.PackID{byte(i)}, header, body); err != nil {
+			t.Fatal(err)
+		}
+		p, err := m.Pack(t.Context(), casstore.PackID{byte(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size = max(size, p.Size())
+	}
+	return size
+}
+
+func TestPackCacheKeepsTheLastUsed(t *testing.T) {
+	m := casstore.NewMemory()
+	size := putPacks(t, m, 5)
+	c := &counter{PackGetter: m}
+	cache := casstore.NewPackCache(c, 3*size+size/2)
+	for step, s := range []struct {
+		pack  byte
+		reads int64
+	}{{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}, {0, 4}, {1, 5}, {3, 5}, {2, 6}} {
+		if _, err := cache.Pack(t.Context(), casstore.PackID{s.pack}); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.reads.Load(); got != s.reads {
+			t.Fatalf("step %d: pack %d: %d reads, want %d", step, s.pack, got, s.reads)
+		}
+	}
+	cache.Forget(casstore.PackID{2})
+	_, _ = cache.Pack(t.Context(), casstore.PackID{2})
+	if got := c.reads.Load(); got != 7 {
+		t.Errorf("after Forget: %d reads, want 7", got)
+	}
+	tiny := casstore.NewPackCache(m, size/2)
+	if _, err := tiny.Pack(t.Context(), casstore.PackID{0}); err != nil {
+		t.Errorf("Pack(larger than the cache) = %v, want nil", err)
+	}
+}
+
+func TestPackCacheReadsOnce(t *testing.T) {
+	m := casstore.NewMemory()
+	putPacks(t, m, 1)
+	c := &counter{PackGetter: m, gate: make(chan struct{}), reached: make(chan struct{})}
+	cache := casstore.NewPackCache(c, 1<<20)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := cache.Pack(t.Context(), casstore.PackID{0}); err != nil {
+				t.Errorf("Pack = %v, want nil", err)
+			}
+		})
+	}
+	close(c.gate)
+	wg.Wait()
+	if got := c.reads.Load(); got != 1 {
+		t.Errorf("20 callers: %d reads, want 1", got)
+	}
+}
+
+func TestPackCacheSurvivesACancelledReader(t *testing.T) {
+	m := casstore.NewMemory()
+	putPacks(t, m, 1)
+	c := &counter{PackGetter: m, gate: make(chan struct{}), reached: make(chan struct{})}
+	cache := casstore.NewPackCache(c, 1<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := cache.Pack(ctx, casstore.PackID{0}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Pack(cancelled) = %v, want context.Canceled", err)
+		}
+	})
+	<-c.reached
+	wg.Go(func() {
+		if _, err := cache.Pack(t.Context(), casstore.PackID{0}); err != nil {
+			t.Errorf("Pack(other) = %v, want nil", err)
+		}
+	})
+	cancel()
+	close(c.gate)
+	wg.Wait()
+	if _, err := cache.Pack(t.Context(), casstore.PackID{9}); !errors.Is(err, casstore.ErrNotFound) {
+		t.Errorf("Pack(missing) = %v, want ErrNotFound", err)
+	}
+}

@@ -1,0 +1,183 @@
+// Package client is Spool for Go programs: publish entries, follow items, read threads.
+//
+// A program that publishes needs only the JetStream ack: when Publish returns, the entry will be in its thread exactly
+// once, whatever dies. A program that reads gets items live or from any point, and threads from their nodes.
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/rehydrate"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Client speaks to Spool over one NATS connection. Safe for concurrent use.
+type Client struct {
+	conn   *natsio.Conn
+	store  *natsio.Store
+	reader threads.Reader
+}
+
+// packCache is how many bytes of packs a client keeps.
+const packCache = 64 << 20
+
+// Config says where the NATS system is and who we are there.
+type Config = natsio.Config
+
+// Connect makes a client with a connection of its own, which Close ends.
+func Connect(ctx context.Context, cfg Config) (*Client, error) {
+	conn, err := natsio.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return New(conn), nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() { c.conn.Close() }
+
+// New makes a client on a connection, which stays the caller's.
+func New(conn *natsio.Conn) *Client {
+	store := conn.Store(0)
+	return &Client{conn: conn, store: store, reader: threads.Reader{Packs: casstore.NewPackCache(store, packCache)}}
+}
+
+// Session is one session of a listing.
+type Session struct {
+	sessions.Info
+	Threads []Thread
+}
+
+// Thread is one thread of a listing.
+type Thread struct {
+	events.Thread
+	Head threads.Head
+}
+
+// Updated is the time of the newest entry of any thread, in Unix milliseconds.
+func (s Session) Updated() (ms int64) {
+	for _, t := range s.Threads {
+		ms = max(ms, t.Head.Updated)
+	}
+	return ms
+}
+
+// Sessions lists sessions with their threads, or the one that is named. It reads records, never nodes (SPEC S10).
+func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error) {
+	ts, err := c.Threads(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	filter := events.SessionKeys
+	if session != "" {
+		filter = events.SessionKey(session)
+	}
+	rs, err := c.conn.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	infos := make(map[string]sessions.Info, len(rs))
+	for _, r := range rs {
+		info, err := sessions.DecodeInfo(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		infos[info.ID] = info
+	}
+	var out []Session
+	for _, t := range ts { // ordered by session
+		if len(out) == 0 || out[len(out)-1].ID != t.Session {
+			info := infos[t.Session]
+			info.ID = t.Session
+			out = append(out, Session{Info: info})
+		}
+		s := &out[len(out)-1]
+		s.Threads = append(s.Threads, t)
+	}
+	return out, nil
+}
+
+// Threads lists the threads of a session, or of all when session is "".
+func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) {
+	rs, err := c.conn.List(ctx, events.HeadKeys(session))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Thread, 0, len(rs))
+	for _, r := range rs {
+		id, ok := events.ParseHeadKey(r.Key)
+		if !ok {
+			continue
+		}
+		head, err := threads.DecodeHead(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		out = append(out, Thread{id, head})
+	}
+	return out, nil
+}
+
+// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
+func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
+	rs, err := c.conn.Records(ctx, events.HeadKey(t))
+	if err != nil {
+		return threads.Head{}, err
+	}
+	if !rs[0].Exists() {
+		return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
+	}
+	return threads.DecodeHead(rs[0].Value)
+}
+
+// Reader reads nodes.
+func (c *Client) Reader() threads.Reader { return c.reader }
+
+// Blob reads a blob; its hash is checked.
+func (c *Client) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
+	return c.store.Blob(ctx, ref)
+}
+
+// Source gives back raw entries.
+func (c *Client) Source() rehydrate.Source { return rehydrate.Source{Reader: c.reader, Blobs: c.store} }
+
+// Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1).
+func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	return c.Source().Export(ctx, head, w)
+}
+
+// Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
+// intervals up to a quarter of a second.
+func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		rs, err := c.conn.Records(ctx, events.HeadKey(t))
+		if err != nil {
+			return err
+		}
+		if rs[0].Exists() {
+			head, err := threads.DecodeHead(rs[0].Value)
+			if err != nil {
+				return err
+			}
+			if head.Duplicate(producer, epoch, seq) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", t, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}

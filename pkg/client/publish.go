@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/internal/retry"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Entry is one raw entry to append to a thread.
+type Entry struct {
+	Thread  events.Thread
+	Dialect string // omp, claude, codex, item, step or raw
+	Body    []byte // as the agent wrote it, without the newline; any size
+	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = that of the entry before it
+	Seq     uint64 // position in the producer's order; 0 = one above the last
+}
+
+// Publisher appends entries as one producer. Everything it publishes is in order, and repeating after an error is safe: an
+// event is applied once. Safe for concurrent use; one publish is in flight at a time.
+type Publisher struct {
+	conn *natsio.Conn
+	cfg  PublisherConfig
+
+	mu  sync.Mutex
+	seq uint64
+}
+
+// PublisherConfig says who publishes.
+type PublisherConfig struct {
+	// Producer is an identity that lives longer than the process, when Seq in the entries comes from the source and a
+	// second run must not add anything. Empty: an identity of this process alone.
+	Producer string
+	Epoch    uint64
+	User     string // user_id stamped on items, for the self-filter (SPEC I6)
+	Host     string
+}
+
+// Publisher makes a publisher.
+func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
+	if cfg.Producer == "" {
+		cfg.Producer = "~" + ulid.Make().String()
+	}
+	return &Publisher{conn: c.conn, cfg: cfg}
+}
+
+// Producer is the identity that the publisher's events carry.
+func (p *Publisher) Producer() string { return p.cfg.Producer }
+
+// Publish appends entries, in order, and returns when they are durable. While the server is busy, full or away it tries
+// again, with exponential backoff, for as long as ctx lives.
+func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
+	evs := make([]*events.Event, len(entries))
+	for i, e := range entries {
+		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq}
+	}
+	return p.send(ctx, evs)
+}
+
+// Control publishes an operation on a thread.
+func (p *Publisher) Control(ctx context.Context, t events.Thread, seq uint64, op events.Control) error {
+	return p.send(ctx, []*events.Event{{
+		Kind: events.KindControl, Thread: t, Time: time.Now().UnixMilli(), Body: op.Encode(), Seq: seq,
+	}})
+}
+
+func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seq := p.seq
+	for _, e := range evs {
+		e.Producer, e.Epoch, e.User, e.Host = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host
+		if e.Seq == 0 {
+			e.Seq = seq + 1
+		}
+		if e.Seq <= seq {
+			return fmt.Errorf("seq %d after %d: a producer's sequence must grow", e.Seq, seq)
+		}
+		seq = e.Seq
+		if err := e.Validate(); err != nil {
+			return err
+		}
+	}
+	err := retry.Do(ctx, nil, func() error { return p.conn.PublishEvents(ctx, evs) })
+	if err == nil {
+		p.seq = seq
+	}
+	return err
+}
+
+// Fork starts a thread at a point of another one and returns when it is there. Nothing is copied (SPEC C5). What can be
+// wrong with it is found before it is published: threads.ErrNoThread, threads.ErrNoPoint, ErrThreadExists.
+func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) error {
+	if err := c.checkFork(ctx, to, from); err != nil {
+		return fmt.Errorf("fork %s: %w", to, err)
+	}
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &from}); err != nil {
+		return err
+	}
+	return c.Await(ctx, to, p.Producer(), 0, 1)
+}
+
+// ErrThreadExists: a thread of that name is there already.
+var ErrThreadExists = errors.New("thread exists already")
+
+func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fork) error {
+	_, err := c.Thread(ctx, to)
+	if err == nil {
+		return ErrThreadExists
+	}
+	if !errors.Is(err, threads.ErrNoThread) {
+		return err
+	}
+	point, err := persist.ForkPoint(from)
+	if err != nil {
+		return err
+	}
+	source, err := c.Thread(ctx, events.Thread{Session: from.Session, Name: from.Thread})
+	if err != nil {
+		return err
+	}
+	_, err = threads.Fork(ctx, c.reader, source, point)
+	return err
+}

@@ -1,0 +1,237 @@
+package claude
+
+import (
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect/entry"
+	"spool/pkg/dialect/internal/parts"
+	"spool/pkg/events"
+)
+
+// Dialect is the dialect "claude".
+type Dialect struct{}
+
+// Name is "claude".
+func (Dialect) Name() string { return "claude" }
+
+// Version is the version of the mapping.
+func (Dialect) Version() int { return 1 }
+
+// Read takes one line of a transcript. It never fails.
+func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+	if m == nil {
+		m = new(entry.Memory)
+	}
+	m.Begin()
+	r := reader{m: m}
+	r.scan(raw)
+	r.Time = parts.Time(r.timestamp)
+	r.ID = parts.ID(r.uuid)
+	r.Role = entry.RoleSystem
+	r.Type, r.Known = typeName(r.typ)
+	switch r.Type {
+	case "assistant":
+		r.assistant()
+	case "user":
+		r.user()
+	case "system":
+		r.system()
+	case "attachment":
+		r.attachment()
+	case "summary", "custom-title", "ai-title":
+		r.Session.Title = parts.Fact(r.title)
+	}
+	return r.Entry, nil
+}
+
+// reader is one line on its way: the members that matter, raw, and the entry that they become.
+type reader struct {
+	entry.Entry
+	m *entry.Memory
+
+	typ, uuid, timestamp, message, subtype, content []byte
+	toolUseResult, attached, title, duration        []byte
+	cwd, version, branch, forkedFrom, agentID       []byte
+	retryMS, attempt, attempts, failure, compact    []byte
+
+	isMeta, isSidechain, isSummary bool
+}
+
+func (r *reader) scan(raw []byte) {
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "type":
+			r.typ = value
+		case "uuid":
+			r.uuid = value
+		case "timestamp":
+			r.timestamp = value
+		case "message":
+			r.message = value
+		case "subtype":
+			r.subtype = value
+		case "content":
+			r.content = value
+		case "toolUseResult":
+			r.toolUseResult = value
+		case "attachment":
+			r.attached = value
+		case "summary", "customTitle", "aiTitle":
+			r.title = value
+		case "durationMs":
+			r.duration = value
+		case "isMeta":
+			r.isMeta = parts.True(value)
+		case "isSidechain":
+			r.isSidechain = parts.True(value)
+		case "isCompactSummary":
+			r.isSummary = parts.True(value)
+		default:
+			r.scanRest(key, value)
+		}
+		return true
+	})
+}
+
+func (r *reader) scanRest(key, value []byte) {
+	switch string(key) {
+	case "cwd":
+		r.cwd = value
+	case "version":
+		r.version = value
+	case "gitBranch":
+		r.branch = value
+	case "forkedFrom":
+		r.forkedFrom = value
+	case "agentId":
+		r.agentID = value
+	case "retryInMs":
+		r.retryMS = value
+	case "retryAttempt":
+		r.attempt = value
+	case "maxRetries":
+		r.attempts = value
+	case "error":
+		r.failure = value
+	case "compactMetadata":
+		r.compact = value
+	}
+}
+
+// inline tells whether the line is a helper's, inside the file of the agent that started it.
+func (r *reader) inline() bool { return r.isSidechain && parts.Empty(r.agentID) }
+
+func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
+
+// facts takes what a prompt's line tells of the session.
+func (r *reader) facts() {
+	r.Session.Harness = "claude"
+	r.Session.Cwd = parts.Fact(r.cwd)
+	r.Session.Version = parts.Fact(r.version)
+	r.Session.GitBranch = parts.Fact(r.branch)
+	if r.forkedFrom != nil {
+		r.Session.Parent = parts.Fact(jsonscan.Get(r.forkedFrom, "sessionId"))
+	}
+}
+
+// endTurn posts the turn's end unless the turn has ended before. duration, if positive, is better than our own measure.
+func (r *reader) endTurn(by uint64, duration int64) {
+	stats, ok := r.m.End(r.Time, by)
+	if !ok {
+		return
+	}
+	if duration > 0 {
+		stats.DurationMS = duration
+	}
+	r.add(events.TurnEnd(stats))
+}
+
+// message is the members of line.message that matter.
+type message struct {
+	id, model, content, stop, usage []byte
+}
+
+func (r *reader) readMessage() (msg message) {
+	_ = jsonscan.Object(r.message, func(key, value []byte) bool {
+		switch string(key) {
+		case "id":
+			msg.id = value
+		case "model":
+			msg.model = value
+		case "content":
+			msg.content = value
+		case "stop_reason":
+			msg.stop = value
+		case "usage":
+			msg.usage = value
+		}
+		return true
+	})
+	return msg
+}
+
+func (r *reader) assistant() {
+	r.Role = entry.RoleAssistant
+	msg := r.readMessage()
+	if !parts.Is(msg.model, "<synthetic>") {
+		r.Session.Model = parts.Fact(msg.model)
+	}
+	id := msg.id
+	if parts.Empty(id) {
+		id = r.uuid
+	}
+	key := entry.Key(id)
+	r.m.Activity(r.Time, key)
+	if u, ok := usage(msg.usage); ok {
+		r.m.Usage(key, u)
+	}
+	texts, calls := 0, 0
+	if jsonscan.KindOf(msg.content) == jsonscan.KindString {
+		texts += r.text(msg.content)
+	}
+	_ = jsonscan.Array(msg.content, func(raw []byte) bool {
+		b := readBlock(raw)
+		switch {
+		case parts.Is(b.typ, "text"):
+			texts += r.text(b.text)
+		case parts.Is(b.typ, "thinking"):
+			if !parts.Empty(b.thinking) {
+				r.add(events.Thinking(b.thinking))
+			}
+		case parts.Is(b.typ, "tool_use"), parts.Is(b.typ, "server_tool_use"), parts.Is(b.typ, "mcp_tool_use"):
+			calls++
+			r.call(b)
+		case b.isResult():
+			r.result(b, parts.Join(b.content))
+		}
+		return true
+	})
+	final := parts.Is(msg.stop, "end_turn") || parts.Is(msg.stop, "stop_sequence")
+	if final && texts > 0 && calls == 0 && !r.inline() {
+		r.endTurn(key, 0)
+	}
+}
+
+func (r *reader) text(token []byte) int {
+	if parts.Empty(token) {
+		return 0
+	}
+	r.add(events.Text(token))
+	return 1
+}
+
+// usage reads a message's figures (SPEC I2).
+func usage(raw []byte) (u entry.Usage, ok bool) {
+	err := jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "input_tokens", "cache_creation_input_tokens":
+			u.Input += parts.Tokens(value)
+		case "cache_read_input_tokens":
+			u.Cached = parts.Tokens(value)
+		case "output_tokens":
+			u.Output = parts.Tokens(value)
+		}
+		return true
+	})
+	u.Input += u.Cached
+	return u, raw != nil && err == nil
+}

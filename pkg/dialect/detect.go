@@ -1,0 +1,63 @@
+package dialect
+
+import (
+	"bytes"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect/internal/parts"
+	"spool/pkg/sessions"
+)
+
+// Detect tells from the first complete lines of a file which harness wrote it; a dozen lines are plenty. Lines that are
+// blank or no JSON are passed over (SPEC S6).
+//
+//	omp     a header {"type":"session","id":…}, also after a title slot (SPEC S1)
+//	codex   a session_meta envelope {"timestamp","type","payload"}
+//	claude  a line with type and sessionId, or with uuid and parentUuid, or one of the types that have neither
+func Detect(lines [][]byte) (name string, ok bool) {
+	for _, line := range lines {
+		line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")))
+		if len(line) == 0 || jsonscan.Valid(line) != nil {
+			continue
+		}
+		if name := detectLine(line); name != "" {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+func detectLine(line []byte) string {
+	if _, err := sessions.ParseHeader(line); err == nil {
+		return "omp"
+	}
+	var typ, uuid, parent, session, payload, leaf []byte
+	_ = jsonscan.Object(line, func(key, value []byte) bool {
+		switch string(key) {
+		case "type":
+			typ = value
+		case "uuid":
+			uuid = value
+		case "parentUuid":
+			parent = value
+		case "sessionId":
+			session = value
+		case "payload":
+			payload = value
+		case "leafUuid", "messageId":
+			leaf = value
+		}
+		return true
+	})
+	switch {
+	case parts.Empty(typ):
+		return ""
+	case jsonscan.KindOf(payload) == jsonscan.KindObject:
+		return "codex"
+	case !parts.Empty(session), !parts.Empty(uuid) && parent != nil:
+		return "claude"
+	case !parts.Empty(leaf) && (parts.Is(typ, "summary") || parts.Is(typ, "file-history-snapshot")):
+		return "claude"
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+// Package dialect turns the raw entries of every kind of agent into what a thread stores and what consumers see: the
+// extract phase of seed 004, for every harness Spool knows (DESIGN 5).
+//
+//	raw entry + Memory ──Read──▶ Step (role, time, place, …) + Items, Memory
+//
+// Each dialect has its own package with its mapping table: omp, claude, codex (transcripts), item and step (Spool's own
+// contracts), raw (anything). Read is pure, so items are never stored: they are read again from the entry, with the
+// memory that stood before it when Memory.Used said that it mattered.
+package dialect
+
+import (
+	"spool/pkg/dialect/claude"
+	"spool/pkg/dialect/codex"
+	"spool/pkg/dialect/entry"
+	"spool/pkg/dialect/item"
+	"spool/pkg/dialect/omp"
+	"spool/pkg/dialect/raw"
+	"spool/pkg/dialect/step"
+)
+
+// The vocabulary of package entry.
+type (
+	Dialect   = entry.Dialect
+	Entry     = entry.Entry
+	Memory    = entry.Memory
+	Place     = entry.Place
+	PlaceKind = entry.PlaceKind
+	Session   = entry.Session
+	Step      = entry.Step
+)
+
+// The kinds of place.
+const (
+	Leaf      = entry.Leaf
+	Parent    = entry.Parent
+	Root      = entry.Root
+	UserTurns = entry.UserTurns
+)
+
+// The roles.
+const (
+	RoleUser      = entry.RoleUser
+	RoleAssistant = entry.RoleAssistant
+	RoleTool      = entry.RoleTool
+	RoleSystem    = entry.RoleSystem
+	RoleEnd       = entry.RoleEnd
+)
+
+// MaxMemory is the most bytes of an encoded Memory.
+const MaxMemory = entry.MaxMemory
+
+// DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
+func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
+
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}}
+
+// Lookup finds a dialect by its name.
+func Lookup(name string) (Dialect, bool) {
+	for _, d := range all {
+		if d.Name() == name {
+			return d, true
+		}
+	}
+	return nil, false
+}
+
+// Names lists the dialects, sorted.
+func Names() []string {
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.Name()
+	}
+	return names
+}

@@ -1,0 +1,224 @@
+package omp
+
+import (
+	"strconv"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect/entry"
+	"spool/pkg/dialect/internal/parts"
+	"spool/pkg/events"
+)
+
+// message is the members of entry.message that matter.
+type message struct {
+	role, content, model, provider, stop, failure, usage, timestamp []byte
+	callID, command, code, output                                   []byte
+	exitCode                                                        []byte
+
+	isError, cancelled bool
+}
+
+func readMessage(raw []byte) (msg message) {
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "role":
+			msg.role = value
+		case "content":
+			msg.content = value
+		case "model":
+			msg.model = value
+		case "provider":
+			msg.provider = value
+		case "stopReason":
+			msg.stop = value
+		case "errorMessage":
+			msg.failure = value
+		case "usage":
+			msg.usage = value
+		case "timestamp":
+			msg.timestamp = value
+		case "toolCallId":
+			msg.callID = value
+		case "isError":
+			msg.isError = parts.True(value)
+		default:
+			msg.executed(key, value)
+		}
+		return true
+	})
+	return msg
+}
+
+// executed takes the members of what the user ran.
+func (msg *message) executed(key, value []byte) {
+	switch string(key) {
+	case "command":
+		msg.command = value
+	case "code":
+		msg.code = value
+	case "output":
+		msg.output = value
+	case "exitCode":
+		msg.exitCode = value
+	case "cancelled":
+		msg.cancelled = parts.True(value)
+	}
+}
+
+// roles are those of messages; the value is the step's role.
+var roles = map[string]string{
+	"user": entry.RoleUser, "assistant": entry.RoleAssistant, "toolResult": entry.RoleTool,
+	"bashExecution": entry.RoleTool, "pythonExecution": entry.RoleTool, "custom": entry.RoleSystem,
+	"hookMessage": entry.RoleSystem, "branchSummary": entry.RoleSystem, "compactionSummary": entry.RoleSystem,
+	"fileMention": entry.RoleSystem, "developer": entry.RoleSystem,
+}
+
+func (r *reader) message() {
+	msg := readMessage(r.body)
+	role, known := roles[string(parts.Body(msg.role))]
+	if !known {
+		r.Known = false
+		return
+	}
+	r.Role = role
+	if r.Time == 0 {
+		r.Time = parts.Time(msg.timestamp)
+	}
+	switch string(parts.Body(msg.role)) {
+	case "user":
+		if !r.m.Open() {
+			r.m.Prompt(r.Time)
+		}
+		if text := parts.Join(msg.content); !parts.Empty(text) {
+			r.add(events.User(text))
+		}
+	case "assistant":
+		r.assistant(&msg)
+	case "toolResult":
+		r.add(events.ToolResult(parts.Text(msg.callID), msg.isError, parts.Join(msg.content)))
+	case "bashExecution":
+		r.execution("bash", "command", msg.command, &msg)
+	case "pythonExecution":
+		r.execution("python", "code", msg.code, &msg)
+	case "custom", "hookMessage":
+		r.custom(r.body)
+	}
+}
+
+func (r *reader) assistant(msg *message) {
+	if model := parts.Fact(msg.model); model != "" {
+		r.Session.Model = model
+		if provider := parts.Fact(msg.provider); provider != "" {
+			r.Session.Model = provider + "/" + model
+		}
+	}
+	failed := parts.Is(msg.stop, "aborted") || parts.Is(msg.stop, "error")
+	if !failed {
+		r.m.Activity(r.Time, 0)
+	}
+	r.usage(msg.usage)
+	calls := 0
+	if jsonscan.KindOf(msg.content) == jsonscan.KindString && !parts.Empty(msg.content) {
+		r.add(events.Text(msg.content))
+	}
+	_ = jsonscan.Array(msg.content, func(raw []byte) bool {
+		calls += r.block(raw)
+		return true
+	})
+	switch {
+	case failed:
+		status, text := "error", "Error"
+		if parts.Is(msg.stop, "aborted") {
+			status, text = "aborted", "Aborted"
+		}
+		r.add(events.Status(status, parts.Text(msg.failure), text))
+		r.endTurn()
+	case calls == 0 && final[string(parts.Body(msg.stop))]:
+		r.endTurn()
+	}
+}
+
+// final are the stop reasons after which the agent waits for its user.
+var final = map[string]bool{"stop": true, "length": true, "end_turn": true, "stop_sequence": true, "max_tokens": true}
+
+func (r *reader) endTurn() {
+	if stats, ok := r.m.End(r.Time, 0); ok {
+		r.add(events.TurnEnd(stats))
+	}
+}
+
+// block posts one block of an assistant message and counts calls.
+func (r *reader) block(raw []byte) (calls int) {
+	var typ, text, thinking, id, name, arguments []byte
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "type":
+			typ = value
+		case "text":
+			text = value
+		case "thinking":
+			thinking = value
+		case "id":
+			id = value
+		case "name":
+			name = value
+		case "arguments":
+			arguments = value
+		}
+		return true
+	})
+	switch {
+	case parts.Is(typ, "text"):
+		if !parts.Empty(text) {
+			r.add(events.Text(text))
+		}
+	case parts.Is(typ, "thinking"):
+		if !parts.Empty(thinking) {
+			r.add(events.Thinking(thinking))
+		}
+	case parts.Is(typ, "toolCall"):
+		tool := parts.Text(name)
+		if tool == "" {
+			tool = "tool"
+		}
+		r.add(events.ToolCall(tool, parts.Text(id), arguments))
+		return 1
+	}
+	return 0
+}
+
+func (r *reader) usage(raw []byte) {
+	if raw == nil {
+		return
+	}
+	var u entry.Usage
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "input", "cacheWrite":
+			u.Input += parts.Tokens(value)
+		case "cacheRead":
+			u.Cached = parts.Tokens(value)
+		case "output":
+			u.Output = parts.Tokens(value)
+		}
+		return true
+	})
+	u.Input += u.Cached
+	r.m.Add(u)
+}
+
+// execution posts what the user ran beside the agent. Such an entry is its own invocation: its id, or in version 1 its
+// time, names it.
+func (r *reader) execution(tool, member string, code []byte, msg *message) {
+	id := r.ID
+	if id == "" {
+		id = tool + "-" + strconv.FormatInt(r.Time, 10)
+	}
+	input := []byte("{}")
+	if !parts.Empty(code) {
+		input = append(append([]byte(`{"`+member+`":`), code...), '}')
+	}
+	r.add(events.ToolCall(tool, id, input))
+	failed := msg.cancelled || parts.Int(msg.exitCode) != 0
+	r.add(events.ToolResult(id, failed, parts.Join(msg.output)))
+}

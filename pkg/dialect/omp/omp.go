@@ -1,0 +1,209 @@
+package omp
+
+import (
+	"strconv"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect/entry"
+	"spool/pkg/dialect/internal/parts"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// Dialect is the dialect "omp".
+type Dialect struct{}
+
+// Name is "omp".
+func (Dialect) Name() string { return "omp" }
+
+// Version is the version of the mapping.
+func (Dialect) Version() int { return 1 }
+
+// types are the line types that have a meaning here (SPEC S2).
+var types = parts.Names(
+	sessions.TypeHeader, sessions.TypeTitleSlot, sessions.TypeMessage, sessions.TypeThinkingLevelChange,
+	sessions.TypeModelChange, sessions.TypeCompaction, sessions.TypeBranchSummary, sessions.TypeCustom,
+	sessions.TypeCustomMessage, sessions.TypeLabel, sessions.TypeTTSRInjection, sessions.TypeSessionInit,
+	sessions.TypeModeChange, sessions.TypeModelUsage, sessions.TypeServiceTierChange, sessions.TypeTitleChange,
+	sessions.TypeCredentialPin, sessions.TypeResetBoundary,
+)
+
+// Read takes one line of a session file. It never fails.
+func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+	if m == nil {
+		m = new(entry.Memory)
+	}
+	m.Begin()
+	r := reader{m: m, raw: raw}
+	r.scan(raw)
+	r.Type, r.Known = types.Of(r.typ)
+	r.Role = entry.RoleSystem
+	r.Time = parts.Time(r.timestamp)
+	if r.Type == sessions.TypeHeader || r.Type == sessions.TypeTitleSlot {
+		r.header()
+		return r.Entry, nil
+	}
+	r.ID = parts.ID(r.id)
+	r.place()
+	switch r.Type {
+	case sessions.TypeMessage:
+		r.message()
+	case sessions.TypeCompaction:
+		r.compaction()
+	case sessions.TypeBranchSummary:
+		summary := jsonscan.Get(raw, "summary")
+		if !parts.Empty(summary) {
+			r.add(events.Status("branch_summary", parts.Text(summary), "Branch summary: "+jsonscan.FirstLine(summary, 480)))
+		}
+	case sessions.TypeCustomMessage:
+		r.custom(raw)
+	case sessions.TypeModelChange:
+		r.modelChange()
+	case sessions.TypeModeChange:
+		if mode := parts.Text(jsonscan.Get(raw, "mode")); mode != "" {
+			r.add(events.Status("mode_change", mode, "Mode: "+mode))
+		}
+	case sessions.TypeTitleChange:
+		r.Session.Title = parts.Fact(jsonscan.Get(raw, "title"))
+	}
+	return r.Entry, nil
+}
+
+// reader is one line on its way: the members that matter, raw, and the entry that they become.
+type reader struct {
+	entry.Entry
+	m *entry.Memory
+
+	raw, typ, id, parentID, timestamp, body []byte
+}
+
+func (r *reader) scan(raw []byte) {
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "type":
+			r.typ = value
+		case "id":
+			r.id = value
+		case "parentId":
+			r.parentID = value
+		case "timestamp":
+			r.timestamp = value
+		case "message":
+			r.body = value
+		}
+		return true
+	})
+}
+
+func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
+
+// place finds where the entry goes (SPEC S3).
+func (r *reader) place() {
+	switch jsonscan.KindOf(r.parentID) {
+	case jsonscan.KindString:
+		r.m.Tree()
+		if id := parts.ID(r.parentID); id != "" {
+			r.Place = entry.Place{Kind: entry.Parent, ID: id}
+		}
+	case jsonscan.KindNull:
+		if r.m.Tree() {
+			r.m.Use()
+			r.Place.Kind = entry.Root
+		}
+	}
+}
+
+// header takes what the first lines of a file tell.
+func (r *reader) header() {
+	r.Session.Title = parts.Fact(jsonscan.Get(r.raw, "title"))
+	if r.Type == sessions.TypeTitleSlot {
+		return
+	}
+	h, err := sessions.ParseHeader(r.raw)
+	if err != nil {
+		return
+	}
+	r.ID = parts.ID(r.id)
+	r.Session.ID, r.Session.Harness = r.ID, "omp"
+	r.Session.Cwd = parts.Fact(jsonscan.Get(r.raw, "cwd"))
+	r.Session.Parent = parts.Fact(jsonscan.Get(r.raw, "parentSession"))
+	r.Session.Version = strconv.FormatInt(h.Version, 10)
+}
+
+func (r *reader) modelChange() {
+	model := parts.Fact(jsonscan.Get(r.raw, "model"))
+	if model == "" {
+		model = parts.Fact(jsonscan.Get(r.raw, "modelId"))
+		if provider := parts.Fact(jsonscan.Get(r.raw, "provider")); provider != "" && model != "" {
+			model = provider + "/" + model
+		}
+	}
+	if model == "" {
+		return
+	}
+	detail := model
+	if role := parts.Text(jsonscan.Get(r.raw, "role")); role == "" || role == "default" {
+		r.Session.Model = model
+	} else {
+		detail += " (" + role + ")"
+	}
+	r.add(events.Status("model_change", detail, "Model: "+detail))
+}
+
+func (r *reader) compaction() {
+	var before, after int64
+	_ = jsonscan.Object(r.raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "summary":
+			r.Compact = parts.Text(value)
+		case "firstKeptEntryId":
+			r.Kept = parts.ID(value)
+		case "tokensBefore":
+			before = parts.Tokens(value)
+		case "tokensAfter":
+			after = parts.Tokens(value)
+		}
+		return true
+	})
+	detail := ""
+	switch {
+	case before > 0 && after > 0:
+		detail = "Reducing " + thousands(before) + " → " + thousands(after) + " tokens"
+	case before > 0:
+		detail = "Reducing " + thousands(before) + " tokens"
+	}
+	r.add(events.Status("compacting_context", detail, "Compacting context..."))
+}
+
+// thousands is a count of tokens as people say it: 38k, or 812.
+func thousands(n int64) string {
+	if n < 1000 {
+		return strconv.FormatInt(n, 10)
+	}
+	return strconv.FormatInt((n+500)/1000, 10) + "k"
+}
+
+// custom posts what an extension says, if it is meant to be seen.
+func (r *reader) custom(raw []byte) {
+	var kind, content []byte
+	display := false
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "customType":
+			kind = value
+		case "content":
+			content = value
+		case "display":
+			display = parts.True(value)
+		}
+		return true
+	})
+	text := parts.Join(content)
+	if display && !parts.Empty(text) {
+		extra := []events.Field{}
+		if !parts.Empty(kind) {
+			extra = append(extra, events.Field{Name: "custom_type", Value: kind})
+		}
+		r.add(events.Status("custom_message", "", parts.Text(text), extra...))
+	}
+}

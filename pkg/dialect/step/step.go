@@ -1,0 +1,200 @@
+// Package step reads role steps of a workflow (seed 004): what its extract phase makes of an agent's output.
+//
+//	{"role":"coder","meta":{…},"content":"…","refs":["blob:sha256:…"],"timestamp":1795176001000,"compact":"…"}
+//
+// content may be called contentPayload, as the seed does; it and every member but role may be absent. refs name what the
+// content refers to, as blob or node. compact is the text of a summary of everything before this step (SPEC C6).
+//
+//	any role      text, with the role and meta in its metadata; no item without content
+//	"__end__"     status ended, with returnCode in its metadata; meta must be {"returnCode":0,"summary":"…"} (SPEC I7)
+//
+// The shape is Spool's contract, so a wrong one is an error that says what to send (SPEC B2).
+package step
+
+import (
+	"errors"
+	"fmt"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect/entry"
+	"spool/pkg/dialect/internal/parts"
+	"spool/pkg/events"
+)
+
+// ErrStep is wrapped by every refusal of Read.
+var ErrStep = errors.New("bad step")
+
+// Limits of what a step may say about itself.
+const (
+	maxRole = 256   // bytes
+	maxRefs = 4_096 // refs of one step
+)
+
+// Dialect is the dialect "step".
+type Dialect struct{}
+
+// Name is "step".
+func (Dialect) Name() string { return "step" }
+
+// Version is the version of the mapping.
+func (Dialect) Version() int { return 1 }
+
+// members are those of a step, raw.
+type members struct {
+	id, role, meta, content, refs, timestamp, compact []byte
+}
+
+// Read takes one step. The error is ErrStep.
+func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+	if m != nil {
+		m.Begin()
+	}
+	in, err := scan(raw)
+	if err != nil {
+		return entry.Entry{}, err
+	}
+	var e entry.Entry
+	if e.Role, err = role(in.role); err != nil {
+		return entry.Entry{}, err
+	}
+	e.Type, e.Known = "step", true
+	e.ID = parts.ID(in.id)
+	e.Time = parts.Time(in.timestamp)
+	e.Meta = in.meta
+	content, err := text("content", in.content)
+	if err != nil {
+		return entry.Entry{}, err
+	}
+	e.Content = []byte(content)
+	if e.Compact, err = text("compact", in.compact); err != nil {
+		return entry.Entry{}, err
+	}
+	if e.Refs, err = refs(in.refs); err != nil {
+		return entry.Entry{}, err
+	}
+	if e.Role == entry.RoleEnd {
+		e.Type = "step.end"
+		err = end(&e)
+		return e, err
+	}
+	if content != "" {
+		extra := []events.Field{{Name: "role", Value: in.role}}
+		if in.meta != nil {
+			extra = append(extra, events.Field{Name: "meta", Value: in.meta})
+		}
+		e.Items = []events.Item{events.Text(in.content, extra...)}
+	}
+	return e, nil
+}
+
+func scan(raw []byte) (in members, err error) {
+	if jsonscan.KindOf(raw) != jsonscan.KindObject {
+		return in, fmt.Errorf("%w: not a JSON object; send {\"role\":…,\"content\":…,\"meta\":{…},\"refs\":[…]}", ErrStep)
+	}
+	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+		if jsonscan.KindOf(value) == jsonscan.KindNull {
+			return true
+		}
+		switch string(key) {
+		case "id":
+			in.id = value
+		case "role":
+			in.role = value
+		case "meta":
+			in.meta = value
+		case "content", "contentPayload":
+			in.content = value
+		case "refs":
+			in.refs = value
+		case "timestamp":
+			in.timestamp = value
+		case "compact":
+			in.compact = value
+		}
+		return true
+	})
+	if in.meta != nil && jsonscan.KindOf(in.meta) != jsonscan.KindObject {
+		return in, fmt.Errorf("%w: meta must be an object", ErrStep)
+	}
+	return in, nil
+}
+
+func role(token []byte) (string, error) {
+	s := parts.Text(token)
+	switch {
+	case s == "":
+		return "", fmt.Errorf("%w: role must be a string that is not empty", ErrStep)
+	case len(s) > maxRole:
+		return "", fmt.Errorf("%w: role has %d bytes; use at most %d", ErrStep, len(s), maxRole)
+	}
+	return s, nil
+}
+
+func text(member string, token []byte) (string, error) {
+	if token == nil {
+		return "", nil
+	}
+	s, ok := jsonscan.Text(token)
+	if !ok {
+		return "", fmt.Errorf("%w: %s must be a string; put structure into meta", ErrStep, member)
+	}
+	return s, nil
+}
+
+// refs reads references, each of the kind and hash it says.
+func refs(raw []byte) (list []string, err error) {
+	if raw == nil {
+		return nil, nil
+	}
+	if jsonscan.KindOf(raw) != jsonscan.KindArray {
+		return nil, fmt.Errorf("%w: refs must be an array of strings", ErrStep)
+	}
+	_ = jsonscan.Array(raw, func(value []byte) bool {
+		s := parts.Text(value)
+		switch {
+		case !isRef(s):
+			err = fmt.Errorf("%w: refs[%d] is %.80q; use blob:sha256:<64 hex> or node:sha256:<64 hex>", ErrStep, len(list), s)
+		case len(list) == maxRefs:
+			err = fmt.Errorf("%w: more than %d refs", ErrStep, maxRefs)
+		}
+		list = append(list, s)
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+func isRef(s string) bool {
+	const prefix = len("blob:sha256:")
+	if len(s) != prefix+64 || s[:prefix] != "blob:sha256:" && s[:prefix] != "node:sha256:" {
+		return false
+	}
+	for _, c := range s[prefix:] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// end checks and posts the last step of a thread.
+func end(e *entry.Entry) error {
+	code := jsonscan.Get(e.Meta, "returnCode")
+	if _, ok := jsonscan.Int(code); code == nil || !ok {
+		*e = entry.Entry{}
+		return fmt.Errorf("%w: role __end__ needs meta.returnCode, an integer", ErrStep)
+	}
+	summary, err := text("meta.summary", jsonscan.Get(e.Meta, "summary"))
+	if err != nil {
+		*e = entry.Entry{}
+		return err
+	}
+	brief := "Ended"
+	if summary != "" {
+		brief += ": " + summary
+	}
+	e.Items = []events.Item{events.Status("ended", summary, brief, events.Field{Name: "returnCode", Value: code})}
+	return nil
+}

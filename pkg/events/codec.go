@@ -1,0 +1,170 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"spool/internal/bounded"
+)
+
+// ErrEnvelope is wrapped by every envelope that cannot be read (SPEC B1).
+var ErrEnvelope = errors.New("bad envelope")
+
+// fields is how many members version 1 has, the version included; an event of several entries has one more. Members behind
+// those are ignored, so that a later addition does not stop an older persister.
+const fields = 15
+
+// Encode is the envelope as msgpack: an array that begins with the version (docs/format.md, "Envelope").
+func (e *Event) Encode() []byte {
+	var buf bytes.Buffer
+	size := len(e.Body) + 128 + len(e.Thread.Session) + len(e.Thread.Name) + len(e.Producer)
+	for _, m := range e.More {
+		size += len(m.Body) + 24
+	}
+	buf.Grow(size)
+	enc := encoders.Get().(*msgpack.Encoder)
+	defer encoders.Put(enc)
+	enc.Reset(&buf)
+	enc.UseCompactInts(true)
+	// A bytes.Buffer does not fail, so neither do these.
+	if len(e.More) == 0 {
+		_ = enc.EncodeArrayLen(fields)
+	} else {
+		_ = enc.EncodeArrayLen(fields + 1)
+	}
+	_ = enc.EncodeUint(Version)
+	_ = enc.EncodeString(e.Producer)
+	_ = enc.EncodeUint(e.Epoch)
+	_ = enc.EncodeUint(e.Seq)
+	_ = enc.EncodeUint(e.Prev)
+	_ = enc.EncodeUint(uint64(e.Kind))
+	_ = enc.EncodeString(e.Dialect)
+	_ = enc.EncodeString(e.Thread.Session)
+	_ = enc.EncodeString(e.Thread.Name)
+	_ = enc.EncodeInt(e.Time)
+	_ = enc.EncodeString(e.User)
+	_ = enc.EncodeString(e.Host)
+	_ = enc.EncodeString(e.Trace)
+	_ = enc.EncodeBytes(e.Body)
+	if e.Ref == nil {
+		_ = enc.EncodeNil()
+	} else {
+		_ = enc.EncodeArrayLen(3)
+		_ = enc.EncodeString(e.Ref.Object)
+		_ = enc.EncodeInt(e.Ref.Size)
+		_ = enc.EncodeBytes(e.Ref.Sum[:])
+	}
+	if len(e.More) > 0 {
+		_ = enc.EncodeArrayLen(len(e.More))
+	}
+	for _, m := range e.More {
+		_ = enc.EncodeArrayLen(3)
+		_ = enc.EncodeUint(m.Seq)
+		_ = enc.EncodeInt(m.Time)
+		_ = enc.EncodeBytes(m.Body)
+	}
+	return buf.Bytes()
+}
+
+var encoders = sync.Pool{New: func() any { return msgpack.NewEncoder(nil) }}
+
+// Decode reads an envelope. The body aliases b. Hostile bytes cost no more memory than they have: their shape is checked
+// before msgpack sees them.
+func Decode(b []byte) (Event, error) {
+	if err := bounded.Exactly(b); err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, err)
+	}
+	r := reader{dec: msgpack.GetDecoder()}
+	defer msgpack.PutDecoder(r.dec)
+	src := bytes.NewReader(b)
+	r.dec.Reset(src)
+	n := r.arrayLen()
+	version := r.uint()
+	if r.err == nil && version != Version {
+		return Event{}, fmt.Errorf("%w: version %d; this program reads version %d", ErrEnvelope, version, Version)
+	}
+	if r.err == nil && n < fields {
+		return Event{}, fmt.Errorf("%w: %d members, want %d", ErrEnvelope, n, fields)
+	}
+	e := Event{
+		Producer: r.string(), Epoch: r.uint(), Seq: r.uint(), Prev: r.uint(), Kind: Kind(r.uint()), Dialect: r.string(),
+		Thread: Thread{Session: r.string(), Name: r.string()},
+		Time:   r.int(), User: r.string(), Host: r.string(), Trace: r.string(),
+	}
+	e.Body = r.alias(b, src)
+	e.Ref = r.bodyRef()
+	if n > fields {
+		e.More = r.more(b, src)
+	}
+	if r.err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)
+	}
+	return e, nil
+}
+
+// reader decodes member after member and keeps the first error.
+type reader struct {
+	dec *msgpack.Decoder
+	err error
+}
+
+func read[T any](r *reader, f func() (T, error)) (v T) {
+	if r.err == nil {
+		v, r.err = f()
+	}
+	return v
+}
+
+func (r *reader) arrayLen() int  { return read(r, r.dec.DecodeArrayLen) }
+func (r *reader) uint() uint64   { return read(r, r.dec.DecodeUint64) }
+func (r *reader) int() int64     { return read(r, r.dec.DecodeInt64) }
+func (r *reader) string() string { return read(r, r.dec.DecodeString) }
+func (r *reader) bytes() []byte  { return read(r, r.dec.DecodeBytes) }
+
+// alias reads a byte string as a slice of b, which src reads.
+func (r *reader) alias(b []byte, src *bytes.Reader) []byte {
+	n := read(r, r.dec.DecodeBytesLen)
+	if r.err != nil || n < 0 {
+		return nil
+	}
+	at := len(b) - src.Len()
+	if n > src.Len() {
+		r.err = errors.New("body is longer than the message")
+		return nil
+	}
+	_, r.err = src.Seek(int64(n), io.SeekCurrent)
+	return b[at : at+n : at+n]
+}
+
+// more reads [[seq, time, body], …]; how many there can be is bounded by the bytes that are there.
+func (r *reader) more(b []byte, src *bytes.Reader) (out []Entry) {
+	for range r.arrayLen() {
+		if r.arrayLen() != 3 && r.err == nil {
+			r.err = errors.New("entry: want [seq, time, body]")
+		}
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, Entry{Seq: r.uint(), Time: r.int(), Body: r.alias(b, src)})
+	}
+	return out
+}
+
+func (r *reader) bodyRef() *BodyRef {
+	n := r.arrayLen()
+	if r.err != nil || n < 0 {
+		return nil
+	}
+	ref := &BodyRef{Object: r.string(), Size: r.int()}
+	sum := r.bytes()
+	if r.err == nil && (n != 3 || len(sum) != len(ref.Sum) || ref.Size < 0) {
+		r.err = errors.New("body reference: want [object, size, 32-byte sum]")
+	}
+	copy(ref.Sum[:], sum)
+	return ref
+}

@@ -1,0 +1,90 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Op names a control operation.
+type Op string
+
+// The operations that a persister applies in order with the entries of the thread (DESIGN 3).
+const (
+	OpStart Op = "start" // first event of a thread: workflow parameters (SPEC C1)
+	OpFork  Op = "fork"  // first event of a thread: where it leaves its source (SPEC C5)
+	OpTail  Op = "tail"  // what a transcript file held after its last complete line (SPEC X1)
+)
+
+// Control is the body of a control event, as JSON.
+type Control struct {
+	Op Op `json:"op"`
+
+	Start *Start `json:"start,omitempty"`
+	Fork  *Fork  `json:"fork,omitempty"`
+	Tail  *Tail  `json:"tail,omitempty"`
+}
+
+// Start holds the parameters of a thread's start node (SPEC C1).
+type Start struct {
+	Name      string `json:"name"`
+	Hash      string `json:"hash,omitempty"`
+	MaxRounds int    `json:"maxRounds,omitempty"`
+	Depth     int    `json:"depth,omitempty"`
+	Prompt    string `json:"prompt,omitempty"`
+}
+
+// Fork says where a new thread leaves its source. At most one point is given; without one it is the step before the last.
+type Fork struct {
+	Session string `json:"session"`
+	Thread  string `json:"thread"`
+	Index   int64  `json:"index,omitempty"` // position of an entry, from 1
+	Item    int64  `json:"item,omitempty"`  // number of an item, from 1: the entry that made it
+	Node    string `json:"node,omitempty"`  // node:sha256:… of a state
+	Entry   string `json:"entry,omitempty"` // the entry's id in its source
+	Role    string `json:"role,omitempty"`  // the first step of this role
+}
+
+// Tail holds the bytes of a transcript file behind its last complete line, so that its export is the same to the byte. It
+// says something only while it is the newest thing in its thread: a file that grew makes it history.
+type Tail struct {
+	// Open is true when the last entry's line has no newline yet.
+	Open bool `json:"open,omitempty"`
+	// Bytes is an incomplete last line.
+	Bytes []byte `json:"bytes,omitempty"`
+}
+
+// ErrControl is wrapped by every control body that cannot be applied.
+var ErrControl = errors.New("bad control operation")
+
+// ParseControl reads the body of a control event.
+func ParseControl(body []byte) (Control, error) {
+	var c Control
+	if err := json.Unmarshal(body, &c); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrControl, err)
+	}
+	var arg bool
+	switch c.Op {
+	case OpStart:
+		arg = c.Start != nil
+	case OpFork:
+		arg = c.Fork != nil
+	case OpTail:
+		arg = c.Tail != nil
+	default:
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork and tail", ErrControl, c.Op)
+	}
+	if !arg {
+		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)
+	}
+	return c, nil
+}
+
+// Encode is the JSON body.
+func (c Control) Encode() []byte {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings, integers and bytes always marshal
+	}
+	return b
+}

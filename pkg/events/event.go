@@ -1,0 +1,118 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Version is the version of the envelope.
+const Version = 1
+
+// Kind says what an event carries.
+type Kind uint8
+
+// The kinds of event (DESIGN 3).
+const (
+	KindEntry   Kind = 1 // one raw entry in a dialect
+	KindChunk   Kind = 2 // a piece of a tool's streaming output
+	KindControl Kind = 3 // an operation on a thread or session: Control
+)
+
+var kindNames = map[Kind]string{KindEntry: "entry", KindChunk: "chunk", KindControl: "control"}
+
+// String is the subject token of the kind.
+func (k Kind) String() string {
+	if s, ok := kindNames[k]; ok {
+		return s
+	}
+	return fmt.Sprintf("kind%d", uint8(k))
+}
+
+// ErrKind is an event kind that this version does not know.
+var ErrKind = errors.New("unknown event kind")
+
+// ParseKind reads the subject token of a kind.
+func ParseKind(s string) (Kind, error) {
+	for k, name := range kindNames {
+		if name == s {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("%w %q: use entry, chunk or control", ErrKind, s)
+}
+
+// Event is one message of an agent: the envelope of an entry, a chunk or a control operation.
+//
+// (Producer, Epoch, Seq) identifies it for ever: a thread remembers the last of each producer and skips what is not above
+// it, so publishing again after a lost ack is safe. Seq grows within (Producer, Epoch), with gaps or without; a greater
+// Epoch fences every event of the lower ones. A producer that has more than one publish in flight links them by Prev, or
+// publishes them as an atomic batch: otherwise, when one is lost and a later one is not, its retry is taken for a duplicate.
+type Event struct {
+	Producer string // identity of the writer; "~…" marks one that lives no longer than its process
+	Epoch    uint64 // incarnation of the producer
+	Seq      uint64 // position in the producer's own order, from 1
+	// Prev is the Seq of the event that the producer published to this thread right before, without waiting for its ack; 0
+	// when that one was acked, or there is none. When it never arrived, this event is not applied either: the producer,
+	// which got no ack for both, publishes both again.
+	Prev    uint64
+	Kind    Kind
+	Dialect string // how to read an entry's body
+	Thread  Thread
+	Time    int64  // Unix milliseconds, set by the producer; 0 = take the entry's own
+	User    string // user_id stamped on items (SPEC I6)
+	Host    string // machine the agent runs on
+	Trace   string // W3C traceparent, if any
+
+	Body []byte   // the raw entry, as the agent wrote it; nil when Ref is set
+	Ref  *BodyRef // claim check: the body waits in the inbox bucket
+	More []Entry  // entries that follow in the same thread: one message for many small ones; never with Ref
+}
+
+// Entry is one of several entries in an event: all but these fields is the event's.
+type Entry struct {
+	Seq  uint64 // above that of the entry before it
+	Time int64
+	Body []byte
+}
+
+// Each gives the event of every entry in e, in order, each linked to the one before it.
+func (e *Event) Each() []Event {
+	out := make([]Event, 1+len(e.More))
+	out[0] = *e
+	out[0].More = nil
+	for i, m := range e.More {
+		out[i+1] = out[0]
+		out[i+1].Prev, out[i+1].Seq, out[i+1].Time, out[i+1].Body = out[i].Seq, m.Seq, m.Time, m.Body
+	}
+	return out
+}
+
+// BodyRef is the claim check of a body that is too large for one message (DESIGN 3).
+type BodyRef struct {
+	Object string   // name in InboxBucket
+	Size   int64    // bytes
+	Sum    [32]byte // SHA-256 of the body
+}
+
+// Validate checks what a publisher controls (SPEC B2).
+func (e *Event) Validate() error {
+	errs := []error{e.Thread.Validate()}
+	if _, ok := kindNames[e.Kind]; !ok {
+		errs = append(errs, fmt.Errorf("%w %d", ErrKind, e.Kind))
+	}
+	if e.Producer == "" || len(e.Producer) > 256 {
+		errs = append(errs, fmt.Errorf("producer must have 1 to 256 bytes, has %d", len(e.Producer)))
+	}
+	if e.Seq == 0 {
+		errs = append(errs, errors.New("seq starts at 1"))
+	}
+	seq := e.Seq
+	for _, m := range e.More {
+		if m.Seq <= seq || e.Kind != KindEntry || e.Ref != nil {
+			errs = append(errs, fmt.Errorf("entry of seq %d after %d: only small entries share an event, and their seq must grow", m.Seq, seq))
+			break
+		}
+		seq = m.Seq
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,168 @@
+package events_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"spool/pkg/events"
+)
+
+// tokens are names, and whether they may stand in a subject, an object name and a record key (SPEC B2).
+var tokens = []struct {
+	name string
+	ok   bool
+}{
+	{"a", true}, {"main", true}, {"019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15", true}, {"_", true}, {"-", true}, {"A-Z_0-9", true},
+	{strings.Repeat("x", 128), true},
+	{"", false}, {strings.Repeat("x", 129), false}, {strings.Repeat("é", 100), false},
+	{".", false}, {"..", false}, {"a.b", false}, {"a.", false}, {"*", false}, {"a*", false}, {">", false}, {"a>", false},
+	{" ", false}, {"a b", false}, {"a\tb", false}, {"a\n", false}, {"a\r", false}, {"\x00", false}, {"a\x00b", false}, {"\x7f", false},
+	{"é", false}, {"日本", false}, {"𝒶", false}, {"a\u200b", false}, {"\xff", false}, {"\xc3", false},
+	{"a/b", false}, {`a\b`, false}, {"../etc", false}, {"a:b", false}, {"a%2e", false}, {"$JS", false}, {"{a}", false}, {"'", false}, {"~", false},
+}
+
+func TestCheckToken(t *testing.T) {
+	for _, tt := range tokens {
+		err := events.CheckToken("session", tt.name)
+		if (err == nil) != tt.ok {
+			t.Errorf("CheckToken(%q) = %v, want ok %v", tt.name, err, tt.ok)
+		}
+		if tt.ok {
+			continue
+		}
+		if !errors.Is(err, events.ErrToken) || !strings.Contains(err.Error(), "session") || !strings.Contains(err.Error(), "use") {
+			t.Errorf("CheckToken(%q) = %v, want ErrToken that says what it is and what to use", tt.name, err)
+		}
+		if strings.ContainsFunc(fmt.Sprint(err), func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("CheckToken(%q) = %q, want no control characters in it", tt.name, err)
+		}
+	}
+}
+
+func TestTokenIsAlwaysOne(t *testing.T) {
+	for _, tt := range tokens {
+		got := events.Token(tt.name)
+		if err := events.CheckToken("", got); err != nil {
+			t.Errorf("Token(%q) = %q: %v", tt.name, got, err)
+		}
+		if tt.ok && got != tt.name {
+			t.Errorf("Token(%q) = %q, want it unchanged", tt.name, got)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "s")
+		got := events.Token(s)
+		if err := events.CheckToken("", got); err != nil || events.Token(got) != got {
+			t.Fatalf("Token(%q) = %q, %v", s, got, err)
+		}
+	})
+}
+
+func TestParseThread(t *testing.T) {
+	for text, want := range map[string]events.Thread{
+		"s": {Session: "s", Name: "main"}, "s/t": {Session: "s", Name: "t"}, "S-1/agent_2": {Session: "S-1", Name: "agent_2"},
+	} {
+		if got, err := events.ParseThread(text); err != nil || got != want {
+			t.Errorf("ParseThread(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "/", "s/", "/t", "s/t/u", "s/..", "*/t", "s/>", "s t"} {
+		if got, err := events.ParseThread(text); !errors.Is(err, events.ErrToken) {
+			t.Errorf("ParseThread(%q) = %v, %v, want ErrToken", text, got, err)
+		}
+	}
+}
+
+func TestParseStored(t *testing.T) {
+	th := events.Thread{Session: "s", Name: "t"}
+	for _, kind := range []events.Kind{events.KindEntry, events.KindChunk, events.KindControl} {
+		subject := "spool.v1.p.17.s.t." + kind.String()
+		if got, k, err := events.ParseStored(subject); err != nil || got != th || k != kind {
+			t.Errorf("ParseStored(%q) = %v, %v, %v, want %v, %v", subject, got, k, err, th, kind)
+		}
+		if got, want := events.EventSubject(th, kind), "spool.v1.event.s.t."+kind.String(); got != want {
+			t.Errorf("EventSubject(%v, %v) = %q, want %q", th, kind, got, want)
+		}
+	}
+	for _, subject := range []string{
+		"", "spool.v1.p", "spool.v1.p.1.s.t", "spool.v1.p.1.s.t.entry.more", "spool.v1.event.s.t.entry", "spool.v1.p.1.s.t.end",
+		"spool.v1.p.1..t.entry", "spool.v1.p.1.s.*.entry", "spool.v2.p.1.s.t.entry",
+	} {
+		if got, k, err := events.ParseStored(subject); err == nil {
+			t.Errorf("ParseStored(%q) = %v, %v, nil, want an error", subject, got, k)
+		}
+	}
+}
+
+func TestItemSubjects(t *testing.T) {
+	th := events.Thread{Session: "s", Name: "t"}
+	for _, tt := range []struct{ typ, detail, want string }{
+		{"", "", "spool.v1.item.s.t.message"},
+		{"tool_call", "Bash", "spool.v1.item.s.t.tool_call.Bash"},
+		{"tool_call", "mcp.a > b*", "spool.v1.item.s.t.tool_call.mcp_a___b_"},
+		{"a.b", "", "spool.v1.item.s.t.a_b"},
+		{"tool_result", "error", "spool.v1.item.s.t.tool_result.error"},
+	} {
+		got := events.ItemSubject(th, tt.typ, tt.detail)
+		if got != tt.want {
+			t.Errorf("ItemSubject(%q, %q) = %q, want %q", tt.typ, tt.detail, got, tt.want)
+		}
+		if back, ok := events.ParseItemSubject(got); !ok || back != th {
+			t.Errorf("ParseItemSubject(%q) = %v, %v, want %v", got, back, ok, th)
+		}
+	}
+	if got, ok := events.ParseItemSubject("spool.v1.dead.s.t.entry"); ok {
+		t.Errorf("ParseItemSubject(dead letter) = %v, want none", got)
+	}
+	if got, want := events.DeadSubject("", "a.b", "*"), "spool.v1.dead._.a_b._"; got != want {
+		t.Errorf("DeadSubject = %q, want %q", got, want)
+	}
+}
+
+func TestHeadKeys(t *testing.T) {
+	th := events.Thread{Session: "s", Name: "t"}
+	if got, ok := events.ParseHeadKey(events.HeadKey(th)); !ok || got != th {
+		t.Errorf("ParseHeadKey(HeadKey(%v)) = %v, %v", th, got, ok)
+	}
+	for _, key := range []string{"", "thread.s", "thread.s.t.u", "session.s", "pack.s.t"} {
+		if got, ok := events.ParseHeadKey(key); ok {
+			t.Errorf("ParseHeadKey(%q) = %v, want none", key, got)
+		}
+	}
+}
+
+func TestParseControl(t *testing.T) {
+	for _, c := range []events.Control{
+		{Op: events.OpStart, Start: &events.Start{Name: "review", Hash: "h", MaxRounds: 3, Depth: 1, Prompt: "look"}},
+		{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "t", Index: 4}},
+		{Op: events.OpTail, Tail: &events.Tail{Open: true, Bytes: []byte("\xff{")}},
+	} {
+		got, err := events.ParseControl(c.Encode())
+		if err != nil || string(got.Encode()) != string(c.Encode()) {
+			t.Errorf("ParseControl(%s) = %s, %v", c.Encode(), got.Encode(), err)
+		}
+	}
+	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`, `{"op":7}`} {
+		if _, err := events.ParseControl([]byte(body)); !errors.Is(err, events.ErrControl) {
+			t.Errorf("ParseControl(%q) = %v, want ErrControl", body, err)
+		}
+	}
+}
+
+func TestValidateNamesEveryProblem(t *testing.T) {
+	e := events.Event{Producer: strings.Repeat("p", 257), Kind: 9, Thread: events.Thread{Session: "a b", Name: ""}}
+	err := e.Validate()
+	for _, want := range []string{"session", "thread", "kind", "producer", "seq"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate() = %v, want it to name %q", err, want)
+		}
+	}
+	good := goldenEvent
+	if err := good.Validate(); err != nil {
+		t.Errorf("Validate(golden) = %v, want nil", err)
+	}
+}

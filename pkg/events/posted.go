@@ -1,0 +1,18 @@
+package events
+
+// Posted is an item as it stands in ITEMS: stamped, within the budget, with its subject.
+type Posted struct {
+	Subject string
+	N       int64  // number of the item in its thread, from 1, without gaps
+	Data    []byte // JSON, at most 350,000 bytes as Python's json.dumps prints it (SPEC I4)
+}
+
+// Dead is an event that could not be applied, with what is known about it (SPEC B1).
+type Dead struct {
+	Thread  Thread // as far as it could be read
+	Kind    string
+	Subject string // as EVENTS stored it
+	Seq     uint64 // EVENTS sequence
+	Data    []byte // the message as it came
+	Reason  string // what was wrong, where, and what to do
+}

@@ -1,0 +1,149 @@
+package threads
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"spool/pkg/casstore"
+)
+
+// ErrNoStep says that no state of a thread is what was asked for.
+var ErrNoStep = errors.New("no such step in the thread")
+
+// Entries iterates over all states of a thread, those of tips included, each once, in the order of Record.Index. States
+// without an index come where their branch puts them. The first error ends it. It first hops along the ancestors to learn
+// where the states are, 49 bytes each in memory, then reads them from the oldest on.
+func (r Reader) Entries(ctx context.Context, head Head) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		branches, err := r.branches(ctx, head)
+		if err != nil {
+			yield(Step{}, err)
+			return
+		}
+		var open branchHeap
+		for i, places := range branches {
+			b := &branch{order: i, places: places}
+			if err := b.advance(ctx, r); err != nil {
+				yield(Step{}, err)
+				return
+			}
+			open = append(open, b)
+		}
+		heap.Init(&open)
+		for len(open) > 0 {
+			b := open[0]
+			if !yield(b.step, nil) {
+				return
+			}
+			if len(b.places) == 0 {
+				heap.Pop(&open)
+				continue
+			}
+			if err := b.advance(ctx, r); err != nil {
+				yield(Step{}, err)
+				return
+			}
+			heap.Fix(&open, 0)
+		}
+	}
+}
+
+// branch is a run of states, each the parent of the next, that no other branch has.
+type branch struct {
+	order  int
+	places []casstore.Located // newest first; those not read yet
+	step   Step
+}
+
+// advance reads the oldest state not read yet.
+func (b *branch) advance(ctx context.Context, r Reader) (err error) {
+	last := len(b.places) - 1
+	b.step, err = r.next(ctx, b.places[last], b.step.pack)
+	b.places = b.places[:last]
+	return err
+}
+
+// branchHeap orders branches by the index of the state they are at.
+type branchHeap []*branch
+
+func (h branchHeap) Len() int      { return len(h) }
+func (h branchHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *branchHeap) Push(x any)   { *h = append(*h, x.(*branch)) }
+
+func (h branchHeap) Less(i, j int) bool {
+	a, b := h[i].step.Entry.Index, h[j].step.Entry.Index
+	return a < b || a == b && h[i].order < h[j].order
+}
+
+func (h *branchHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return b
+}
+
+// branches lists the places of all states: those of the head's chain, then for each tip those no chain before it has.
+func (r Reader) branches(ctx context.Context, head Head) ([][]casstore.Located, error) {
+	seen := make(map[casstore.Ref]bool)
+	var all [][]casstore.Located
+	for _, root := range head.states() {
+		var places []casstore.Located
+		var pack *casstore.Pack
+		for at := root; !at.IsZero() && !seen[at.Ref]; {
+			s, err := r.next(ctx, at, pack)
+			if err != nil {
+				return nil, err
+			}
+			pack = s.pack
+			recent, err := s.recent(2 + MaxAncestors)
+			if err != nil {
+				return nil, err
+			}
+			at = casstore.Located{}
+			for i, l := range recent {
+				if i == len(recent)-1 && i > 0 {
+					at = l // read next, which adds it
+				} else if !seen[l.Ref] {
+					seen[l.Ref] = true
+					places = append(places, l)
+				}
+			}
+		}
+		if len(places) > 0 {
+			all = append(all, places)
+		}
+	}
+	return all, nil
+}
+
+// states lists the head state, if there is one, and the tips.
+func (h *Head) states() []casstore.Located {
+	if len(h.Recent) == 0 {
+		return h.Tips
+	}
+	return h.Roots()
+}
+
+// Find returns the first state that matches: from the head back, then from each tip back to what was seen before. Errors
+// wrap ErrNoStep.
+func (r Reader) Find(ctx context.Context, head Head, match func(State) bool) (Step, error) {
+	seen := make(map[casstore.Ref]bool)
+	for _, root := range head.states() {
+		for s, err := range r.Walk(ctx, root) {
+			if err != nil {
+				return Step{}, err
+			}
+			if seen[s.At.Ref] {
+				break
+			}
+			seen[s.At.Ref] = true
+			if match(s.State) {
+				return s, nil
+			}
+		}
+	}
+	return Step{}, fmt.Errorf("%w (%d states searched)", ErrNoStep, len(seen))
+}

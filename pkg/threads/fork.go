@@ -1,0 +1,207 @@
+package threads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/pkg/casstore"
+)
+
+// ErrNoPoint says that a thread cannot be forked where the caller wants. The error it is wrapped in names the choices
+// (SPEC C5).
+var ErrNoPoint = errors.New("no such fork point")
+
+// Point says where a thread is forked: the state named becomes the parent of the fork's first. At most one field is set; the
+// zero Point is the step before the last, so that the fork tries the last step again.
+type Point struct {
+	Entry  int64        // index of an entry, from 1
+	Item   int64        // number of an item, from 1: the entry that made it
+	Node   casstore.Ref // a state
+	Source string       // id of an entry at its source; of several, the newest in the thread
+	Role   string       // the first state of that role
+}
+
+// Fork returns the head of a new thread that begins at a point of another one, which may go on running. Nothing is copied:
+// the new head has the same start, numbers entries and items on from the fork point, and the caller appends one state to it.
+// Producers, counters, times and the projection memory begin empty. Errors wrap ErrNoPoint or those of Reader.
+func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
+	point, err := findPoint(ctx, r, source, at)
+	if err != nil {
+		return Head{}, err
+	}
+	h := Head{Start: source.Start, Dialect: source.Dialect}
+	if point.At.IsZero() {
+		return h, nil
+	}
+	if h.Recent, err = point.recent(MaxRecent); err != nil {
+		return Head{}, err
+	}
+	h.Status, h.Leaf, h.Entries = StatusActive, point.Entry.ID, point.Entry.Index
+	if h.N, err = r.lastItem(ctx, point.At); err != nil {
+		return Head{}, err
+	}
+	h.Sent = h.N
+	return h, nil
+}
+
+// lastItem is the number of the thread's last item at a state: from its record, or from the nearest one before that says.
+func (r Reader) lastItem(ctx context.Context, at casstore.Located) (int64, error) {
+	for s, err := range r.Walk(ctx, at) {
+		if err != nil {
+			return 0, err
+		}
+		if n, ok := s.Entry.LastItem(); ok {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// findPoint is the step a Point means; the zero Step is the place before the first state.
+func findPoint(ctx context.Context, r Reader, head Head, at Point) (Step, error) {
+	var match func(State) bool
+	wanted := 0
+	if at.Entry != 0 {
+		wanted, match = wanted+1, func(s State) bool { return s.Entry.Index == at.Entry }
+	}
+	if at.Item != 0 {
+		wanted, match = wanted+1, func(s State) bool {
+			return at.Item >= s.Entry.First && at.Item < s.Entry.First+s.Entry.Count
+		}
+	}
+	if at.Source != "" {
+		wanted, match = wanted+1, func(s State) bool { return s.Entry.ID == at.Source }
+	}
+	if !at.Node.IsZero() {
+		wanted++
+	}
+	if at.Role != "" {
+		wanted++
+	}
+	switch {
+	case wanted > 1:
+		return Step{}, fmt.Errorf("%w: a point is an entry, an item, a node, a source id or a role, not several", ErrNoPoint)
+	case len(head.states()) == 0:
+		return Step{}, fmt.Errorf("%w: thread has no completed role steps to fork from", ErrNoPoint)
+	case !at.Node.IsZero():
+		return findNode(ctx, r, head, at.Node)
+	case at.Role != "":
+		return findRole(ctx, r, head, at.Role)
+	case match == nil:
+		return findRetry(ctx, r, head)
+	}
+	s, err := r.Find(ctx, head, match)
+	if errors.Is(err, ErrNoStep) {
+		return Step{}, noPoint(ctx, r, head, at)
+	}
+	return s, err
+}
+
+// findNode looks a state up by its ref, reading one state in eleven.
+func findNode(ctx context.Context, r Reader, head Head, ref casstore.Ref) (Step, error) {
+	branches, err := r.branches(ctx, head)
+	if err != nil {
+		return Step{}, err
+	}
+	for _, places := range branches {
+		if i := slices.IndexFunc(places, func(l casstore.Located) bool { return l.Ref == ref }); i >= 0 {
+			return r.Step(ctx, places[i])
+		}
+	}
+	return Step{}, noPoint(ctx, r, head, Point{Node: ref})
+}
+
+// findRole finds the first state of a role on the way from the start to the head.
+func findRole(ctx context.Context, r Reader, head Head, role string) (Step, error) {
+	var found Step
+	var roles []string // newest first
+	for s, err := range r.Walk(ctx, head.states()[0]) {
+		if err != nil {
+			return Step{}, err
+		}
+		if s.Role == role {
+			found = s
+		}
+		if s.Role != RoleEnd {
+			roles = slices.DeleteFunc(roles, func(x string) bool { return x == s.Role })
+			roles = append(roles, s.Role)
+		}
+	}
+	if found.At.IsZero() {
+		slices.Reverse(roles)
+		return Step{}, fmt.Errorf("%w: role not found in thread: %s (available: %s)", ErrNoPoint, role, strings.Join(roles, ", "))
+	}
+	return found, nil
+}
+
+// findRetry finds the step before the last one; an end is no step.
+func findRetry(ctx context.Context, r Reader, head Head) (Step, error) {
+	steps := 0
+	for s, err := range r.Walk(ctx, head.states()[0]) {
+		if err != nil {
+			return Step{}, err
+		}
+		if s.Role == RoleEnd {
+			continue
+		}
+		if steps++; steps == 2 {
+			return s, nil
+		}
+	}
+	if steps == 0 {
+		return Step{}, fmt.Errorf("%w: thread has no completed role steps to fork from", ErrNoPoint)
+	}
+	return Step{}, nil
+}
+
+// noPoint names what was not found, and what there is.
+func noPoint(ctx context.Context, r Reader, head Head, at Point) error {
+	var indexes, items, ids, refs []string
+	for s, err := range r.Entries(ctx, head) {
+		if err != nil {
+			return err
+		}
+		if s.Entry.Index > 0 {
+			indexes = append(indexes, fmt.Sprint(s.Entry.Index))
+		}
+		if e := s.Entry; e.Count > 0 {
+			items = append(items, fmt.Sprint(e.First), fmt.Sprint(e.First+e.Count-1))
+		}
+		if s.Entry.ID != "" {
+			ids = append(ids, s.Entry.ID)
+		}
+		refs = append(refs, s.At.Ref.String())
+	}
+	switch {
+	case at.Entry != 0:
+		return fmt.Errorf("%w: entry %d not found in thread (available: %s)", ErrNoPoint, at.Entry, span(indexes))
+	case at.Item != 0:
+		return fmt.Errorf("%w: item %d not found in thread (available: %s)", ErrNoPoint, at.Item, span(items))
+	case at.Source != "":
+		return fmt.Errorf("%w: source id not found in thread: %.100s (available: %s)", ErrNoPoint, at.Source, newest(ids))
+	}
+	return fmt.Errorf("%w: %s is not a state of the thread (available: %s)", ErrNoPoint, at.Node, newest(refs))
+}
+
+// span is the first and the last of an ordered list.
+func span(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return list[0] + " to " + list[len(list)-1]
+}
+
+// newest is the end of a list, in a length that fits an error.
+func newest(list []string) string {
+	const shown = 10
+	switch {
+	case len(list) == 0:
+		return "none"
+	case len(list) > shown:
+		return fmt.Sprintf("%d, the last of them %s", len(list), strings.Join(list[len(list)-shown:], ", "))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,158 @@
+package threads_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/pkg/casstore"
+	"spool/pkg/threads"
+)
+
+// TestForkAsTheOriginal replays the original's fork scenarios: the same roles are kept, the same errors come.
+func TestForkAsTheOriginal(t *testing.T) {
+	var golden struct {
+		Scenarios []struct {
+			Scenario, Error string
+			Roles           []string
+		}
+	}
+	readGolden(t, "04_fork.json", &golden)
+	sources := []struct {
+		chain string
+		at    threads.Point
+	}{
+		{"planner coder reviewer", threads.Point{}},
+		{"planner coder reviewer", threads.Point{Role: "planner"}},
+		{"planner coder reviewer", threads.Point{Role: "coder"}},
+		{"planner coder reviewer", threads.Point{Role: "reviewer"}},
+		{"planner coder reviewer", threads.Point{Role: "nosuch"}},
+		{"planner", threads.Point{}},
+		{"", threads.Point{}},
+		{"planner coder reviewer coder", threads.Point{Role: "coder"}},
+	}
+	for i, want := range golden.Scenarios {
+		w := newWorld(t, 2)
+		h := w.begin()
+		for _, role := range strings.Fields(sources[i].chain) {
+			w.add(&h, role, 1)
+		}
+		w.flush()
+		fork, err := threads.Fork(t.Context(), w.reader(), h, sources[i].at)
+		if want.Error != "" {
+			if !errors.Is(err, threads.ErrNoPoint) || !strings.HasSuffix(err.Error(), want.Error) {
+				t.Errorf("%s: Fork = %v, want ErrNoPoint: %s", want.Scenario, err, want.Error)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: Fork = %v, want nil", want.Scenario, err)
+			continue
+		}
+		w.add(&fork, "__fork__", 0)
+		w.flush()
+		steps, err := w.reader().Last(t.Context(), fork.Head(), 99)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := roles(steps[1:])
+		slices.Reverse(got)
+		if !slices.Equal(got, want.Roles) {
+			t.Errorf("%s: the fork keeps %v, want %v", want.Scenario, got, want.Roles)
+		}
+		if fork.Start != h.Start {
+			t.Errorf("%s: the fork's start is %s, want the source's", want.Scenario, fork.Start)
+		}
+		if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
+			t.Errorf("%s: Verify(fork) = %v, want nil", want.Scenario, err)
+		}
+	}
+}
+
+func TestForkPoints(t *testing.T) {
+	w := newWorld(t, 3)
+	h := w.begin()
+	var at []casstore.Located
+	for i := range 20 {
+		at = append(at, w.add(&h, fmt.Sprint("role", i%4), int64(i%3)))
+	}
+	w.flush()
+	recent, err := w.reader().Recent(t.Context(), at[9])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.MoveTo(recent)
+	branch := w.add(&h, "branched", 2)
+	h.Status = threads.StatusCompleted
+	end := w.add(&h, threads.RoleEnd, 0)
+	w.flush()
+	for name, c := range map[string]struct {
+		point   threads.Point
+		want    casstore.Located
+		entries int64
+	}{
+		"entry":           {threads.Point{Entry: 5}, at[4], 5},
+		"entry of a tip":  {threads.Point{Entry: 18}, at[17], 18},
+		"item":            {threads.Point{Item: 3}, at[2], 3},
+		"item of a tip":   {threads.Point{Item: 19}, at[19], 20},
+		"item of branch":  {threads.Point{Item: 20}, branch, 21},
+		"node":            {threads.Point{Node: at[6].Ref}, at[6], 7},
+		"node of a tip":   {threads.Point{Node: at[15].Ref}, at[15], 16},
+		"the head":        {threads.Point{Node: end.Ref}, end, 22},
+		"source id":       {threads.Point{Source: "src-3"}, at[2], 3},
+		"role":            {threads.Point{Role: "role2"}, at[2], 3},
+		"before the last": {threads.Point{}, at[9], 10},
+	} {
+		fork, err := threads.Fork(t.Context(), w.reader(), h, c.point)
+		if err != nil {
+			t.Errorf("%s: Fork = %v, want nil", name, err)
+			continue
+		}
+		if fork.Head() != c.want || fork.Entries != c.entries || fork.Status != threads.StatusActive || len(fork.Tips) != 0 || fork.Sent != fork.N {
+			t.Errorf("%s: Fork = head %s, %d entries, %s, want %s, %d, active", name, fork.Head(), fork.Entries, fork.Status, c.want, c.entries)
+		}
+		s, err := w.reader().State(t.Context(), c.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, _ := s.Entry.LastItem(); fork.N != last {
+			t.Errorf("%s: Fork continues after item %d, want %d", name, fork.N, last)
+		}
+		before := w.builder.Len()
+		fork.Saw("p", 1, 1, 1)
+		w.add(&fork, "next", 1)
+		if added := w.builder.Len() - before; added != 2 {
+			t.Errorf("%s: the fork's first entry added %d nodes, want 2", name, added)
+		}
+		w.flush()
+		if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
+			t.Errorf("%s: Verify(fork) = %v, want nil", name, err)
+		}
+	}
+}
+
+func TestForkNamesTheChoices(t *testing.T) {
+	w := newWorld(t, 3)
+	h := w.begin()
+	for range 12 {
+		w.add(&h, "r", 2)
+	}
+	w.flush()
+	for _, c := range []struct {
+		point threads.Point
+		want  string
+	}{
+		{threads.Point{Entry: 99}, "entry 99 not found in thread (available: 1 to 12)"},
+		{threads.Point{Item: 25}, "item 25 not found in thread (available: 1 to 24)"},
+		{threads.Point{Source: "no"}, "source id not found in thread: no (available: 12, the last of them src-3, src-4, src-5, src-6, src-7, src-8, src-9, src-10, src-11, src-12)"},
+		{threads.Point{Node: ref(1)}, "is not a state of the thread (available: 12, the last of them node:sha256:"},
+		{threads.Point{Entry: 1, Role: "r"}, "not several"},
+	} {
+		_, err := threads.Fork(t.Context(), w.reader(), h, c.point)
+		if !errors.Is(err, threads.ErrNoPoint) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Fork(%+v) = %v, want ErrNoPoint: %s", c.point, err, c.want)
+		}
+	}
+}

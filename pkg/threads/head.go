@@ -1,0 +1,188 @@
+package threads
+
+import (
+	"slices"
+	"strings"
+
+	"spool/pkg/casstore"
+)
+
+// MaxRecent is the length limit of Head.Recent: the head and what becomes the next state's skip list.
+const MaxRecent = 1 + MaxAncestors
+
+// Status is where a thread stands (SPEC I7).
+type Status uint8
+
+const (
+	StatusPending   Status = iota // no state yet
+	StatusActive                  // appended to
+	StatusCompleted               // ended by a state of RoleEnd
+	StatusFailed                  // stopped by an error; retryable, stays among the active threads
+)
+
+// String is the status in lower case.
+func (s Status) String() string {
+	switch s {
+	case StatusPending:
+		return "pending"
+	case StatusActive:
+		return "active"
+	case StatusCompleted:
+		return "completed"
+	case StatusFailed:
+		return "failed"
+	}
+	return "unknown"
+}
+
+// Head is the one mutable part of a thread: where its newest state is, and all that the next commit must know without
+// reading a node. It is the value of the thread's record. The zero value with a Start is a thread before its first state.
+type Head struct {
+	Start  casstore.Located
+	Recent []casstore.Located // the head state, then up to MaxAncestors ancestors, newest first; empty before the first state
+	Tips   []casstore.Located // heads that were moved away from; roots for ever
+
+	Producers []Producer // the last event seen of each, in no particular order
+	Applied   uint64     // stream sequence of the last event applied
+
+	N       int64 // number of the last item
+	Sent    int64 // number up to which items were known to be sent when this head was written
+	Entries int64 // number of entries, across branches
+
+	Status  Status
+	Failure string // why the thread failed
+
+	Leaf    string // source id of the entry at the head
+	Dialect string
+	Memory  []byte // projection memory of the open turn
+
+	Batch            [16]byte // id of the commit that wrote this head
+	Updated, Created int64    // Unix milliseconds, from entry times
+
+	Truncated    int64 // entries that a rule cut
+	Externalized int64 // values that were replaced by a blob
+	Unknown      int64 // entries of a type the dialect does not know
+	BytesIn      int64 // raw bytes of all entries
+
+	Later []byte // encoded fields of a later writer, kept as they are
+}
+
+// Clone is a copy that shares no memory with h that the methods of Head change.
+func (h *Head) Clone() Head {
+	c := *h
+	c.Recent, c.Tips, c.Producers = slices.Clone(h.Recent), slices.Clone(h.Tips), slices.Clone(h.Producers)
+	return c
+}
+
+// Head locates the newest state; before the first state that is the start (SPEC C4).
+func (h *Head) Head() casstore.Located {
+	if len(h.Recent) == 0 {
+		return h.Start
+	}
+	return h.Recent[0]
+}
+
+// Next begins the state that follows the head: it has the role, the start, the parent and the ancestors. The caller adds the
+// rest and, once the state is in a pack, calls Advance.
+func (h *Head) Next(role string) State {
+	s := State{Role: role, Start: h.Start.Ref}
+	if len(h.Recent) == 0 {
+		return s
+	}
+	s.Parent = h.Recent[0].Ref
+	for _, l := range h.Recent[1:min(len(h.Recent), MaxRecent)] {
+		s.Ancestors = append(s.Ancestors, l.Ref)
+	}
+	return s
+}
+
+// Located lists what the state that Next begins refers to, with the packs: the start and all of Recent. A pack builder needs
+// it (casstore.PackBuilder.Locate).
+func (h *Head) Located() []casstore.Located {
+	return append([]casstore.Located{h.Start}, h.Recent...)
+}
+
+// Advance makes a state, built on Next, the head.
+func (h *Head) Advance(to casstore.Located) {
+	if len(h.Recent) < MaxRecent {
+		h.Recent = append(h.Recent, casstore.Located{})
+	}
+	copy(h.Recent[1:], h.Recent)
+	h.Recent[0] = to
+}
+
+// MoveTo makes another state the head, with its ancestors as Reader.Recent gives them; none moves back before the first
+// state. The old head becomes a tip, so that nothing is lost; the new one is a tip no more.
+func (h *Head) MoveTo(recent []casstore.Located) {
+	old, hadState := h.Head(), len(h.Recent) > 0
+	h.Recent = slices.Clone(recent[:min(len(recent), MaxRecent)])
+	now := h.Head().Ref
+	if now == old.Ref {
+		return
+	}
+	h.Tips = slices.DeleteFunc(h.Tips, func(l casstore.Located) bool { return l.Ref == now || l.Ref == old.Ref })
+	if hadState {
+		h.Tips = append(h.Tips, old)
+	}
+}
+
+// Roots lists the states a collector must keep: the head and the tips. The start is reachable from each, and is the only
+// root of a thread without a state.
+func (h *Head) Roots() []casstore.Located {
+	return append([]casstore.Located{h.Head()}, h.Tips...)
+}
+
+// Producer is the last event that a thread has seen of one producer. The id, the epoch and the sequence in that epoch name
+// an event for ever (DESIGN 3).
+type Producer struct {
+	ID         string
+	Epoch, Seq uint64
+	At         uint64 // stream sequence of that event
+}
+
+// Ephemeral begins the id of a producer that lives as long as one process. A thread forgets these before the others.
+const Ephemeral = "~"
+
+// MaxProducers is how many producers a head remembers.
+const MaxProducers = 1024
+
+// Duplicate reports whether the thread has applied this event before: its epoch and sequence are not above the last seen of
+// its producer. A lower epoch is a duplicate whatever its sequence, because a producer that was replaced is fenced.
+func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
+	i := h.producer(producer)
+	if i < 0 {
+		return false
+	}
+	p := h.Producers[i]
+	return epoch < p.Epoch || epoch == p.Epoch && seq <= p.Seq
+}
+
+// Saw remembers an event, applied at that stream sequence. Above MaxProducers it forgets the producer that was silent
+// longest, a durable one only when no ephemeral one is left.
+func (h *Head) Saw(producer string, epoch, seq, at uint64) {
+	p := Producer{ID: producer, Epoch: epoch, Seq: seq, At: at}
+	if i := h.producer(producer); i >= 0 {
+		h.Producers[i] = p
+		return
+	}
+	if len(h.Producers) >= MaxProducers {
+		h.forgetOne()
+	}
+	h.Producers = append(h.Producers, p)
+}
+
+func (h *Head) producer(id string) int {
+	return slices.IndexFunc(h.Producers, func(p Producer) bool { return p.ID == id })
+}
+
+func (h *Head) forgetOne() {
+	least := 0
+	for i, p := range h.Producers {
+		old := h.Producers[least]
+		pe, oe := strings.HasPrefix(p.ID, Ephemeral), strings.HasPrefix(old.ID, Ephemeral)
+		if pe && !oe || pe == oe && p.At < old.At {
+			least = i
+		}
+	}
+	h.Producers = slices.Delete(h.Producers, least, least+1)
+}

@@ -1,0 +1,155 @@
+package threads
+
+import (
+	"fmt"
+
+	"spool/internal/bounded"
+	"spool/pkg/casstore"
+)
+
+// HeadVersion is the version of the head encoding that this package writes and reads.
+const HeadVersion = 1
+
+// headFields is the length of the array, the version included, that this version writes.
+const headFields = 21
+
+// Encode writes the head as a msgpack array, the version first (docs/format.md).
+func (h Head) Encode() []byte {
+	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(h.Producers)+len(h.Memory)+len(h.Later))
+	b = casstore.AppendArrayHeader(b, headFields+countValues(h.Later))
+	b = casstore.AppendInt(b, HeadVersion)
+	b = appendLocated(b, h.Start)
+	b = appendLocatedList(b, h.Recent)
+	b = appendLocatedList(b, h.Tips)
+	b = casstore.AppendArrayHeader(b, len(h.Producers))
+	for _, p := range h.Producers {
+		b = casstore.AppendText(casstore.AppendArrayHeader(b, 4), []byte(p.ID))
+		b = casstore.AppendUint(casstore.AppendUint(casstore.AppendUint(b, p.Epoch), p.Seq), p.At)
+	}
+	b = casstore.AppendUint(b, h.Applied)
+	b = casstore.AppendInt(casstore.AppendInt(casstore.AppendInt(b, h.N), h.Sent), h.Entries)
+	b = casstore.AppendText(casstore.AppendUint(b, uint64(h.Status)), []byte(h.Failure))
+	b = casstore.AppendText(casstore.AppendText(b, []byte(h.Leaf)), []byte(h.Dialect))
+	b = casstore.AppendBin(casstore.AppendBin(b, h.Memory), h.Batch[:])
+	b = casstore.AppendInt(casstore.AppendInt(b, h.Updated), h.Created)
+	b = casstore.AppendInt(casstore.AppendInt(b, h.Truncated), h.Externalized)
+	b = casstore.AppendInt(casstore.AppendInt(b, h.Unknown), h.BytesIn)
+	return append(b, h.Later...)
+}
+
+// DecodeHead decodes untrusted bytes. It keeps fields that a later writer appended. Memory and Later alias b. Errors wrap
+// casstore.ErrVersion, naming the version found, or casstore.ErrMalformed.
+func DecodeHead(b []byte) (Head, error) {
+	c := casstore.NewCursor(b)
+	fields := c.Array()
+	if v := c.Uint(); c.Err() == nil && v != HeadVersion {
+		return Head{}, fmt.Errorf("thread head: %w: %d, this program reads version %d", casstore.ErrVersion, v, HeadVersion)
+	}
+	if fields < headFields {
+		c.Fail("a field is missing")
+	}
+	h := Head{Start: parseLocated(c), Recent: parseLocatedList(c, MaxRecent), Tips: parseLocatedList(c, len(b))}
+	h.Producers = parseProducers(c)
+	h.Applied = c.Uint()
+	h.N, h.Sent, h.Entries = c.Int(), c.Int(), c.Int()
+	status := c.Uint()
+	if h.Status = Status(status); status > uint64(StatusFailed) {
+		c.Fail("unknown status")
+	}
+	h.Failure, h.Leaf, h.Dialect = string(c.Text()), string(c.Text()), string(c.Text())
+	if m := c.Bin(); len(m) > 0 {
+		h.Memory = m
+	}
+	if id := c.Bin(); len(id) == len(h.Batch) {
+		h.Batch = [16]byte(id)
+	} else {
+		c.Fail("want a batch id of 16 bytes")
+	}
+	h.Updated, h.Created = c.Int(), c.Int()
+	h.Truncated, h.Externalized, h.Unknown, h.BytesIn = c.Int(), c.Int(), c.Int(), c.Int()
+	if rest := c.Rest(); len(rest) > 0 {
+		h.Later = rest
+	}
+	if err := c.Done(); err != nil {
+		return Head{}, fmt.Errorf("thread head: %w", err)
+	}
+	return h, nil
+}
+
+// countValues counts the encoded values in fields that DecodeHead kept.
+func countValues(b []byte) int {
+	n := 0
+	for len(b) > 0 {
+		size, err := bounded.Check(b)
+		if err != nil {
+			break
+		}
+		b = b[size:]
+		n++
+	}
+	return n
+}
+
+// appendLocated writes a bin of casstore.LocatedSize bytes, nil for none.
+func appendLocated(b []byte, l casstore.Located) []byte {
+	if l.IsZero() {
+		return casstore.AppendNil(b)
+	}
+	var scratch [casstore.LocatedSize]byte
+	return casstore.AppendBin(b, l.AppendTo(scratch[:0]))
+}
+
+func appendLocatedList(b []byte, list []casstore.Located) []byte {
+	b = casstore.AppendArrayHeader(b, len(list))
+	for _, l := range list {
+		b = appendLocated(b, l)
+	}
+	return b
+}
+
+func parseLocated(c *casstore.Cursor) casstore.Located {
+	if c.Nil() {
+		return casstore.Located{}
+	}
+	b := c.Bin()
+	if c.Err() != nil {
+		return casstore.Located{}
+	}
+	l, err := casstore.LocatedFromBytes(b)
+	if err != nil {
+		c.Fail(err.Error())
+	}
+	return l
+}
+
+// parseLocatedList reads an array without nil in it.
+func parseLocatedList(c *casstore.Cursor, limit int) []casstore.Located {
+	n := c.Array()
+	if n > limit {
+		c.Fail("a list is too long")
+	}
+	var list []casstore.Located
+	for i := 0; i < n && c.Err() == nil; i++ {
+		l := parseLocated(c)
+		if l.IsZero() {
+			c.Fail("a list of states contains nil")
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+func parseProducers(c *casstore.Cursor) []Producer {
+	n := c.Array()
+	if n > MaxProducers {
+		c.Fail("too many producers")
+	}
+	var list []Producer
+	for i := 0; i < n && c.Err() == nil; i++ {
+		if c.Array() != 4 {
+			c.Fail("want a producer of four fields")
+		}
+		list = append(list, Producer{string(c.Text()), c.Uint(), c.Uint(), c.Uint()})
+	}
+	return list
+}
