@@ -1,0 +1,134 @@
+// Command vectors runs Spool against outputs of the programs that it stands beside.
+//
+//	go run ./e2e/vectors -dir DIR [-only GROUP,…] [-skip GROUP,…]
+//
+// Each folder of DIR is a group of cases. A group that this program does not know counts as one failed case. A case that
+// differs from the oracle on purpose is named in deviations.json, with the rule and what must hold instead.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	dir := flag.String("dir", "", "folder of groups, in the layout of testdata/golden/omp")
+	only := flag.String("only", "", "groups to run, separated by commas; all others are left out")
+	skip := flag.String("skip", "", "groups to leave out, separated by commas")
+	verbose := flag.Bool("v", false, "also name the cases that deviate on purpose")
+	flag.Parse()
+	if *dir == "" || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	known, err := readDeviations()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vectors:", err)
+		os.Exit(2)
+	}
+	r := &runner{out: os.Stdout, deviations: known, verbose: *verbose}
+	if err := r.run(*dir, list(*only), list(*skip)); err != nil {
+		fmt.Fprintln(os.Stderr, "vectors:", err)
+		os.Exit(2)
+	}
+	fmt.Printf("%d passed, %d failed\n", r.passed, r.failed)
+	if r.failed > 0 {
+		os.Exit(1)
+	}
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })
+}
+
+// group runs the cases of one folder and reports each. An error says that the folder cannot be read.
+type group func(dir string, report func(Case)) error
+
+// groups holds every group by the name of its folder; each file of this package adds its own.
+var groups = map[string]group{}
+
+// Case is one comparison with the oracle.
+type Case struct {
+	Name      string // within its group, e.g. 059-img-nonbase64-lenient
+	Got, Want any    // values as decodeJSON makes them; compared by value
+
+	// Facts are what a deviation can be tied to: "when" tells whether the case is of the kind that deviates, "holds" checks
+	// what Spool promises instead. Keys are the words of deviations.json.
+	When  map[string]func() bool
+	Holds map[string]func() error
+}
+
+type runner struct {
+	out            io.Writer
+	deviations     []deviation
+	verbose        bool
+	passed, failed int
+}
+
+func (r *runner) run(dir string, only, skip []string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(only, skip) {
+		if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name }) {
+			return fmt.Errorf("there is no group %q in %s", name, dir)
+		}
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !e.IsDir() || slices.Contains(skip, name) || only != nil && !slices.Contains(only, name) {
+			continue
+		}
+		run, ok := groups[name]
+		if !ok {
+			r.fail(name, "this group is not supported yet")
+			continue
+		}
+		n := r.passed + r.failed
+		if err := run(filepath.Join(dir, name), func(c Case) { r.report(name, c) }); err != nil {
+			r.fail(name, err.Error())
+		}
+		if n == r.passed+r.failed {
+			r.fail(name, "the folder holds no case")
+		}
+	}
+	return nil
+}
+
+// report compares one case.
+func (r *runner) report(group string, c Case) {
+	name := group + "/" + c.Name
+	diff := difference(c.Want, c.Got)
+	if diff == "" {
+		r.passed++
+		return
+	}
+	why := ""
+	for _, d := range r.deviations {
+		if !d.matches(name, c) {
+			continue
+		}
+		err := d.holds(c)
+		if err == nil {
+			r.passed++
+			if r.verbose {
+				fmt.Fprintf(r.out, "DEVIATES %s: %s: %s\n", name, d.Rule, d.Reason)
+			}
+			return
+		}
+		why = fmt.Sprintf(" (%s must hold instead: %v)", d.Holds, err)
+	}
+	r.fail(name, diff+why)
+}
+
+// fail prints one line.
+func (r *runner) fail(name, diff string) {
+	r.failed++
+	fmt.Fprintf(r.out, "FAIL %s: %s\n", name, short(diff))
+}
