@@ -17,6 +17,7 @@ type threadCmd struct {
 	Ls   threadLsCmd   `cmd:"" aliases:"list" help:"List threads."`
 	Show threadShowCmd `cmd:"" help:"Show where a thread is and its last entries."`
 	Fork threadForkCmd `cmd:"" help:"Start a thread at a point of another one; nothing is copied."`
+	End  threadEndCmd  `cmd:"" help:"Complete a thread: it moves to the history and takes no more entries."`
 }
 
 type threadLsCmd struct {
@@ -173,5 +174,28 @@ func (c *threadForkCmd) Run(a *app) error {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "%s begins at entry %d of %s\n", to, head.Entries-1, from)
+	return err
+}
+
+type threadEndCmd struct {
+	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Code    int    `default:"0" placeholder:"N" help:"Return code (${default})."`
+	Summary string `placeholder:"TEXT" help:"What came of it."`
+}
+
+func (c *threadEndCmd) Run(a *app) error {
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cl.End(a.ctx, id, events.End{ReturnCode: c.Code, Summary: c.Summary}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s is completed\n", id)
 	return err
 }

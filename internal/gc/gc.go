@@ -51,6 +51,9 @@ func TakeStock(ctx context.Context, records Records, streams Streams) (Report, e
 		return r, fmt.Errorf("take stock: %w", err)
 	}
 	for _, rec := range all {
+		if !rec.Exists() {
+			continue
+		}
 		if err := r.count(rec); err != nil {
 			r.Unreadable++
 		}
@@ -67,7 +70,7 @@ func (r *Report) count(rec record.Record) error {
 	switch class {
 	case "session":
 		r.Sessions++
-	case "thread":
+	case "thread", "history":
 		h, err := threads.DecodeHead(rec.Value)
 		if err != nil {
 			return err

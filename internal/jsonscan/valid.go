@@ -1,36 +1,56 @@
 package jsonscan
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Valid checks that raw is exactly one JSON value (RFC 8259) with optional white space around it, nested at most MaxDepth
 // deep (SPEC B1). Strings may hold any bytes from 0x20 up, valid UTF-8 or not, and any \u escape, paired or not: such
 // bytes survive (SPEC T11). The error is ErrSyntax or ErrDepth with the offset of the byte that was not expected.
 func Valid(raw []byte) error {
-	v := validator{raw: raw}
+	_, err := ValidUnless(raw, nil)
+	return err
+}
+
+// ValidUnless is Valid, but gives up at the first key for which special is true, and says so. key is spelled as in the
+// text, escapes and all; rest is the text behind its colon, which has not been checked yet.
+func ValidUnless(raw []byte, special func(key, rest []byte) bool) (found bool, err error) {
+	v := validator{raw: raw, special: special}
 	for i := 0; ; {
 		i = SkipSpace(raw, i)
 		end, opened, err := v.value(i)
+		if err == nil && !opened {
+			end, err = v.after(end)
+		}
 		if err != nil {
-			return err
-		}
-		if i = end; opened {
-			continue
-		}
-		if i, err = v.after(i); err != nil {
-			return err
+			return err == errSpecial, trouble(err)
 		}
 		if v.depth < 0 {
-			return nil
+			return false, nil
 		}
+		i = end
 	}
+}
+
+// errSpecial ends the work of ValidUnless.
+var errSpecial = errors.New("special key")
+
+// trouble is what a caller needs to hear of an error.
+func trouble(err error) error {
+	if err == errSpecial {
+		return nil
+	}
+	return err
 }
 
 // validator is the nesting at one point of the text: bit d-1 of object tells whether level d is an object. depth is -1
 // once the value is complete.
 type validator struct {
-	raw    []byte
-	depth  int
-	object [MaxDepth / 64]uint64
+	raw     []byte
+	special func(key, rest []byte) bool
+	depth   int
+	object  [MaxDepth / 64]uint64
 }
 
 // value reads the value at raw[i]. A scalar or an empty array or object is read whole; otherwise opened tells that the
@@ -117,12 +137,16 @@ func (v *validator) key(i int) (int, error) {
 	if i >= len(v.raw) || v.raw[i] != '"' {
 		return 0, syntaxAt(i)
 	}
-	end, ok := scanString(v.raw, i+1)
+	close, ok := scanString(v.raw, i+1)
 	if !ok {
+		return 0, syntaxAt(close)
+	}
+	end := SkipSpace(v.raw, close)
+	if end >= len(v.raw) || v.raw[end] != ':' {
 		return 0, syntaxAt(end)
 	}
-	if end = SkipSpace(v.raw, end); end >= len(v.raw) || v.raw[end] != ':' {
-		return 0, syntaxAt(end)
+	if v.special != nil && v.special(v.raw[i+1:close-1], v.raw[end+1:]) {
+		return 0, errSpecial
 	}
 	return end + 1, nil
 }

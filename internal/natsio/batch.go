@@ -20,6 +20,7 @@ const (
 	hdrBatchSeq    = "Nats-Batch-Sequence"
 	hdrBatchCommit = "Nats-Batch-Commit"
 	hdrExpectSeq   = "Nats-Expected-Last-Subject-Sequence"
+	hdrOperation   = "KV-Operation"
 	hdrExpectSubj  = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
 

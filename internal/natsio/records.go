@@ -20,7 +20,7 @@ import (
 const getRecord = "$JS.API.STREAM.MSG.GET." + events.RecordsStream
 
 // Records reads records from the leader: what it returns was the latest when it answered. A key without a record gives a
-// Record with Seq 0. The requests go out at once.
+// Record with Seq 0; a key with wildcards the newest record that matches, under its own key. The requests go out at once.
 func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
 	msgs := make([]*nats.Msg, len(keys))
 	for i, key := range keys {
@@ -50,8 +50,9 @@ func parseRecord(key string, m *nats.Msg) (record.Record, error) {
 	var got struct {
 		Error   *apiError `json:"error"`
 		Message struct {
-			Seq  uint64 `json:"seq"`
-			Data []byte `json:"data"`
+			Subject string `json:"subject"`
+			Seq     uint64 `json:"seq"`
+			Data    []byte `json:"data"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(m.Data, &got); err != nil {
@@ -63,7 +64,22 @@ func parseRecord(key string, m *nats.Msg) (record.Record, error) {
 		}
 		return record.Record{Key: key}, nil
 	}
-	return record.Record{Key: key, Value: got.Message.Data, Seq: got.Message.Seq}, nil
+	return record.Record{Key: recordKey(got.Message.Subject), Value: got.Message.Data, Seq: got.Message.Seq}, nil
+}
+
+// recordKey is the inverse of events.RecordSubject.
+func recordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
+
+// putMsg is the message that writes a record. An empty one is a removal in the words of NATS's key-value buckets.
+func putMsg(p record.Put) *nats.Msg {
+	m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value, Header: make(nats.Header, 4)}
+	if p.Expect != record.Any {
+		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
+	}
+	if len(p.Value) == 0 {
+		m.Header[hdrOperation] = []string{"DEL"}
+	}
+	return m
 }
 
 // apiSubject puts the JetStream domain's prefix in, when there is one.
@@ -95,11 +111,7 @@ func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (f
 		hdrExpectSeq:  {strconv.FormatUint(f.Seq, 10)},
 	}})
 	for _, p := range puts {
-		m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value, Header: make(nats.Header, 4)}
-		if p.Expect != record.Any {
-			m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
-		}
-		msgs = append(msgs, m)
+		msgs = append(msgs, putMsg(p))
 	}
 	last, err := c.batch(ctx, msgs)
 	if err != nil {
@@ -110,11 +122,7 @@ func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (f
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
 func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
-	m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value}
-	if p.Expect != record.Any {
-		m.Header = nats.Header{hdrExpectSeq: {strconv.FormatUint(p.Expect, 10)}}
-	}
-	seqs, err := c.publish(ctx, []*nats.Msg{m})
+	seqs, err := c.publish(ctx, []*nats.Msg{putMsg(p)})
 	if err != nil {
 		return 0, err
 	}
@@ -143,7 +151,7 @@ func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error)
 	}
 	var missed []string
 	for subject := range info.State.Subjects {
-		if key := subject[len(events.RecordSubject("")):]; !found[key].Exists() {
+		if key := recordKey(subject); found[key].Seq == 0 {
 			missed = append(missed, key)
 		}
 	}
@@ -188,7 +196,7 @@ func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, name
 		if err != nil {
 			return nil, err
 		}
-		key := m.Subject()[len(events.RecordSubject("")):]
+		key := recordKey(m.Subject())
 		found[key] = record.Record{Key: key, Value: m.Data(), Seq: meta.Sequence.Stream}
 		if meta.NumPending == 0 || len(found) >= names {
 			return found, nil

@@ -64,6 +64,9 @@ func (l *lane) seen(c *commit, t *thread, s *staged) bool {
 
 // change applies an event to its thread.
 func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) error {
+	if t.head.Status == threads.StatusCompleted {
+		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t.key)
+	}
 	switch s.event.Kind {
 	case events.KindEntry:
 		return l.entry(ctx, c, t, s)
@@ -72,6 +75,9 @@ func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) erro
 	}
 	return fmt.Errorf("%w %q: this version applies entry and control", events.ErrKind, s.event.Kind)
 }
+
+// ErrEnded: the thread is completed and takes no more entries (SPEC I7).
+var ErrEnded = errors.New("thread has ended")
 
 // pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread
 // whose first entry is bad begins with it nevertheless; a name that a control operation failed to take stays free.
@@ -92,6 +98,12 @@ func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error
 	if !ok {
 		return fmt.Errorf("unknown dialect %q: use one of %v", s.event.Dialect, dialect.Names())
 	}
+	return l.step(ctx, c, t, s, d)
+}
+
+// step appends what a dialect makes of s.text. What came as an operation is no entry of the agent's and not in its export.
+func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, d dialect.Dialect) error {
+	operation := s.event.Kind == events.KindControl
 	before := t.memory
 	after := before
 	e, err := read(d, s.text, &after)
@@ -119,6 +131,9 @@ func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error
 	st.Meta, st.Timestamp = meta, s.timestamp(t, e.Time)
 	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID}
 	st.Entry = s.record(t, d, &e)
+	if operation {
+		st.Entry.Dialect = ""
+	}
 	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
 	if after.Used() {
 		st.Entry.Memory = before.Encode()
@@ -135,7 +150,9 @@ func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error
 	stamp.Node = at.Ref
 	c.post(t, stamp, e.Items, st.Entry.First)
 	l.account(c, t, s, &e)
-	t.head.Leaf, t.head.Dialect = e.ID, d.Name()
+	if !operation {
+		t.head.Leaf, t.head.Dialect = e.ID, d.Name()
+	}
 	if e.Role == threads.RoleEnd {
 		t.head.Status = threads.StatusCompleted
 	}

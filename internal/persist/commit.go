@@ -41,9 +41,11 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
-	value []byte          // head record
-	last  int64           // number of its last item
-	base  casstore.PackID // pack of the parent that the first new state builds on; zero for a new thread
+	record  string          // key of the head's record as the commit leaves it
+	removes string          // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
+	value   []byte          // head record
+	last    int64           // number of its last item
+	base    casstore.PackID // pack of the parent that the first new state builds on; zero for a new thread
 }
 
 // empty reports that nothing is to be stored.
@@ -90,7 +92,7 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
 	keys := make([]string, len(c.threads))
 	for i, t := range c.threads {
-		keys[i] = events.HeadKey(t.key)
+		keys[i] = t.record
 	}
 	rs, err := p.Records.Records(ctx, keys...)
 	if err != nil {
@@ -162,9 +164,18 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, hea
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
 	}
+	for _, t := range c.threads {
+		if t.removes != "" {
+			puts = append(puts, record.Put{Key: t.removes, Expect: t.rev})
+		}
+	}
 	heads = len(puts)
 	for _, t := range c.threads {
-		puts = append(puts, record.Put{Key: events.HeadKey(t.key), Value: t.value, Expect: t.rev})
+		put := record.Put{Key: t.record, Value: t.value, Expect: t.rev}
+		if t.removes != "" {
+			put.Expect = record.Any // the removal carries the expectation
+		}
+		puts = append(puts, put)
 	}
 	return puts, heads, nil
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
+	"spool/pkg/dialect/step"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -34,6 +36,8 @@ func (l *lane) control(ctx context.Context, c *commit, t *thread, s *staged) err
 		return l.fork(ctx, c, t, s, *op.Fork)
 	case events.OpTail:
 		return l.tail(c, t, s, *op.Tail)
+	case events.OpEnd:
+		return l.end(ctx, c, t, s, *op.End)
 	}
 	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
 }
@@ -60,10 +64,14 @@ func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f even
 		if err != nil {
 			return err
 		}
-		if !rs[0].Exists() {
+		r, err := l.p.ended(ctx, source, rs[0])
+		if err != nil {
+			return err
+		}
+		if !r.Exists() {
 			return fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)
 		}
-		from, err := threads.DecodeHead(rs[0].Value)
+		from, err := threads.DecodeHead(r.Value)
 		if err != nil {
 			return err
 		}
@@ -118,6 +126,19 @@ func (l *lane) tail(c *commit, t *thread, s *staged, tail events.Tail) error {
 	c.append(t, st, threads.Content{Text: tail.Bytes})
 	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true}})
 	return nil
+}
+
+// end appends the last state of a thread: the step of role __end__, as workflows write it themselves (SPEC C4, I7).
+func (l *lane) end(ctx context.Context, c *commit, t *thread, s *staged, e events.End) error {
+	if t.head.Start.IsZero() {
+		return fmt.Errorf("%w: end: there is no thread %s", events.ErrControl, t.key)
+	}
+	text, err := json.Marshal(map[string]any{"role": dialect.RoleEnd, "meta": e})
+	if err != nil {
+		return err
+	}
+	s.text = text
+	return l.step(ctx, c, t, s, step.Dialect{})
 }
 
 // barrier makes sure that all that was prepared before is committed.
@@ -234,11 +255,35 @@ func metaOf(raw []byte) ([]byte, error) {
 	if err := dec.Decode(&m); err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
-	b, err := casstore.AppendValue(nil, m)
+	b, err := casstore.AppendValue(nil, numbers(m))
 	if err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
 	return b, nil
+}
+
+// numbers makes integers of numbers that are such, and floats of the others; the entry itself keeps their spelling.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		if u, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return u
+		}
+		f, _ := v.Float64() // beyond the range: an infinity
+		return f
+	case map[string]any:
+		for k, e := range v {
+			v[k] = numbers(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = numbers(e)
+		}
+	}
+	return v
 }
 
 // metaMap is a map of one key.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/dialect"
@@ -84,6 +85,11 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 		return err
 	}
 	for i, t := range missing {
+		if rs[2*i], err = l.p.ended(ctx, t, rs[2*i]); err != nil {
+			return err
+		}
+	}
+	for i, t := range missing {
 		th := &thread{key: t, fresh: true, session: l.heads.session(t.Session, rs[2*i+1])}
 		if err := th.read(rs[2*i]); err != nil {
 			l.latch(t, err)
@@ -93,9 +99,22 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 	return nil
 }
 
+// ended gives the record that took over when a thread ended; one that has not ended keeps its own.
+func (p *Persister) ended(ctx context.Context, t events.Thread, active record.Record) (record.Record, error) {
+	if !active.Removed() {
+		return active, nil
+	}
+	rs, err := p.Records.Records(ctx, events.HistoryOf(t))
+	if err != nil || !rs[0].Exists() {
+		return active, err
+	}
+	return rs[0], nil
+}
+
 // read takes a head from its record.
 func (t *thread) read(r record.Record) error {
-	if !r.Exists() || len(r.Value) == 0 {
+	t.record = r.Key
+	if !r.Exists() {
 		t.rev = r.Seq
 		return nil
 	}
@@ -153,6 +172,11 @@ func (l *lane) finish(c *commit) {
 		t.head.Sent = max(t.head.Sent, t.sent.Load())
 		t.head.Memory = t.memory.Encode()
 		t.value, t.last = t.head.Encode(), t.head.N
+		if _, _, past := events.ParseHistoryKey(t.thread.record); t.head.Status == threads.StatusCompleted && !past {
+			t.removes = t.thread.record
+			t.thread.record = events.HistoryKey(time.UnixMilli(t.head.Updated).UTC().Format(time.DateOnly), t.key)
+		}
+		t.record = t.thread.record
 	}
 	for s := range c.infos {
 		s.value = s.info.Encode()

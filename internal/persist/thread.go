@@ -14,6 +14,7 @@ import (
 type thread struct {
 	key     events.Thread
 	session *session
+	record  string // key of its record: among the active threads or, once it has ended, in the history
 
 	// Stage 1.
 	head   threads.Head

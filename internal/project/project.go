@@ -6,6 +6,7 @@ package project
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -91,7 +92,8 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	if st.Entry.Count == 0 {
 		return nil, nil
 	}
-	d, ok := dialect.Lookup(st.Entry.Dialect)
+	name, _, _ := strings.Cut(st.Entry.Projection, "/") // an operation has no dialect, but a projection
+	d, ok := dialect.Lookup(name)
 	if !ok || Version(d) != st.Entry.Projection {
 		return nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
 	}

@@ -8,12 +8,15 @@ import "errors"
 // Record is one fact of the record bucket.
 type Record struct {
 	Key   string
-	Value []byte
-	Seq   uint64 // revision: its sequence in the stream; 0 = there is no record
+	Value []byte // empty: removed
+	Seq   uint64 // revision: its sequence in the stream, also of the marker of a removed one; 0 = there never was one
 }
 
-// Exists reports whether there is a record at all.
-func (r Record) Exists() bool { return r.Seq != 0 }
+// Exists reports whether there is a record.
+func (r Record) Exists() bool { return r.Seq != 0 && len(r.Value) > 0 }
+
+// Removed reports whether there was one.
+func (r Record) Removed() bool { return r.Seq != 0 && len(r.Value) == 0 }
 
 // Any as a Put's Expect makes no demand.
 const Any = ^uint64(0)
@@ -21,7 +24,7 @@ const Any = ^uint64(0)
 // Put is a record to write.
 type Put struct {
 	Key    string
-	Value  []byte
+	Value  []byte // empty: remove it; a marker stays, so that whoever expects the old revision is told
 	Expect uint64 // the revision that it replaces: 0 = there is none, Any = whatever
 }
 

@@ -5,9 +5,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"spool/internal/natsio"
@@ -58,7 +61,8 @@ type Session struct {
 // Thread is one thread of a listing.
 type Thread struct {
 	events.Thread
-	Head threads.Head
+	Head  threads.Head
+	Ended string // UTC date of its end, yyyy-mm-dd; empty while it is active
 }
 
 // Updated is the time of the newest entry of any thread, in Unix milliseconds.
@@ -104,32 +108,47 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 	return out, nil
 }
 
-// Threads lists the threads of a session, or of all when session is "".
+// Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
+// and name.
 func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) {
-	rs, err := c.conn.List(ctx, events.HeadKeys(session))
+	active, err := c.conn.List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Thread, 0, len(rs))
-	for _, r := range rs {
-		id, ok := events.ParseHeadKey(r.Key)
-		if !ok {
-			continue
+	past, err := c.conn.List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Thread, 0, len(active)+len(past))
+	for _, r := range slices.Concat(past, active) {
+		t, ok := Thread{}, false
+		if t.Thread, ok = events.ParseHeadKey(r.Key); !ok {
+			if t.Thread, t.Ended, ok = events.ParseHistoryKey(r.Key); !ok {
+				continue
+			}
 		}
-		head, err := threads.DecodeHead(r.Value)
-		if err != nil {
+		if t.Head, err = threads.DecodeHead(r.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Key, err)
 		}
-		out = append(out, Thread{id, head})
+		out = append(out, t)
 	}
-	return out, nil
+	slices.SortStableFunc(out, func(a, b Thread) int {
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Name, b.Name))
+	})
+	// The history wins (SPEC C4): it stands first.
+	return slices.CompactFunc(out, func(a, b Thread) bool { return a.Thread == b.Thread }), nil
 }
 
-// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
+// Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
 	rs, err := c.conn.Records(ctx, events.HeadKey(t))
 	if err != nil {
 		return threads.Head{}, err
+	}
+	if rs[0].Removed() {
+		if rs, err = c.conn.Records(ctx, events.HistoryOf(t)); err != nil {
+			return threads.Head{}, err
+		}
 	}
 	if !rs[0].Exists() {
 		return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
@@ -161,18 +180,12 @@ func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entr
 // intervals up to a quarter of a second.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		rs, err := c.conn.Records(ctx, events.HeadKey(t))
-		if err != nil {
+		head, err := c.Thread(ctx, t)
+		if err != nil && !errors.Is(err, threads.ErrNoThread) {
 			return err
 		}
-		if rs[0].Exists() {
-			head, err := threads.DecodeHead(rs[0].Value)
-			if err != nil {
-				return err
-			}
-			if head.Duplicate(producer, epoch, seq) {
-				return nil
-			}
+		if head.Duplicate(producer, epoch, seq) {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

@@ -110,6 +110,26 @@ func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) e
 	return c.Await(ctx, to, p.Producer(), 0, 1)
 }
 
+// End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
+// threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before.
+func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return err
+	}
+	if head.Status == threads.StatusCompleted {
+		return fmt.Errorf("%w: %s", ErrEnded, t)
+	}
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpEnd, End: &how}); err != nil {
+		return err
+	}
+	return c.Await(ctx, t, p.Producer(), 0, 1)
+}
+
+// ErrEnded: the thread is completed.
+var ErrEnded = persist.ErrEnded
+
 // ErrThreadExists: a thread of that name is there already.
 var ErrThreadExists = errors.New("thread exists already")
 

@@ -14,6 +14,7 @@ const (
 	OpStart Op = "start" // first event of a thread: workflow parameters (SPEC C1)
 	OpFork  Op = "fork"  // first event of a thread: where it leaves its source (SPEC C5)
 	OpTail  Op = "tail"  // what a transcript file held after its last complete line (SPEC X1)
+	OpEnd   Op = "end"   // last event of a thread: completed (SPEC C4, I7)
 )
 
 // Control is the body of a control event, as JSON.
@@ -23,6 +24,7 @@ type Control struct {
 	Start *Start `json:"start,omitempty"`
 	Fork  *Fork  `json:"fork,omitempty"`
 	Tail  *Tail  `json:"tail,omitempty"`
+	End   *End   `json:"end,omitempty"`
 }
 
 // Start holds the parameters of a thread's start node (SPEC C1).
@@ -54,6 +56,12 @@ type Tail struct {
 	Bytes []byte `json:"bytes,omitempty"`
 }
 
+// End is how a thread ended (SPEC I7).
+type End struct {
+	ReturnCode int    `json:"returnCode"`
+	Summary    string `json:"summary,omitempty"`
+}
+
 // ErrControl is wrapped by every control body that cannot be applied.
 var ErrControl = errors.New("bad control operation")
 
@@ -71,8 +79,10 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.Fork != nil
 	case OpTail:
 		arg = c.Tail != nil
+	case OpEnd:
+		arg = c.End != nil
 	default:
-		return c, fmt.Errorf("%w: op %q; this version knows start, fork and tail", ErrControl, c.Op)
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail and end", ErrControl, c.Op)
 	}
 	if !arg {
 		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)

@@ -205,6 +205,27 @@ func ParseHeadKey(key string) (Thread, bool) {
 	return Thread{Session: parts[1], Name: parts[2]}, true
 }
 
+// HistoryKey holds the head of a completed thread, by the UTC date of its end: yyyy-mm-dd (SPEC C4).
+func HistoryKey(date string, t Thread) string {
+	return "history." + date + "." + t.Session + "." + t.Name
+}
+
+// HistoryKeys matches the heads of completed threads of a session, or of all when session is ""; HistoryOf those of one
+// thread: one, whatever its date.
+func HistoryKeys(session string) string { return "history.*." + star(session) + ".*" }
+
+// HistoryOf matches the head of a completed thread.
+func HistoryOf(t Thread) string { return HistoryKey("*", t) }
+
+// ParseHistoryKey is the inverse of HistoryKey.
+func ParseHistoryKey(key string) (t Thread, date string, ok bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 4 || parts[0] != "history" {
+		return Thread{}, "", false
+	}
+	return Thread{Session: parts[2], Name: parts[3]}, parts[1], true
+}
+
 // SessionKey holds a session's header.
 func SessionKey(session string) string { return "session." + session }
 
