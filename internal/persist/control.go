@@ -11,7 +11,6 @@ import (
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
-	"spool/pkg/dialect/step"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -137,8 +136,12 @@ func (l *lane) end(ctx context.Context, c *commit, t *thread, s *staged, e event
 	if err != nil {
 		return err
 	}
+	d, ok := dialect.Lookup("step")
+	if !ok {
+		return fmt.Errorf("%w: end: this version has no steps", events.ErrControl)
+	}
 	s.text = text
-	return l.step(ctx, c, t, s, step.Dialect{})
+	return l.step(ctx, c, t, s, d)
 }
 
 // barrier makes sure that all that was prepared before is committed.
