@@ -215,7 +215,7 @@ func TestUp(t *testing.T) {
 
 func (w *world) checkThreads(files []imported) {
 	w.t.Helper()
-	sessions := w.run("spool", "session", "ls")
+	sessions := w.run("spool", "session", "ls", "--all", "--unanswered")
 	all := w.threads()
 	for _, f := range files {
 		if !strings.Contains(sessions, f.Session) {

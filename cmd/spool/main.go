@@ -28,6 +28,7 @@ type cli struct {
 	Tail    tailCmd    `cmd:"" help:"Follow thread items."`
 	Session sessionCmd `cmd:"" help:"Sessions."`
 	Thread  threadCmd  `cmd:"" help:"Threads."`
+	History historyCmd `cmd:"" help:"Prompts: what was asked for, across sessions."`
 	Export  exportCmd  `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
 	Cat     catCmd     `cmd:"" help:"Write a blob or a node."`
 	Bench   benchCmd   `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`

@@ -4,75 +4,201 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 type sessionCmd struct {
-	Ls sessionLsCmd `cmd:"" aliases:"list" help:"List sessions, newest first."`
+	Ls     sessionLsCmd     `cmd:"" aliases:"list" help:"List sessions, newest first."`
+	Resume sessionResumeCmd `cmd:"" help:"Find a session by the beginning of its id, and say how to go on with it."`
+	Latest sessionLatestCmd `cmd:"" help:"Find the session that this terminal resumed last, or the newest of this directory."`
 }
 
 type sessionLsCmd struct {
-	JSON bool `help:"Each session as one line of JSON."`
+	All        bool   `xor:"scope" help:"Sessions of all directories."`
+	Cwd        string `xor:"scope" placeholder:"DIR" help:"Sessions of this directory (default: the current one)."`
+	Unanswered bool   `help:"Also those that no agent has answered in yet."`
+	Limit      int    `placeholder:"N" help:"At most so many."`
+	JSON       bool   `help:"Each session as one line of JSON."`
 }
 
 func (c *sessionLsCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.Limit}
+	if !c.All {
+		var err error
+		if q.Cwd, err = filepath.Abs(c.Cwd); err != nil {
+			return err
+		}
+	}
+	l, err := a.listing()
 	if err != nil {
 		return err
 	}
-	defer done()
-	list, err := cl.Sessions(a.ctx, "")
-	if err != nil {
-		return err
-	}
-	slices.SortStableFunc(list, func(x, y client.Session) int { return int(y.Updated() - x.Updated()) })
+	total := len(l.rows)
+	rows := sessions.List(l.rows, q)
 	if c.JSON {
 		enc := json.NewEncoder(a.out)
-		for _, s := range list {
-			if err := enc.Encode(sessionJSON(s)); err != nil {
+		for _, r := range rows {
+			if err := enc.Encode(sessionJSON(r, l.threads[r.ID])); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+	if len(rows) == 0 && total > 0 {
+		fmt.Fprintf(a.err, "none of %d sessions is listed: --all lists those of other directories, --unanswered those without an answer\n", total)
+	}
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SESSION\tHARNESS\tTHREADS\tENTRIES\tITEMS\tUPDATED\tTITLE")
-	for _, s := range list {
-		var entries, items int64
-		for _, th := range s.Threads {
-			entries, items = entries+th.Head.Entries, items+th.Head.N
+	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
+	for _, r := range rows {
+		name := r.Name()
+		if c.All && r.Cwd != "" {
+			name += "  (" + r.Cwd + ")"
 		}
-		title := s.Title
-		if title == "" {
-			title = s.Cwd
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, len(s.Threads), entries, items,
-			text.Ago(s.Updated(), time.Now()), printable(title))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Harness, r.Status, r.Messages, text.Bytes(r.Size),
+			text.Ago(r.Modified, time.Now()), printable(name))
 	}
 	return t.Flush()
 }
 
+// listing is every session, and the threads of each by its id.
+type listing struct {
+	rows    []sessions.Row
+	threads map[string][]client.Thread
+}
+
+func (a *app) listing() (l listing, err error) {
+	cl, done, err := a.client()
+	if err != nil {
+		return l, err
+	}
+	defer done()
+	list, err := cl.Sessions(a.ctx, "")
+	if err != nil {
+		return l, err
+	}
+	l = listing{make([]sessions.Row, len(list)), make(map[string][]client.Thread, len(list))}
+	for i, s := range list {
+		l.rows[i], l.threads[s.ID] = s.Row(), s.Threads
+	}
+	return l, nil
+}
+
+type sessionResumeCmd struct {
+	Prefix string `arg:"" help:"Beginning of the id; letter case does not matter. It must name one session, at least in this directory."`
+	JSON   bool   `help:"The session as one line of JSON."`
+}
+
+func (c *sessionResumeCmd) Run(a *app) error {
+	if c.Prefix == "" {
+		return service.UsageError{Err: errors.New("the prefix is empty; spool session latest finds the newest session")}
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing()
+	if err != nil {
+		return err
+	}
+	row, err := sessions.Resume(l.rows, cwd, c.Prefix)
+	if err != nil {
+		return err
+	}
+	return l.resume(a, row, c.JSON)
+}
+
+type sessionLatestCmd struct {
+	JSON bool `help:"The session as one line of JSON."`
+}
+
+func (c *sessionLatestCmd) Run(a *app) error {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing()
+	if err != nil {
+		return err
+	}
+	if b := readBreadcrumb(); b.cwd == cwd {
+		for _, r := range l.rows {
+			if r.ID == b.session {
+				return l.resume(a, r, c.JSON)
+			}
+		}
+	}
+	rows := sessions.List(l.rows, sessions.Query{Cwd: cwd, Limit: 1})
+	if len(rows) == 0 {
+		return fmt.Errorf("%w in %s; spool session ls --all lists those of other directories", sessions.ErrNoSession, cwd)
+	}
+	return l.resume(a, rows[0], c.JSON)
+}
+
+// resume prints a session and remembers it for this terminal.
+func (l listing) resume(a *app, r sessions.Row, asJSON bool) error {
+	if cwd, err := os.Getwd(); err == nil {
+		leaveBreadcrumb(breadcrumb{cwd: cwd, session: r.ID})
+	}
+	if asJSON {
+		return json.NewEncoder(a.out).Encode(sessionJSON(r, l.threads[r.ID]))
+	}
+	facts := []string{r.Status.String(), fmt.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
+	if r.Harness != "" {
+		facts = append([]string{r.Harness}, facts...)
+	}
+	_, err := fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, printable(r.Name()), strings.Join(facts, ", "), goOn(r))
+	return err
+}
+
+// goOn is the command that continues a session in its harness; without one, those that show it.
+func goOn(r sessions.Row) string {
+	command := map[string]string{"claude": "claude --resume ", "codex": "codex resume ", "omp": "omp --resume "}[r.Harness]
+	switch {
+	case command == "":
+		return "spool tail --all " + r.ID
+	case r.Cwd == "":
+		return command + r.ID
+	}
+	return "cd " + shellQuote(r.Cwd) + " && " + command + r.ID
+}
+
+// shellQuote makes one word of s for a POSIX shell.
+func shellQuote(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._-+:@%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // sessionJSON is a session as programs read it.
-func sessionJSON(s client.Session) map[string]any {
+func sessionJSON(r sessions.Row, threads []client.Thread) map[string]any {
 	var ts []any
-	for _, th := range s.Threads {
+	for _, th := range threads {
 		ts = append(ts, threadJSON(th))
 	}
 	return map[string]any{
-		"session": s.ID, "harness": s.Harness, "title": s.Title, "cwd": s.Cwd, "model": s.Model, "created": s.Created,
-		"updated": s.Updated(), "threads": ts,
+		"session": r.ID, "harness": r.Harness, "name": r.Name(), "title": r.Title, "summary": r.Summary, "prompt": r.Prompt, "cwd": r.Cwd,
+		"model": r.Model, "parent": r.Parent, "host": r.Host, "created": r.Created, "updated": r.Modified, "messages": r.Messages,
+		"size": r.Size, "status": r.Status.String(), "answered": r.Answered, "threads": ts,
 	}
 }
 
 func threadJSON(t client.Thread) map[string]any {
 	return map[string]any{
 		"session": t.Session, "thread": t.Name, "status": t.Head.Status.String(), "entries": t.Head.Entries, "items": t.Head.N,
+		"messages": t.Head.Messages, "standing": sessions.Status(t.Head.Standing).String(),
 		"head": t.Head.Head().Ref.String(), "start": t.Head.Start.Ref.String(), "tips": len(t.Head.Tips),
 		"updated": t.Head.Updated, "bytes_in": t.Head.BytesIn, "truncated": t.Head.Truncated,
 		"externalized": t.Head.Externalized, "unknown": t.Head.Unknown, "failure": t.Head.Failure,

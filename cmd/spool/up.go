@@ -51,8 +51,12 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 			return service.UpConfig{}, err
 		}
 	}
+	prompts := ""
+	if !a.nats.Given() {
+		prompts = service.HistoryFile(c.Data)
+	}
 	return service.UpConfig{
-		NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Token: token, Sync: sync, Log: a.log,
+		History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Token: token, Sync: sync, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}},
 	}, nil

@@ -32,7 +32,7 @@ func main() {
 		os.Exit(2)
 	}
 	r := &runner{out: os.Stdout, deviations: known, verbose: *verbose}
-	if err := r.run(*dir, list(*only), list(*skip)); err != nil {
+	if err := r.run(*dir, split(*only), split(*skip)); err != nil {
 		fmt.Fprintln(os.Stderr, "vectors:", err)
 		os.Exit(2)
 	}
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-func list(s string) []string {
+func split(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })
 }
 
@@ -66,11 +66,15 @@ type Case struct {
 type runner struct {
 	out            io.Writer
 	deviations     []deviation
+	used           []bool // by index of deviations: a case was let pass by it
 	verbose        bool
 	passed, failed int
 }
 
 func (r *runner) run(dir string, only, skip []string) error {
+	if r.used == nil {
+		r.used = make([]bool, len(r.deviations))
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -82,7 +86,7 @@ func (r *runner) run(dir string, only, skip []string) error {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if !e.IsDir() || slices.Contains(skip, name) || only != nil && !slices.Contains(only, name) {
+		if !e.IsDir() || slices.Contains(skip, name) || len(only) > 0 && !slices.Contains(only, name) {
 			continue
 		}
 		run, ok := groups[name]
@@ -98,6 +102,9 @@ func (r *runner) run(dir string, only, skip []string) error {
 			r.fail(name, "the folder holds no case")
 		}
 	}
+	if r.passed+r.failed == 0 {
+		return fmt.Errorf("there is no group to run in %s", dir)
+	}
 	return nil
 }
 
@@ -110,13 +117,14 @@ func (r *runner) report(group string, c Case) {
 		return
 	}
 	why := ""
-	for _, d := range r.deviations {
+	for i, d := range r.deviations {
 		if !d.matches(name, c) {
 			continue
 		}
 		err := d.holds(c)
 		if err == nil {
 			r.passed++
+			r.used[i] = true
 			if r.verbose {
 				fmt.Fprintf(r.out, "DEVIATES %s: %s: %s\n", name, d.Rule, d.Reason)
 			}
@@ -124,11 +132,11 @@ func (r *runner) report(group string, c Case) {
 		}
 		why = fmt.Sprintf(" (%s must hold instead: %v)", d.Holds, err)
 	}
-	r.fail(name, diff+why)
+	r.fail(name, short(diff)+why)
 }
 
 // fail prints one line.
-func (r *runner) fail(name, diff string) {
+func (r *runner) fail(name, why string) {
 	r.failed++
-	fmt.Fprintf(r.out, "FAIL %s: %s\n", name, short(diff))
+	fmt.Fprintf(r.out, "FAIL %s: %s\n", name, strings.Join(strings.Fields(why), " "))
 }

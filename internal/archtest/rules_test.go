@@ -36,7 +36,7 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/jsonscan", "internal/text", "pkg/events", "pkg/truncate", "pkg/casstore", "pkg/threads",
+	"internal/bounded", "internal/jsonscan", "internal/text", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
 }
 
@@ -51,6 +51,7 @@ var rules = []rule{
 	{pure, []string{"internal/bounded", "internal/jsonscan", "internal/text"}, nil, nil},
 	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
 	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},
+	{pure, []string{"pkg/truncate/output"}, nil, nil},
 	{pure, []string{"pkg/casstore"}, []string{"internal/bounded"}, []string{msgpack, zstd}},
 	{pure, []string{"pkg/threads"}, []string{"internal/bounded", "pkg/casstore"}, nil},
 	{pure, []string{"pkg/sessions"}, []string{"internal/jsonscan", "pkg/events"}, nil},
@@ -69,12 +70,14 @@ var rules = []rule{
 	{adapt, []string{"pkg/client", "internal/httpapi", "internal/web"},
 		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/web", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+
 	{wire, []string{"internal/embedded"}, nil, []string{any_}},
 	{wire, []string{"internal/service"},
-		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/httpapi", "internal/web", "internal/embedded", "pkg/client"}), []string{any_}},
+		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "pkg/client"}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/natsio", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
+			"internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
 			"internal/demo", "pkg/client", "examples/...",
 		}), []string{any_}},
 

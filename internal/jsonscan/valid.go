@@ -137,15 +137,15 @@ func (v *validator) key(i int) (int, error) {
 	if i >= len(v.raw) || v.raw[i] != '"' {
 		return 0, syntaxAt(i)
 	}
-	close, ok := scanString(v.raw, i+1)
+	closed, ok := scanString(v.raw, i+1)
 	if !ok {
-		return 0, syntaxAt(close)
+		return 0, syntaxAt(closed)
 	}
-	end := SkipSpace(v.raw, close)
+	end := SkipSpace(v.raw, closed)
 	if end >= len(v.raw) || v.raw[end] != ':' {
 		return 0, syntaxAt(end)
 	}
-	if v.special != nil && v.special(v.raw[i+1:close-1], v.raw[end+1:]) {
+	if v.special != nil && v.special(v.raw[i+1:closed-1], v.raw[end+1:]) {
 		return 0, errSpecial
 	}
 	return end + 1, nil

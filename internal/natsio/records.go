@@ -172,6 +172,9 @@ func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error)
 	return out, nil
 }
 
+// scanAhead is how many records a scan asks for at once; with the default of 500 the waiting takes longer than the reading.
+const scanAhead = 8192
+
 // scan reads the last value of each key until it has seen them all or the consumer has nothing more.
 func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
@@ -181,7 +184,7 @@ func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, name
 	if err != nil {
 		return nil, wrapErr(err)
 	}
-	it, err := cons.Messages()
+	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
 	if err != nil {
 		return nil, wrapErr(err)
 	}

@@ -280,6 +280,7 @@ func (l *lane) account(c *commit, t *thread, s *staged, e *dialect.Entry) {
 		h.Unknown++
 		st.unknown.Add(1)
 	}
+	project.Count(h, e)
 	if t.session.learn(t, s, e) {
 		c.infos[t.session] = nil
 	}

@@ -88,7 +88,7 @@ func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f even
 	t.head.Entries++
 	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
 	c.append(t, st, threads.Content{})
-	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Session: dialect.Session{Parent: parentOf(t, source)}}})
+	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parentOf(t, source)}}})
 	return nil
 }
 

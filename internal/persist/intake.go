@@ -153,11 +153,11 @@ func (p *Persister) fetch(ctx context.Context, ref events.BodyRef) (body []byte,
 
 // cut applies the size rules to a JSON entry (SPEC T).
 func (s *staged) cut() error {
-	if err := jsonscan.Valid(s.event.Body); err != nil {
-		return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
-	}
 	res, err := truncate.Entry(s.event.Body, s.externalize, truncate.Options{})
-	if err != nil {
+	switch {
+	case errors.Is(err, jsonscan.ErrSyntax) || errors.Is(err, jsonscan.ErrDepth):
+		return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
+	case err != nil:
 		return fmt.Errorf("entry: %w", err)
 	}
 	s.cuts, s.text = res, res.Text

@@ -3,6 +3,7 @@ package persist
 import (
 	"sync/atomic"
 
+	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -85,20 +86,10 @@ func (c *commit) locate(h *threads.Head) {
 // learn takes what an entry says about its session. It reports whether the session's record changes.
 func (s *session) learn(t *thread, st *staged, e *dialect.Entry) bool {
 	was := s.info
-	news := func(dst *string, v string) {
-		if v != "" {
-			*dst = v
-		}
-	}
-	if t.key.Name == events.MainThread || s.value == nil { // a subagent says less about the session than its main thread
-		news(&s.info.Harness, e.Session.Harness)
-		news(&s.info.Cwd, e.Session.Cwd)
-		news(&s.info.Title, e.Session.Title)
-		news(&s.info.Model, e.Session.Model)
-		news(&s.info.Branch, e.Session.GitBranch)
-		news(&s.info.Program, e.Session.Version)
-		news(&s.info.Parent, e.Session.Parent)
-		news(&s.info.Host, st.event.Host)
+	main := t.key.Name == events.MainThread || s.value == nil
+	project.Learn(&s.info, e, main)
+	if main && st.event.Host != "" {
+		s.info.Host = st.event.Host
 	}
 	if s.info.Harness == "" && st.event.Dialect != rawDialect {
 		s.info.Harness = st.event.Dialect

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/embedded"
+	"spool/internal/history"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
 )
@@ -28,6 +29,7 @@ type UpConfig struct {
 	Log     *slog.Logger
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
+	History string // file of the prompt history to keep; empty: none
 }
 
 // Up is a running Spool.
@@ -71,6 +73,9 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}
 	g.Go(func() error { return up.Persister.Run(ctx) })
 	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })
+	if cfg.History != "" {
+		g.Go(func() error { return history.Keep(ctx, cfg.History, conn, cfg.Log) })
+	}
 	if cfg.Ready != nil {
 		cfg.Ready(up)
 	}
@@ -122,14 +127,26 @@ func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
 	}
 }
 
+// HistoryFile is where spool up keeps the prompt history of a data directory.
+func HistoryFile(data string) string { return filepath.Join(data, "history.db") }
+
 // DataDir is the default data directory: $XDG_DATA_HOME/spool, or ~/.local/share/spool.
 func DataDir() (string, error) {
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+	return xdg("XDG_DATA_HOME", ".local/share", "data in: give --data DIR")
+}
+
+// StateDir is where commands keep what they can make again: $XDG_STATE_HOME/spool, or ~/.local/state/spool.
+func StateDir() (string, error) {
+	return xdg("XDG_STATE_HOME", ".local/state", "state in: set XDG_STATE_HOME")
+}
+
+func xdg(env, below, what string) (string, error) {
+	if dir := os.Getenv(env); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "spool"), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", UsageError{fmt.Errorf("no home directory to keep data in: give --data DIR: %w", err)}
+		return "", UsageError{fmt.Errorf("no home directory to keep %s: %w", what, err)}
 	}
-	return filepath.Join(home, ".local", "share", "spool"), nil
+	return filepath.Join(home, below, "spool"), nil
 }

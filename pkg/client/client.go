@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/natsio"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
@@ -73,12 +75,54 @@ func (s Session) Updated() (ms int64) {
 	return ms
 }
 
+// Row is the session's line in a listing (SPEC S10). Messages and status are the main thread's, or the first thread's if
+// there is no main.
+func (s Session) Row() sessions.Row {
+	r := sessions.Row{Info: s.Info, Modified: s.Updated()}
+	lead := 0
+	for i, t := range s.Threads {
+		r.Size += t.Head.BytesIn
+		if t.Name == events.MainThread {
+			lead = i
+		}
+	}
+	if len(s.Threads) == 0 {
+		return r
+	}
+	head := &s.Threads[lead].Head
+	r.Messages, r.Status = head.Messages, sessions.Status(head.Standing)
+	if head.Status == threads.StatusFailed {
+		r.Status = sessions.StatusError
+	}
+	return r
+}
+
 // Sessions lists sessions with their threads, or the one that is named. It reads records, never nodes (SPEC S10).
 func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error) {
-	ts, err := c.Threads(ctx, session)
-	if err != nil {
+	var ts []Thread
+	var infos map[string]sessions.Info
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) { ts, err = c.Threads(ctx, session); return err })
+	both.Go(func() (err error) { infos, err = c.infos(ctx, session); return err })
+	if err := both.Wait(); err != nil {
 		return nil, err
 	}
+	out := make([]Session, 0, len(infos))
+	for len(ts) > 0 { // ordered by session
+		id, n := ts[0].Session, 1
+		for n < len(ts) && ts[n].Session == id {
+			n++
+		}
+		info := infos[id]
+		info.ID = id
+		out = append(out, Session{Info: info, Threads: ts[:n:n]})
+		ts = ts[n:]
+	}
+	return out, nil
+}
+
+// infos reads the records of a session, or of all, by id.
+func (c *Client) infos(ctx context.Context, session string) (map[string]sessions.Info, error) {
 	filter := events.SessionKeys
 	if session != "" {
 		filter = events.SessionKey(session)
@@ -95,17 +139,7 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 		}
 		infos[info.ID] = info
 	}
-	var out []Session
-	for _, t := range ts { // ordered by session
-		if len(out) == 0 || out[len(out)-1].ID != t.Session {
-			info := infos[t.Session]
-			info.ID = t.Session
-			out = append(out, Session{Info: info})
-		}
-		s := &out[len(out)-1]
-		s.Threads = append(s.Threads, t)
-	}
-	return out, nil
+	return infos, nil
 }
 
 // Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
@@ -119,9 +153,9 @@ func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Thread, 0, len(active)+len(past))
+	all := make([]*Thread, 0, len(active)+len(past)) // a head is large: sort where it is, not it
 	for _, r := range slices.Concat(past, active) {
-		t, ok := Thread{}, false
+		t, ok := &Thread{}, false
 		if t.Thread, ok = events.ParseHeadKey(r.Key); !ok {
 			if t.Thread, t.Ended, ok = events.ParseHistoryKey(r.Key); !ok {
 				continue
@@ -130,13 +164,18 @@ func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) 
 		if t.Head, err = threads.DecodeHead(r.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Key, err)
 		}
-		out = append(out, t)
+		all = append(all, t)
 	}
-	slices.SortStableFunc(out, func(a, b Thread) int {
+	slices.SortStableFunc(all, func(a, b *Thread) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Name, b.Name))
 	})
 	// The history wins (SPEC C4): it stands first.
-	return slices.CompactFunc(out, func(a, b Thread) bool { return a.Thread == b.Thread }), nil
+	all = slices.CompactFunc(all, func(a, b *Thread) bool { return a.Thread == b.Thread })
+	out := make([]Thread, len(all))
+	for i, t := range all {
+		out[i] = *t
+	}
+	return out, nil
 }
 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name.
@@ -173,7 +212,18 @@ func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entr
 	if err != nil {
 		return 0, err
 	}
-	return c.Source().Export(ctx, head, w)
+	return c.Source().Export(ctx, head, rehydrate.Full, w)
+}
+
+// ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
+func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, err error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	src := c.Source()
+	src.Warn = warn
+	return src.Export(ctx, head, form, w)
 }
 
 // Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing

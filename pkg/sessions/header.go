@@ -1,10 +1,21 @@
-// Package sessions is the entry model of omp session files (seed 002, SPEC S): their header and the types of their entries.
+// Package sessions is the entry model of omp session files (seed 002, SPEC S): a header, and entries that make a tree.
+//
+//	Load ──▶ File ──▶ Tree ──▶ Context   what the model is sent at a leaf
+//	  │                │  ▲
+//	  Migration        │  └── Append(Draft), Branch, ResetLeaf, BranchWithSummary
+//	                   └──▶ WriteTo, Fork, Extract, Usage, Roots
+//
+// Entries are JSON that is never decoded and encoded again: a Tree keeps each as it came, and a migration edits its text.
+// Everything is a value in memory; ids and times come from the caller, or from the place in the file (EntryID).
 package sessions
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
+	"unicode"
 
 	"spool/internal/jsonscan"
 )
@@ -28,6 +39,7 @@ const (
 	TypeTTSRInjection       = "ttsr_injection"
 	TypeSessionInit         = "session_init"
 	TypeModeChange          = "mode_change"
+	TypeToolSelection       = "mcp_tool_selection"
 	TypeModelUsage          = "model_usage"
 	TypeServiceTierChange   = "service_tier_change"
 	TypeTitleChange         = "title_change"
@@ -43,7 +55,50 @@ type Header struct {
 	Timestamp     string // RFC 3339, as the file spells it
 	Cwd           string
 	Title         string // of the header, or of the title slot before it
-	ParentSession string
+	TitleSource   string // who gave the title: "user" or "auto"; "" if unknown
+	ParentSession string // opaque: the id or the file of the session that this one came from
+}
+
+// JSON is the header as the program writes that of a new session.
+func (h Header) JSON() []byte {
+	dst := fmt.Appendf(nil, `{"type":%s,"version":%d,"id":`, quoted(TypeHeader), h.Version)
+	dst = append(dst, quoted(h.ID)...)
+	for _, m := range []struct{ name, value string }{{"title", h.Title}, {"titleSource", h.TitleSource}} {
+		if m.value != "" {
+			dst = appendMember(dst, false, m.name, quoted(m.value))
+		}
+	}
+	dst = appendMember(dst, false, "timestamp", quoted(h.Timestamp))
+	dst = appendMember(dst, false, "cwd", quoted(h.Cwd))
+	if h.ParentSession != "" {
+		dst = appendMember(dst, false, "parentSession", quoted(h.ParentSession))
+	}
+	return append(dst, '}')
+}
+
+// Child is the header of a session that goes on from this one under a new id: a fork keeps the title, and its
+// parentSession is the old id (SPEC S9).
+func (h Header) Child(id string, at time.Time) Header {
+	h.Type, h.Version = TypeHeader, Version
+	h.ParentSession, h.ID, h.Timestamp = h.ID, id, FormatTime(at)
+	return h
+}
+
+// FileName is the name of the session's file as the program spells it.
+func (h Header) FileName() string {
+	return strings.NewReplacer(":", "-", ".", "-").Replace(h.Timestamp) + "_" + h.ID + ".jsonl"
+}
+
+// Titled is the header with another title, and false if the title is refused: one that the user gave is not overwritten
+// by one that was made up (source "auto"), and one of nothing but spaces and control characters is none.
+func (h Header) Titled(title, source string) (Header, bool) {
+	title = strings.Join(strings.FieldsFunc(title, func(r rune) bool { return r == ' ' || unicode.IsControl(r) }), " ")
+	title = strings.TrimSpace(title)
+	if title == "" || h.TitleSource == "user" && source == "auto" {
+		return h, false
+	}
+	h.Title, h.TitleSource = title, source
+	return h, true
 }
 
 // ErrHeader is wrapped by everything that is no header.
@@ -91,9 +146,7 @@ func parseLine(line []byte) (Header, error) {
 		case "type":
 			h.Type, _ = jsonscan.Text(value)
 		case "version":
-			if v, ok := jsonscan.Int(value); ok && v > 0 {
-				h.Version = v
-			}
+			h.Version = versionOf(value)
 		case "id":
 			h.ID, id = jsonscan.Text(value)
 		case "timestamp":
@@ -102,6 +155,8 @@ func parseLine(line []byte) (Header, error) {
 			h.Cwd, _ = jsonscan.Text(value)
 		case "title":
 			h.Title, _ = jsonscan.Text(value)
+		case "titleSource":
+			h.TitleSource, _ = jsonscan.Text(value)
 		case "parentSession":
 			h.ParentSession, _ = jsonscan.Text(value)
 		}

@@ -13,12 +13,17 @@ type Info struct {
 	Harness string `json:"harness,omitempty"` // claude, codex, omp, …
 	Cwd     string `json:"cwd,omitempty"`
 	Title   string `json:"title,omitempty"`
+	Summary string `json:"summary,omitempty"` // short summary of the last compaction: a name for want of a title
+	Prompt  string `json:"prompt,omitempty"`  // beginning of the first user prompt, at most PromptRunes characters
 	Model   string `json:"model,omitempty"`
 	Branch  string `json:"git_branch,omitempty"`
 	Program string `json:"program,omitempty"` // version of the harness
 	Parent  string `json:"parent,omitempty"`  // session this one was forked or continued from
 	Host    string `json:"host,omitempty"`    // machine of the agent
 	Created int64  `json:"created,omitempty"` // Unix milliseconds, of its first entry
+
+	// Answered: an agent has written to it. Before that it is kept and not listed (SPEC S8).
+	Answered bool `json:"answered,omitempty"`
 }
 
 // InfoVersion is the version this program writes.

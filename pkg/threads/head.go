@@ -64,6 +64,10 @@ type Head struct {
 	Unknown      int64 // entries of a type the dialect does not know
 	BytesIn      int64 // raw bytes of all entries
 
+	// What a listing shows of the thread (SPEC S10), beside the times.
+	Messages int64 // entries that somebody said something in
+	Standing uint8 // where its last message left it; the values are those of sessions.Status
+
 	Later []byte // encoded fields of a later writer, kept as they are
 }
 

@@ -25,7 +25,7 @@ func fullHead() threads.Head {
 		Producers: []threads.Producer{{ID: "a", Epoch: 1, Seq: 2, At: 3}, {ID: "~b", Epoch: 1 << 40, Seq: 0, At: 1 << 50}},
 		Applied:   900, N: 12, Sent: 10, Entries: 7, Status: threads.StatusFailed, Failure: "why", Leaf: "leaf", Dialect: "omp",
 		Memory: []byte{1, 2, 3}, Batch: [16]byte{1, 15: 2}, Updated: 1778308464001, Created: 1778308464000,
-		Truncated: 1, Externalized: 2, Unknown: 3, BytesIn: 4,
+		Truncated: 1, Externalized: 2, Unknown: 3, BytesIn: 4, Messages: 5, Standing: 2,
 	}
 }
 
@@ -44,6 +44,21 @@ func TestHeadRoundTrip(t *testing.T) {
 		if again := got.Encode(); !bytes.Equal(again, b) {
 			t.Errorf("%s: encoding again gives other bytes", name)
 		}
+	}
+}
+
+// A head that was written before messages and standing were kept has 21 fields.
+func TestDecodeHeadWithoutListing(t *testing.T) {
+	want := fullHead()
+	want.Messages, want.Standing = 0, 0
+	b := want.Encode()
+	if !bytes.Equal(b[:3], []byte{0xdc, 0, 23}) {
+		t.Fatalf("a head begins with % x, want an array of 23", b[:3])
+	}
+	b = append([]byte{0xdc, 0, 21}, b[3:len(b)-2]...)
+	got, err := threads.DecodeHead(b)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("DecodeHead(21 fields): %v (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 // HeadVersion is the version of the head encoding that this package writes and reads.
 const HeadVersion = 1
 
-// headFields is the length of the array, the version included, that this version writes.
-const headFields = 21
+// headFields is the length of the array, the version included, that this version writes; of the last two a reader can do
+// without.
+const headFields, minHeadFields = 23, 21
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
@@ -34,6 +35,7 @@ func (h Head) Encode() []byte {
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Updated), h.Created)
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Truncated), h.Externalized)
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Unknown), h.BytesIn)
+	b = casstore.AppendUint(casstore.AppendInt(b, h.Messages), uint64(h.Standing))
 	return append(b, h.Later...)
 }
 
@@ -45,7 +47,7 @@ func DecodeHead(b []byte) (Head, error) {
 	if v := c.Uint(); c.Err() == nil && v != HeadVersion {
 		return Head{}, fmt.Errorf("thread head: %w: %d, this program reads version %d", casstore.ErrVersion, v, HeadVersion)
 	}
-	if fields < headFields {
+	if fields < minHeadFields {
 		c.Fail("a field is missing")
 	}
 	h := Head{Start: parseLocated(c), Recent: parseLocatedList(c, MaxRecent), Tips: parseLocatedList(c, len(b))}
@@ -67,6 +69,12 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	h.Updated, h.Created = c.Int(), c.Int()
 	h.Truncated, h.Externalized, h.Unknown, h.BytesIn = c.Int(), c.Int(), c.Int(), c.Int()
+	if fields > minHeadFields {
+		h.Messages = c.Int()
+	}
+	if fields > minHeadFields+1 {
+		h.Standing = uint8(min(c.Uint(), 255))
+	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest
 	}
@@ -129,6 +137,9 @@ func parseLocatedList(c *casstore.Cursor, limit int) []casstore.Located {
 		c.Fail("a list is too long")
 	}
 	var list []casstore.Located
+	if n > 0 {
+		list = make([]casstore.Located, 0, min(n, MaxRecent))
+	}
 	for i := 0; i < n && c.Err() == nil; i++ {
 		l := parseLocated(c)
 		if l.IsZero() {

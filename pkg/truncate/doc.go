@@ -10,5 +10,10 @@
 //	          └──▶ Splices  where refs stand in Full, or in Text if there is no Full
 //	Restore(Full or Text, Splices) = raw, byte for byte
 //
-// Input must have passed jsonscan.Valid. The package is pure: no clock, no files; blobs go to a callback.
+// An entry of any size goes through in two passes over a source that can be read twice: [Scan] finds the edits, and
+// [Plan.Apply] makes them, with the images decoded on the way; [RestoreTo] is the way back. Both forms share one scanner.
+//
+// What tools print is cut elsewhere, in package output.
+//
+// The package is pure: no clock, no files; blobs go to a callback or to writers that the caller gives.
 package truncate

@@ -3,7 +3,6 @@ package truncate_test
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -46,6 +45,8 @@ var entryCases = []struct {
 	{"T1 lone low surrogate at the cut", `"` + long[:499_952] + `\udc00` + long[:50] + `"`, `"` + long[:499_952] + `\udc00` + notice + `"`, true},
 	{"T1 backslash before what looks high", `"` + long[:499_947] + `\\ud83c` + long[:50] + `"`, `"` + long[:499_947] + `\\ud83c` + notice + `"`, true},
 	{"T1 character of two units at the cut", `"` + long[:499_952] + `🍊` + long[:50] + `"`, `"` + long[:499_952] + notice + `"`, true},
+	{"T1 lone high surrogate before a character of two units at the cut", `"` + long[:499_951] + `\ud83d🍊` + long[:50] + `"`, `"` + long[:499_951] + `\ud83d` + notice + `"`, true},
+	{"T1 lone high surrogate before a pair of escapes at the cut", `"` + long[:499_951] + `\ud83d\ud83c\udf4a` + long[:50] + `"`, `"` + long[:499_951] + `\ud83d` + notice + `"`, true},
 	{"T1 invalid UTF-8 survives", "\"\xff" + long + `"`, "\"\xff" + long[:499_952] + notice + `"`, true},
 	{"T2", `{"thinkingSignature":"` + long + `","textSignature":"s","thoughtSignature":"` + long + `"}`, `{"thinkingSignature":"","textSignature":"s","thoughtSignature":""}`, true},
 	{"T3 first", `{ "partialJson":{"a":[1]} , "b":1 }`, `{ "b":1 }`, true},
@@ -60,6 +61,8 @@ var entryCases = []struct {
 	{"T4 same number, other spelling", `{"content":"a\nb","lineCount":2.0,"partialJson":1}`, `{"content":"a\nb","lineCount":2.0}`, true},
 	{"T4 last duplicate counts", `{"content":"a","lineCount":7,"partialJson":1,"content":"\n\n","lineCount":8}`, `{"content":"a","lineCount":7,"content":"\n\n","lineCount":3}`, true},
 	{"T4 notice counts", `{"content":"\n` + long + `","lineCount":2}`, `{"content":"\n` + long[:499_952] + notice + `","lineCount":4}`, true},
+	{"T4 endless number", `{"lineCount":1.` + strings.Repeat("0", 90) + `,"content":"a","partialJson":1}`, `{"lineCount":1,"content":"a"}`, true},
+	{"T4 number out of range", `{"lineCount":1E999,"content":"a","partialJson":1}`, `{"lineCount":1,"content":"a"}`, true},
 	{"T4 not a number", `{"content":"a","lineCount":"7","partialJson":1}`, `{"content":"a","lineCount":"7"}`, true},
 	{"T4 parents too", `{"content":"a","lineCount":5,"x":{"partialJson":1}}`, `{"content":"a","lineCount":1,"x":{}}`, true},
 	{"T5", `{"content":[{"type":"image","data":"` + picture + `"}]}`, `{"content":[{"type":"image","data":"` + pictureAt + `"}]}`, false},
@@ -175,7 +178,7 @@ func TestEntryErrors(t *testing.T) {
 		`{"partialJson":}`: jsonscan.ErrSyntax, `{"partialJson":1`: jsonscan.ErrSyntax,
 		strings.Repeat(`{"jsonlEvents":`, 257) + "1" + strings.Repeat("}", 257): jsonscan.ErrDepth,
 	} {
-		if _, err := truncate.Entry([]byte(in), nil, truncate.Options{}); !errors.Is(err, want) {
+		if err := sameError(t, []byte(in), truncate.Options{}); !errors.Is(err, want) {
 			t.Errorf("Entry(%.40q) = %v, want %v", in, err, want)
 		}
 	}
@@ -186,50 +189,5 @@ func TestEntryErrors(t *testing.T) {
 	deep := strings.Repeat(`[`, 255) + `{"partialJson":1}` + strings.Repeat(`]`, 255)
 	if r, _ := entry(t, []byte(deep), truncate.Options{}); r.Stripped != 1 {
 		t.Errorf("%d stripped at depth 256, want 1", r.Stripped)
-	}
-}
-
-// plainEntry is about 2 KB of ordinary agent talk; imageEntry has a word that makes Entry look closer.
-var (
-	plainEntry = []byte(`{"type":"message","id":"a1b2c3d4","parentId":"00ff00ff","timestamp":"2026-05-20T10:00:00.000Z","message":{"role":"assistant","content":[` +
-		`{"type":"text","text":"` + strings.Repeat("I looked at the parser and found the prefix handling. ", 12) + `"},` +
-		`{"type":"toolCall","id":"call_1","name":"bash","arguments":{"command":"go test ./...","timeout":120,"background":false}},` +
-		`{"type":"text","text":"` + strings.Repeat(`ok  \tspool/internal/x\t0.01s\n`, 25) + `"}],` +
-		`"usage":{"input":1200,"output":322,"cacheRead":9600,"cost":{"input":0.0031,"output":0.0042,"total":0.0073}},"stopReason":"toolUse","ts":1763700000123}}`)
-	imageEntry = bytes.Replace(plainEntry, []byte(`"timeout"`), []byte(`"image"`), 1)
-)
-
-func BenchmarkEntryClean(b *testing.B)  { benchmarkEntry(b, plainEntry) }
-func BenchmarkEntryWalked(b *testing.B) { benchmarkEntry(b, imageEntry) }
-func BenchmarkEntryLong(b *testing.B) {
-	benchmarkEntry(b, []byte(`{"content":"`+strings.Repeat(`go build ok\n`, 50_000)+`","lineCount":50001}`))
-}
-
-func BenchmarkEntryImage(b *testing.B) {
-	benchmarkEntry(b, []byte(`{"content":[{"type":"image","data":"`+strings.Repeat(picture[:1000], 100)+`"}]}`))
-}
-
-func benchmarkEntry(b *testing.B, raw []byte) {
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := truncate.Entry(raw, nil, truncate.Options{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkStdlib is the way not taken: decode, and encode again.
-func BenchmarkStdlib(b *testing.B) {
-	b.SetBytes(int64(len(plainEntry)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var v any
-		if err := json.Unmarshal(plainEntry, &v); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := json.Marshal(v); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -64,6 +64,7 @@ func entry(t testing.TB, raw []byte, opt truncate.Options) (truncate.Result, sto
 	if err != nil || &again.Text[0] != &r.Text[0] {
 		t.Fatalf("Entry of its own Text = %+.300q, %v, want it untouched: %.300q", again.Text, err, r.Text)
 	}
+	sameStreamed(t, raw, opt, r, blobs)
 	if r.Truncated+r.Cleared+r.Stripped+r.Externalized == 0 && &r.Text[0] != &raw[0] {
 		t.Fatal("an entry without changes was copied")
 	}
@@ -94,7 +95,7 @@ var deviations = map[string]string{
 }
 
 func TestGoldenPersist(t *testing.T) {
-	dirs, err := filepath.Glob("testdata/golden/persist/*")
+	dirs, err := filepath.Glob("../../testdata/golden/omp/persist/*")
 	check(t, err)
 	if len(dirs) < 50 {
 		t.Fatalf("%d golden vectors, want at least 50", len(dirs))

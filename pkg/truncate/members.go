@@ -6,6 +6,11 @@ import (
 	"spool/internal/jsonscan"
 )
 
+// span is a token or value in a text.
+type span struct{ start, end int }
+
+func (s span) of(raw []byte) []byte { return raw[s.start:s.end] }
+
 // member finds the value of the last member called name in the object at raw[i]; false if there is no object or no such
 // member.
 func member(raw []byte, i int, name string) (at span, ok bool) {

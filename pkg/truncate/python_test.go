@@ -26,7 +26,7 @@ func measured(t *testing.T, item truncate.Parts, want int) int {
 }
 
 func TestPythonLenSeedVectors(t *testing.T) {
-	file, err := os.ReadFile("testdata/golden/items_json_dumps_len.json")
+	file, err := os.ReadFile("../../testdata/golden/items_json_dumps_len.json")
 	check(t, err)
 	large := map[string]truncate.Parts{
 		"ascii 349900": toolResult(strings.Repeat("a", 349_900)),

@@ -1,9 +1,11 @@
 package truncate
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // ErrBadSplice says that splices and text do not belong together: offsets out of order or not at a blob ref, or an unknown
@@ -41,27 +43,75 @@ func Restore(text []byte, splices []Splice, get func(ref string) ([]byte, error)
 	if len(splices) == 0 {
 		return text, nil
 	}
-	var out []byte
-	from := 0
-	for _, s := range splices {
-		if s.Offset < from || s.Offset > len(text)-refLen || s.Form > FormVerbatim {
-			return nil, fmt.Errorf("restore at byte %d of %d: %w", s.Offset, len(text), ErrBadSplice)
-		}
-		ref := string(text[s.Offset : s.Offset+refLen])
-		if !IsRef(ref) {
-			return nil, fmt.Errorf("restore at byte %d: %w: %w", s.Offset, ErrBadSplice, ErrBadRef)
-		}
-		blob, err := get(ref)
-		if err != nil {
-			return nil, fmt.Errorf("restore %s: %w", ref, err)
-		}
-		out = append(out, text[from:s.Offset]...)
-		if s.Form == FormVerbatim {
-			out = append(out, blob...)
-		} else {
-			out = s.Form.encoding().AppendEncode(out, blob)
-		}
-		from = s.Offset + refLen
+	var out bytes.Buffer
+	out.Grow(len(text))
+	err := RestoreTo(&out, bytes.NewReader(text), splices, func(ref string) (io.ReadCloser, error) {
+		b, err := get(ref)
+		return io.NopCloser(bytes.NewReader(b)), err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return append(out, text[from:]...), nil
+	return out.Bytes(), nil
+}
+
+// RestoreTo is Restore for an entry of any size: it reads text, and each blob while it is needed, and writes the raw entry
+// to dst. If open returns a nil reader, the ref stays where it is (SPEC T10, a missing blob). Its readers must fail rather
+// than give bytes that do not have the ref; after an error what was written to dst is incomplete.
+func RestoreTo(dst io.Writer, text io.Reader, splices []Splice, open func(ref string) (io.ReadCloser, error)) error {
+	at := 0
+	for _, s := range splices {
+		if s.Offset < at || s.Form > FormVerbatim {
+			return fmt.Errorf("restore at byte %d: %w", s.Offset, ErrBadSplice)
+		}
+		ref, err := nextRef(dst, text, s.Offset-at)
+		if err != nil {
+			return fmt.Errorf("restore at byte %d: %w", s.Offset, err)
+		}
+		at = s.Offset + refLen
+		if err := restoreBlob(dst, ref, s.Form, open); err != nil {
+			return fmt.Errorf("restore %s: %w", ref, err)
+		}
+	}
+	_, err := io.Copy(dst, text)
+	return err
+}
+
+// nextRef copies the n bytes before a ref and reads the ref.
+func nextRef(dst io.Writer, text io.Reader, n int) (string, error) {
+	_, err := io.CopyN(dst, text, int64(n))
+	var ref [refLen]byte
+	if err == nil {
+		_, err = io.ReadFull(text, ref[:])
+	}
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return "", fmt.Errorf("%w: the text ends before", ErrBadSplice)
+	case err != nil:
+		return "", err
+	case !IsRef(string(ref[:])):
+		return "", fmt.Errorf("%w: %w", ErrBadSplice, ErrBadRef)
+	}
+	return string(ref[:]), nil
+}
+
+// restoreBlob writes a blob as it stood in the text.
+func restoreBlob(dst io.Writer, ref string, form Form, open func(ref string) (io.ReadCloser, error)) error {
+	blob, err := open(ref)
+	if err != nil {
+		return err
+	}
+	if blob == nil {
+		_, err := io.WriteString(dst, ref)
+		return err
+	}
+	if form == FormVerbatim {
+		_, err = io.Copy(dst, blob)
+	} else {
+		encoder := base64.NewEncoder(form.encoding(), dst)
+		if _, err = io.Copy(encoder, blob); err == nil {
+			err = encoder.Close()
+		}
+	}
+	return errors.Join(err, blob.Close())
 }

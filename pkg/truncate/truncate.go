@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"spool/internal/jsonscan"
 )
@@ -19,8 +18,12 @@ const (
 	MinImage = 1024
 )
 
-// ErrBadRef says that the blobs callback returned something that is not a blob ref.
-var ErrBadRef = errors.New("not a blob ref")
+var (
+	// ErrBadRef says that the blobs callback returned something that is not a blob ref.
+	ErrBadRef = errors.New("not a blob ref")
+	// ErrTooManyEdits says that the rules would change an entry in more than 100,000 places.
+	ErrTooManyEdits = errors.New("entry needs more than 100000 edits")
+)
 
 // Options chooses among the rules of Entry. The zero value follows the seed.
 type Options struct {
@@ -41,6 +44,14 @@ const (
 	SignedVerbatim Signed = "verbatim"
 )
 
+// Summary says what the rules did to an entry.
+type Summary struct {
+	// Truncated strings (T1), Cleared signatures (T2), Stripped members (T3), Externalized values (T5, T6; in Text).
+	Truncated, Cleared, Stripped, Externalized int
+	// Splices are the externalized values of Full, or of Text if there is no Full, in ascending order.
+	Splices []Splice
+}
+
 // Result is an entry after the rules.
 type Result struct {
 	// Text is the entry as persisted. It is raw itself, not a copy, if no rule applied.
@@ -48,150 +59,61 @@ type Result struct {
 	// Full is the entry before T1–T4 took anything away, with the images still externalized wherever Restore can put back
 	// the exact text. It is nil if Text itself can be restored, and raw itself if nothing in it was externalized.
 	Full []byte
-	// Splices are the externalized values of Full, or of Text if Full is nil, in ascending order.
-	Splices []Splice
-	// Truncated strings (T1), Cleared signatures (T2), Stripped members (T3), Externalized values (T5, T6; in Text).
-	Truncated, Cleared, Stripped, Externalized int
+	Summary
 }
 
-// Entry applies SPEC T1–T8 to the JSON text of one entry. blobs is called with the bytes of each externalized value and
-// returns its ref; the bytes may alias raw and must not be changed. It may be nil: then the refs are computed with Ref
-// and nothing is stored. raw must have passed jsonscan.Valid: an entry that can be seen to need no work is returned
-// without a second look; otherwise text that is not JSON is jsonscan.ErrSyntax or ErrDepth.
+// Entry checks that raw is JSON and applies SPEC T1–T8 to it. blobs is called with the bytes of each externalized value and
+// returns its ref; the bytes may alias raw and must not be changed. It may be nil: then the refs are computed with Ref and
+// nothing is stored. Errors are jsonscan.ErrSyntax, jsonscan.ErrDepth, ErrBadRef and ErrTooManyEdits. An entry too large
+// for memory goes through Scan.
 //
 // T7: image data that is not canonical base64 stays inline, uncut, and so do the other members of its block; the same
 // holds for a data URL whose characters have no UTF-8 form (lone surrogates).
 func Entry(raw []byte, blobs func(b []byte) (ref string), opt Options) (Result, error) {
-	if clean(raw) {
+	suspect := len(raw) > MaxUnits // a byte is at most one unit
+	if !suspect {
+		var err error
+		if suspect, err = jsonscan.ValidUnless(raw, suspicious); err != nil {
+			return Result{}, err
+		}
+	}
+	if !suspect {
 		return Result{Text: raw}, nil
 	}
-	if err := jsonscan.Valid(raw); err != nil {
-		return Result{}, fmt.Errorf("truncate entry: %w", err)
+	s := scanner{r: jsonscan.NewTextReader(raw, 0), opt: opt}
+	if err := s.scan(); err != nil {
+		return Result{}, err
 	}
-	w := walker{raw: raw, opt: opt}
-	w.value(jsonscan.SkipSpace(raw, 0), keyOther, false)
-	if len(w.edits) == 0 {
-		return Result{Text: raw}, nil
-	}
-	slices.SortFunc(w.edits, func(a, b edit) int { return a.start - b.start })
 	if blobs == nil {
 		blobs = Ref
 	}
-	r := Result{}
-	lossy := false
-	for i := range w.edits {
-		e := &w.edits[i]
-		lossy = lossy || !e.exact
-		r.count(e.rule)
+	for i := range s.edits {
+		e := &s.edits[i]
 		if e.rule != externalized {
 			continue
 		}
-		if e.text = blobs(e.blob); !IsRef(e.text) {
-			return Result{}, fmt.Errorf("truncate entry: %w: %q", ErrBadRef, e.text)
+		if e.ref = blobs(e.blob(raw)); !IsRef(e.ref) {
+			return Result{}, fmt.Errorf("%w: %q", ErrBadRef, e.ref)
 		}
 	}
-	r.Text, r.Splices = apply(raw, w.edits, false)
-	if lossy {
-		r.Full, r.Splices = apply(raw, w.edits, true)
+	p := newPlan(s.edits, int64(len(raw)))
+	r := Result{Text: p.edit(raw, false), Summary: p.Summary}
+	if p.Lossy {
+		r.Full = p.edit(raw, true)
 	}
 	return r, nil
 }
 
-// clean tells that no rule can apply: no string can be too long (a byte is at most one unit), and none of the names that
-// T3, T5 and T6 look for occurs, nor an escape of a printable ASCII character, which could spell one. The search begins
-// with parts of the names whose first letter is rare, which is what bytes.Contains is fast at.
-func clean(raw []byte) bool {
-	return len(raw) <= MaxUnits &&
-		!holds(raw, "Json", `partialJson"`) && !holds(raw, "Events", `jsonlEvents"`) &&
-		!holds(raw, "mage", `"image"`, `"image_url"`) && !escapesASCII(raw)
-}
-
-// holds looks for names that all have the letters hint in them.
-func holds(raw []byte, hint string, names ...string) bool {
-	if !bytes.Contains(raw, []byte(hint)) {
-		return false
+// suspicious tells that a rule could apply to the member with this key and the text after it, in an entry that is too
+// short for T1: T3, T6 and T5 look for keys that agents write (for the last with a long string under it), and a name that
+// is spelled with \u escapes might be one of them.
+func suspicious(key, rest []byte) bool {
+	switch string(key) {
+	case "data":
+		rest = rest[jsonscan.SkipSpace(rest, 0):]
+		return len(rest) > MinImage && rest[0] == '"' && bytes.IndexByte(rest[1:MinImage+1], '"') < 0
+	case "partialJson", "jsonlEvents", "image_url":
+		return true
 	}
-	for _, name := range names {
-		if bytes.Contains(raw, []byte(name)) {
-			return true
-		}
-	}
-	return false
-}
-
-// escapesASCII finds \u002x to \u007x.
-func escapesASCII(raw []byte) bool {
-	for {
-		i := bytes.Index(raw, []byte(`\u00`))
-		if i < 0 || i+4 >= len(raw) {
-			return false
-		}
-		if c := raw[i+4]; '2' <= c && c <= '7' {
-			return true
-		}
-		raw = raw[i+4:]
-	}
-}
-
-// rule is what an edit was made for.
-type rule byte
-
-const (
-	truncated    rule = iota // T1
-	cleared                  // T2
-	stripped                 // T3
-	counted                  // T4
-	externalized             // T5, T6
-)
-
-// edit replaces raw[start:end] by text. An exact one is undone by its splice; blob is what goes to the store.
-type edit struct {
-	start, end int
-	rule       rule
-	exact      bool
-	form       Form
-	text       string
-	blob       []byte
-}
-
-func (r *Result) count(rule rule) {
-	switch rule {
-	case truncated:
-		r.Truncated++
-	case cleared:
-		r.Cleared++
-	case stripped:
-		r.Stripped++
-	case externalized:
-		r.Externalized++
-	}
-}
-
-// apply makes the edits, in ascending order and apart from each other, or the exact ones only. It returns raw itself if
-// there are none.
-func apply(raw []byte, edits []edit, exactOnly bool) ([]byte, []Splice) {
-	size, n := len(raw), 0
-	for _, e := range edits {
-		if e.exact || !exactOnly {
-			size += len(e.text) - (e.end - e.start)
-			n++
-		}
-	}
-	if n == 0 {
-		return raw, nil
-	}
-	out, from := make([]byte, 0, size), 0
-	var splices []Splice
-	for _, e := range edits {
-		if !e.exact && exactOnly {
-			continue
-		}
-		out = append(out, raw[from:e.start]...)
-		if e.exact {
-			splices = append(splices, Splice{Offset: len(out), Form: e.form})
-		}
-		out = append(out, e.text...)
-		from = e.end
-	}
-	return append(out, raw[from:]...), splices
+	return len(key) >= len(`d\u0061ta`) && bytes.IndexByte(key, '\\') >= 0
 }

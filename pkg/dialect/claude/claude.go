@@ -205,6 +205,7 @@ func (r *reader) assistant() {
 		}
 		return true
 	})
+	r.Cut = parts.Is(msg.stop, "max_tokens")
 	final := parts.Is(msg.stop, "end_turn") || parts.Is(msg.stop, "stop_sequence")
 	if final && texts > 0 && calls == 0 && !r.inline() {
 		r.endTurn(key, 0)

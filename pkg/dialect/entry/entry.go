@@ -40,6 +40,7 @@ type Step struct {
 	Content []byte   // a step's content text; nil: the entry's own JSON is the content
 	Compact string   // text of a compaction summary that stands for everything before this entry (SPEC C6)
 	Kept    string   // with Compact: id of the first entry that is still in context beside the summary (SPEC C6)
+	Cut     bool     // the answer ends at a limit of tokens (SPEC S10)
 	Place   Place    // where the entry goes
 	Refs    []string // "blob:sha256:…", "node:sha256:…": what a step's content refers to
 	Session Session  // what the entry tells of the whole session
@@ -77,6 +78,7 @@ type Place struct {
 type Session struct {
 	ID        string // the harness's own id
 	Title     string
+	Summary   string // short summary of a compaction: a name for want of a title
 	Cwd       string
 	Harness   string // name of the program: "claude", "codex", "omp"
 	Version   string // its version

@@ -112,6 +112,7 @@ func (r *reader) assistant(msg *message) {
 			r.Session.Model = provider + "/" + model
 		}
 	}
+	r.Cut = parts.Is(msg.stop, "length")
 	failed := parts.Is(msg.stop, "aborted") || parts.Is(msg.stop, "error")
 	if !failed {
 		r.m.Activity(r.Time, 0)

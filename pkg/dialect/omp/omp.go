@@ -156,6 +156,8 @@ func (r *reader) compaction() {
 		switch string(key) {
 		case "summary":
 			r.Compact = parts.Text(value)
+		case "shortSummary":
+			r.Session.Summary = parts.Fact(value)
 		case "firstKeptEntryId":
 			r.Kept = parts.ID(value)
 		case "tokensBefore":

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/history"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/events"
+)
+
+type historyCmd struct {
+	Data string `placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+
+	Search  historySearchCmd  `cmd:"" help:"Find prompts that have all words of the query, newest first."`
+	Recent  historyRecentCmd  `cmd:"" help:"Show the newest prompts."`
+	Rebuild historyRebuildCmd `cmd:"" help:"Make the prompt history anew from what is stored."`
+}
+
+func (c *historyCmd) Help() string {
+	return "The history is a local file: spool up keeps one in its data directory, for other systems there is one in the state " +
+		"directory. It catches up with what is stored before it answers."
+}
+
+// historyView is how much of the history is shown, and how.
+type historyView struct {
+	Limit   int    `default:"20" placeholder:"N" help:"At most so many prompts, up to 1000 (${default})."`
+	Cwd     string `placeholder:"DIR" help:"Only of sessions that work in this directory."`
+	Session string `placeholder:"ID" help:"Only of this session."`
+	JSON    bool   `help:"Each prompt as one line of JSON."`
+}
+
+type historySearchCmd struct {
+	Query []string `arg:"" help:"Words, or beginnings of words; what stands inside of words is found when that gives too little."`
+	historyView
+}
+
+func (c *historySearchCmd) Run(a *app, h *historyCmd) error {
+	query := strings.Join(c.Query, " ")
+	return c.show(a, h, func(db *history.DB, f history.Filter) ([]history.Prompt, error) {
+		return db.Search(a.ctx, query, f, c.Limit)
+	})
+}
+
+type historyRecentCmd struct{ historyView }
+
+func (c *historyRecentCmd) Run(a *app, h *historyCmd) error {
+	return c.show(a, h, func(db *history.DB, f history.Filter) ([]history.Prompt, error) { return db.Recent(a.ctx, f, c.Limit) })
+}
+
+type historyRebuildCmd struct{}
+
+func (c *historyRebuildCmd) Run(a *app, h *historyCmd) error {
+	return h.open(a, func(db *history.DB, f *history.Follower) error {
+		if f == nil {
+			return errors.New("nothing to rebuild from: no NATS server answers. Start Spool with: spool up; or name a server with --nats URL")
+		}
+		if err := f.Rebuild(a.ctx); err != nil {
+			return err
+		}
+		n, err := db.Count(a.ctx)
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "%d prompts\n", n)
+		}
+		return err
+	})
+}
+
+// show answers a question from a history that has caught up.
+func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.Filter) ([]history.Prompt, error)) error {
+	filter, err := v.filter()
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	return h.open(a, func(db *history.DB, f *history.Follower) error {
+		if f != nil {
+			if err := f.CatchUp(a.ctx); err != nil {
+				return err
+			}
+		}
+		found, err := ask(db, filter)
+		if err == nil && f != nil {
+			var gone int
+			if gone, err = f.Forget(a.ctx, sessionsOf(found)); gone > 0 && err == nil {
+				found, err = ask(db, filter)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return v.write(a.out, found)
+	})
+}
+
+func (v *historyView) filter() (f history.Filter, err error) {
+	if v.Limit < 1 || v.Limit > history.MaxLimit {
+		return f, fmt.Errorf("--limit %d: use 1 to %d", v.Limit, history.MaxLimit)
+	}
+	f.Session = v.Session
+	if v.Session != "" {
+		err = events.CheckToken("session", v.Session)
+	}
+	if v.Cwd != "" && err == nil {
+		f.Cwd, err = filepath.Abs(v.Cwd)
+	}
+	return f, err
+}
+
+// open opens the history of the NATS system that the flags name. Without a server the one of the data directory answers with
+// what it has, and the follower is nil.
+func (c *historyCmd) open(a *app, do func(*history.DB, *history.Follower) error) error {
+	kept, err := c.kept()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial()
+	if err != nil {
+		if _, e := os.Stat(kept); a.nats.Given() || e != nil {
+			return err
+		}
+		fmt.Fprintln(a.err, "No NATS server answers: this is what the prompt history had last.")
+		return history.With(kept, func(db *history.DB) error { return do(db, nil) })
+	}
+	defer conn.Close()
+	file, err := c.file(a, conn, kept)
+	if err != nil {
+		return err
+	}
+	return history.WithSound(file, a.log, func(db *history.DB) error { return do(db, history.NewFollower(db, conn, a.log)) })
+}
+
+// kept is the file that spool up keeps.
+func (c *historyCmd) kept() (string, error) {
+	data := c.Data
+	if data == "" {
+		var err error
+		if data, err = service.DataDir(); err != nil {
+			return "", err
+		}
+	}
+	return service.HistoryFile(data), nil
+}
+
+// file is the one that spool up keeps if it is of the system at the other end, or else one of our own.
+func (c *historyCmd) file(a *app, conn *natsio.Conn, kept string) (string, error) {
+	now, err := conn.Extent(a.ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
+		var at history.Position
+		err := history.With(kept, func(db *history.DB) (err error) {
+			at, err = db.Position(a.ctx)
+			return err
+		})
+		if err == nil && at.Stream == now.Stream {
+			return kept, nil
+		}
+	}
+	dir, err := service.StateDir()
+	return filepath.Join(dir, "history", strings.ReplaceAll(now.Stream, ":", "")+".db"), err
+}
+
+func sessionsOf(found []history.Prompt) (names []string) {
+	seen := map[string]bool{}
+	for _, p := range found {
+		if !seen[p.Thread.Session] {
+			seen[p.Thread.Session] = true
+			names = append(names, p.Thread.Session)
+		}
+	}
+	return names
+}
+
+func (v *historyView) write(out io.Writer, found []history.Prompt) error {
+	if v.JSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		for _, p := range found {
+			if err := enc.Encode(promptJSON(p)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WHEN\tTHREAD\tDIRECTORY\tPROMPT")
+	for _, p := range found {
+		line := strings.Join(strings.Fields(p.Text), " ")
+		if r := []rune(line); len(r) > 100 {
+			line = string(r[:100]) + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", text.Ago(p.Time, time.Now()), p.Thread, printable(p.Cwd), printable(line))
+	}
+	return t.Flush()
+}
+
+// promptJSON is a prompt as programs read it. time is in Unix milliseconds.
+func promptJSON(p history.Prompt) map[string]any {
+	return map[string]any{
+		"session": p.Thread.Session, "thread": p.Thread.Name, "n": p.N, "time": p.Time, "cwd": p.Cwd, "host": p.Host,
+		"harness": p.Harness, "prompt": p.Text,
+	}
+}

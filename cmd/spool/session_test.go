@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"spool/pkg/sessions"
+)
+
+func TestBreadcrumb(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	for _, name := range paneVariables {
+		t.Setenv(name, "")
+	}
+	t.Setenv("ZELLIJ_SESSION_NAME", "")
+	t.Setenv("TMUX_PANE", "%7/../x")
+	if terminal() != "TMUX_PANE--7----x" {
+		t.Skipf("this test runs in the terminal %s", terminal())
+	}
+	if b := readBreadcrumb(); b != (breadcrumb{}) {
+		t.Errorf("a new terminal remembers %+v", b)
+	}
+	want := breadcrumb{cwd: "/srv/mill wheel", session: "019aa0"}
+	leaveBreadcrumb(want)
+	if got := readBreadcrumb(); got != want {
+		t.Errorf("readBreadcrumb = %+v, want %+v", got, want)
+	}
+	name := filepath.Join(state, "spool", "terminals", "TMUX_PANE--7----x")
+	if text, err := os.ReadFile(name); err != nil || string(text) != "/srv/mill wheel\n019aa0\n" {
+		t.Errorf("%s = %q, %v, want two lines", name, text, err)
+	}
+	t.Setenv("TMUX_PANE", "%8")
+	if b := readBreadcrumb(); b != (breadcrumb{}) {
+		t.Errorf("another terminal remembers %+v", b)
+	}
+	t.Setenv("TMUX_PANE", "")
+	leaveBreadcrumb(want)
+	if entries, err := os.ReadDir(filepath.Dir(name)); err != nil || len(entries) != 1 {
+		t.Errorf("%d breadcrumbs, %v, want one: a process without a terminal leaves none", len(entries), err)
+	}
+}
+
+func TestGoOn(t *testing.T) {
+	for _, tt := range []struct{ harness, cwd, want string }{
+		{"claude", "/srv/mill", "cd /srv/mill && claude --resume s1"},
+		{"codex", "/srv/old mill's", `cd '/srv/old mill'\''s' && codex resume s1`},
+		{"omp", "", "omp --resume s1"},
+		{"step", "/srv/mill", "spool tail --all s1"},
+	} {
+		if got := goOn(sessions.Row{Info: sessions.Info{ID: "s1", Harness: tt.harness, Cwd: tt.cwd}}); got != tt.want {
+			t.Errorf("goOn(%s in %q) = %s, want %s", tt.harness, tt.cwd, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"spool/pkg/sessions"
+)
+
+func init() { groups["legacy"] = legacyGroup }
+
+// legacyGroup loads session files that are old or damaged (SPEC S5, S6). Each gives four cases: load (the records), migrate
+// (the same in the current version), open (header, entries, leaf, branch), append (the file with one more entry). Ids that
+// a migration gave are compared by the position of their entry.
+func legacyGroup(dir string, report func(Case)) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		text, err := readFile(filepath.Join(dir, f.Name(), "input.jsonl"))
+		if err != nil {
+			return err
+		}
+		want, err := readObject(filepath.Join(dir, f.Name(), "expected.14.9.9.json"))
+		if err != nil {
+			return err
+		}
+		l, err := loadLegacy(f.Name(), text, want)
+		if err != nil {
+			return err
+		}
+		l.report(report)
+	}
+	return nil
+}
+
+// legacy is one file, loaded by both programs.
+type legacy struct {
+	name string
+	text []byte
+	want map[string]any
+
+	file    *sessions.File // nil with an error
+	err     error
+	tree    *sessions.Tree
+	objects []any // as loaded
+	current []any // as written
+	after   []byte
+}
+
+// appendedAt is when the oracle appended, on its own clock.
+var appendedAt = time.Date(2026, 5, 20, 12, 0, 0, 0, time.UTC)
+
+func loadLegacy(name string, text []byte, want map[string]any) (*legacy, error) {
+	l := &legacy{name: name, text: text, want: want}
+	if l.file, l.err = sessions.Load(text); l.err != nil {
+		return l, nil
+	}
+	l.objects = objectsOf(l.file)
+	l.tree = l.file.Tree()
+	written, err := write(l.tree)
+	if err != nil {
+		return nil, err
+	}
+	again, err := sessions.Load(written)
+	if err != nil {
+		return nil, fmt.Errorf("%s: what was written: %w", name, err)
+	}
+	l.current = objectsOf(again)
+
+	longer := l.file.Tree()
+	_, err = longer.Append(sessions.Message([]byte(`{"role":"user","content":"APPENDED","timestamp":9}`)), sessions.Stamp{Time: appendedAt})
+	if err != nil {
+		return nil, err
+	}
+	l.after, err = write(longer)
+	return l, err
+}
+
+func (l *legacy) report(report func(Case)) {
+	opened := any(map[string]any{"openError": l.want["openError"]})
+	if open, ok := l.want["open"].(map[string]any); ok {
+		delete(open, "sessionFile") // the name of the oracle's scratch file
+		opened = l.renamed(open, items(open["entries"]))
+	}
+	migrated := map[string]any{"migrated": l.want["migrated"], "entries": l.renamed(l.want["afterMigration"], items(l.want["afterMigration"]))}
+	lines := linesOf(str(l.want["fileAfterAppend"]))
+	cases := []Case{
+		{Name: "load", Want: l.want["loadEntriesFromFile"]},
+		{Name: "migrate", Want: migrated},
+		{Name: "open", Want: opened},
+		{Name: "append", Want: l.renamed(lines, lines)},
+	}
+	if l.err == nil {
+		cases[0].Got = l.objects
+		cases[1].Got = map[string]any{"migrated": l.file.Migrated, "entries": l.renamed(l.current, l.current)}
+		cases[2].Got = l.open()
+		lines := linesOf(string(l.after))
+		cases[3].Got = l.renamed(lines, lines)
+	}
+	for _, c := range cases {
+		c.Name = l.name + "/" + c.Name
+		c.When = map[string]func() bool{
+			"oracle finds no header": func() bool { return len(items(l.want["loadEntriesFromFile"])) == 0 },
+			"lines are damaged":      l.damaged,
+			"version 1 with ids":     l.hasOldIDs,
+			"no final newline":       func() bool { return !bytes.HasSuffix(l.text, []byte("\n")) },
+		}
+		c.Holds = map[string]func() error{
+			"refused with the line, or read behind the title slot": l.refused,
+			"every record is kept":                                 l.keepsRecords,
+			"ids are kept":                                         l.keepsIDs,
+			"the appended entry stands alone":                      l.appendsLine,
+		}
+		report(c)
+	}
+}
+
+func (l *legacy) open() any {
+	entries, branch := []any{}, []any{}
+	for _, e := range l.tree.Entries() {
+		entries = append(entries, mustJSON(e.JSON()))
+	}
+	for _, e := range l.tree.Path(l.tree.Leaf()) {
+		branch = append(branch, e.ID)
+	}
+	var leaf any
+	if id := l.tree.Leaf().ID(); id != "" {
+		leaf = id
+	}
+	header := slices.IndexFunc(l.current, func(o any) bool { return field(o, "type") == "session" })
+	return l.renamed(map[string]any{
+		"sessionId": l.file.Header.ID, "leafId": leaf, "header": l.current[header], "entries": entries, "branch": branch,
+	}, entries)
+}
+
+// renamed replaces the ids of entries that the file did not have by their positions.
+func (l *legacy) renamed(v any, entries []any) any {
+	names := map[string]string{}
+	for i, e := range entries {
+		id, ok := field(e, "id").(string)
+		if ok && id != "" && !bytes.Contains(l.text, []byte(`"`+id+`"`)) {
+			names[id] = fmt.Sprintf("#%d", i)
+		}
+	}
+	return replace(v, names)
+}
+
+// refused: a file whose header the oracle does not find, so that it writes a new session over it, is an error that names
+// the line; unless its first object is a header all the same, behind a title slot, a byte order mark or rubbish.
+func (l *legacy) refused() error {
+	var slot, header any
+	for line := range bytes.Lines(l.text) {
+		v, err := decodeJSON(line)
+		switch {
+		case err != nil || !isObject(v) || header != nil:
+		case field(v, "type") == "title":
+			slot = v
+		default:
+			header = v
+		}
+	}
+	_, isHeader := field(header, "id").(string)
+	if isHeader = isHeader && field(header, "type") == "session"; !isHeader {
+		if !errors.Is(l.err, sessions.ErrHeader) || !strings.HasPrefix(l.err.Error(), "line ") {
+			return fmt.Errorf("error is %v, want one that names the line", l.err)
+		}
+		return nil
+	}
+	if slot != nil && (l.err != nil || l.file.Header.Title != str(field(slot, "title"))) {
+		return fmt.Errorf("the title of the slot is lost: %v", l.err)
+	}
+	return l.keepsRecords()
+}
+
+// keepsRecords: every record of the oracle, and every line that is an object, is there in order, and all of them are
+// pieces of the file.
+func (l *legacy) keepsRecords() error {
+	if l.err != nil {
+		return l.err
+	}
+	var whole []any
+	for line := range bytes.Lines(l.text) {
+		if v, err := decodeJSON(line); err == nil && isObject(v) {
+			whole = append(whole, v)
+		}
+	}
+	for what, some := range map[string][]any{"oracle's records": objects(items(l.want["loadEntriesFromFile"])), "lines": whole} {
+		if !subsequence(some, l.objects) {
+			return fmt.Errorf("the %s are not among %d records", what, len(l.objects))
+		}
+	}
+	for raw := range l.file.Objects() {
+		if !bytes.Contains(l.text, raw) {
+			return fmt.Errorf("%.80s is not in the file", raw)
+		}
+	}
+	if !subsequence(items(field(l.want["open"], "branch")), items(field(l.open(), "branch"))) {
+		return errors.New("the branch lost entries")
+	}
+	if records := items(l.want["loadEntriesFromFile"]); len(objects(records)) < len(records) && len(l.file.Skipped) == 0 {
+		return errors.New("nothing was counted as skipped")
+	}
+	return nil
+}
+
+// damaged: the oracle lost records, or took for records what are no objects.
+func (l *legacy) damaged() bool {
+	want := items(l.want["loadEntriesFromFile"])
+	return len(l.objects) > len(want) || len(objects(want)) < len(want)
+}
+
+func objects(values []any) []any {
+	return slices.DeleteFunc(slices.Clone(values), func(v any) bool { return !isObject(v) })
+}
+
+func (l *legacy) hasOldIDs() bool {
+	return l.err == nil && l.file.Header.Version == 1 && len(l.oldIDs()) > 0
+}
+
+func (l *legacy) oldIDs() []any {
+	var ids []any
+	for _, o := range l.objects {
+		if id := field(o, "id"); id != nil && field(o, "type") != "session" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (l *legacy) keepsIDs() error {
+	var ids []any
+	last := any(nil)
+	for _, o := range l.current[1:] {
+		if parent := field(o, "parentId"); parent != last {
+			return fmt.Errorf("%v goes after %v, not after %v", field(o, "id"), parent, last)
+		}
+		last = field(o, "id")
+		ids = append(ids, last)
+	}
+	if !subsequence(l.oldIDs(), ids) {
+		return fmt.Errorf("ids are %v, want %v kept", ids, l.oldIDs())
+	}
+	return nil
+}
+
+func (l *legacy) appendsLine() error {
+	if l.err != nil {
+		return l.err
+	}
+	last := bytes.LastIndexByte(bytes.TrimSuffix(l.after, []byte("\n")), '\n')
+	if !l.file.Migrated && string(l.after[:last]) != string(l.text) {
+		return errors.New("the file's own bytes are not kept")
+	}
+	entry, err := decodeJSON(l.after[last:])
+	if err != nil || field(entry, "parentId") != l.tree.Leaf().ID() || field(field(entry, "message"), "content") != "APPENDED" {
+		return fmt.Errorf("last line is %s", l.after[last:])
+	}
+	return nil
+}
+
+func write(t *sessions.Tree) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := t.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+func objectsOf(f *sessions.File) []any {
+	objects := []any{}
+	for raw := range f.Objects() {
+		objects = append(objects, mustJSON(raw))
+	}
+	return objects
+}
+
+// linesOf decodes the lines of a file; one that is no JSON stays text.
+func linesOf(file string) []any {
+	var lines []any
+	for line := range strings.Lines(file) {
+		if v, err := decodeJSON([]byte(line)); err == nil {
+			lines = append(lines, v)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// replace exchanges texts that are names, at any depth.
+func replace(v any, names map[string]string) any {
+	switch v := v.(type) {
+	case string:
+		if name, ok := names[v]; ok {
+			return name
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = replace(e, names)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = replace(e, names)
+		}
+		return out
+	}
+	return v
+}
+
+// subsequence tells that the elements of some are among all, in order.
+func subsequence(some, all []any) bool {
+	for _, e := range all {
+		if len(some) > 0 && difference(some[0], e) == "" {
+			some = some[1:]
+		}
+	}
+	return len(some) == 0
+}
+
+func isObject(v any) bool {
+	_, ok := v.(map[string]any)
+	return ok
+}
+
+// field is a member of a decoded object, nil if there is none.
+func field(v any, name string) any {
+	object, _ := v.(map[string]any)
+	return object[name]
+}
+
+func items(v any) []any {
+	a, _ := v.([]any)
+	return a
+}
+
+func str(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,149 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"spool/pkg/events"
+)
+
+// Post is a user post as a thread has it.
+type Post struct {
+	Thread events.Thread
+	N      int64 // number of the item in its thread
+	Time   int64 // Unix milliseconds, 0 = nobody said
+	Text   string
+}
+
+// Session is what is known of a session.
+type Session struct{ Name, Cwd, Host, Harness string }
+
+// Position is how far a history has read a stream.
+type Position struct {
+	Stream string // which one; "" before the first time
+	Seq    uint64 // all up to this sequence is in
+}
+
+// Batch is what one transaction adds.
+type Batch struct {
+	From     Position // where reading began
+	To       uint64   // all between From and this is in the batch; below From.Seq: the position stays
+	Posts    []Post
+	Sessions []Session               // of the posts, as far as known
+	Filled   map[events.Thread]int64 // with this batch all posts of these threads are in, up to that number
+}
+
+// ErrMoved says that the position is not where the batch began: another process started over. Nothing was stored.
+var ErrMoved = errors.New("position of the prompt history was set back")
+
+// Apply stores a batch, all or nothing. What is in already adds nothing.
+func (db *DB) Apply(ctx context.Context, b Batch) error {
+	return wrap("store prompts", db.transact(ctx, func(tx *sql.Tx) error {
+		at, err := position(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if at.Stream != b.From.Stream || at.Seq < b.From.Seq {
+			return fmt.Errorf("%w: from %d to %d", ErrMoved, b.From.Seq, at.Seq)
+		}
+		w := newWriter(ctx, tx)
+		for _, s := range b.Sessions {
+			if err := w.learn(s); err != nil {
+				return err
+			}
+		}
+		for _, p := range b.Posts {
+			if err := w.add(p); err != nil {
+				return err
+			}
+		}
+		for t, n := range b.Filled {
+			if err := w.filled(t, n); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE position SET seq = max(seq, ?)", int64(b.To))
+		return err
+	}))
+}
+
+// Position reads how far the history has come.
+func (db *DB) Position(ctx context.Context) (Position, error) {
+	p, err := position(ctx, db.sql)
+	return p, wrap("read the position of the prompt history", err)
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func position(ctx context.Context, q querier) (p Position, err error) {
+	err = q.QueryRowContext(ctx, "SELECT stream, seq FROM position").Scan(&p.Stream, &p.Seq)
+	return p, err
+}
+
+// Reset empties the history: it starts over, with the first item of that stream.
+func (db *DB) Reset(ctx context.Context, stream string) error {
+	return wrap("empty the prompt history", db.transact(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, drop+schema)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "UPDATE position SET stream = ?", stream)
+		}
+		return err
+	}))
+}
+
+// Forget removes what a session asked for.
+func (db *DB) Forget(ctx context.Context, session string) error {
+	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
+		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?)"
+		for _, statement := range []string{
+			"INSERT INTO prompt_words(prompt_words, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
+			"INSERT INTO prompt_parts(prompt_parts, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
+			"DELETE FROM prompts" + its, "DELETE FROM filled" + its, "DELETE FROM sessions WHERE name = ?",
+		} {
+			if _, err := tx.ExecContext(ctx, statement, session); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Sessions names every session that has been learned of.
+func (db *DB) Sessions(ctx context.Context) (names []string, err error) {
+	rows, err := db.sql.QueryContext(ctx, "SELECT name FROM sessions")
+	if err != nil {
+		return nil, wrap("list the sessions of prompts", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, wrap("list the sessions of prompts", err)
+		}
+		names = append(names, name)
+	}
+	return names, wrap("list the sessions of prompts", rows.Err())
+}
+
+// Filled is up to which number each thread was read whole.
+func (db *DB) Filled(ctx context.Context) (map[events.Thread]int64, error) {
+	rows, err := db.sql.QueryContext(ctx, "SELECT s.name, f.thread, f.n FROM filled f JOIN sessions s ON s.id = f.session")
+	if err != nil {
+		return nil, wrap("read what is filled", err)
+	}
+	defer rows.Close()
+	all := map[events.Thread]int64{}
+	for rows.Next() {
+		var t events.Thread
+		var n int64
+		if err := rows.Scan(&t.Session, &t.Name, &n); err != nil {
+			return nil, wrap("read what is filled", err)
+		}
+		all[t] = n
+	}
+	return all, wrap("read what is filled", rows.Err())
+}

@@ -1,0 +1,14 @@
+// Package history is the prompt history (SPEC S11): what people asked for, across sessions, to be found again.
+//
+//	ITEMS ── user posts ──▶ Follower ──▶ DB (SQLite, FTS5) ──▶ Recent, Search
+//	threads ── when ITEMS has forgotten some ──┘
+//
+// It is a view: nothing waits for it, and it can be made again from the stream and the threads. A Follower stores its
+// position in ITEMS in the transaction that stores the prompts, so each prompt is in once, whenever the process dies:
+//
+//  1. Read user posts behind the position. Crash: nothing happened.
+//  2. One transaction: prompts, what is known of their sessions, position. Crash: all of it or nothing; the next run reads on.
+//
+// A post is known by its session, thread and number, so that reading one twice, or from the stream and from the thread,
+// adds nothing, and the order in which posts arrive does not matter. Any number of processes may read and feed one database.
+package history

@@ -1,0 +1,240 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// Follower feeds a history from a NATS system.
+type Follower struct {
+	db   *DB
+	conn *natsio.Conn
+	log  *slog.Logger
+}
+
+// NewFollower makes a follower. log may be nil.
+func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Follower{db: db, conn: conn, log: log}
+}
+
+// posts are the subjects of plain user posts: they have no metadata.type and no detail.
+var posts = events.ItemFilters("", "", "message")[:1]
+
+// Waits for an item. Behind the first the stream is looked at again, because the item may be gone; behind the second too,
+// so that the position keeps up with a stream in which nobody asks for anything.
+const (
+	patience = 10 * time.Second
+	refresh  = time.Minute
+)
+
+// errAgain says that what was to be read is not there any more: look at the stream again.
+var errAgain = errors.New("the stream has moved on")
+
+// Follow catches up and goes on, until ctx ends or something fails. Calling it again continues.
+func (f *Follower) Follow(ctx context.Context) error {
+	known, err := f.db.Sessions(ctx)
+	if err == nil {
+		_, err = f.Forget(ctx, known)
+	}
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		at, err := f.catchUp(ctx)
+		if err == nil {
+			err = f.read(ctx, at, 0)
+		}
+		if err != nil && !again(err) && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CatchUp returns when all prompts are in that were stored when it was called.
+func (f *Follower) CatchUp(ctx context.Context) error {
+	for {
+		if _, err := f.catchUp(ctx); !again(err) {
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// Rebuild empties the history and makes it again from the stream and from every thread.
+func (f *Follower) Rebuild(ctx context.Context) error {
+	if err := f.db.Reset(ctx, ""); err != nil {
+		return err
+	}
+	if err := f.CatchUp(ctx); err != nil {
+		return err
+	}
+	at, err := f.db.Position(ctx)
+	if err == nil {
+		err = f.fill(ctx, at)
+	}
+	return err
+}
+
+func again(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, ErrMoved) }
+
+// catchUp reads all that is stored now, and returns the position behind it. A history of another stream starts over; what
+// the stream has forgotten since the position comes from the threads.
+func (f *Follower) catchUp(ctx context.Context) (Position, error) {
+	now, err := f.conn.Extent(ctx, posts)
+	if err != nil {
+		return Position{}, err
+	}
+	at, err := f.db.Position(ctx)
+	if err != nil {
+		return at, err
+	}
+	if at.Stream != now.Stream || at.Seq > now.Last {
+		at = Position{Stream: now.Stream}
+		if err := f.db.Reset(ctx, at.Stream); err != nil {
+			return at, err
+		}
+	}
+	if now.First > at.Seq+1 {
+		f.log.Info("reading prompts from the threads", "seq", at.Seq, "first", now.First)
+		if err := f.fill(ctx, at); err != nil {
+			return at, err
+		}
+		if at, err = f.advance(ctx, at, now.First-1); err != nil {
+			return at, err
+		}
+	}
+	if now.Match > at.Seq {
+		if err := f.read(ctx, at, now.Match); err != nil {
+			return at, err
+		}
+		at.Seq = now.Match
+	}
+	return f.advance(ctx, at, now.Last)
+}
+
+// advance moves the position over what holds no prompt.
+func (f *Follower) advance(ctx context.Context, at Position, to uint64) (Position, error) {
+	if to <= at.Seq {
+		return at, nil
+	}
+	err := f.db.Apply(ctx, Batch{From: at, To: to})
+	at.Seq = to
+	return at, err
+}
+
+// read stores the posts behind a position, up to a sequence, or until nothing comes for a while when that is 0.
+func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
+	wait := refresh
+	if until != 0 {
+		wait = patience
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := time.AfterFunc(wait, cancel)
+	defer idle.Stop()
+	var some gathered
+	for stored, err := range f.conn.Items(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
+		if err != nil {
+			return err
+		}
+		idle.Reset(wait)
+		if p, ok := parse(stored.Data); ok {
+			if p.Time == 0 {
+				p.Time = stored.Stored.UnixMilli()
+			}
+			some.add(p)
+		}
+		done := until != 0 && stored.Seq >= until
+		if !some.full() && stored.Pending > 0 && !done {
+			continue
+		}
+		if err := f.store(ctx, &some, at, stored.Seq); err != nil || done {
+			return err
+		}
+		at.Seq = stored.Seq
+		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
+			if now, err := f.conn.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
+				return errors.Join(err, errAgain)
+			}
+		}
+	}
+	return errAgain
+}
+
+// store applies what was gathered, with what is known of its sessions.
+func (f *Follower) store(ctx context.Context, some *gathered, from Position, to uint64) error {
+	about, err := f.sessions(ctx, some)
+	if err == nil {
+		err = f.db.Apply(ctx, Batch{From: from, To: to, Posts: some.sorted(), Sessions: about, Filled: some.filled})
+	}
+	*some = gathered{}
+	return err
+}
+
+// sessions reads what is known of the sessions of posts. A record of a later version tells nothing.
+func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Session, err error) {
+	names := map[string]bool{}
+	for _, p := range some.posts {
+		names[p.Thread.Session] = true
+	}
+	records, err := f.records(ctx, slices.Collect(maps.Keys(names)))
+	for _, r := range records {
+		if !r.Exists() {
+			continue
+		}
+		info, err := sessions.DecodeInfo(r.Value)
+		if err != nil {
+			f.log.Warn("session of a prompt", "error", fmt.Errorf("%s: %w", r.Key, err))
+			continue
+		}
+		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Harness})
+	}
+	return about, err
+}
+
+// Forget removes what those of the sessions asked for that were deleted, and tells how many they are. What a session said is
+// not to outlive it (SPEC A6).
+func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err error) {
+	for some := range slices.Chunk(names, mostPosts) {
+		records, err := f.records(ctx, some)
+		if err != nil {
+			return gone, err
+		}
+		for i, r := range records {
+			if r.Exists() {
+				continue
+			}
+			if err := f.db.Forget(ctx, some[i]); err != nil {
+				return gone, err
+			}
+			gone++
+		}
+	}
+	return gone, nil
+}
+
+// records reads the records of sessions, in that order.
+func (f *Follower) records(ctx context.Context, names []string) ([]record.Record, error) {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = events.SessionKey(name)
+	}
+	found, err := f.conn.Records(ctx, keys...)
+	if err != nil {
+		return nil, fmt.Errorf("sessions of prompts: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,351 @@
+package history_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/embedded"
+	"spool/internal/history"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// spool is a server with a persister.
+type spool struct {
+	t    *testing.T
+	conn *natsio.Conn
+	*client.Client
+	*client.Publisher
+}
+
+func newSpool(t *testing.T) *spool {
+	conn := natstest.Conn(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	cl := client.New(conn)
+	return &spool{t, conn, cl, cl.Publisher(client.PublisherConfig{Host: "build-7"})}
+}
+
+// say publishes omp entries, users' and others, and waits until their items are out. Text before a colon is the role.
+func (s *spool) say(thread string, seconds int, lines ...string) {
+	s.t.Helper()
+	t, err := events.ParseThread(thread)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	before := int64(0)
+	if head, err := s.Thread(s.t.Context(), t); err == nil {
+		before = head.N
+	}
+	var entries []client.Entry
+	for i, line := range lines {
+		role, text, _ := bytes.Cut([]byte(line), []byte(":"))
+		body, err := json.Marshal(map[string]any{
+			"type": "message", "id": fmt.Sprintf("e%s%d-%d", t.Name, seconds, i), "timestamp": time.Unix(int64(seconds+i), 0).UTC().Format(time.RFC3339),
+			"message": map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		entries = append(entries, client.Entry{Thread: t, Dialect: "omp", Body: body})
+	}
+	if err := s.Publish(s.t.Context(), entries...); err != nil {
+		s.t.Fatal(err)
+	}
+	s.sent(t, before+int64(len(lines)))
+}
+
+// sent waits until an item of a thread is out.
+func (s *spool) sent(t events.Thread, n int64) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	for item, err := range s.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if item.N >= n {
+			return
+		}
+	}
+	s.t.Fatalf("item %d of %s did not come", n, t)
+}
+
+// caughtUp is what a history has once it has caught up, each prompt as "thread n text".
+func (s *spool) caughtUp(db *history.DB) []string {
+	s.t.Helper()
+	if err := history.NewFollower(db, s.conn, nil).CatchUp(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return all(s.t, db)
+}
+
+func all(t testing.TB, db *history.DB) (lines []string) {
+	t.Helper()
+	found, err := db.Recent(t.Context(), history.Filter{}, history.MaxLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range found {
+		lines = append(lines, fmt.Sprintf("%s %d %s", p.Thread, p.N, p.Text))
+	}
+	return lines
+}
+
+// What a history has: user posts of every session with what the sessions' records say, and no more when it is read again.
+func TestCatchUp(t *testing.T) {
+	s := newSpool(t)
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	if got := s.caughtUp(db); got != nil {
+		t.Errorf("a history of nothing = %q", got)
+	}
+	s.say("one", 100, "user:fix the parser", "assistant:done", "user: fix the parser ", "user:now the lexer")
+	s.say("two", 200, "assistant:hello", "user:write the docs")
+	want := []string{"two/main 2 write the docs", "one/main 4 now the lexer", "one/main 1 fix the parser"}
+	for range 2 {
+		if diff := cmp.Diff(want, s.caughtUp(db)); diff != "" {
+			t.Errorf("caught up:\n%s", diff)
+		}
+	}
+	s.say("one", 300, "user:and the tests")
+	if diff := cmp.Diff(append([]string{"one/main 5 and the tests"}, want...), s.caughtUp(db)); diff != "" {
+		t.Errorf("caught up later:\n%s", diff)
+	}
+	found, err := db.Search(t.Context(), "tests", history.Filter{Session: "one"}, 9)
+	wantPrompt := history.Prompt{Thread: events.Thread{Session: "one", Name: "main"}, N: 5, Time: 300_000, Text: "and the tests", Host: "build-7", Harness: "omp"}
+	if err != nil || len(found) != 1 || found[0] != wantPrompt {
+		t.Errorf("Search = %+v, %v, want %+v", found, err, wantPrompt)
+	}
+}
+
+// What ITEMS has forgotten comes from the threads; a fork has only what is its own.
+func TestForgottenItems(t *testing.T) {
+	s := newSpool(t)
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	s.say("one", 100, "user:first", "assistant:done")
+	s.caughtUp(db)
+	s.say("one", 200, "user:second", "assistant:done", "user:third")
+	fork := events.Thread{Session: "one", Name: "fork"}
+	if err := s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 4}); err != nil {
+		t.Fatal(err)
+	}
+	s.say("one/fork", 300, "user:instead")
+	s.say("two", 400, "user:elsewhere")
+	want := []string{"two/main 1 elsewhere", "one/fork 5 instead", "one/main 5 third", "one/main 3 second", "one/main 1 first"}
+
+	items, err := s.conn.JetStream().Stream(t.Context(), events.ItemsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := items.Purge(t.Context(), jetstream.WithPurgeKeep(1)); err != nil {
+		t.Fatal(err)
+	}
+	fresh := open(t, filepath.Join(t.TempDir(), "fresh.db"))
+	for name, h := range map[string]*history.DB{"behind": db, "fresh": fresh} {
+		if diff := cmp.Diff(want, s.caughtUp(h)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+	if err := items.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.say("two", 500, "user:once more")
+	want = append([]string{"two/main 2 once more"}, want...)
+	if diff := cmp.Diff(want, s.caughtUp(db)); diff != "" {
+		t.Errorf("after everything was purged:\n%s", diff)
+	}
+	if err := history.NewFollower(fresh, s.conn, nil).Rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, all(t, fresh)); diff != "" {
+		t.Errorf("rebuilt:\n%s", diff)
+	}
+}
+
+// A history of another stream starts over, and a session that was deleted is forgotten.
+func TestAnotherStream(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	a := newSpool(t)
+	a.say("a", 100, "user:of a")
+	a.caughtUp(db)
+	b := newSpool(t)
+	b.say("b", 100, "user:of b")
+	b.say("c", 200, "user:of c")
+	if got, want := b.caughtUp(db), []string{"c/main 1 of c", "b/main 1 of b"}; !slices.Equal(got, want) {
+		t.Errorf("a history of another stream = %q, want %q", got, want)
+	}
+	kv, err := b.conn.JetStream().KeyValue(t.Context(), events.RecordsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(t.Context(), events.SessionKey("b")); err != nil {
+		t.Fatal(err)
+	}
+	names, err := db.Sessions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := history.NewFollower(db, b.conn, nil).Forget(t.Context(), names); err != nil || gone != 1 {
+		t.Errorf("Forget = %d, %v, want 1", gone, err)
+	}
+	if got, want := all(t, db), []string{"c/main 1 of c"}; !slices.Equal(got, want) {
+		t.Errorf("after a session was deleted = %q, want %q", got, want)
+	}
+}
+
+// Keep outlives a damaged file and stores what comes while it runs.
+func TestKeep(t *testing.T) {
+	s := newSpool(t)
+	path := filepath.Join(t.TempDir(), "history.db")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Keep = %v, want nil", err)
+		}
+	}()
+	s.say("one", 100, "user:first")
+	awaitPrompts(t, path, 1)
+	s.say("one", 200, "user:second")
+	awaitPrompts(t, path, 2)
+}
+
+// awaitPrompts waits until a history that another one feeds has so many.
+func awaitPrompts(t testing.TB, path string, want int64) {
+	t.Helper()
+	var n int64
+	var err error
+	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+		err = history.With(path, func(db *history.DB) (err error) {
+			n, err = db.Count(t.Context())
+			return err
+		})
+		if err == nil && n >= want {
+			return
+		}
+	}
+	t.Fatalf("%d prompts, %v, want %d", n, err, want)
+}
+
+// In a process of its own, TestMain follows the server of this address into the file.
+const serverVar, fileVar = "SPOOL_TEST_HISTORY_SERVER", "SPOOL_TEST_HISTORY_FILE"
+
+// victim follows until it is killed. It says when it begins.
+func victim() error {
+	conn, err := natsio.Dial(context.Background(), natsio.Config{URL: os.Getenv(serverVar)})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	fmt.Println("following")
+	return history.With(os.Getenv(fileVar), func(db *history.DB) error {
+		return history.NewFollower(db, conn, nil).Follow(context.Background())
+	})
+}
+
+// TestKilled kills a follower again and again, while items are published, some of them twice. Each prompt is in once.
+func TestKilled(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	conn := natstest.Dial(t, server)
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	const prompts, kills, sessionCount = 3000, 8, 7
+	for i := range sessionCount { // one without a record counts as deleted
+		info := sessions.Info{ID: fmt.Sprint("s", i)}
+		if _, err := conn.Write(t.Context(), record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	published := make(chan error, 1)
+	go func() {
+		for i := 1; i <= prompts; i++ {
+			p := postedPrompt(fmt.Sprint("s", i%sessionCount), int64(i))
+			if err := conn.PublishItems(t.Context(), slices.Repeat([]events.Posted{p}, 1+i%3%2)); err != nil {
+				published <- err
+				return
+			}
+		}
+		published <- nil
+	}()
+	path := filepath.Join(t.TempDir(), "history.db")
+	for i := range kills {
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), serverVar+"="+server.ClientURL(), fileVar+"="+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Errorf("follower %d said nothing: %v", i, err)
+		}
+		awaitPrompts(t, path, int64(i*prompts/kills/2)) // in the middle of it
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, path)
+	if err := history.NewFollower(db, conn, nil).CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.Count(t.Context()); err != nil || n != prompts {
+		t.Errorf("Count = %d, %v, want %d", n, err, prompts)
+	}
+	if err := db.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for query, want := range map[string]int{"prompt 2999": 1, "ompt 2999": 1, "ompt": prompts} { // both indexes have what the table has
+		found, err := db.Search(t.Context(), query, history.Filter{}, history.MaxLimit)
+		if err != nil || len(found) != min(want, history.MaxLimit) {
+			t.Errorf("Search(%s) = %d, %v, want %d", query, len(found), err, want)
+		}
+	}
+}
+
+func postedPrompt(session string, n int64) events.Posted {
+	t := events.Thread{Session: session, Name: "main"}
+	return events.Posted{Subject: events.ItemSubject(t, "", ""), N: n, Data: fmt.Appendf(nil,
+		`{"id":"x","n":%d,"session":%q,"thread":"main","content":[{"type":"text","text":"prompt %d"}]}`, n, session, n)}
+}

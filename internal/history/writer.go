@@ -1,0 +1,173 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"unicode"
+
+	"spool/pkg/events"
+)
+
+// writer adds to a transaction.
+type writer struct {
+	ctx        context.Context // of the transaction, which is as long as the writer lives
+	tx         *sql.Tx
+	sessions   map[string]int64
+	statements map[string]*sql.Stmt // by their text; closed with the transaction
+}
+
+func newWriter(ctx context.Context, tx *sql.Tx) *writer {
+	return &writer{ctx: ctx, tx: tx, sessions: map[string]int64{}, statements: map[string]*sql.Stmt{}}
+}
+
+func (w *writer) prepare(statement string) (*sql.Stmt, error) {
+	if s := w.statements[statement]; s != nil {
+		return s, nil
+	}
+	s, err := w.tx.PrepareContext(w.ctx, statement)
+	if err == nil {
+		w.statements[statement] = s
+	}
+	return s, err
+}
+
+func (w *writer) exec(statement string, args ...any) error {
+	s, err := w.prepare(statement)
+	if err == nil {
+		_, err = s.ExecContext(w.ctx, args...)
+	}
+	return err
+}
+
+// get reads the first row of a question; ok is false if there is none.
+func (w *writer) get(question string, args []any, into ...any) (ok bool, err error) {
+	s, err := w.prepare(question)
+	if err == nil {
+		err = s.QueryRowContext(w.ctx, args...).Scan(into...)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// learn takes what is known of a session. What nobody says keeps its value.
+func (w *writer) learn(s Session) error {
+	return w.exec(`INSERT INTO sessions(name, cwd, host, harness) VALUES(?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET
+		cwd = iif(excluded.cwd = '', cwd, excluded.cwd), host = iif(excluded.host = '', host, excluded.host),
+		harness = iif(excluded.harness = '', harness, excluded.harness)`, s.Name, s.Cwd, s.Host, s.Harness)
+}
+
+func (w *writer) session(name string) (id int64, err error) {
+	if id, ok := w.sessions[name]; ok {
+		return id, nil
+	}
+	if err = w.learn(Session{Name: name}); err != nil {
+		return 0, err
+	}
+	if _, err = w.get("SELECT id FROM sessions WHERE name = ?", []any{name}, &id); err == nil {
+		w.sessions[name] = id
+	}
+	return id, err
+}
+
+// add stores a post at its place in its thread. The order of a thread is that of its numbers: a post that arrives late can
+// end a row of equal ones, or begin it.
+func (w *writer) add(p Post) error {
+	text := trim(p.Text)
+	if text == "" {
+		return nil
+	}
+	session, err := w.session(p.Thread.Session)
+	if err != nil {
+		return err
+	}
+	at := []any{session, p.Thread.Name, p.N}
+	var known bool
+	if _, err := w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND n = ?", at, &known); err != nil || known {
+		return err
+	}
+	var before string
+	if _, err := w.get(`SELECT text FROM prompts WHERE session = ? AND thread = ? AND n < ? AND text IS NOT NULL
+		ORDER BY n DESC LIMIT 1`, at, &before); err != nil {
+		return err
+	}
+	if err := w.mend(at, before, text); err != nil {
+		return err
+	}
+	id, err := w.place(p.Time)
+	if err != nil {
+		return err
+	}
+	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time) VALUES(?, ?, ?, ?, ?)", id, session, p.Thread.Name, p.N, p.Time); err != nil {
+		return err
+	}
+	if text == before {
+		return nil
+	}
+	return w.write(id, text)
+}
+
+// mend looks at the post behind the one that is put in: if it repeated what stood before, it repeats that no more; if it
+// equals the new one, it does so now.
+func (w *writer) mend(at []any, before, text string) error {
+	var id int64
+	var next sql.NullString
+	found, err := w.get("SELECT id, text FROM prompts WHERE session = ? AND thread = ? AND n > ? ORDER BY n LIMIT 1", at, &id, &next)
+	switch {
+	case err != nil || !found || text == before:
+		return err
+	case !next.Valid:
+		return w.write(id, before)
+	case next.String == text:
+		return w.erase(id, text)
+	}
+	return nil
+}
+
+// write gives a prompt that has none its text.
+func (w *writer) write(id int64, text string) error {
+	return errors.Join(
+		w.exec("UPDATE prompts SET text = ? WHERE id = ?", text, id),
+		w.exec("INSERT INTO prompt_words(rowid, text) VALUES(?, ?)", id, text),
+		w.exec("INSERT INTO prompt_parts(rowid, text) VALUES(?, ?)", id, text))
+}
+
+// erase is the opposite of write.
+func (w *writer) erase(id int64, text string) error {
+	return errors.Join(
+		w.exec("INSERT INTO prompt_words(prompt_words, rowid, text) VALUES('delete', ?, ?)", id, text),
+		w.exec("INSERT INTO prompt_parts(prompt_parts, rowid, text) VALUES('delete', ?, ?)", id, text),
+		w.exec("UPDATE prompts SET text = NULL WHERE id = ?", id))
+}
+
+// slots is how many ids a millisecond has. What is more takes the next free ones, at the price of its exact order.
+const slots = 1 << 21
+
+// place is the id for a prompt of that time: behind all of its millisecond.
+func (w *writer) place(ms int64) (id int64, err error) {
+	first := max(0, min(ms, 1<<42-1)) * slots
+	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM prompts WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
+	for taken := true; taken && err == nil; {
+		if taken, err = w.get("SELECT 1 FROM prompts WHERE id = ?", []any{id}, new(int)); taken {
+			id++
+		}
+	}
+	return id, err
+}
+
+func (w *writer) filled(t events.Thread, n int64) error {
+	session, err := w.session(t.Session)
+	if err != nil {
+		return err
+	}
+	return w.exec("INSERT INTO filled VALUES(?, ?, ?) ON CONFLICT DO UPDATE SET n = max(n, excluded.n)", session, t.Name, n)
+}
+
+// trim takes off white space as the program does that the oracle is of: JavaScript's, which has the byte order mark and
+// lacks U+0085.
+func trim(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xfeff })
+}

@@ -1,0 +1,43 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
+)
+
+// Extent is what ITEMS holds.
+type Extent struct {
+	Stream      string // names this very stream: another one, also after it was deleted and made again, has another
+	First, Last uint64 // sequences; First is Last+1 when it is empty
+	Match       uint64 // sequence of the newest item that matches the filters; 0 = there is none
+}
+
+// Extent asks what ITEMS holds now.
+func (c *Conn) Extent(ctx context.Context, filters []string) (Extent, error) {
+	s, err := c.js.Stream(ctx, events.ItemsStream)
+	if err != nil {
+		return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+	}
+	info := s.CachedInfo()
+	e := Extent{
+		Stream: info.Created.UTC().Format(time.RFC3339Nano), Last: info.State.LastSeq,
+		First: max(info.State.FirstSeq, 1), // a stream that never held a message says 0
+	}
+	for _, filter := range filters {
+		m, err := s.GetLastMsgForSubject(ctx, filter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+		}
+		e.Match = max(e.Match, m.Sequence)
+	}
+	return e, nil
+}

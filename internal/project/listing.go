@@ -1,0 +1,117 @@
+package project
+
+import (
+	"strings"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Learn takes what an entry says about its session into the session's record (SPEC S10). A subagent says less about the
+// session than its main thread: main tells that the entry is of that thread, or that there is no record yet.
+//
+// What changes with every entry is not here but in the thread's head (Count), which every commit writes anyway.
+func Learn(info *sessions.Info, e *dialect.Entry, main bool) {
+	if !main {
+		return
+	}
+	news := func(dst *string, v string) {
+		if v != "" {
+			*dst = v
+		}
+	}
+	news(&info.Harness, e.Session.Harness)
+	news(&info.Cwd, e.Session.Cwd)
+	if info.Title == "" || e.Type != sessions.TypeHeader { // a title slot before the header is newer than it
+		news(&info.Title, e.Session.Title)
+	}
+	news(&info.Summary, e.Session.Summary)
+	news(&info.Model, e.Session.Model)
+	news(&info.Branch, e.Session.GitBranch)
+	news(&info.Program, e.Session.Version)
+	news(&info.Parent, e.Session.Parent)
+	if info.Prompt == "" && e.Role == dialect.RoleUser {
+		info.Prompt = prompt(e.Items)
+	}
+	info.Answered = info.Answered || answers(e)
+}
+
+// prompt is the beginning of the first user post among the items.
+func prompt(items []events.Item) (text string) {
+	for _, it := range items {
+		if it.Type != "" {
+			continue
+		}
+		_ = jsonscan.Array(it.Content, func(block []byte) bool {
+			text, _ = jsonscan.Prefix(jsonscan.Get(block, "text"), sessions.PromptRunes)
+			return text == ""
+		})
+		if text != "" {
+			break
+		}
+	}
+	return text
+}
+
+// answers tells whether an entry is an agent's work (SPEC S8). Raw bytes may be.
+func answers(e *dialect.Entry) bool {
+	switch e.Role {
+	case dialect.RoleUser, dialect.RoleSystem, "":
+		return e.Type == typeRaw
+	}
+	return true
+}
+
+// typeRaw is the type of every entry of the dialect raw.
+const typeRaw = "raw"
+
+// Count notes in its thread's head what a listing shows of an entry (SPEC S10). It allocates nothing.
+func Count(h *threads.Head, e *dialect.Entry) {
+	if e.Type == sessions.TypeMessage || said(e.Role) {
+		h.Messages++
+	}
+	h.Standing = uint8(standing(sessions.Status(h.Standing), e))
+}
+
+// said tells whether somebody speaks in that role: a user, an agent, a tool, a workflow's role; not a program about itself,
+// and not Spool ("__end__", "__fork__").
+func said(role string) bool {
+	return role != "" && role != dialect.RoleSystem && !strings.HasPrefix(role, "__")
+}
+
+// standing is where an entry leaves its thread. It reads the items alone, so every dialect has it.
+func standing(was sessions.Status, e *dialect.Entry) sessions.Status {
+	switch {
+	case e.Cut:
+		return sessions.StatusInterrupted
+	case e.Role == dialect.RoleEnd:
+		return sessions.StatusComplete
+	case e.Role == dialect.RoleUser:
+		return sessions.StatusPending
+	case e.Role == dialect.RoleTool && len(e.Items) > 0 && e.Items[0].Type == events.TypeToolCall:
+		return was // the user ran it beside the agent
+	}
+	for i := range e.Items {
+		switch it := &e.Items[i]; it.Type {
+		case events.TypeToolCall, events.TypeToolResult, events.TypeThinking:
+			was = sessions.StatusInterrupted
+		case events.TypeText:
+			was = sessions.StatusComplete
+		case events.TypeTurnEnd:
+			if was != sessions.StatusAborted && was != sessions.StatusError {
+				was = sessions.StatusComplete
+			}
+		case events.TypeStatus:
+			switch string(jsonscan.Get(it.Metadata, "status")) {
+			case `"aborted"`, `"interrupted"`, `"turn_aborted"`:
+				was = sessions.StatusAborted
+			case `"error"`, `"api_error"`:
+				was = sessions.StatusError
+			}
+		}
+	}
+	return was
+}

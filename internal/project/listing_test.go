@@ -1,0 +1,153 @@
+package project_test
+
+import (
+	"strings"
+	"testing"
+
+	"spool/internal/project"
+	"spool/pkg/dialect"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+const (
+	user    = `{"type":"message","id":"a","message":{"role":"user","content":"Plan it"}}`
+	answer  = `{"type":"message","id":"b","message":{"role":"assistant","content":[{"type":"text","text":"Done"}],"stopReason":"stop"}}`
+	call    = `{"type":"message","id":"c","message":{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"toolCall","id":"1","name":"bash","arguments":{}}],"stopReason":"toolUse"}}`
+	result  = `{"type":"message","id":"d","message":{"role":"toolResult","toolCallId":"1","content":[{"type":"text","text":"ok"}]}}`
+	length  = `{"type":"message","id":"e","message":{"role":"assistant","content":[{"type":"text","text":"and th"}],"stopReason":"length"}}`
+	aborted = `{"type":"message","id":"f","message":{"role":"assistant","content":[{"type":"text","text":"part"}],"stopReason":"aborted"}}`
+	failed  = `{"type":"message","id":"g","message":{"role":"assistant","content":[],"stopReason":"error","errorMessage":"503"}}`
+	label   = `{"type":"label","id":"h","targetId":"a","label":"x"}`
+	ran     = `{"type":"message","id":"i","message":{"role":"bashExecution","command":"ls","output":"","exitCode":0}}`
+	model   = `{"type":"model_change","id":"j","model":"p/m"}`
+	compact = `{"type":"compaction","id":"k","summary":"S","shortSummary":"Short"}`
+)
+
+// read gives entries to a session's record and head, as the persister does.
+func read(t *testing.T, name string, lines ...string) (info sessions.Info, head threads.Head) {
+	t.Helper()
+	d, ok := dialect.Lookup(name)
+	if !ok {
+		t.Fatalf("no dialect %s", name)
+	}
+	var m dialect.Memory
+	for _, line := range lines {
+		e, err := d.Read([]byte(line), &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		project.Learn(&info, &e, true)
+		project.Count(&head, &e)
+	}
+	return info, head
+}
+
+func TestStanding(t *testing.T) {
+	for _, tt := range []struct {
+		name, dialect string
+		lines         []string
+		want          sessions.Status
+		messages      int64
+	}{
+		{"nothing", "omp", nil, sessions.StatusUnknown, 0},
+		{"no message", "omp", []string{label, model}, sessions.StatusUnknown, 0},
+		{"prompt", "omp", []string{user}, sessions.StatusPending, 1},
+		{"answer", "omp", []string{user, answer}, sessions.StatusComplete, 2},
+		{"answer, then a label", "omp", []string{user, answer, label, model}, sessions.StatusComplete, 2},
+		{"call", "omp", []string{user, call}, sessions.StatusInterrupted, 2},
+		{"result", "omp", []string{user, call, result}, sessions.StatusInterrupted, 3},
+		{"answer after a result", "omp", []string{user, call, result, answer}, sessions.StatusComplete, 4},
+		{"cut off", "omp", []string{user, length}, sessions.StatusInterrupted, 2},
+		{"aborted", "omp", []string{user, aborted}, sessions.StatusAborted, 2},
+		{"error", "omp", []string{user, failed}, sessions.StatusError, 2},
+		{"error, tried again", "omp", []string{user, failed, answer}, sessions.StatusComplete, 3},
+		{"the user ran something", "omp", []string{user, answer, ran}, sessions.StatusComplete, 3},
+		{"next prompt", "omp", []string{user, answer, user}, sessions.StatusPending, 3},
+		{"claude call", "claude", []string{
+			`{"type":"user","uuid":"1","message":{"role":"user","content":"go"}}`,
+			`{"type":"assistant","uuid":"2","message":{"id":"m","role":"assistant","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}`,
+		}, sessions.StatusInterrupted, 2},
+		{"claude answer", "claude", []string{
+			`{"type":"user","uuid":"1","message":{"role":"user","content":"go"}}`,
+			`{"type":"assistant","uuid":"2","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"gone"}],"stop_reason":"end_turn"}}`,
+		}, sessions.StatusComplete, 2},
+		{"claude cut off", "claude", []string{
+			`{"type":"assistant","uuid":"2","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"gone"}],"stop_reason":"max_tokens"}}`,
+		}, sessions.StatusInterrupted, 1},
+		{"codex aborted", "codex", []string{
+			`{"timestamp":"2026-11-20T12:00:00.000Z","type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}`,
+		}, sessions.StatusAborted, 0},
+		{"workflow step", "step", []string{`{"role":"coder","meta":{},"content":"x"}`}, sessions.StatusComplete, 1},
+		{"workflow end", "step", []string{`{"role":"coder","meta":{},"content":"x"}`, `{"role":"__end__","meta":{"returnCode":0,"summary":"done"}}`}, sessions.StatusComplete, 1},
+	} {
+		_, head := read(t, tt.dialect, tt.lines...)
+		if got := sessions.Status(head.Standing); got != tt.want || head.Messages != tt.messages {
+			t.Errorf("%s: %s after %d messages, want %s after %d", tt.name, got, head.Messages, tt.want, tt.messages)
+		}
+	}
+}
+
+func TestLearn(t *testing.T) {
+	const header = `{"type":"session","version":3,"id":"s","cwd":"/w","title":"Old","parentSession":"p"}`
+	info, _ := read(t, "omp", header, user)
+	if info.Answered || info.Prompt != "Plan it" || info.Title != "Old" || info.Cwd != "/w" || info.Parent != "p" {
+		t.Errorf("after a prompt: %+v", info)
+	}
+	info, _ = read(t, "omp", header, user, answer, `{"type":"message","id":"z","message":{"role":"user","content":"Another"}}`, compact)
+	if !info.Answered || info.Prompt != "Plan it" || info.Summary != "Short" {
+		t.Errorf("after an answer: %+v, want the first prompt kept", info)
+	}
+	if info, _ = read(t, "omp", `{"type":"title","v":1,"title":"Slot"}`, header); info.Title != "Slot" {
+		t.Errorf("title = %q, want the slot's (SPEC S1)", info.Title)
+	}
+	if info, _ = read(t, "omp", header, `{"type":"title_change","id":"t","title":"New"}`); info.Title != "New" {
+		t.Errorf("title = %q, want the newest", info.Title)
+	}
+	if info, _ = read(t, "omp", `{"type":"message","id":"a","message":{"role":"user","content":"`+strings.Repeat("ä", 500)+`"}}`); info.Prompt != strings.Repeat("ä", sessions.PromptRunes) {
+		t.Errorf("a long prompt is kept as %q", info.Prompt)
+	}
+	if info, _ = read(t, "raw", "bytes"); !info.Answered {
+		t.Error("a session of raw bytes is never listed")
+	}
+	if info, _ = read(t, "step", `{"role":"coder","meta":{},"content":"x"}`); !info.Answered {
+		t.Error("a workflow is never listed")
+	}
+}
+
+// The session's record is written when it changes; a turn like the one before must not change it.
+func TestLearnSettles(t *testing.T) {
+	turn := []string{user, call, result, answer}
+	once, _ := read(t, "omp", turn...)
+	if often, _ := read(t, "omp", append(append(turn, turn...), turn...)...); often != once {
+		t.Errorf("the record changed from %+v to %+v", once, often)
+	}
+}
+
+// A subagent's entry says nothing about the session.
+func TestLearnFromASubagent(t *testing.T) {
+	d, _ := dialect.Lookup("omp")
+	var m dialect.Memory
+	e, err := d.Read([]byte(user), &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info sessions.Info
+	if project.Learn(&info, &e, false); info != (sessions.Info{}) {
+		t.Errorf("learned %+v", info)
+	}
+}
+
+// Counting is on the path of every entry.
+func TestCountAllocatesNothing(t *testing.T) {
+	d, _ := dialect.Lookup("omp")
+	var m dialect.Memory
+	e, err := d.Read([]byte(call), &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, head := sessions.Info{Prompt: "x", Answered: true}, threads.Head{}
+	if n := testing.AllocsPerRun(100, func() { project.Count(&head, &e); project.Learn(&info, &e, true) }); n != 0 {
+		t.Errorf("%v allocations an entry, want none", n)
+	}
+}

@@ -1,0 +1,186 @@
+package artifacts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"spool/internal/bounded"
+	"spool/pkg/events"
+)
+
+// Category says what an artifact is for, and so what a cleanup takes without being told to (SPEC A5).
+type Category string
+
+const (
+	Normal      Category = "normal" // kept unless a cleanup includes all
+	ProviderRaw Category = "provider_raw"
+	HookLog     Category = "hook_log"
+	Traceback   Category = "traceback"
+	Debug       Category = "debug"
+)
+
+var categories = []Category{Normal, ProviderRaw, HookLog, Traceback, Debug}
+
+// Writer says who put the bytes where they are (SPEC A3).
+type Writer string
+
+const (
+	FromOutput  Writer = "output"  // Spool, from the stream of a tool's output
+	FromPayload Writer = "payload" // Spool, from a payload that a tool handed in
+	FromAgent   Writer = "agent"   // Spool, from what a subagent returned; the file name is AgentFile's
+	FromObject  Writer = "object"  // the tool: an object that was stored already and is registered
+	FromFile    Writer = "file"    // the tool: a local file that is registered
+)
+
+var writers = []Writer{FromOutput, FromPayload, FromAgent, FromObject, FromFile}
+
+// UnknownSize is the size of a registered artifact whose bytes nobody has measured.
+const UnknownSize = -1
+
+// Record is an artifact's row in the registry (SPEC A2). All but ID, Session, Filename, Category and Writer may be
+// empty.
+type Record struct {
+	ID      ID
+	Session string // the root session, which it stays with
+	Created int64  // Unix milliseconds
+
+	Seq        Seq
+	Agent      string
+	Run        string
+	Node       string // text form of the node that refers to it
+	ToolCall   string
+	Filename   string // a display name: one path segment
+	MIME       string
+	Size       int64 // bytes, or UnknownSize
+	Summary    string
+	Category   Category
+	Writer     Writer
+	ForkedFrom ID     // the row that this one was copied from when its session was forked (SPEC A7)
+	Object     string // name of the bytes, which several rows may share
+	Locator    []byte // how the store finds the object fast; opaque here
+}
+
+var (
+	// ErrRecord is wrapped by everything that is no proper record.
+	ErrRecord = errors.New("bad artifact record")
+	// ErrTaken: another artifact has this id. Records are created once and never moved to another session (SPEC A3).
+	ErrTaken = errors.New("artifact id is taken")
+)
+
+// ObjectName is where the bytes of a new artifact go: <session>/<artifact_id>/<filename> (SPEC A2).
+func (r Record) ObjectName() string { return r.Session + "/" + string(r.ID) + "/" + r.Filename }
+
+// Validate reports everything that is wrong with a record at once.
+func (r Record) Validate() error {
+	errs := []error{events.CheckToken("artifact_id", string(r.ID)), events.CheckToken("session", r.Session), CheckFilename(r.Filename)}
+	if r.Seq != "" && !r.Seq.valid() {
+		errs = append(errs, fmt.Errorf("%w: seq %.32q is no decimal number", ErrRecord, r.Seq))
+	}
+	if !slices.Contains(categories, r.Category) {
+		errs = append(errs, fmt.Errorf("%w: category %.32q; use one of %v", ErrRecord, r.Category, categories))
+	}
+	if !slices.Contains(writers, r.Writer) {
+		errs = append(errs, fmt.Errorf("%w: writer %.32q; use one of %v", ErrRecord, r.Writer, writers))
+	}
+	if r.Size < UnknownSize {
+		errs = append(errs, fmt.Errorf("%w: size %d", ErrRecord, r.Size))
+	}
+	return errors.Join(errs...)
+}
+
+// Admits decides about a second registration of an id: the same record again is a retry and is fine, anything else is
+// ErrTaken.
+func (r Record) Admits(again Record) error {
+	if bytes.Equal(r.Encode(), again.Encode()) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %q of session %s; a new artifact needs a new id", ErrTaken, r.ID, r.Filename, r.Session)
+}
+
+// Fork is the row that a fork of the record's session gets: its own id over the same bytes, the same number (SPEC A7).
+func (r Record) Fork(session string, id ID, at int64) Record {
+	r.ForkedFrom = r.ID
+	r.ID, r.Session, r.Created = id, session, at
+	return r
+}
+
+// Freed lists the objects that no row names once gone are removed and left remain: their bytes may go (SPEC A7).
+func Freed(gone, left []Record) []string {
+	held := make(map[string]bool, len(left))
+	for _, r := range left {
+		held[r.Object] = true
+	}
+	var freed []string
+	for _, r := range gone {
+		if r.Object != "" && !held[r.Object] {
+			held[r.Object] = true
+			freed = append(freed, r.Object)
+		}
+	}
+	return freed
+}
+
+const (
+	recordVersion = 1
+	recordMembers = 18
+)
+
+// Encode is the record's value: a msgpack array of the version and the members in the order in which Record has them, as
+// integer, text or bin.
+func (r Record) Encode() []byte {
+	b, err := msgpack.Marshal([]any{
+		recordVersion, string(r.ID), r.Session, r.Created, string(r.Seq), r.Agent, r.Run, r.Node, r.ToolCall, r.Filename,
+		r.MIME, r.Size, r.Summary, string(r.Category), string(r.Writer), string(r.ForkedFrom), r.Object, r.Locator,
+	})
+	if err != nil {
+		panic(err) // integers, strings and bytes always marshal
+	}
+	return b
+}
+
+// DecodeRecord reads a record's value; members that a later version adds are ignored. Errors wrap ErrRecord.
+func DecodeRecord(b []byte) (Record, error) {
+	if err := bounded.Exactly(b); err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	d := decoder{dec: msgpack.NewDecoder(bytes.NewReader(b))}
+	n := read(&d, d.dec.DecodeArrayLen)
+	if v := read(&d, d.dec.DecodeInt64); d.err == nil && v != recordVersion {
+		d.err = fmt.Errorf("version %d; this program reads version %d", v, recordVersion)
+	}
+	if d.err == nil && n < recordMembers {
+		d.err = fmt.Errorf("%d members, want %d", n, recordMembers)
+	}
+	r := Record{
+		ID: ID(d.text()), Session: d.text(), Created: read(&d, d.dec.DecodeInt64), Seq: Seq(d.text()), Agent: d.text(), Run: d.text(),
+		Node: d.text(), ToolCall: d.text(), Filename: d.text(), MIME: d.text(), Size: read(&d, d.dec.DecodeInt64), Summary: d.text(),
+		Category: Category(d.text()), Writer: Writer(d.text()), ForkedFrom: ID(d.text()), Object: d.text(),
+		Locator: read(&d, d.dec.DecodeBytes),
+	}
+	if d.err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrRecord, d.err)
+	}
+	if err := r.Validate(); err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	return r, nil
+}
+
+// decoder keeps the first error.
+type decoder struct {
+	dec *msgpack.Decoder
+	err error
+}
+
+func read[T any](d *decoder, f func() (T, error)) (v T) {
+	if d.err == nil {
+		v, d.err = f()
+	}
+	return v
+}
+
+func (d *decoder) text() string { return read(d, d.dec.DecodeString) }

@@ -1,0 +1,180 @@
+package artifacts_test
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+func row(id, session string) artifacts.Record {
+	return artifacts.Record{
+		ID: artifacts.ID(id), Session: session, Filename: "0.bash.log", Seq: "0", Size: 10, Category: artifacts.Normal, Writer: artifacts.FromOutput,
+		Object: session + "/" + id + "/0.bash.log",
+	}
+}
+
+func anyRecord(t *rapid.T) artifacts.Record {
+	token := rapid.StringMatching(`[A-Za-z0-9_-]{1,20}`)
+	text := rapid.String()
+	return artifacts.Record{
+		ID: artifacts.ID(token.Draw(t, "id")), Session: token.Draw(t, "session"), Created: rapid.Int64().Draw(t, "created"),
+		Seq: artifacts.Seq(rapid.StringMatching(`|0|[1-9][0-9]{0,25}`).Draw(t, "seq")), Agent: text.Draw(t, "agent"), Run: text.Draw(t, "run"),
+		Node: text.Draw(t, "node"), ToolCall: text.Draw(t, "call"), Filename: rapid.StringMatching(`[a-z\\ .]{0,9}[a-z]`).Draw(t, "file"),
+		MIME: text.Draw(t, "mime"), Size: rapid.Int64Min(-1).Draw(t, "size"), Summary: text.Draw(t, "summary"),
+		Category:   rapid.SampledFrom([]artifacts.Category{artifacts.Normal, artifacts.Debug, artifacts.HookLog}).Draw(t, "category"),
+		Writer:     rapid.SampledFrom([]artifacts.Writer{artifacts.FromAgent, artifacts.FromFile}).Draw(t, "writer"),
+		ForkedFrom: artifacts.ID(text.Draw(t, "from")), Object: text.Draw(t, "object"),
+		Locator: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "locator"),
+	}
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyRecord(t)
+		got, err := artifacts.DecodeRecord(r.Encode())
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Fatalf("DecodeRecord(Encode(%+v)) = %+v, %v", r, got, err)
+		}
+	})
+}
+
+func TestDecodeRecordIgnoresLaterMembers(t *testing.T) {
+	b := row("art_1", "s").Encode()
+	if b[0] != 0xdc || b[2] != 18 { // array16 of 18
+		t.Fatalf("Encode begins %x", b[:3])
+	}
+	b[2]++
+	if got, err := artifacts.DecodeRecord(append(b, 0xc0)); err != nil || got.ID != "art_1" {
+		t.Errorf("DecodeRecord of 19 members = %v, %v", got, err)
+	}
+	b[2] -= 2
+	if _, err := artifacts.DecodeRecord(b); !errors.Is(err, artifacts.ErrRecord) {
+		t.Errorf("DecodeRecord of 17 members = %v, want ErrRecord", err)
+	}
+}
+
+func TestDecodeRecordRefuses(t *testing.T) {
+	good := row("art_1", "s")
+	for name, change := range map[string]func(*artifacts.Record){
+		"id":       func(r *artifacts.Record) { r.ID = "a/b" },
+		"session":  func(r *artifacts.Record) { r.Session = "" },
+		"filename": func(r *artifacts.Record) { r.Filename = "../x" },
+		"seq":      func(r *artifacts.Record) { r.Seq = "007" },
+		"category": func(r *artifacts.Record) { r.Category = "other" },
+		"writer":   func(r *artifacts.Record) { r.Writer = "" },
+		"size":     func(r *artifacts.Record) { r.Size = -2 },
+	} {
+		r := good
+		change(&r)
+		if _, err := artifacts.DecodeRecord(r.Encode()); !errors.Is(err, artifacts.ErrRecord) {
+			t.Errorf("%s: DecodeRecord = %v, want ErrRecord", name, err)
+		}
+	}
+	r := good
+	r.Session, r.Seq, r.Size = "", "x", -5
+	if err := r.Validate(); !errors.Is(err, events.ErrToken) || !strings.Contains(err.Error(), "seq") || !strings.Contains(err.Error(), "size") {
+		t.Errorf("Validate = %v, want all three faults", err)
+	}
+	b := good.Encode()
+	for _, bad := range [][]byte{nil, {0xc0}, b[:len(b)-1], append(b, 0), bytes.Replace(b, []byte{1}, []byte{2}, 1)} {
+		if _, err := artifacts.DecodeRecord(bad); !errors.Is(err, artifacts.ErrRecord) {
+			t.Errorf("DecodeRecord(%x) = %v, want ErrRecord", bad, err)
+		}
+	}
+}
+
+// TestAdmits holds that a record never moves to another session or loses what it has (SPEC A3).
+func TestAdmits(t *testing.T) {
+	r := row("art_1", "sA")
+	if err := r.Admits(r); err != nil {
+		t.Errorf("Admits(itself) = %v", err)
+	}
+	moved := r
+	moved.Session, moved.Size = "sB", artifacts.UnknownSize
+	if err := r.Admits(moved); !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), "sA") {
+		t.Errorf("Admits(of another session) = %v, want ErrTaken that names sA", err)
+	}
+}
+
+// TestForkKeepsBytes holds SPEC A7: a fork has its own row with the same number, and the bytes go with the last row.
+func TestForkKeepsBytes(t *testing.T) {
+	a := row("art_1", "s")
+	b := a.Fork("fork", "art_2", 77)
+	if b.ID != "art_2" || b.Session != "fork" || b.Seq != a.Seq || b.ForkedFrom != a.ID || b.Object != a.Object || b.Created != 77 {
+		t.Errorf("Fork = %+v", b)
+	}
+	other := row("art_3", "s")
+	if got := artifacts.Freed([]artifacts.Record{a, other}, []artifacts.Record{b}); len(got) != 1 || got[0] != other.Object {
+		t.Errorf("Freed(the original) = %v, want only %v", got, other.Object)
+	}
+	if got := artifacts.Freed([]artifacts.Record{b, a}, nil); len(got) != 1 || got[0] != a.Object {
+		t.Errorf("Freed(both) = %v, want %v once", got, a.Object)
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	f.Add(row("art_1", "s").Encode())
+	f.Add([]byte("\xdc\x00\x12\x01\xdb\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := artifacts.DecodeRecord(b)
+		if err != nil {
+			if !errors.Is(err, artifacts.ErrRecord) {
+				t.Fatalf("DecodeRecord(%x) = %v, want ErrRecord", b, err)
+			}
+			return
+		}
+		again, err := artifacts.DecodeRecord(r.Encode())
+		if err != nil || !bytes.Equal(again.Encode(), r.Encode()) {
+			t.Fatalf("a decoded record does not survive: %+v, %+v, %v", r, again, err)
+		}
+	})
+}
+
+func TestRef(t *testing.T) {
+	full := artifacts.Ref{ID: "art_1", Summary: "a \"b\"\n", MIME: "text/plain"}
+	if want := `{"type":"artifact_ref","artifact_id":"art_1","summary":"a \"b\"\n","mime_type":"text/plain"}`; string(full.JSON()) != want {
+		t.Errorf("JSON = %s, want %s", full.JSON(), want)
+	}
+	for _, r := range []artifacts.Ref{full, {ID: "art_1"}} {
+		if got, err := artifacts.ParseRef(r.JSON()); err != nil || got != r {
+			t.Errorf("ParseRef(%s) = %v, %v", r.JSON(), got, err)
+		}
+	}
+	if got, err := artifacts.ParseRef([]byte(`{"artifact_id":"x","type":"artifact_ref"}`)); err != nil || got.ID != "x" {
+		t.Errorf("ParseRef without the optional fields = %v, %v", got, err)
+	}
+	for _, bad := range []string{
+		``, `[]`, `"x"`, `{}`, `{"type":"artifact_ref"}`, `{"type":"artifact_ref","artifact_id":""}`, `{"type":"artifact_ref","artifact_id":null}`,
+		`{"type":"artifact","artifact_id":"x"}`, `{"artifact_id":"x"}`, `{"type":"artifact_ref","artifact_id":"x","extra":1}`,
+		`{"type":"artifact_ref","artifact_id":"x","artifact_id":"y"}`, `{"type":"artifact_ref","artifact_id":7}`,
+		`{"type":"artifact_ref","artifact_id":"x","summary":7}`, `{"type":"artifact_ref","artifact_id":"x","size":null}`,
+	} {
+		if got, err := artifacts.ParseRef([]byte(bad)); !errors.Is(err, artifacts.ErrRef) {
+			t.Errorf("ParseRef(%s) = %v, %v, want ErrRef", bad, got, err)
+		}
+	}
+}
+
+func FuzzParseRef(f *testing.F) {
+	f.Add(artifacts.Ref{ID: "art_1", Summary: "s"}.JSON())
+	f.Add([]byte(`{"type":"artifact_ref","artifact_id":"\ud800"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := artifacts.ParseRef(raw)
+		if err != nil {
+			if !errors.Is(err, artifacts.ErrRef) {
+				t.Fatalf("ParseRef(%q) = %v, want ErrRef", raw, err)
+			}
+			return
+		}
+		if again, err := artifacts.ParseRef(r.JSON()); err != nil || again != r {
+			t.Fatalf("ParseRef(JSON of %+v) = %+v, %v", r, again, err)
+		}
+	})
+}

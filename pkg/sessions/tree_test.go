@@ -1,0 +1,220 @@
+package sessions
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spool/internal/jsonscan"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// add appends a user's message under an id.
+func add(t *testing.T, tree *Tree, id string) {
+	t.Helper()
+	if _, err := tree.Append(Message([]byte(`{"role":"user","content":"x"}`)), Stamp{ID: id, Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTree(t *testing.T) {
+	tree := NewTree(Header{ID: "s1"})
+	add(t, tree, "a")
+	add(t, tree, "b")
+	if err := tree.Branch("a"); err != nil {
+		t.Fatal(err)
+	}
+	add(t, tree, "c")
+	tree.ResetLeaf()
+	add(t, tree, "d")
+	e, err := tree.BranchWithSummary(At("b"), Summarized{Summary: "S"}, Stamp{ID: "e", Time: noon})
+	if err != nil || string(e.Raw) != `{"type":"branch_summary","id":"e","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","fromId":"b","summary":"S"}` {
+		t.Errorf("BranchWithSummary = %s, %v", e.Raw, err)
+	}
+	if e, err = tree.BranchWithSummary(Root, Summarized{Summary: "R"}, Stamp{ID: "f"}); err != nil || e.Parent != "" || !bytes.Contains(e.Raw, []byte(`"fromId":"root"`)) {
+		t.Errorf("BranchWithSummary(Root) = %s, %v", e.Raw, err)
+	}
+	if got := entryIDs(tree.Entries()); got != "a b c d e f" {
+		t.Errorf("Entries = %s", got)
+	}
+	for leaf, want := range map[Leaf]string{At("c"): "a c", At("e"): "a b e", Last: "f", Root: "", At("nobody"): "f"} {
+		if got := entryIDs(tree.Path(leaf)); got != want {
+			t.Errorf("Path(%v) = %s, want %s", leaf, got, want)
+		}
+	}
+	for leaf, want := range map[Leaf]string{At("a"): "b c", At("c"): "", Root: "a d f"} {
+		if got := entryIDs(tree.Children(leaf)); got != want {
+			t.Errorf("Children(%v) = %s, want %s", leaf, got, want)
+		}
+	}
+	if got := outline(tree.Roots()); got != "a(b(e()) c()) d() f()" {
+		t.Errorf("Roots = %s", got)
+	}
+}
+
+func outline(nodes []*Node) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Entry.ID+"("+outline(n.Children)+")")
+	}
+	return strings.Join(all, " ")
+}
+
+// SPEC S3, S4: an unknown id is an error in the program's words, and nothing is changed by it.
+func TestTreeRefuses(t *testing.T) {
+	tree := NewTree(Header{ID: "s1"})
+	add(t, tree, "a")
+	_, label := tree.Append(Label("x", "L"), Stamp{})
+	_, summary := tree.BranchWithSummary(At("x"), Summarized{}, Stamp{})
+	for _, err := range []error{tree.Branch("x"), label, summary} {
+		if !errors.Is(err, ErrNotFound) || err.Error() != "Entry x not found" {
+			t.Errorf("error = %v, want Entry x not found", err)
+		}
+	}
+	if _, err := tree.Append(Message([]byte(`{}`)), Stamp{ID: "a"}); !errors.Is(err, ErrTaken) {
+		t.Errorf("Append under a taken id: %v, want ErrTaken", err)
+	}
+	if _, err := tree.BranchWithSummary(Root, Summarized{}, Stamp{ID: "a"}); !errors.Is(err, ErrTaken) {
+		t.Errorf("BranchWithSummary under a taken id: %v, want ErrTaken", err)
+	}
+	if _, err := tree.Append(Message([]byte(`{`)), Stamp{ID: "b"}); !errors.Is(err, jsonscan.ErrSyntax) {
+		t.Errorf("Append of broken JSON: %v, want ErrSyntax", err)
+	}
+	if tree.Leaf() != At("a") || len(tree.Entries()) != 1 {
+		t.Errorf("leaf %v, %d entries after refusals, want a, 1", tree.Leaf(), len(tree.Entries()))
+	}
+}
+
+// SPEC S4: the last label wins, "" clears, and a label entry moves the leaf.
+func TestLabels(t *testing.T) {
+	tree := NewTree(Header{ID: "s1"})
+	add(t, tree, "a")
+	add(t, tree, "b")
+	for i, l := range [][2]string{{"a", "one"}, {"b", "two"}, {"a", "three"}, {"b", ""}} {
+		e, err := tree.Append(Label(l[0], l[1]), Stamp{ID: fmt.Sprint("l", i), Time: noon})
+		if err != nil || tree.Leaf() != At(e.ID) {
+			t.Fatalf("Label: %v, leaf %v", err, tree.Leaf())
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"a": "three"}, tree.Labels()); diff != "" {
+		t.Errorf("Labels (-want +got):\n%s", diff)
+	}
+}
+
+// SPEC S3: the leaf is stored; a program that appends without knowing of it makes what was stored void.
+func TestStoredLeaf(t *testing.T) {
+	tree := NewTree(Header{ID: "s1", Cwd: "/w"}.Child("s2", noon))
+	add(t, tree, "a")
+	add(t, tree, "b")
+	for _, leaf := range []Leaf{At("a"), Root, At("b")} {
+		tree.ResetLeaf()
+		if leaf != Root {
+			if err := tree.Branch(leaf.ID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := written(t, tree)
+		back := mustLoad(t, text).Tree()
+		if back.Leaf() != leaf {
+			t.Errorf("leaf %v became %v", leaf, back.Leaf())
+		}
+		if stored := strings.Contains(text, `"leaf"`); stored != (leaf != At("b")) {
+			t.Errorf("leaf %v: stored is %v", leaf, stored)
+		}
+		if other := mustLoad(t, text+user("z", "b")+"\n").Tree(); other.Leaf() != At("z") {
+			t.Errorf("after another program's entry the leaf is %v, want z", other.Leaf())
+		}
+		if err := back.Branch("b"); err != nil {
+			t.Fatal(err)
+		}
+		if text := written(t, back); strings.Contains(text, `"leaf"`) {
+			t.Errorf("the leaf is the last entry again, but is stored:\n%s", text)
+		}
+	}
+}
+
+func written(t *testing.T, tree *Tree) string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := tree.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// SPEC S12: a file of the current version keeps its bytes, damage included, and entries are added to it.
+func TestWriteKeepsBytes(t *testing.T) {
+	text := "\xef\xbb\xbf" + header3 + "\r\n\n" + user("a", "") + "\nrubbish\n" + user("b", "a")
+	tree := mustLoad(t, text).Tree()
+	if _, err := tree.Append(Message([]byte(`{"role":"user"}`)), Stamp{Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	id := EntryID("s1", 3, 0)
+	want := text + "\n" + `{"type":"message","id":"` + id + `","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user"}}` + "\n"
+	if diff := cmp.Diff(want, written(t, tree)); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	h, ok := tree.Header().Titled(" a\n\x1b title ", "user")
+	tree.SetHeader(h)
+	lines := strings.Split(written(t, tree), "\n")
+	if !ok || lines[0] != header3[:len(header3)-1]+`,"title":"a title","titleSource":"user"}` || lines[2] != "rubbish" || len(lines) != 6 {
+		t.Errorf("with a title: %q", lines)
+	}
+}
+
+// SPEC S9: a path as a session of its own hangs together although its labels are left out, and has them at its end.
+func TestExtract(t *testing.T) {
+	tree := NewTree(Header{ID: "s1", Cwd: "/w", Title: "T"})
+	add(t, tree, "a")
+	if _, err := tree.Append(Label("a", "L"), Stamp{ID: "l"}); err != nil {
+		t.Fatal(err)
+	}
+	add(t, tree, "b")
+	add(t, tree, "c")
+	branch, err := tree.Extract("b", tree.Header().Child("s2", noon), func() Stamp { return Stamp{ID: "m", Time: noon} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		`{"type":"session","version":3,"id":"s2","title":"T","timestamp":"2026-01-01T12:00:00.000Z","cwd":"/w","parentSession":"s1"}`,
+		`{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user","content":"x"}}`,
+		`{"type":"message","id":"b","parentId":"a","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user","content":"x"}}`,
+		`{"type":"label","id":"m","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","targetId":"a","label":"L"}`, "",
+	}, "\n")
+	if diff := cmp.Diff(want, written(t, branch)); diff != "" {
+		t.Errorf("Extract (-want +got):\n%s", diff)
+	}
+	if got := entryIDs(tree.Path(At("b"))); got != "a l b" {
+		t.Errorf("the original's path is %s, want a l b", got)
+	}
+	fork := tree.Fork(tree.Header().Child("s3", noon))
+	add(t, fork, "d")
+	add(t, tree, "e")
+	if entryIDs(fork.Entries()) != "a l b c d" || entryIDs(tree.Entries()) != "a l b c e" {
+		t.Errorf("after a fork: %s and %s", entryIDs(fork.Entries()), entryIDs(tree.Entries()))
+	}
+	if _, err := tree.Extract("x", Header{}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Extract of an unknown entry: %v, want ErrNotFound", err)
+	}
+}
+
+// SPEC S7: walks end at a missing parent and on a cycle; every entry is in one tree.
+func TestCycles(t *testing.T) {
+	tree := mustLoad(t, strings.Join([]string{
+		header3, user("a", "c"), user("b", "a"), user("c", "b"), user("d", "d"), user("e", "c"), user("f", "gone"), user("g", "f"),
+	}, "\n")).Tree()
+	for id, want := range map[string]string{"a": "b c a", "c": "a b c", "d": "d", "e": "a b c e", "g": "f g"} {
+		if got := entryIDs(tree.Path(At(id))); got != want {
+			t.Errorf("Path(%s) = %s, want %s", id, got, want)
+		}
+	}
+	if got := outline(tree.Roots()); got != "a(b(c(e()))) d() f(g())" {
+		t.Errorf("Roots = %s", got)
+	}
+}

@@ -1,0 +1,138 @@
+package sessions
+
+import (
+	"bytes"
+	"io"
+
+	"spool/internal/jsonscan"
+)
+
+// WriteTo writes the session as a file of the current version (SPEC S12). A file that was loaded keeps its bytes, what was
+// skipped in it included, and appended entries follow as lines; only a header that changed or entries that were migrated
+// make it new, and then each piece of it stands on a line of its own.
+func (t *Tree) WriteTo(w io.Writer) (int64, error) {
+	out := lineWriter{w: w}
+	header, same := t.headerJSON()
+	appended := t.entries
+	switch f := t.file; {
+	case f == nil:
+		out.line(header)
+	case same && !f.Migrated:
+		out.write(f.text)
+		if !bytes.HasSuffix(f.text, newline) {
+			out.write(newline) // ✗ the program fuses the next entry with the last
+		}
+		appended = t.entries[len(f.Entries):]
+	default:
+		for _, p := range f.pieces {
+			switch {
+			case p.entry >= 0:
+				out.line(t.entries[p.entry].JSON())
+			case len(f.header) > 0 && &p.raw[0] == &f.header[0]:
+				out.line(header)
+			default:
+				out.line(p.raw)
+			}
+		}
+		appended = t.entries[len(f.Entries):]
+	}
+	for i := range appended {
+		out.line(appended[i].JSON())
+	}
+	return out.n, out.err
+}
+
+// headerJSON is the header to write, and whether it is the very one that was loaded.
+func (t *Tree) headerJSON() (header []byte, same bool) {
+	h := t.header
+	h.Type, h.Version = TypeHeader, max(h.Version, Version)
+	header = h.JSON()
+	if t.file != nil {
+		header = t.file.headerAs(h)
+	}
+	if leaf := t.leafJSON(); !bytes.Equal(leaf, jsonscan.Get(header, "leaf")) {
+		if _, valid := t.storedLeaf(header); leaf != nil || valid {
+			header = edit(header, change{"leaf", leaf})
+		}
+	}
+	return header, t.file != nil && bytes.Equal(header, t.file.header)
+}
+
+// headerAs is the file's header with the members changed in which h differs from it.
+func (f *File) headerAs(h Header) []byte {
+	var changes []change
+	if f.Header.Version < Version {
+		changes = append(changes, change{"version", []byte("3")})
+	}
+	for _, m := range []struct{ name, was, is string }{
+		{"id", f.Header.ID, h.ID}, {"timestamp", f.Header.Timestamp, h.Timestamp}, {"cwd", f.Header.Cwd, h.Cwd},
+		{"title", f.Header.Title, h.Title}, {"titleSource", f.Header.TitleSource, h.TitleSource},
+		{"parentSession", f.Header.ParentSession, h.ParentSession},
+	} {
+		if m.was != m.is {
+			changes = append(changes, optional(m.name, m.is))
+		}
+	}
+	if changes == nil {
+		return f.header
+	}
+	return edit(f.header, changes...)
+}
+
+// The leaf is stored in the header when it is not the last entry, which is where a reader of the format looks for it:
+//
+//	"leaf":{"id":ID or null,"after":ID of the last entry}
+//
+// A program that does not know the member and appends to the file makes it void: after is then not the last entry (✗ the
+// program forgets a branch on which nothing was appended yet).
+
+// leafJSON is the member to write, nil if the leaf is the last entry.
+func (t *Tree) leafJSON() []byte {
+	if len(t.entries) == 0 {
+		return nil
+	}
+	last := t.entries[len(t.entries)-1].ID
+	if last == "" || t.leaf == At(last) {
+		return nil
+	}
+	dst := append([]byte(`{"id":`), quotedOrNull(t.leaf.id)...)
+	return append(appendMember(dst, false, "after", quoted(last)), '}')
+}
+
+// storedLeaf reads the member.
+func (t *Tree) storedLeaf(header []byte) (Leaf, bool) {
+	leaf := jsonscan.Get(header, "leaf")
+	if len(t.entries) == 0 || leaf == nil {
+		return Leaf{}, false
+	}
+	last := t.entries[len(t.entries)-1].ID
+	if last == "" || !is(jsonscan.Get(leaf, "after"), last) {
+		return Leaf{}, false
+	}
+	id := jsonscan.Get(leaf, "id")
+	if jsonscan.KindOf(id) == jsonscan.KindNull {
+		return Root, true
+	}
+	_, known := t.byID[textOr(id, "")]
+	return At(textOr(id, "")), known
+}
+
+// lineWriter stops at the first error.
+type lineWriter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (w *lineWriter) line(b []byte) {
+	w.write(b)
+	w.write(newline)
+}
+
+func (w *lineWriter) write(b []byte) {
+	if w.err != nil {
+		return
+	}
+	n, err := w.w.Write(b)
+	w.n, w.err = w.n+int64(n), err
+}
