@@ -28,6 +28,7 @@ func (l layer) String() string {
 const (
 	msgpack = "github.com/vmihailenco/msgpack/v5"
 	zstd    = "github.com/klauspost/compress/zstd"
+	snappy  = "github.com/klauspost/compress/s2"
 	backoff = "github.com/cenkalti/backoff/v4"
 	ulid    = "github.com/oklog/ulid/v2"
 	xsync   = "golang.org/x/sync/..."
@@ -52,7 +53,7 @@ var rules = []rule{
 	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
 	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},
 	{pure, []string{"pkg/truncate/output"}, nil, nil},
-	{pure, []string{"pkg/casstore"}, []string{"internal/bounded"}, []string{msgpack, zstd}},
+	{pure, []string{"pkg/casstore"}, []string{"internal/bounded"}, []string{msgpack, zstd, snappy}},
 	{pure, []string{"pkg/threads"}, []string{"internal/bounded", "pkg/casstore"}, nil},
 	{pure, []string{"pkg/sessions"}, []string{"internal/jsonscan", "pkg/events"}, nil},
 	{pure, []string{"pkg/dialect/..."}, []string{"internal/jsonscan", "pkg/events", "pkg/sessions", "pkg/dialect/..."}, nil},

@@ -10,8 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
-
-	"spool/pkg/events"
 )
 
 // Config says where the NATS system is and who we are there. The zero value connects to 127.0.0.1:4222. Names and
@@ -42,6 +40,7 @@ type Conn struct {
 	js      jetstream.JetStream
 	timeout time.Duration
 	pipe    *pipe
+	streams *streams
 	events  sender
 	items   sender
 	log     *slog.Logger
@@ -57,7 +56,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	c := &Conn{nc: nc, timeout: cfg.Timeout, log: log, items: sender{undo: events.ItemsStream}}
+	c := &Conn{nc: nc, timeout: cfg.Timeout, log: log}
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
@@ -68,6 +67,9 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	if err == nil {
 		c.pipe, err = newPipe(nc)
+	}
+	if err == nil {
+		c.streams, err = newStreams(nc, c.pipe.bytes)
 	}
 	if err != nil {
 		nc.Close()

@@ -2,13 +2,10 @@ package natsio
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // sender publishes groups of messages to one stream by the better of two ways.
@@ -17,9 +14,6 @@ import (
 // many times as fast as messages one by one, which cost a sync each. Without, messages one by one, all on their way at
 // once, are twice as fast. A client is not told how a server syncs; the time of a single ack shows it.
 type sender struct {
-	// undo names the stream if what is stored behind a gap must be taken out again; nothing may name what is in it.
-	undo string
-
 	mu     sync.Mutex // held during a trial, so that nothing else of this sender disturbs it
 	synced bool       // an ack takes long enough for a sync or a quorum
 	tried  time.Time
@@ -55,7 +49,7 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 		if batched && n >= batchFrom {
 			_, err = c.batch(ctx, msgs[:n])
 		} else {
-			err = s.oneByOne(ctx, c, msgs[:n])
+			_, err = c.streams.publish(ctx, msgs[:n], c.timeout)
 		}
 		if err != nil {
 			return err
@@ -63,30 +57,6 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 		msgs = msgs[n:]
 	}
 	return nil
-}
-
-// oneByOne publishes messages that are all on their way at once. One may be refused and a later one not, as when a leader
-// changes: events survive that by their links. Items are counted by their readers, so those behind the first gap are taken
-// out again, and will be sent again: what stays stored is a prefix.
-func (s *sender) oneByOne(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
-	seqs, err := c.publish(ctx, msgs)
-	if err == nil || s.undo == "" {
-		return err
-	}
-	stream, e := c.js.Stream(ctx, s.undo)
-	if e != nil {
-		return errors.Join(err, wrapErr(e))
-	}
-	gap := slices.Index(seqs, 0)
-	for _, seq := range seqs[max(gap, 0):] {
-		if seq == 0 || gap < 0 {
-			continue
-		}
-		if e := stream.DeleteMsg(ctx, seq); e != nil && !errors.Is(e, jetstream.ErrMsgNotFound) {
-			return errors.Join(err, wrapErr(e))
-		}
-	}
-	return err
 }
 
 // try finds out how the server stores, unless it is known, with the first of the messages: n of them are sent.

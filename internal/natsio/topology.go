@@ -41,12 +41,12 @@ func Topology(l Limits) []jetstream.StreamConfig {
 			SubjectTransform: &jetstream.SubjectTransformConfig{
 				Source: events.EventSubjects, Destination: events.PartitionTransform},
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: l.EventsBytes,
-			AllowAtomicPublish: true, AllowDirect: true,
+			AllowAtomicPublish: true, AllowBatchPublish: true, AllowDirect: true,
 		}),
 		common(jetstream.StreamConfig{
 			Name: events.ItemsStream, Description: "thread items for subscribers; derived from the threads",
 			Subjects: []string{events.ItemSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
-			MaxBytes: l.ItemsBytes, MaxAge: l.ItemsAge, AllowDirect: true, AllowAtomicPublish: true,
+			MaxBytes: l.ItemsBytes, MaxAge: l.ItemsAge, AllowDirect: true, AllowAtomicPublish: true, AllowBatchPublish: true,
 		}),
 		common(jetstream.StreamConfig{
 			Name: events.DeadStream, Description: "events that could not be applied, as they came, with the reason",

@@ -109,11 +109,13 @@ func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
 	return true, nil
 }
 
-// seal finishes the pack.
-func (p *Persister) seal(c *commit) error {
+// seal finishes the pack. Compressing is a sixth of the work of an entry: while others wait it is done quickly, and thoroughly
+// when it is repacked (docs/adr/0007-quick-packs.md).
+func (p *Persister) seal(c *commit, hurry bool) error {
 	if c.empty() || c.nodes.Len() == 0 {
 		return nil
 	}
+	c.nodes.Quick = hurry
 	header, body, err := c.nodes.Finish()
 	if err != nil {
 		return fmt.Errorf("finish pack: %w", err)

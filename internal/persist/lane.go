@@ -216,7 +216,7 @@ func (l *lane) done() {
 func (l *lane) sealLoop(ctx context.Context) error {
 	for c := range l.prepared {
 		if c.flush == nil && c.epoch == l.epoch.Load() {
-			if err := l.p.seal(c); err != nil {
+			if err := l.p.seal(c, l.p.queue.len() >= l.p.cfg.BatchEvents/4); err != nil {
 				return err
 			}
 		}

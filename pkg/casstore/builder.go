@@ -17,6 +17,10 @@ var ErrTooLarge = errors.New("exceeds the limit of the format")
 
 // PackBuilder collects the nodes of one pack. Not safe for concurrent use.
 type PackBuilder struct {
+	// Quick makes Finish compress with Snappy instead of Zstandard: half the work, and a third more bytes. What is written
+	// in a hurry can be repacked later. Reset clears it.
+	Quick bool
+
 	raw   []byte  // encoded nodes, one after the other
 	nodes []entry // in the order added
 	edges []int32 // refs of all nodes, one after the other: an id, or nilEdge
@@ -133,6 +137,7 @@ func (b *PackBuilder) Locate(l Located) {
 
 // Reset empties the builder and keeps its memory. Header and body that Finish returned stay valid.
 func (b *PackBuilder) Reset() {
+	b.Quick = false
 	b.raw, b.nodes, b.edges, b.known = b.raw[:0], b.nodes[:0], b.edges[:0], b.known[:0]
 	clear(b.ids)
 	clear(b.rare)
@@ -232,12 +237,16 @@ func (b *PackBuilder) compressFrames() (body, table []byte, err error) {
 			continue
 		}
 		before := len(body)
-		body = compress(body, b.raw[from:end])
+		codec := uint32(frameZstd)
+		if b.Quick {
+			codec = frameSnappy
+		}
+		body = compress(body, b.raw[from:end], codec)
 		if len(body)-before > math.MaxUint32 {
 			return nil, nil, fmt.Errorf("pack frame: %w", ErrTooLarge)
 		}
 		table = binary.LittleEndian.AppendUint32(table, uint32(len(body)-before))
-		table = binary.LittleEndian.AppendUint32(table, uint32(end-from))
+		table = binary.LittleEndian.AppendUint32(table, uint32(end-from)|codec)
 		from = end
 	}
 	return body, table, nil

@@ -25,7 +25,7 @@ const (
 	atBody      = 32 // uint64: bytes of the body
 	headerFixed = 40
 
-	frameEntry = 8           // uint32 compressed length, uint32 raw length
+	frameEntry = 8           // uint32 compressed length, uint32 raw length and codec
 	headerSum  = sha256.Size // the last bytes: SHA-256 of all before
 )
 
@@ -48,6 +48,7 @@ type frame struct {
 	at, size int64 // in the body
 	rawAt    int64 // in the uncompressed body
 	rawSize  int64
+	codec    uint32
 }
 
 // Target is where a ref of a node in a pack points: nowhere, to an own node, or to an entry of the outside table.
@@ -161,8 +162,9 @@ func (h *Header) parseFrames(table []byte, raw, body uint64) string {
 	var at, rawAt int64
 	node := 0
 	for ; len(table) > 0; table = table[frameEntry:] {
-		size, rawSize := int64(binary.LittleEndian.Uint32(table)), int64(binary.LittleEndian.Uint32(table[4:]))
-		h.frames = append(h.frames, frame{at, size, rawAt, rawSize})
+		size, word := int64(binary.LittleEndian.Uint32(table)), binary.LittleEndian.Uint32(table[4:])
+		codec, rawSize := word&frameCodec, int64(word&^frameCodec)
+		h.frames = append(h.frames, frame{at, size, rawAt, rawSize, codec})
 		at, rawAt = at+size, rawAt+rawSize
 		first := node
 		for node < len(h.ends) && h.ends[node] <= rawAt {

@@ -105,7 +105,7 @@ func (p *Pack) frame(i int) ([]byte, error) {
 	o := &p.opened[i]
 	o.once.Do(func() {
 		f := p.frames[i]
-		o.raw, o.err = decompress(p.body[f.at:f.at+f.size], f.rawSize)
+		o.raw, o.err = decompress(p.body[f.at:f.at+f.size], f.rawSize, f.codec)
 	})
 	return o.raw, o.err
 }

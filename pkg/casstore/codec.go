@@ -2,8 +2,10 @@ package casstore
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -36,11 +38,28 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// compress appends raw as one zstd frame. There is no checksum in it, because every node is checked by its SHA-256.
-func compress(dst, raw []byte) []byte { return encoder().EncodeAll(raw, dst) }
+// The codec of a frame is a bit of its raw length in the frame table.
+const (
+	frameZstd   = 0
+	frameSnappy = 1 << 31
+	frameCodec  = frameSnappy
+)
+
+// compress appends raw as one frame. There is no checksum in it, because every node is checked by its SHA-256.
+func compress(dst, raw []byte, codec uint32) []byte {
+	if codec == frameZstd {
+		return encoder().EncodeAll(raw, dst)
+	}
+	n := len(dst)
+	dst = slices.Grow(dst, s2.MaxEncodedLen(len(raw)))
+	return dst[:n+len(s2.EncodeSnappy(dst[n:cap(dst)], raw))]
+}
 
 // decompress decodes one frame of exactly size uncompressed bytes, and never allocates more.
-func decompress(b []byte, size int64) ([]byte, error) {
+func decompress(b []byte, size int64, codec uint32) ([]byte, error) {
+	if codec == frameSnappy {
+		return unsnap(b, size)
+	}
 	var h zstd.Header
 	if err := h.Decode(b); err != nil {
 		return nil, fmt.Errorf("%w: frame header: %w", ErrCorrupt, err)
@@ -54,6 +73,19 @@ func decompress(b []byte, size int64) ([]byte, error) {
 	}
 	if int64(len(raw)) != size {
 		return nil, fmt.Errorf("%w: frame has %d bytes, want %d", ErrCorrupt, len(raw), size)
+	}
+	return raw, nil
+}
+
+// unsnap is decompress for a Snappy block.
+func unsnap(b []byte, size int64) ([]byte, error) {
+	n, err := s2.DecodedLen(b)
+	if err != nil || int64(n) != size {
+		return nil, fmt.Errorf("%w: frame does not announce its %d bytes", ErrCorrupt, size)
+	}
+	raw, err := s2.Decode(make([]byte, size), b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: frame: %w", ErrCorrupt, err)
 	}
 	return raw, nil
 }
