@@ -51,7 +51,7 @@ func TestEndMovesToHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.await(thread(0), "p", uint64(6+i))
-		_ = p.stop() // after what is committed is published
+		_ = p.stop()                           // after what is committed is published
 		if dead := p.Stats().Dead; dead != 1 { // each persister counts its own
 			t.Fatalf("%d dead letters, want 1: the thread has ended", dead)
 		}
