@@ -61,6 +61,7 @@ func run(args []string) error {
 	defer conn.Close()
 	if stdin {
 		cfg.Host, _ = os.Hostname()
+		cfg.Inbox = conn
 		return ingest.Pipe(ctx, os.Stdin, conn, cfg, os.Stderr)
 	}
 	token := ""

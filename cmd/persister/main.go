@@ -27,6 +27,7 @@ func run(args []string) error {
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
 	fs.Int64Var(&cfg.QueueBytes, "queue-bytes", 0, "bytes taken from the stream and not acked yet (default 64 MiB)")
+	fs.Int64Var(&cfg.MaxEntry, "max-entry", 0, "bytes of an entry after its long strings are cut and its images moved out; a larger one is a dead letter (default 64 MiB)")
 	fs.IntVar(&limits.Replicas, "replicas", 1, "copies of each stream, when this process creates them")
 	if err := fs.Parse(args); err != nil {
 		return service.UsageError{Err: err}

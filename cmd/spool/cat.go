@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -26,11 +27,10 @@ func (c *catCmd) Run(a *app) error {
 	defer conn.Close()
 	store := conn.Store(0)
 	if ref.Kind() == casstore.KindBlob {
-		b, err := store.Blob(a.ctx, ref)
-		if err != nil {
-			return err
+		b, err := store.OpenBlob(a.ctx, ref)
+		if err == nil {
+			_, err = io.Copy(a.out, b)
 		}
-		_, err = a.out.Write(b)
 		return err
 	}
 	node, err := c.find(a, store, ref)

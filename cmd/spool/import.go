@@ -16,6 +16,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"spool/internal/interchange"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/transcript"
@@ -24,7 +25,7 @@ import (
 )
 
 type importCmd struct {
-	Paths   []string `arg:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz: ~/.claude/projects, ~/.codex/sessions."`
+	Paths   []string `arg:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz: ~/.claude/projects, ~/.codex/sessions, ~/.omp/agent."`
 	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them: claude, codex, item, omp, raw or step."`
 	NoWait  bool     `help:"Return when everything is stored; do not wait until it is in its threads."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
@@ -51,12 +52,15 @@ func (c *importCmd) Run(a *app) error {
 
 	start := time.Now()
 	bar := newBar(a.err)
-	res := transcript.New(cl, conn, transcript.Config{
-		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Progress: bar.show, Retry: locked(noteRetries(a.err)),
-	}).Import(a.ctx, sources)
+	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
+		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn, Progress: bar.show, Retry: locked(noteRetries(a.err)),
+	})
 	bar.end()
 	took := time.Since(start)
 	waitErr := c.wait(a, cl, res)
+	for _, n := range notes {
+		fmt.Fprintln(a.err, n)
+	}
 	if err := c.print(a, res, took); err != nil {
 		return err
 	}
@@ -65,6 +69,8 @@ func (c *importCmd) Run(a *app) error {
 		return errors.New("interrupted: import the same paths again to go on")
 	case waitErr != nil:
 		return waitErr
+	case importErr != nil:
+		return importErr
 	case res.Failed > 0:
 		return fmt.Errorf("%d of %d files were not imported", res.Failed, len(res.Files))
 	case err != nil:
@@ -83,6 +89,9 @@ func (disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name
 // print writes the table, or the JSON, and what is to be said beside it.
 func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) error {
 	for _, f := range res.Files {
+		if f.Malformed > 0 {
+			fmt.Fprintf(a.err, "%s: no JSON objects, kept as they are: on %s\n", f.File, lineList(f))
+		}
 		for _, w := range f.Warnings {
 			fmt.Fprintf(a.err, "%s: %s\n", f.File, w)
 		}
@@ -100,10 +109,10 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 		return nil
 	}
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW")
+	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
 	for _, f := range res.Files {
 		if f.Session != "" {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\n", printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\n", printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published, f.Malformed)
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -111,6 +120,19 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 	}
 	fmt.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published, text.Bytes(res.Bytes), took.Round(time.Millisecond))
 	return nil
+}
+
+// lineList is the lines of a file that are malformed (SPEC S6), the first of them.
+func lineList(f transcript.FileResult) string {
+	const most = 10
+	var b strings.Builder
+	for i, n := range f.MalformedLines[:min(len(f.MalformedLines), most)] {
+		fmt.Fprint(&b, []string{"line ", ", "}[min(i, 1)], n)
+	}
+	if more := f.Malformed - min(len(f.MalformedLines), most); more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
 }
 
 // shorten keeps the end of a long path, which tells files apart.
@@ -136,8 +158,10 @@ func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error
 		if f.Published > 0 {
 			wanted = append(wanted, f.Last)
 		}
-		if f.Tail.Seq > 0 {
-			wanted = append(wanted, f.Tail)
+		for _, p := range []transcript.Position{f.Tail, f.Leaf} {
+			if p.Seq > 0 {
+				wanted = append(wanted, p)
+			}
 		}
 		var applied uint64
 		for len(wanted) > 0 && a.ctx.Err() == nil {

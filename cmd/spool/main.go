@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,19 +22,24 @@ type cli struct {
 	LogLevel     string `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
 	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
 
-	Up      upCmd      `cmd:"" help:"Run everything in one process on a data directory."`
-	Demo    demoCmd    `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
-	Import  importCmd  `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
-	Publish publishCmd `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
-	Tail    tailCmd    `cmd:"" help:"Follow thread items."`
-	Session sessionCmd `cmd:"" help:"Sessions."`
-	Thread  threadCmd  `cmd:"" help:"Threads."`
-	History historyCmd `cmd:"" help:"Prompts: what was asked for, across sessions."`
-	Export  exportCmd  `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
-	Cat     catCmd     `cmd:"" help:"Write a blob or a node."`
-	Bench   benchCmd   `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, and say what to do."`
-	Version versionCmd `cmd:"" help:"Say which version this is."`
+	Up       upCmd       `cmd:"" help:"Run everything in one process on a data directory."`
+	Demo     demoCmd     `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
+	Import   importCmd   `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Publish  publishCmd  `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
+	Tail     tailCmd     `cmd:"" help:"Follow thread items."`
+	Session  sessionCmd  `cmd:"" help:"Sessions."`
+	Thread   threadCmd   `cmd:"" help:"Threads."`
+	History  historyCmd  `cmd:"" help:"Prompts: what was asked for, across sessions."`
+	Export   exportCmd   `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Artifact artifactCmd `cmd:"" help:"Artifacts: whole outputs and files beside the entries."`
+	Read     readCmd     `cmd:"" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
+	Prompts  promptsCmd  `cmd:"" help:"Questions of agents that wait for a person."`
+	Cat      catCmd      `cmd:"" help:"Write a blob or a node."`
+	Exec     execCmd     `cmd:"" help:"Run a command and stream what it prints into a thread."`
+	Output   outputCmd   `cmd:"" help:"Streaming outputs of tools."`
+	Bench    benchCmd    `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
+	Doctor   doctorCmd   `cmd:"" help:"Look for what is wrong, and say what to do."`
+	Version  versionCmd  `cmd:"" help:"Say which version this is."`
 }
 
 // app is what a command works with.
@@ -67,7 +73,11 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	return service.Exit("spool", kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, in: in, out: out, err: errw}), errw)
+	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, in: in, out: out, err: errw})
+	if code := exitCode(0); errors.As(err, &code) {
+		return int(code)
+	}
+	return service.Exit("spool", err, errw)
 }
 
 // dial connects to the NATS system that the flags name.

@@ -45,7 +45,7 @@ func (c *publishCmd) Run(a *app) error {
 		return err
 	}
 	defer conn.Close()
-	cfg.Retry = noteRetries(a.err)
+	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn
 	return ingest.Pipe(a.ctx, in, conn, cfg, a.err)
 }
 

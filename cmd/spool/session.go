@@ -21,6 +21,14 @@ type sessionCmd struct {
 	Ls     sessionLsCmd     `cmd:"" aliases:"list" help:"List sessions, newest first."`
 	Resume sessionResumeCmd `cmd:"" help:"Find a session by the beginning of its id, and say how to go on with it."`
 	Latest sessionLatestCmd `cmd:"" help:"Find the session that this terminal resumed last, or the newest of this directory."`
+	Export sessionExportCmd `cmd:"" help:"Write a session into a directory that oh-my-pi opens."`
+
+	Tree    sessionTreeCmd    `cmd:"" help:"Show the entries of a session as they go on from each other."`
+	Context sessionContextCmd `cmd:"" help:"Show what the model is sent at the leaf, or at another entry."`
+	Branch  sessionBranchCmd  `cmd:"" help:"Move the leaf to an entry: the next one goes after it."`
+	Reset   sessionResetCmd   `cmd:"" help:"Take the leaf away: the next entry is a new root."`
+	Label   sessionLabelCmd   `cmd:"" help:"Give an entry a label, or take it away."`
+	Fork    sessionForkCmd    `cmd:"" help:"Make a session of another one under a new id; nothing is copied."`
 }
 
 type sessionLsCmd struct {

@@ -73,12 +73,14 @@ var rules = []rule{
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+
 	{wire, []string{"internal/embedded"}, nil, []string{any_}},
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "pkg/client"}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
+			"internal/natsio", "internal/history", "internal/interchange", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
 			"internal/demo", "pkg/client", "examples/...",
 		}), []string{any_}},
 

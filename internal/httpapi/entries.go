@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +68,10 @@ func (a *api) wrongType(w http.ResponseWriter, r *http.Request, want string) {
 
 // store finds out as whom a request stores, and lets it. next returns the sequence after the last one it used.
 func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) {
-	cfg.User, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.MaxBody, a.cfg.Patience
+	cfg.User, cfg.Inbox, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.Inbox, a.cfg.MaxBody, a.cfg.Patience
+	if cfg.Envelopes {
+		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)
+	}
 	named, err := identity(r, &cfg)
 	if err != nil {
 		a.fail(w, r, err)
@@ -109,22 +111,26 @@ func identity(r *http.Request, cfg *ingest.Config) (named bool, err error) {
 // one stores the body as one entry.
 func (a *api) one(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cfg.MaxBody+1)) // and its newline
-	if err != nil {
-		var long *http.MaxBytesError
-		if !errors.As(err, &long) {
-			err = fmt.Errorf("%w: the body ended early: %w", ingest.ErrEntry, err)
-		}
-		a.fail(w, r, err)
-		return cfg.Start
-	}
-	seq, err := ingest.One(r.Context(), bytes.TrimSuffix(body, []byte("\n")), a.cfg.Publisher, cfg)
+	body := early{http.MaxBytesReader(w, r.Body, cfg.MaxBody+1)} // and its newline
+	seq, err := ingest.One(r.Context(), body, a.cfg.Publisher, cfg)
 	if err != nil {
 		a.fail(w, r, err)
 		return cfg.Start + 1
 	}
 	answer(w, http.StatusAccepted, okay{OK: true, Seq: seq})
 	return seq + 1
+}
+
+// early says that a body which cannot be read to its end is the client's mistake.
+type early struct{ r io.Reader }
+
+func (e early) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	var long *http.MaxBytesError
+	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &long) {
+		err = fmt.Errorf("%w: the body ended early: %w", ingest.ErrEntry, err)
+	}
+	return n, err
 }
 
 // stream stores the body line by line, and answers with the result of each once it is durable or refused.

@@ -1,10 +1,21 @@
-// Package httpapi takes entries over HTTP, for agents that have no Spool client.
+// Package httpapi takes entries over HTTP, for agents that have no Spool client, and gives artifacts, logs and prompts.
 //
 //	POST /v1/sessions/{session}/threads/{thread}/entries?dialect=D[&user=U]
 //	    application/json       one entry, as the agent wrote it     202 {"ok":true,"seq":N}
 //	    application/x-ndjson   an entry a line                      200, a line of JSON for each
 //	POST /v1/events[?user=U]
 //	    application/x-ndjson   an envelope a line (ingest.Config.Envelopes)
+//	GET  /v1/sessions/{session}/artifacts                      the artifacts of a session, a JSON object a line
+//	POST /v1/sessions/{session}/artifacts[?tool=T&filename=F&agent=A&run=R&tool_call=C&summary=S&category=K]
+//	                                                           201: the body is an artifact; agent without tool: that agent's output
+//	GET  /v1/artifacts/{id}                                    the bytes of an artifact; ranges, ETag
+//	GET  /v1/sessions/{session}/threads/{thread}/logs/thread.log[?offset=N&limit=N]
+//	                                                           a thread's items as they were before any cut
+//	GET  /v1/read?url=U[&session=S][&offset=N&limit=N]         what an address leads to, by lines
+//	GET  /v1/prompts[?session=S]                               prompts that wait, a JSON object a line
+//	GET  /v1/sessions/{session}/threads/{thread}/prompts/{id}  one prompt
+//	POST /v1/sessions/{session}/threads/{thread}/prompts/{id}/answer   {"answer":…,"by":…}
+//	                                                           200, or 409 when it is settled; with the resolution
 //	GET  /healthz              the process runs
 //	GET  /readyz               entries can be stored
 //
@@ -31,44 +42,57 @@ import (
 
 	"spool/internal/ingest"
 	"spool/internal/record"
+	"spool/pkg/client"
 )
 
 // Config of the API. Publisher is required.
 type Config struct {
 	Publisher ingest.Publisher
 	Ready     func(ctx context.Context) error // why entries cannot be stored now; nil = always ready
+	Client    *client.Client                  // what is read; nil = nothing is. It should be Serving
 
 	// Token is what requests must carry as "Authorization: Bearer"; empty: none, and then only requests that name this
 	// machine as their host are answered, so that no web page reaches the API by a name of its own.
 	Token    string
-	MaxBody  int64         // bytes of an entry; 0 = 64 MiB
-	Requests int           // that store entries at a time, each with an entry or a batch in memory; 0 = 64
+	Inbox    ingest.Inbox  // takes entries that are too large for memory; nil: those are refused
+	MaxBody  int64         // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB
+	Requests int           // that store entries at a time, each with an entry or a batch in memory, and that read; 0 = 64
 	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Log      *slog.Logger
 }
+
+// bodyInMemory is the longest entry that is held in memory, in bytes.
+const bodyInMemory = 64 << 20
 
 // api is the handler's state.
 type api struct {
 	cfg       Config
 	token     [sha256.Size]byte
-	room      chan struct{}
+	room      chan struct{} // of requests that store
+	readers   chan struct{} // of requests that read
 	producers producers
 }
 
 // New makes the handler.
 func New(cfg Config) http.Handler {
-	cfg.MaxBody = cmp.Or(cfg.MaxBody, 64<<20)
+	if cfg.Inbox != nil {
+		cfg.MaxBody = cmp.Or(cfg.MaxBody, 4<<30)
+	}
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, bodyInMemory)
 	cfg.Requests = cmp.Or(cfg.Requests, 64)
 	cfg.Patience = cmp.Or(cfg.Patience, 5*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &api{cfg: cfg, token: sha256.Sum256([]byte(cfg.Token)), room: make(chan struct{}, cfg.Requests)}
+	a := &api{cfg: cfg, token: sha256.Sum256([]byte(cfg.Token)), room: make(chan struct{}, cfg.Requests), readers: make(chan struct{}, cfg.Requests)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, okay{OK: true}) })
 	mux.HandleFunc("GET /readyz", a.ready)
 	mux.Handle("/v1/sessions/{session}/threads/{thread}/entries", a.storing(a.entries))
 	mux.Handle("/v1/events", a.storing(a.events))
+	if cfg.Client != nil {
+		a.read(mux)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries")
 	})
@@ -108,21 +132,29 @@ func (a *api) storing(next http.HandlerFunc) http.Handler {
 			refuse(w, http.StatusMethodNotAllowed, r.Method+": use POST")
 			return
 		}
-		if !a.authorized(r) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
+		if !a.admit(w, r, a.room) {
 			return
 		}
-		select {
-		case a.room <- struct{}{}:
-			defer func() { <-a.room }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
-			return
-		}
+		defer func() { <-a.room }()
 		next(w, r)
 	})
+}
+
+// admit checks the token and takes a place in room; the caller gives it back.
+func (a *api) admit(w http.ResponseWriter, r *http.Request, room chan struct{}) bool {
+	if !a.authorized(r) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
+		return false
+	}
+	select {
+	case room <- struct{}{}:
+		return true
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
+		return false
+	}
 }
 
 func (a *api) authorized(r *http.Request) bool {

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"spool/internal/natsio"
+	"spool/pkg/client"
 )
 
 // For is the API on a connection. token may be empty; log may be nil.
 func For(conn *natsio.Conn, token string, log *slog.Logger) http.Handler {
-	return New(Config{Publisher: conn, Token: token, Log: log, Ready: func(ctx context.Context) error {
+	return New(Config{Publisher: conn, Inbox: conn, Client: client.New(conn).Serving(), Token: token, Log: log, Ready: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		return conn.Verify(ctx)

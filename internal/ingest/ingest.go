@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"spool/internal/record"
@@ -17,6 +18,11 @@ import (
 // them again is harmless. Errors are package record's. natsio.Conn is one.
 type Publisher interface {
 	PublishEvents(ctx context.Context, evs []*events.Event) error
+}
+
+// Inbox takes bodies of any size, in bounded memory, for events that carry the reference. natsio.Conn is one.
+type Inbox interface {
+	CheckIn(ctx context.Context, body io.Reader) (events.BodyRef, error)
 }
 
 // Config says what the lines are.
@@ -34,7 +40,11 @@ type Config struct {
 	User string // user_id stamped on items (SPEC I6)
 	Host string // machine of the agent
 
-	MaxBody  int64         // bytes of a line; 0 = 64 MiB
+	// Inbox, if not nil, takes what is too large for memory: a line, but no envelope, of more than 4 MiB goes there while it is
+	// read. That it is JSON is then for the persister to find out.
+	Inbox Inbox
+
+	MaxBody  int64         // bytes of a line; 0 = 64 MiB, and any number for a line that goes to the inbox
 	Wait     time.Duration // how long a line waits for others to share its batch; 0 = 20 ms
 	Patience time.Duration // how long a batch is tried again while the server is busy, full or away; 0 = as long as it takes
 
@@ -74,6 +84,12 @@ const drain = 5 * time.Second
 
 func (c Config) withDefaults() Config {
 	c.Start = max(c.Start, 1)
+	if c.Envelopes {
+		c.Inbox = nil
+	}
+	if c.MaxBody == 0 && c.Inbox != nil {
+		c.MaxBody = math.MaxInt64
+	}
 	c.MaxBody = cmp.Or(c.MaxBody, 64<<20)
 	c.Wait = cmp.Or(c.Wait, 20*time.Millisecond)
 	return c
@@ -104,7 +120,7 @@ func Lines(ctx context.Context, r io.Reader, out Publisher, cfg Config) (Summary
 	cfg = cfg.withDefaults()
 	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
 	s.sum.Next = cfg.Start
-	lines, ended, stop := split(r, cfg.MaxBody)
+	lines, ended, stop := split(ctx, r, cfg.MaxBody, cfg.Inbox)
 	defer stop(cfg.Interrupt)
 	var timer <-chan time.Time // runs while lines wait
 	for {
@@ -133,17 +149,18 @@ func Lines(ctx context.Context, r io.Reader, out Publisher, cfg Config) (Summary
 	}
 }
 
-// One publishes a single raw entry.
-func One(ctx context.Context, body []byte, out Publisher, cfg Config) (seq uint64, err error) {
+// One publishes what r holds as a single raw entry, but for a newline at its end.
+func One(ctx context.Context, r io.Reader, out Publisher, cfg Config) (seq uint64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, err
 	}
 	cfg = cfg.withDefaults()
 	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
-	if int64(len(body)) > cfg.MaxBody {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(body), cfg.MaxBody)
+	l, err := whole(ctx, r, cfg.MaxBody, cfg.Inbox)
+	if err != nil {
+		return 0, err
 	}
-	e, err := s.event(line{n: 1, text: body})
+	e, err := s.event(l)
 	if err != nil {
 		return 0, err
 	}

@@ -237,13 +237,13 @@ func TestOne(t *testing.T) {
 	var out sink
 	cfg := config()
 	cfg.Start, cfg.MaxBody = 7, 10
-	if seq, err := ingest.One(t.Context(), []byte("{\n}"), &out, cfg); seq != 7 || err != nil || string(out.all()[0].Body) != "{\n}" {
+	if seq, err := ingest.One(t.Context(), strings.NewReader("{\n}\n"), &out, cfg); seq != 7 || err != nil || string(out.all()[0].Body) != "{\n}" {
 		t.Errorf("One = %d, %v, want 7", seq, err)
 	}
-	if _, err := ingest.One(t.Context(), []byte("{"), &out, cfg); !errors.Is(err, ingest.ErrEntry) {
+	if _, err := ingest.One(t.Context(), strings.NewReader("{"), &out, cfg); !errors.Is(err, ingest.ErrEntry) {
 		t.Errorf("One of no JSON = %v, want ErrEntry", err)
 	}
-	if _, err := ingest.One(t.Context(), []byte(`"0123456789"`), &out, cfg); !errors.Is(err, ingest.ErrTooLarge) {
+	if _, err := ingest.One(t.Context(), strings.NewReader(`"0123456789"`), &out, cfg); !errors.Is(err, ingest.ErrTooLarge) {
 		t.Errorf("One of 12 bytes = %v, want ErrTooLarge", err)
 	}
 }

@@ -2,32 +2,37 @@ package ingest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+
+	"spool/pkg/events"
 )
 
 // line is one line of a stream.
 type line struct {
-	n    int64  // from 1
-	text []byte // without the newline; its own memory
-	long bool   // longer than allowed; text is nil
+	n    int64           // from 1
+	text []byte          // without the newline; its own memory
+	long bool            // longer than allowed; text is nil
+	ref  *events.BodyRef // in the inbox; text is nil
 }
 
 // split reads lines in a goroutine of its own, because a Read cannot be given up, until r ends or stop is called. Once the
 // channel is closed *ended says how r ended, nil at its end. No more than one line is read ahead. stop waits for the goroutine
 // if it is given a function that ends a blocked Read.
-func split(r io.Reader, most int64) (lines <-chan line, ended *error, stop func(interrupt func())) {
+func split(ctx context.Context, r io.Reader, most int64, inbox Inbox) (lines <-chan line, ended *error, stop func(interrupt func())) {
 	out, ended, stopped, done := make(chan line), new(error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(out)
 		defer close(done) // first: whoever sees the channel closed knows that no Read goes on
 		in := bufio.NewReaderSize(r, 64<<10)
 		for n := int64(1); ; n++ {
-			text, long, err := readLine(in, most)
-			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (long || !blank(text)) {
+			l, err := readLine(ctx, in, most, inbox)
+			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (l.long || l.ref != nil || !blank(l.text)) {
+				l.n = n
 				select {
-				case out <- line{n, text, long}:
+				case out <- l:
 				case <-stopped:
 					return
 				}
@@ -54,20 +59,24 @@ func split(r io.Reader, most int64) (lines <-chan line, ended *error, stop func(
 	}
 }
 
-// readLine reads a line of most bytes; what is longer is read and dropped.
-func readLine(in *bufio.Reader, most int64) (text []byte, long bool, err error) {
+// readLine reads a line of most bytes; what is longer is read and dropped. One that is too large for memory goes to the inbox,
+// if there is one. The error is why there is no line after this one.
+func readLine(ctx context.Context, in *bufio.Reader, most int64, inbox Inbox) (l line, err error) {
 	for {
 		piece, err := in.ReadSlice('\n')
 		if err == nil {
 			piece = piece[:len(piece)-1]
 		}
-		if long = long || int64(len(text)+len(piece)) > most; long {
-			text = nil
+		if l.long = l.long || int64(len(l.text)+len(piece)) > most; l.long {
+			l.text = nil
 		} else {
-			text = append(text, piece...)
+			l.text = append(l.text, piece...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return text, long, err
+			return l, err
+		}
+		if len(l.text) > inMemory && inbox != nil {
+			return sendLine(ctx, l.text, in, most, inbox)
 		}
 	}
 }

@@ -63,6 +63,9 @@ type Delivery struct {
 // delivered again and skipped.
 func (d Delivery) Ack() error { return d.msg.Ack() }
 
+// Working asks for another ackWait before the delivery comes again. It does not wait either.
+func (d Delivery) Working() error { return d.msg.InProgress() }
+
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
 // one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
 // behind it.

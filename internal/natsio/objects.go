@@ -8,8 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
-	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,29 +60,6 @@ func (c *Conn) Upload(ctx context.Context, bucket, name string, chunks [][]byte)
 		u.obj.First = seqs[0]
 	}
 	return u.obj, nil
-}
-
-// UploadFrom is Upload from a reader, in bounded memory; the meta message goes out when every chunk is acked.
-func (c *Conn) UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
-	u := c.startUpload(bucket, name)
-	size := c.ChunkSize()
-	for more := true; more; {
-		var group [][]byte
-		for len(group)*size < window/4 && more {
-			chunk := make([]byte, size)
-			n, err := io.ReadFull(r, chunk)
-			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-				return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
-			}
-			if more = err == nil; n > 0 {
-				group = append(group, chunk[:n])
-			}
-		}
-		if err := u.send(ctx, group); err != nil {
-			return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
-		}
-	}
-	return u.finish(ctx)
 }
 
 type upload struct {
@@ -154,7 +131,11 @@ func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, er
 	if meta.Deleted {
 		return record.Object{}, fmt.Errorf("stat %s/%s: %w: deleted", bucket, name, record.ErrNotFound)
 	}
-	return record.Object{Bucket: bucket, Name: name, NUID: meta.NUID, Size: int64(meta.Size), Chunks: int(meta.Chunks), First: 1}, nil
+	o := record.Object{Bucket: bucket, Name: name, NUID: meta.NUID, Size: int64(meta.Size), Chunks: int(meta.Chunks), First: 1}
+	if sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(meta.Digest, digestPrefix)); err == nil && len(sum) == len(o.Sum) {
+		o.Sum = [32]byte(sum)
+	}
+	return o, nil
 }
 
 // Read returns all bytes of an object. They are counted, not hashed: whoever asked knows what they must hash to.
@@ -182,7 +163,7 @@ func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f fun
 	}
 	next := o.First
 	for got := 0; got < want; {
-		n, last, err := c.readBatch(ctx, o, next, want-got, f)
+		n, last, err := c.readBatch(ctx, o, next, want-got, readGroup, f)
 		if err != nil {
 			return fmt.Errorf("read %s/%s: %w", o.Bucket, o.Name, err)
 		}
@@ -194,7 +175,8 @@ func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f fun
 	return nil
 }
 
-func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, count int, f func([]byte) error) (n int, last uint64, err error) {
+// readBatch calls f with up to count chunks from a sequence on, of most bytes together.
+func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	inbox := c.nc.NewInbox()
@@ -207,7 +189,7 @@ func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, coun
 		return 0, 0, err
 	}
 	body, err := json.Marshal(map[string]any{
-		"seq": from, "batch": count, "max_bytes": readGroup, "next_by_subj": chunkSubject(o.Bucket, o.NUID)})
+		"seq": from, "batch": count, "max_bytes": most, "next_by_subj": chunkSubject(o.Bucket, o.NUID)})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -3,8 +3,6 @@ package natsio
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 
@@ -83,13 +81,12 @@ func (c *Conn) encode(ctx context.Context, e *events.Event) ([]byte, error) {
 	if len(e.Body)+headerRoom <= c.MaxPayload() {
 		return e.Encode(), nil
 	}
-	claim := *e
-	claim.Body = nil
-	claim.Ref = &events.BodyRef{Size: int64(len(e.Body)), Sum: sha256.Sum256(e.Body), Object: ulid.Make().String()}
-	claim.Ref.Object = fmt.Sprintf("%s.%s", hex.EncodeToString(claim.Ref.Sum[:]), claim.Ref.Object)
-	if _, err := c.UploadFrom(ctx, events.InboxBucket, claim.Ref.Object, bytes.NewReader(e.Body)); err != nil {
-		return nil, fmt.Errorf("check in a body of %d bytes: %w", len(e.Body), err)
+	ref, err := c.CheckIn(ctx, bytes.NewReader(e.Body))
+	if err != nil {
+		return nil, err
 	}
+	claim := *e
+	claim.Body, claim.Ref = nil, &ref
 	return claim.Encode(), nil
 }
 
@@ -117,15 +114,6 @@ func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
 	}
 	_, err := c.publish(ctx, []*nats.Msg{m})
 	return err
-}
-
-// Body redeems a claim check. record.ErrNotFound when nothing is there.
-func (c *Conn) Body(ctx context.Context, ref events.BodyRef) ([]byte, error) {
-	o, err := c.Stat(ctx, events.InboxBucket, ref.Object)
-	if err != nil {
-		return nil, err
-	}
-	return c.Read(ctx, o)
 }
 
 // DiscardBody drops what a claim check was for, once its event is applied.

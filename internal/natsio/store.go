@@ -115,19 +115,9 @@ func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, erro
 
 // Blob reads a blob and hashes it.
 func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
-	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+	b, err := s.blobRecord(ctx, ref)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ref, err)
-	}
-	if !rs[0].Exists() {
-		return nil, fmt.Errorf("%s: %w", ref, casstore.ErrNotFound)
-	}
-	b, err := record.DecodeBlob(rs[0].Value)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ref, err)
-	}
-	if b.Gone {
-		return nil, fmt.Errorf("%s: %w", ref, casstore.ErrGone)
+		return nil, err
 	}
 	raw, err := s.c.Read(ctx, b.Object)
 	if err != nil {
@@ -137,6 +127,24 @@ func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: the bytes have another hash", ref, casstore.ErrCorrupt)
 	}
 	return raw, nil
+}
+
+// blobRecord finds the live record of a blob.
+func (s *Store) blobRecord(ctx context.Context, ref casstore.Ref) (b record.Blob, err error) {
+	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+	if err != nil {
+		return b, fmt.Errorf("%s: %w", ref, err)
+	}
+	if !rs[0].Exists() {
+		return b, fmt.Errorf("%s: %w", ref, casstore.ErrNotFound)
+	}
+	if b, err = record.DecodeBlob(rs[0].Value); err != nil {
+		return b, fmt.Errorf("%s: %w", ref, err)
+	}
+	if b.Gone {
+		return b, fmt.Errorf("%s: %w", ref, casstore.ErrGone)
+	}
+	return b, nil
 }
 
 // asStoreErr says in the store's words that bytes are missing which a record names.

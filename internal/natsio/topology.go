@@ -166,6 +166,7 @@ func compare(got, want jetstream.StreamConfig) error {
 	check("discard", got.Discard, want.Discard)
 	check("max messages per subject", max(got.MaxMsgsPerSubject, 0), max(want.MaxMsgsPerSubject, 0))
 	check("rollup", got.AllowRollup, want.AllowRollup)
+	check("fast batches", got.AllowBatchPublish, want.AllowBatchPublish)
 	check("message TTL", got.AllowMsgTTL, want.AllowMsgTTL)
 	check("message schedules", got.AllowMsgSchedules, want.AllowMsgSchedules)
 	check("persist mode", got.PersistMode, want.PersistMode)

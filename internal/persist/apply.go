@@ -64,6 +64,9 @@ func (l *lane) seen(c *commit, t *thread, s *staged) bool {
 
 // change applies an event to its thread.
 func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) error {
+	if s.event.Kind == events.KindChunk {
+		return l.chunk(ctx, c, t, s)
+	}
 	if t.head.Status == threads.StatusCompleted {
 		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t.key)
 	}
@@ -73,7 +76,7 @@ func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) erro
 	case events.KindControl:
 		return l.control(ctx, c, t, s)
 	}
-	return fmt.Errorf("%w %q: this version applies entry and control", events.ErrKind, s.event.Kind)
+	return fmt.Errorf("%w %q: this version applies entry, chunk and control", events.ErrKind, s.event.Kind)
 }
 
 // ErrEnded: the thread is completed and takes no more entries (SPEC I7).
@@ -98,13 +101,20 @@ func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error
 	if !ok {
 		return fmt.Errorf("unknown dialect %q: use one of %v", s.event.Dialect, dialect.Names())
 	}
-	return l.step(ctx, c, t, s, d)
+	return l.step(ctx, c, t, s, addition{dialect: d})
 }
 
-// step appends what a dialect makes of s.text. What came as an operation is no entry of the agent's and not in its export.
-func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, d dialect.Dialect) error {
-	operation := s.event.Kind == events.KindControl
-	before := t.memory
+// addition is how s.text becomes a step.
+type addition struct {
+	dialect   dialect.Dialect
+	operation bool          // it is no entry of the agent's, not in its export and never the leaf
+	at        *threads.Head // where it goes; nil: where the entry says
+	meta      []byte        // of the state; nil: what the dialect extracts
+}
+
+// step appends what a dialect makes of s.text.
+func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addition) error {
+	d, before := a.dialect, t.memory
 	after := before
 	e, err := read(d, s.text, &after)
 	if err != nil {
@@ -114,13 +124,24 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, d dial
 	if err != nil {
 		return err
 	}
-	head, err := l.place(ctx, c, t, e.Place)
+	held, err := l.held(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	refs = append(refs, held...)
+	head, err := l.where(ctx, c, t, a, e.Place)
 	if err != nil {
 		return err
 	}
 	meta, err := metaOf(e.Meta)
 	if err != nil {
 		return err
+	}
+	if a.meta != nil {
+		meta = a.meta
+	}
+	if !c.roomForPrompts(e.Items) {
+		return errBarrier
 	}
 
 	// From here on nothing fails.
@@ -129,9 +150,9 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, d dial
 	c.start(t, d.Name(), nil)
 	st := t.head.Next(e.Role)
 	st.Meta, st.Timestamp = meta, s.timestamp(t, e.Time)
-	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID}
+	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID, Room: &c.room}
 	st.Entry = s.record(t, d, &e)
-	if operation {
+	if a.operation {
 		st.Entry.Dialect = ""
 	}
 	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
@@ -149,9 +170,10 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, d dial
 	at := c.append(t, st, content)
 	stamp.Node = at.Ref
 	c.post(t, stamp, e.Items, st.Entry.First)
+	c.prompts(t, d, &st, e.Items)
 	l.account(c, t, s, &e)
-	if !operation {
-		t.head.Leaf, t.head.Dialect = e.ID, d.Name()
+	if !a.operation {
+		t.head.Leaf, t.head.Dialect = leafOf(d, &e), d.Name()
 	}
 	if e.Role == threads.RoleEnd {
 		t.head.Status = threads.StatusCompleted
@@ -203,8 +225,17 @@ func (s *staged) record(t *thread, d dialect.Dialect, e *dialect.Entry) threads.
 // before a cut (SPEC T9), and a compact summary (SPEC C6); the content refers to all, so that gc keeps them.
 func (s *staged) keep(c *commit, content *threads.Content, st *threads.State, compact string) {
 	for _, b := range s.blobs {
-		c.blobs[b.ref] = b.bytes
+		if b.up == nil {
+			c.blobs[b.ref] = b.bytes
+		} else {
+			c.uploads[b.ref] = b.up
+		}
 		content.Refs = append(content.Refs, b.ref)
+	}
+	if s.full != nil {
+		st.Entry.Full = s.full.ref
+		c.uploads[s.full.ref] = s.full
+		content.Refs = append(content.Refs, s.full.ref)
 	}
 	if s.cuts.Full != nil {
 		st.Entry.Full = casstore.SumBlob(s.cuts.Full)
@@ -212,24 +243,24 @@ func (s *staged) keep(c *commit, content *threads.Content, st *threads.State, co
 		content.Refs = append(content.Refs, st.Entry.Full)
 	}
 	if compact != "" {
-		node := threads.Content{Text: []byte(compact)}.Node()
-		st.Compact = c.nodes.AddNode(&node)
+		st.Compact = threads.Content{Text: []byte(compact)}.AddTo(c.nodes)
 		content.Refs = append(content.Refs, st.Compact)
+	}
+	if s.pointer != nil {
+		content.Refs = append(content.Refs, c.nodes.AddNode(s.pointer))
 	}
 	content.Refs = distinct(content.Refs)
 }
 
 // append adds the nodes of one step and makes it the head.
 func (c *commit) append(t *thread, st threads.State, content threads.Content) casstore.Located {
-	node := content.Node()
-	st.Content = c.nodes.AddNode(&node)
+	st.Content = content.AddTo(c.nodes)
 	return c.advance(t, st)
 }
 
 // advance adds a state whose content is there, and makes it the head.
 func (c *commit) advance(t *thread, st threads.State) casstore.Located {
-	node := st.Node()
-	at := casstore.Located{Ref: c.nodes.AddNode(&node), Pack: c.pack}
+	at := casstore.Located{Ref: st.AddTo(c.nodes), Pack: c.pack}
 	t.head.Advance(at)
 	t.head.Status = threads.StatusActive
 	return at
@@ -267,10 +298,10 @@ func (c *commit) post(t *thread, stamp project.Stamp, items []events.Item, first
 // account counts what happened.
 func (l *lane) account(c *commit, t *thread, s *staged, e *dialect.Entry) {
 	h, st := &t.head, &l.p.stats
-	h.BytesIn += int64(len(s.event.Body))
+	h.BytesIn += s.rawSize()
 	h.Externalized += int64(s.cuts.Externalized)
 	st.entries.Add(1)
-	st.bytesIn.Add(int64(len(s.event.Body)))
+	st.bytesIn.Add(s.rawSize())
 	st.externalized.Add(int64(s.cuts.Externalized))
 	if s.cuts.Truncated+s.cuts.Cleared+s.cuts.Stripped > 0 {
 		h.Truncated++

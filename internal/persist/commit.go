@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -28,11 +29,17 @@ type commit struct {
 	packed     *packed               // the finished pack
 	refers     map[casstore.Ref]bool // blobs that steps refer to and somebody else stored
 	blobs      map[casstore.Ref][]byte
-	threads    []*touched // in the order of their first event
+	uploads    map[casstore.Ref]*uploaded // blobs whose bytes are in the bucket already
+	threads    []*touched                 // in the order of their first event
 	byKey      map[events.Thread]*touched
-	infos      map[*session][]byte // records of the sessions that change; later commits may be changing the sessions already
+	infos      map[*session][]byte   // records of the sessions that change; later commits may be changing the sessions already
+	records    map[string]record.Put // of prompts, by key
+	outputs    []*touchedOutput      // open ones with news, or that end
+	numbers    map[*counter][]byte   // records of the counters that artifacts took numbers from
+	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
-	itemsTried bool // an attempt to publish them has an unknown outcome
+	room       project.Arena // their memory
+	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
 }
 
@@ -41,11 +48,12 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
-	record  string          // key of the head's record as the commit leaves it
-	removes string          // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
-	value   []byte          // head record
-	last    int64           // number of its last item
-	base    casstore.PackID // pack of the parent that the first new state builds on; zero for a new thread
+	record  string            // key of the head's record as the commit leaves it
+	removes string            // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
+	value   []byte            // head record
+	last    int64             // number of its last item
+	base    casstore.PackID   // pack of the parent that the first new state builds on; zero for a new thread
+	beside  []casstore.PackID // packs of other states that the thread has from now on, or goes back to
 }
 
 // empty reports that nothing is to be stored.
@@ -62,7 +70,7 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	if err := p.At(StepBulk); err != nil {
 		return err
 	}
-	puts, heads, err := p.bulk(ctx, c)
+	puts, tools, heads, err := p.bulk(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -83,6 +91,7 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	for i, t := range c.threads {
 		t.rev = first + uint64(heads+i)
 	}
+	c.settleOutputs(first + uint64(tools))
 	p.stats.commits.Add(1)
 	return nil
 }
@@ -106,16 +115,16 @@ func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
 	for i, t := range c.threads {
 		t.rev = rs[i].Seq
 	}
-	return true, nil
+	return true, p.learnOutputs(ctx, c)
 }
 
-// seal finishes the pack. Compressing is a sixth of the work of an entry: while others wait it is done quickly, and thoroughly
-// when it is repacked (docs/adr/0007-quick-packs.md).
-func (p *Persister) seal(c *commit, hurry bool) error {
+// seal finishes the pack. Compressing is a sixth of the work of an entry: a batch that has grown, because there is more to do
+// than can be done at once, is compressed quickly, and thoroughly when it is repacked (docs/adr/0007-quick-packs.md).
+func (p *Persister) seal(c *commit) error {
 	if c.empty() || c.nodes.Len() == 0 {
 		return nil
 	}
-	c.nodes.Quick = hurry
+	c.nodes.Quick = len(c.events) >= p.cfg.BatchEvents/4
 	header, body, err := c.nodes.Finish()
 	if err != nil {
 		return fmt.Errorf("finish pack: %w", err)
@@ -134,7 +143,7 @@ var builders = sync.Pool{New: func() any { return casstore.NewPackBuilder() }}
 
 // bulk uploads the pack and the blobs that are new, and lists the records of the commit: the pack, blobs new or
 // touched, packs touched, sessions, and last the heads, from place heads on.
-func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, heads int, err error) {
+func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, tools, heads int, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
 	g.Go(func() error {
@@ -155,22 +164,33 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, hea
 		touches, err = p.touchBases(gctx, c)
 		return err
 	})
+	var outputs []record.Put
+	g.Go(func() (err error) {
+		outputs, err = p.uploadOutputs(gctx, c)
+		return err
+	})
 	if err := g.Wait(); err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	if blobs, err = p.spill(ctx, c, blobs); err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
+	}
+	if touches, err = p.spill(ctx, c, touches); err != nil {
+		return nil, 0, 0, err
 	}
 	puts = append(append(puts, blobs...), touches...)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
 	}
+	puts = slices.AppendSeq(puts, maps.Values(c.records))
 	for _, t := range c.threads {
 		if t.removes != "" {
 			puts = append(puts, record.Put{Key: t.removes, Expect: t.rev})
 		}
 	}
+	tools = len(puts)
+	puts = append(puts, outputs...)
 	heads = len(puts)
 	for _, t := range c.threads {
 		put := record.Put{Key: t.record, Value: t.value, Expect: t.rev}
@@ -179,7 +199,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, hea
 		}
 		puts = append(puts, put)
 	}
-	return puts, heads, nil
+	return puts, tools, heads, nil
 }
 
 // uploads is how many objects of a commit are written at the same time.
@@ -187,16 +207,7 @@ const uploads = 8
 
 // uploadBlobs writes what the store does not hold yet and lists the records: new ones, and touches of stale ones.
 func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, error) {
-	refs := make([]casstore.Ref, 0, len(c.blobs)+len(c.refers))
-	keys := make([]string, 0, cap(refs))
-	for ref := range c.blobs {
-		refs, keys = append(refs, ref), append(keys, events.BlobKey(ref.Hex()))
-	}
-	for ref := range c.refers {
-		if _, ours := c.blobs[ref]; !ours {
-			refs, keys = append(refs, ref), append(keys, events.BlobKey(ref.Hex()))
-		}
-	}
+	refs, keys := c.blobKeys()
 	known, err := p.Records.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
@@ -206,13 +217,20 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	g.SetLimit(uploads)
 	for i, ref := range refs {
 		if old, err := record.DecodeBlob(known[i].Value); known[i].Exists() && err == nil && !old.Gone {
-			p.stats.deduplicated.Add(int64(len(c.blobs[ref])))
+			p.stats.deduplicated.Add(c.blobSize(ref))
 			if c.fence.Stale(known[i].Seq) {
 				puts[i] = record.Put{Key: keys[i], Value: known[i].Value, Expect: known[i].Seq}
 			}
 			continue
 		}
-		if _, ours := c.blobs[ref]; !ours { // collected since the step was read: reading it again says so
+		_, held := c.blobs[ref]
+		if up := c.uploads[ref]; up != nil && !held {
+			up.named = true
+			puts[i] = record.Put{Key: keys[i], Value: record.Blob{Object: up.object}.Encode(), Expect: record.Any}
+			p.stats.stored.Add(up.object.Size)
+			continue
+		}
+		if !held { // collected since the step was read: reading it again says so
 			return nil, fmt.Errorf("%w: %s is gone", record.ErrConflict, ref)
 		}
 		g.Go(func() error {
@@ -228,6 +246,32 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	return compactPuts(puts), nil
 }
 
+// blobKeys lists every blob that the commit brings or refers to, and its record.
+func (c *commit) blobKeys() (refs []casstore.Ref, keys []string) {
+	all := make(map[casstore.Ref]bool, len(c.blobs)+len(c.uploads)+len(c.refers))
+	for ref := range c.blobs {
+		all[ref] = true
+	}
+	for ref := range c.uploads {
+		all[ref] = true
+	}
+	for ref := range c.refers {
+		all[ref] = true
+	}
+	for ref := range all {
+		refs, keys = append(refs, ref), append(keys, events.BlobKey(ref.Hex()))
+	}
+	return refs, keys
+}
+
+// blobSize is how many bytes of a blob the commit brings.
+func (c *commit) blobSize(ref casstore.Ref) int64 {
+	if up := c.uploads[ref]; up != nil {
+		return up.object.Size
+	}
+	return int64(len(c.blobs[ref]))
+}
+
 func compactPuts(puts []record.Put) []record.Put {
 	kept := puts[:0]
 	for _, put := range puts {
@@ -241,8 +285,9 @@ func compactPuts(puts []record.Put) []record.Put {
 // maxBlobRecords is how many blob records go into the commit itself.
 const maxBlobRecords = 200
 
-// spill writes blob records above maxBlobRecords ahead of the commit, behind the same fence: young records are roots, so
-// they outlive the moment until the commit refers to them. A crash in between leaves records that nothing refers to.
+// spill writes records above maxBlobRecords, of blobs or of packs that are touched, ahead of the commit, behind the same
+// fence: young records are roots, so they outlive the moment until the commit refers to them. A crash in between leaves
+// records that nothing refers to.
 func (p *Persister) spill(ctx context.Context, c *commit, blobs []record.Put) ([]record.Put, error) {
 	for len(blobs) > maxBlobRecords {
 		if _, err := p.Records.Commit(ctx, c.fence, blobs[:maxBlobRecords]); err != nil {
@@ -262,24 +307,23 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 	}
 	touched := map[string]record.Put{}
 	for _, t := range c.threads {
-		if t.base.IsZero() {
-			continue
+		for base := range t.builtOn() {
+			rec, pack, err := p.livePack(ctx, base)
+			if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
+				p.lane.latch(t.key, err)
+				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if !c.fence.Stale(rec.Seq) {
+				continue
+			}
+			if pack.Order == 0 {
+				pack.Order = rec.Seq // a touched record keeps its place
+			}
+			touched[rec.Key] = record.Put{Key: rec.Key, Value: pack.Encode(), Expect: rec.Seq}
 		}
-		rec, pack, err := p.livePack(ctx, t.base)
-		if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
-			p.lane.latch(t.key, err)
-			return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !c.fence.Stale(rec.Seq) {
-			continue
-		}
-		if pack.Order == 0 {
-			pack.Order = rec.Seq // a touched record keeps its place
-		}
-		touched[rec.Key] = record.Put{Key: rec.Key, Value: pack.Encode(), Expect: rec.Seq}
 	}
 	return slices.Collect(maps.Values(touched)), nil
 }

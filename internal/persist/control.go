@@ -37,77 +37,12 @@ func (l *lane) control(ctx context.Context, c *commit, t *thread, s *staged) err
 		return l.tail(c, t, s, *op.Tail)
 	case events.OpEnd:
 		return l.end(ctx, c, t, s, *op.End)
+	case events.OpAnswer:
+		return l.answer(ctx, c, t, s, *op.Answer)
+	case events.OpBranch, events.OpReset, events.OpLabel, events.OpSummary, events.OpAppend:
+		return l.tree(ctx, c, t, s, op)
 	}
 	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
-}
-
-// fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied.
-func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f events.Fork) error {
-	if !t.head.Start.IsZero() {
-		return fmt.Errorf("%w: fork: %s exists already; choose another name", events.ErrControl, t.key)
-	}
-	source := events.Thread{Session: f.Session, Name: f.Thread}
-	if err := source.Validate(); err != nil {
-		return fmt.Errorf("%w: fork: %w", events.ErrControl, err)
-	}
-	point, err := ForkPoint(f)
-	if err != nil {
-		return err
-	}
-	if err := l.barrier(ctx, c); err != nil {
-		return err
-	}
-	var head threads.Head
-	err = l.p.retry(ctx, "fork", func() error {
-		rs, err := l.p.Records.Records(ctx, events.HeadKey(source))
-		if err != nil {
-			return err
-		}
-		r, err := l.p.ended(ctx, source, rs[0])
-		if err != nil {
-			return err
-		}
-		if !r.Exists() {
-			return fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)
-		}
-		from, err := threads.DecodeHead(r.Value)
-		if err != nil {
-			return err
-		}
-		head, err = threads.Fork(ctx, l.p.reader, from, point)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	head.Sent = head.N // the items before are the source's
-	c.news(t, s, head)
-	st := t.head.Next(threads.RoleFork)
-	st.Timestamp = s.timestamp(t, 0)
-	st.Meta = metaMap("from", source.String())
-	t.head.Entries++
-	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
-	c.append(t, st, threads.Content{})
-	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parentOf(t, source)}}})
-	return nil
-}
-
-func parentOf(t *thread, source events.Thread) string {
-	if t.key.Session == source.Session {
-		return ""
-	}
-	return source.Session
-}
-
-// ForkPoint reads the point that a fork names.
-func ForkPoint(f events.Fork) (p threads.Point, err error) {
-	p = threads.Point{Entry: f.Index, Item: f.Item, Source: f.Entry, Role: f.Role}
-	if f.Node != "" {
-		if p.Node, err = casstore.ParseRef(f.Node); err != nil {
-			return p, fmt.Errorf("%w: fork: %w", events.ErrControl, err)
-		}
-	}
-	return p, nil
 }
 
 // tail records what a transcript holds behind its last complete line.
@@ -141,7 +76,7 @@ func (l *lane) end(ctx context.Context, c *commit, t *thread, s *staged, e event
 		return fmt.Errorf("%w: end: this version has no steps", events.ErrControl)
 	}
 	s.text = text
-	return l.step(ctx, c, t, s, d)
+	return l.step(ctx, c, t, s, addition{dialect: d, operation: true})
 }
 
 // barrier makes sure that all that was prepared before is committed.
@@ -154,7 +89,10 @@ func (l *lane) barrier(ctx context.Context, c *commit) error {
 
 // place is the head that an entry is appended to: the thread's own, or one that is moved.
 func (l *lane) place(ctx context.Context, c *commit, t *thread, where dialect.Place) (threads.Head, error) {
-	if len(t.head.Recent) == 0 || where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == t.head.Leaf {
+	if where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == t.head.Leaf {
+		return t.head, nil
+	}
+	if len(t.head.Recent) == 0 && (len(t.head.Tips) == 0 || where.Kind != dialect.Parent) {
 		return t.head, nil
 	}
 	head := t.head.Clone()

@@ -1,6 +1,7 @@
 // Package persist turns events into threads: the persister's decisions, against interfaces that it declares.
 //
-//	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition)
+//	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition;
+//	                          │      what is too large for memory goes to the bucket now: giant.go)
 //	                          │ queue, bounded in bytes
 //	                          ▼
 //	                       prepare: heads, dialect, nodes, items → one commit            (lane, stage 1)
@@ -16,6 +17,7 @@
 //
 // What a crash leaves after each step, and who repairs it:
 //
+//	upload of a giant      bytes that no record names; the next gc cycle takes them
 //	0 fence read           nothing
 //	1 bulk uploaded        bytes that no record names; the next gc cycle takes them
 //	2 records committed    items that are not in ITEMS; whoever gets the events again sees that they are applied, compares

@@ -2,13 +2,13 @@ package persist
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
 	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/truncate"
 )
@@ -26,6 +26,14 @@ type staged struct {
 	cuts  truncate.Result // what the size rules did to it
 	blobs []blob          // what they moved out of it
 
+	chunk   events.Chunk   // of a chunk event
+	pointer *casstore.Node // to the artifact of the output that it ends
+
+	// Of a giant.
+	plan  *truncate.Plan // nil for raw bytes
+	full  *uploaded      // in the place of cuts.Full
+	fence record.Fence   // before the first byte was uploaded
+
 	known bool  // the envelope could be read: thread and producer are who they say
 	dead  error // why it goes to the dead letters
 }
@@ -34,6 +42,7 @@ type staged struct {
 type blob struct {
 	ref   casstore.Ref
 	bytes []byte
+	up    *uploaded // instead of bytes
 }
 
 // Deliver takes a message and returns when there is room for it: that is how a busy persister slows its consumers down.
@@ -51,17 +60,25 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 				p.release(s)
 				return // not acked: it comes again
 			}
+			if errors.Is(err, errHalt) {
+				p.halt(ctx, err)
+				return
+			}
 			s.dead = err
 		}
 		p.queue.push(s)
 	}
 }
 
-// stage does all that needs no knowledge of the thread. An error means that the event can never be applied (SPEC B1).
+// stage does all that needs no knowledge of the thread. An error means that the event can never be applied (SPEC B1), or is
+// errHalt.
 func (p *Persister) stage(ctx context.Context, s *staged, bad error) (err error) {
-	body := int64(len(s.event.Body))
-	if s.event.Ref != nil && bad == nil {
-		body = s.event.Ref.Size
+	if bad == nil && p.giant(&s.event) {
+		return p.stream(ctx, s)
+	}
+	body := s.rawSize()
+	if s.event.Ref != nil && (bad != nil || body > p.cfg.MaxEntry) { // it is not read
+		body = 0
 	}
 	if err := p.reserve(ctx, s, body); err != nil {
 		return err
@@ -69,34 +86,55 @@ func (p *Persister) stage(ctx context.Context, s *staged, bad error) (err error)
 	if bad != nil {
 		return bad
 	}
+	if err := p.fits(s, s.rawSize(), 0); err != nil && s.event.Ref != nil {
+		return err
+	}
 	if s.event.Ref != nil {
-		if s.event.Body, err = p.fetch(ctx, *s.event.Ref); err != nil {
+		if s.event.Body, err = p.fetch(ctx, s); err != nil {
 			return err
 		}
 	}
-	if s.event.Kind != events.KindEntry || s.event.Dialect == rawDialect {
+	switch {
+	case s.event.Kind == events.KindChunk:
 		s.text = s.event.Body
-	} else if err := s.cut(); err != nil {
-		return err
+		if s.chunk, err = events.ParseChunk(s.event.Body); err != nil {
+			return err
+		}
+	case s.event.Kind != events.KindEntry:
+		s.text = s.event.Body
+	case !dialect.IsJSON(s.event.Dialect):
+		s.text = s.event.Body
+		if len(s.text) > rawLimit {
+			s.text, s.cuts.Full, s.cuts.Truncated = cutRaw(s.text), s.event.Body, 1
+		}
+	default:
+		if err := s.cut(); err != nil {
+			return err
+		}
 	}
-	return s.fits()
+	return p.fits(s, int64(len(s.text)), len(s.blobs))
 }
 
-// Limits of one entry; above them it goes to the dead letters, because no pack could hold it.
-const (
-	maxEntry = 200 << 20 // bytes, after the size rules
-	maxBlobs = 5000      // values moved out of one entry; also of one batch
-)
+// maxBlobs is how many values may be moved out of one entry, and of one batch.
+const maxBlobs = 5000
 
-// fits holds an entry against the limits.
-func (s *staged) fits() error {
-	if len(s.text) > maxEntry || len(s.cuts.Full) > maxEntry {
-		return fmt.Errorf("entry of %d bytes: at most %d can be stored", len(s.event.Body), maxEntry)
+// fits holds an entry against the limits: a text of that many bytes after the size rules, and what they moved out of it.
+func (p *Persister) fits(s *staged, text int64, blobs int) error {
+	if text > p.cfg.MaxEntry {
+		return fmt.Errorf("entry of %d bytes, and %d after its long strings were cut: at most %d can be stored (persister -max-entry)", s.rawSize(), text, p.cfg.MaxEntry)
 	}
-	if len(s.blobs) > maxBlobs {
-		return fmt.Errorf("entry with %d images: at most %d can be moved out of one", len(s.blobs), maxBlobs)
+	if blobs > maxBlobs {
+		return fmt.Errorf("entry with %d images: at most %d can be moved out of one", blobs, maxBlobs)
 	}
 	return nil
+}
+
+// rawSize is the size of the entry as it was published, in bytes.
+func (s *staged) rawSize() int64 {
+	if s.event.Ref != nil {
+		return s.event.Ref.Size
+	}
+	return int64(len(s.event.Body))
 }
 
 // rawDialect holds bytes that are not JSON.
@@ -116,7 +154,7 @@ func (p *Persister) check(e *events.Event, subject string) error {
 
 // reserve takes the event's share of the queue; the largest takes all of it and so is alone in memory.
 func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
-	size := min(body+512, p.cfg.QueueBytes)
+	size := min(body+queueRoom, p.cfg.QueueBytes)
 	if err := p.bytes.Acquire(ctx, size); err != nil {
 		return err
 	}
@@ -124,31 +162,24 @@ func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 	return nil
 }
 
+// queueRoom is what an event takes beside its body.
+const queueRoom = 512
+
+// shrink gives back the share that a giant needed while it was read.
+func (p *Persister) shrink(s *staged) {
+	size := int64(len(s.text)) + queueRoom
+	for _, b := range s.blobs {
+		size += int64(len(b.bytes))
+	}
+	if size < s.size {
+		p.bytes.Release(s.size - size)
+		s.size = size
+	}
+}
+
 func (p *Persister) release(s *staged) {
 	p.bytes.Release(s.size)
 	s.size = 0
-}
-
-// errBody: the body of a claim check is not what it should be.
-var errBody = errors.New("body in the inbox")
-
-// fetch redeems a claim check and trusts nothing it says (SPEC B1).
-func (p *Persister) fetch(ctx context.Context, ref events.BodyRef) (body []byte, err error) {
-	err = p.retry(ctx, "fetch a body", func() error {
-		body, err = p.Inbox.Body(ctx, ref)
-		return err
-	})
-	switch {
-	case errors.Is(err, record.ErrNotFound):
-		return nil, fmt.Errorf("%w: %s is not there: publish the event again", errBody, ref.Object)
-	case err != nil:
-		return nil, err
-	case int64(len(body)) != ref.Size:
-		return nil, fmt.Errorf("%w: %s has %d bytes, the event says %d", errBody, ref.Object, len(body), ref.Size)
-	case sha256.Sum256(body) != ref.Sum:
-		return nil, fmt.Errorf("%w: %s has another hash than the event says", errBody, ref.Object)
-	}
-	return body, nil
 }
 
 // cut applies the size rules to a JSON entry (SPEC T).
@@ -156,7 +187,7 @@ func (s *staged) cut() error {
 	res, err := truncate.Entry(s.event.Body, s.externalize, truncate.Options{})
 	switch {
 	case errors.Is(err, jsonscan.ErrSyntax) || errors.Is(err, jsonscan.ErrDepth):
-		return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
+		return notJSON(err)
 	case err != nil:
 		return fmt.Errorf("entry: %w", err)
 	}
@@ -164,8 +195,12 @@ func (s *staged) cut() error {
 	return nil
 }
 
+func notJSON(err error) error {
+	return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
+}
+
 func (s *staged) externalize(b []byte) string {
 	ref := casstore.SumBlob(b)
-	s.blobs = append(s.blobs, blob{ref, b})
+	s.blobs = append(s.blobs, blob{ref: ref, bytes: b})
 	return ref.String()
 }

@@ -21,6 +21,8 @@ type lane struct {
 	p     *Persister
 	heads *headCache // stage 1 only
 
+	outputs outputCache // stage 1 only
+
 	prepared  chan *commit
 	sealed    chan *commit
 	committed chan *commit
@@ -31,18 +33,24 @@ type lane struct {
 	current uint64    // epoch that stage 1 works in; stage 1 only
 	back    []*staged // events of refused commits, in order; stage 2 only
 
+	unacked map[int]Message // the last published event of each partition whose ack waits; stage 3 only
+	acked   time.Time
+
 	mu       sync.Mutex
 	inFlight int                     // prepared and not through stage 2
 	idle     chan struct{}           // closed when inFlight falls to zero
 	latched  map[events.Thread]error // threads that take no more events, and why
+	lost     map[string]error        // outputs whose artifact could not be stored, by key, and why
 }
 
 func newLane(p *Persister) *lane {
-	return &lane{
+	l := &lane{
 		p: p, heads: newHeadCache(p.cfg.Threads),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
-		latched: map[events.Thread]error{},
+		latched: map[events.Thread]error{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
+	l.outputs.clear()
+	return l
 }
 
 // run works until ctx ends. Stages 2 and 3 finish what they have in hand with a context of their own.
@@ -172,6 +180,7 @@ func (l *lane) send(ctx context.Context, c *commit) error {
 // read anew.
 func (l *lane) flush(ctx context.Context) error {
 	l.heads.clear()
+	l.outputs.clear()
 	marker := &commit{flush: make(chan struct{})}
 	if err := l.send(ctx, marker); err != nil {
 		return err
@@ -216,7 +225,7 @@ func (l *lane) done() {
 func (l *lane) sealLoop(ctx context.Context) error {
 	for c := range l.prepared {
 		if c.flush == nil && c.epoch == l.epoch.Load() {
-			if err := l.p.seal(c, l.p.queue.len() >= l.p.cfg.BatchEvents/4); err != nil {
+			if err := l.p.seal(c); err != nil {
 				return err
 			}
 		}
@@ -247,6 +256,7 @@ func (l *lane) commitLoop(ctx context.Context) error {
 		for _, t := range c.threads {
 			t.pending.Add(-1)
 		}
+		c.outputsThrough()
 		l.done()
 	}
 	return nil
@@ -275,12 +285,24 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 
 // publishLoop is stage 3.
 func (l *lane) publishLoop(ctx context.Context) error {
-	for c := range l.committed {
-		if err := l.p.publish(ctx, c); err != nil {
-			return err
+	defer l.ackAll()
+	for {
+		var due <-chan time.Time
+		if len(l.unacked) > 0 {
+			due = time.After(ackEvery)
+		}
+		select {
+		case c, more := <-l.committed:
+			if !more {
+				return nil
+			}
+			if err := l.p.publish(ctx, c); err != nil {
+				return err
+			}
+		case <-due:
+			l.ackAll()
 		}
 	}
-	return nil
 }
 
 // retry repeats op while it fails for a passing reason, and says so once in a while.

@@ -3,9 +3,12 @@ package persist
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"spool/internal/record"
@@ -21,6 +24,7 @@ type Message struct {
 	Seq       uint64 // EVENTS sequence
 	Partition int
 	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
+	Working   func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
 }
 
 // Records is the record bucket: the truth, read from the leader and changed all or nothing. Errors are package record's.
@@ -35,6 +39,8 @@ type Records interface {
 type Bulk interface {
 	UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error)
 	UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error)
+	NewBlob(ctx context.Context) record.Upload           // of any size, in bounded memory
+	DropBlob(ctx context.Context, o record.Object) error // a finished upload that no record names, and none will
 }
 
 // Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItem is the number of
@@ -45,9 +51,10 @@ type Outbox interface {
 	Dead(ctx context.Context, d events.Dead) error
 }
 
-// Inbox holds bodies that were too large for a message.
+// Inbox holds bodies that were too large for a message. OpenBody reads one from its beginning in bounded memory, as often
+// as it is called; record.ErrNotFound when there is none, or where a part of it is missing.
 type Inbox interface {
-	Body(ctx context.Context, ref events.BodyRef) ([]byte, error)
+	OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, error)
 	DiscardBody(ctx context.Context, ref events.BodyRef) error
 }
 
@@ -60,6 +67,12 @@ type Deps struct {
 	Packs   casstore.PackGetter // committed packs, cached
 	Log     *slog.Logger
 
+	// What streaming outputs need; without Parts they are cut and not kept whole, without Live nobody watches them, without
+	// Leases they stay open until their end.
+	Parts  Parts
+	Live   Live
+	Leases Leases
+
 	// At is called before each durable step with its name; an error there fails the step. Tests inject faults with it; nil
 	// otherwise.
 	At func(Step) error
@@ -70,8 +83,13 @@ type Config struct {
 	Lane        int   // fence of this process's commits, 0 to events.Lanes-1; -1 = any
 	BatchEvents int   // events in a commit at most; 0 = 1000
 	BatchBytes  int   // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
-	QueueBytes  int64 // bytes taken from the stream and not acked yet; a larger body waits for the queue to be empty; 0 = 64 MiB
+	QueueBytes  int64 // bytes taken from the stream and not acked yet; a larger entry waits for the queue to be empty; 0 = 64 MiB
+	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
+	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB
 	Threads     int   // heads kept in memory; 0 = 10,000
+	OutputBytes int   // bytes of open outputs kept in memory; 0 = 32 MiB
+
+	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 }
 
 func (c Config) withDefaults() Config {
@@ -83,14 +101,28 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchEvents, 1000)
 	set(&c.BatchBytes, 4<<20)
 	set(&c.Threads, 10_000)
+	set(&c.OutputBytes, 32<<20)
+	if c.OutputLease <= 0 {
+		c.OutputLease = 10 * time.Minute
+	}
 	if c.QueueBytes <= 0 {
 		c.QueueBytes = 64 << 20
 	}
+	if c.StreamBytes <= 0 {
+		c.StreamBytes = 8 << 20
+	}
+	if c.MaxEntry <= 0 {
+		c.MaxEntry = 64 << 20
+	}
+	c.MaxEntry = min(c.MaxEntry, mostEntry)
 	if c.Lane < 0 || c.Lane >= events.Lanes {
 		c.Lane = rand.IntN(events.Lanes)
 	}
 	return c
 }
+
+// mostEntry is what a pack can hold.
+const mostEntry = 200 << 20
 
 // maxBatchThreads keeps the records of a commit, three a thread at worst, and the outside table of its pack within their
 // limits: 1,000 messages and one message.
@@ -105,6 +137,7 @@ type Persister struct {
 	reader threads.Reader
 	lane   *lane
 	stats  counters
+	broken chan error // why Run has to end, from Deliver
 }
 
 // New makes a persister; Run starts it.
@@ -118,7 +151,7 @@ func New(deps Deps, cfg Config) *Persister {
 	}
 	p := &Persister{
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
-		reader: threads.Reader{Packs: deps.Packs},
+		reader: threads.Reader{Packs: deps.Packs}, broken: make(chan error, 1),
 	}
 	p.lane = newLane(p)
 	return p
@@ -127,11 +160,31 @@ func New(deps Deps, cfg Config) *Persister {
 // Run applies what Deliver brings until ctx ends; what is then committed is published and acked first. It returns nil
 // after a clean end.
 func (p *Persister) Run(ctx context.Context) error {
-	err := p.lane.run(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.lane.run(ctx) })
+	g.Go(func() error { return p.leaseLoop(ctx) })
+	g.Go(func() error {
+		select {
+		case err := <-p.broken:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	err := g.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// halt ends Run, and waits until whoever delivers is told to stop: what follows in the partition must not overtake.
+func (p *Persister) halt(ctx context.Context, err error) {
+	select {
+	case p.broken <- err:
+	default:
+	}
+	<-ctx.Done()
 }
 
 // Step names a durable step, for fault injection.
@@ -139,6 +192,7 @@ type Step string
 
 // The durable steps, in order.
 const (
+	StepUpload  Step = "upload" // of what is too large to wait in memory for its commit
 	StepFence   Step = "fence"
 	StepBulk    Step = "bulk"
 	StepCommit  Step = "commit"

@@ -23,7 +23,7 @@ var errEpoch = errors.New("a commit was refused")
 
 // prepare turns a batch into a commit. What is not taken is rest. An error leaves the cache as it was, but for errEpoch.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	c = &commit{epoch: epoch, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}}
+	c = &commit{epoch: epoch, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
 	if _, err := rand.Read(c.id[:]); err != nil {
 		return nil, nil, err
 	}
@@ -36,6 +36,12 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	}
 	batch, rest = l.split(batch)
 	if err := l.load(ctx, batch); err != nil {
+		return nil, nil, err
+	}
+	if err := l.p.renew(ctx, batch, c.fence); err != nil {
+		return nil, nil, err
+	}
+	if err := l.loadOutputs(ctx, batch); err != nil {
 		return nil, nil, err
 	}
 	for i, s := range batch {
@@ -53,14 +59,22 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	return c, rest, nil
 }
 
-// split keeps a batch within maxBatchThreads.
+// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs.
 func (l *lane) split(batch []*staged) (now, later []*staged) {
-	seen := map[events.Thread]bool{}
+	seen, outputs := map[events.Thread]bool{}, map[string]bool{}
 	for i, s := range batch {
-		if s.known && !seen[s.event.Thread] && len(seen) == maxBatchThreads {
+		output := ""
+		if s.event.Kind == events.KindChunk {
+			output = events.OutputKey(s.event.Thread.Session, s.chunk.Output)
+		}
+		full := len(seen)+len(outputs) >= maxBatchThreads
+		if s.known && (full && !seen[s.event.Thread] || output != "" && !outputs[output] && (full || len(outputs) == maxBatchOutputs)) {
 			return batch[:i], batch[i:]
 		}
 		seen[s.event.Thread] = true
+		if output != "" {
+			outputs[output] = true
+		}
 	}
 	return batch, nil
 }
@@ -182,6 +196,7 @@ func (l *lane) finish(c *commit) {
 		s.value = s.info.Encode()
 		c.infos[s] = s.value
 	}
+	c.finishOutputs()
 }
 
 // latch refuses everything that comes for a thread from now on, with its first cause: something in the store is not as it

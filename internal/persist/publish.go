@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"spool/internal/project"
 	"spool/pkg/casstore"
@@ -18,6 +19,9 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.retry(ctx, "items", func() error { return p.publishItems(ctx, c) }); err != nil {
 		return err
 	}
+	p.publishLive(c)
+	c.items = nil
+	c.room.Release()
 	for _, s := range c.events {
 		if s.dead == nil {
 			continue
@@ -38,10 +42,13 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.At(StepAck); err != nil {
 		return err
 	}
-	p.ack(c)
+	p.lane.ack(c)
 	for _, s := range c.events {
 		if s.event.Ref != nil && s.dead == nil {
 			p.discard(ctx, *s.event.Ref)
+		}
+		if s.uploads() {
+			p.drop(ctx, s)
 		}
 		p.release(s)
 	}
@@ -49,19 +56,31 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// ack acknowledges the last event of each partition, and with it those before.
-func (p *Persister) ack(c *commit) {
-	last := map[int]*staged{}
+// ackEvery is how long an ack waits at most for the next commits: a consumer writes its state to disk for acks, and one
+// covers all before it.
+const ackEvery = 250 * time.Millisecond
+
+// ack notes what is to be acknowledged, and does it when it is due.
+func (l *lane) ack(c *commit) {
 	for _, s := range c.events {
 		if s.last {
-			last[s.msg.Partition] = s
+			l.unacked[s.msg.Partition] = s.msg
 		}
 	}
-	for _, s := range last {
-		if err := s.msg.Ack(); err != nil {
-			p.Log.Debug("ack", "partition", s.msg.Partition, "error", err)
+	if time.Since(l.acked) >= ackEvery {
+		l.ackAll()
+	}
+}
+
+// ackAll acknowledges the last event of each partition, and with it those before.
+func (l *lane) ackAll() {
+	for part, m := range l.unacked {
+		if err := m.Ack(); err != nil {
+			l.p.Log.Debug("ack", "partition", part, "error", err)
 		}
 	}
+	clear(l.unacked)
+	l.acked = time.Now()
 }
 
 // discard drops a body from the inbox; what stays after a crash here is gc's.
@@ -137,7 +156,7 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 	}
 	var missing []events.Posted
 	seen := map[casstore.Ref]bool{}
-	for _, from := range append([]casstore.Located{r.head.Head()}, r.head.Tips...) {
+	for _, from := range slices.Concat(r.head.Recent[:min(len(r.head.Recent), 1)], r.head.Tips) { // no head state after a reset
 		for step, err := range p.reader.Walk(ctx, from) {
 			if err != nil {
 				return err

@@ -18,11 +18,14 @@ type Stats struct {
 	BytesIn      int64 `json:"bytes_in"`     // raw bytes of entries
 	BytesStored  int64 `json:"bytes_stored"` // bytes of packs and blobs written
 	Deduplicated int64 `json:"deduplicated"` // bytes of blobs that were there already
+	Outputs      int64 `json:"outputs"`      // outputs of tools that ended
+	OutputBytes  int64 `json:"output_bytes"` // bytes of such outputs, as they came
 }
 
 type counters struct {
 	applied, repeated, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                    atomic.Int64
+	outputs, outputBytes                                                      atomic.Int64
 }
 
 // Stats reads the counters.
@@ -33,5 +36,6 @@ func (p *Persister) Stats() Stats {
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
+		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(),
 	}
 }

@@ -58,6 +58,7 @@ func (c *commit) news(t *thread, s *staged, head threads.Head) {
 		c.nodes = builders.Get().(*casstore.PackBuilder)
 		c.pack = casstore.PackID(c.id)
 		c.blobs = map[casstore.Ref][]byte{}
+		c.uploads = map[casstore.Ref]*uploaded{}
 		c.refers = map[casstore.Ref]bool{}
 	}
 	_, known := c.byKey[t.key]
@@ -91,7 +92,7 @@ func (s *session) learn(t *thread, st *staged, e *dialect.Entry) bool {
 	if main && st.event.Host != "" {
 		s.info.Host = st.event.Host
 	}
-	if s.info.Harness == "" && st.event.Dialect != rawDialect {
+	if s.info.Harness == "" && dialect.IsJSON(st.event.Dialect) {
 		s.info.Harness = st.event.Dialect
 	}
 	if s.info.Created == 0 {

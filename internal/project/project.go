@@ -27,11 +27,8 @@ type Stamp struct {
 	Time   int64        // created_at, Unix milliseconds; 0 = nobody said, and it is left out
 	Node   casstore.Ref // state of the entry
 	Source string       // the entry's id where it came from
-}
 
-// LocalLog is the path under which the full items of a thread can be had (SPEC I5).
-func LocalLog(t events.Thread) string {
-	return t.Session + "/threads/" + t.Name + "/logs/thread.log"
+	Room *Arena // where the items are written; nil = each in memory of its own
 }
 
 // measureFrom is the size in bytes from which an item could be over the budget: an ASCII escape is at most six bytes a byte.
@@ -50,18 +47,22 @@ func (s Stamp) Post(it events.Item, n int64, k int) (p events.Posted, cut bool, 
 		}
 		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
 	}
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: join(head, content, metadata)}, cut, nil
+}
+
+// join completes an item's JSON.
+func join(head, content, metadata []byte) []byte {
 	data := append(head, `,"content":`...)
 	data = append(data, content...)
 	if metadata != nil {
 		data = append(append(data, `,"metadata":`...), metadata...)
 	}
-	data = append(data, '}')
-	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: data}, cut, nil
+	return append(data, '}')
 }
 
 // head is the item's JSON up to its content.
 func (s Stamp) head(n int64, k, room int) []byte {
-	b := make([]byte, 0, 384+room)
+	b := s.Room.take(384 + len(s.User) + len(s.Source) + len(s.Thread.Session) + len(s.Thread.Name) + room)
 	b = append(b, `{"id":"`...)
 	b = append(b, s.Node.Hex()[:32]...)
 	b = append(b, '-')
@@ -92,28 +93,40 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	if st.Entry.Count == 0 {
 		return nil, nil
 	}
-	name, _, _ := strings.Cut(st.Entry.Projection, "/") // an operation has no dialect, but a projection
-	d, ok := dialect.Lookup(name)
-	if !ok || Version(d) != st.Entry.Projection {
-		return nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
-	}
-	mem, err := dialect.DecodeMemory(st.Entry.Memory)
-	if err != nil {
-		return nil, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
-	}
 	raw := text
 	if st.Entry.Raw != nil {
 		raw = st.Entry.Raw
 	}
-	e, err := d.Read(raw, &mem)
+	e, err := reread(t, st, raw)
 	if err != nil {
-		return nil, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
+		return nil, err
 	}
-	posted, _, err := Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID}.All(e.Items, st.Entry.First)
+	posted, _, err := stampOf(t, at, st).All(e.Items, st.Entry.First)
 	if err == nil && int64(len(posted)) != st.Entry.Count {
 		err = fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted), st.Entry.Count)
 	}
 	return posted, err
+}
+
+func stampOf(t events.Thread, at casstore.Ref, st threads.State) Stamp {
+	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID}
+}
+
+// reread reads a stored entry as it was read when it came.
+func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, err error) {
+	name, _, _ := strings.Cut(st.Entry.Projection, "/") // an operation has no dialect, but a projection
+	d, ok := dialect.Lookup(name)
+	if !ok || Version(d) != st.Entry.Projection {
+		return e, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
+	}
+	mem, err := dialect.DecodeMemory(st.Entry.Memory)
+	if err == nil {
+		e, err = d.Read(raw, &mem)
+	}
+	if err != nil {
+		return e, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
+	}
+	return e, nil
 }
 
 // All posts the items of an entry as number first and on. An item that is too large is left out and is the error: the

@@ -108,11 +108,7 @@ type reader struct {
 
 // open checks the shape of a value, its version and that it has the members of version 1; later ones are ignored.
 func open(what string, b []byte, members int) *reader {
-	r := &reader{what: what, dec: msgpack.NewDecoder(bytes.NewReader(b))}
-	if err := bounded.Exactly(b); err != nil {
-		r.fail(err)
-		return r
-	}
+	r := bare(what, b)
 	n := read(r, r.dec.DecodeArrayLen)
 	if v := r.int(); r.err == nil && v != version {
 		r.fail(fmt.Errorf("version %d; this program reads version %d", v, version))
@@ -120,6 +116,13 @@ func open(what string, b []byte, members int) *reader {
 	if r.err == nil && n < members {
 		r.fail(fmt.Errorf("%d members, want %d", n, members))
 	}
+	return r
+}
+
+// bare checks that b is one value.
+func bare(what string, b []byte) *reader {
+	r := &reader{what: what, dec: msgpack.NewDecoder(bytes.NewReader(b))}
+	r.fail(bounded.Exactly(b))
 	return r
 }
 

@@ -4,10 +4,10 @@ package rehydrate
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/casstore"
@@ -20,6 +20,10 @@ import (
 type Source struct {
 	Reader threads.Reader
 	Blobs  casstore.BlobGetter // hashes what it read again
+
+	// Open reads a blob of any size in bounded memory, from its beginning, as often as it is called; the reader fails with
+	// casstore.ErrCorrupt where the bytes turn out to be others. nil: Blobs reads them.
+	Open func(ctx context.Context, ref casstore.Ref) (io.Reader, error)
 
 	// Warn is told of each blob that is missing or corrupt; then its ref stays in place and the work goes on (SPEC T10). nil:
 	// such a blob is an error that ends the work.
@@ -37,20 +41,32 @@ const (
 
 // Raw is the entry of a step as its agent wrote it. ok is false for a state that no agent wrote.
 func (s Source) Raw(ctx context.Context, step threads.Step) (raw []byte, ok bool, err error) {
-	entry := &step.State.Entry
-	base, ok, err := s.Stored(ctx, step)
-	if !ok || err != nil {
+	var out bytes.Buffer
+	if ok, err = s.RawTo(ctx, step, &out); !ok || err != nil {
 		return nil, false, err
 	}
+	return out.Bytes(), true, nil
+}
+
+// RawTo is Raw for an entry of any size, in bounded memory. After an error what was written is incomplete.
+func (s Source) RawTo(ctx context.Context, step threads.Step, w io.Writer) (ok bool, err error) {
+	entry := &step.State.Entry
+	stored, ok, err := s.Stored(ctx, step)
+	if !ok || err != nil {
+		return false, err
+	}
+	base := io.Reader(bytes.NewReader(stored))
 	if !entry.Full.IsZero() {
-		full, err := s.Blobs.Blob(ctx, entry.Full)
-		if s.Warn != nil && isMissing(err) {
-			s.Warn(Missing{Ref: entry.Full, Entry: entry.Index, Err: err})
-			raw, err = s.resolve(ctx, entry.Index, base) // the places are those in the entry before it was cut
-			return raw, err == nil, err
-		}
+		full, err := s.open(ctx, entry.Index, entry.Full)
 		if err != nil {
-			return nil, false, fmt.Errorf("entry %d before it was cut: %w", entry.Index, err)
+			return false, fmt.Errorf("entry %d before it was cut: %w", entry.Index, err)
+		}
+		if full == nil { // the places are those in the entry before it was cut
+			raw, err := s.resolve(ctx, entry.Index, stored)
+			if err == nil {
+				_, err = w.Write(raw)
+			}
+			return err == nil, err
 		}
 		base = full
 	}
@@ -58,11 +74,21 @@ func (s Source) Raw(ctx context.Context, step threads.Step) (raw []byte, ok bool
 	for i, sp := range entry.Splices {
 		splices[i] = truncate.Splice{Offset: int(sp[0]), Form: truncate.Form(sp[1])}
 	}
-	raw, err = s.restore(ctx, entry.Index, base, splices)
+	err = truncate.RestoreTo(w, base, splices, func(text string) (io.ReadCloser, error) {
+		ref, err := casstore.ParseRef(text)
+		if err != nil {
+			return nil, err
+		}
+		b, err := s.open(ctx, entry.Index, ref)
+		if b == nil || err != nil {
+			return nil, err
+		}
+		return io.NopCloser(b), nil
+	})
 	if err != nil {
-		return nil, false, fmt.Errorf("entry %d: %w", entry.Index, err)
+		return false, fmt.Errorf("entry %d: %w", entry.Index, err)
 	}
-	return raw, true, nil
+	return true, nil
 }
 
 // Stored is the entry of a step as it is persisted. ok is false for a state that no agent wrote.
@@ -80,45 +106,13 @@ func (s Source) Stored(ctx context.Context, step threads.Step) (text []byte, ok 
 	return content.Text, true, nil
 }
 
-// restore puts the blobs back at their places. With Warn it leaves out the places of those that are missing.
-func (s Source) restore(ctx context.Context, index int64, base []byte, splices []truncate.Splice) ([]byte, error) {
-	found := map[string][]byte{}
-	lost := map[string]bool{}
-	get := func(text string) ([]byte, error) {
-		if b, ok := found[text]; ok {
-			return b, nil
-		}
-		ref, err := casstore.ParseRef(text)
-		if err != nil {
-			return nil, err
-		}
-		b, err := s.Blobs.Blob(ctx, ref)
-		if s.Warn != nil && isMissing(err) {
-			s.Warn(Missing{Ref: ref, Entry: index, Err: err})
-			lost[text] = true
-		}
-		if err == nil {
-			found[text] = b
-		}
-		return b, err
+// storedTo writes Stored.
+func (s Source) storedTo(ctx context.Context, step threads.Step, w io.Writer) (ok bool, err error) {
+	text, ok, err := s.Stored(ctx, step)
+	if ok && err == nil {
+		_, err = w.Write(text)
 	}
-	for {
-		known := len(lost)
-		raw, err := truncate.Restore(base, splices, get)
-		if len(lost) == known {
-			return raw, err
-		}
-		splices = slices.DeleteFunc(splices, func(sp truncate.Splice) bool { return lost[refAt(base, sp.Offset)] })
-	}
-}
-
-// refAt is the blob ref at an offset that Restore has found to be one.
-func refAt(base []byte, offset int) string {
-	end := offset + len("blob:sha256:") + 64
-	if offset < 0 || end > len(base) {
-		return ""
-	}
-	return string(base[offset:end])
+	return ok, err
 }
 
 // resolve is Resolve for an entry of a thread.
@@ -132,15 +126,19 @@ func (s Source) resolve(ctx context.Context, index int64, text []byte) ([]byte, 
 	})
 }
 
+// partDialect is that of bytes which stand between two entries in place of a newline (SPEC S6).
+const partDialect = "part"
+
 // Export writes the entries of a thread, branches included, in the order in which they came, a line each. In the form Full
 // an imported transcript is the file, byte for byte.
 func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.Writer) (entries int, err error) {
-	read := s.Raw
+	write := s.RawTo
 	if form == Stored {
-		read = s.Stored
+		write = s.storedTo
 	}
 	out := bufio.NewWriterSize(w, 256<<10)
 	var tail events.Tail
+	glued := true // no newline is owed to what was written last
 	for step, err := range s.Reader.Entries(ctx, head) {
 		if err != nil {
 			return entries, err
@@ -151,21 +149,22 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 			}
 			continue
 		}
-		raw, ok, err := read(ctx, step)
-		if err != nil {
-			return entries, err
-		}
-		if !ok {
+		if step.State.Entry.Dialect == "" {
 			continue
 		}
-		if entries > 0 {
+		part := step.State.Entry.Dialect == partDialect
+		if !glued && !part {
 			_ = out.WriteByte('\n')
 		}
-		_, _ = out.Write(raw)
-		entries++
+		if _, err := write(ctx, step, out); err != nil {
+			return entries, err
+		}
+		if glued = part; !part {
+			entries++
+		}
 		tail = events.Tail{}
 	}
-	if entries > 0 && !tail.Open {
+	if !glued && !tail.Open {
 		_ = out.WriteByte('\n')
 	}
 	_, _ = out.Write(tail.Bytes)

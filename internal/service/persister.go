@@ -32,7 +32,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	}
 	store := conn.Store(max(cfg.Lane, 0))
 	return &Persister{conn: conn, p: persist.New(persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Live: conn, Leases: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Log: log,
 	}, cfg.Config)}
 }
 
@@ -66,7 +66,7 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
 			stops[i], err = s.conn.Consume(ctx, i, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: d.Partition, Ack: d.Ack})
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: d.Partition, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

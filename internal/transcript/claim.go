@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -16,12 +17,15 @@ type claim struct {
 	producer string // of its lines; empty: the thread belongs to another source
 	lines    uint64 // sequence of the last line that is applied, or published by this import
 	tail     uint64 // the same of the tail's own producer
+	leaf     uint64 // and of the leaf's
 
-	head   threads.Head // as it was read
-	shared bool         // others have written to the thread too: its newest entry need not be the source's
-	newest []byte       // the last line, once it is known
-	begun  bool         // this import has published to it, so that head is old
-	src    *Source      // a file that is all in the thread, once one was imported
+	head   threads.Head    // as it was read
+	shared bool            // others have written to the thread too: its newest entry need not be the source's
+	newest *rehydrate.Line // the last line, once it is known
+	begun  bool            // this import has published to it, so that head is old
+
+	started bool    // the name of the subagent that it is of is in it
+	src     *Source // a file that is all in the thread, once one was imported
 }
 
 // release gives up what only the files of its group need.
@@ -34,6 +38,9 @@ const epoch = 1
 func producer(id Identity, print []byte) string {
 	return fmt.Sprintf("import:%s:%x", id.Dialect, print[:8])
 }
+
+// startOf is the producer of what begins a subagent's thread: its name (SPEC C1).
+func startOf(producer string) string { return producer + ":start" }
 
 // tailOf is the producer of a source's tail: its sequence is the size of the file.
 func tailOf(producer string) string { return producer + ":tail" }
@@ -91,8 +98,12 @@ func (im *Importer) look(ctx context.Context, t events.Thread, producer string) 
 		switch p.ID {
 		case producer:
 			c.producer, c.lines = producer, p.Seq
+		case leafOf(producer): // it is not where the last line is
+			c.producer, c.leaf, c.shared = producer, p.Seq, true
 		case tailOf(producer):
 			c.producer, c.tail = producer, p.Seq
+		case startOf(producer):
+			c.producer, c.started = producer, true
 		default:
 			c.shared = true
 		}
@@ -102,32 +113,35 @@ func (im *Importer) look(ctx context.Context, t events.Thread, producer string) 
 
 // knows tells whether a line may be the last one that the thread has. It may have grown since: then more is what came behind
 // it.
-func (im *Importer) knows(ctx context.Context, c *claim, line []byte) (same bool, more int, err error) {
+func (im *Importer) knows(ctx context.Context, c *claim, src Source, r record) (same bool, more int64, err error) {
 	if c.shared {
 		return true, 0, nil
 	}
 	if c.newest == nil {
-		if c.newest, err = im.stored.NewestEntry(ctx, c.head); err != nil {
+		newest, err := im.stored.NewestEntry(ctx, c.head)
+		if err != nil {
 			return false, 0, fmt.Errorf("read the newest entry of %s: %w", c.thread, err)
 		}
+		c.newest = &newest
 	}
-	if len(line) < len(c.newest) || string(line[:len(c.newest)]) != string(c.newest) {
-		return false, 0, nil
+	begins, err := src.begins(r, c.newest.Size)
+	if err != nil || !begins.Equal(*c.newest) {
+		return false, 0, err
 	}
-	return true, len(line) - len(c.newest), nil
+	return true, r.size() - c.newest.Size, nil
 }
 
 // has iterates over the lines that the thread has.
-func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[[]byte, error] {
+func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[rehydrate.Line, error] {
 	if c.src == nil {
 		return im.stored.RawEntries(ctx, c.head)
 	}
-	return func(yield func([]byte, error) bool) {
+	return func(yield func(rehydrate.Line, error) bool) {
 		for r, err := range c.src.records() {
 			if err == nil && r.torn {
 				return
 			}
-			if !yield(r.body, err) || err != nil {
+			if !yield(r.compare(), err) || err != nil {
 				return
 			}
 		}

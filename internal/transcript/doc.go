@@ -19,6 +19,8 @@
 // is different. So a thread is always one file, and a second import decides as the first did. A shorter version of a file adds
 // nothing.
 //
-// An entry is a line without its newline. Everything else stays in it, so that a thread's entries joined by newlines are the
-// file. What that cannot express, a last line without newline, is the tail (events.Tail).
+// An entry is a line without its newline, or the lines of an object that spans some. Everything else stays in it, so that a
+// thread's entries joined by newlines are the file. Where a line holds more than one object, or bytes that are none before one,
+// each object is an entry, and what stands between it and the one before in place of a newline is a part, an entry of the
+// dialect "part" (SPEC S6). A last line without newline is the tail (events.Tail).
 package transcript

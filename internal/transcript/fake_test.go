@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -74,21 +75,21 @@ func (s *store) Thread(_ context.Context, t events.Thread) (threads.Head, error)
 	return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
 }
 
-func (s *store) NewestEntry(ctx context.Context, head threads.Head) (newest []byte, err error) {
+func (s *store) NewestEntry(ctx context.Context, head threads.Head) (newest rehydrate.Line, err error) {
 	for body := range s.RawEntries(ctx, head) {
 		newest = body
 	}
 	return newest, nil
 }
 
-func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[[]byte, error] {
+func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error] {
 	id, _ := events.ParseThread(head.Leaf)
-	return func(yield func([]byte, error) bool) {
+	return func(yield func(rehydrate.Line, error) bool) {
 		s.mu.Lock()
 		entries := s.threads[id].entries
 		s.mu.Unlock()
 		for _, e := range entries {
-			if !yield(e.Body, nil) {
+			if !yield(rehydrate.LineOf(e.Body), nil) {
 				return
 			}
 		}
@@ -104,24 +105,26 @@ func (s *store) export(t testing.TB, id events.Thread) []byte {
 	}
 	var out bytes.Buffer
 	var tail events.Tail
-	entries := 0
+	glued := true
 	for _, e := range st.order {
 		if e.Kind == events.KindControl {
 			c, err := events.ParseControl(e.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tail = *c.Tail
+			if c.Op == events.OpTail {
+				tail = *c.Tail
+			}
 			continue
 		}
-		if entries > 0 {
+		if !glued && e.Dialect != "part" {
 			out.WriteByte('\n')
 		}
 		out.Write(e.Body)
-		entries++
+		glued = e.Dialect == "part"
 		tail = events.Tail{}
 	}
-	if entries > 0 && !tail.Open {
+	if !glued && !tail.Open {
 		out.WriteByte('\n')
 	}
 	out.Write(tail.Bytes)

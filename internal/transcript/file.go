@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"spool/internal/retry"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
 
@@ -19,8 +21,11 @@ const (
 	batchBytes = 4 << 20
 )
 
-// rawDialect takes lines that are not JSON.
-const rawDialect = "raw"
+// Dialects of what is no JSON object: a line, and what stands in place of a newline (SPEC S6).
+const (
+	rawDialect  = "raw"
+	partDialect = "part"
+)
 
 // file is one file on its way.
 type file struct {
@@ -28,6 +33,7 @@ type file struct {
 	id   Identity
 	disk int64 // bytes, for the progress
 	res  FileResult
+	refs map[casstore.Ref]bool // blobs that were looked for
 }
 
 func (f *file) warn(text string) { f.res.Warnings = append(f.res.Warnings, text) }
@@ -89,15 +95,20 @@ func (im *Importer) parting(ctx context.Context, f *file, c *claim) (print []byt
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the entries of %s: %w", c.thread, err)
 		}
-		if r.torn && ok && bytes.HasPrefix(has, r.body) {
+		if r.torn && ok && has.Size >= r.size() && bytes.HasPrefix(has.Head, r.body[:min(len(r.body), len(has.Head))]) {
 			break
 		}
 		_, _ = sum.Write(r.body)
+		if r.giant != nil {
+			if err := f.src.section(sum, r.start, r.size()); err != nil {
+				return nil, 0, err
+			}
+		}
 		_, _ = sum.Write([]byte{'\n'})
-		if !ok || !bytes.Equal(r.body, has) {
+		if !ok || !r.compare().Equal(has) {
 			return sum.Sum(nil), r.start, nil
 		}
-		at = r.start + int64(len(r.body)) + 1
+		at = r.start + r.size() + 1
 	}
 	return nil, at, nil
 }
@@ -111,9 +122,11 @@ type pass struct {
 	applied uint64 // what the thread has, when the pass begins
 	met     bool   // the line that it has last stands where it stood
 	batch   []*events.Event
-	bytes   int // in batch
-	lines   int // not in the progress yet
+	bytes   int    // in batch
+	lines   int    // not in the progress yet
+	newest  record // of the batch
 	tail    events.Tail
+	leaf    storedLeaf
 }
 
 // pass publishes what the thread does not have. errOther: nothing was published.
@@ -157,9 +170,9 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 
 // take gives a record its place.
 func (p *pass) take(ctx context.Context, r record) error {
-	seq := uint64(r.start) + 1
+	seq := r.seq()
 	if seq == p.applied && !r.torn {
-		same, more, err := p.im.knows(ctx, p.c, r.body)
+		same, more, err := p.im.knows(ctx, p.c, p.f.src, r)
 		if err != nil {
 			return err
 		}
@@ -170,32 +183,63 @@ func (p *pass) take(ctx context.Context, r record) error {
 	if seq >= p.applied && !p.met {
 		return errOther
 	}
+	if r.torn && r.giant != nil {
+		p.f.warn(fmt.Sprintf("the last line is not complete: its %d bytes are not stored before it is; import it again then", r.size()))
+		return nil
+	}
 	if r.torn {
-		p.tail = events.Tail{Bytes: r.body}
+		p.tail = events.Tail{Bytes: r.body, Open: r.open}
 		return nil
 	}
 	p.tail.Open = r.open
-	p.lines++
-	p.f.res.Lines++
-	if !r.json {
-		p.f.res.Raw++
-	}
+	p.leaf.see(r)
+	p.count(r, seq <= p.applied)
 	if seq <= p.applied {
-		p.f.res.Skipped++
 		return nil
 	}
 	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Body: r.body}
-	if !r.json {
+	if err := p.im.fetch(ctx, p.f, r); err != nil {
+		return err
+	}
+	if r.giant != nil {
+		if err := p.im.checkIn(ctx, p.f.src, r, e); err != nil {
+			return errors.Join(fmt.Errorf("%s: line %d: %w", p.f.src.Path, r.line, err), p.flush(ctx))
+		}
+	}
+	switch {
+	case r.part:
+		e.Dialect = partDialect
+	case !r.json:
 		e.Dialect = rawDialect
 	}
-	if len(p.batch) == batchLines || len(p.batch) > 0 && p.bytes+len(r.body) > batchBytes {
+	if len(p.batch) == batchLines || len(p.batch) > 0 && p.bytes+len(e.Body) > batchBytes {
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
 	}
 	p.batch = append(p.batch, p.stamp(e, p.c.producer))
-	p.bytes += len(r.body)
+	p.newest = r
+	p.bytes += len(e.Body)
 	return nil
+}
+
+// count notes a record in the result. A part is of the line that the record behind it is on.
+func (p *pass) count(r record, had bool) {
+	res := &p.f.res
+	if r.malformed() {
+		res.malformed(r.line)
+	}
+	if r.part {
+		return
+	}
+	p.lines++
+	res.Lines++
+	if had {
+		res.Skipped++
+	}
+	if !r.json {
+		res.Raw++
+	}
 }
 
 // stamp makes an event the source's. It has no time: an entry tells its own, so that equal files make equal nodes.
@@ -209,14 +253,38 @@ func (p *pass) flush(ctx context.Context) error {
 	if len(p.batch) == 0 {
 		return nil
 	}
+	if err := p.start(ctx); err != nil {
+		return err
+	}
 	if err := p.publish(ctx, p.batch); err != nil {
 		return err
 	}
 	last := p.batch[len(p.batch)-1]
-	p.c.lines, p.c.newest, p.c.begun = last.Seq, last.Body, true
-	p.f.res.Published += len(p.batch)
+	newest := p.newest.compare()
+	p.c.lines, p.c.newest, p.c.begun = last.Seq, &newest, true
+	for _, e := range p.batch {
+		if e.Dialect != partDialect {
+			p.f.res.Published++
+		}
+	}
 	p.f.res.Last.Seq = p.c.lines
 	p.batch, p.bytes = nil, 0
+	return nil
+}
+
+// start tells the thread of a subagent what its harness calls it, before its first line. It goes alone: what is published
+// together is linked, and has one producer.
+func (p *pass) start(ctx context.Context) error {
+	name := p.f.id.Agent
+	if name == "" || p.c.started || p.c.lines > 0 {
+		return nil
+	}
+	start := events.Start{Name: name, Depth: 1 + strings.Count(name, ".")}
+	e := &events.Event{Kind: events.KindControl, Seq: 1, Body: events.Control{Op: events.OpStart, Start: &start}.Encode()}
+	if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(p.c.producer))}); err != nil {
+		return err
+	}
+	p.c.started = true
 	return nil
 }
 
@@ -239,7 +307,7 @@ func (p *pass) end(ctx context.Context, size int64) error {
 	}
 	p.f.res.Open = p.tail.Open || p.tail.Bytes != nil
 	if uint64(size) <= p.c.tail || p.c.tail == 0 && !p.f.res.Open {
-		return nil
+		return p.branch(ctx, size)
 	}
 	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, tailOf(p.c.producer))}); err != nil {
@@ -247,5 +315,5 @@ func (p *pass) end(ctx context.Context, size int64) error {
 	}
 	p.c.tail = e.Seq
 	p.f.res.Tail = Position{Producer: e.Producer, Epoch: epoch, Seq: e.Seq}
-	return nil
+	return p.branch(ctx, size)
 }

@@ -16,6 +16,9 @@ type Source struct {
 	FS     fs.FS
 	Path   string // in FS; what messages call it
 	Walked bool   // found in a directory, not named: that it is no transcript is no error
+
+	// Restore, if not nil, gives the n-th JSON object of the file, from 1, as it was when it was taken in first.
+	Restore func(n int, body []byte) []byte
 }
 
 // Find lists the transcripts that names in a file system stand for: files as they are, directories with everything below that
@@ -46,7 +49,7 @@ func Find(fsys fs.FS, roots ...string) ([]Source, error) {
 				errs = append(errs, err)
 				return nil
 			}
-			if isTranscript(d.Name()) && regular(fsys, name, d) {
+			if IsTranscript(d.Name()) && regular(fsys, name, d) {
 				add(name, true)
 			}
 			return nil
@@ -66,7 +69,8 @@ var endings = []string{".jsonl", ".jsonl.zst", ".jsonl.gz"}
 // others are files that lie beside transcripts and hold lists of prompts and sessions.
 var others = []string{"history.jsonl", "session_index.jsonl"}
 
-func isTranscript(name string) bool {
+// IsTranscript tells whether a file of a directory is taken for one, by its name.
+func IsTranscript(name string) bool {
 	return !slices.Contains(others, name) && slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
 }
 
@@ -112,7 +116,9 @@ func (s Source) open(progress func(n int)) (*lines, func(), error) {
 		_ = f.Close()
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	return newLines(r), func() { done(); _ = f.Close() }, nil
+	l := newLines(r)
+	l.restore = s.Restore
+	return l, func() { done(); _ = f.Close() }, nil
 }
 
 // records iterates over what the file holds. The first error ends it.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 type Identity struct {
 	Dialect string        // of its lines, and the name of its harness
 	Thread  events.Thread // where it goes, if it is the first source that does
+	Agent   string        // of a subagent's file beside its session's: what the harness calls it; else empty
 	Print   [sha256.Size]byte
 }
 
@@ -59,20 +61,47 @@ func Identify(s Source, force string) (Identity, error) {
 		if err != nil {
 			return Identity{}, fmt.Errorf("%s: %w", s.Path, err)
 		}
+		if r.giant != nil && !r.torn {
+			if r.body, err = s.cut(r.giant, r.start); err != nil {
+				return Identity{}, err
+			}
+		}
 		if r.torn {
-			begun = force != "" || bytes.HasPrefix(trim(r.body), []byte("{"))
+			begun = r.giant != nil || force != "" || bytes.HasPrefix(trim(r.body), []byte("{"))
 			break
 		}
-		l.see(r.body)
+		l.see(r)
 	}
 	switch {
+	case l.header != nil && l.first != nil && (l.dialect == "omp" || l.dialect == "" && l.like):
+		return Identity{}, fmt.Errorf("%s: %w", s.Path, l.header)
 	case l.first == nil && begun:
 		return Identity{}, ErrEmpty
 	case l.dialect == "":
 		return Identity{}, fmt.Errorf("%w: %s: no line of its first %d is one of Claude Code (sessionId, or uuid and parentUuid), Codex (timestamp, type and payload) or oh-my-pi (a session header); if you know what it is, name it with --dialect %s",
 			ErrNotTranscript, s.Path, l.seen, strings.Join(dialect.Names(), "|"))
 	}
-	return l.identity(), nil
+	id := l.identity()
+	if id.Dialect == "omp" {
+		l.nested(s, &id)
+	}
+	return id, nil
+}
+
+// nested tells whether a file lies in the folder of another session's artifacts, beside the file of that: then it is of one
+// of its subagents (seed 000).
+func (l *look) nested(s Source, id *Identity) {
+	for _, e := range endings {
+		parent := Source{FS: s.FS, Path: path.Dir(s.Path) + e}
+		if info, err := fs.Stat(s.FS, parent.Path); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if of, err := Identify(parent, ""); err == nil && of.Dialect == id.Dialect {
+			id.Agent = stem(s.Path)
+			id.Thread = events.Thread{Session: of.Thread.Session, Name: token(id.Agent)}
+			return
+		}
+	}
 }
 
 // trim takes off what may stand around the JSON of a line (SPEC S6).
@@ -90,6 +119,10 @@ type look struct {
 	first    []byte
 	early    [][]byte // lines that came before the dialect was known
 	seen     int
+
+	begun  bool  // the first object behind a title slot was seen
+	header error // why that is no header of oh-my-pi
+	like   bool  // it could be one, or an entry
 }
 
 // complete tells whether the rest of the file can add nothing.
@@ -105,9 +138,12 @@ func (l *look) complete() bool {
 	return l.first != nil
 }
 
-func (l *look) see(body []byte) {
+func (l *look) see(r record) {
+	text := trim(r.body)
+	if r.part {
+		return
+	}
 	l.seen++
-	text := trim(body)
 	if len(text) == 0 {
 		return
 	}
@@ -117,8 +153,12 @@ func (l *look) see(body []byte) {
 			text = one.Bytes()
 		}
 	}
-	if l.first == nil && !titleSlot(text) {
+	slot := titleSlot(text)
+	if l.first == nil && !slot {
 		l.first = text
+	}
+	if r.json && !slot && !l.begun {
+		l.begin(text, r.line)
 	}
 	if l.dialect == "" {
 		l.early = append(l.early, text)
@@ -134,6 +174,17 @@ func (l *look) see(body []byte) {
 		return
 	}
 	l.read(text)
+}
+
+// begin holds the first object against the rule that a session of oh-my-pi begins with its header (SPEC S6).
+func (l *look) begin(text []byte, line int) {
+	l.begun = true
+	if _, err := sessions.ParseHeader(text); err != nil {
+		l.header = fmt.Errorf("line %d: %w", line, err)
+	}
+	typ := member(text, "type")
+	placed := jsonscan.Get(text, "parentId") != nil && member(text, "id") != "" && member(text, "timestamp") != ""
+	l.like = typ == sessions.TypeHeader || typ != "" && placed
 }
 
 // titleSlot tells whether a line is the one that oh-my-pi rewrites in place (SPEC S1): it says nothing about the source.

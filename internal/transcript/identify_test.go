@@ -42,7 +42,7 @@ func TestIdentify(t *testing.T) {
 		{"sessions/x.jsonl", titleSlot + ompLine, "omp", ompID, "main"},
 		{"sessions/x.jsonl", bom + ompLine, "omp", ompID, "main"},
 		{"sessions/x.jsonl", "\n\r\n" + strings.ReplaceAll(ompLine, "\n", "\r\n"), "omp", ompID, "main"},
-		{"sessions/x.jsonl", strings.Replace(ompLine, `"id":"019f8412`, "\"id\":\n\"019f8412", 1), "", "", ""},
+		{"sessions/x.jsonl", strings.Replace(ompLine, `"id":"019f8412`, "\"id\":\n\"019f8412", 1), "omp", ompID, "main"},
 		{"sessions/x.jsonl", "{\n \"type\":\"session\",\n \"id\":\"" + ompID + "\"\n}\n", "omp", ompID, "main"},
 		{"x.jsonl", strings.ReplaceAll(ompLine, ompID, "a.b c"), "omp", "a_b_c-8640d2e2", "main"},
 		{"x.jsonl", strings.ReplaceAll(ompLine, ompID, "a b.c"), "omp", "a_b_c-7509d20a", "main"},

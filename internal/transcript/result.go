@@ -11,29 +11,48 @@ type Position struct {
 
 // FileResult says what became of one file.
 type FileResult struct {
-	File      string   `json:"file"`
-	Harness   string   `json:"harness,omitempty"`
-	Session   string   `json:"session,omitempty"`
-	Thread    string   `json:"thread,omitempty"`
-	Lines     int      `json:"lines"`     // complete ones, and a last one that is JSON
-	Published int      `json:"published"` // new in the thread
-	Skipped   int      `json:"skipped"`   // in the thread before
-	Raw       int      `json:"raw"`       // not JSON
-	Bytes     int64    `json:"bytes"`     // uncompressed
-	Open      bool     `json:"open"`      // has no newline at its end
-	Warnings  []string `json:"warnings,omitempty"`
-	Error     string   `json:"error,omitempty"`
-	Err       error    `json:"-"`
+	File      string `json:"file"`
+	Harness   string `json:"harness,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Thread    string `json:"thread,omitempty"`
+	Lines     int    `json:"lines"`     // complete ones, and a last one that is JSON
+	Published int    `json:"published"` // new in the thread
+	Skipped   int    `json:"skipped"`   // in the thread before
+	Raw       int    `json:"raw"`       // lines that are no JSON object, blank ones too
+	Bytes     int64  `json:"bytes"`     // uncompressed
+	Open      bool   `json:"open"`      // has no newline at its end
+
+	// Malformed counts stretches that are neither JSON objects nor blank: kept as they are, without an item (SPEC S6).
+	// MalformedLines are the lines on which they begin, at most the first 100.
+	Malformed      int   `json:"malformed"`
+	MalformedLines []int `json:"malformed_lines,omitempty"`
+
+	Blobs        int `json:"blobs,omitempty"`         // that new lines refer to and that are stored
+	MissingBlobs int `json:"missing_blobs,omitempty"` // that new lines refer to and that nobody has
+	Artifacts    int `json:"artifacts,omitempty"`     // beside the file, registered now or before
+
+	Warnings []string `json:"warnings,omitempty"`
+	Error    string   `json:"error,omitempty"`
+	Err      error    `json:"-"`
 
 	Last Position `json:"-"` // the newest line of the thread, published now or before; Seq 0 = none
 	Tail Position `json:"-"` // the tail, if one was published; else Seq 0
+	Leaf Position `json:"-"` // the operation that moves the leaf, if one was published; else Seq 0
 }
 
 // begin starts counting, for a pass.
 func (r *FileResult) begin(c *claim) {
 	r.Session, r.Thread = c.thread.Session, c.thread.Name
-	r.Lines, r.Published, r.Skipped, r.Raw, r.Bytes = 0, 0, 0, 0, 0
-	r.Last, r.Tail = Position{Producer: c.producer, Epoch: epoch, Seq: c.lines}, Position{}
+	r.Lines, r.Published, r.Skipped, r.Raw, r.Bytes, r.Malformed, r.MalformedLines = 0, 0, 0, 0, 0, 0, nil
+	r.Last, r.Tail, r.Leaf = Position{Producer: c.producer, Epoch: epoch, Seq: c.lines}, Position{}, Position{}
+}
+
+// malformed counts one, on a line.
+func (r *FileResult) malformed(line int) {
+	const most = 100
+	if r.Malformed++; len(r.MalformedLines) < most {
+		r.MalformedLines = append(r.MalformedLines, line)
+	}
 }
 
 // ID is the thread that the file is in.
@@ -46,6 +65,7 @@ type Result struct {
 	Published int
 	Skipped   int
 	Raw       int
+	Malformed int
 	Bytes     int64
 	Failed    int // files
 }
@@ -55,7 +75,7 @@ func total(files []*file) (t Result) {
 		r := f.res
 		t.Files = append(t.Files, r)
 		t.Lines, t.Published, t.Skipped, t.Raw = t.Lines+r.Lines, t.Published+r.Published, t.Skipped+r.Skipped, t.Raw+r.Raw
-		t.Bytes += r.Bytes
+		t.Malformed, t.Bytes = t.Malformed+r.Malformed, t.Bytes+r.Bytes
 		if r.Err != nil {
 			t.Failed++
 		}

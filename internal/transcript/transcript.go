@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/rehydrate"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -26,8 +28,14 @@ type Threads interface {
 	// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
 	Thread(ctx context.Context, t events.Thread) (threads.Head, error)
 	// NewestEntry is the raw entry that came last; RawEntries are all of them, in the order in which they came.
-	NewestEntry(ctx context.Context, head threads.Head) ([]byte, error)
-	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[[]byte, error]
+	NewestEntry(ctx context.Context, head threads.Head) (rehydrate.Line, error)
+	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error]
+}
+
+// Blobs brings what entries refer to by its hash from where it lies beside their file. Safe for concurrent use.
+type Blobs interface {
+	// Fetch makes sure that a blob is stored. An error that is not the context's means that it cannot be had.
+	Fetch(ctx context.Context, from Source, ref casstore.Ref) error
 }
 
 // Config of an importer. The zero value is good.
@@ -35,7 +43,9 @@ type Config struct {
 	Dialect string // of every file; empty: detected in each
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agents ran on
-	Files   int    // files at a time; 0 = 4. Each holds one batch in memory, or one longer line
+	Blobs   Blobs  // of the files of oh-my-pi; nil: what they refer to is not looked for
+	Inbox   Inbox  // of lines that are too large for memory, more than 4 MiB; nil: they are held all the same
+	Files   int    // files at a time; 0 = 4. Each holds one batch in memory
 
 	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
 	Progress func(Progress)
@@ -71,7 +81,8 @@ func New(stored Threads, out Publisher, cfg Config) *Importer {
 //
 //  1. Identify every file. Those of one source, copies and shorter versions, make a group, the longest first.
 //  2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
-//  3. Import the groups, several at a time; the files of a group one after the other.
+//  3. Import the groups, several at a time; the files of a group one after the other. Subagents come last: a session is
+//     what its main thread says.
 func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 	files := make([]*file, len(sources))
 	groups := map[Identity][]*file{}
@@ -91,10 +102,19 @@ func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 	for _, f := range files {
 		im.progress.Total += f.disk
 	}
+	main := slices.DeleteFunc(slices.Clone(order), func(id Identity) bool { return id.Agent != "" })
+	agents := slices.DeleteFunc(order, func(id Identity) bool { return id.Agent == "" })
+	im.groups(ctx, groups, main)
+	im.groups(ctx, groups, agents)
+	return total(files)
+}
+
+// groups imports groups, several at a time.
+func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, order []Identity) {
 	var g errgroup.Group
 	g.SetLimit(im.cfg.Files)
 	for _, id := range order {
-		group := groups[id]
+		group := files[id]
 		slices.SortStableFunc(group, func(a, b *file) int { return cmp.Compare(b.disk, a.disk) })
 		c, err := im.first(ctx, id)
 		g.Go(func() error {
@@ -112,7 +132,6 @@ func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 		})
 	}
 	_ = g.Wait()
-	return total(files)
 }
 
 // identify reports whether there is something to import.

@@ -68,3 +68,11 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Of selects lines of r. ErrPastEnd: it has fewer than the offset. A negative offset or limit is ErrURL.
+func (l Lines) Of(r io.Reader) (io.Reader, error) {
+	if err := l.check(); err != nil || l.all() {
+		return r, err
+	}
+	return l.selected(r)
+}

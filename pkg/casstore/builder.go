@@ -25,10 +25,10 @@ type PackBuilder struct {
 	nodes []entry // in the order added
 	edges []int32 // refs of all nodes, one after the other: an id, or nilEdge
 
-	// ids finds a ref by eight bytes of its sum, which is a hash already; rare holds those that share them with another.
-	ids   map[uint64]int32
-	rare  map[Ref]int32
 	known []known // by id: every ref that was added, located or referred to
+	ids   refTable
+
+	scratch []byte // a compressed frame
 }
 
 // entry is a node in the builder.
@@ -49,9 +49,7 @@ type known struct {
 const nilEdge = -1
 
 // NewPackBuilder returns an empty builder.
-func NewPackBuilder() *PackBuilder {
-	return &PackBuilder{ids: make(map[uint64]int32), rare: make(map[Ref]int32)}
-}
+func NewPackBuilder() *PackBuilder { return new(PackBuilder) }
 
 // Add adds an encoded node with its refs, which must be those in its encoding, and returns its ref. Adding equal bytes
 // again changes nothing. What it refers to must be added or located before Finish, in any order.
@@ -66,6 +64,13 @@ func (b *PackBuilder) AddNode(n *Node) Ref {
 	from := len(b.raw)
 	b.raw = n.AppendTo(b.raw)
 	return b.add(from, n.Refs)
+}
+
+// AddPayload is AddNode for a node whose payload, one canonical value, is written straight into the pack.
+func (b *PackBuilder) AddPayload(typ string, refs []Ref, payload func(dst []byte) []byte) Ref {
+	from := len(b.raw)
+	b.raw = appendNodeRefs(payload(appendNodeHead(b.raw, typ, nodeKeys)), refs)
+	return b.add(from, refs)
 }
 
 // add takes the encoded bytes from that place of raw as a node.
@@ -90,30 +95,24 @@ func (b *PackBuilder) add(from int, refs []Ref) Ref {
 
 // id is the small integer for a ref in this builder.
 func (b *PackBuilder) id(ref Ref) int32 {
-	id, ok := b.find(ref)
-	if ok {
-		return id
+	if 2*len(b.known) >= len(b.ids.slots) {
+		b.ids.grow(b.known)
 	}
-	id = int32(len(b.known))
-	if _, taken := b.ids[ref.short()]; taken {
-		b.rare[ref] = id
-	} else {
-		b.ids[ref.short()] = id
+	slot := b.ids.slot(&ref, b.known)
+	if *slot == 0 {
+		b.known = append(b.known, known{ref: ref, node: -1, outside: -1})
+		*slot = int32(len(b.known))
 	}
-	b.known = append(b.known, known{ref: ref, node: -1, outside: -1})
-	return id
+	return *slot - 1
 }
 
 func (b *PackBuilder) find(ref Ref) (int32, bool) {
-	id, ok := b.ids[ref.short()]
-	if ok && b.known[id].ref != ref {
-		id, ok = b.rare[ref]
+	if len(b.known) == 0 {
+		return 0, false
 	}
-	return id, ok
+	id := *b.ids.slot(&ref, b.known)
+	return id - 1, id != 0
 }
-
-// short is eight bytes of the sum.
-func (r *Ref) short() uint64 { return binary.LittleEndian.Uint64(r[1:]) }
 
 // Has reports whether the node with that ref was added.
 func (b *PackBuilder) Has(ref Ref) bool {
@@ -139,8 +138,7 @@ func (b *PackBuilder) Locate(l Located) {
 func (b *PackBuilder) Reset() {
 	b.Quick = false
 	b.raw, b.nodes, b.edges, b.known = b.raw[:0], b.nodes[:0], b.edges[:0], b.known[:0]
-	clear(b.ids)
-	clear(b.rare)
+	clear(b.ids.slots)
 }
 
 // Finish returns the header and the body of the pack, in memory of their own. It can be called again after more nodes or
@@ -229,23 +227,23 @@ func (b *PackBuilder) at(i int) (from int, edges []int32) {
 // compressFrames writes the body and its frame table. A frame holds whole nodes; one that is larger than frameTarget has a
 // frame of its own.
 func (b *PackBuilder) compressFrames() (body, table []byte, err error) {
-	body = make([]byte, 0, len(b.raw)/3+256)
+	body = make([]byte, 0, len(b.raw)/2+256)
 	from := 0
 	for i := range b.nodes {
 		end := b.nodes[i].end
 		if i+1 < len(b.nodes) && b.nodes[i+1].end-from <= frameTarget {
 			continue
 		}
-		before := len(body)
 		codec := uint32(frameZstd)
 		if b.Quick {
 			codec = frameSnappy
 		}
-		body = compress(body, b.raw[from:end], codec)
-		if len(body)-before > math.MaxUint32 {
+		b.scratch = compress(b.scratch[:0], b.raw[from:end], codec)
+		if len(b.scratch) > math.MaxUint32 {
 			return nil, nil, fmt.Errorf("pack frame: %w", ErrTooLarge)
 		}
-		table = binary.LittleEndian.AppendUint32(table, uint32(len(body)-before))
+		body = append(body, b.scratch...)
+		table = binary.LittleEndian.AppendUint32(table, uint32(len(b.scratch)))
 		table = binary.LittleEndian.AppendUint32(table, uint32(end-from)|codec)
 		from = end
 	}

@@ -38,27 +38,30 @@ const (
 // AppendTo appends the canonical encoding of the node: a map with the keys v, type, payload, refs in this order, then those
 // of Extra.
 func (n *Node) AppendTo(dst []byte) []byte {
-	if len(n.Extra) == 0 {
-		dst = append(dst, 0x80|nodeKeys)
-	} else {
-		dst = AppendMapHeader(dst, nodeKeys+countPairs(n.Extra))
-	}
-	dst = append(dst, nodeVersionKey...)
-	dst = append(dst, NodeVersion)
-	dst = append(dst, nodeTypeKey...)
-	dst = AppendString(dst, n.Type)
-	dst = append(dst, nodePayloadKey...)
+	dst = appendNodeHead(dst, n.Type, nodeKeys+countPairs(n.Extra))
 	if len(n.Payload) == 0 {
 		dst = AppendNil(dst)
 	} else {
 		dst = append(dst, n.Payload...)
 	}
-	dst = append(dst, nodeRefsKey...)
-	dst = AppendArrayHeader(dst, len(n.Refs))
-	for i := range n.Refs {
-		dst = AppendRef(dst, n.Refs[i])
+	return append(appendNodeRefs(dst, n.Refs), n.Extra...)
+}
+
+// appendNodeHead appends what stands before the payload.
+func appendNodeHead(dst []byte, typ string, keys int) []byte {
+	dst = append(AppendMapHeader(dst, keys), nodeVersionKey...)
+	dst = append(dst, NodeVersion)
+	dst = AppendString(append(dst, nodeTypeKey...), typ)
+	return append(dst, nodePayloadKey...)
+}
+
+// appendNodeRefs appends what stands behind the payload.
+func appendNodeRefs(dst []byte, refs []Ref) []byte {
+	dst = AppendArrayHeader(append(dst, nodeRefsKey...), len(refs))
+	for i := range refs {
+		dst = AppendRef(dst, refs[i])
 	}
-	return append(dst, n.Extra...)
+	return dst
 }
 
 // countPairs counts the encoded pairs in b, which DecodeNode has checked.

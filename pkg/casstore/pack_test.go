@@ -60,6 +60,7 @@ func drawRefs(t *rapid.T, added []casstore.Ref, outside map[casstore.Ref]casstor
 func TestPackHoldsWhatWasAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := casstore.NewPackBuilder()
+		b.Quick = rapid.Bool().Draw(t, "quick")
 		var added []casstore.Ref
 		nodes := map[casstore.Ref]*casstore.Node{}
 		outside := map[casstore.Ref]casstore.PackID{}
@@ -198,8 +199,9 @@ func TestLargeNodeHasItsOwnFrame(t *testing.T) {
 }
 
 // samplePack has several frames, own refs, outside nodes and blobs.
-func samplePack(t testing.TB) (header, body []byte, refs []casstore.Ref) {
+func samplePack(t testing.TB, quick bool) (header, body []byte, refs []casstore.Ref) {
 	b := casstore.NewPackBuilder()
+	b.Quick = quick
 	b.Locate(casstore.Located{Ref: ref(1), Pack: casstore.PackID{1}})
 	last := ref(1)
 	text := rand.New(rand.NewPCG(3, 4))
@@ -212,7 +214,13 @@ func samplePack(t testing.TB) (header, body []byte, refs []casstore.Ref) {
 }
 
 func TestEveryFlippedByteIsFound(t *testing.T) {
-	header, body, refs := samplePack(t)
+	for _, quick := range []bool{false, true} {
+		testFlippedBytes(t, quick)
+	}
+}
+
+func testFlippedBytes(t *testing.T, quick bool) {
+	header, body, refs := samplePack(t, quick)
 	for i := range header {
 		bad := bytes.Clone(header)
 		bad[i] ^= 0x10
@@ -251,7 +259,7 @@ func sealed(header []byte) []byte {
 }
 
 func TestOpenHeaderRefusesLies(t *testing.T) {
-	header, _, _ := samplePack(t)
+	header, _, _ := samplePack(t, false)
 	for name, lie := range map[string]func(h []byte){
 		"nodes":    func(h []byte) { binary.LittleEndian.PutUint32(h[8:], 1<<31) },
 		"outside":  func(h []byte) { binary.LittleEndian.PutUint32(h[12:], 1<<31) },
@@ -323,7 +331,9 @@ func TestMark(t *testing.T) {
 }
 
 func FuzzOpenHeader(f *testing.F) {
-	header, _, _ := samplePack(f)
+	header, _, _ := samplePack(f, false)
+	f.Add(header)
+	header, _, _ = samplePack(f, true)
 	f.Add(header)
 	f.Add(first(mustFinish(f, casstore.NewPackBuilder())))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -28,6 +28,10 @@ type Client struct {
 	conn   *natsio.Conn
 	store  *natsio.Store
 	reader threads.Reader
+
+	serving bool // see Serving
+
+	outputs *Publisher // of all tool outputs
 }
 
 // packCache is how many bytes of packs a client keeps.
@@ -51,7 +55,9 @@ func (c *Client) Close() { c.conn.Close() }
 // New makes a client on a connection, which stays the caller's.
 func New(conn *natsio.Conn) *Client {
 	store := conn.Store(0)
-	return &Client{conn: conn, store: store, reader: threads.Reader{Packs: casstore.NewPackCache(store, packCache)}}
+	c := &Client{conn: conn, store: store, reader: threads.Reader{Packs: casstore.NewPackCache(store, packCache)}}
+	c.outputs = c.Publisher(PublisherConfig{})
+	return c
 }
 
 // Session is one session of a listing.
@@ -203,16 +209,20 @@ func (c *Client) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 	return c.store.Blob(ctx, ref)
 }
 
+// OpenBlob reads a blob of any size in bounded memory. The reader fails where the bytes turn out to have another hash, so
+// that only what was read to its end is known to be the blob.
+func (c *Client) OpenBlob(ctx context.Context, ref casstore.Ref) (io.Reader, error) {
+	return c.store.OpenBlob(ctx, ref)
+}
+
 // Source gives back raw entries.
-func (c *Client) Source() rehydrate.Source { return rehydrate.Source{Reader: c.reader, Blobs: c.store} }
+func (c *Client) Source() rehydrate.Source {
+	return rehydrate.Source{Reader: c.reader, Blobs: c.store, Open: c.store.OpenBlob}
+}
 
 // Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1).
 func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
-	head, err := c.Thread(ctx, t)
-	if err != nil {
-		return 0, err
-	}
-	return c.Source().Export(ctx, head, rehydrate.Full, w)
+	return c.ExportAs(ctx, t, rehydrate.Full, w, nil)
 }
 
 // ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
@@ -220,6 +230,9 @@ func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.F
 	head, err := c.Thread(ctx, t)
 	if err != nil {
 		return 0, err
+	}
+	if entries, forked, err := c.exportFork(ctx, t, head, form, w, warn); forked || err != nil {
+		return entries, err
 	}
 	src := c.Source()
 	src.Warn = warn

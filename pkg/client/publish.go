@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -20,9 +21,13 @@ import (
 type Entry struct {
 	Thread  events.Thread
 	Dialect string // omp, claude, codex, item, step or raw
-	Body    []byte // as the agent wrote it, without the newline; any size
+	Body    []byte // as the agent wrote it, without the newline; any size that fits into memory
 	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = that of the entry before it
 	Seq     uint64 // position in the producer's order; 0 = one above the last
+
+	// Open, if not nil, gives the entry in the place of Body, and goes through in bounded memory. It is called again for each
+	// try and must give the same bytes.
+	Open func() (io.ReadCloser, error)
 }
 
 // Publisher appends entries as one producer. Everything it publishes is in order, and repeating after an error is safe: an
@@ -62,8 +67,31 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 	evs := make([]*events.Event, len(entries))
 	for i, e := range entries {
 		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq}
+		if e.Open == nil {
+			continue
+		}
+		ref, err := p.checkIn(ctx, e)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", i+1, err)
+		}
+		evs[i].Body, evs[i].Ref = nil, &ref
 	}
 	return p.send(ctx, evs)
+}
+
+// checkIn stores the body of an entry ahead of its event.
+func (p *Publisher) checkIn(ctx context.Context, e Entry) (ref events.BodyRef, err error) {
+	if err := e.Thread.Validate(); err != nil {
+		return ref, err
+	}
+	return ref, retry.Do(ctx, nil, func() error {
+		body, err := e.Open()
+		if err != nil {
+			return err
+		}
+		ref, err = p.conn.CheckIn(ctx, body)
+		return errors.Join(err, body.Close())
+	})
 }
 
 // Control publishes an operation on a thread.
@@ -141,14 +169,10 @@ func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fo
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err
 	}
-	point, err := persist.ForkPoint(from)
-	if err != nil {
-		return err
-	}
 	source, err := c.Thread(ctx, events.Thread{Session: from.Session, Name: from.Thread})
 	if err != nil {
 		return err
 	}
-	_, err = threads.Fork(ctx, c.reader, source, point)
+	_, err = persist.ForkedHead(ctx, c.reader, source, from)
 	return err
 }

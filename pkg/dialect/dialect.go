@@ -4,7 +4,7 @@
 //	raw entry + Memory ──Read──▶ Step (role, time, place, …) + Items, Memory
 //
 // Each dialect has its own package with its mapping table: omp, claude, codex (transcripts), item and step (Spool's own
-// contracts), raw (anything). Read is pure, so items are never stored: they are read again from the entry, with the
+// contracts), raw (anything; also part, what stands between entries). Read is pure, so items are never stored: they are read again from the entry, with the
 // memory that stood before it when Memory.Used said that it mattered.
 package dialect
 
@@ -52,7 +52,7 @@ const MaxMemory = entry.MaxMemory
 // DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
 func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
-var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}}
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}}
 
 // Lookup finds a dialect by its name.
 func Lookup(name string) (Dialect, bool) {
@@ -64,11 +64,16 @@ func Lookup(name string) (Dialect, bool) {
 	return nil, false
 }
 
-// Names lists the dialects, sorted.
+// IsJSON tells whether the entries of a dialect are JSON. Those of raw and part are any bytes.
+func IsJSON(name string) bool { return name != raw.Dialect{}.Name() && name != raw.PartName }
+
+// Names lists the dialects that agents and files have, sorted: all but part, which is of Spool's own making.
 func Names() []string {
-	names := make([]string, len(all))
-	for i, d := range all {
-		names[i] = d.Name()
+	var names []string
+	for _, d := range all {
+		if d.Name() != raw.PartName {
+			names = append(names, d.Name())
+		}
 	}
 	return names
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ const (
 	OpFork  Op = "fork"  // first event of a thread: where it leaves its source (SPEC C5)
 	OpTail  Op = "tail"  // what a transcript file held after its last complete line (SPEC X1)
 	OpEnd   Op = "end"   // last event of a thread: completed (SPEC C4, I7)
+	// OpAnswer settles a prompt of the thread; the first one does (SPEC I8).
+	OpAnswer Op = "answer"
 )
 
 // Control is the body of a control event, as JSON.
@@ -25,6 +28,14 @@ type Control struct {
 	Fork  *Fork  `json:"fork,omitempty"`
 	Tail  *Tail  `json:"tail,omitempty"`
 	End   *End   `json:"end,omitempty"`
+
+	Answer *Answer `json:"answer,omitempty"`
+
+	Branch  *Branch  `json:"branch,omitempty"`
+	Reset   *Reset   `json:"reset,omitempty"`
+	Label   *Label   `json:"label,omitempty"`
+	Summary *Summary `json:"branch_summary,omitempty"`
+	Append  *Append  `json:"append,omitempty"`
 }
 
 // Start holds the parameters of a thread's start node (SPEC C1).
@@ -45,6 +56,11 @@ type Fork struct {
 	Node    string `json:"node,omitempty"`  // node:sha256:… of a state
 	Entry   string `json:"entry,omitempty"` // the entry's id in its source
 	Role    string `json:"role,omitempty"`  // the first step of this role
+
+	// Whole takes the thread as it is, with its branches and its leaf; no point is given then (SPEC S9).
+	Whole bool `json:"whole,omitempty"`
+	// Header is the header of an omp session that the new one has instead of its source's; its id is the new session's.
+	Header json.RawMessage `json:"header,omitempty"`
 }
 
 // Tail holds the bytes of a transcript file behind its last complete line, so that its export is the same to the byte. It
@@ -81,8 +97,20 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.Tail != nil
 	case OpEnd:
 		arg = c.End != nil
+	case OpAnswer:
+		arg = c.Answer != nil
+	case OpBranch:
+		arg = c.Branch != nil
+	case OpReset:
+		arg = c.Reset != nil
+	case OpLabel:
+		arg = c.Label != nil
+	case OpSummary:
+		arg = c.Summary != nil
+	case OpAppend:
+		arg = c.Append != nil
 	default:
-		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail and end", ErrControl, c.Op)
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, branch, reset, label, branch_summary and append", ErrControl, c.Op)
 	}
 	if !arg {
 		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)
@@ -90,11 +118,13 @@ func ParseControl(body []byte) (Control, error) {
 	return c, nil
 }
 
-// Encode is the JSON body.
+// Encode is the JSON body. Raw members must be valid JSON.
 func (c Control) Encode() []byte {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err) // strings, integers and bytes always marshal
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // raw members keep their spelling (SPEC T11)
+	if err := enc.Encode(c); err != nil {
+		panic(err) // strings, integers, bytes and valid JSON always marshal
 	}
-	return b
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

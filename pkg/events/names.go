@@ -1,6 +1,8 @@
 package events
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -146,6 +148,11 @@ func ItemFilters(session, thread, typ string) []string {
 	return []string{s, s + ".*"}
 }
 
+// LiveSubject is where the persister tells what an open output prints, as Live frames. No stream holds it.
+func LiveSubject(t Thread, output string) string {
+	return root + "live." + t.Session + "." + t.Name + "." + output
+}
+
 // ParseItemSubject gives the thread of an item's subject.
 func ParseItemSubject(subject string) (Thread, bool) {
 	rest, ok := strings.CutPrefix(subject, root+"item.")
@@ -231,6 +238,65 @@ func SessionKey(session string) string { return "session." + session }
 
 // SessionKeys matches every session's header.
 const SessionKeys = "session.*"
+
+// CounterKey holds the numbers that a session's artifacts have used (SPEC A1, A9).
+func CounterKey(session string) string { return "counter." + session }
+
+// ArtifactKey holds the record of an artifact. ArtifactKeys matches those with this session and id; "" matches any.
+func ArtifactKey(session, id string) string { return "artifact." + session + "." + id }
+
+// ArtifactKeys matches artifacts, see ArtifactKey.
+func ArtifactKeys(session, id string) string { return ArtifactKey(star(session), star(id)) }
+
+// OutputKey holds an output that is open (SPEC O7); it is removed when the output ends.
+func OutputKey(session, id string) string { return "output." + session + "." + id }
+
+// OutputKeys matches the open outputs of a session, or of all when session is "".
+func OutputKeys(session string) string { return OutputKey(star(session), "*") }
+
+// ParseOutputKey is the inverse of OutputKey.
+func ParseOutputKey(key string) (session, id string, ok bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 || parts[0] != "output" {
+		return "", "", false
+	}
+	return parts[1], parts[2], true
+}
+
+// SharedKey marks that an artifact's record names bytes which others may name too; object identifies the bytes.
+// SharedKeys matches the marks of an object.
+func SharedKey(object, session, id string) string {
+	return "shared." + object + "." + session + "." + id
+}
+
+// SharedKeys matches the marks of an object, see SharedKey.
+func SharedKeys(object string) string { return SharedKey(object, "*", "*") }
+
+// PromptKey holds a prompt that waits for its answer; an id that is no token is hashed (SPEC I8).
+func PromptKey(t Thread, id string) string { return "prompt." + promptKey(t, id) }
+
+// PromptKeys matches the open prompts of a session, or of all when session is "".
+func PromptKeys(session string) string { return "prompt." + star(session) + ".*.*" }
+
+// AnsweredKey holds how a prompt was settled.
+func AnsweredKey(t Thread, id string) string { return "answered." + promptKey(t, id) }
+
+func promptKey(t Thread, id string) string {
+	if CheckToken("", id) != nil {
+		sum := sha256.Sum256([]byte(id))
+		id = "=" + hex.EncodeToString(sum[:16]) // "=" is in no token
+	}
+	return t.Session + "." + t.Name + "." + id
+}
+
+// ParsePromptKey gives the thread of a prompt's key.
+func ParsePromptKey(key string) (Thread, bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 4 || parts[0] != "prompt" {
+		return Thread{}, false
+	}
+	return Thread{Session: parts[1], Name: parts[2]}, true
+}
 
 // PackKey says where a pack's bytes are, or that they are gone.
 func PackKey(id string) string { return "pack." + id }

@@ -140,13 +140,18 @@ func TestParseControl(t *testing.T) {
 		{Op: events.OpStart, Start: &events.Start{Name: "review", Hash: "h", MaxRounds: 3, Depth: 1, Prompt: "look"}},
 		{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "t", Index: 4}},
 		{Op: events.OpTail, Tail: &events.Tail{Open: true, Bytes: []byte("\xff{")}},
+		{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "t", Whole: true, Header: []byte(`{"id":"a<b>","n":1.50}`)}},
+		{Op: events.OpBranch, Branch: &events.Branch{Entry: "a"}}, {Op: events.OpReset, Reset: &events.Reset{}},
+		{Op: events.OpLabel, Label: &events.Label{Target: "a", Label: "<x>"}},
+		{Op: events.OpSummary, Summary: &events.Summary{Entry: "a", Summary: "s", Details: []byte(`{"n":1.50}`)}},
+		{Op: events.OpAppend, Append: &events.Append{Entry: []byte(`{"type":"custom","data":"a<b>"}`), Leaf: new(string)}},
 	} {
 		got, err := events.ParseControl(c.Encode())
 		if err != nil || string(got.Encode()) != string(c.Encode()) {
 			t.Errorf("ParseControl(%s) = %s, %v", c.Encode(), got.Encode(), err)
 		}
 	}
-	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`, `{"op":7}`} {
+	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`, `{"op":7}`, `{"op":"branch"}`, `{"op":"reset"}`, `{"op":"branch_summary","branch":{}}`} {
 		if _, err := events.ParseControl([]byte(body)); !errors.Is(err, events.ErrControl) {
 			t.Errorf("ParseControl(%q) = %v, want ErrControl", body, err)
 		}

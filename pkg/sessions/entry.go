@@ -2,7 +2,8 @@ package sessions
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/binary"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -72,11 +73,18 @@ func ParseEntry(raw []byte) Entry {
 }
 
 // EntryID is the id of the entry at a position of a session that has none of its own: eight hex digits, always the same
-// for the same place, so that loading a file twice, or a longer version of it, gives the same ids (SPEC S5). Attempts
-// above 0 are for a place whose first id is taken.
+// for the same place, so that loading a file twice, or a longer version of it, gives the same ids (SPEC S5). Two positions
+// of a session never share one: it is a permutation of the position, a Feistel network whose key is the session's. Attempts
+// above 0 are for a place whose first id is that of another entry which brought it along.
 func EntryID(session string, position, attempt int) string {
-	sum := sha256.Sum256([]byte(session + "\x00" + strconv.Itoa(position) + "\x00" + strconv.Itoa(attempt)))
-	return hex.EncodeToString(sum[:4])
+	key := sha256.Sum256([]byte(session + "\x00" + strconv.Itoa(attempt)))
+	left, right := uint16(position>>16), uint16(position)
+	for round := range 4 {
+		k := binary.BigEndian.Uint32(key[4*round:])
+		mixed := (uint32(right)*0x9e3779b1 ^ k) * 0x85ebca6b
+		left, right = right, left^uint16(mixed>>16)
+	}
+	return fmt.Sprintf("%04x%04x", left, right)
 }
 
 // freshID is the first EntryID that is not taken.

@@ -296,3 +296,18 @@ func BenchmarkLoadTorn(b *testing.B) {
 		}
 	}
 }
+
+// Two places of a session never have one id, so that a migration renames nothing but what was brought along (SPEC S5).
+func TestEntryIDsAreDistinct(t *testing.T) {
+	seen := map[string]int{}
+	for n := range 300_000 {
+		id := EntryID("d703a1a9-1b7b-4fb1-b512-c9738b1fe617", n, 0)
+		if other, ok := seen[id]; ok || len(id) != 8 {
+			t.Fatalf("EntryID of %d is %s, that of %d too", n, id, other)
+		}
+		seen[id] = n
+	}
+	if EntryID("a", 1, 0) == EntryID("b", 1, 0) || EntryID("a", 1, 0) == EntryID("a", 1, 1) {
+		t.Error("EntryID does not depend on the session or the attempt")
+	}
+}

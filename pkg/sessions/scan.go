@@ -15,11 +15,14 @@ var (
 // space is JSON's white space. Other characters that look blank, NUL above all, are content.
 const space = " \t\r\n"
 
-// scan cuts a file into JSON objects and the stretches between them that are none, until f returns false (SPEC S6). Both
-// come without white space around them, and a stretch ends with its line. line counts from 1.
-//
-// An object may span lines, and one may follow another on the same line. A record that was torn by a crash has its
-// successor right behind it: there only whole entries count, which reach to the end of the line or to the next object.
+// Piece is a stretch of a session file without the white space around it: a JSON object, or something that is none. Of a
+// blank line it is empty.
+type Piece struct {
+	Start, End int // in the text
+	Object     bool
+}
+
+// scan cuts a file into pieces, until f returns false (SPEC S6). line counts from 1.
 func scan(text []byte, f func(line int, raw []byte, object bool) bool) {
 	text = bytes.TrimPrefix(text, bom)
 	eol := -1 // of the line that the rest begins in
@@ -29,43 +32,56 @@ func scan(text []byte, f func(line int, raw []byte, object bool) bool) {
 				eol = len(text)
 			}
 		}
-		rest, raw := text[at:], bytes.Trim(text[at:eol], space)
-		length, ok := min(eol+1, len(text))-at, true
-		switch start, end := 0, 0; {
-		case len(raw) == 0:
-		case isObject(raw):
-			ok = f(line, raw, true)
-		case leading(rest, eol-at, &start, &end):
-			ok, length = f(line, rest[start:end], true), end
-		case fused(rest[:eol-at], &start, &end):
-			ok, length = f(line, bytes.Trim(rest[:start], space), false) && f(line, rest[start:end], true), end
-		default:
-			ok = f(line, raw, false)
-		}
-		if !ok {
+		p, n, _ := Cut(text[at:], eol-at)
+		if p.End > p.Start && !f(line, text[at+p.Start:at+p.End], p.Object) {
 			return
 		}
-		line += bytes.Count(rest[:length], newline)
-		at += length
+		line += bytes.Count(text[at:at+n], newline)
+		at += n
 	}
+}
+
+// Cut finds the first piece of a text that begins with a line, or with the rest of one behind a piece (SPEC S6). eol is the
+// end of that line, without its newline. n is how many bytes the piece takes, with white space around it.
+//
+// An object may span lines, and one may follow another on the same line. A record that was torn by a crash has its
+// successor right behind it: there only whole entries count, which reach to the end of the line or to the next object.
+//
+// open tells that the text ends inside an object: if it goes on, the piece may be another one.
+func Cut(text []byte, eol int) (p Piece, n int, open bool) {
+	raw := bytes.TrimLeft(text[:eol], space)
+	p.Start = eol - len(raw)
+	raw = bytes.TrimRight(raw, space)
+	p.End = p.Start + len(raw)
+	n = min(eol+1, len(text))
+	if len(raw) == 0 {
+		return p, n, false
+	}
+	if isObject(raw) {
+		p.Object = true
+		return p, n, false
+	}
+	start, end := 0, 0
+	if raw[0] == '{' {
+		if end = closing(text, p.Start); end >= 0 && isLeading(text[p.Start:end], text[end:max(end, eol)]) {
+			return Piece{p.Start, end, true}, end, false
+		}
+		open = end == unfinished
+	}
+	if fused(text[:eol], &start, &end) {
+		return Piece{p.Start, len(bytes.TrimRight(text[:start], space)), false}, start, open
+	}
+	return p, n, open
 }
 
 func isObject(raw []byte) bool {
 	return jsonscan.KindOf(raw) == jsonscan.KindObject && jsonscan.Valid(raw) == nil
 }
 
-// leading finds the object that a text begins with, whose first line is of some length: one that reaches into other lines,
-// one that is followed by nothing or by another on its line, or an entry.
-func leading(text []byte, line int, start, end *int) bool {
-	*start = jsonscan.SkipSpace(text, 0)
-	if *start >= line || text[*start] != '{' {
-		return false
-	}
-	*end = closing(text, *start)
-	if *end < 0 || !isObject(text[*start:*end]) {
-		return false
-	}
-	return *end > line || continues(text[*end:line]) || isEntry(text[*start:*end])
+// isLeading tells whether what a text begins with is an object: one that reaches into other lines, so that nothing is left
+// of the first, one that is followed by nothing or by another on its line, or an entry.
+func isLeading(object, rest []byte) bool {
+	return isObject(object) && (continues(rest) || isEntry(object))
 }
 
 // fused finds the first whole entry behind a torn one.
@@ -105,7 +121,10 @@ func isEntry(object []byte) bool {
 		jsonscan.KindOf(jsonscan.Get(object, "timestamp")) == jsonscan.KindString
 }
 
-// closing is the index after the object that begins at s[i], or -1. It gives up where no JSON goes on: at a string that
+// unfinished is what closing returns for a text that ends inside the object.
+const unfinished = -2
+
+// closing is the index after the object that begins at s[i], or below 0. It gives up where no JSON goes on: at a string that
 // leaves its line, at a value right after another, at jsonscan.MaxDepth. So a torn record costs no look at the whole file.
 func closing(s []byte, i int) int {
 	depth, last := 0, byte(',')
@@ -120,6 +139,9 @@ func closing(s []byte, i int) int {
 			if c == '"' {
 				end := jsonscan.SkipString(s, i)
 				if end < 0 {
+					if bytes.IndexByte(s[i:], '\n') < 0 {
+						return unfinished
+					}
 					return -1
 				}
 				i = end - 1
@@ -133,5 +155,5 @@ func closing(s []byte, i int) int {
 		}
 		last = s[i]
 	}
-	return -1
+	return unfinished
 }

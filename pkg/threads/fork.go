@@ -26,7 +26,8 @@ type Point struct {
 
 // Fork returns the head of a new thread that begins at a point of another one, which may go on running. Nothing is copied:
 // the new head has the same start, numbers entries and items on from the fork point, and the caller appends one state to it.
-// Producers, counters, times and the projection memory begin empty. Errors wrap ErrNoPoint or those of Reader.
+// Producers, counters, times and the projection memory begin empty, but at the head of the source not what a listing
+// shows. Errors wrap ErrNoPoint or those of Reader.
 func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 	point, err := findPoint(ctx, r, source, at)
 	if err != nil {
@@ -44,7 +45,24 @@ func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 		return Head{}, err
 	}
 	h.Sent = h.N
+	if point.At == source.Head() {
+		h.Messages, h.Standing = source.Messages, source.Standing
+	}
 	return h, nil
+}
+
+// ForkWhole returns the head of a new thread that goes on where another one is, with all its branches and its leaf: the same
+// entries, each thread going its own way from here (SPEC S9). What begins empty is as with Fork, but for what a listing
+// shows. Errors wrap ErrNoPoint.
+func ForkWhole(source Head) (Head, error) {
+	if len(source.states()) == 0 {
+		return Head{}, fmt.Errorf("%w: thread has no entries to go on from", ErrNoPoint)
+	}
+	return Head{
+		Start: source.Start, Recent: slices.Clone(source.Recent), Tips: slices.Clone(source.Tips),
+		N: source.N, Sent: source.N, Entries: source.Entries, Status: StatusActive, Leaf: source.Leaf, Dialect: source.Dialect,
+		Messages: source.Messages, Standing: source.Standing,
+	}, nil
 }
 
 // lastItem is the number of the thread's last item at a state: from its record, or from the nearest one before that says.
@@ -87,7 +105,7 @@ func findPoint(ctx context.Context, r Reader, head Head, at Point) (Step, error)
 	case len(head.states()) == 0:
 		return Step{}, fmt.Errorf("%w: thread has no completed role steps to fork from", ErrNoPoint)
 	case !at.Node.IsZero():
-		return findNode(ctx, r, head, at.Node)
+		return r.FindNode(ctx, head, at.Node)
 	case at.Role != "":
 		return findRole(ctx, r, head, at.Role)
 	case match == nil:
@@ -100,8 +118,8 @@ func findPoint(ctx context.Context, r Reader, head Head, at Point) (Step, error)
 	return s, err
 }
 
-// findNode looks a state up by its ref, reading one state in eleven.
-func findNode(ctx context.Context, r Reader, head Head, ref casstore.Ref) (Step, error) {
+// FindNode is the state of a thread with that ref; one state in eleven is read. Errors wrap ErrNoPoint and name the choices.
+func (r Reader) FindNode(ctx context.Context, head Head, ref casstore.Ref) (Step, error) {
 	branches, err := r.branches(ctx, head)
 	if err != nil {
 		return Step{}, err

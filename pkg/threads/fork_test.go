@@ -156,3 +156,47 @@ func TestForkNamesTheChoices(t *testing.T) {
 		}
 	}
 }
+
+// TestForkWhole: a whole fork has every branch of its source, and its leaf; none of the source's producers and times.
+func TestForkWhole(t *testing.T) {
+	w := newWorld(t, 2)
+	h := w.begin()
+	for _, role := range []string{"a", "b", "c"} {
+		w.add(&h, role, 1)
+	}
+	w.flush()
+	recent, err := w.reader().Recent(t.Context(), h.Recent[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.MoveTo(recent)
+	w.add(&h, "d", 1)
+	w.flush()
+	h.Saw("p", 1, 2, 3)
+	h.Updated, h.Leaf, h.Messages = 7, "d", 4
+	fork, err := threads.ForkWhole(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fork.Producers) != 0 || fork.Updated != 0 || fork.Leaf != "d" || fork.Messages != 4 || fork.Entries != h.Entries || fork.Sent != h.N {
+		t.Errorf("ForkWhole = %+v, want the entries of %+v and nothing else", fork, h)
+	}
+	w.add(&fork, "__fork__", 0)
+	w.flush()
+	var got []string
+	for s, err := range w.reader().Entries(t.Context(), fork) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, s.Role)
+	}
+	if want := []string{"a", "b", "c", "d", "__fork__"}; !slices.Equal(got, want) {
+		t.Errorf("entries of the fork = %v, want %v", got, want)
+	}
+	if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
+		t.Errorf("Verify = %v", err)
+	}
+	if _, err := threads.ForkWhole(w.begin()); !errors.Is(err, threads.ErrNoPoint) {
+		t.Errorf("ForkWhole of an empty thread = %v, want ErrNoPoint", err)
+	}
+}

@@ -94,6 +94,7 @@ func (h *Head) Next(role string) State {
 		return s
 	}
 	s.Parent = h.Recent[0].Ref
+	s.Ancestors = make([]casstore.Ref, 0, MaxAncestors)
 	for _, l := range h.Recent[1:min(len(h.Recent), MaxRecent)] {
 		s.Ancestors = append(s.Ancestors, l.Ref)
 	}

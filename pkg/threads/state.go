@@ -69,13 +69,22 @@ func (r Record) LastItem() (n int64, ok bool) { return r.First + r.Count - 1, r.
 
 // Node encodes the state. More ancestors than MaxAncestors are cut off.
 func (s State) Node() casstore.Node {
-	refs := make([]casstore.Ref, posAncestors, posAncestors+MaxAncestors)
-	refs[posStart], refs[posParent], refs[posContent] = s.Start, s.Parent, s.Content
-	refs = append(refs, s.Ancestors[:min(len(s.Ancestors), MaxAncestors)]...)
+	refs := s.appendRefs(make([]casstore.Ref, 0, posAncestors+MaxAncestors))
 	return casstore.Node{Type: TypeState, Payload: s.appendPayload(make([]byte, 0, 192+len(s.Meta))), Refs: refs}
 }
 
-func (s State) appendPayload(p []byte) []byte {
+// AddTo is Node, added to a pack.
+func (s *State) AddTo(b *casstore.PackBuilder) casstore.Ref {
+	var room [posAncestors + MaxAncestors]casstore.Ref
+	return b.AddPayload(TypeState, s.appendRefs(room[:0]), s.appendPayload)
+}
+
+func (s *State) appendRefs(refs []casstore.Ref) []casstore.Ref {
+	refs = append(refs, s.Start, s.Parent, s.Content)
+	return append(refs, s.Ancestors[:min(len(s.Ancestors), MaxAncestors)]...)
+}
+
+func (s *State) appendPayload(p []byte) []byte {
 	entry := s.Entry.fields()
 	pairs := 3
 	if !s.Compact.IsZero() {

@@ -14,21 +14,30 @@ var ErrMemory = errors.New("bad projection memory")
 
 const memoryVersion = 1
 
+const (
+	flagTree = 1 << iota
+	flagNumbered
+)
+
 // Encode is the memory as bytes, the same for the same memory; nil when it is empty. Shape: a version byte, a byte of
 // flags, then unsigned varints: start (zigzag), sum, count, total (zigzag), the number of messages and each with its id
-// as 8 bytes, the number of calls and each as 8 bytes and flags; ended as 8 bytes stands before the messages.
+// as 8 bytes, the number of calls and each as 8 bytes and flags; ended as 8 bytes stands before the messages. With flag 2
+// follow the place of the next entry and the session's id with its length before it.
 func (m *Memory) Encode() []byte {
 	messages := 0
 	for messages < maxSeen && m.seen[messages].id != 0 {
 		messages++
 	}
-	if len(m.calls) == 0 && !m.tree && !m.anything() {
+	if len(m.calls) == 0 && !m.tree && m.place == 0 && !m.anything() {
 		return nil
 	}
 	b := make([]byte, 0, 64+24*messages+9*len(m.calls))
 	b = append(b, memoryVersion, 0)
 	if m.tree {
-		b[1] = 1
+		b[1] |= flagTree
+	}
+	if m.place != 0 {
+		b[1] |= flagNumbered
 	}
 	b = binary.AppendVarint(b, m.start)
 	b = appendUsage(appendUsage(b, m.sum), m.count)
@@ -41,6 +50,10 @@ func (m *Memory) Encode() []byte {
 	b = append(b, byte(len(m.calls)))
 	for _, c := range m.calls {
 		b = append(binary.BigEndian.AppendUint64(b, c.id), byte(c.flags))
+	}
+	if m.place != 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.place)), uint64(len(m.session)))
+		b = append(b, m.session...)
 	}
 	return b
 }
@@ -65,7 +78,8 @@ func DecodeMemory(b []byte) (Memory, error) {
 	if v := r.byte(); v != memoryVersion {
 		return m, fmt.Errorf("%w: version %d; this program reads version %d", ErrMemory, v, memoryVersion)
 	}
-	m.tree = r.byte() == 1
+	flags := r.byte()
+	m.tree = flags&flagTree != 0
 	m.start = r.varint()
 	m.sum, m.count = r.usage(), r.usage()
 	m.total = r.varint()
@@ -75,6 +89,10 @@ func DecodeMemory(b []byte) (Memory, error) {
 	}
 	for range r.count(maxCalls) {
 		m.calls = append(m.calls, call{id: r.uint64(), flags: Flags(r.byte())})
+	}
+	if flags&flagNumbered != 0 {
+		m.place = int64(r.tokens())
+		m.session = r.text(maxSession)
 	}
 	if r.bad || len(r.b) != 0 || string(m.Encode()) != string(b) {
 		return Memory{}, fmt.Errorf("%w: not as this program writes it", ErrMemory)
@@ -108,6 +126,18 @@ func (r *reader) count(most byte) int {
 		return 0
 	}
 	return int(n)
+}
+
+// text reads a string with its length before it.
+func (r *reader) text(most int64) string {
+	n := r.tokens()
+	if n == 0 {
+		return ""
+	}
+	if n > most {
+		r.bad = true
+	}
+	return string(r.take(int(n)))
 }
 
 func (r *reader) varint() int64 {

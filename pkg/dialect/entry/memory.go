@@ -18,6 +18,10 @@ type Memory struct {
 	calls []call // never written in place: copies share it
 	tree  bool   // an entry of a tree was placed
 
+	// Of a session whose entries have no ids (SPEC S5): its own id, and the place of its next entry, the header's being 0.
+	session string
+	place   int64 // 0: their ids are their own
+
 	used, carried bool
 }
 
@@ -194,6 +198,27 @@ func (m *Memory) Tree() bool {
 	m.tree = true
 	return before
 }
+
+// Number begins to number the entries of a session, from its header on.
+func (m *Memory) Number(session string) {
+	m.session, m.place = session[:min(len(session), maxSession)], 1
+}
+
+// Numbered takes the place of the next entry; ok is false where entries have ids of their own.
+func (m *Memory) Numbered() (session string, place int64, ok bool) {
+	if m.place == 0 {
+		return "", 0, false
+	}
+	m.used = true
+	m.place++
+	return m.session, m.place - 1, true
+}
+
+// maxSession is the most bytes of a session's id.
+const maxSession = 512
+
+// HasTree tells whether an entry of a tree was placed.
+func (m *Memory) HasTree() bool { return m.tree }
 
 func (u Usage) clamp() Usage {
 	return Usage{min(max(u.Input, 0), maxTokens), min(max(u.Cached, 0), maxTokens), min(max(u.Output, 0), maxTokens)}

@@ -1,7 +1,8 @@
 // Package omp reads the lines of omp session files, versions 1 to 3 and the types newer programs add (seed 002, SPEC S).
 //
-// An entry goes after its parentId; one without the member (version 1) goes after the line before it; null makes a new
-// root, except for the first entry of the tree, which goes after the header.
+// An entry goes after its parentId; one without the member, and any of version 1, goes after the line before it; null makes a new
+// root, except for the first entry of the tree, which goes after the header. In a session of version 1 an entry without an
+// id gets that of its place in the file, as sessions.Migration gives it (SPEC S5).
 //
 //	session, title               no item: Session facts
 //	message  user                user post; a picture is "[image]"

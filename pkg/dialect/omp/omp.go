@@ -44,12 +44,20 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		return r.Entry, nil
 	}
 	r.ID = parts.ID(r.id)
-	r.place()
+	session, place, numbered := m.Numbered()
+	if numbered {
+		r.number(session, place)
+	} else {
+		r.place()
+	}
 	switch r.Type {
 	case sessions.TypeMessage:
 		r.message()
 	case sessions.TypeCompaction:
 		r.compaction()
+		if numbered {
+			r.kept(session, place)
+		}
 	case sessions.TypeBranchSummary:
 		summary := jsonscan.Get(raw, "summary")
 		if !parts.Empty(summary) {
@@ -113,9 +121,28 @@ func (r *reader) place() {
 	}
 }
 
+// number gives an entry of version 1 the id of its place, unless it brought one along, and puts it after the line before it
+// (SPEC S5). sessions.Migration does the same, and renames an entry whose id another one has.
+func (r *reader) number(session string, place int64) {
+	if r.ID == "" {
+		r.ID = sessions.EntryID(session, int(place), 0)
+	}
+}
+
+// kept is the first entry that a compaction of version 1 keeps, which it names by its place.
+func (r *reader) kept(session string, place int64) {
+	if n, ok := jsonscan.Int(jsonscan.Get(r.raw, "firstKeptEntryIndex")); ok {
+		r.Kept = ""
+		if 0 < n && n <= place {
+			r.Kept = sessions.EntryID(session, int(n), 0)
+		}
+	}
+}
+
 // header takes what the first lines of a file tell.
 func (r *reader) header() {
 	r.Session.Title = parts.Fact(jsonscan.Get(r.raw, "title"))
+	_, _, numbered := r.m.Numbered()
 	if r.Type == sessions.TypeTitleSlot {
 		return
 	}
@@ -128,6 +155,9 @@ func (r *reader) header() {
 	r.Session.Cwd = parts.Fact(jsonscan.Get(r.raw, "cwd"))
 	r.Session.Parent = parts.Fact(jsonscan.Get(r.raw, "parentSession"))
 	r.Session.Version = strconv.FormatInt(h.Version, 10)
+	if !numbered && h.Version < 2 && !r.m.HasTree() {
+		r.m.Number(r.ID)
+	}
 }
 
 func (r *reader) modelChange() {

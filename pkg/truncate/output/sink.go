@@ -51,7 +51,7 @@ type Summary struct {
 // Sink takes the chunks of one output and keeps what is shown of it. It is for one goroutine.
 type Sink struct {
 	cfg   Config
-	clean Sanitizer
+	clean [2]Sanitizer // of the streams: what one of them leaves open is not closed by the other
 	cap   columnCap
 	live  live
 
@@ -80,14 +80,23 @@ func NewSink(cfg Config) *Sink {
 // Write takes the next chunk, which came at the time at. live is what live subscribers are to get now, if it is due; it is
 // sanitized but not cut, and valid until the next call.
 func (s *Sink) Write(at time.Time, chunk []byte) (live []byte, due bool) {
-	s.text = s.clean.Append(s.text[:0], chunk)
+	return s.write(0, at, chunk)
+}
+
+// WriteErr is Write for a second stream that is shown among the first, such as standard error.
+func (s *Sink) WriteErr(at time.Time, chunk []byte) (live []byte, due bool) {
+	return s.write(1, at, chunk)
+}
+
+func (s *Sink) write(stream int, at time.Time, chunk []byte) (live []byte, due bool) {
+	s.text = s.clean[stream].Append(s.text[:0], chunk)
 	s.take(s.text)
 	return s.live.add(at, s.text)
 }
 
 // Close ends the output. live is what live subscribers have not got yet.
 func (s *Sink) Close() (sum Summary, live []byte) {
-	s.text = s.clean.Flush(s.text[:0])
+	s.text = s.clean[1].Flush(s.clean[0].Flush(s.text[:0]))
 	s.take(s.text)
 	live = s.live.rest(s.text)
 	sum = s.view()

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+)
+
+type artifactCmd struct {
+	Ls      artifactLsCmd      `cmd:"" aliases:"list" help:"List artifacts, oldest first."`
+	Get     artifactGetCmd     `cmd:"" help:"Write the bytes of an artifact."`
+	Put     artifactPutCmd     `cmd:"" help:"Store a file, or what comes on standard input, as an artifact."`
+	Rm      artifactRmCmd      `cmd:"" help:"Remove artifacts."`
+	Cleanup artifactCleanupCmd `cmd:"" help:"Remove artifacts by kind, age and size; without --apply only say which."`
+}
+
+type artifactLsCmd struct {
+	Session string `arg:"" optional:"" help:"Only artifacts of this session."`
+	JSON    bool   `help:"Each artifact as one line of JSON."`
+}
+
+func (c *artifactLsCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := cl.Artifacts(a.ctx, c.Session)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b artifacts.Record) int {
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	if c.JSON {
+		enc := json.NewEncoder(a.out)
+		for _, r := range list {
+			if err := enc.Encode(client.ArtifactJSON(r)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME")
+	for _, r := range list {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r), r.Category,
+			text.Ago(r.Created, time.Now()), printable(r.Filename))
+	}
+	return t.Flush()
+}
+
+func sizeOf(r artifacts.Record) string {
+	if r.Size == artifacts.UnknownSize {
+		return "?"
+	}
+	return text.Bytes(r.Size)
+}
+
+type artifactGetCmd struct {
+	ID     string `arg:"" name:"artifact" help:"The artifact's id, art_…; spool read finds one by its number."`
+	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
+}
+
+func (c *artifactGetCmd) Run(a *app) error {
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := cl.Artifact(a.ctx, artifacts.ID(c.ID))
+	if err != nil {
+		return err
+	}
+	body, size, err := cl.OpenArtifact(a.ctx, r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	write := func(w io.Writer) error {
+		_, err := io.Copy(w, body)
+		return err
+	}
+	if c.Output == "" || c.Output == "-" {
+		return write(a.out)
+	}
+	if err := writeFile(c.Output, write); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s of %s in %s\n", text.Bytes(size), r.ID, c.Output)
+	return nil
+}
+
+type artifactPutCmd struct {
+	Session  string `arg:"" help:"Session that it belongs to."`
+	File     string `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
+	Tool     string `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
+	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: made of number and tool)."`
+	Agent    string `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
+	ToolCall string `placeholder:"ID" help:"Invocation that it is the result of."`
+	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type."`
+	Summary  string `placeholder:"TEXT" help:"What is in it."`
+	Category string `default:"normal" enum:"normal,provider_raw,hook_log,traceback,debug" help:"What it is for (${enum}); cleanup takes all but normal ones."`
+	Register bool   `help:"Register the file where it is, instead of storing its bytes."`
+	Object   string `placeholder:"NAME" help:"Register this object of the bucket spool_artifacts, instead of storing bytes."`
+	JSON     bool   `help:"The artifact as one line of JSON, instead of its id."`
+}
+
+func (c *artifactPutCmd) Run(a *app) error {
+	n := client.NewArtifact{Tool: c.Tool, Record: artifacts.Record{
+		Session: c.Session, Filename: c.Filename, Agent: c.Agent, ToolCall: c.ToolCall, MIME: c.MIME, Summary: c.Summary,
+		Category: artifacts.Category(c.Category)}}
+	if c.Agent != "" {
+		n.Writer = artifacts.FromAgent
+	}
+	err := checkNames(c.Session, "")
+	if c.Register && c.File == "-" || (c.Register || c.Agent != "") && c.Object != "" || c.Register && c.Agent != "" {
+		err = errors.Join(err, errors.New("--register needs a file, and one of --register, --object and --agent can be given"))
+	}
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := c.put(a, cl, n)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(a.out).Encode(client.ArtifactJSON(r))
+	}
+	_, err = fmt.Fprintln(a.out, r.ID)
+	return err
+}
+
+func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (artifacts.Record, error) {
+	switch {
+	case c.Register:
+		return cl.RegisterFile(a.ctx, n, c.File)
+	case c.Object != "":
+		return cl.RegisterObject(a.ctx, n, c.Object)
+	case c.File == "-":
+		return cl.PutArtifact(a.ctx, n, a.in)
+	}
+	f, err := os.Open(c.File)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	defer f.Close()
+	return cl.PutArtifact(a.ctx, n, f)
+}
+
+type artifactRmCmd struct {
+	IDs   []string `arg:"" name:"artifact" help:"Ids of the artifacts to remove."`
+	Force bool     `short:"f" help:"Do not ask."`
+}
+
+func (c *artifactRmCmd) Run(a *app) error {
+	if err := a.confirm(c.Force, fmt.Sprintf("remove %d artifacts for ever", len(c.IDs))); err != nil {
+		return err
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	var errs []error
+	for _, id := range c.IDs {
+		errs = append(errs, cl.DeleteArtifact(a.ctx, artifacts.ID(id)))
+	}
+	return errors.Join(errs...)
+}
+
+type artifactCleanupCmd struct {
+	Session   string        `arg:"" optional:"" help:"Session to clean up."`
+	All       bool          `name:"all-sessions" help:"Every session."`
+	Normal    bool          `name:"include-all" help:"Normal artifacts too; without it only provider_raw, hook_log, traceback and debug."`
+	OlderThan time.Duration `placeholder:"DURATION" help:"Only those that are older."`
+	MaxBytes  *int64        `placeholder:"N" help:"Only those with more bytes."`
+	Apply     bool          `help:"Remove them."`
+	Force     bool          `short:"f" help:"Do not ask."`
+	JSON      bool          `help:"The report as one JSON object."`
+}
+
+func (c *artifactCleanupCmd) Run(a *app) error {
+	if (c.Session == "") != c.All {
+		return service.UsageError{Err: errors.New("name a session, or say --all-sessions")}
+	}
+	how := artifacts.Cleanup{Session: c.Session, EverySession: c.All, IncludeAll: c.Normal, MaxBytes: c.MaxBytes}
+	if c.OlderThan > 0 {
+		how.OlderThan = time.Now().Add(-c.OlderThan)
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	report, err := cl.CleanupArtifacts(a.ctx, how)
+	if err != nil {
+		return err
+	}
+	if c.Apply && len(report.Candidates) > 0 {
+		if err := a.confirm(c.Force, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {
+			return err
+		}
+	}
+	if how.Apply = c.Apply; c.Apply {
+		if report, err = cl.CleanupArtifacts(a.ctx, how); err != nil {
+			return err
+		}
+	}
+	return c.report(a, report)
+}
+
+func (c *artifactCleanupCmd) report(a *app, r artifacts.Report) error {
+	var errs []error
+	for _, f := range r.Failures {
+		errs = append(errs, f.Err)
+	}
+	if c.JSON {
+		return errors.Join(append(errs, json.NewEncoder(a.out).Encode(client.ReportJSON(r)))...)
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	bytes := int64(0)
+	for _, cand := range r.Candidates {
+		bytes += max(cand.Record.Size, 0)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", cand.Record.ID, sizeOf(cand.Record), cand.Reason, printable(cand.Record.Filename))
+	}
+	errs = append(errs, t.Flush())
+	if r.DryRun {
+		fmt.Fprintf(a.err, "%d artifacts of %s would be removed: say --apply\n", len(r.Candidates), text.Bytes(bytes))
+	} else {
+		fmt.Fprintf(a.err, "%d of %d artifacts were removed\n", len(r.Deleted), len(r.Candidates))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/term"
+
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+type execCmd struct {
+	Session string   `env:"SPOOL_SESSION" placeholder:"S" help:"Session of the output (default: exec-HOST-YYYYMMDD; environment: SPOOL_SESSION)."`
+	Thread  string   `env:"SPOOL_THREAD" default:"main" placeholder:"T" help:"Thread of the output (${default}; environment: SPOOL_THREAD)."`
+	Tool    string   `placeholder:"NAME" help:"Name of the tool (default: the command's)."`
+	Call    string   `placeholder:"ID" help:"Id of the call that the agent has posted itself; without it the call is posted too."`
+	Head    int      `placeholder:"BYTES" help:"Bytes of the beginning that the result shows beside the end."`
+	Columns int      `placeholder:"BYTES" help:"Longest line that the result shows."`
+	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
+	Command []string `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
+}
+
+// exitCode ends spool as the command that it ran has ended.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+
+// Exit codes of what could not be run, as shells have them.
+const (
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+// Run runs the command with our standard input, output and error, and streams what it prints into a thread. It starts
+// nothing unless the output could be begun; afterwards the command comes first, and what can not be recorded is told at
+// the end.
+func (c *execCmd) Run(a *app) error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	t, err := c.thread()
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	path, err := exec.LookPath(c.Command[0])
+	if err != nil {
+		fmt.Fprintf(a.err, "spool exec: %v\n", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return exitCode(exitNotFound)
+		}
+		return exitCode(exitNotRunnable)
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	out, err := cl.Output(context.WithoutCancel(a.ctx), t, c.output())
+	if err != nil {
+		return fmt.Errorf("the command was not run: %w", err)
+	}
+	cmd := &exec.Cmd{Path: path, Args: c.Command, Stdin: a.in, Stdout: &tee{to: a.out, copy: out}, Stderr: &tee{to: a.err, copy: out.Stderr()}}
+	begun := time.Now()
+	code := c.wait(a, cmd, signals)
+	end := client.OutputEnd{ExitCode: code, IsError: code != 0, DurationMS: time.Since(begun).Milliseconds()}
+	if err := out.Close(end); err != nil {
+		fmt.Fprintf(a.err, "spool exec: the output is not recorded to its end: %v\n", err)
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// wait runs the command, hands our signals on to it, and gives its exit code.
+func (c *execCmd) wait(a *app, cmd *exec.Cmd, signals <-chan os.Signal) int {
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintf(a.err, "spool exec: %v\n", err)
+		return exitNotRunnable
+	}
+	var ended atomic.Bool
+	stop := make(chan struct{})
+	go func() {
+		in, ok := a.in.(*os.File)
+		terminal := ok && term.IsTerminal(int(in.Fd()))
+		for {
+			select {
+			case s := <-signals:
+				// What is typed at a terminal goes to the command as well.
+				if !ended.Load() && !(terminal && typed(s)) {
+					_ = cmd.Process.Signal(s)
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
+	err := cmd.Wait()
+	ended.Store(true)
+	close(stop)
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		fmt.Fprintf(a.err, "spool exec: %v\n", err)
+	}
+	return codeOf(cmd.ProcessState)
+}
+
+// thread is where the output goes.
+func (c *execCmd) thread() (events.Thread, error) {
+	if len(c.Command) == 0 {
+		return events.Thread{}, errors.New("no command: spool exec -- COMMAND ARGUMENTS…")
+	}
+	if c.Session == "" {
+		c.Session = events.Token("exec-" + hostname() + "-" + time.Now().UTC().Format("20060102"))
+	}
+	t := events.Thread{Session: c.Session, Name: c.Thread}
+	return t, t.Validate()
+}
+
+func (c *execCmd) output() client.OutputConfig {
+	cwd, _ := os.Getwd()
+	cfg := client.OutputConfig{
+		Tool: c.Tool, Invocation: c.Call, Cwd: cwd, User: c.UserID, Host: hostname(), Head: c.Head, Columns: c.Columns,
+	}
+	if cfg.Tool == "" {
+		cfg.Tool = filepath.Base(c.Command[0])
+	}
+	if c.Call == "" {
+		words := make([]string, len(c.Command))
+		for i, w := range c.Command {
+			words[i] = quoted(w)
+		}
+		cfg.Input, _ = json.Marshal(map[string]string{"command": strings.Join(words, " "), "cwd": cwd}) // strings marshal
+	}
+	return cfg
+}
+
+// quoted is a word as a shell reads it.
+func quoted(w string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("%+,-./:=@_", r) || r > 0x7F
+	}
+	if w != "" && strings.IndexFunc(w, func(r rune) bool { return !plain(r) }) < 0 {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+// tee writes to where the command would have written, and then a copy. The copy can be late but never in the way: when it
+// fails, the command goes on without.
+type tee struct {
+	to, copy io.Writer
+	lost     bool
+}
+
+func (t *tee) Write(p []byte) (int, error) {
+	n, err := t.to.Write(p)
+	if !t.lost {
+		_, lost := t.copy.Write(p[:n])
+		t.lost = lost != nil
+	}
+	return n, err
+}

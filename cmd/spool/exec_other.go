@@ -1,0 +1,14 @@
+//go:build !unix
+
+package main
+
+import "os"
+
+// forwarded are the signals that spool exec hands on to its command.
+var forwarded = []os.Signal{os.Interrupt}
+
+// typed tells whether a terminal sends a signal to all of its foreground processes.
+func typed(s os.Signal) bool { return s == os.Interrupt }
+
+// codeOf is the exit code of a process.
+func codeOf(p *os.ProcessState) int { return p.ExitCode() }

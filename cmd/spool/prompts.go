@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+type promptsCmd struct {
+	Ls     promptsLsCmd     `cmd:"" aliases:"list" help:"List the prompts that wait for an answer."`
+	Answer promptsAnswerCmd `cmd:"" help:"Answer a prompt."`
+	Ask    promptsAskCmd    `cmd:"" help:"Ask, wait for the answer and print it."`
+}
+
+type promptsLsCmd struct {
+	Session string `arg:"" optional:"" help:"Only prompts of this session."`
+	JSON    bool   `help:"Each prompt as one line of JSON."`
+}
+
+func (c *promptsLsCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := cl.Prompts(a.ctx, c.Session)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a.out)
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(t, "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT")
+	}
+	for _, p := range list {
+		if c.JSON {
+			if err := enc.Encode(client.PromptJSON(p)); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Thread, printable(p.ID), printable(p.Kind), text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
+	}
+	return t.Flush()
+}
+
+func deadline(p client.Prompt) string {
+	switch {
+	case !p.Answerable:
+		return "not answered here"
+	case p.Deadline == 0:
+		return "-"
+	case p.Overdue(time.Now()):
+		return "passed"
+	}
+	return "in " + time.Until(time.UnixMilli(p.Deadline)).Round(time.Second).String()
+}
+
+type promptsAnswerCmd struct {
+	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Prompt  string `arg:"" help:"Id of the prompt."`
+	Answer  string `arg:"" optional:"" help:"The answer, as text."`
+	Approve bool   `xor:"verdict" help:"Approve."`
+	Deny    bool   `xor:"verdict" help:"Deny."`
+	AsJSON  bool   `xor:"verdict" name:"as-json" help:"The answer is JSON, not text."`
+	By      string `placeholder:"NAME" help:"Who answers (default: the user name)."`
+}
+
+func (c *promptsAnswerCmd) Run(a *app) error {
+	t, err := events.ParseThread(c.Thread)
+	answer, bad := c.value()
+	if err = errors.Join(err, bad); err != nil {
+		return service.UsageError{Err: err}
+	}
+	if u, err := user.Current(); c.By == "" && err == nil {
+		c.By = u.Username
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", printable(c.Prompt), t, r.Outcome)
+	return err
+}
+
+// value is the answer as JSON.
+func (c *promptsAnswerCmd) value() (json.RawMessage, error) {
+	switch {
+	case (c.Approve || c.Deny) == (c.Answer != ""):
+		return nil, errors.New("give an answer, or --approve, or --deny")
+	case c.Approve, c.Deny:
+		return json.Marshal(c.Approve)
+	case c.AsJSON && !json.Valid([]byte(c.Answer)):
+		return nil, errors.New("the answer is not JSON")
+	case c.AsJSON:
+		return json.RawMessage(c.Answer), nil
+	}
+	return json.Marshal(c.Answer)
+}
+
+type promptsAskCmd struct {
+	Thread  string        `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Text    string        `arg:"" help:"The question."`
+	Kind    string        `default:"text" enum:"text,approval,ask_user_question" help:"What kind of answer it wants (${enum})."`
+	ID      string        `name:"id" placeholder:"ID" help:"Id of the prompt: asked again with it, an open one is waited for and a settled one answered at once."`
+	Timeout time.Duration `name:"deadline" placeholder:"DURATION" help:"From then on nobody can answer, and an approval is denied."`
+}
+
+func (c *promptsAskCmd) Help() string {
+	return "It prints the resolution as one line of JSON, and exits with 1 unless the prompt was answered or approved."
+}
+
+func (c *promptsAskCmd) Run(a *app) error {
+	t, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	p := events.Prompt{ID: c.ID, Kind: c.Kind, Text: c.Text}
+	if c.Timeout > 0 {
+		p.Deadline = time.Now().Add(c.Timeout).UnixMilli()
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := cl.Ask(a.ctx, t, p)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(a.out).Encode(client.ResolutionJSON(r)); err != nil {
+		return err
+	}
+	if r.Outcome != events.OutcomeAnswered && r.Outcome != events.OutcomeApproved {
+		return fmt.Errorf("the prompt was %s", r.Outcome)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"spool/internal/interchange"
+	"spool/internal/service"
+	"spool/pkg/client"
+)
+
+type sessionExportCmd struct {
+	Session string `arg:"" help:"The session."`
+	Dir     string `required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
+	JSON    bool   `help:"What was written as one line of JSON."`
+}
+
+func (c *sessionExportCmd) Help() string {
+	return "Writes the session's file, its blobs, its artifacts and the threads of its subagents, so that oh-my-pi opens them, and spool import gives the same nodes again. " +
+		"What is missing or corrupt is named on standard error; the exit code is then 1."
+}
+
+func (c *sessionExportCmd) Run(a *app) error {
+	if err := checkNames(c.Session, ""); err != nil {
+		return service.UsageError{Err: err}
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.OpenRoot(c.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	home, _ := os.UserHomeDir() // without one no folder is named after it
+	x := interchange.Exporter{Client: client.New(conn), Artifacts: conn.Artifacts(0), Dir: dir, Home: home, Tmp: os.TempDir()}
+	out, err := x.Session(a.ctx, c.Session)
+	for _, w := range out.Warnings {
+		fmt.Fprintln(a.err, w)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = json.NewEncoder(a.out).Encode(out)
+	} else {
+		_, err = fmt.Fprintln(a.out, out.File)
+		fmt.Fprintf(a.err, "%d entries, %d threads of subagents, %d artifacts, %d blobs\n", out.Entries, out.Agents, out.Artifacts, out.Blobs)
+		if out.Migrated {
+			fmt.Fprintln(a.err, "entries of an older version were brought to the current one; spool export writes them as they were")
+		}
+	}
+	if len(out.Warnings) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of the blobs, artifacts and threads could not be exported", len(out.Warnings)))
+	}
+	return err
+}

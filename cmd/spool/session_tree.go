@@ -1,0 +1,291 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/jsonscan"
+	"spool/internal/rehydrate"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// onThread runs something with a client on the thread that an argument names.
+func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
+	t, err := events.ParseThread(name)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(cl, t)
+}
+
+type sessionBranchCmd struct {
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
+	Entry   string `arg:"" help:"Id of the entry that the next one goes after."`
+	Summary string `placeholder:"TEXT" help:"Also append what was learned on the path that is left, as a branch summary."`
+}
+
+func (c *sessionBranchCmd) Run(a *app) error {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		if c.Summary == "" {
+			if err := cl.Branch(a.ctx, t, c.Entry); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(a.out, "leaf of %s is %s\n", t, c.Entry)
+			return err
+		}
+		return a.summarize(cl, t, c.Entry, c.Summary)
+	})
+}
+
+func (a *app) summarize(cl *client.Client, t events.Thread, entry, summary string) error {
+	id, err := cl.BranchWithSummary(a.ctx, t, entry, sessions.Summarized{Summary: summary})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "leaf of %s is %s, the summary\n", t, id)
+	return err
+}
+
+type sessionResetCmd struct {
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
+	Summary string `placeholder:"TEXT" help:"Also append what was learned on the path that is left, as a branch summary."`
+}
+
+func (c *sessionResetCmd) Run(a *app) error {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		if c.Summary != "" {
+			return a.summarize(cl, t, "", c.Summary)
+		}
+		if err := cl.Reset(a.ctx, t); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(a.out, "%s has no leaf: the next entry is a new root\n", t)
+		return err
+	})
+}
+
+type sessionLabelCmd struct {
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
+	Entry   string `arg:"" help:"Id of the entry."`
+	Text    string `arg:"" optional:"" help:"Its label; none takes it away."`
+}
+
+func (c *sessionLabelCmd) Run(a *app) error {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		id, err := cl.Label(a.ctx, t, c.Entry, c.Text)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, id)
+		return err
+	})
+}
+
+type sessionForkCmd struct {
+	Session string `arg:"" help:"The session."`
+	New     string `arg:"" optional:"" help:"Id of the new one (default: made up)."`
+	Path    bool   `help:"Only the entries on the path to the leaf, without the other branches."`
+	Leaf    string `placeholder:"ENTRY" help:"With --path: the entry that the path leads to."`
+}
+
+func (c *sessionForkCmd) Help() string {
+	return "The main thread of the session, under a new id and with a header that names the old one. Nothing is copied."
+}
+
+func (c *sessionForkCmd) Run(a *app) error {
+	if c.New == "" {
+		c.New = strings.ToLower(ulid.Make().String())
+	}
+	if err := errors.Join(checkNames(c.Session, ""), checkNames(c.New, "")); err != nil {
+		return service.UsageError{Err: err}
+	}
+	if c.Leaf != "" && !c.Path {
+		return service.UsageError{Err: errors.New("--leaf goes with --path")}
+	}
+	return a.onThread(c.Session, func(cl *client.Client, _ events.Thread) error {
+		if err := cl.ForkSession(a.ctx, c.Session, c.New, client.SessionFork{Path: c.Path, Leaf: c.Leaf}); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(a.out, c.New)
+		return err
+	})
+}
+
+type sessionContextCmd struct {
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
+	Leaf    string `placeholder:"ENTRY" help:"The entry to stand at (default: the session's leaf)."`
+	JSON    bool   `help:"The context as one JSON object, messages whole."`
+}
+
+func (c *sessionContextCmd) Run(a *app) error {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		missing := 0
+		ctx, err := cl.Context(a.ctx, t, sessions.At(c.Leaf), func(m rehydrate.Missing) {
+			missing++
+			fmt.Fprintln(a.err, m)
+		})
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			_, err = fmt.Fprintf(a.out, "%s\n", ctx.JSON())
+		} else {
+			err = writeContext(a, ctx)
+		}
+		if err == nil && missing > 0 {
+			err = fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
+		}
+		return err
+	})
+}
+
+// writeContext shows a context to a person: the state, and a line for each message.
+func writeContext(a *app, c sessions.Context) error {
+	var b strings.Builder
+	for _, role := range slices.Sorted(maps.Keys(c.Models)) {
+		fmt.Fprintf(&b, "model %s: %s\n", role, c.Models[role])
+	}
+	fmt.Fprintf(&b, "thinking: %s\nmode: %s\n%d messages\n\n", c.ThinkingLevel, c.Mode, len(c.Messages))
+	for _, m := range c.Messages {
+		role, _ := jsonscan.Text(jsonscan.Get(m, "role"))
+		fmt.Fprintf(&b, "%-18s %s\n", printable(role), printable(messageLine(m)))
+	}
+	_, err := a.out.Write([]byte(b.String()))
+	return err
+}
+
+type sessionTreeCmd struct {
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
+	JSON    bool   `help:"Each entry as one line of JSON, in the order in which they came."`
+}
+
+func (c *sessionTreeCmd) Run(a *app) error {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		tree, err := cl.Tree(a.ctx, t)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return treeJSON(a, tree)
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s: %d entries", t, len(tree.Entries()))
+		if tree.Leaf() == sessions.Root {
+			b.WriteString(", no leaf: the next entry is a new root")
+		}
+		b.WriteString("\n")
+		for _, root := range tree.Roots() {
+			drawChain(&b, tree, root, "", "")
+		}
+		_, err = a.out.Write([]byte(b.String()))
+		return err
+	})
+}
+
+// drawChain draws an entry and those that go on from it: one below the other as long as each has one child, then each
+// child deeper. first stands before the first line, rest before the others.
+func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, rest string) {
+	for {
+		mark := ""
+		if n.Label != "" {
+			mark = "  [" + printable(n.Label) + "]"
+		}
+		if n.Entry.ID != "" && tree.Leaf().ID() == n.Entry.ID {
+			mark += "  <- leaf"
+		}
+		kind, line := entryLine(&n.Entry)
+		fmt.Fprintf(b, "%s%s  %s%s%s\n", first, printable(n.Entry.ID), printable(kind), printable(line), mark)
+		if len(n.Children) != 1 {
+			break
+		}
+		n, first = n.Children[0], rest
+	}
+	for i, child := range n.Children {
+		if i == len(n.Children)-1 {
+			drawChain(b, tree, child, rest+"└─ ", rest+"   ")
+		} else {
+			drawChain(b, tree, child, rest+"├─ ", rest+"│  ")
+		}
+	}
+}
+
+func treeJSON(a *app, tree *client.Tree) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	for _, e := range tree.Entries() {
+		kind, line := entryLine(&e)
+		place, _ := tree.Place(e.ID)
+		v := map[string]any{
+			"id": e.ID, "parent": nil, "type": e.Type, "kind": kind, "text": strings.TrimPrefix(line, ": "), "label": tree.Label(e.ID),
+			"leaf": tree.Leaf().ID() == e.ID, "index": place.Index, "node": place.At.Ref.String(),
+		}
+		if e.Parent != "" {
+			v["parent"] = e.Parent
+		}
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lineRunes is how much of an entry a tree shows.
+const lineRunes = 80
+
+// entryLine is what a tree shows of an entry: who speaks, or its type, and a line of what it says, with ": " in front.
+func entryLine(e *sessions.Entry) (kind, line string) {
+	kind = e.Type
+	if message := jsonscan.Get(e.Raw, "message"); message != nil {
+		if role, ok := jsonscan.Text(jsonscan.Get(message, "role")); ok {
+			kind = role
+		}
+		line = messageLine(message)
+	} else {
+		for _, name := range []string{"summary", "label", "model", "thinkingLevel", "mode", "title", "customType", "content"} {
+			if line = jsonscan.FirstLine(jsonscan.Get(e.Raw, name), lineRunes); line != "" {
+				break
+			}
+		}
+		if target, ok := jsonscan.Text(jsonscan.Get(e.Raw, "targetId")); ok {
+			line = strings.TrimSpace(target + " " + line)
+		}
+	}
+	if line != "" {
+		line = ": " + line
+	}
+	return kind, line
+}
+
+// messageLine is the first line that a message says; of one that says nothing, what it does.
+func messageLine(message []byte) (line string) {
+	content := jsonscan.Get(message, "content")
+	if line = jsonscan.FirstLine(content, lineRunes); line != "" {
+		return line
+	}
+	_ = jsonscan.Array(content, func(block []byte) bool {
+		for _, name := range []string{"text", "thinking", "name"} {
+			if line = jsonscan.FirstLine(jsonscan.Get(block, name), lineRunes); line != "" {
+				return false
+			}
+		}
+		return true
+	})
+	if line == "" {
+		line = jsonscan.FirstLine(jsonscan.Get(message, "summary"), lineRunes)
+	}
+	return line
+}

@@ -1,0 +1,278 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// giant is an entry that nobody has to hold in memory: block, again and again, between head and tail.
+type giant struct {
+	head, tail string
+	block      []byte
+	size       int64 // of what is between
+}
+
+const giantHead = `{"type":"message","id":"g1","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[`
+
+// giantText is a user message of that many bytes of text.
+func giantText(size int64) giant {
+	block := []byte(strings.Repeat("All work and no play makes a long entry. é 🍊 \\n", 1000))
+	return giant{giantHead + `{"type":"text","text":"`, `"}]}}`, block, size / int64(len(block)) * int64(len(block))}
+}
+
+// giantImage is a user message with an image of that many bytes, three quarters of the base64.
+func giantImage(size int64) giant {
+	block := []byte(strings.Repeat("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk", 1000))
+	return giant{giantHead + `{"type":"image","mimeType":"image/png","data":"`, `"}]}}`, block, size / 3 * 4}
+}
+
+func (g giant) open() io.Reader {
+	return io.MultiReader(strings.NewReader(g.head), io.LimitReader(&cycle{block: g.block}, g.size), strings.NewReader(g.tail))
+}
+
+// cycle reads a block again and again.
+type cycle struct {
+	block []byte
+	at    int
+}
+
+func (c *cycle) Read(p []byte) (int, error) {
+	n := copy(p, c.block[c.at:])
+	c.at = (c.at + n) % len(c.block)
+	return n, nil
+}
+
+// sum hashes an entry and the newline behind it.
+func (g giant) sum() [sha256.Size]byte {
+	h := sha256.New()
+	_, _ = io.Copy(h, io.MultiReader(g.open(), strings.NewReader("\n")))
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// TestGiantEntries: an entry of any size goes through every process in bounded memory (DESIGN 13.9), and comes out byte for
+// byte. With SPOOL_TEST_GIANT=1 it has a gigabyte, else 40 MB.
+func TestGiantEntries(t *testing.T) {
+	text, image, limit, soft := int64(40_000_000), int64(16_000_000), int64(96<<20), "64MiB"
+	if os.Getenv("SPOOL_TEST_GIANT") != "" {
+		text, image, limit, soft = 1_000_000_000, 300_000_000, 256<<20, "200MiB"
+	}
+	w := newWorld(t)
+	lean := func(cmd *exec.Cmd) *exec.Cmd {
+		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+soft)
+		return cmd
+	}
+	natsd := w.start(w.command("natsd", "-data", filepath.Join(w.home, "data"), "-listen", w.nats))
+	natsd.await("ready")
+	persister := w.start(lean(w.command("persister", "-nats", w.url())))
+	persister.await("persister runs")
+	ingest := w.start(lean(w.command("ingest", "-nats", w.url(), "-http", w.http)))
+	ingest.await("ingest listens")
+	conn := w.dial()
+
+	for i, c := range []struct {
+		name  string
+		entry giant
+		send  func(t *testing.T, session string, g giant)
+	}{
+		{"text over HTTP", giantText(text), w.sendHTTP},
+		{"image over HTTP", giantImage(image), w.sendHTTP},
+		{"text from a pipe", giantText(text), func(t *testing.T, session string, g giant) {
+			cmd := lean(w.command("spool", "publish", "--session", session, "--dialect", "omp", "-"))
+			cmd.Stdin = io.MultiReader(g.open(), strings.NewReader("\n"))
+			runWithin(t, cmd, limit)
+		}},
+	} {
+		session := fmt.Sprintf("giant%d", i)
+		start := time.Now()
+		c.send(t, session, c.entry)
+		sent := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		head := awaitEntries(ctx, t, client.New(conn), events.Thread{Session: session, Name: "main"}, 1)
+		cancel()
+		stored := time.Now()
+		if head.N != 1 {
+			t.Errorf("%s: %d items, want 1", c.name, head.N)
+		}
+		h := sha256.New()
+		export := lean(w.command("spool", "export", session))
+		export.Stdout = h
+		runWithin(t, export, limit)
+		if got := [sha256.Size]byte(h.Sum(nil)); got != c.entry.sum() {
+			t.Errorf("%s: what is exported is not what was published", c.name)
+		}
+		t.Logf("%s: %d bytes; sent in %v, applied after %v more, exported in %v", c.name, c.entry.size, sent.Sub(start).Round(time.Millisecond),
+			stored.Sub(sent).Round(time.Millisecond), time.Since(stored).Round(time.Millisecond))
+	}
+	if os.Getenv("SPOOL_TEST_GIANT") != "" {
+		persister = w.killGiant(t, lean, persister, giantText(text))
+	}
+	w.importGiant(t, lean, giantText(text), limit)
+	w.catGiant(t, lean, "giant1", limit)
+	w.checkNoDead(conn)
+	for name, p := range map[string]*process{"persister": persister, "ingest": ingest} {
+		peak := p.peak()
+		t.Logf("peak of %s: %d MiB", name, peak>>20)
+		if peak > limit {
+			t.Errorf("%s had %d bytes in memory, want at most %d", name, peak, limit)
+		}
+	}
+	t.Logf("peak of the NATS server: %d MiB", natsd.peak()>>20)
+}
+
+func (w *world) sendHTTP(t *testing.T, session string, g giant) {
+	t.Helper()
+	resp, err := http.Post("http://"+w.http+"/v1/sessions/"+session+"/threads/main/entries?dialect=omp", "application/json", g.open())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("POST = %s %s", resp.Status, body)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// killGiant kills the persister while it reads a giant, and gives the one that takes over.
+func (w *world) killGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, persister *process, g giant) *process {
+	t.Helper()
+	w.sendHTTP(t, "killed", g)
+	for range 3 {
+		time.Sleep(3 * time.Second) // the moment of the kill is the test's input
+		persister.kill()
+		persister = w.start(lean(w.command("persister", "-nats", w.url())))
+		persister.await("persister runs")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	awaitEntries(ctx, t, client.New(w.dial()), events.Thread{Session: "killed", Name: "main"}, 1)
+	h := sha256.New()
+	export := lean(w.command("spool", "export", "killed"))
+	export.Stdout = h
+	if err := export.Run(); err != nil || [sha256.Size]byte(h.Sum(nil)) != g.sum() {
+		t.Errorf("after three kills: export = %v, and not what was published", err)
+	}
+	return persister
+}
+
+// importGiant imports a file with a giant line, twice, and exports it.
+func (w *world) importGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, g giant, limit int64) {
+	t.Helper()
+	header := `{"type":"session","version":3,"id":"imported","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/home/e2e"}` + "\n"
+	want := sha256.New()
+	path := filepath.Join(w.home, "giant.jsonl")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.MultiWriter(f, want), io.MultiReader(strings.NewReader(header), g.open(), strings.NewReader("\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, published := range []string{`"published":2`, `"published":0`} {
+		var out bytes.Buffer
+		cmd := lean(w.command("spool", "import", "--json", path))
+		cmd.Stdout = &out
+		runWithin(t, cmd, limit)
+		if !strings.Contains(out.String(), published) {
+			t.Errorf("import = %s, want %s", out.String(), published)
+		}
+	}
+	got := sha256.New()
+	cmd := lean(w.command("spool", "export", "imported"))
+	cmd.Stdout = got
+	runWithin(t, cmd, limit)
+	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		t.Error("export of the import is not the file")
+	}
+}
+
+// catGiant reads the image of a session by its ref.
+func (w *world) catGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, session string, limit int64) {
+	t.Helper()
+	stored := w.run("spool", "export", "--stored", session)
+	_, ref, ok := strings.Cut(stored, "blob:sha256:")
+	if !ok || len(ref) < 2*sha256.Size {
+		t.Fatalf("stored entry = %.300s, want a blob in it", stored)
+	}
+	ref = ref[:2*sha256.Size]
+	h := sha256.New()
+	cmd := lean(w.command("spool", "cat", "blob:sha256:"+ref))
+	cmd.Stdout = h
+	runWithin(t, cmd, limit)
+	if got := hex.EncodeToString(h.Sum(nil)); got != ref {
+		t.Errorf("cat %s gives bytes with the hash %s", ref, got)
+	}
+}
+
+// runWithin runs a command to its end, in so many bytes of memory.
+func runWithin(t *testing.T, cmd *exec.Cmd, limit int64) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v = %v\n%s", cmd.Args, err, stderr.String())
+	}
+	use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		t.Fatal("no resource usage")
+	}
+	t.Logf("peak of %s %s: %d MiB", filepath.Base(cmd.Path), cmd.Args[1], use.Maxrss>>10)
+	if use.Maxrss<<10 > limit {
+		t.Errorf("%v had %d bytes in memory, want at most %d", cmd.Args, use.Maxrss<<10, limit)
+	}
+}
+
+// awaitEntries returns the head of a thread once it has that many entries.
+func awaitEntries(ctx context.Context, t *testing.T, c *client.Client, th events.Thread, n int64) threads.Head {
+	t.Helper()
+	for {
+		head, err := c.Thread(ctx, th)
+		if err == nil && head.Entries >= n {
+			return head
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %d entries, %v, want %d", th, head.Entries, err, n)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// peak is the most memory that the process has had, in bytes.
+func (p *process) peak() int64 {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Skipf("no memory figures on this system: %v", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	p.t.Fatal("no VmHWM")
+	return 0
+}

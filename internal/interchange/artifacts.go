@@ -1,0 +1,121 @@
+package interchange
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"spool/internal/transcript"
+	"spool/pkg/artifacts"
+	"spool/pkg/sessions"
+)
+
+// Registry keeps artifacts. natsio.Artifacts is one.
+type Registry interface {
+	Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error)
+	Records(ctx context.Context, session string, id artifacts.ID) ([]artifacts.Record, error)
+	Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error)
+}
+
+// Adopted says what became of the folder of a session's artifacts.
+type Adopted struct {
+	New, Old int     // artifacts that were registered now, and that were before
+	Warnings []error // what was left out, or has changed since it was registered
+}
+
+// Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there (SPEC
+// A1, A9). Files of threads are left to package transcript. The same folder again adds nothing.
+func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session string) (out Adopted, err error) {
+	dir := strings.TrimSuffix(src.Path, sessionExt)
+	if dir == src.Path {
+		return out, nil
+	}
+	list, err := fs.ReadDir(src.FS, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	created := createdAt(src)
+	for _, d := range list {
+		name := path.Join(dir, d.Name())
+		switch {
+		case transcript.IsTranscript(d.Name()) || strings.HasSuffix(d.Name(), ".spool.json"):
+			continue
+		case !d.Type().IsRegular():
+			out.Warnings = append(out.Warnings, fmt.Errorf("%s is not imported: it is no file", name))
+			continue
+		}
+		made, err := adoptFile(ctx, reg, src.FS, name, record(session, d.Name(), created))
+		switch {
+		case ctx.Err() != nil:
+			return out, ctx.Err()
+		case err != nil:
+			out.Warnings = append(out.Warnings, fmt.Errorf("%s: %w", name, err))
+		case made:
+			out.New++
+		default:
+			out.Old++
+		}
+	}
+	return out, nil
+}
+
+// adoptFile registers one file. One that is registered and has another size now is an error: records are never changed.
+func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) (made bool, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	got, made, err := reg.Adopt(ctx, r, f)
+	if err == nil && !made && got.Size != info.Size() {
+		err = fmt.Errorf("it had %d bytes when it was imported and has %d now: artifact %s stays as it is", got.Size, info.Size(), got.ID)
+	}
+	return made, err
+}
+
+// record is the record of a file in the folder of a session's artifacts. Its id follows from session and name.
+func record(session, name string, created time.Time) artifacts.Record {
+	sum := sha256.Sum256([]byte(session + "\x00" + name))
+	r := artifacts.Record{
+		ID: artifacts.NewID(created, [10]byte(sum[:10])), Session: session, Created: created.UnixMilli(), Filename: name,
+		Category: artifacts.Normal, Writer: artifacts.FromPayload, Size: artifacts.UnknownSize,
+	}
+	var numbered artifacts.Counter
+	numbered.See(name)
+	switch id, agent := strings.CutSuffix(name, ".md"); {
+	case numbered.Last() != "":
+		r.Seq, r.Writer, r.MIME = numbered.Last(), artifacts.FromOutput, "text/plain"
+	case agent && id != "":
+		r.Agent, r.Writer, r.MIME = id, artifacts.FromAgent, "text/markdown"
+	}
+	return r
+}
+
+// createdAt is the time of a session's header, the same whenever the file is read.
+func createdAt(src transcript.Source) time.Time {
+	f, err := src.FS.Open(src.Path)
+	if err != nil {
+		return time.UnixMilli(0)
+	}
+	defer func() { _ = f.Close() }()
+	head, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	h, _ := sessions.ParseHeader(head)
+	t, err := time.Parse(time.RFC3339Nano, h.Timestamp)
+	if err != nil {
+		return time.UnixMilli(0)
+	}
+	return t
+}

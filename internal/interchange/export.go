@@ -1,0 +1,349 @@
+package interchange
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Exporter writes sessions into a directory of the program's.
+type Exporter struct {
+	Client    *client.Client
+	Artifacts Registry
+	Dir       *os.Root
+	Home, Tmp string // directories of whoever will open the sessions: the names of their folders depend on them
+}
+
+// Exported says what was written.
+type Exported struct {
+	File      string  `json:"file"` // of the main thread, below the directory
+	Entries   int     `json:"entries"`
+	Agents    int     `json:"agents"` // threads beside the main one
+	Artifacts int     `json:"artifacts"`
+	Blobs     int     `json:"blobs"`
+	Migrated  bool    `json:"migrated"` // its entries were of an older version, and are of the current one in the file (SPEC S5)
+	Warnings  []error `json:"-"`
+}
+
+// ompDialect is the dialect of the program's entries.
+const ompDialect = "omp"
+
+// ErrNotOMP says that a session is not one of oh-my-pi.
+var ErrNotOMP = errors.New("no session of oh-my-pi")
+
+// Session writes a session: its main thread as a file of the current version, and what belongs to it. Files that are there
+// are replaced.
+func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
+	out := &export{Exporter: x, blobs: map[casstore.Ref]bool{}}
+	all, err := x.Client.Threads(ctx, id)
+	if err != nil {
+		return out.Exported, err
+	}
+	main := events.Thread{Session: id, Name: events.MainThread}
+	text, tree, err := out.thread(ctx, main)
+	if err != nil {
+		return out.Exported, err
+	}
+	h := tree.Header()
+	out.File = path.Join("sessions", sessions.DirName(h.Cwd, x.Home, x.Tmp), fileName(h))
+	out.Entries = len(tree.Entries())
+	if err := out.write(ctx, out.File, main, tree, text); err != nil {
+		return out.Exported, err
+	}
+	folder := strings.TrimSuffix(out.File, sessionExt)
+	for _, t := range all {
+		if t.Thread == main {
+			continue
+		}
+		if err := out.agent(ctx, t, folder); err != nil {
+			return out.Exported, err
+		}
+	}
+	return out.Exported, out.artifacts(ctx, id, folder)
+}
+
+// export is one session on its way.
+type export struct {
+	*Exporter
+	Exported
+	blobs map[casstore.Ref]bool // that were written
+}
+
+func (x *export) warn(err error) { x.Warnings = append(x.Warnings, err) }
+
+// fileName is the program's name of a session's file. One that is no path segment is made such.
+func fileName(h sessions.Header) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == '\\' || r < ' ' {
+			return '_'
+		}
+		return r
+	}, h.FileName())
+}
+
+// thread is the text of a thread's file: what it was imported from, but for what the size rules did (SPEC T), or, if that is
+// not how the session is now, the session in the current version. Its leaf is where the thread has it (SPEC S3).
+func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.Tree, error) {
+	tree, err := x.Client.Tree(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !tree.OMP && tree.Head.Dialect != ompDialect {
+		return nil, nil, fmt.Errorf("%s: %w: its entries are of the dialect %q; spool export writes them", t, ErrNotOMP, tree.Head.Dialect)
+	}
+	var text bytes.Buffer
+	if _, err := x.Client.ExportAs(ctx, t, rehydrate.Stored, &text, x.missing); err != nil {
+		return nil, nil, err
+	}
+	f, err := sessions.Load(text.Bytes())
+	if h := tree.Header(); h.Timestamp == "" {
+		h.Timestamp = sessions.FormatTime(time.UnixMilli(tree.Head.Created))
+		tree.SetHeader(h)
+	}
+	if err != nil || !sameEntries(f, tree) { // no header, or entries without their places: nothing of the program's
+		var b bytes.Buffer
+		_, err := tree.WriteTo(&b)
+		return b.Bytes(), tree, err
+	}
+	same := f.Tree()
+	if same.Leaf() == tree.Leaf() && !f.Migrated {
+		return text.Bytes(), tree, nil
+	}
+	x.Migrated = x.Migrated || f.Migrated
+	if leaf := tree.Leaf(); leaf.ID() == "" {
+		same.ResetLeaf()
+	} else if err := same.Branch(leaf.ID()); err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	_, err = same.WriteTo(&b)
+	return b.Bytes(), tree, err
+}
+
+// sameEntries tells whether a file says of its entries and of itself what the thread does.
+func sameEntries(f *sessions.File, tree *client.Tree) bool {
+	entries := tree.Entries()
+	if f.Header.ID != tree.Header().ID || len(f.Entries) != len(entries) {
+		return false
+	}
+	for i := range entries {
+		if !bytes.Equal(trim(f.Entries[i].JSON()), trim(entries[i].JSON())) {
+			return false
+		}
+	}
+	return true
+}
+
+// trim takes off what may stand around the JSON of a line.
+func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
+
+// missing says that an entry is not whole.
+func (x *export) missing(m rehydrate.Missing) { x.warn(m) }
+
+// write writes a thread's file, its notes, and the blobs that both refer to: those first, so that whoever finds the file finds
+// them.
+func (x *export) write(ctx context.Context, name string, t events.Thread, tree *client.Tree, text []byte) error {
+	var n notes
+	if err := x.notes(ctx, tree, text, &n); err != nil {
+		return err
+	}
+	f, err := sessions.Load(text)
+	if err != nil {
+		return fmt.Errorf("export %s: %w", t, err)
+	}
+	for raw := range f.Objects() {
+		if err := x.refs(ctx, raw); err != nil {
+			return err
+		}
+	}
+	if len(n.Entries) > 0 {
+		n.Version = notesVersion
+		raw, err := json.MarshalIndent(n, "", " ")
+		if err == nil {
+			err = x.put(notesFile(name), bytes.NewReader(append(raw, '\n')))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return x.put(name, bytes.NewReader(text))
+}
+
+// notes takes down what the file does not say, for the entries that stand in it as they are stored.
+func (x *export) notes(ctx context.Context, tree *client.Tree, text []byte, n *notes) error {
+	f, err := sessions.Load(text)
+	if err != nil {
+		return err
+	}
+	at := map[string][]int{} // the objects of the file by their text
+	k := 0
+	for raw := range f.Objects() {
+		k++
+		at[string(raw)] = append(at[string(raw)], k)
+	}
+	src := x.Client.Source()
+	for step, err := range src.Reader.Entries(ctx, tree.Head) {
+		if err != nil {
+			return err
+		}
+		entry := step.State.Entry
+		if entry.Full.IsZero() && len(entry.Splices) == 0 {
+			continue
+		}
+		stored, ok, err := src.Stored(ctx, step)
+		if err != nil {
+			return err
+		}
+		key := string(trim(stored))
+		if !ok || len(at[key]) == 0 {
+			continue // it was migrated, or is not in the file
+		}
+		if err := x.full(ctx, entry); err != nil {
+			return err
+		}
+		if one, ok := about(at[key][0], stored, entry); ok {
+			n.Entries = append(n.Entries, one)
+		}
+		at[key] = at[key][1:]
+	}
+	return nil
+}
+
+// full writes the blob with an entry as it was before a cut, and those that it refers to.
+func (x *export) full(ctx context.Context, r threads.Record) error {
+	if r.Full.IsZero() {
+		return nil
+	}
+	b, err := x.blob(ctx, r.Full)
+	if err != nil || b == nil {
+		return err
+	}
+	return x.refs(ctx, b)
+}
+
+// refs writes the blobs that an object refers to.
+func (x *export) refs(ctx context.Context, object []byte) error {
+	for _, ref := range rehydrate.Refs(object) {
+		if _, err := x.blob(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blob writes one blob, once. One that is missing or corrupt is said, and is nil.
+func (x *export) blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
+	if x.blobs[ref] {
+		return nil, nil
+	}
+	x.blobs[ref] = true
+	b, err := x.Client.Blob(ctx, ref)
+	if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt) {
+		x.warn(rehydrate.Missing{Ref: ref, Err: err})
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.Blobs++
+	return b, x.put(path.Join(blobsDir, ref.Hex()), bytes.NewReader(b))
+}
+
+// agent writes another thread of the session beside its artifacts.
+func (x *export) agent(ctx context.Context, t client.Thread, folder string) error {
+	start, err := x.Client.Reader().Start(ctx, t.Head.Start)
+	if err != nil {
+		return err
+	}
+	text, tree, err := x.thread(ctx, t.Thread)
+	if errors.Is(err, ErrNotOMP) {
+		x.warn(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	name := t.Name
+	if _, unnamed := dialect.Lookup(start.Name); start.Name != "" && !unnamed && artifacts.CheckFilename(start.Name+sessionExt) == nil {
+		name = start.Name // what the program calls it; a thread that nobody named starts under its dialect
+	}
+	x.Agents++
+	return x.write(ctx, path.Join(folder, name+sessionExt), t.Thread, tree, text)
+}
+
+// artifacts writes the artifacts of the session under their file names.
+func (x *export) artifacts(ctx context.Context, session, folder string) error {
+	list, err := x.Exporter.Artifacts.Records(ctx, session, "")
+	if err != nil {
+		return err
+	}
+	taken := map[string]bool{}
+	for _, r := range list {
+		name := r.Filename
+		if taken[name] {
+			name = r.DirName()
+		}
+		if taken[name] || strings.HasSuffix(name, sessionExt) {
+			x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", r.ID, name))
+			continue
+		}
+		taken[name] = true
+		if err := x.artifact(ctx, r, path.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes beside the file and renames: whoever finds the file finds all of it.
+func (x *export) put(name string, r io.Reader) error {
+	if err := x.Dir.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	part := name + ".part"
+	f, err := x.Dir.Create(part)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	_, err = io.Copy(w, r)
+	if err = errors.Join(err, w.Flush(), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, x.Dir.Remove(part))
+	}
+	return x.Dir.Rename(part, name)
+}
+
+// artifact writes one artifact. One whose bytes cannot be had here is said.
+func (x *export) artifact(ctx context.Context, r artifacts.Record, name string) error {
+	body, _, err := x.Exporter.Artifacts.Open(ctx, r)
+	if errors.Is(err, artifacts.ErrUnavailable) {
+		x.warn(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	if err := x.put(name, body); err != nil {
+		return fmt.Errorf("artifact %s: %w", r.ID, err)
+	}
+	x.Exported.Artifacts++
+	return nil
+}

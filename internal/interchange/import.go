@@ -1,0 +1,67 @@
+package interchange
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"spool/internal/natsio"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// Import imports sources, of whatever harness, and with session files of oh-my-pi the blobs that their entries refer to and
+// the artifacts beside them. notes are about what a session export left beside a file (Restore); the error is the context's
+// or that of a store which cannot be reached, and importing again goes on where it stopped.
+//
+//  1. For each file, undo what an export did to its entries.
+//  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
+//  3. Artifacts when the session is there.
+func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config) (res transcript.Result, notes []string, err error) {
+	var said said
+	restored := make([]transcript.Source, len(sources))
+	for i, s := range sources {
+		if restored[i], err = Restore(s, said.add); err != nil {
+			said.add(err)
+		}
+	}
+	cfg.Blobs = &Blobs{Store: conn.Store(0)}
+	res = transcript.New(client.New(conn), conn, cfg).Import(ctx, restored)
+	err = adopt(ctx, conn.Artifacts(0), restored, res)
+	return res, said.all, err
+}
+
+// adopt registers the artifacts of every session that was imported, and notes with its file what there is to say of them.
+func adopt(ctx context.Context, reg Registry, sources []transcript.Source, res transcript.Result) error {
+	for i, src := range sources {
+		f := &res.Files[i]
+		if f.Harness != ompDialect || f.Err != nil || f.Thread != events.MainThread {
+			continue
+		}
+		got, err := Artifacts(ctx, reg, src, f.Session)
+		if err != nil {
+			return fmt.Errorf("artifacts of %s: %w", f.File, err)
+		}
+		f.Artifacts = got.New + got.Old
+		for _, w := range got.Warnings {
+			f.Warnings = append(f.Warnings, w.Error())
+		}
+	}
+	return nil
+}
+
+// said collects what is told by several goroutines, each thing once.
+type said struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *said) add(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text := err.Error(); !slices.Contains(s.all, text) {
+		s.all = append(s.all, text)
+	}
+}

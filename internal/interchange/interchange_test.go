@@ -1,0 +1,567 @@
+package interchange_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spool/examples"
+	"spool/internal/interchange"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/rehydrate"
+	"spool/internal/service"
+	"spool/internal/transcript"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// disk is the operating system's files under their own names.
+type disk struct{}
+
+func (disk) Open(name string) (fs.File, error) { return os.Open(name) }
+
+// system is an empty Spool with a persister, until the test ends.
+func system(t *testing.T) *natsio.Conn {
+	t.Helper()
+	conn := natstest.Conn(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler))
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	})
+	return conn
+}
+
+// load imports a directory and waits until the threads have everything.
+func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sources, err := transcript.Find(disk{}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn})
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("Import: %v, notes %q", err, notes)
+	}
+	cl := client.New(conn)
+	for _, f := range res.Files {
+		for _, p := range []transcript.Position{f.Last, f.Tail, f.Leaf} {
+			if p.Seq == 0 || f.Err != nil {
+				continue
+			}
+			if err := cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return res
+}
+
+// save exports every session into a new directory.
+func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Exported) {
+	t.Helper()
+	dir = t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	cl := client.New(conn)
+	list, err := cl.Sessions(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		x := interchange.Exporter{Client: cl, Artifacts: conn.Artifacts(0), Dir: root, Home: "/home/u", Tmp: "/tmp"}
+		one, err := x.Session(t.Context(), s.ID)
+		if err != nil {
+			t.Fatalf("export %s: %v", s.ID, err)
+		}
+		out = append(out, one)
+	}
+	return dir, out
+}
+
+// stored is what a system holds: the head of each thread, its counts and its start, and each artifact.
+func stored(t *testing.T, conn *natsio.Conn) map[string]string {
+	t.Helper()
+	cl := client.New(conn)
+	list, err := cl.Threads(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, th := range list {
+		var tips []string
+		for _, l := range th.Head.Tips {
+			tips = append(tips, l.Ref.Hex()[:8])
+		}
+		slices.Sort(tips)
+		out[th.Thread.String()] = fmt.Sprintf("head %s start %s, %d entries, %d items, tips %v", th.Head.Head().Ref, th.Head.Start.Ref, th.Head.Entries, th.Head.N, tips)
+	}
+	for r, body := range artifactsOf(t, conn) {
+		out[r] = body
+	}
+	return out
+}
+
+func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
+	t.Helper()
+	reg := conn.Artifacts(0)
+	rs, err := reg.Records(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, r := range rs {
+		f, _, err := reg.Open(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		out[fmt.Sprintf("%s/%s %s seq %q %s", r.Session, r.Filename, r.ID, r.Seq, r.Writer)] = string(body)
+	}
+	return out
+}
+
+func write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files are the files of a tree by their path.
+func files(t *testing.T, fsys fs.FS) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(fsys, name)
+		out[name] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// cycle imports a directory, exports it, and imports that into an empty system: it must hold the same (SPEC S12).
+func cycle(t *testing.T, dir string) (first *natsio.Conn, exported string, out []interchange.Exported) {
+	t.Helper()
+	first = system(t)
+	for _, f := range load(t, first, dir).Files {
+		if f.Err != nil {
+			t.Fatal(f.Err)
+		}
+	}
+	want := stored(t, first)
+	load(t, first, dir)
+	if diff := cmp.Diff(want, stored(t, first)); diff != "" {
+		t.Fatalf("importing again changes (-before +after):\n%s", diff)
+	}
+	exported, out = save(t, first)
+	second := system(t)
+	load(t, second, exported)
+	if diff := cmp.Diff(want, stored(t, second)); diff != "" {
+		t.Fatalf("the import of an export is something else (-first +second):\n%s", diff)
+	}
+	return first, exported, out
+}
+
+// golden copies the session directories that the program wrote into one, each under ids of its own.
+func golden(t *testing.T) string {
+	t.Helper()
+	from, err := filepath.Glob("../../testdata/golden/omp/sessions/*/files.*")
+	if err != nil || len(from) == 0 {
+		t.Fatalf("no golden sessions: %v", err)
+	}
+	dir := t.TempDir()
+	for i, src := range from {
+		own := strings.NewReplacer("019f0000-0000-7000", fmt.Sprintf("019f0000-%04d-7000", i))
+		for name, body := range files(t, os.DirFS(src)) {
+			write(t, filepath.Join(dir, fmt.Sprint(i), own.Replace(name)), []byte(own.Replace(body)))
+		}
+		if blobs := filepath.Join(filepath.Dir(src), "blobs"); isDir(blobs) {
+			for name, body := range files(t, os.DirFS(blobs)) {
+				write(t, filepath.Join(dir, fmt.Sprint(i), "blobs", name), []byte(body))
+			}
+		}
+	}
+	return dir
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// What the program wrote is exported as it was, byte for byte: sessions, artifacts, blobs.
+func TestGoldenSessions(t *testing.T) {
+	dir := golden(t)
+	_, exported, out := cycle(t, dir)
+	byName := map[string]string{}
+	for name, body := range files(t, os.DirFS(exported)) {
+		byName[tail(name)] = body
+	}
+	n := 0
+	for name, body := range files(t, os.DirFS(dir)) {
+		if byName[tail(name)] != body {
+			t.Errorf("%s is exported as\n%.300s\nwant\n%.300s", name, byName[tail(name)], body)
+		}
+		n++
+	}
+	if n < len(out) {
+		t.Errorf("%d files of %d sessions", n, len(out))
+	}
+	for _, x := range out {
+		if len(x.Warnings) > 0 || x.Migrated {
+			t.Errorf("export of %s: %v, migrated %v", x.File, x.Warnings, x.Migrated)
+		}
+	}
+}
+
+// tail is the name of a file and, of one among artifacts or blobs, of its folder.
+func tail(name string) string {
+	parts := strings.Split(filepath.ToSlash(name), "/")
+	if last := parts[len(parts)-1]; strings.HasPrefix(last, "20") || len(parts) == 1 {
+		return last
+	}
+	return strings.Join(parts[len(parts)-2:], "/")
+}
+
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	for name, body := range files(t, examples.FS) {
+		if strings.HasPrefix(name, "omp/") {
+			write(t, filepath.Join(dir, name), []byte(body))
+		}
+	}
+	cycle(t, dir)
+}
+
+func image(n int) []byte { return bytes.Repeat([]byte{0x89, 'P', 'N', 'G', byte(n)}, 400+n) }
+
+// large is a session with everything that the size rules treat, with branches, labels and a compaction.
+func large(t *testing.T, id string) *sessions.Tree {
+	t.Helper()
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	tree := sessions.NewTree(sessions.Header{Type: "session", Version: sessions.Version, ID: id, Timestamp: sessions.FormatTime(now), Cwd: "/work/pi"})
+	add := func(d sessions.Draft) string {
+		t.Helper()
+		now = now.Add(time.Second)
+		e, err := tree.Append(d, sessions.Stamp{Time: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.ID
+	}
+	block := func(data string) string { return `{"type":"image","data":"` + data + `","mimeType":"image/png"}` }
+	std, bare := base64.StdEncoding.EncodeToString(image(1)), base64.RawStdEncoding.EncodeToString(image(2))
+	first := add(sessions.Message([]byte(`{"role":"user","content":[` + block(std) + `,` + block(bare) + `,{"type":"text","text":"look"}]}`)))
+	second := add(sessions.Message([]byte(`{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"` + strings.Repeat("long ", 120_000) + `"}],"stopReason":"stop"}`)))
+	add(sessions.Label(first, "begin"))
+	add(sessions.Message([]byte(`{"role":"toolResult","toolCallId":"c","toolName":"read","content":[{"type":"text","text":"` + strings.Repeat("x", 500_001) + `"},` + block(std) + `]}`)))
+	if err := tree.Branch(second); err != nil {
+		t.Fatal(err)
+	}
+	add(sessions.Message([]byte(`{"role":"user","content":"again"}`)))
+	add(sessions.Custom("state", []byte(`{"image_url":"data:image/gif;base64,R0lGODlh","partialJson":"gone"}`)))
+	if _, err := tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}); err != nil {
+		t.Fatal(err)
+	}
+	add(sessions.Compaction{Summarized: sessions.Summarized{Summary: "S"}, FirstKept: first, TokensBefore: 9}.Draft())
+	tree.ResetLeaf()
+	add(sessions.Message([]byte(`{"role":"user","content":"from the beginning"}`)))
+	return tree
+}
+
+func text(t *testing.T, tree *sessions.Tree) string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := tree.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func message(id, parent, text string) string {
+	return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":%q}}`, id, parent, text)
+}
+
+func header(id string, version int) string {
+	return fmt.Sprintf(`{"type":"session","version":%d,"id":%q,"timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}`, version, id)
+}
+
+// Images in line, long strings, damaged lines, subagents and their outputs: all of it comes back (SPEC S6, S12, T9).
+func TestGeneratedSessions(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.jsonl"), []byte(text(t, large(t, "large"))))
+	damaged := "\xef\xbb\xbf" + header("damaged", 3) + "\r\n\r\n" + message("a", "null", "one") + message("b", `"a"`, "two") + " \n" +
+		`{"type":"mess` + message("c", `"b"`, "three") + "\nrubbish\n{\n  \"type\": \"custom\",\n  \"id\": \"d\",\n  \"parentId\": \"c\"\n}\n" + `{"torn`
+	write(t, filepath.Join(dir, "b.jsonl"), []byte(damaged))
+	write(t, filepath.Join(dir, "b", "0-Review.jsonl"), []byte(header("sub", 3)+"\n"+message("x", "null", "sub")+"\n"))
+	write(t, filepath.Join(dir, "b", "0-Review.1-Deep.jsonl"), []byte(header("deep", 3)+"\n"+message("y", "null", "deep")))
+	write(t, filepath.Join(dir, "b", "0-Review.md"), []byte(`{"findings":[]}`))
+	write(t, filepath.Join(dir, "b", "7.bash.log"), []byte("output\n"))
+	write(t, filepath.Join(dir, "b", "notes.txt"), nil)
+
+	conn, exported, _ := cycle(t, dir)
+	got := files(t, os.DirFS(exported))
+	for name, body := range got {
+		switch tail(name) {
+		case "2026-01-01T00-00-00-000Z_damaged.jsonl":
+			if body != damaged {
+				t.Errorf("exported as\n%q\nwant\n%q", body, damaged)
+			}
+		case "2026-03-04T05-06-07-000Z_large.jsonl":
+			if strings.Contains(body, "iVBOR") || len(body) > 1_050_000 || !strings.Contains(body, "blob:sha256:") || !strings.Contains(body, "truncated large content") {
+				t.Errorf("the session's file has %d bytes: images and long strings are still in line", len(body))
+			}
+			if f, err := sessions.Load([]byte(body)); err != nil || f.Migrated || len(f.Skipped) > 0 {
+				t.Errorf("the program cannot open it: %v, %v", err, f)
+			}
+		}
+	}
+	folder := "sessions/--w--/2026-01-01T00-00-00-000Z_damaged/"
+	for _, name := range []string{"0-Review.jsonl", "0-Review.1-Deep.jsonl", "0-Review.md", "7.bash.log", "notes.txt"} {
+		if _, ok := got[folder+name]; !ok {
+			t.Errorf("%s is not exported", name)
+		}
+	}
+	if n, err := conn.Artifacts(0).TakeNumber(t.Context(), "damaged"); err != nil || n != "8" {
+		t.Errorf("the next artifact's number is %s, %v, want 8", n, err)
+	}
+	if id, err := conn.Artifacts(0).TakeAgent(t.Context(), "damaged", "", "Next"); err != nil || id != "1-Next" {
+		t.Errorf("the next agent is %s, %v, want 1-Next", id, err)
+	}
+	tree, err := client.New(conn).Tree(t.Context(), events.Thread{Session: "damaged", Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, e := range tree.Entries() {
+		ids = append(ids, e.ID)
+	}
+	if want := []string{"a", "b", "c", "d"}; !slices.Equal(ids, want) {
+		t.Errorf("entries %q, want %q", ids, want)
+	}
+}
+
+// The leaf is where the file has it, and a file that has grown since goes on from its own entries (SPEC S3).
+func TestStoredLeaf(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 {
+		tree := large(t, fmt.Sprint("leaf", i))
+		tree.ResetLeaf()
+		if i == 1 {
+			if err := tree.Branch(tree.Entries()[1].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, filepath.Join(dir, fmt.Sprint(i, ".jsonl")), []byte(text(t, tree)))
+	}
+	conn, _, _ := cycle(t, dir)
+	for i := range 2 {
+		id := events.Thread{Session: fmt.Sprint("leaf", i), Name: "main"}
+		tree, err := client.New(conn).Tree(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := sessions.Root
+		if i == 1 {
+			want = sessions.At(tree.Entries()[1].ID)
+		}
+		if tree.Leaf() != want {
+			t.Errorf("leaf of %s is %v, want %v", id, tree.Leaf(), want)
+		}
+		name := filepath.Join(dir, fmt.Sprint(i, ".jsonl"))
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grown := string(b) + message("more", `"`+tree.Entries()[0].ID+`"`, "more") + "\n"
+		write(t, name, []byte(grown))
+		if f := load(t, conn, name).Files[0]; f.Published != 1 || f.ID() != id {
+			t.Errorf("the file that has grown gives %d new lines in %s, want 1 in %s", f.Published, f.ID(), id)
+		}
+		if tree, err = client.New(conn).Tree(t.Context(), id); err != nil || tree.Leaf() != sessions.At("more") {
+			t.Errorf("leaf of %s is %v, %v, want more", id, tree.Leaf(), err)
+		}
+	}
+}
+
+// A file of version 1 keeps its lines; its entries have the ids that loading it gives, and its export is of the current
+// version (SPEC S5, S12, X1).
+func TestVersion1(t *testing.T) {
+	lines := []string{
+		`{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/w"}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:51.000Z","message":{"role":"user","content":"one"}}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:52.000Z","message":{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"two"}]}}`,
+		`{"type":"compaction","timestamp":"2025-11-20T23:33:53.000Z","summary":"S","firstKeptEntryIndex":2,"tokensBefore":5}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:54.000Z","message":{"role":"hookMessage","content":"three"}}`, "",
+	}
+	old := strings.Join(lines, "\n")
+	version1(t, old, "old")
+}
+
+func version1(t *testing.T, old, id string) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "old.jsonl"), []byte(old))
+	conn := system(t)
+	load(t, conn, dir)
+	cl := client.New(conn)
+	main := events.Thread{Session: id, Name: "main"}
+	var raw bytes.Buffer
+	if _, err := cl.Export(t.Context(), main, &raw); err != nil || raw.String() != old {
+		t.Errorf("spool export gives %d bytes, %v, want %d", raw.Len(), err, len(old))
+	}
+	f, err := sessions.Load([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := cl.Thread(t.Context(), main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for step, err := range cl.Reader().Entries(t.Context(), head) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := step.State.Entry; st.Type != "session" {
+			if st.ID != f.Entries[n].ID {
+				t.Fatalf("entry %d has the id %q, want %q", n, st.ID, f.Entries[n].ID)
+			}
+			n++
+		}
+	}
+	got, err := cl.Context(t.Context(), main, sessions.Last, nil)
+	if want := f.Tree().Context(sessions.Last); err != nil || string(got.JSON()) != string(want.JSON()) || n != len(f.Entries) {
+		t.Errorf("context of %d entries is %.300s, %v, want of %d %.300s", n, got.JSON(), err, len(f.Entries), want.JSON())
+	}
+
+	exported, out := save(t, conn)
+	body, err := os.ReadFile(filepath.Join(exported, out[0].File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Reset()
+	if _, err := cl.ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = sessions.Load(raw.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if want := text(t, f.Tree()); string(body) != want || !out[0].Migrated {
+		t.Errorf("exported %d bytes, migrated %v, want %d", len(body), out[0].Migrated, len(want))
+	}
+	_, again, _ := cycle(t, exported)
+	if same, err := os.ReadFile(filepath.Join(again, out[0].File)); err != nil || string(same) != string(body) {
+		t.Errorf("the export of its import has %d bytes, %v, want the same %d", len(same), err, len(body))
+	}
+}
+
+// The same with a session that the program wrote, where it is at hand.
+func TestRecordedVersion1(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "transcripts", "omp-recorded-v1.jsonl"))
+	if err != nil {
+		return // it is not part of the module
+	}
+	h, err := sessions.ParseHeader(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version1(t, string(text), h.ID)
+}
+
+// A blob that is missing or has another hash is said and leaves its ref; all else is imported (SPEC T10).
+func TestMissingBlobs(t *testing.T) {
+	dir := t.TempDir()
+	good, bad, gone := casstore.SumBlob(image(1)), casstore.SumBlob(image(2)), casstore.SumBlob(image(3))
+	block := func(r casstore.Ref) string {
+		return `{"type":"image","data":"` + r.String() + `","mimeType":"image/png"}`
+	}
+	file := header("s", 3) + "\n" + `{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":[` +
+		block(good) + "," + block(bad) + "," + block(gone) + "]}}\n"
+	write(t, filepath.Join(dir, "sessions", "x", "s.jsonl"), []byte(file))
+	write(t, filepath.Join(dir, "blobs", good.Hex()), image(1))
+	write(t, filepath.Join(dir, "blobs", bad.Hex()), image(1))
+	conn := system(t)
+	f := load(t, conn, dir).Files[0]
+	if f.Err != nil || f.Blobs != 1 || f.MissingBlobs != 2 || len(f.Warnings) != 2 ||
+		!strings.Contains(f.Warnings[0], "line 2") || !strings.Contains(f.Warnings[0], "another hash") || !strings.Contains(f.Warnings[1], gone.String()) {
+		t.Errorf("import = %+v, want one blob and two warnings", f)
+	}
+	cl := client.New(conn)
+	if b, err := cl.Blob(t.Context(), good); err != nil || !bytes.Equal(b, image(1)) {
+		t.Errorf("the blob that is there: %v", err)
+	}
+	var out bytes.Buffer
+	if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || out.String() != file {
+		t.Errorf("export = %s, %v, want the file", out.String(), err)
+	}
+	head, err := cl.Thread(t.Context(), f.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := cl.Reader().Content(t.Context(), head.Head())
+	if err != nil || !slices.Equal(content.Refs, []casstore.Ref{good}) {
+		t.Errorf("the entry holds %v, %v, want the blob that is there", content.Refs, err)
+	}
+}
+
+// A file whose header is none is an error that names file and line; the others are imported (SPEC S6).
+func TestBadHeader(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "bad.jsonl"), []byte("\n"+`{"type":"session","version":3,"timestamp":"t","cwd":"/w"}`+"\n"+message("a", "null", "x")+"\n"))
+	write(t, filepath.Join(dir, "none.jsonl"), []byte(message("a", "null", "x")+"\n"+header("late", 3)+"\n"))
+	write(t, filepath.Join(dir, "good.jsonl"), []byte(header("good", 3)+"\n"+message("a", "null", "x")+"\n"))
+	conn := system(t)
+	res := load(t, conn, dir)
+	if res.Failed != 2 || res.Published != 2 {
+		t.Errorf("%d files failed and %d lines are new, want 2 and 2", res.Failed, res.Published)
+	}
+	for i, want := range []string{"bad.jsonl: line 2: not a session header", "", "none.jsonl: line 1: not a session header"} {
+		if got := res.Files[i].Error; !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: error %q, want %q", res.Files[i].File, got, want)
+		}
+	}
+	if all := stored(t, conn); len(all) != 1 {
+		t.Errorf("stored: %v", all)
+	}
+}

@@ -1,0 +1,118 @@
+package interchange_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// Old and damaged files give the entries that loading them gives, and their bytes back (SPEC S5, S6, X1).
+func TestLegacyFiles(t *testing.T) {
+	from, err := filepath.Glob("../../testdata/golden/omp/legacy/*/input.jsonl")
+	if err != nil || len(from) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	dir := t.TempDir()
+	for i, name := range from {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, filepath.Base(filepath.Dir(name))+".jsonl"), bytes.ReplaceAll(b, []byte(`"sess1"`), fmt.Appendf(nil, `"sess%d"`, i)))
+	}
+	conn := system(t)
+	cl := client.New(conn)
+	for _, f := range load(t, conn, dir).Files {
+		text, err := os.ReadFile(f.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := sessions.Load(text)
+		if err != nil {
+			if empty := len(bytes.TrimSpace(text)) == 0; f.Session != "" || !empty && !errors.Is(f.Err, sessions.ErrHeader) {
+				t.Errorf("%s: imported into %s, %v; loading it: %v", f.File, f.ID(), f.Err, err)
+			}
+			continue
+		}
+		if f.Err != nil {
+			t.Errorf("%s: %v", f.File, f.Err)
+			continue
+		}
+		tree, err := cl.Tree(t.Context(), f.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || !bytes.Equal(out.Bytes(), text) {
+			t.Errorf("%s: exported as %q, %v, want %q", f.File, out.Bytes(), err, text)
+		}
+		if got, want := lines(tree.Entries()), lines(want.Entries); !slices.Equal(got, want) {
+			t.Errorf("%s: entries\n%s\nwant\n%s", f.File, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if got, want := tree.Context(sessions.Last).JSON(), want.Tree().Context(sessions.Last).JSON(); !bytes.Equal(got, want) {
+			t.Errorf("%s: context %s, want %s", f.File, got, want)
+		}
+		var malformed []int
+		for _, s := range want.Skipped {
+			malformed = append(malformed, s.Line)
+		}
+		if !slices.Equal(f.MalformedLines, malformed) && !f.Open { // what is torn at the end is no line yet
+			t.Errorf("%s: malformed lines %v, want %v", f.File, f.MalformedLines, malformed)
+		}
+	}
+}
+
+func lines(entries []sessions.Entry) (out []string) {
+	for _, e := range entries {
+		out = append(out, e.ID+" < "+e.Parent+": "+strings.TrimSpace(string(e.JSON())))
+	}
+	return out
+}
+
+// A session that was forked, branched and labelled in Spool is exported as a file of its own that says so (SPEC S9, S12).
+func TestExportOfAFork(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.jsonl"), []byte(header("source", 3)+"\n"+message("a", "null", "one")+"\n"+message("b", `"a"`, "two")+"\n"))
+	conn := system(t)
+	load(t, conn, dir)
+	cl := client.New(conn)
+	if err := cl.ForkSession(t.Context(), "source", "fork", client.SessionFork{}); err != nil {
+		t.Fatal(err)
+	}
+	fork := events.Thread{Session: "fork", Name: "main"}
+	if _, err := cl.Label(t.Context(), fork, "a", "here"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.Branch(t.Context(), fork, "a"); err != nil {
+		t.Fatal(err)
+	}
+	exported, out := save(t, conn)
+	second := system(t)
+	load(t, second, exported)
+	for _, x := range out {
+		body, err := os.ReadFile(filepath.Join(exported, x.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := sessions.Load(body)
+		if err != nil || f.Migrated {
+			t.Fatalf("%s: %v", x.File, err)
+		}
+		if f.Header.ID != "fork" {
+			continue
+		}
+		tree, err := client.New(second).Tree(t.Context(), fork)
+		if err != nil || f.Header.ParentSession != "source" || tree.Label("a") != "here" || tree.Leaf() != sessions.At("a") || len(tree.Entries()) != 3 {
+			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(), tree.Labels(), err)
+		}
+	}
+}

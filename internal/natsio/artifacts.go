@@ -1,0 +1,237 @@
+package natsio
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+// Artifacts is the registry of artifacts in the record bucket, and their bytes in ArtifactsBucket (SPEC A). It is an
+// artifacts.Registry. Safe for concurrent use.
+//
+// An artifact comes to be in this order; after each step, what a crash leaves:
+//
+//	0 fence read
+//	1 number taken        a gap in the session's numbers
+//	2 bytes uploaded      bytes that no record names; the next gc cycle takes them
+//	3 record committed    the artifact
+type Artifacts struct {
+	c    *Conn
+	lane int
+
+	// Local lets Open read registered files of this machine (SPEC A3), with the rights of this process. It is for a
+	// person's own tools; what serves others leaves it off.
+	Local bool
+}
+
+// Artifacts returns the registry. lane is the fence its commits are made behind.
+func (c *Conn) Artifacts(lane int) *Artifacts { return &Artifacts{c: c, lane: lane} }
+
+// NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the
+// category normal, the time, the session's next number, and the file name that goes with number and Tool. An agent's output
+// (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
+type NewArtifact struct {
+	artifacts.Record
+	Tool string // what made it
+}
+
+// Put stores an artifact from its bytes (SPEC A3), however many.
+func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (artifacts.Record, error) {
+	f, err := a.c.Fence(ctx, a.lane)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	if n.Writer == "" {
+		n.Writer = artifacts.FromPayload
+	}
+	r, err := a.complete(ctx, n)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	r.Object = r.ObjectName()
+	o, err := a.c.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	r.Size, r.Locator = o.Size, o.Locator()
+	return a.create(ctx, f, r, a.copy)
+}
+
+// RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where they
+// are, and go with the last artifact that names them: an object that is being removed must not be registered again.
+func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
+	f, err := a.c.Fence(ctx, a.lane)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	o, err := a.c.Stat(ctx, events.ArtifactsBucket, object)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	n.Writer = artifacts.FromObject
+	r, err := a.complete(ctx, n)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	r.Object, r.Size, r.Locator = object, o.Size, o.Locator()
+	return a.create(ctx, f, r, func(ctx context.Context, o record.Object) (record.Object, error) {
+		return a.c.Stat(ctx, o.Bucket, o.Name)
+	})
+}
+
+// complete fills in what a new record does not say, and takes its number once all else is right.
+func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Record, error) {
+	r := n.Record
+	if r.Created == 0 {
+		r.Created = time.Now().UnixMilli()
+	}
+	given := r.ID != ""
+	if !given {
+		var entropy [10]byte
+		if _, err := rand.Read(entropy[:]); err != nil {
+			return r, err
+		}
+		r.ID = artifacts.NewID(time.UnixMilli(r.Created), entropy)
+	}
+	if r.Category == "" {
+		r.Category = artifacts.Normal
+	}
+	r.Seq, r.ForkedFrom = "", ""
+	named := r.Filename != ""
+	switch {
+	case r.Writer == artifacts.FromAgent && r.Agent == "":
+		return r, fmt.Errorf("%w: an agent's output needs the agent's id", artifacts.ErrRecord)
+	case r.Writer == artifacts.FromAgent:
+		r.Filename = artifacts.AgentFile(r.Agent)
+	case !named:
+		r.Filename = artifacts.ToolFile("0", n.Tool)
+	}
+	if err := r.Validate(); err != nil {
+		return r, err
+	}
+	if given {
+		if err := a.free(ctx, r); err != nil {
+			return r, err
+		}
+	}
+	if r.Writer == artifacts.FromAgent {
+		return r, nil
+	}
+	var err error
+	if r.Seq, err = a.TakeNumber(ctx, r.Session); err == nil && !named {
+		r.Filename = artifacts.ToolFile(r.Seq, n.Tool)
+	}
+	return r, err
+}
+
+// free refuses an id that an artifact has or had (SPEC A1).
+func (a *Artifacts) free(ctx context.Context, r artifacts.Record) error {
+	rs, err := a.c.Records(ctx, events.ArtifactKeys("", string(r.ID)))
+	if err == nil && rs[0].Seq != 0 {
+		err = fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
+	}
+	return err
+}
+
+// create commits a record whose bytes are uploaded. When a collector began meanwhile it may be taking them for garbage:
+// then again says where they are now.
+func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
+	key := events.ArtifactKey(r.Session, string(r.ID))
+	err := retry.Do(ctx, nil, func() error {
+		puts := []record.Put{{Key: key, Value: r.Encode()}}
+		if shared(r) {
+			puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
+		}
+		_, err := a.c.Commit(ctx, f, puts)
+		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
+			return err
+		}
+		rs, e := a.c.Records(ctx, key)
+		switch {
+		case e != nil:
+			return e
+		case bytes.Equal(rs[0].Value, r.Encode()):
+			return nil // an attempt whose answer was lost
+		case rs[0].Seq != 0:
+			return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
+		case errors.Is(err, record.ErrUnknown):
+			return err
+		}
+		if f, err = a.c.Fence(ctx, a.lane); err != nil || r.Locator == nil {
+			return busy(err)
+		}
+		o, err := record.DecodeLocator(r.Locator)
+		if err == nil {
+			o, err = again(ctx, o)
+		}
+		r.Locator = o.Locator()
+		return busy(err)
+	})
+	if err != nil {
+		return artifacts.Record{}, fmt.Errorf("create artifact %s: %w", r.ID, err)
+	}
+	return r, nil
+}
+
+// busy is the reason to try again when nothing else is.
+func busy(err error) error {
+	if err == nil {
+		err = record.ErrBusy
+	}
+	return err
+}
+
+// copy uploads an object again, under the same name.
+func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, error) {
+	fresh, err := a.c.UploadFrom(ctx, o.Bucket, o.Name, a.c.OpenObject(ctx, o))
+	if err == nil {
+		err = a.c.purgeChunks(ctx, o)
+	}
+	return fresh, err
+}
+
+// TakeNumber takes the session's next artifact number. It is used once, whatever becomes of it (SPEC A1).
+func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts.Seq, err error) {
+	err = a.count(ctx, session, func(c *record.Counter) { n = c.Take() })
+	return n, err
+}
+
+// TakeAgent takes the id of the next agent that a parent ("" = the root) starts in a session (SPEC A9).
+func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested string) (id string, err error) {
+	err = a.count(ctx, session, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
+	return id, err
+}
+
+// count changes a session's counter by compare-and-set.
+func (a *Artifacts) count(ctx context.Context, session string, change func(*record.Counter)) error {
+	if err := events.CheckToken("session", session); err != nil {
+		return err
+	}
+	key := events.CounterKey(session)
+	err := retry.Do(ctx, nil, func() error {
+		rs, err := a.c.Records(ctx, key)
+		if err != nil {
+			return err
+		}
+		c, err := record.DecodeCounter(rs[0].Value)
+		if err != nil {
+			return err
+		}
+		change(&c)
+		_, err = a.c.Write(ctx, record.Put{Key: key, Value: c.Encode(), Expect: rs[0].Seq})
+		return again(err)
+	})
+	if err != nil {
+		return fmt.Errorf("take a number of session %s: %w", session, err)
+	}
+	return nil
+}

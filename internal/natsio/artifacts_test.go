@@ -1,0 +1,308 @@
+package natsio_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+func newArtifact(session string) natsio.NewArtifact {
+	return natsio.NewArtifact{Record: artifacts.Record{Session: session}, Tool: "bash"}
+}
+
+func put(t *testing.T, a *natsio.Artifacts, n natsio.NewArtifact, body string) artifacts.Record {
+	t.Helper()
+	r, err := a.Put(t.Context(), n, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func readArtifact(t *testing.T, a *natsio.Artifacts, r artifacts.Record) (string, error) {
+	t.Helper()
+	body, _, err := a.Open(t.Context(), r)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	return string(b), err
+}
+
+// What was put is a record, a number, and an object that any client of the object store reads (SPEC A1, A2).
+func TestArtifactPut(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(0)
+	text := strings.Repeat("0123456789abcdef", 100_000)
+	r := put(t, a, newArtifact("s1"), text)
+	if r.Seq != "0" || r.Filename != "0.bash.log" || r.Size != int64(len(text)) || r.Category != artifacts.Normal || r.Writer != artifacts.FromPayload {
+		t.Errorf("record = %+v", r)
+	}
+	if want := "s1/" + string(r.ID) + "/0.bash.log"; r.Object != want {
+		t.Errorf("object = %s, want %s", r.Object, want)
+	}
+	if got, err := readArtifact(t, a, r); err != nil || got != text {
+		t.Errorf("read %d bytes, %v, want %d", len(got), err, len(text))
+	}
+	store, err := c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := store.GetBytes(t.Context(), r.Object); err != nil || string(b) != text {
+		t.Errorf("ObjectStore read %d bytes, %v", len(b), err)
+	}
+	second := put(t, a, newArtifact("s1"), "x")
+	if err := a.Remove(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	if third := put(t, a, newArtifact("s1"), "x"); third.Seq != "2" {
+		t.Errorf("number after 1 was removed = %s, want 2", third.Seq)
+	}
+	if other := put(t, a, newArtifact("s2"), ""); other.Seq != "0" || other.Size != 0 {
+		t.Errorf("first of another session = %+v", other)
+	}
+	if rs, err := a.Records(t.Context(), "s1", ""); err != nil || len(rs) != 2 {
+		t.Errorf("records of s1 = %v, %v, want 2", rs, err)
+	}
+}
+
+// A number is given out once, however many ask at the same time (SPEC A1).
+func TestArtifactNumbers(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	seen := map[artifacts.Seq]bool{}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			n, err := c.Artifacts(0).TakeNumber(ctx, "s")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || seen[n] {
+				t.Errorf("TakeNumber = %s, %v, seen before: %v", n, err, seen[n])
+			}
+			seen[n] = true
+		})
+	}
+	wg.Wait()
+	if n, err := c.Artifacts(0).TakeNumber(ctx, "s"); err != nil || n != "100" {
+		t.Errorf("the next = %s, %v, want 100", n, err)
+	}
+	for _, want := range []string{"0-Review", "1-Review", "1-Review.0-Sub"} {
+		parent, requested, nested := strings.Cut(want, ".0-")
+		if !nested {
+			parent, requested = "", "Review"
+		}
+		if id, err := c.Artifacts(0).TakeAgent(ctx, "s", parent, requested); err != nil || id != want {
+			t.Errorf("TakeAgent(%q) = %s, %v, want %s", parent, id, err, want)
+		}
+	}
+}
+
+// An id is created once, and stays with its session (SPEC A1, A3).
+func TestArtifactTaken(t *testing.T) {
+	a := natstest.Conn(t).Artifacts(0)
+	n := newArtifact("s1")
+	n.ID = "art_mine"
+	r := put(t, a, n, "one")
+	for _, session := range []string{"s1", "s2"} {
+		n.Session = session
+		if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
+			t.Errorf("second put in %s = %v, want %v", session, err, artifacts.ErrTaken)
+		}
+	}
+	if err := a.Remove(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
+		t.Errorf("put after the removal = %v, want %v", err, artifacts.ErrTaken)
+	}
+	for _, bad := range []func(*natsio.NewArtifact){
+		func(n *natsio.NewArtifact) { n.Session = "a.b" },
+		func(n *natsio.NewArtifact) { n.Filename = "../x" },
+		func(n *natsio.NewArtifact) { n.Category = "odd" },
+		func(n *natsio.NewArtifact) { n.Writer = artifacts.FromAgent },
+	} {
+		n := newArtifact("s3")
+		bad(&n)
+		if _, err := a.Put(t.Context(), n, strings.NewReader("")); err == nil {
+			t.Errorf("put of %+v went through", n)
+		}
+	}
+	if r := put(t, a, newArtifact("s3"), ""); r.Seq != "0" {
+		t.Errorf("refused puts took numbers: %s", r.Seq)
+	}
+}
+
+// during calls f once, in the middle of being read.
+type during struct {
+	io.Reader
+	f func()
+}
+
+func (d *during) Read(p []byte) (int, error) {
+	if d.f != nil {
+		d.f()
+		d.f = nil
+	}
+	return d.Reader.Read(p)
+}
+
+// A collector that begins while bytes are uploaded may take them for garbage: they are uploaded again (DESIGN 9).
+func TestArtifactPutFenced(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(3)
+	text := strings.Repeat("x", 3<<20)
+	r, err := a.Put(t.Context(), newArtifact("s"), &during{strings.NewReader(text), func() {
+		if _, err := c.Write(t.Context(), record.Put{Key: events.FenceKey(3), Value: []byte{1}, Expect: record.Any}); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Fence(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := record.DecodeLocator(r.Locator); err != nil || o.First <= 1 {
+		t.Errorf("locator = %+v, %v, want that of a second upload; fence %d", o, err, f.Seq)
+	}
+	stored, err := a.Records(t.Context(), "s", r.ID)
+	if err != nil || len(stored) != 1 || !bytes.Equal(stored[0].Encode(), r.Encode()) {
+		t.Fatalf("stored = %+v, %v, want %+v", stored, err, r)
+	}
+	if got, err := readArtifact(t, a, stored[0]); err != nil || got != text {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+}
+
+// A fork has rows of its own over the same bytes, which go with the last row (SPEC A7).
+func TestArtifactFork(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(0)
+	r := put(t, a, newArtifact("old"), "bytes")
+	for range 2 {
+		if _, err := a.Fork(t.Context(), "old", "new", 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forks, err := a.Records(t.Context(), "new", "")
+	if err != nil || len(forks) != 1 || forks[0].ForkedFrom != r.ID || forks[0].Seq != r.Seq || forks[0].ID == r.ID {
+		t.Fatalf("rows of the fork = %+v, %v", forks, err)
+	}
+	if next := put(t, a, newArtifact("new"), ""); next.Seq != "1" {
+		t.Errorf("next number of the fork = %s, want 1", next.Seq)
+	}
+	if err := a.Remove(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readArtifact(t, a, forks[0]); err != nil || got != "bytes" {
+		t.Errorf("the fork reads %q, %v", got, err)
+	}
+	if err := a.Remove(t.Context(), forks[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("object after its last row = %v, want %v", err, record.ErrNotFound)
+	}
+	if _, err := readArtifact(t, a, r); err == nil {
+		t.Error("the chunks are still there")
+	}
+}
+
+// What a tool stored itself is registered and not moved (SPEC A3).
+func TestArtifactRegister(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(0)
+	store, err := c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutString(t.Context(), "trace.bin", "traced"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.RegisterObject(t.Context(), newArtifact("s"), "trace.bin")
+	if err != nil || r.Writer != artifacts.FromObject || r.Size != 6 {
+		t.Fatalf("RegisterObject = %+v, %v", r, err)
+	}
+	if got, err := readArtifact(t, a, r); err != nil || got != "traced" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := a.Remove(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.GetBytes(t.Context(), "trace.bin"); err == nil {
+		t.Error("the object outlived its artifact")
+	}
+	if _, err := a.RegisterObject(t.Context(), newArtifact("s"), "nothing"); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("RegisterObject of nothing = %v", err)
+	}
+
+	file := filepath.Join(t.TempDir(), "with space.txt")
+	if err := os.WriteFile(file, []byte("local"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err = a.RegisterFile(t.Context(), newArtifact("s"), file)
+	if err != nil || r.Filename != "with space.txt" || r.Size != 5 {
+		t.Fatalf("RegisterFile = %+v, %v", r, err)
+	}
+	if _, err := readArtifact(t, a, r); !errors.Is(err, artifacts.ErrUnavailable) {
+		t.Errorf("reading it where files are not read = %v, want %v", err, artifacts.ErrUnavailable)
+	}
+	a.Local = true
+	if got, err := readArtifact(t, a, r); err != nil || got != "local" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := a.Remove(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the file went with its artifact: %v", err)
+	}
+}
+
+// A reader begins anywhere, and tells at the end when the bytes are not those that were stored.
+func TestObjectReader(t *testing.T) {
+	c := natstest.Conn(t)
+	text := []byte(strings.Repeat("0123456789", 200_000))
+	o, err := c.UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.OpenObject(t.Context(), o)
+	for _, at := range []int64{1_999_990, 5, 0, 1_000_000} {
+		if _, err := r.Seek(at, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 10)
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != string(text[at:at+10]) {
+			t.Errorf("at %d: %q, %v, want %q", at, got, err, text[at:at+10])
+		}
+	}
+	if _, err := r.Seek(7, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, text[7:]) {
+		t.Errorf("from 7: %d bytes, %v", len(rest), err)
+	}
+	o.Sum[0] ^= 1
+	if _, err := io.ReadAll(c.OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
+		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
+	}
+}

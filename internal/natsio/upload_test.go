@@ -1,0 +1,162 @@
+package natsio_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// messages is how many messages a bucket holds.
+func messages(t *testing.T, c *natsio.Conn, bucket string) uint64 {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.ObjectStream(bucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+func noise(size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+func TestUploadInPieces(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	store := c.Store(0)
+	for _, size := range []int{0, 1, 512 << 10, 4 << 20, 4<<20 + 1, 21<<20 + 12345} {
+		want := noise(size)
+		up := store.NewBlob(ctx)
+		for rest := want; len(rest) > 0; {
+			n, err := up.Write(rest[:min(len(rest), 300_007)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		o, err := up.Commit()
+		if err != nil || o.Size != int64(size) || o.Sum != sha256.Sum256(want) {
+			t.Fatalf("Commit() = %+v, %v, want %d bytes with their hash", o, err, size)
+		}
+		got, err := io.ReadAll(iotest.OneByteReader(c.Open(ctx, o)))
+		if size > 1<<20 {
+			got, err = io.ReadAll(c.Open(ctx, o))
+		}
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("Open(%d bytes) = %d bytes, %v", size, len(got), err)
+		}
+		ref := casstore.SumBlob(want)
+		if _, err := store.OpenBlob(ctx, ref); !errors.Is(err, casstore.ErrNotFound) {
+			t.Errorf("OpenBlob before a record names it = %v, want ErrNotFound", err)
+		}
+		if _, err := c.Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := store.OpenBlob(ctx, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("OpenBlob(%d bytes) = %d bytes, %v", size, len(got), err)
+		}
+	}
+}
+
+// TestUploadGivenUp: whatever ends an upload, and whenever, leaves nothing.
+func TestUploadGivenUp(t *testing.T) {
+	c := natstest.Conn(t)
+	store := c.Store(0)
+	for _, size := range []int{0, 100, 9 << 20} {
+		up := store.NewBlob(t.Context())
+		if _, err := up.Write(noise(size)); err != nil {
+			t.Fatal(err)
+		}
+		up.Abort()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	up := store.NewBlob(ctx)
+	if _, err := up.Write(noise(9 << 20)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := up.Commit(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Commit() after the end of its context = %v", err)
+	}
+	up = store.NewBlob(t.Context())
+	if _, err := up.Write(noise(5 << 20)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := up.Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.DropBlob(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if n := messages(t, c, events.BlobsBucket); n != 0 {
+		t.Errorf("%d messages are left, want none", n)
+	}
+	failing := io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress))
+	if _, err := c.CheckIn(t.Context(), failing); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("CheckIn(reader that fails) = %v, want its error", err)
+	}
+	if n := messages(t, c, events.InboxBucket); n != 0 {
+		t.Errorf("%d messages are left in the inbox, want none", n)
+	}
+}
+
+// TestOpenDamaged: bytes that are missing or wrong are an error where the reader ends, never fewer bytes.
+func TestOpenDamaged(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	store := c.Store(0)
+	body := noise(9 << 20)
+	ref, err := store.PutBlob(ctx, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := c.Records(ctx, events.BlobKey(ref.Hex()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := record.DecodeBlob(rs[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := bytes.Clone(body)
+	wrong[len(wrong)-1] ^= 1
+	other, err := c.UploadFrom(ctx, events.BlobsBucket, "other", bytes.NewReader(wrong))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, fewer, longer := good.Object, good.Object, good.Object
+	more.Chunks++
+	fewer.Chunks--
+	longer.Size++
+	for name, o := range map[string]record.Object{"a bit": other, "a chunk is missing": more, "a chunk too many": fewer, "a byte is missing": longer} {
+		if _, err := c.Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := store.OpenBlob(ctx, ref)
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if !errors.Is(err, casstore.ErrCorrupt) {
+			t.Errorf("%s: reading it = %v, want ErrCorrupt", name, err)
+		}
+	}
+	if _, err := c.OpenBody(ctx, events.BodyRef{Object: "nothing"}); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("OpenBody(nothing) = %v, want ErrNotFound", err)
+	}
+}

@@ -1,0 +1,57 @@
+package persist
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"spool/internal/record"
+	"spool/internal/rehydrate"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+)
+
+var refMark = []byte("blob:sha256:")
+
+// held lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content refers to
+// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored must not
+// depend on the batch: before the answer is no, all that came before is committed.
+func (l *lane) held(ctx context.Context, c *commit, s *staged) ([]casstore.Ref, error) {
+	if s.event.Kind != events.KindEntry || !dialect.IsJSON(s.event.Dialect) || !bytes.Contains(s.text, refMark) {
+		return nil, nil
+	}
+	refs := slices.DeleteFunc(distinct(rehydrate.Refs(s.text)), func(r casstore.Ref) bool {
+		return slices.ContainsFunc(s.blobs, func(b blob) bool { return b.ref == r })
+	})
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	stored, err := l.stored(ctx, refs)
+	if err != nil || len(stored) == len(refs) {
+		return stored, err
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return nil, err
+	}
+	return l.stored(ctx, refs)
+}
+
+// stored lists those of some blobs that have a live record, in order.
+func (l *lane) stored(ctx context.Context, refs []casstore.Ref) (live []casstore.Ref, err error) {
+	keys := make([]string, len(refs))
+	for i, r := range refs {
+		keys[i] = events.BlobKey(r.Hex())
+	}
+	var rs []record.Record
+	err = l.p.retry(ctx, "refs", func() (err error) {
+		rs, err = l.p.Records.Records(ctx, keys...)
+		return err
+	})
+	for i, r := range rs {
+		if b, err := record.DecodeBlob(r.Value); r.Exists() && err == nil && !b.Gone {
+			live = append(live, refs[i])
+		}
+	}
+	return live, err
+}

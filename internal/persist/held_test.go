@@ -1,0 +1,55 @@
+package persist_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"testing"
+
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// An entry holds the blobs that it refers to by itself if they are stored, those of the entry right before it too, in
+// whatever batch they come (SPEC T10).
+func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
+	image := bytes.Repeat([]byte("\x89PNG"), 500)
+	ref, missing := casstore.SumBlob(image), casstore.SumBlob([]byte("gone"))
+	line := func(id, data string) string {
+		return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":[{"type":"image","data":%q}]}}`, id, data)
+	}
+	lines := []string{
+		line("a", base64.StdEncoding.EncodeToString(image)), line("b", ref.String()), line("c", missing.String()),
+		`{"type":"custom","id":"d","timestamp":"2026-01-01T00:00:00.000Z","data":"` + ref.String() + `"}`,
+	}
+	var heads []casstore.Ref
+	for _, batch := range []int{1, 1000} {
+		r := newRig(t)
+		r.start(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = batch })
+		th := events.Thread{Session: "s", Name: "main"}
+		head := r.say(th, "omp", lines...)
+		heads = append(heads, head.Head().Ref)
+		held := map[string][]casstore.Ref{}
+		for step, err := range r.Reader().Entries(t.Context(), head) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := step.ReadContent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			held[step.State.Entry.ID] = content.Refs
+		}
+		for id, want := range map[string][]casstore.Ref{"a": {ref}, "b": {ref}, "c": nil, "d": nil} {
+			if !slices.Equal(held[id], want) {
+				t.Errorf("batches of %d: entry %s holds %v, want %v", batch, id, held[id], want)
+			}
+		}
+		r.verify(th)
+	}
+	if heads[0] != heads[1] {
+		t.Errorf("heads %v: they depend on the batch", heads)
+	}
+}

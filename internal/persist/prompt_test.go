@@ -1,0 +1,283 @@
+package persist_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// brief is how long a test waits for what must happen.
+func brief(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open waits until so many prompts of a session are open.
+func (r *rig) open(ctx context.Context, session string, want int) []client.Prompt {
+	r.t.Helper()
+	for {
+		ps, err := r.Prompts(ctx, session)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if len(ps) == want {
+			return ps
+		}
+		select {
+		case <-ctx.Done():
+			r.t.Fatalf("%d prompts are open, want %d", len(ps), want)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// settled reads the items of a thread that settle a prompt.
+func (r *rig) settled(ctx context.Context, t events.Thread, want int64) []client.Item {
+	r.t.Helper()
+	var out []client.Item
+	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if it.Type() == events.TypePendingPromptResolved {
+			out = append(out, it)
+		}
+		if it.N >= want {
+			return out
+		}
+	}
+	return nil
+}
+
+type asked struct {
+	events.Resolution
+	err error
+}
+
+func (r *rig) ask(ctx context.Context, t events.Thread, p events.Prompt) <-chan asked {
+	done := make(chan asked, 1)
+	go func() {
+		res, err := r.Ask(ctx, t, p)
+		done <- asked{res, err}
+	}()
+	return done
+}
+
+// An agent asks, a person answers, the agent goes on; the thread says who, what and when (SPEC I8).
+func TestPromptAnswered(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	run := r.start(nil)
+	done := r.ask(ctx, thread(1), events.Prompt{ID: "p 1", Kind: events.PromptApproval, Text: "Deploy?", Body: []byte(`{"target":"prod"}`)})
+	p := r.open(ctx, "s1", 1)[0]
+	if p.Thread != thread(1) || p.ID != "p 1" || p.Text != "Deploy?" || p.Item != 1 || !p.Answerable || !strings.Contains(string(p.Body), `"target":"prod"`) {
+		t.Errorf("open prompt = %+v", p)
+	}
+	if _, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage(`"maybe"`)}); err == nil {
+		t.Error(`an approval was answered with "maybe"`)
+	}
+	before := time.Now().UnixMilli()
+	res, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage("true"), By: "mira"})
+	if err != nil || res.Outcome != events.OutcomeApproved || res.By != "mira" || res.At < before {
+		t.Fatalf("Answer = %+v, %v", res, err)
+	}
+	if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved || got.By != "mira" || string(got.Answer) != "true" {
+		t.Errorf("Ask = %+v", got)
+	}
+	again, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage("false"), By: "sam"})
+	if !errors.Is(err, client.ErrAnswered) || again.By != "mira" || again.Outcome != events.OutcomeApproved {
+		t.Errorf("second answer = %+v, %v", again, err)
+	}
+	r.open(ctx, "", 0)
+	items := r.settled(ctx, thread(1), 2)
+	var m struct {
+		Prompt     struct{ ID, Kind string }
+		Resolution struct {
+			Outcome, By string
+			At          int64
+			Answer      any
+		}
+	}
+	if len(items) != 1 || json.Unmarshal(items[0].Metadata, &m) != nil || m.Prompt.ID != "p 1" || m.Resolution.By != "mira" ||
+		m.Resolution.At != res.At || m.Resolution.Answer != true || items[0].User != "mira" {
+		t.Errorf("items that settle = %+v: %+v", items, m)
+	}
+	// Asked again after a crash it has its answer at once, and nothing is added.
+	if got := <-r.ask(ctx, thread(1), events.Prompt{ID: "p 1", Kind: events.PromptApproval}); got.err != nil || got.By != "mira" {
+		t.Errorf("asked again = %+v", got)
+	}
+	if h := r.head(thread(1)); h.N != 2 {
+		t.Errorf("%d items, want 2", h.N)
+	}
+	if n := run.Stats().Dead; n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// Of answers that race, one is first, and all learn which.
+func TestPromptRace(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	run := r.start(nil)
+	done := r.ask(ctx, thread(2), events.Prompt{ID: "q", Kind: events.PromptText, Text: "Which?"})
+	r.open(ctx, "s2", 1)
+	// Published ahead of their checks, as programs without the SDK do.
+	var wg sync.WaitGroup
+	var pubs [6]*client.Publisher
+	for i := range pubs {
+		pubs[i] = r.Publisher(client.PublisherConfig{User: string(rune('a' + i))})
+		wg.Go(func() {
+			answer, _ := json.Marshal(i)
+			op := events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "q", Answer: answer}}
+			if err := pubs[i].Control(ctx, thread(2), 1, op); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range pubs {
+		r.await(thread(2), p.Producer(), 1)
+	}
+	got := <-done
+	if got.err != nil || got.Outcome != events.OutcomeAnswered || len(got.By) != 1 || string(got.Answer) != string('0'+got.By[0]-'a') {
+		t.Errorf("Ask = %+v", got)
+	}
+	if items := r.settled(ctx, thread(2), 2); len(items) != 1 {
+		t.Errorf("%d items settle it, want 1", len(items))
+	}
+	if n := run.Stats().Dead; n != 0 {
+		t.Errorf("%d dead letters: an answer that came second is no mistake", n)
+	}
+}
+
+// An approval that nobody gives in time is denied, and no answer after that approves (SPEC I8).
+func TestPromptDeadline(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	r.start(nil)
+	deadline := time.Now().Add(300 * time.Millisecond).UnixMilli()
+	got := <-r.ask(ctx, thread(3), events.Prompt{ID: "d", Kind: events.PromptApproval, Text: "Now?", Deadline: deadline})
+	if got.err != nil || got.Outcome != events.OutcomeDenied || got.By != events.ByDeadline || got.At != deadline {
+		t.Errorf("Ask = %+v, want it denied by its deadline", got)
+	}
+	if res, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "d", Answer: json.RawMessage("true")}); !errors.Is(err, client.ErrAnswered) || res.Outcome != events.OutcomeDenied {
+		t.Errorf("late answer = %+v, %v", res, err)
+	}
+
+	// The agent is gone: nobody notes the deadline, and an approval that comes after it denies.
+	pub := r.Publisher(client.PublisherConfig{})
+	q := events.Prompt{ID: "gone", Kind: events.PromptApproval, Text: "?", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+	if err := pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}); err != nil {
+		t.Fatal(err)
+	}
+	if open := r.open(ctx, "s3", 1)[0]; open.Overdue(time.Now()) || !open.Overdue(time.Now().Add(2*time.Minute)) {
+		t.Errorf("Overdue is wrong about %+v", open)
+	}
+	if _, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "gone", Expired: true}); err == nil {
+		t.Error("a prompt expired before its deadline")
+	}
+	late := events.Event{Producer: "late", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline + 1,
+		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "gone", Answer: json.RawMessage("true"), By: "mira"}}.Encode()}
+	if err := r.conn.PublishEvents(ctx, []*events.Event{&late}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(thread(3), "late", 1)
+	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied || p.Resolution.By != events.ByDeadline {
+		t.Errorf("settled late = %+v, %v, want it denied", p.Resolution, err)
+	}
+}
+
+// A prompt that is settled while its persister dies is settled once.
+func TestPromptKilled(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			r, ctx := newRig(t), brief(t)
+			first := r.start(nil)
+			done := r.ask(ctx, thread(4), events.Prompt{ID: "k", Kind: events.PromptText, Text: "?"})
+			r.open(ctx, "s4", 1)
+			if err := first.stop(); err != nil {
+				t.Fatal(err)
+			}
+			pub := r.Publisher(client.PublisherConfig{User: "mira"})
+			if err := pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}); err != nil {
+				t.Fatal(err)
+			}
+			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
+				d.At = func(s persist.Step) error {
+					if s == step {
+						return errKilled
+					}
+					return nil
+				}
+			})
+			if err := <-dies.died; !errors.Is(err, errKilled) {
+				t.Fatalf("Run() = %v", err)
+			}
+			dies.died <- nil
+			_ = dies.stop()
+			r.start(nil)
+			if got := <-done; got.err != nil || string(got.Answer) != `"yes"` || got.By != "mira" {
+				t.Errorf("Ask = %+v", got)
+			}
+			r.await(thread(4), pub.Producer(), 1)
+			if items := r.settled(ctx, thread(4), 2); len(items) != 1 || r.head(thread(4)).N != 2 {
+				t.Errorf("%d items settle it, head says %d items", len(items), r.head(thread(4)).N)
+			}
+		})
+	}
+}
+
+// Prompts of a transcript are listed while they wait, and are not answered here; those that an agent settles itself are
+// settled.
+func TestPromptOfOthers(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	run := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{})
+	claude := func(lines ...string) {
+		for _, l := range lines {
+			if err := pub.Publish(ctx, client.Entry{Thread: thread(5), Dialect: "claude", Body: []byte(l)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	claude(`{"type":"assistant","uuid":"u1","sessionId":"x","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"assistant","id":"m1","content":[{"type":"tool_use","id":"toolu_1","name":"AskUserQuestion","input":{"questions":[{"question":"Red or blue?"}]}}]}}`)
+	p := r.open(ctx, "s5", 1)[0]
+	if p.Answerable || p.Text != "Red or blue?" {
+		t.Errorf("prompt of a transcript = %+v", p)
+	}
+	if _, err := r.Answer(ctx, thread(5), events.Answer{Prompt: p.ID, Answer: json.RawMessage(`"red"`)}); !errors.Is(err, client.ErrNoPrompt) {
+		t.Errorf("Answer = %v, want %v", err, client.ErrNoPrompt)
+	}
+	claude(`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"x","timestamp":"2026-11-20T10:00:09.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"blue"}]}}`)
+	r.open(ctx, "s5", 0)
+
+	own := events.Prompt{ID: "own", Kind: events.PromptText, Text: "?"}.Item()
+	settle := events.PendingPromptResolved("own", events.PromptText, events.Resolution{Outcome: "answered", By: "terminal", At: 7, Answer: []byte(`"x"`)})
+	for i, it := range []events.Item{own, settle} {
+		if err := pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}); err != nil {
+			t.Fatal(err)
+		}
+		r.open(ctx, "s6", 1-i)
+	}
+	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 || string(p.Resolution.Answer) != `"x"` {
+		t.Errorf("settled by its agent = %+v, %v", p, err)
+	}
+	if err := pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5); err != nil {
+		t.Fatal(err)
+	}
+	if n := run.Stats().Dead; n != 1 {
+		t.Errorf("%d dead letters, want the answer to no prompt", n)
+	}
+	if err := r.End(ctx, thread(6), events.End{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,466 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/internal/rehydrate"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// soon is a context for what must not hang.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// must fails the test on an error and gives the value otherwise.
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bare is a message that names no parent.
+func bare(id string) string {
+	return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"I am %s"}}`, id, id)
+}
+
+const sessionHeader = `{"type":"session","version":3,"id":"s0","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/srv/mill","title":"Mill","future":1}`
+
+// shape is a tree as text: each entry with its parent, the leaf marked.
+func (r *rig) shape(t *testing.T, th events.Thread) string {
+	t.Helper()
+	tree, err := r.Tree(soon(t), th)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, e := range tree.Entries() {
+		fmt.Fprintf(&b, "%s<%s ", e.ID, e.Parent)
+	}
+	leaf := tree.Leaf().ID()
+	if tree.Leaf() == sessions.Root {
+		leaf = "root"
+	}
+	return b.String() + "leaf " + leaf
+}
+
+// A branch moves the leaf and nothing else, the leaf outlives the persister, and what names no parent goes under it (SPEC S3).
+func TestBranchOperation(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	ctx, th := soon(t), thread(0)
+	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
+	before := r.say(th, "omp", lines...)
+
+	ok(t, r.Branch(ctx, th, "a"))
+	after := r.head(th)
+	if after.Leaf != "a" || after.Entries != before.Entries || after.N != before.N || after.Updated != before.Updated {
+		t.Errorf("head after branch = %+v, want leaf a and all else as before: %+v", after, before)
+	}
+	if got := r.export(th); got != strings.Join(lines, "\n")+"\n" {
+		t.Errorf("export after branch = %s, want the lines as they came", got)
+	}
+	ok(t, p.stop())
+	r.start(nil) // reads the leaf from the record
+	r.say(th, "omp", bare("d"), bare("e"))
+	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d leaf e"; got != want {
+		t.Errorf("tree = %s, want %s", got, want)
+	}
+	if got, want := r.path(r.head(th), entryID), []string{"s0", "a", "d", "e"}; !slices.Equal(got, want) {
+		t.Errorf("path of the head = %v, want %v", got, want)
+	}
+	ok(t, r.Branch(ctx, th, "c")) // a tip
+	r.say(th, "omp", node("f", "a"), bare("g"))
+	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d f<a g<f leaf g"; got != want {
+		t.Errorf("tree with an explicit parent = %s, want %s", got, want)
+	}
+	r.verify(th)
+}
+
+// Without a leaf the next entry is a new root, with or without parentId, and the branches that were left can be gone on with.
+func TestResetOperation(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	ctx, th := soon(t), thread(0)
+	r.say(th, "omp", node("a", ""), node("b", "a"))
+	ok(t, r.Reset(ctx, th))
+	if got, want := r.shape(t, th), "a< b<a leaf root"; got != want {
+		t.Errorf("tree = %s, want %s", got, want)
+	}
+	if c, err := r.Context(ctx, th, sessions.Last, nil); err != nil || len(c.Messages) != 0 {
+		t.Errorf("context without a leaf = %d messages, %v, want none (SPEC S7)", len(c.Messages), err)
+	}
+	ok(t, p.stop())
+	r.start(nil)
+	r.say(th, "omp", node("c", "b")) // from no leaf back to a branch
+	ok(t, r.Reset(ctx, th))
+	r.say(th, "omp", bare("d"))
+	ok(t, r.Reset(ctx, th))
+	r.say(th, "omp", node("e", ""))
+	if got, want := r.shape(t, th), "a< b<a c<b d< e< leaf e"; got != want {
+		t.Errorf("tree = %s, want %s", got, want)
+	}
+	head := r.head(th)
+	if len(head.Tips) != 2 {
+		t.Errorf("%d tips, want 2: c and d", len(head.Tips))
+	}
+	r.verify(th)
+}
+
+// Labels and branch summaries are entries of the session: exported, with ids that repeating does not change (SPEC S3, S4).
+func TestLabelAndSummaryOperations(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, th := soon(t), thread(0)
+	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
+	r.say(th, "omp", lines...)
+
+	label := must(r.Label(ctx, th, "a", "start <here> & \"now\""))(t)
+	sum := must(r.BranchWithSummary(ctx, th, "b", sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
+	root := must(r.BranchWithSummary(ctx, th, "", sessions.Summarized{Summary: "anew"}))(t)
+	cleared := must(r.Label(ctx, th, "a", ""))(t)
+	if got, want := r.shape(t, th), fmt.Sprintf("a< b<a c<b %s<c %s<b %s< %s<%s leaf %s", label, sum, root, cleared, root, cleared); got != want {
+		t.Errorf("tree = %s, want %s", got, want)
+	}
+	out := strings.Split(strings.TrimSpace(r.export(th)), "\n")
+	if len(out) != 8 || !slices.Equal(out[:4], lines) {
+		t.Fatalf("export = %q, want the lines as they came and four more", out)
+	}
+	for i, want := range []string{
+		`"targetId":"a","label":"start <here> & \"now\""}`, `"fromId":"b","summary":"went <wrong>","details":{"n":1.50},"fromExtension":true}`,
+		`"parentId":null,`, `"targetId":"a"}`,
+	} {
+		if !strings.Contains(out[4+i], want) {
+			t.Errorf("appended entry %d = %s, want it to have %s", i, out[4+i], want)
+		}
+	}
+	if !strings.Contains(out[6], `"fromId":"root"`) {
+		t.Errorf("summary at the root = %s, want fromId root", out[6])
+	}
+	tree, err := r.Tree(ctx, th)
+	if err != nil || tree.Label("a") != "" {
+		t.Errorf("label of a = %q, %v, want none: it was cleared", tree.Label("a"), err)
+	}
+	c, err := r.Context(ctx, th, sessions.At(sum), nil)
+	if err != nil || len(c.Messages) != 3 || !bytes.Contains(c.Messages[2], []byte("went <wrong>")) {
+		t.Errorf("context at the summary = %s, %v, want a, b and the summary", c.JSON(), err)
+	}
+	r.verify(th)
+}
+
+// What is not there is named, before anything is published and by the persister (SPEC S3).
+func TestOperationsRefuse(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	ctx, th := soon(t), thread(0)
+	r.say(th, "omp", sessionHeader, node("a", ""))
+	for name, err := range map[string]error{
+		"branch": r.Branch(ctx, th, "zz"), "header": r.Branch(ctx, th, "s0"), "label": second(r.Label(ctx, th, "zz", "x")),
+		"summary": second(r.BranchWithSummary(ctx, th, "zz", sessions.Summarized{Summary: "x"})), "context": second(r.Context(ctx, th, sessions.At("zz"), nil)),
+	} {
+		want := "Entry zz not found"
+		if name == "header" {
+			want = "Entry s0 not found"
+		}
+		if !errors.Is(err, sessions.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s of an unknown entry = %v, want %q", name, err, want)
+		}
+	}
+	if err := r.Branch(ctx, thread(9), "a"); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("branch in no thread = %v, want ErrNoThread", err)
+	}
+	r.say(thread(1), "claude", `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"x","message":{"role":"user","content":"hi"}}`)
+	if _, err := r.Label(ctx, thread(1), "u1", "x"); err == nil || !strings.Contains(err.Error(), "claude") {
+		t.Errorf("label in a claude thread = %v, want it refused", err)
+	}
+	ok(t, r.Branch(ctx, thread(1), "u1"))
+	ok(t, r.Reset(ctx, thread(1)))
+
+	// The persister refuses the same, for publishers that do not ask first.
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	missing := "zz"
+	ops := []events.Control{
+		{Op: events.OpBranch, Branch: &events.Branch{Entry: "zz"}}, {Op: events.OpLabel, Label: &events.Label{Target: "zz", Label: "x"}},
+		{Op: events.OpSummary, Summary: &events.Summary{Entry: "zz", Summary: "x"}},
+		{Op: events.OpAppend, Append: &events.Append{Entry: json.RawMessage(`{"type":"custom","customType":"x"}`), Leaf: &missing}},
+		{Op: events.OpAppend, Append: &events.Append{Entry: json.RawMessage(`{"type":"session"}`)}},
+		{Op: events.OpAppend, Append: &events.Append{Entry: json.RawMessage(`{"type":"label","targetId":"zz"}`)}},
+		{Op: events.OpBranch, Branch: &events.Branch{}},
+	}
+	for i, op := range ops {
+		ok(t, pub.Control(ctx, th, uint64(i+1), op))
+	}
+	head := r.await(th, "p", uint64(len(ops)))
+	if head.Entries != 2 || head.Leaf != "a" {
+		t.Errorf("%d entries, leaf %s, want 2 and a", head.Entries, head.Leaf)
+	}
+	ok(t, p.stop())
+	if dead := p.Stats().Dead; dead != int64(len(ops)) {
+		t.Errorf("%d dead letters, want %d", dead, len(ops))
+	}
+	n := 0
+	for m, err := range r.letters() {
+		ok(t, err)
+		want := "Entry zz not found"
+		switch n {
+		case 4:
+			want = `type "session"`
+		case 6:
+			want = "name an entry"
+		}
+		if reason := m.Header.Get("Spool-Reason"); !strings.Contains(reason, want) {
+			t.Errorf("dead letter %d says %q, want %q", n, reason, want)
+		}
+		if n++; n == len(ops) {
+			break
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Of two writers after one leaf both entries are kept, as siblings; one is the leaf, and the other writer is told which (SPEC
+// S13).
+func TestTwoWriters(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, th := soon(t), thread(0)
+	r.say(th, "omp", sessionHeader, node("a", ""))
+	const rounds = 5
+	parent := "a"
+	for round := range rounds {
+		type result struct {
+			id  string
+			err error
+		}
+		results := make(chan result)
+		for i := range 2 {
+			w := must(r.SessionWriter(ctx, th, fmt.Sprint(i)))(t)
+			if w.Leaf() != parent {
+				t.Fatalf("round %d: writer begins at %s, want %s", round, w.Leaf(), parent)
+			}
+			go func() {
+				id, err := w.Append(ctx, sessions.Message(fmt.Appendf(nil, `{"role":"user","content":"%d of round %d"}`, i, round)))
+				results <- result{id, err}
+			}()
+		}
+		one, two := <-results, <-results
+		if one.err != nil {
+			one, two = two, one
+		}
+		var moved *client.LeafMoved
+		if one.err != nil || !errors.As(two.err, &moved) || moved.Entry != two.id || moved.Taken != one.id {
+			t.Fatalf("round %d: winner %v, loser %v, want one winner and a loser who is told of it", round, one, two)
+		}
+		tree, err := r.Tree(ctx, th)
+		ok(t, err)
+		if kids := tree.Children(sessions.At(parent)); len(kids) != 2 || tree.Leaf().ID() != one.id {
+			t.Fatalf("round %d: children of %s = %v, leaf %s, want two and %s", round, parent, kids, tree.Leaf().ID(), one.id)
+		}
+		parent = one.id
+	}
+	r.verify(th)
+	if head := r.head(th); head.Entries != 2+2*rounds || len(head.Tips) != rounds {
+		t.Errorf("%d entries and %d tips, want %d and %d", head.Entries, len(head.Tips), 2+2*rounds, rounds)
+	}
+}
+
+// The loser goes on where it was, or after the winner; what comes in the same batch as a lost entry is placed right, too.
+func TestLoserGoesOn(t *testing.T) {
+	r := newRig(t)
+	ctx, th := soon(t), thread(0)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	entry := func(n int) json.RawMessage { return fmt.Appendf(nil, `{"type":"custom","customType":"n","data":%d}`, n) }
+	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(node("a", "")), Seq: 1}))
+	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("b")), Seq: 2}))
+	at := func(id string) *string { return &id }
+	id := func(seq uint64) string { return events.AppendedID(th, "p", 0, seq) }
+	ok(t, pub.Control(ctx, th, 3, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(3), Leaf: at("a")}})) // lost
+	ok(t, pub.Control(ctx, th, 4, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(4), Leaf: at("b")}}))
+	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))
+	ok(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}})) // lost again
+	ok(t, pub.Control(ctx, th, 7, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(7), Leaf: at("")}}))    // as a root
+	ok(t, pub.Control(ctx, th, 8, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(8)}}))
+	r.start(nil) // all of it in as few batches as can be
+	head := r.await(th, "p", 8)
+	want := fmt.Sprintf("a< b<a %s<a %s<b c<%s %s<%s %s< %s<c leaf %s", id(3), id(4), id(4), id(6), id(3), id(7), id(8), id(8))
+	if got := r.shape(t, th); got != want {
+		t.Errorf("tree = %s, want %s", got, want)
+	}
+	if len(head.Tips) != 2 {
+		t.Errorf("%d tips, want 2", len(head.Tips))
+	}
+	r.verify(th)
+}
+
+// Operations make the same nodes however they are batched, and when the answer to a commit gets lost (DESIGN 13, 5).
+func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
+	var shapes []string
+	for i, change := range []func(*rig) func(*persist.Deps, *persist.Config){
+		func(*rig) func(*persist.Deps, *persist.Config) { return nil },
+		func(*rig) func(*persist.Deps, *persist.Config) {
+			return func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 1 }
+		},
+		func(r *rig) func(*persist.Deps, *persist.Config) {
+			u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
+			return func(d *persist.Deps, _ *persist.Config) { d.Records = u }
+		},
+	} {
+		r := newRig(t)
+		th := thread(0)
+		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+		seq := uint64(0)
+		entry := func(line string) *events.Event {
+			seq++
+			return &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "omp", Thread: th, Body: []byte(line)}
+		}
+		op := func(c events.Control) *events.Event {
+			seq++
+			return &events.Event{Producer: "p", Seq: seq, Kind: events.KindControl, Thread: th, Time: 1795176000000 + int64(seq), Body: c.Encode()}
+		}
+		evs := []*events.Event{
+			entry(node("a", "")), entry(node("b", "a")), op(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "a"}}), entry(bare("c")),
+			op(events.Control{Op: events.OpLabel, Label: &events.Label{Target: "b", Label: "x"}}),
+			op(events.Control{Op: events.OpSummary, Summary: &events.Summary{Entry: "b", Summary: "left"}}), entry(bare("d")),
+			op(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), entry(bare("e")),
+		}
+		ok(t, r.conn.PublishEvents(soon(t), evs))
+		r.start(change(r))
+		head := r.await(th, pub.Producer(), seq)
+		shapes = append(shapes, headOf(head).Ref.String()+" "+r.shape(t, th))
+		if shapes[i] != shapes[0] {
+			t.Errorf("way %d gives %s, want %s", i, shapes[i], shapes[0])
+		}
+		r.verify(th)
+	}
+}
+
+// A forked session has all entries, branches and the leaf of the other one, and its own header; both go their own ways, and
+// what is exported is a file that loads as the tree (SPEC S9, S12).
+func TestForkSession(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, th, to := soon(t), thread(0), events.Thread{Session: "child", Name: events.MainThread}
+	r.say(th, "omp", sessionHeader, node("a", ""), node("b", "a"), node("c", "a"), bare("d"))
+	r.say(th, "omp", `{"type":"message","id":"e","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Done"}],"stopReason":"stop"}}`)
+	ok(t, r.Branch(ctx, th, "b"))
+	source := r.head(th)
+	ok(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}))
+	if got, want := r.shape(t, to), r.shape(t, th); got != want || got != "a< b<a c<a d<c e<d leaf b" {
+		t.Errorf("fork = %s, want the source's: %s", got, want)
+	}
+	if n := r.nodes(headOf(r.head(to)).Pack); n != 2 {
+		t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", n)
+	}
+	r.say(to, "omp", bare("f"))
+	if got, want := r.shape(t, to), "a< b<a c<a d<c e<d f<b leaf f"; got != want {
+		t.Errorf("fork after an entry = %s, want %s", got, want)
+	}
+	r.unmoved(source)
+	ok(t, threads.Verify(ctx, r.Reader(), r.head(to)))
+
+	ok(t, r.Branch(ctx, to, "e"))
+	var out bytes.Buffer
+	n, err := r.ExportAs(ctx, to, rehydrate.Full, &out, nil)
+	if err != nil || n != 6 {
+		t.Fatalf("ExportAs = %d, %v, want 6 entries", n, err)
+	}
+	f, err := sessions.Load(out.Bytes())
+	ok(t, err)
+	if h := f.Header; h.ID != "child" || h.ParentSession != "s0" || h.Version != 3 || h.Title != "Mill" || h.Cwd != "/srv/mill" {
+		t.Errorf("header of the export = %+v, want that of the new session", h)
+	}
+	if tree := f.Tree(); tree.Leaf().ID() != "e" || len(f.Skipped) != 0 || tree.Entries()[5].Parent != "b" || tree.Entries()[3].Parent != "c" {
+		t.Errorf("the export loads with leaf %v and entries %+v, want leaf e, and f under b", tree.Leaf(), tree.Entries())
+	}
+	list := must(r.Sessions(ctx, "child"))(t)
+	if row := list[0].Row(); row.Parent != "s0" || row.Cwd != "/srv/mill" || !row.Answered || row.Prompt == "" || row.Messages != 6 {
+		t.Errorf("listing of the fork = %+v, want what the source's says", row)
+	}
+	if err := r.ForkSession(ctx, "s0", "child", client.SessionFork{}); !errors.Is(err, client.ErrThreadExists) {
+		t.Errorf("second fork = %v, want ErrThreadExists", err)
+	}
+	r.forkForks(t, to)
+}
+
+// forkForks goes on where TestForkSession ends: a fork of a fork, of the path alone.
+func (r *rig) forkForks(t *testing.T, from events.Thread) {
+	t.Helper()
+	ctx := soon(t)
+	ok(t, second(r.Label(ctx, from, "a", "begin")))
+	ok(t, second(r.Label(ctx, from, "b", "elsewhere")))
+	to := events.Thread{Session: "path", Name: events.MainThread}
+	ok(t, r.ForkSession(ctx, "child", "path", client.SessionFork{Path: true, Leaf: "d"}))
+	tree := must(r.Tree(ctx, to))(t)
+	ids := []string{}
+	for _, e := range tree.Entries() {
+		ids = append(ids, e.ID)
+	}
+	if len(ids) != 4 || !slices.Equal(ids[:3], []string{"a", "c", "d"}) || tree.Label("a") != "begin" || tree.Label("b") != "" {
+		t.Errorf("path = %v with labels %v, want a, c, d and a label of a", ids, tree.Labels())
+	}
+	if h := tree.Header(); h.ID != "path" || h.ParentSession != "child" {
+		t.Errorf("header of the path = %+v, want parent child", h)
+	}
+	ok(t, threads.Verify(ctx, r.Reader(), r.head(to)))
+	if err := r.ForkSession(ctx, "child", "other", client.SessionFork{Path: true, Leaf: "zz"}); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("fork at an unknown entry = %v, want not found", err)
+	}
+}
+
+// A session of version 1 has the ids that it is loaded with: they can be branched to (SPEC S5).
+func TestVersion1(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, th := soon(t), thread(0)
+	line := func(text string) string { return `{"type":"message","message":{"role":"user","content":"` + text + `"}}` }
+	lines := []string{`{"type":"session","id":"s0","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/w"}`, line("a"), line("b"), line("c")}
+	r.say(th, "omp", lines...)
+	f, err := sessions.Load([]byte(strings.Join(lines, "\n")))
+	ok(t, err)
+	ids := []string{f.Entries[0].ID, f.Entries[1].ID, f.Entries[2].ID}
+	if got, want := r.shape(t, th), fmt.Sprintf("%s< %s<%s %s<%s leaf %s", ids[0], ids[1], ids[0], ids[2], ids[1], ids[2]); got != want {
+		t.Errorf("tree = %s, want that of the file: %s", got, want)
+	}
+	ok(t, r.Branch(ctx, th, ids[0]))
+	c, err := r.Context(ctx, th, sessions.Last, nil)
+	if err != nil || len(c.Messages) != 1 {
+		t.Errorf("context after the branch = %s, %v, want one message", c.JSON(), err)
+	}
+	label := must(r.Label(ctx, th, ids[1], "x"))(t)
+	ok(t, r.ForkSession(ctx, "s0", "s9", client.SessionFork{}))
+	var out bytes.Buffer
+	_, err = r.ExportAs(ctx, events.Thread{Session: "s9", Name: "main"}, rehydrate.Full, &out, nil)
+	ok(t, err)
+	g, err := sessions.Load(out.Bytes())
+	ok(t, err)
+	if g.Migrated || len(g.Entries) != 4 || g.Entries[2].Parent != ids[1] || g.Entries[3].Parent != ids[0] || g.Tree().Leaf().ID() != label {
+		t.Errorf("export of the fork = %s, want version 3", out.String())
+	}
+}

@@ -1,0 +1,97 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"spool/pkg/artifacts"
+)
+
+// Counter is the value of a session's counter record: the numbers that its artifacts and agents have used. They are only
+// ever raised (SPEC A1, A9). Whoever takes a number writes the record expecting its revision, before the number is used; one
+// that is taken and then not used stays a gap.
+type Counter struct {
+	Artifacts artifacts.Seq // the last one taken; "" = none yet
+	Agents    []Agents
+}
+
+// Agents is how far the indices are that one agent gives to those it starts.
+type Agents struct {
+	Parent string        // its id; "" for the root
+	Last   artifacts.Seq // the last one taken
+}
+
+// Take gives out the next number of an artifact.
+func (c *Counter) Take() artifacts.Seq {
+	n := artifacts.Resume(c.Artifacts)
+	seq := n.Take()
+	c.Artifacts = n.Last()
+	return seq
+}
+
+// TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>.
+func (c *Counter) TakeAgent(parent, requested string) string {
+	at := 0
+	for at < len(c.Agents) && c.Agents[at].Parent != parent {
+		at++
+	}
+	if at == len(c.Agents) {
+		c.Agents = append(c.Agents, Agents{Parent: parent})
+	}
+	n := artifacts.Resume(c.Agents[at].Last)
+	c.Agents[at].Last = n.Take()
+	id := string(c.Agents[at].Last) + "-" + requested
+	if parent != "" {
+		id = parent + "." + id
+	}
+	return id
+}
+
+// Raise makes the numbers of artifacts go on above those of another session, from which artifacts come with their numbers.
+func (c *Counter) Raise(above artifacts.Seq) {
+	if above.Compare(c.Artifacts) > 0 {
+		c.Artifacts = above
+	}
+}
+
+// Encode is the value's bytes.
+func (c Counter) Encode() []byte {
+	agents := make([]any, len(c.Agents))
+	for i, a := range c.Agents {
+		agents[i] = []any{a.Parent, string(a.Last)}
+	}
+	return encode(version, string(c.Artifacts), agents)
+}
+
+// DecodeCounter reads the value of a counter record; nil is the counter of a session that has none.
+func DecodeCounter(b []byte) (c Counter, err error) {
+	if len(b) == 0 {
+		return c, nil
+	}
+	r := open("counter", b, 3)
+	c.Artifacts = artifacts.Seq(r.string())
+	for range read(r, r.dec.DecodeArrayLen) {
+		if n := read(r, r.dec.DecodeArrayLen); r.err == nil && n != 2 {
+			r.fail(fmt.Errorf("an agent of %d members, want 2", n))
+		}
+		c.Agents = append(c.Agents, Agents{Parent: r.string(), Last: artifacts.Seq(r.string())})
+	}
+	return c, r.err
+}
+
+// Locator is what an artifact's record says about where its bytes are.
+func (o Object) Locator() []byte {
+	b, err := msgpack.Marshal(o.fields())
+	if err != nil {
+		panic(err) // integers, strings and bytes always marshal
+	}
+	return b
+}
+
+// DecodeLocator is the inverse of Object.Locator.
+func DecodeLocator(b []byte) (Object, error) {
+	r := bare("locator", b)
+	o := r.object()
+	return o, r.err
+}

@@ -1,0 +1,233 @@
+package rehydrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/casstore"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// ompDialect is the dialect whose entries make session files.
+const ompDialect = "omp"
+
+// Placed is an entry in the tree of its thread.
+type Placed struct {
+	sessions.Entry
+	At    casstore.Located // its state
+	Index int64            // its place in the thread, from 1
+}
+
+// Session reads a thread as a session.
+type Session struct {
+	Header  sessions.Header // that of the file; of a thread without one, its ID is ""
+	OMP     bool            // the entries are those of session files
+	Entries []Placed        // in the order in which they came, branches included
+	Leaf    sessions.Leaf
+
+	under map[casstore.Ref]string // state → the entry that the next one goes under
+}
+
+// At is the leaf while the thread's head is at that state.
+func (s *Session) At(state casstore.Ref) sessions.Leaf {
+	if id := s.under[state]; id != "" {
+		return sessions.At(id)
+	}
+	return sessions.Root
+}
+
+// Session reads a thread whole. Entries are in the current form of the format (SPEC S5). One that does not say its parent is
+// a child of what was the leaf when it came, and one without an id has EntryID, or "#" and its index in a thread of another
+// dialect.
+func (s Source) Session(ctx context.Context, head threads.Head, form Form) (*Session, error) {
+	r := newPlacer(s, form)
+	for step, err := range s.Reader.Entries(ctx, head) {
+		if err != nil {
+			return nil, err
+		}
+		if err := r.take(ctx, step); err != nil {
+			return nil, err
+		}
+	}
+	if len(head.Recent) > 0 {
+		r.session.Leaf = r.session.At(head.Recent[0].Ref)
+	}
+	return &r.session, nil
+}
+
+// Tree is the session in memory, with its leaf where the thread has it.
+func (s *Session) Tree() *sessions.Tree {
+	entries := make([]sessions.Entry, len(s.Entries))
+	for i, e := range s.Entries {
+		entries[i] = e.Entry
+	}
+	t := sessions.NewTree(s.Header, entries...)
+	if id := s.Leaf.ID(); id == "" || t.Branch(id) != nil {
+		t.ResetLeaf()
+	}
+	return t
+}
+
+// placer gives entries their places, in the order in which they came.
+type placer struct {
+	src     Source
+	form    Form
+	session Session
+	migrate *sessions.Migration // nil before the header
+	taken   map[string]bool
+}
+
+func newPlacer(s Source, form Form) *placer {
+	return &placer{src: s, form: form, session: Session{Leaf: sessions.Root, under: map[casstore.Ref]string{}}, taken: map[string]bool{}}
+}
+
+func (r *placer) take(ctx context.Context, step threads.Step) error {
+	record := &step.State.Entry
+	parent := r.session.under[step.Parent]
+	r.session.under[step.At.Ref] = parent
+	if record.Dialect == "" || record.Dialect == rawDialect || record.Dialect == partDialect {
+		return nil
+	}
+	raw, err := r.src.text(ctx, step, r.form)
+	if err != nil {
+		return err
+	}
+	var e sessions.Entry
+	if record.Dialect == ompDialect {
+		if jsonscan.KindOf(raw) != jsonscan.KindObject || r.header(raw) {
+			return nil
+		}
+		e = r.entry(raw, record.ID, parent)
+	} else {
+		e = sessions.Entry{Type: record.Type, ID: record.ID, Parent: parent, Raw: raw}
+		if e.ID == "" {
+			e.ID = fmt.Sprintf("#%d", record.Index)
+		}
+	}
+	r.taken[e.ID] = true
+	r.session.under[step.At.Ref] = e.ID
+	r.session.Entries = append(r.session.Entries, Placed{Entry: e, At: step.At, Index: record.Index})
+	return nil
+}
+
+// rawDialect holds what is no JSON: nothing of a tree.
+const rawDialect = "raw"
+
+// header reports whether raw is no entry but the header or a title slot; the first header counts.
+func (r *placer) header(raw []byte) bool {
+	switch typ, _ := jsonscan.Text(jsonscan.Get(raw, "type")); typ {
+	case sessions.TypeTitleSlot:
+		return true
+	case sessions.TypeHeader:
+		if h, err := sessions.ParseHeader(raw); err == nil && r.migrate == nil {
+			r.session.Header, r.migrate = h, sessions.NewMigration(h)
+		}
+		return true
+	}
+	return false
+}
+
+// entry is an entry of a session file in its current form, at its place. own is the id that it was stored with.
+func (r *placer) entry(raw []byte, own, parent string) sessions.Entry {
+	if r.migrate == nil { // entries without a header are of the current version
+		r.migrate = sessions.NewMigration(sessions.Header{Version: sessions.Version})
+	}
+	r.session.OMP = true
+	e := r.migrate.Entry(raw)
+	id := e.ID
+	if r.session.Header.Version == 1 && own != "" {
+		id = own
+	}
+	for attempt := 0; id == "" || e.ID == "" && r.taken[id]; attempt++ {
+		id = sessions.EntryID(r.session.Header.ID, len(r.session.Entries)+1, attempt)
+	}
+	if r.session.Header.Version != 1 && jsonscan.Get(raw, "parentId") != nil {
+		parent = e.Parent
+	}
+	return e.Placed(id, parent)
+}
+
+// text is the entry of a step in a form.
+func (s Source) text(ctx context.Context, step threads.Step, form Form) (raw []byte, err error) {
+	if form == Stored {
+		raw, _, err = s.Stored(ctx, step)
+	} else {
+		raw, _, err = s.Raw(ctx, step)
+	}
+	return raw, err
+}
+
+// FirstHeader is the header that the file of a thread begins with, and false if it has none: one state in eleven is read.
+func (s Source) FirstHeader(ctx context.Context, head threads.Head) (h sessions.Header, ok bool, err error) {
+	r := newPlacer(s, Stored)
+	for step, err := range s.Reader.Entries(ctx, head) {
+		if err == nil {
+			err = r.take(ctx, step)
+		}
+		if err != nil {
+			return h, false, err
+		}
+		if r.migrate != nil || len(r.session.Entries) > 0 {
+			break
+		}
+	}
+	return r.session.Header, r.session.Header.ID != "", nil
+}
+
+// ForkHeader is the header that the state of a session's fork holds (SPEC S9); nil if there is none.
+func (s Source) ForkHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
+	step, err := s.Reader.Find(ctx, head, func(st threads.State) bool {
+		return st.Role == threads.RoleFork && st.Entry.ID == session && st.Entry.Type == sessions.TypeHeader
+	})
+	if err != nil {
+		return nil, ignore(err, threads.ErrNoStep)
+	}
+	content, err := step.ReadContent(ctx)
+	return content.Text, err
+}
+
+// Path reads the entries from the root to a state, as Session has them: the leaf is the last of them. A session of version 1
+// is read whole, because places in it count from the beginning of the file.
+func (s Source) Path(ctx context.Context, head threads.Head, from casstore.Located, form Form) (*Session, error) {
+	var steps []threads.Step
+	for step, err := range s.Reader.Walk(ctx, from) {
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	r := newPlacer(s, form)
+	h, ok, err := s.FirstHeader(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	if ok && h.Version < 2 {
+		whole, err := s.Session(ctx, head, form)
+		if err != nil {
+			return nil, err
+		}
+		whole.Leaf = whole.At(from.Ref)
+		return whole, nil
+	}
+	if ok {
+		r.session.Header, r.migrate = h, sessions.NewMigration(h)
+	}
+	for _, step := range slices.Backward(steps) {
+		if err := r.take(ctx, step); err != nil {
+			return nil, err
+		}
+	}
+	r.session.Leaf = r.session.At(from.Ref)
+	return &r.session, nil
+}
+
+func ignore(err, harmless error) error {
+	if errors.Is(err, harmless) {
+		return nil
+	}
+	return err
+}

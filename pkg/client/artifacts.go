@@ -1,0 +1,200 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"spool/internal/natsio"
+	"spool/internal/project"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// NewArtifact is an artifact to be stored.
+type NewArtifact = natsio.NewArtifact
+
+// Serving is the client for a program that acts for others: registered files of this machine are not read for them.
+func (c *Client) Serving() *Client {
+	return &Client{conn: c.conn, store: c.store, reader: c.reader, serving: true}
+}
+
+func (c *Client) artifactStore() *natsio.Artifacts {
+	a := c.conn.Artifacts(0)
+	a.Local = !c.serving
+	return a
+}
+
+// PutArtifact stores the bytes of body as an artifact (SPEC A3). It reads body once, to its end, in bounded memory. The
+// artifact exists when it returns, or not at all.
+func (c *Client) PutArtifact(ctx context.Context, a NewArtifact, body io.Reader) (artifacts.Record, error) {
+	return c.artifactStore().Put(ctx, a, body)
+}
+
+// RegisterObject makes an artifact of an object that its tool put into the bucket spool_artifacts itself (SPEC A3).
+func (c *Client) RegisterObject(ctx context.Context, a NewArtifact, object string) (artifacts.Record, error) {
+	return c.artifactStore().RegisterObject(ctx, a, object)
+}
+
+// RegisterFile makes an artifact of a file of this machine, which stays where it is (SPEC A3).
+func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (artifacts.Record, error) {
+	return c.artifactStore().RegisterFile(ctx, a, path)
+}
+
+// AgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
+// Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
+func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (string, error) {
+	return c.artifactStore().TakeAgent(ctx, session, parent, requested)
+}
+
+// Artifacts lists the artifacts of a session, or of all when session is "".
+func (c *Client) Artifacts(ctx context.Context, session string) ([]artifacts.Record, error) {
+	return c.artifactStore().Records(ctx, session, "")
+}
+
+// Artifact is an artifact's record. artifacts.ErrNotFound: there is none of that id.
+func (c *Client) Artifact(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {
+	if err := events.CheckToken("artifact_id", string(id)); err != nil {
+		return artifacts.Record{}, err
+	}
+	rs, err := c.artifactStore().Records(ctx, "", id)
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	if len(rs) == 0 {
+		return artifacts.Record{}, fmt.Errorf("artifact %w: %s", artifacts.ErrNotFound, id)
+	}
+	return rs[0], nil
+}
+
+// OpenArtifact reads an artifact's bytes, in bounded memory, and says how many there are. The reader is an io.Seeker too. Its
+// end is natsio.ErrDigest when the bytes are not those that were stored.
+func (c *Client) OpenArtifact(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
+	return c.artifactStore().Open(ctx, r)
+}
+
+// DeleteArtifact removes an artifact (SPEC A5): its record, and its bytes unless a fork of its session has them too.
+// artifacts.ErrNotFound: there is none of that id.
+func (c *Client) DeleteArtifact(ctx context.Context, id artifacts.ID) error {
+	if id != "" {
+		if err := events.CheckToken("artifact_id", string(id)); err != nil {
+			return err
+		}
+	}
+	return artifacts.Delete(ctx, c.artifactStore(), id)
+}
+
+// CleanupArtifacts removes the artifacts that how selects, or only says which they are: the zero value does that (SPEC A5).
+func (c *Client) CleanupArtifacts(ctx context.Context, how artifacts.Cleanup) (artifacts.Report, error) {
+	return artifacts.Clean(ctx, c.artifactStore(), how)
+}
+
+// ForkArtifacts gives the artifacts of a session to its fork: rows of its own, with the same numbers, over the same bytes
+// (SPEC A7). at is when the fork was made, in Unix milliseconds. Repeating it adds nothing.
+func (c *Client) ForkArtifacts(ctx context.Context, from, to string, at int64) (rows int, err error) {
+	return c.artifactStore().Fork(ctx, from, to, at)
+}
+
+// Resolve finds what an address leads to, and selects lines of it: artifact://<number> and agent://<id> in a session ("" =
+// none), blob:sha256:<hex>, or the local_log of a truncated item, <session>/threads/<thread>/logs/thread.log (SPEC A8, A9,
+// I5). The caller closes Body.
+func (c *Client) Resolve(ctx context.Context, session, address string, lines artifacts.Lines) (artifacts.Resource, error) {
+	if t, ok := project.ParseLocalLog(strings.TrimPrefix(address, "/")); ok {
+		return c.resolveLog(ctx, t, lines)
+	}
+	sources, err := c.artifactStore().Sources(ctx, session)
+	if err != nil {
+		return artifacts.Resource{}, err
+	}
+	return sources.Resolve(ctx, address, lines)
+}
+
+// LogType is the content type of a thread's log.
+const LogType = "application/x-ndjson"
+
+func (c *Client) resolveLog(ctx context.Context, t events.Thread, lines artifacts.Lines) (artifacts.Resource, error) {
+	log, err := c.OpenLog(ctx, t)
+	if err != nil {
+		return artifacts.Resource{}, err
+	}
+	selected, err := lines.Of(log)
+	if err != nil {
+		return artifacts.Resource{}, errors.Join(err, log.Close())
+	}
+	body := struct {
+		io.Reader
+		io.Closer
+	}{selected, log}
+	return artifacts.Resource{Body: body, ContentType: LogType, Size: -1, Name: project.LocalLog(t)}, nil
+}
+
+// OpenLog reads a thread's log: every item of the thread as it was before any cut, a line of JSON each, in their order, made
+// again from the nodes (SPEC I5). An item that was too large to be posted is in it with the number 0. One entry at a time is in
+// memory, as it was before it was cut. threads.ErrNoThread: there is no such thread.
+func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		out := bufio.NewWriterSize(w, 64<<10)
+		var err error
+		for step, e := range c.reader.Entries(ctx, head) {
+			if err = e; err == nil {
+				err = c.writeItems(ctx, t, step, out)
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = w.CloseWithError(errors.Join(err, out.Flush())) // it has no error of its own
+	}()
+	return logReader{r, func() { cancel(); _ = r.Close(); <-done }}, nil
+}
+
+// logReader stops the writer when it is closed.
+type logReader struct {
+	io.Reader
+	stop func()
+}
+
+func (l logReader) Close() error {
+	l.stop()
+	return nil
+}
+
+// writeItems writes the full items of one step.
+func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.Step, w *bufio.Writer) error {
+	entry := &step.State.Entry
+	if entry.Projection == "" {
+		return nil // no entry: a fork point, a transcript's tail
+	}
+	raw := entry.Raw
+	switch {
+	case !entry.Full.IsZero():
+		var err error
+		if raw, err = c.store.Blob(ctx, entry.Full); err != nil {
+			return fmt.Errorf("entry %d of %s before it was cut: %w", entry.Index, t, err)
+		}
+	case raw == nil:
+		content, err := step.ReadContent(ctx)
+		if err != nil {
+			return err
+		}
+		raw = content.Text
+	}
+	items, err := project.Full(t, step.At.Ref, step.State, raw)
+	for _, it := range items {
+		_, _ = w.Write(it)
+		_ = w.WriteByte('\n') // the first error comes again from Flush
+	}
+	return err
+}

@@ -1,0 +1,259 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+	"spool/pkg/truncate/output"
+)
+
+// Frame is a piece of an output, sanitized. Frames follow each other without a gap; a character may be cut between two.
+type Frame struct {
+	Offset int64 // bytes of the output before this frame
+	Text   []byte
+	// Missed is how many bytes before this frame are not kept anywhere: the output lost its artifact, and its result says why.
+	Missed int64
+	// End is set in the last frame: the item with the result supersedes the output (SPEC O6).
+	End *events.LiveEnd
+}
+
+// OpenOutput is an output that has not ended.
+type OpenOutput struct {
+	events.Thread
+	ID          string
+	Tool        string
+	Begun, Last time.Time // of its first and its newest chunk
+	Bytes       int64     // of sanitized text
+}
+
+// Outputs lists the open outputs of a session, or of all when session is "".
+func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, error) {
+	rs, err := c.conn.List(ctx, events.OutputKeys(session))
+	if err != nil {
+		return nil, err
+	}
+	open := make([]OpenOutput, 0, len(rs))
+	for _, r := range rs {
+		in, _, _ := events.ParseOutputKey(r.Key)
+		o, err := record.DecodeOutput(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		open = append(open, OpenOutput{
+			Thread: events.Thread{Session: in, Name: o.Thread}, ID: o.ID, Tool: o.Start.Tool,
+			Begun: time.UnixMilli(o.Begun), Last: time.UnixMilli(o.Touched), Bytes: o.Total,
+		})
+	}
+	return open, nil
+}
+
+// silence is after how long without a frame a follower looks at what is stored: its last frame may have been lost.
+const silence = 3 * time.Second
+
+// Follow gives an output from its first byte to its end, live, and never leaves one out (SPEC O6): frames that were missed,
+// also all those before Follow was called, are made from the output's record and its artifact, or from its result once it
+// has ended. An output that is not there yet is waited for. It ends after the frame with End.
+func (c *Client) Follow(ctx context.Context, t events.Thread, id string) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		f := &follower{c: c, thread: t, id: id, yield: yield}
+		if err := errors.Join(t.Validate(), events.CheckToken("output", id)); err != nil {
+			yield(Frame{}, err)
+			return
+		}
+		for live, err := range c.conn.Live(ctx, t, id, silence) {
+			if err == nil {
+				err = f.take(ctx, live)
+			}
+			if err != nil && !f.done && ctx.Err() == nil {
+				yield(Frame{}, err)
+			}
+			if err != nil || f.done {
+				return
+			}
+		}
+	}
+}
+
+// follower is one Follow.
+type follower struct {
+	c      *Client
+	thread events.Thread
+	id     string
+	yield  func(Frame, error) bool
+	done   bool
+
+	at    int64  // bytes given
+	part  int    // parts of the artifact that were read
+	next  uint64 // stream sequence of the next
+	found bool   // it was open once
+}
+
+// give yields the part of a piece that was not given yet.
+func (f *follower) give(offset int64, text []byte, end *events.LiveEnd) {
+	frame := Frame{Offset: f.at, End: end}
+	if offset > f.at {
+		frame.Missed, frame.Offset = offset-f.at, offset
+	}
+	if skip := f.at - offset; skip < int64(len(text)) {
+		frame.Text = text[max(skip, 0):]
+	}
+	if f.done || len(frame.Text) == 0 && end == nil && frame.Missed == 0 {
+		return
+	}
+	f.at = frame.Offset + int64(len(frame.Text))
+	f.done = !f.yield(frame, nil) || end != nil
+}
+
+// take takes a live frame; nil stands for frames that may have been missed.
+func (f *follower) take(ctx context.Context, live *events.Live) error {
+	if live == nil || live.Offset > f.at {
+		if err := f.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	if live != nil && !f.done {
+		f.give(live.Offset, []byte(live.Text), live.End)
+	}
+	return nil
+}
+
+// catchUp gives all that is stored.
+func (f *follower) catchUp(ctx context.Context) error {
+	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id))
+	if err != nil {
+		return err
+	}
+	if !rs[0].Exists() {
+		if f.found || rs[0].Removed() {
+			return f.result(ctx)
+		}
+		return nil
+	}
+	f.found = true
+	o, err := record.DecodeOutput(rs[0].Value)
+	if err != nil || o.Total <= f.at {
+		return err
+	}
+	sink, err := output.Resume(output.Config{Head: o.Start.Head, Columns: o.Start.Columns}, o.Sink, nil)
+	if err != nil {
+		return err
+	}
+	if whole, ok := sink.Whole(); ok {
+		f.give(0, whole, nil)
+		return nil
+	}
+	if len(o.Sum) > 0 {
+		if err := f.parts(ctx, o); err != nil {
+			return err
+		}
+		f.give(int64(o.Parts.Count)*record.PartSize, o.Part, nil)
+	}
+	f.give(o.Total, nil, nil)
+	return nil
+}
+
+// parts gives what is in the parts of an unfinished artifact.
+func (f *follower) parts(ctx context.Context, o record.Output) error {
+	if f.next == 0 {
+		f.next = o.Parts.First
+	}
+	for f.part < o.Parts.Count && !f.done {
+		_, next, err := f.c.conn.ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
+			f.give(int64(f.part)*record.PartSize, b, nil)
+			f.part++
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if next <= f.next {
+			return fmt.Errorf("part %d of output %s: %w", f.part+1, f.id, record.ErrNotFound)
+		}
+		f.next = next
+	}
+	return nil
+}
+
+// result gives the rest of an output that has ended, from its artifact or its result.
+func (f *follower) result(ctx context.Context) error {
+	head, err := f.c.Thread(ctx, f.thread)
+	if errors.Is(err, threads.ErrNoThread) {
+		f.give(f.at, nil, &events.LiveEnd{})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	step, err := f.c.reader.Find(ctx, head, func(st threads.State) bool {
+		return st.Entry.ID == f.id && st.Entry.Type == events.TypeToolResult
+	})
+	if errors.Is(err, threads.ErrNoStep) { // the thread ended before
+		f.give(f.at, nil, &events.LiveEnd{})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	content, err := step.ReadContent(ctx)
+	if err != nil {
+		return err
+	}
+	metadata := jsonscan.Get(content.Text, "metadata")
+	end := &events.LiveEnd{Item: step.State.Entry.First, Node: step.At.Ref.String()}
+	end.Artifact, _ = jsonscan.Text(jsonscan.Get(metadata, "artifact", "artifact_id"))
+	end.Aborted = jsonscan.Get(metadata, "output", "aborted") != nil
+	total, _ := jsonscan.Int(jsonscan.Get(metadata, "output", "total_bytes"))
+	shown, _ := jsonscan.Text(jsonscan.Get(metadata, "tool", "output"))
+	switch {
+	case f.at < total && end.Artifact != "":
+		if err := f.artifact(ctx, artifacts.ID(end.Artifact)); err != nil {
+			return err
+		}
+	case int64(len(shown)) == total:
+		f.give(0, []byte(shown), nil)
+	}
+	f.give(total, nil, end)
+	return nil
+}
+
+// artifact gives the rest of a finished artifact.
+func (f *follower) artifact(ctx context.Context, id artifacts.ID) error {
+	r, err := f.c.Artifact(ctx, id)
+	if errors.Is(err, artifacts.ErrNotFound) { // deleted since
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	body, _, err := f.c.OpenArtifact(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if s, ok := body.(io.Seeker); ok {
+		if _, err := s.Seek(f.at, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	buf := make([]byte, record.PartSize)
+	for !f.done {
+		n, err := io.ReadFull(body, buf)
+		f.give(f.at, append([]byte(nil), buf[:n]...), nil)
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"golang.org/x/sync/semaphore"
+
+	"spool/internal/retry"
+	"spool/pkg/events"
+)
+
+// OutputConfig describes a tool invocation whose output is streamed. The zero value works.
+type OutputConfig struct {
+	ID         string // names the output in its session, for ever; "" = a new one
+	Tool       string // name of the tool
+	Invocation string // id that the tool's call and its result share (SPEC I3); "" = the output's
+	Cwd        string // working directory
+	Agent, Run string // for the artifact's record
+	User, Host string // as in PublisherConfig
+	Head       int    // bytes of the beginning that the result shows, at most 25,600; 0 = the end alone (SPEC O3)
+	Columns    int    // longest line that the result shows, in bytes; 0 = any (SPEC O4)
+
+	// Lease is how long the output may be silent, beyond what the persisters allow. A living Output is not silent.
+	Lease time.Duration
+	// Input, JSON, posts the invocation as a tool_call ahead of the output. nil: the agent posts it itself.
+	Input []byte
+	// Window is how many bytes may be written and not yet durable, before Write waits; 0 = 1 MiB.
+	Window int
+}
+
+// OutputEnd is how a tool ended.
+type OutputEnd = events.OutputEnd
+
+// Output is the streaming output of a tool invocation (SPEC O). What is written becomes a result in the thread, cut to what
+// a reader can take in, and an artifact with all of it when it was cut. Write takes what the tool printed to its standard
+// output, Stderr to its standard error. Safe for concurrent use.
+//
+// When the program dies, the output is closed as aborted after its lease, with what arrived (SPEC O8).
+type Output struct {
+	client *Client
+	cfg    OutputConfig
+	thread events.Thread
+	pub    *Publisher
+
+	ctx    context.Context // of all publishing: io.Writer has no room for one
+	cancel context.CancelCauseFunc
+	window *semaphore.Weighted
+	wake   chan struct{} // holds a token while there is something to publish
+	done   chan struct{} // closed when run has ended
+
+	mu      sync.Mutex
+	pending []piece
+	closing *OutputEnd
+	seq     uint64 // number of the last piece; run's
+	last    uint64 // producer's sequence of the last event; run's
+}
+
+// piece is neighbouring bytes of one stream.
+type piece struct {
+	stream events.Stream
+	bytes  []byte
+}
+
+const (
+	pieceBytes    = 128 << 10 // of one event
+	defaultWindow = 1 << 20
+	heartbeat     = 2 * time.Minute // below any lease
+)
+
+// ErrOutputClosed: something was written to an output after Close.
+var ErrOutputClosed = errors.New("the output is closed")
+
+// Output begins a streaming output in a thread and returns when that is durable. Publishing goes on, through whatever the
+// server does, until Close returns or ctx ends.
+func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) (*Output, error) {
+	if cfg.ID == "" {
+		cfg.ID = ulid.Make().String()
+	}
+	if cfg.Window <= 0 {
+		cfg.Window = defaultWindow
+	}
+	start := events.Chunk{Op: events.ChunkStart, Output: cfg.ID, Start: events.OutputStart{
+		Tool: cfg.Tool, Invocation: cfg.Invocation, Cwd: cfg.Cwd, Agent: cfg.Agent, Run: cfg.Run,
+		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(),
+	}}
+	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
+		return nil, err
+	}
+	o := &Output{
+		client: c, cfg: cfg, thread: t, pub: c.outputs, window: semaphore.NewWeighted(int64(cfg.Window)),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	o.ctx, o.cancel = context.WithCancelCause(ctx)
+	var evs []*events.Event
+	if cfg.Input != nil {
+		evs = append(evs, o.event(events.KindEntry, o.call()))
+		evs[0].Dialect = "item"
+	}
+	if err := o.send(append(evs, o.event(events.KindChunk, start.Encode()))); err != nil {
+		o.cancel(err)
+		return nil, err
+	}
+	go o.run()
+	return o, nil
+}
+
+// call is the item of the invocation.
+func (o *Output) call() []byte {
+	id := o.cfg.Invocation
+	if id == "" {
+		id = o.cfg.ID
+	}
+	return events.ToolCall(o.cfg.Tool, id, o.cfg.Input).JSON()
+}
+
+// ID names the output in its session.
+func (o *Output) ID() string { return o.cfg.ID }
+
+// Write takes what the tool printed to standard output. It waits while more than the window is not durable yet; what it
+// took is durable when Close returns without an error.
+func (o *Output) Write(p []byte) (int, error) { return o.write(events.Stdout, p) }
+
+// Stderr takes what the tool prints to standard error.
+func (o *Output) Stderr() io.Writer { return errorStream{o} }
+
+type errorStream struct{ o *Output }
+
+func (s errorStream) Write(p []byte) (int, error) { return s.o.write(events.Stderr, p) }
+
+func (o *Output) write(stream events.Stream, p []byte) (n int, err error) {
+	for n < len(p) {
+		k := min(len(p)-n, pieceBytes, o.cfg.Window)
+		if err := o.window.Acquire(o.ctx, int64(k)); err != nil {
+			return n, context.Cause(o.ctx)
+		}
+		if err := o.add(stream, p[n:n+k]); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+func (o *Output) add(stream events.Stream, b []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closing != nil {
+		o.window.Release(int64(len(b)))
+		return ErrOutputClosed
+	}
+	if last := len(o.pending) - 1; last >= 0 && o.pending[last].stream == stream && len(o.pending[last].bytes)+len(b) <= pieceBytes {
+		o.pending[last].bytes = append(o.pending[last].bytes, b...)
+	} else {
+		o.pending = append(o.pending, piece{stream, append([]byte(nil), b...)})
+	}
+	o.signal()
+	return nil
+}
+
+func (o *Output) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the output and returns when all of it is durable; the result is in the thread soon after: see Wait. Closing
+// again changes nothing.
+func (o *Output) Close(end OutputEnd) error {
+	o.mu.Lock()
+	if o.closing == nil {
+		o.closing = &end
+		o.signal()
+	}
+	o.mu.Unlock()
+	<-o.done
+	if err := context.Cause(o.ctx); !errors.Is(err, errDone) {
+		return err
+	}
+	return nil
+}
+
+// Wait returns when the result of a closed output is in its thread.
+func (o *Output) Wait(ctx context.Context) error {
+	<-o.done
+	return o.client.Await(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
+}
+
+// errDone: the output has ended as it should.
+var errDone = errors.New("output has ended")
+
+// run publishes what was written until the output is closed. While one publish is under way more gathers for the next.
+func (o *Output) run() {
+	defer close(o.done)
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	for {
+		beat := false
+		select {
+		case <-o.wake:
+		case <-alive.C:
+			beat = true
+		case <-o.ctx.Done():
+			return
+		}
+		o.mu.Lock()
+		pieces, closing := o.pending, o.closing
+		o.pending = nil
+		o.mu.Unlock()
+		if len(pieces) == 0 && beat {
+			pieces = []piece{{stream: events.Stdout}}
+		}
+		if err := o.publish(pieces, closing); err != nil {
+			o.cancel(err)
+			return
+		}
+		for _, p := range pieces {
+			o.window.Release(int64(len(p.bytes)))
+		}
+		if closing != nil {
+			o.cancel(errDone)
+			return
+		}
+	}
+}
+
+// publish sends pieces, and the end behind them.
+func (o *Output) publish(pieces []piece, end *OutputEnd) error {
+	evs := make([]*events.Event, 0, len(pieces)+1)
+	for _, p := range pieces {
+		o.seq++
+		chunk := events.Chunk{Op: events.ChunkData, Output: o.cfg.ID, Seq: o.seq, Stream: p.stream, Data: p.bytes}
+		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
+	}
+	if end != nil {
+		o.seq++
+		chunk := events.Chunk{Op: events.ChunkEnd, Output: o.cfg.ID, Seq: o.seq, End: *end}
+		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
+	}
+	if len(evs) == 0 {
+		return nil
+	}
+	return o.send(evs)
+}
+
+func (o *Output) event(kind events.Kind, body []byte) *events.Event {
+	return &events.Event{Kind: kind, Thread: o.thread, Time: time.Now().UnixMilli(), User: o.cfg.User, Host: o.cfg.Host, Body: body}
+}
+
+// send publishes events as the producer that all outputs of the client share: a thread remembers a limited number of them.
+// A sequence is never used again, also when nobody knows whether its event was stored: another output's would be taken
+// for it.
+func (o *Output) send(evs []*events.Event) error {
+	p := o.pub
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range evs {
+		p.seq++
+		e.Producer, e.Epoch, e.Seq = p.cfg.Producer, p.cfg.Epoch, p.seq
+	}
+	o.last = p.seq
+	if err := retry.Do(o.ctx, nil, func() error { return p.conn.PublishEvents(o.ctx, evs) }); err != nil {
+		return fmt.Errorf("output %s of %s: %w", o.cfg.ID, o.thread, err)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/jsonscan"
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Prompt is a question that an agent put to a person (SPEC I8).
+type Prompt struct {
+	Thread events.Thread
+	events.Prompt
+	Item       int64 // number of the item that asks; 0 = unknown
+	Asked      int64 // Unix milliseconds
+	Answerable bool  // false: a transcript tells of it, and it is answered where its agent runs
+	// Resolution is how it was settled; its Outcome is "" while it waits.
+	Resolution events.Resolution
+}
+
+// Overdue tells that the deadline of a prompt has passed: nobody can answer it any more, and an approval counts as denied,
+// also before anyone has noted it.
+func (p Prompt) Overdue(now time.Time) bool {
+	return p.Deadline != 0 && now.UnixMilli() >= p.Deadline
+}
+
+var (
+	// ErrNoPrompt: there is no prompt of that id in the thread.
+	ErrNoPrompt = persist.ErrNoPrompt
+	// ErrAnswered: the prompt was settled before, by another answer or by its deadline; how is told with it.
+	ErrAnswered = errors.New("the prompt was settled before")
+)
+
+// Prompts lists the prompts that wait for an answer, of a session or of all when session is "". It reads records, never
+// threads; those of threads that have ended are left out.
+func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) {
+	rs, err := c.conn.List(ctx, events.PromptKeys(session))
+	if err != nil || len(rs) == 0 {
+		return nil, err
+	}
+	ts := make([]events.Thread, len(rs))
+	heads := make([]string, len(rs))
+	for i, r := range rs {
+		ts[i], _ = events.ParsePromptKey(r.Key)
+		heads[i] = events.HeadKey(ts[i])
+	}
+	active, err := c.conn.Records(ctx, heads...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Prompt, 0, len(rs))
+	for i, r := range rs {
+		if !active[i].Exists() {
+			continue
+		}
+		p, err := record.DecodePrompt(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		out = append(out, promptOf(ts[i], p))
+	}
+	return out, nil
+}
+
+func promptOf(t events.Thread, p record.Prompt) Prompt {
+	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Resolution: p.Resolution}
+}
+
+// Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
+func (c *Client) Prompt(ctx context.Context, t events.Thread, id string) (Prompt, error) {
+	r, err := c.prompt(ctx, t, id)
+	return promptOf(t, r), err
+}
+
+func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record.Prompt, error) {
+	if err := t.Validate(); err != nil {
+		return record.Prompt{}, err
+	}
+	rs, err := c.conn.Records(ctx, events.PromptKey(t, id), events.AnsweredKey(t, id))
+	if err != nil {
+		return record.Prompt{}, err
+	}
+	for _, r := range rs { // asked again after it was settled, it is open
+		if r.Exists() {
+			return record.DecodePrompt(r.Value)
+		}
+	}
+	return record.Prompt{}, fmt.Errorf("%w: %q in %s", ErrNoPrompt, id, t)
+}
+
+// Ask puts a question to a person and waits for the answer. With an ID of the caller's own it can be asked again after a
+// crash: a prompt that is open is waited for, and one that is settled is answered at once. At its deadline Ask settles it.
+// The prompt stays open when ctx ends.
+func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
+	if p.ID == "" {
+		p.ID = ulid.Make().String()
+	}
+	if err := checkPrompt(p); err != nil {
+		return events.Resolution{}, err
+	}
+	_, err := c.prompt(ctx, t, p.ID)
+	if errors.Is(err, ErrNoPrompt) {
+		pub := c.Publisher(PublisherConfig{})
+		err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
+		if err == nil {
+			err = c.Await(ctx, t, pub.Producer(), 0, 1)
+		}
+	}
+	if err != nil {
+		return events.Resolution{}, fmt.Errorf("ask %q in %s: %w", p.ID, t, err)
+	}
+	return c.AwaitAnswer(ctx, t, p.ID)
+}
+
+// maxPromptBody is the most bytes of the further members of a prompt.
+const maxPromptBody = 60_000
+
+func checkPrompt(p events.Prompt) error {
+	switch {
+	case p.Kind == "":
+		return fmt.Errorf("prompt %q has no kind: use %s, %s or %s", p.ID, events.PromptText, events.PromptApproval, events.PromptQuestion)
+	case len(p.ID) > 1024 || len(p.Kind) > 1024:
+		return fmt.Errorf("prompt %.32q…: id and kind have at most 1,024 bytes", p.ID)
+	case len(p.Body) > maxPromptBody:
+		return fmt.Errorf("prompt %q: body of %d bytes; at most %d: put the rest into an item before it", p.ID, len(p.Body), maxPromptBody)
+	case p.Body == nil:
+		return nil
+	}
+	err := jsonscan.Valid(p.Body)
+	if err == nil && jsonscan.KindOf(p.Body) != jsonscan.KindObject {
+		err = errors.New("it is no JSON object")
+	}
+	if err != nil {
+		return fmt.Errorf("prompt %q: body: %w", p.ID, err)
+	}
+	return nil
+}
+
+// lookAgain is how often a waiting AwaitAnswer looks without being told that something happened.
+const lookAgain = 15 * time.Second
+
+// AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how. ErrNoPrompt: there is no such
+// prompt. ErrEnded: its thread has ended, which is noticed within 15 seconds.
+func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (events.Resolution, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	news := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		f := Filter{Session: t.Session, Thread: t.Name, Type: events.TypePendingPromptResolved}
+		for _, err := range c.SubscribeReady(ctx, f, Position{}, tell) {
+			if err != nil {
+				return // it is looked at every while anyway
+			}
+			tell()
+		}
+	})
+	for {
+		p, err := c.prompt(ctx, t, id)
+		if err != nil || p.Settled() {
+			return p.Resolution, err
+		}
+		if head, err := c.Thread(ctx, t); err == nil && head.Status == threads.StatusCompleted {
+			return events.Resolution{}, fmt.Errorf("prompt %q: %w: %s", id, ErrEnded, t)
+		}
+		wait := lookAgain
+		if p.Deadline != 0 {
+			left := time.Until(time.UnixMilli(p.Deadline))
+			if left <= 0 {
+				r, err := c.Answer(ctx, t, events.Answer{Prompt: id, Expired: true})
+				if errors.Is(err, ErrAnswered) {
+					err = nil
+				}
+				return r, err
+			}
+			wait = min(wait, left)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-news:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return events.Resolution{}, fmt.Errorf("prompt %q of %s waits for its answer: %w", id, t, ctx.Err())
+		}
+		timer.Stop()
+	}
+}
+
+// Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
+// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended.
+func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
+	p, err := c.prompt(ctx, t, a.Prompt)
+	if err != nil {
+		return events.Resolution{}, err
+	}
+	if p.Settled() {
+		return p.Resolution, answered(p)
+	}
+	if p.Dialect != "item" {
+		return events.Resolution{}, fmt.Errorf("%w to answer here: %q in %s was asked by a transcript; answer it where the agent runs", ErrNoPrompt, a.Prompt, t)
+	}
+	if _, err := p.Settle(a, time.Now().UnixMilli()); err != nil {
+		return events.Resolution{}, err
+	}
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return events.Resolution{}, err
+	}
+	if head.Status == threads.StatusCompleted {
+		return events.Resolution{}, fmt.Errorf("%w: %s", ErrEnded, t)
+	}
+	pub := c.Publisher(PublisherConfig{User: a.By})
+	if err := pub.Control(ctx, t, 1, events.Control{Op: events.OpAnswer, Answer: &a}); err != nil {
+		return events.Resolution{}, err
+	}
+	if err := c.Await(ctx, t, pub.Producer(), 0, 1); err != nil {
+		return events.Resolution{}, err
+	}
+	if p, err = c.prompt(ctx, t, a.Prompt); err != nil {
+		return events.Resolution{}, err
+	}
+	if p.Producer == pub.Producer() && (p.By != events.ByDeadline || a.Expired) {
+		return p.Resolution, nil
+	}
+	return p.Resolution, answered(p)
+}
+
+func answered(p record.Prompt) error {
+	by := p.By
+	if by == "" {
+		by = "someone"
+	}
+	return fmt.Errorf("%w: %s by %s at %s", ErrAnswered, p.Outcome, by, time.UnixMilli(p.At).UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,339 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// ErrRefused: an operation was published and not applied. The dead letter of its thread says why.
+var ErrRefused = errors.New("the operation was refused: its dead letter says why")
+
+// LeafMoved tells a writer that another entry was the leaf when its own was to be (SPEC S13). Both are kept, as siblings, and
+// the other one stays the leaf.
+type LeafMoved struct {
+	Entry string // the writer's own, under the entry where it was meant to be
+	Taken string // the entry that is the leaf; "" when there is none
+}
+
+func (e *LeafMoved) Error() string {
+	if e.Taken == "" {
+		return fmt.Sprintf("entry %s is kept and not the leaf: the leaf was reset", e.Entry)
+	}
+	return fmt.Sprintf("entry %s is kept and not the leaf: entry %s took it", e.Entry, e.Taken)
+}
+
+// Branch moves a thread's leaf to an entry, and nothing else (SPEC S3); it returns when the leaf is there. The error wraps
+// sessions.ErrNotFound, threads.ErrNoThread or ErrEnded.
+func (c *Client) Branch(ctx context.Context, t events.Thread, entry string) error {
+	head, err := c.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	step, err := c.entry(ctx, t, head, entry)
+	if err != nil {
+		return err
+	}
+	to := events.Branch{Entry: entry}
+	if step.State.Entry.ID != entry {
+		to = events.Branch{Node: step.At.Ref.String()}
+	}
+	return c.operate(ctx, t, events.Control{Op: events.OpBranch, Branch: &to})
+}
+
+// Reset takes a thread's leaf away: the next entry is a new root (SPEC S3).
+func (c *Client) Reset(ctx context.Context, t events.Thread) error {
+	if _, err := c.open(ctx, t); err != nil {
+		return err
+	}
+	return c.operate(ctx, t, events.Control{Op: events.OpReset, Reset: &events.Reset{}})
+}
+
+// Label names an entry of an omp session; "" takes its name away (SPEC S4). It returns the id of the label entry.
+func (c *Client) Label(ctx context.Context, t events.Thread, entry, label string) (id string, err error) {
+	if err := c.appendable(ctx, t, entry); err != nil {
+		return "", err
+	}
+	return c.appended(ctx, c.Publisher(PublisherConfig{}), t, 1,
+		events.Control{Op: events.OpLabel, Label: &events.Label{Target: entry, Label: label}})
+}
+
+// BranchWithSummary goes back to an entry of an omp session, "" for before the first one, and appends what was learned on
+// the path that is left (SPEC S3). It returns the id of the branch_summary entry.
+func (c *Client) BranchWithSummary(ctx context.Context, t events.Thread, entry string, s sessions.Summarized) (id string, err error) {
+	if err := c.appendable(ctx, t, entry); err != nil {
+		return "", err
+	}
+	op := &events.Summary{Entry: entry, Summary: s.Summary, Details: s.Details}
+	if err := valid(s.Details); err != nil {
+		return "", err
+	}
+	if s.FromExtension != nil {
+		from := string(s.FromExtension) == "true"
+		op.FromExtension = &from
+	}
+	return c.appended(ctx, c.Publisher(PublisherConfig{}), t, 1, events.Control{Op: events.OpSummary, Summary: op})
+}
+
+// appendable checks what can be known before an entry is appended that refers to another, "" for none.
+func (c *Client) appendable(ctx context.Context, t events.Thread, entry string) error {
+	head, err := c.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := persist.TakesAppends(t, head); err != nil {
+		return err
+	}
+	if _, err := persist.LeafID(ctx, c.reader, head); err != nil {
+		return err
+	}
+	if entry != "" {
+		_, err = persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: entry})
+	}
+	return err
+}
+
+func valid(raw []byte) error {
+	if raw == nil {
+		return nil
+	}
+	if err := jsonscan.Valid(raw); err != nil {
+		return fmt.Errorf("%w: %w", events.ErrControl, err)
+	}
+	return nil
+}
+
+// open reads the head of a thread that takes operations.
+func (c *Client) open(ctx context.Context, t events.Thread) (threads.Head, error) {
+	head, err := c.Thread(ctx, t)
+	if err == nil && head.Status == threads.StatusCompleted {
+		err = fmt.Errorf("%w: %s", ErrEnded, t)
+	}
+	return head, err
+}
+
+// operate publishes an operation and returns when the thread has taken it.
+func (c *Client) operate(ctx context.Context, t events.Thread, op events.Control) error {
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, t, 1, op); err != nil {
+		return err
+	}
+	return c.Await(ctx, t, p.Producer(), 0, 1)
+}
+
+// appended publishes an operation that appends an entry, and reads what became of it.
+func (c *Client) appended(ctx context.Context, p *Publisher, t events.Thread, seq uint64, op events.Control) (id string, err error) {
+	if err := p.Control(ctx, t, seq, op); err != nil {
+		return "", err
+	}
+	if err := c.Await(ctx, t, p.cfg.Producer, p.cfg.Epoch, seq); err != nil {
+		return "", err
+	}
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	id = events.AppendedID(t, p.cfg.Producer, p.cfg.Epoch, seq)
+	step, err := persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
+	if errors.Is(err, sessions.ErrNotFound) {
+		return "", fmt.Errorf("%s of %s: %w", op.Op, t, ErrRefused)
+	}
+	if err != nil {
+		return "", err
+	}
+	if taken, lost, err := takenBy(step.State.Meta); err != nil || lost {
+		return id, errors.Join(err, asError(id, taken, lost))
+	}
+	return id, nil
+}
+
+func asError(id, taken string, lost bool) error {
+	if !lost {
+		return nil
+	}
+	return &LeafMoved{Entry: id, Taken: taken}
+}
+
+// takenBy reads from a state which entry was the leaf, if it is not the entry itself.
+func takenBy(meta []byte) (id string, lost bool, err error) {
+	if meta == nil {
+		return "", false, nil
+	}
+	v, err := casstore.DecodeValue(meta)
+	if err != nil {
+		return "", false, err
+	}
+	m, _ := v.(map[string]any)
+	id, lost = m[events.MetaTaken].(string)
+	return id, lost, nil
+}
+
+// SessionWriter appends entries to an omp session one by one, each after the one before it. It is for one goroutine; other
+// writers may append to the session meanwhile.
+type SessionWriter struct {
+	client *Client
+	pub    *Publisher
+	thread events.Thread
+	seq    uint64
+	leaf   string
+}
+
+// SessionWriter begins where the session's leaf is; a thread that is not there yet begins with its first entry.
+func (c *Client) SessionWriter(ctx context.Context, t events.Thread, user string) (*SessionWriter, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	w := &SessionWriter{client: c, pub: c.Publisher(PublisherConfig{User: user}), thread: t}
+	head, err := c.open(ctx, t)
+	if errors.Is(err, threads.ErrNoThread) {
+		return w, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := persist.TakesAppends(t, head); err != nil {
+		return nil, err
+	}
+	w.leaf, err = persist.LeafID(ctx, c.reader, head)
+	return w, err
+}
+
+// Leaf is the entry that the next one is meant to go after; "" for none.
+func (w *SessionWriter) Leaf() string { return w.leaf }
+
+// GoTo makes the next entry go after that one, or with "" begin a new root. The session's leaf stays where it is.
+func (w *SessionWriter) GoTo(entry string) { w.leaf = entry }
+
+// Append appends an entry and returns its id when it is in the thread. When another writer's entry is the leaf by then, the
+// error is a *LeafMoved and the entry is kept all the same; the next one goes after it, unless GoTo says otherwise. After any
+// other error it is not known whether the entry is kept.
+func (w *SessionWriter) Append(ctx context.Context, d sessions.Draft) (id string, err error) {
+	leaf, entry := w.leaf, d.JSON()
+	if err := valid(entry); err != nil {
+		return "", err
+	}
+	w.seq++
+	id, err = w.client.appended(ctx, w.pub, w.thread, w.seq,
+		events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry, Leaf: &leaf}})
+	if id != "" {
+		w.leaf = id
+	}
+	return id, err
+}
+
+// SessionFork says what of a session a fork takes.
+type SessionFork struct {
+	Path bool   // only the entries on the path to a leaf; else all, with their branches
+	Leaf string // with Path: that entry; "" for the session's leaf
+}
+
+// ForkSession makes a session of another one's main thread under a new id, and returns when it is there. Nothing is copied
+// (SPEC S9). An omp session gets a header of its own whose parentSession is the old id; with Path its entries keep the labels
+// that they have. Errors are those of Fork and Branch.
+func (c *Client) ForkSession(ctx context.Context, session, to string, how SessionFork) error {
+	from, target := events.Thread{Session: session, Name: events.MainThread}, events.Thread{Session: to, Name: events.MainThread}
+	if err := errors.Join(from.Validate(), target.Validate()); err != nil {
+		return err
+	}
+	head, err := c.Thread(ctx, from)
+	if err != nil {
+		return err
+	}
+	fork := events.Fork{Session: from.Session, Thread: from.Name, Whole: !how.Path}
+	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
+	now := time.Now()
+	if persist.TakesAppends(from, head) == nil {
+		first, _, err := c.Source().FirstHeader(ctx, head)
+		if err != nil {
+			return err
+		}
+		h, err := c.header(ctx, from, head, first)
+		if err != nil {
+			return err
+		}
+		h.ID = session // as Spool names it
+		fork.Header = h.Child(to, now).JSON()
+	}
+	if how.Path {
+		labels, err := c.path(ctx, from, head, how.Leaf, &fork)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, labels...)
+	}
+	if err := c.checkFork(ctx, target, fork); err != nil {
+		return fmt.Errorf("fork %s: %w", session, err)
+	}
+	// A crash after this leaves rows of a session that is not there yet: whoever forks again finds them (SPEC A7).
+	if _, err := c.ForkArtifacts(ctx, session, to, now.UnixMilli()); err != nil {
+		return err
+	}
+	return c.begin(ctx, target, now, ops)
+}
+
+// begin publishes the operations that a thread begins with, and returns when the last of them is applied.
+func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops []events.Control) error {
+	p := c.Publisher(PublisherConfig{})
+	evs := make([]*events.Event, len(ops))
+	for i, op := range ops {
+		evs[i] = &events.Event{Kind: events.KindControl, Thread: t, Time: now.UnixMilli(), Body: op.Encode()}
+	}
+	if err := p.send(ctx, evs); err != nil {
+		return err
+	}
+	if err := c.Await(ctx, t, p.Producer(), 0, uint64(len(ops))); err != nil {
+		return err
+	}
+	head, err := c.Thread(ctx, t)
+	if err != nil || ops[0].Fork.Header == nil {
+		return err
+	}
+	header, err := c.Source().ForkHeader(ctx, head, t.Session)
+	if err == nil && string(header) != string(ops[0].Fork.Header) { // somebody took the name meanwhile
+		err = fmt.Errorf("fork: %w: %s", ErrThreadExists, t)
+	}
+	return err
+}
+
+// path makes a fork one of the path to an entry, and gives the operations that label its entries as they are labelled: the
+// label entries themselves may be elsewhere.
+func (c *Client) path(ctx context.Context, t events.Thread, head threads.Head, leaf string, fork *events.Fork) (labels []events.Control, err error) {
+	at := head.Head()
+	if leaf != "" {
+		step, err := c.entry(ctx, t, head, leaf)
+		if err != nil {
+			return nil, err
+		}
+		at = step.At
+	} else if len(head.Recent) == 0 {
+		return nil, fmt.Errorf("%w: %s has no leaf: name the entry that the path leads to", threads.ErrNoPoint, t)
+	}
+	fork.Node = at.Ref.String()
+	if fork.Header == nil {
+		return nil, nil
+	}
+	tree, err := c.Tree(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	end := tree.Leaf()
+	if leaf != "" {
+		end = sessions.At(leaf)
+	}
+	path := tree.Path(end)
+	own := sessions.NewTree(tree.Header(), path...)
+	for _, e := range path {
+		if label := tree.Label(e.ID); label != own.Label(e.ID) {
+			labels = append(labels, events.Control{Op: events.OpLabel, Label: &events.Label{Target: e.ID, Label: label}})
+		}
+	}
+	return labels, nil
+}

@@ -1,0 +1,167 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"spool/internal/persist"
+	"spool/internal/rehydrate"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Tree is the entries of a thread as they go on from each other, with labels and leaf (SPEC S3). Entries of other dialects
+// than omp have what the tree needs: type, id and parent; one without an id has "#" and its index.
+type Tree struct {
+	*sessions.Tree
+	Head threads.Head
+	OMP  bool // the entries are those of a session file
+
+	places map[string]rehydrate.Placed
+}
+
+// Place is where an entry is stored.
+func (t *Tree) Place(id string) (p rehydrate.Placed, ok bool) {
+	p, ok = t.places[id]
+	return p, ok
+}
+
+// Tree reads a thread whole, entries as they are stored: long strings cut, images as refs. threads.ErrNoThread: there is none
+// of that name.
+func (c *Client) Tree(ctx context.Context, t events.Thread) (*Tree, error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return c.tree(ctx, t, head, rehydrate.Stored, nil)
+}
+
+func (c *Client) tree(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, warn func(rehydrate.Missing)) (*Tree, error) {
+	src := c.Source()
+	src.Warn = warn
+	s, err := src.Session(ctx, head, form)
+	if err != nil {
+		return nil, err
+	}
+	if s.Header, err = c.header(ctx, t, head, s.Header); err != nil {
+		return nil, err
+	}
+	out := &Tree{Tree: s.Tree(), Head: head, OMP: s.OMP, places: make(map[string]rehydrate.Placed, len(s.Entries))}
+	for _, e := range s.Entries {
+		out.places[e.ID] = e
+	}
+	return out, nil
+}
+
+// header is the session's own: that of its fork, else the first of its file, else made of what its record says.
+func (c *Client) header(ctx context.Context, t events.Thread, head threads.Head, first sessions.Header) (sessions.Header, error) {
+	info, err := c.info(ctx, t.Session)
+	if err != nil {
+		return first, err
+	}
+	fork, err := c.forkHeader(ctx, t, head, info)
+	if err != nil {
+		return first, err
+	}
+	if fork != nil {
+		h, err := sessions.ParseHeader(fork)
+		return h, err
+	}
+	if first.ID == "" {
+		first = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd, Title: info.Title, ParentSession: info.Parent}
+	}
+	return first, nil
+}
+
+// info reads a session's record; one that is not there is zero.
+func (c *Client) info(ctx context.Context, session string) (info sessions.Info, err error) {
+	rs, err := c.conn.Records(ctx, events.SessionKey(session))
+	if err != nil || !rs[0].Exists() {
+		return info, err
+	}
+	return sessions.DecodeInfo(rs[0].Value)
+}
+
+// forkHeader is the header that a session got when it was forked; nil if it was not. Only a session that has a parent is
+// looked through.
+func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) ([]byte, error) {
+	if info.Parent == "" || t.Name != events.MainThread {
+		return nil, nil
+	}
+	return c.Source().ForkHeader(ctx, head, t.Session)
+}
+
+// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12). Its leaf
+// is in the header if it is not the last entry. All of it is in memory meanwhile. forked is false, and nothing is written, for
+// every other thread.
+func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, forked bool, err error) {
+	info, err := c.info(ctx, t.Session)
+	if err != nil {
+		return 0, false, err
+	}
+	header, err := c.forkHeader(ctx, t, head, info)
+	if err != nil || header == nil {
+		return 0, false, err
+	}
+	tree, err := c.tree(ctx, t, head, form, warn)
+	if err != nil {
+		return 0, true, err
+	}
+	_, err = tree.WriteTo(w)
+	return len(tree.Entries()), true, err
+}
+
+// ErrNoContext: the thread holds no session of omp entries, of which alone this version makes contexts.
+var ErrNoContext = errors.New("no context")
+
+// Context is what the model is sent at a leaf, and the state that the agent goes on with (SPEC S7): of entries as their agent
+// wrote them, images in line. sessions.Last is where the thread's leaf is. Only the path to the leaf is read. A blob that is
+// missing or corrupt is told to warn and its ref stays in place (SPEC T10); with a nil warn it is an error. Errors wrap
+// sessions.ErrNotFound, threads.ErrNoThread or ErrNoContext.
+func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return sessions.Context{}, err
+	}
+	if err := persist.TakesAppends(t, head); err != nil {
+		return sessions.Context{}, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t, head.Dialect)
+	}
+	var at = head.Head()
+	switch {
+	case leaf == sessions.Root, leaf == sessions.Last && len(head.Recent) == 0:
+		return sessions.NewTree(sessions.Header{}).Context(sessions.Root), nil
+	case leaf != sessions.Last:
+		step, err := c.entry(ctx, t, head, leaf.ID())
+		if err != nil {
+			return sessions.Context{}, err
+		}
+		at = step.At
+	}
+	src := c.Source()
+	src.Warn = warn
+	path, err := src.Path(ctx, head, at, rehydrate.Full)
+	if err != nil {
+		return sessions.Context{}, err
+	}
+	return path.Tree().Context(path.Leaf), nil
+}
+
+// entry finds an entry by its id, also by one that Tree made. The error wraps sessions.ErrNotFound.
+func (c *Client) entry(ctx context.Context, t events.Thread, head threads.Head, id string) (threads.Step, error) {
+	step, err := persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
+	if !errors.Is(err, sessions.ErrNotFound) {
+		return step, err
+	}
+	tree, e := c.tree(ctx, t, head, rehydrate.Stored, nil)
+	if e != nil {
+		return step, e
+	}
+	place, ok := tree.Place(id)
+	if !ok {
+		return step, err
+	}
+	return c.reader.Step(ctx, place.At)
+}
