@@ -66,11 +66,12 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 func past(ctx context.Context, reader threads.Reader, t client.Thread, after int64) iter.Seq2[Post, error] {
 	return func(yield func(Post, error) bool) {
 		seen := map[casstore.Ref]bool{}
-		// A head that has moved back to before its fork point has the fork's first state behind a tip: tips go first.
-		for _, root := range append(slices.Clone(t.Head.Tips), t.Head.Head()) {
-			if root.Ref == t.Head.Start.Ref {
-				continue
-			}
+		after, err := forkedAt(ctx, reader, t.Head, after)
+		if err != nil {
+			yield(Post{}, err)
+			return
+		}
+		for _, root := range roots(t.Head) {
 			for step, err := range reader.Walk(ctx, root) {
 				if err != nil {
 					yield(Post{}, err)
@@ -97,6 +98,36 @@ func past(ctx context.Context, reader threads.Reader, t client.Thread, after int
 			}
 		}
 	}
+}
+
+// forkedAt is the number up to which the items of a thread with branches are its source's, or after if that is more: the
+// fork's first state may be on any branch, and those of a forked session come from its source.
+func forkedAt(ctx context.Context, reader threads.Reader, head threads.Head, after int64) (int64, error) {
+	if len(head.Tips) == 0 {
+		return after, nil
+	}
+	seen := map[casstore.Ref]bool{}
+	for _, root := range roots(head) {
+		for step, err := range reader.Walk(ctx, root) {
+			if err != nil {
+				return 0, err
+			}
+			entry := step.State.Entry
+			if seen[step.At.Ref] || entry.First+entry.Count <= after {
+				break
+			}
+			seen[step.At.Ref] = true
+			if step.State.Role == threads.RoleFork {
+				after = max(after, entry.First-1)
+			}
+		}
+	}
+	return after, nil
+}
+
+// roots are the newest states of a thread's branches.
+func roots(h threads.Head) []casstore.Located {
+	return slices.Concat(h.Tips, h.Recent[:min(len(h.Recent), 1)])
 }
 
 // postsOf makes the posts of one entry.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/rehydrate"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -115,4 +116,89 @@ func TestExportOfAFork(t *testing.T) {
 			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(), tree.Labels(), err)
 		}
 	}
+}
+
+// A file of version 1 keeps its lines; its entries have the ids that loading it gives, and its export is of the current
+// version (SPEC S5, S12, X1).
+func TestVersion1(t *testing.T) {
+	lines := []string{
+		`{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/w"}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:51.000Z","message":{"role":"user","content":"one"}}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:52.000Z","message":{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"two"}]}}`,
+		`{"type":"compaction","timestamp":"2025-11-20T23:33:53.000Z","summary":"S","firstKeptEntryIndex":2,"tokensBefore":5}`,
+		`{"type":"message","timestamp":"2025-11-20T23:33:54.000Z","message":{"role":"hookMessage","content":"three"}}`, "",
+	}
+	old := strings.Join(lines, "\n")
+	version1(t, old, "old")
+}
+
+func version1(t *testing.T, old, id string) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "old.jsonl"), []byte(old))
+	conn := system(t)
+	load(t, conn, dir)
+	cl := client.New(conn)
+	main := events.Thread{Session: id, Name: "main"}
+	var raw bytes.Buffer
+	if _, err := cl.Export(t.Context(), main, &raw); err != nil || raw.String() != old {
+		t.Errorf("spool export gives %d bytes, %v, want %d", raw.Len(), err, len(old))
+	}
+	f, err := sessions.Load([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := cl.Thread(t.Context(), main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for step, err := range cl.Reader().Entries(t.Context(), head) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := step.State.Entry; st.Type != "session" {
+			if st.ID != f.Entries[n].ID {
+				t.Fatalf("entry %d has the id %q, want %q", n, st.ID, f.Entries[n].ID)
+			}
+			n++
+		}
+	}
+	got, err := cl.Context(t.Context(), main, sessions.Last, nil)
+	if want := f.Tree().Context(sessions.Last); err != nil || string(got.JSON()) != string(want.JSON()) || n != len(f.Entries) {
+		t.Errorf("context of %d entries is %.300s, %v, want of %d %.300s", n, got.JSON(), err, len(f.Entries), want.JSON())
+	}
+
+	exported, out := save(t, conn)
+	body, err := os.ReadFile(filepath.Join(exported, out[0].File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Reset()
+	if _, err := cl.ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = sessions.Load(raw.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if want := text(t, f.Tree()); string(body) != want || !out[0].Migrated {
+		t.Errorf("exported %d bytes, migrated %v, want %d", len(body), out[0].Migrated, len(want))
+	}
+	_, again, _ := cycle(t, exported)
+	if same, err := os.ReadFile(filepath.Join(again, out[0].File)); err != nil || string(same) != string(body) {
+		t.Errorf("the export of its import has %d bytes, %v, want the same %d", len(same), err, len(body))
+	}
+}
+
+// The same with a session that the program wrote, where it is at hand.
+func TestRecordedVersion1(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "transcripts", "omp-recorded-v1.jsonl"))
+	if err != nil {
+		return // it is not part of the module
+	}
+	h, err := sessions.ParseHeader(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version1(t, string(text), h.ID)
 }

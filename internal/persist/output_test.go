@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,23 +59,31 @@ type result struct {
 }
 
 // result waits for the n-th item of a thread.
-func (r *rig) result(t events.Thread, n int64) (res result) {
+func (r *rig) result(t events.Thread, n int) result {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	all := r.results(t, n)
+	return all[n-1]
+}
+
+// results waits for the first n items of a thread.
+func (r *rig) results(t events.Thread, n int) (all []result) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
 	defer cancel()
 	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if it.N == n {
-			if err := json.Unmarshal(it.Raw, &res); err != nil {
-				r.t.Fatal(err)
-			}
-			return res
+		var res result
+		if err := json.Unmarshal(it.Raw, &res); err != nil {
+			r.t.Fatal(err)
+		}
+		if all = append(all, res); len(all) == n {
+			return all
 		}
 	}
-	r.t.Fatalf("%s: no item %d", t, n)
-	return res
+	r.t.Fatalf("%s: %d items, want %d", t, len(all), n)
+	return nil
 }
 
 // begin opens an output.
@@ -171,7 +180,7 @@ func TestOutputSpills(t *testing.T) {
 			rest = rest[k:]
 		}
 		r.finish(o, client.OutputEnd{})
-		m := r.result(thread(0), int64(n+1)).Metadata
+		m := r.result(thread(0), n+1).Metadata
 		sink := output.NewSink(output.Config{Head: cfg.Head})
 		sink.Write(time.Time{}, raw)
 		if sum, _ := sink.Close(); m.Output.TotalBytes != sum.TotalBytes || m.Output.TotalLines != sum.TotalLines || n == 0 && m.Tool.Output != sum.Output {
@@ -243,8 +252,7 @@ func TestOutputWhateverDies(t *testing.T) {
 			}
 			got := map[string]bool{}
 			for _, at := range []struct {
-				thread int
-				n      int64
+				thread, n int
 			}{{0, 1}, {0, 2}, {1, 1}} {
 				m := r.result(thread(at.thread), at.n).Metadata
 				if m.Artifact == nil || got[m.Output.ID] || m.Output.TotalBytes != int64(len(clean)) {
@@ -481,9 +489,8 @@ func TestManyOutputs(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for i := range 7 {
-		of := (n - i + 6) / 7
-		for k := range of {
-			m := r.result(thread(i), int64(k+1)).Metadata
+		for _, res := range r.results(thread(i), (n-i+6)/7) {
+			m := res.Metadata
 			if want := fmt.Sprintf("I am %s\nstill %s\n", m.Output.ID[1:], m.Output.ID); m.Tool.Output != want || seen[m.Output.ID] {
 				t.Fatalf("result = %+v, want %q", m, want)
 			}
@@ -493,4 +500,46 @@ func TestManyOutputs(t *testing.T) {
 	if s := p.Stats(); s.Dead != 0 || len(seen) != n {
 		t.Errorf("%d results, Stats = %+v", len(seen), s)
 	}
+}
+
+// witness sees to it that no part is stored before a record names its artifact: a collector takes what none names.
+type witness struct {
+	persist.Parts
+	r *rig
+	n atomic.Int64
+}
+
+func (w *witness) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
+	open, err := w.r.conn.List(ctx, events.OutputKeys(""))
+	named := err == nil && slices.ContainsFunc(open, func(r record.Record) bool {
+		o, err := record.DecodeOutput(r.Value)
+		return err == nil && o.NUID == token
+	})
+	if !named {
+		w.r.t.Errorf("a part of %s is stored, and none of %d records names it: %v", token, len(open), err)
+	}
+	w.n.Add(1)
+	return w.Parts.PutPart(ctx, token, after, part)
+}
+
+// TestOutputIsNamedBeforeItsParts, also when all of it comes in one batch.
+func TestOutputIsNamedBeforeItsParts(t *testing.T) {
+	r := newRig(t)
+	raw, clean := lines(2_000)
+	big := r.begin(thread(0), client.OutputConfig{})
+	_, _ = big.Write(raw)
+	small := r.begin(thread(0), client.OutputConfig{Columns: 10})
+	_, _ = small.Write(raw[:1000])
+	for _, o := range []*client.Output{small, big} {
+		if err := o.Close(client.OutputEnd{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &witness{Parts: r.conn, r: r}
+	r.start(func(d *persist.Deps, _ *persist.Config) { d.Parts = w })
+	all := r.results(thread(0), 2)
+	if w.n.Load() < 2 || all[0].Metadata.Artifact == nil || all[1].Metadata.Artifact == nil {
+		t.Fatalf("%d parts, results %+v, want an artifact each", w.n.Load(), all)
+	}
+	r.artifact(all[1].Metadata.Artifact.ID, clean)
 }

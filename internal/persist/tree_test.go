@@ -464,3 +464,36 @@ func TestVersion1(t *testing.T) {
 		t.Errorf("export of the fork = %s, want version 3", out.String())
 	}
 }
+
+// A commit touches every pack that a thread builds on or begins to share, when a collector could take it for old: both bases
+// of a lost entry, and the branches of a forked session (DESIGN 9).
+func TestOperationsTouchWhatTheyBuildOn(t *testing.T) {
+	r := newRig(t)
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.Lane = lane })
+	ctx, th := soon(t), thread(0)
+	first := headOf(r.say(th, "omp", sessionHeader, node("a", ""))).Pack
+	leaf := headOf(r.say(th, "omp", node("b", "a"))).Pack
+	touched := func(what string, do func()) {
+		t.Helper()
+		one, _ := r.pack(first)
+		two, _ := r.pack(leaf)
+		r.moveFence()
+		do()
+		if again, _ := r.pack(first); again.Seq == one.Seq {
+			t.Errorf("%s: the pack of a is not touched", what)
+		}
+		if again, _ := r.pack(leaf); again.Seq == two.Seq {
+			t.Errorf("%s: the pack of b is not touched", what)
+		}
+	}
+	touched("lost entry", func() {
+		w := must(r.SessionWriter(ctx, th, ""))(t)
+		w.GoTo("a")
+		var moved *client.LeafMoved
+		if _, err := w.Append(ctx, sessions.Custom("x", nil)); !errors.As(err, &moved) || moved.Taken != "b" {
+			t.Errorf("Append after a = %v, want to be told of b", err)
+		}
+	})
+	ok(t, r.Branch(ctx, th, "a")) // b is a tip
+	touched("forked session", func() { ok(t, r.ForkSession(ctx, "s0", "whole", client.SessionFork{})) })
+}

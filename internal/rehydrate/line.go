@@ -29,7 +29,9 @@ func LineOf(b []byte) Line {
 }
 
 // Equal tells whether both are the same bytes.
-func (l Line) Equal(m Line) bool { return l.Size == m.Size && l.Sum == m.Sum && bytes.Equal(l.Head, m.Head) }
+func (l Line) Equal(m Line) bool {
+	return l.Size == m.Size && l.Sum == m.Sum && bytes.Equal(l.Head, m.Head)
+}
 
 // Line reads the raw entry of a step, of any size, in bounded memory.
 func (s Source) Line(ctx context.Context, step threads.Step) (l Line, ok bool, err error) {

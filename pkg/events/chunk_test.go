@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -79,4 +80,18 @@ func FuzzParseChunk(f *testing.F) {
 			t.Errorf("ParseChunk(Encode(%+v)) = %+v, %v", c, again, err)
 		}
 	})
+}
+
+// TestChunkGolden: the examples of docs/format.md, "Chunks".
+func TestChunkGolden(t *testing.T) {
+	for name, want := range map[string]string{
+		"start": "9b0101a26f31a442617368a474755f31a42f737276a161a1726450cdea60",
+		"data":  "960102a26f310702c409ff0068616c6620e6bc",
+		"end":   "970103a26f3108ffc30c",
+		"abort": "950104a26f3108a56c65617365",
+	} {
+		if got := hex.EncodeToString(chunks[name].Encode()); got != want {
+			t.Errorf("%s = %s, want %s", name, got, want)
+		}
+	}
 }

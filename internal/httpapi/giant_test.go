@@ -1,0 +1,73 @@
+package httpapi_test
+
+import (
+	"crypto/sha256"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// TestGiantEntries: what is too large for memory is in the inbox, byte for byte, and its event carries the claim check; too
+// much is refused and leaves nothing.
+func TestGiantEntries(t *testing.T) {
+	conn := natstest.Conn(t)
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn, Inbox: conn, MaxBody: 12 << 20}))
+	t.Cleanup(server.Close)
+	giant := `"` + strings.Repeat("x", 10<<20) + `"`
+	tooLong := `"` + strings.Repeat("x", 12<<20) + `"`
+	if status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/json", body: giant + "\n"}); status != 202 {
+		t.Errorf("one = %d %.200s, want 202", status, body)
+	}
+	if status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/json", body: tooLong}); status != 413 {
+		t.Errorf("one that is too long = %d %.200s, want 413", status, body)
+	}
+	status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/x-ndjson", body: "{}\n" + giant + "\n" + tooLong + "\n{}\n"})
+	if status != 200 || strings.Count(body, `"ok":true`) != 3 || !strings.Contains(body, "too large") {
+		t.Errorf("stream = %d %.500s, want three stored and one refused", status, body)
+	}
+	checkClaims(t, conn, giant, 2)
+}
+
+// checkClaims: that many events carry a claim check for the body, and the inbox holds no other object.
+func checkClaims(t *testing.T, conn *natsio.Conn, body string, want int) {
+	t.Helper()
+	stream, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := 0
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := events.Decode(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Ref == nil {
+			continue
+		}
+		claims++
+		o, err := conn.Stat(t.Context(), events.InboxBucket, e.Ref.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := conn.Read(t.Context(), o); err != nil || string(got) != body || e.Ref.Sum != sha256.Sum256(got) {
+			t.Errorf("the inbox holds %d bytes, %v, want %d and their hash", len(got), err, len(body))
+		}
+	}
+	inbox, err := conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const chunks = 21 // of half a mebibyte, and the meta message
+	if got := inbox.CachedInfo().State.Msgs; claims != want || got != uint64(want)*(chunks+1) {
+		t.Errorf("%d claim checks, %d messages in the inbox, want %d and %d", claims, got, want, want*(chunks+1))
+	}
+}
