@@ -172,13 +172,18 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	c.post(t, stamp, e.Items, st.Entry.First)
 	c.prompts(t, d, &st, e.Items)
 	l.account(c, t, s, &e)
+	t.stands(a, &e)
+	return nil
+}
+
+// stands notes in the head what a step leaves the thread as.
+func (t *thread) stands(a addition, e *dialect.Entry) {
 	if !a.operation {
-		t.head.Leaf, t.head.Dialect = leafOf(d, &e), d.Name()
+		t.head.Leaf, t.head.Dialect = leafOf(a.dialect, e), a.dialect.Name()
 	}
 	if e.Role == threads.RoleEnd {
 		t.head.Status = threads.StatusCompleted
 	}
-	return nil
 }
 
 // read is d.Read; what a dialect cannot take is a reason for the dead letters, not for the persister's end.

@@ -19,7 +19,8 @@
 //
 //	upload of a giant      bytes that no record names; the next gc cycle takes them
 //	0 fence read           nothing
-//	1 bulk uploaded        bytes that no record names; the next gc cycle takes them
+//	1 bulk uploaded        bytes that no record names; the next gc cycle takes them. Parts of an open output's artifact, which
+//	                       its record names: whoever applies its events makes them again and finds them there
 //	2 records committed    items that are not in ITEMS; whoever gets the events again sees that they are applied, compares
 //	                       the thread's last item with its head, and publishes the rest from the nodes
 //	3 items published      events that are not acked; they come again and are skipped

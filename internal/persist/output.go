@@ -135,6 +135,9 @@ func (l *lane) data(c *commit, t *thread, s *staged, o *openOutput) {
 // closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. In a thread that
 // has ended there is no result any more.
 func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged, o *openOutput) error {
+	if cause := l.outputs.counters[o.session].bad; cause != nil {
+		return cause
+	}
 	n := c.touch(o)
 	sum, live := o.sink.Close()
 	n.live = append(n.live, live...)

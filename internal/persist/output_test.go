@@ -543,3 +543,55 @@ func TestOutputIsNamedBeforeItsParts(t *testing.T) {
 	}
 	r.artifact(all[1].Metadata.Artifact.ID, clean)
 }
+
+// TestOutputPieces: a piece is taken once, whoever publishes it, and in its turn; an abort counts only when it has seen
+// everything; what can not be taken goes to the dead letters with the reason (SPEC O8, B1).
+func TestOutputPieces(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	seq := uint64(0)
+	send := func(t events.Thread, c events.Chunk) {
+		seq++
+		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t, Time: 1_000 + int64(seq), Body: c.Encode()}
+		if err := r.conn.PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	piece := func(n uint64, text string) events.Chunk {
+		return events.Chunk{Op: events.ChunkData, Output: "o", Seq: n, Stream: events.Stdout, Data: []byte(text)}
+	}
+	start := events.Chunk{Op: events.ChunkStart, Output: "o"}
+	abort := func(n uint64) events.Chunk {
+		return events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: n, Reason: "lease"}
+	}
+	wrong := []string{"is not open", "begun before", "piece 3 after 1", "belongs to the thread main", "has ended", "begun before"}
+	send(thread(0), piece(1, "early")) // is not open
+	send(thread(0), start)
+	send(thread(0), start)            // begun before
+	send(thread(0), piece(1, "one ")) // taken
+	send(thread(0), piece(1, "uno ")) // a repetition
+	send(thread(0), piece(3, "x"))    // a gap
+	send(events.Thread{Session: "s0", Name: "other"}, piece(2, "x"))
+	send(thread(0), abort(1)) // has not seen the first piece
+	send(thread(0), piece(2, "two"))
+	send(thread(0), abort(2)) // has not seen the second
+	send(thread(0), events.Chunk{Op: events.ChunkEnd, Output: "o", Seq: 3})
+	send(thread(0), abort(4))
+	send(thread(0), piece(4, "late"))
+	send(thread(0), start)
+	if m := r.result(thread(0), 1).Metadata; m.Tool.Output != "one two" || m.Output.Aborted != "" {
+		t.Errorf("result = %+v", m)
+	}
+	n := 0
+	for m, err := range r.letters() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reason := m.Header.Get("Spool-Reason"); !strings.Contains(reason, wrong[n]) {
+			t.Errorf("letter %d: %q, want %q", n, reason, wrong[n])
+		}
+		if n++; n == len(wrong) {
+			break
+		}
+	}
+}
