@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/big"
 	"path/filepath"
@@ -113,7 +114,7 @@ func artifactIDs(name string, c map[string]any, report func(Case)) error {
 // anywhere.
 func folderCase(name string, c map[string]any, folder artifactDir) Case {
 	want := map[string]any{"listAfter": c["listAfter"], "exists0": c["exists0"], "getPathMissing": c["getPathMissing"]}
-	names, _ := folder.Names(nil)
+	names, _ := folder.Names(context.Background())
 	slices.Sort(names)
 	sources := artifacts.Sources{Dirs: []artifacts.Dir{folder}}
 	_, _, err := resolveText(sources, "artifact://0")
@@ -193,7 +194,7 @@ func concurrentIDs(name string, ids []string, report func(Case)) {
 // systems; Spool has no folders to make.
 func missingDir(name string, c map[string]any, report func(Case)) {
 	var folder artifactDir
-	names, _ := folder.Names(nil)
+	names, _ := folder.Names(context.Background())
 	_, _, err := resolveText(artifacts.Sources{Dirs: []artifacts.Dir{folder}}, "artifact://0")
 	var counter artifacts.Counter
 	report(Case{
