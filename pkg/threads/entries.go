@@ -90,30 +90,25 @@ func (r Reader) branches(ctx context.Context, head Head) ([][]casstore.Located, 
 	seen := make(map[casstore.Ref]bool)
 	var all [][]casstore.Located
 	for _, root := range head.states() {
-		var places []casstore.Located
-		var pack *casstore.Pack
-		for at := root; !at.IsZero() && !seen[at.Ref]; {
-			s, err := r.next(ctx, at, pack)
+		t := r.trail(root)
+		own, met := 0, false
+		for !t.next.IsZero() && !met {
+			added, err := t.extend(ctx)
 			if err != nil {
 				return nil, err
 			}
-			pack = s.pack
-			recent, err := s.recent(2 + MaxAncestors)
-			if err != nil {
-				return nil, err
-			}
-			at = casstore.Located{}
-			for i, l := range recent {
-				if i == len(recent)-1 && i > 0 {
-					at = l // read next, which adds it
-				} else if !seen[l.Ref] {
-					seen[l.Ref] = true
-					places = append(places, l)
+			for _, l := range added {
+				if met = seen[l.Ref]; met {
+					break
 				}
+				own++
 			}
 		}
-		if len(places) > 0 {
-			all = append(all, places)
+		for _, l := range t.places[:own] {
+			seen[l.Ref] = true
+		}
+		if own > 0 {
+			all = append(all, t.places[:own])
 		}
 	}
 	return all, nil

@@ -22,6 +22,7 @@ type Point struct {
 	Node   casstore.Ref // a state
 	Source string       // id of an entry at its source; of several, the newest in the thread
 	Role   string       // the first state of that role
+	Time   int64        // Unix milliseconds: the newest state on the way to the head that is not later
 }
 
 // Fork returns the head of a new thread that begins at a point of another one, which may go on running. Nothing is copied:
@@ -79,39 +80,42 @@ func (r Reader) lastItem(ctx context.Context, at casstore.Located) (int64, error
 }
 
 // findPoint is the step a Point means; the zero Step is the place before the first state.
-func findPoint(ctx context.Context, r Reader, head Head, at Point) (Step, error) {
-	var match func(State) bool
+func findPoint(ctx context.Context, r Reader, head Head, at Point) (s Step, err error) {
+	var later, match func(State) bool
 	wanted := 0
 	if at.Entry != 0 {
-		wanted, match = wanted+1, func(s State) bool { return s.Entry.Index == at.Entry }
+		wanted++
+		later = func(s State) bool { return s.Entry.Index > at.Entry }
+		match = func(s State) bool { return s.Entry.Index == at.Entry }
 	}
 	if at.Item != 0 {
-		wanted, match = wanted+1, func(s State) bool {
-			return at.Item >= s.Entry.First && at.Item < s.Entry.First+s.Entry.Count
+		wanted++
+		later = func(s State) bool { return s.Entry.First > at.Item }
+		match = func(s State) bool { return at.Item >= s.Entry.First && at.Item < s.Entry.First+s.Entry.Count }
+	}
+	for _, given := range []bool{at.Source != "", !at.Node.IsZero(), at.Role != "", at.Time != 0} {
+		if given {
+			wanted++
 		}
-	}
-	if at.Source != "" {
-		wanted, match = wanted+1, func(s State) bool { return s.Entry.ID == at.Source }
-	}
-	if !at.Node.IsZero() {
-		wanted++
-	}
-	if at.Role != "" {
-		wanted++
 	}
 	switch {
 	case wanted > 1:
-		return Step{}, fmt.Errorf("%w: a point is an entry, an item, a node, a source id or a role, not several", ErrNoPoint)
+		return Step{}, fmt.Errorf("%w: a point is an entry, an item, a node, a source id, a role or a time, not several", ErrNoPoint)
 	case len(head.states()) == 0:
 		return Step{}, fmt.Errorf("%w: thread has no completed role steps to fork from", ErrNoPoint)
 	case !at.Node.IsZero():
 		return r.FindNode(ctx, head, at.Node)
 	case at.Role != "":
 		return findRole(ctx, r, head, at.Role)
-	case match == nil:
+	case at.Time != 0:
+		return findTime(ctx, r, head, at.Time)
+	case at.Source != "":
+		s, err = r.Find(ctx, head, func(s State) bool { return s.Entry.ID == at.Source })
+	case match != nil:
+		s, err = r.seekPoint(ctx, head, later, match)
+	default:
 		return findRetry(ctx, r, head)
 	}
-	s, err := r.Find(ctx, head, match)
 	if errors.Is(err, ErrNoStep) {
 		return Step{}, noPoint(ctx, r, head, at)
 	}
@@ -153,6 +157,31 @@ func findRole(ctx context.Context, r Reader, head Head, role string) (Step, erro
 		return Step{}, fmt.Errorf("%w: role not found in thread: %s (available: %s)", ErrNoPoint, role, strings.Join(roles, ", "))
 	}
 	return found, nil
+}
+
+// findTime finds the state that was the newest one at a time. Where times do not grow along the thread, it is one of those
+// that can be meant.
+func findTime(ctx context.Context, r Reader, head Head, ms int64) (Step, error) {
+	s, err := r.seek(ctx, head.states()[0], func(s State) bool { return s.Timestamp > ms })
+	if err == nil && s.At.IsZero() {
+		first, e := r.first(ctx, head.states()[0])
+		if e != nil {
+			return Step{}, e
+		}
+		err = fmt.Errorf("%w: the thread begins at %d, after %d (Unix milliseconds)", ErrNoPoint, first.Timestamp, ms)
+	}
+	return s, err
+}
+
+// first reads the first state on the way to another one.
+func (r Reader) first(ctx context.Context, from casstore.Located) (Step, error) {
+	t := r.trail(from)
+	for !t.next.IsZero() {
+		if _, err := t.extend(ctx); err != nil {
+			return Step{}, err
+		}
+	}
+	return r.Step(ctx, t.places[len(t.places)-1])
 }
 
 // findRetry finds the step before the last one; an end is no step.

@@ -7,7 +7,7 @@ func (r *Record) fields() int {
 	n := 0
 	for _, present := range []bool{
 		r.Dialect != "", !r.Full.IsZero(), r.ID != "", r.Index != 0, r.First != 0 || r.Count != 0,
-		len(r.Memory) > 0, r.Projection != "", len(r.Raw) > 0, len(r.Splices) > 0, r.Type != "", r.User != "",
+		r.Kept != "", len(r.Memory) > 0, r.Projection != "", len(r.Raw) > 0, len(r.Splices) > 0, r.Type != "", r.User != "",
 	} {
 		if present {
 			n++
@@ -29,6 +29,7 @@ func (r *Record) appendTo(p []byte, fields int) []byte {
 		p = casstore.AppendArrayHeader(casstore.AppendString(p, "items"), 2)
 		p = casstore.AppendInt(casstore.AppendInt(p, r.First), r.Count)
 	}
+	p = appendField(p, "kept", r.Kept)
 	if len(r.Memory) > 0 {
 		p = casstore.AppendBin(casstore.AppendString(p, "memory"), r.Memory)
 	}
@@ -69,6 +70,8 @@ func parseRecord(c *casstore.Cursor) (r Record) {
 		case "items":
 			p := parsePair(c)
 			r.First, r.Count = p[0], p[1]
+		case "kept":
+			r.Kept = string(c.Text())
 		case "memory":
 			r.Memory = c.Bin()
 		case "projection":

@@ -61,6 +61,7 @@ type Record struct {
 	User       string       // "user"
 	Raw        []byte       // "raw": the entry as persisted, when the content is not the entry's own text but a part of it
 	Full       casstore.Ref // "full": blob with the entry before a cut (SPEC T9)
+	Kept       string       // "kept", with Compact: the first state that stays in context, by its id or its ref (SPEC C6)
 	Splices    [][2]int64   // "splices": byte offset and form of each externalized value, so that export is byte-exact
 }
 

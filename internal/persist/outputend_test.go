@@ -1,0 +1,249 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestOutputAborted: an output without its end is closed after its lease with what arrived; what comes later goes to the
+// dead letters with the reason, and the thread goes on (SPEC O8).
+func TestOutputAborted(t *testing.T) {
+	r := newRig(t)
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 400 * time.Millisecond })
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 400 * time.Millisecond }) // looks too
+	raw, clean := lines(3_000)
+	long := r.begin(thread(0), client.OutputConfig{ID: "long"})
+	_, _ = long.Write(raw)
+	patient := r.begin(thread(0), client.OutputConfig{ID: "patient", Lease: time.Hour})
+	m := r.result(thread(0), 1).Metadata
+	if m.Output.ID != "long" || m.Output.Aborted == "" || !m.Tool.IsError || m.Artifact == nil || m.Output.TotalBytes != int64(len(clean)) {
+		t.Fatalf("result = %+v, want it aborted, with what arrived", m)
+	}
+	r.artifact(m.Artifact.ID, clean)
+
+	_, _ = long.Write([]byte("late"))
+	r.finish(long, client.OutputEnd{})
+	if reason := r.reason(1); !strings.Contains(reason, "aborted after its lease") {
+		t.Errorf("reason = %q", reason)
+	}
+	_, _ = patient.Write([]byte("still here\n"))
+	r.finish(patient, client.OutputEnd{})
+	if m := r.result(thread(0), 2).Metadata; m.Output.ID != "patient" || m.Output.Aborted != "" || m.Tool.Output != "still here\n" {
+		t.Errorf("result = %+v", m)
+	}
+}
+
+// TestOutputOfAnEndedThread: its lease closes it without a result, and the artifact is there.
+func TestOutputOfAnEndedThread(t *testing.T) {
+	r := newRig(t)
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 300 * time.Millisecond })
+	raw, clean := lines(3_000)
+	o := r.begin(thread(0), client.OutputConfig{ID: "o"})
+	_, _ = o.Write(raw)
+	for open, err := r.Outputs(t.Context(), "s0"); err != nil || len(open) == 0 || open[0].Bytes == 0; open, err = r.Outputs(t.Context(), "s0") {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.End(t.Context(), thread(0), events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	frames, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for f, err := range r.Follow(frames, thread(0), "o") {
+		if err != nil || f.Missed != 0 {
+			t.Fatalf("Follow = %+v, %v", f, err)
+		}
+	}
+	rs, err := r.Artifacts(t.Context(), "s0")
+	if err != nil || len(rs) != 1 {
+		t.Fatalf("Artifacts = %v, %v, want one", rs, err)
+	}
+	r.artifact(string(rs[0].ID), clean)
+}
+
+// TestFollowOutput: subscribers that come before, in the middle and after get every byte, whatever frames are lost, and then
+// the item (SPEC O6).
+func TestFollowOutput(t *testing.T) {
+	r := newRig(t)
+	r.start(func(d *persist.Deps, c *persist.Config) { d.Live, c.BatchEvents = &lossy{Live: r.conn}, 4 })
+	raw, clean := lines(12_000)
+	follow := func(text *bytes.Buffer) (end *events.LiveEnd) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for f, err := range r.Follow(ctx, thread(0), "o") {
+			if err != nil || f.Missed != 0 || f.Offset != int64(text.Len()) {
+				t.Errorf("frame at %d after %d bytes, %d missed, %v", f.Offset, text.Len(), f.Missed, err)
+				return nil
+			}
+			text.Write(f.Text)
+			end = f.End
+		}
+		return end
+	}
+	var early, midway, late bytes.Buffer
+	ends := make(chan *events.LiveEnd, 2)
+	go func() { ends <- follow(&early) }()
+	o := r.begin(thread(0), client.OutputConfig{ID: "o", Window: 30_000})
+	_, _ = o.Write(raw[:len(raw)/2])
+	go func() { ends <- follow(&midway) }()
+	_, _ = o.Write(raw[len(raw)/2:])
+	r.finish(o, client.OutputEnd{})
+	for _, end := range []*events.LiveEnd{<-ends, <-ends, follow(&late)} {
+		if end == nil || end.Item != 1 || end.Artifact == "" {
+			t.Errorf("end = %+v, want the item 1 with its artifact", end)
+		}
+	}
+	for name, got := range map[string]*bytes.Buffer{"early": &early, "midway": &midway, "late": &late} {
+		if !bytes.Equal(got.Bytes(), clean) {
+			t.Errorf("%s follower got %d bytes, want %d", name, got.Len(), len(clean))
+		}
+	}
+}
+
+// lossy loses every third frame.
+type lossy struct {
+	persist.Live
+	n atomic.Int64
+}
+
+func (l *lossy) PublishLive(t events.Thread, output string, f events.Live) error {
+	if l.n.Add(1)%3 == 0 {
+		return nil
+	}
+	return l.Live.PublishLive(t, output, f)
+}
+
+// TestManyOutputs: many are open at once, 10,000 with SPOOL_TEST_GIANT=1, and their states do not stay in memory.
+func TestManyOutputs(t *testing.T) {
+	r := newRig(t)
+	p := r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputBytes = 64 << 10 })
+	n := 400
+	if giant {
+		n = 10_000
+	}
+	open := make([]*client.Output, n)
+	for i := range open {
+		open[i] = r.begin(thread(i%7), client.OutputConfig{ID: fmt.Sprintf("o%d", i)})
+		fmt.Fprintf(open[i], "I am %d\n", i)
+	}
+	for _, o := range open {
+		fmt.Fprintf(o, "still %s\n", o.ID())
+	}
+	for i, o := range open {
+		if err := o.Close(client.OutputEnd{ExitCode: i % 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range 7 {
+		for _, res := range r.results(thread(i), (n-i+6)/7) {
+			m := res.Metadata
+			if want := fmt.Sprintf("I am %s\nstill %s\n", m.Output.ID[1:], m.Output.ID); m.Tool.Output != want || seen[m.Output.ID] {
+				t.Fatalf("result = %+v, want %q", m, want)
+			}
+			seen[m.Output.ID] = true
+		}
+	}
+	if s := p.Stats(); s.Dead != 0 || len(seen) != n {
+		t.Errorf("%d results, Stats = %+v", len(seen), s)
+	}
+}
+
+// witness sees to it that no part is stored before a record names its artifact: a collector takes what none names.
+type witness struct {
+	persist.Parts
+	r *rig
+	n atomic.Int64
+}
+
+func (w *witness) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
+	open, err := w.r.conn.List(ctx, events.OutputKeys(""))
+	named := err == nil && slices.ContainsFunc(open, func(r record.Record) bool {
+		o, err := record.DecodeOutput(r.Value)
+		return err == nil && o.NUID == token
+	})
+	if !named {
+		w.r.t.Errorf("a part of %s is stored, and none of %d records names it: %v", token, len(open), err)
+	}
+	w.n.Add(1)
+	return w.Parts.PutPart(ctx, token, after, part)
+}
+
+// TestOutputIsNamedBeforeItsParts, also when all of it comes in one batch.
+func TestOutputIsNamedBeforeItsParts(t *testing.T) {
+	r := newRig(t)
+	raw, clean := lines(2_000)
+	big := r.begin(thread(0), client.OutputConfig{})
+	_, _ = big.Write(raw)
+	small := r.begin(thread(0), client.OutputConfig{Columns: 10})
+	_, _ = small.Write(raw[:1000])
+	for _, o := range []*client.Output{small, big} {
+		if err := o.Close(client.OutputEnd{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &witness{Parts: r.conn, r: r}
+	r.start(func(d *persist.Deps, _ *persist.Config) { d.Parts = w })
+	all := r.results(thread(0), 2)
+	if w.n.Load() < 2 || all[0].Metadata.Artifact == nil || all[1].Metadata.Artifact == nil {
+		t.Fatalf("%d parts, results %+v, want an artifact each", w.n.Load(), all)
+	}
+	r.artifact(all[1].Metadata.Artifact.ID, clean)
+}
+
+// TestOutputPieces: a piece is taken once, whoever publishes it, and in its turn; an abort counts only when it has seen
+// everything; what can not be taken goes to the dead letters with the reason (SPEC O8, B1).
+func TestOutputPieces(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	seq := uint64(0)
+	send := func(t events.Thread, c events.Chunk) {
+		seq++
+		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t, Time: 1_000 + int64(seq), Body: c.Encode()}
+		if err := r.conn.PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	piece := func(n uint64, text string) events.Chunk {
+		return events.Chunk{Op: events.ChunkData, Output: "o", Seq: n, Stream: events.Stdout, Data: []byte(text)}
+	}
+	start := events.Chunk{Op: events.ChunkStart, Output: "o"}
+	abort := func(n uint64) events.Chunk {
+		return events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: n, Reason: "lease"}
+	}
+	wrong := []string{"is not open", "begun before", "piece 3 after 1", "belongs to the thread main", "has ended", "begun before"}
+	send(thread(0), piece(1, "early")) // is not open
+	send(thread(0), start)
+	send(thread(0), start)            // begun before
+	send(thread(0), piece(1, "one ")) // taken
+	send(thread(0), piece(1, "uno ")) // a repetition
+	send(thread(0), piece(3, "x"))    // a gap
+	send(events.Thread{Session: "s0", Name: "other"}, piece(2, "x"))
+	send(thread(0), abort(1)) // has not seen the first piece
+	send(thread(0), piece(2, "two"))
+	send(thread(0), abort(2)) // has not seen the second
+	send(thread(0), events.Chunk{Op: events.ChunkEnd, Output: "o", Seq: 3})
+	send(thread(0), abort(4))
+	send(thread(0), piece(4, "late"))
+	send(thread(0), start)
+	if m := r.result(thread(0), 1).Metadata; m.Tool.Output != "one two" || m.Output.Aborted != "" {
+		t.Errorf("result = %+v", m)
+	}
+	for i, want := range wrong {
+		if reason := r.reason(i + 1); !strings.Contains(reason, want) {
+			t.Errorf("letter %d: %q, want %q", i+1, reason, want)
+		}
+	}
+}
