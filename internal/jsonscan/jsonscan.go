@@ -58,42 +58,80 @@ func KindOf(raw []byte) Kind {
 // key is unescaped and aliases raw unless it held an escape; value is the raw text without surrounding white space and
 // always aliases raw. Anything but an object is ErrSyntax. Assumes that Valid passed.
 func Object(raw []byte, f func(key, value []byte) bool) error {
-	i, err := enter(raw, '{')
-	if err != nil {
-		return err
+	stopped := false
+	end := Members(raw, SkipSpace(raw, 0), func(key []byte, at int) int {
+		end := SkipValue(raw, at)
+		if end >= 0 && !f(key, raw[at:end:end]) {
+			stopped = true
+			return -1
+		}
+		return end
+	})
+	switch {
+	case stopped:
+		return nil
+	case end < 0:
+		return syntaxAt(-1 - end)
 	}
-	if i < len(raw) && raw[i] == '}' {
-		return finish(raw, i+1)
+	return finish(raw, end)
+}
+
+// Members calls f for each member of the object that begins at raw[i], with the index at which its value begins; f returns
+// the index after the value, however it comes to know it, or -1 to stop. So values that are read anyway need not be skipped
+// first. Members returns the index after the object, or -1 less the index at which it stopped: there is no object, or it is
+// broken, or f wished so. Assumes that Valid passed.
+func Members(raw []byte, i int, f func(key []byte, at int) (end int)) (end int) {
+	if i >= len(raw) || raw[i] != '{' {
+		return -1 - i
+	}
+	if i = SkipSpace(raw, i+1); i < len(raw) && raw[i] == '}' {
+		return i + 1
 	}
 	for {
-		if i >= len(raw) || raw[i] != '"' {
-			return syntaxAt(i)
-		}
-		end := SkipString(raw, i)
-		if end < 0 {
-			return syntaxAt(i)
+		if end = SkipString(raw, i); end < 0 {
+			return -1 - i
 		}
 		key := raw[i+1 : end-1]
 		i = SkipSpace(raw, end)
 		if i >= len(raw) || raw[i] != ':' {
-			return syntaxAt(i)
-		}
-		i = SkipSpace(raw, i+1)
-		if end = SkipValue(raw, i); end < 0 {
-			return syntaxAt(i)
+			return -1 - i
 		}
 		if bytes.IndexByte(key, '\\') >= 0 {
 			key = appendUnescaped(nil, key)
 		}
-		if !f(key, raw[i:end:end]) {
-			return nil
+		i = SkipSpace(raw, i+1)
+		if end = f(key, i); end < 0 {
+			return -1 - i
 		}
 		more, next := separator(raw, end, '}')
 		if next < 0 {
-			return syntaxAt(end)
+			return -1 - end
 		}
 		if !more {
-			return finish(raw, next)
+			return next
+		}
+		i = next
+	}
+}
+
+// Elements is Members for the array that begins at raw[i].
+func Elements(raw []byte, i int, f func(at int) (end int)) (end int) {
+	if i >= len(raw) || raw[i] != '[' {
+		return -1 - i
+	}
+	if i = SkipSpace(raw, i+1); i < len(raw) && raw[i] == ']' {
+		return i + 1
+	}
+	for {
+		if end = f(i); end < 0 {
+			return -1 - i
+		}
+		more, next := separator(raw, end, ']')
+		if next < 0 {
+			return -1 - end
+		}
+		if !more {
+			return next
 		}
 		i = next
 	}
@@ -102,30 +140,22 @@ func Object(raw []byte, f func(key, value []byte) bool) error {
 // Array calls f for each element of a JSON array in order, until f returns false. value is the raw text without
 // surrounding white space. Anything but an array is ErrSyntax. Assumes that Valid passed.
 func Array(raw []byte, f func(value []byte) bool) error {
-	i, err := enter(raw, '[')
-	if err != nil {
-		return err
+	stopped := false
+	end := Elements(raw, SkipSpace(raw, 0), func(at int) int {
+		end := SkipValue(raw, at)
+		if end >= 0 && !f(raw[at:end:end]) {
+			stopped = true
+			return -1
+		}
+		return end
+	})
+	switch {
+	case stopped:
+		return nil
+	case end < 0:
+		return syntaxAt(-1 - end)
 	}
-	if i < len(raw) && raw[i] == ']' {
-		return finish(raw, i+1)
-	}
-	for {
-		end := SkipValue(raw, i)
-		if end < 0 {
-			return syntaxAt(i)
-		}
-		if !f(raw[i:end:end]) {
-			return nil
-		}
-		more, next := separator(raw, end, ']')
-		if next < 0 {
-			return syntaxAt(end)
-		}
-		if !more {
-			return finish(raw, next)
-		}
-		i = next
-	}
+	return finish(raw, end)
 }
 
 // Get returns the raw text of the value reached from raw by the given keys, or nil if there is none. Of duplicate keys
@@ -145,15 +175,6 @@ func Get(raw []byte, path ...string) []byte {
 		raw = found
 	}
 	return raw
-}
-
-// enter finds the opening bracket and returns the index of the first thing after it.
-func enter(raw []byte, open byte) (int, error) {
-	i := SkipSpace(raw, 0)
-	if i >= len(raw) || raw[i] != open {
-		return 0, syntaxAt(i)
-	}
-	return SkipSpace(raw, i+1), nil
 }
 
 // separator reads what follows a value: a comma (more, index of the next token) or the closing bracket (index after it).

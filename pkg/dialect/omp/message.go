@@ -18,8 +18,17 @@ type message struct {
 	isError, cancelled bool
 }
 
-func readMessage(raw []byte) (msg message) {
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+// readMessage reads the message that begins at raw[i]; end is the index after it. One that is no object is empty.
+func readMessage(raw []byte, i int) (msg message, end int) {
+	if i >= len(raw) || raw[i] != '{' {
+		return msg, jsonscan.SkipValue(raw, i)
+	}
+	end = jsonscan.Members(raw, i, func(key []byte, at int) int {
+		end := jsonscan.SkipValue(raw, at)
+		if end < 0 {
+			return end
+		}
+		value := raw[at:end]
 		switch string(key) {
 		case "role":
 			msg.role = value
@@ -44,9 +53,9 @@ func readMessage(raw []byte) (msg message) {
 		default:
 			msg.executed(key, value)
 		}
-		return true
+		return end
 	})
-	return msg
+	return msg, end
 }
 
 // executed takes the members of what the user ran.
@@ -74,7 +83,7 @@ var roles = map[string]string{
 }
 
 func (r *reader) message() {
-	msg := readMessage(r.body)
+	msg := r.msg
 	role, known := roles[string(parts.Body(msg.role))]
 	if !known {
 		r.Known = false
@@ -122,9 +131,10 @@ func (r *reader) assistant(msg *message) {
 	if jsonscan.KindOf(msg.content) == jsonscan.KindString && !parts.Empty(msg.content) {
 		r.add(events.Text(msg.content))
 	}
-	_ = jsonscan.Array(msg.content, func(raw []byte) bool {
-		calls += r.block(raw)
-		return true
+	jsonscan.Elements(msg.content, 0, func(at int) int {
+		n, end := r.block(msg.content, at)
+		calls += n
+		return end
 	})
 	switch {
 	case failed:
@@ -148,10 +158,18 @@ func (r *reader) endTurn() {
 	}
 }
 
-// block posts one block of an assistant message and counts calls.
-func (r *reader) block(raw []byte) (calls int) {
+// block posts the block of an assistant message that begins at raw[i], and counts calls; end is the index after it.
+func (r *reader) block(raw []byte, i int) (calls, end int) {
+	if raw[i] != '{' {
+		return 0, jsonscan.SkipValue(raw, i)
+	}
 	var typ, text, thinking, id, name, arguments []byte
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+	end = jsonscan.Members(raw, i, func(key []byte, at int) int {
+		end := jsonscan.SkipValue(raw, at)
+		if end < 0 {
+			return end
+		}
+		value := raw[at:end]
 		switch string(key) {
 		case "type":
 			typ = value
@@ -166,7 +184,7 @@ func (r *reader) block(raw []byte) (calls int) {
 		case "arguments":
 			arguments = value
 		}
-		return true
+		return end
 	})
 	switch {
 	case parts.Is(typ, "text"):
@@ -183,9 +201,9 @@ func (r *reader) block(raw []byte) (calls int) {
 			tool = "tool"
 		}
 		r.add(events.ToolCall(tool, parts.Text(id), arguments))
-		return 1
+		return 1, end
 	}
-	return 0
+	return 0, end
 }
 
 func (r *reader) usage(raw []byte) {

@@ -83,10 +83,21 @@ type reader struct {
 	m *entry.Memory
 
 	raw, typ, id, parentID, timestamp, body []byte
+	msg                                     message // what body holds
 }
 
 func (r *reader) scan(raw []byte) {
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
+	jsonscan.Members(raw, jsonscan.SkipSpace(raw, 0), func(key []byte, at int) (end int) {
+		if string(key) == "message" {
+			if r.msg, end = readMessage(raw, at); end >= 0 {
+				r.body = raw[at:end]
+			}
+			return end
+		}
+		if end = jsonscan.SkipValue(raw, at); end < 0 {
+			return end
+		}
+		value := raw[at:end]
 		switch string(key) {
 		case "type":
 			r.typ = value
@@ -96,10 +107,8 @@ func (r *reader) scan(raw []byte) {
 			r.parentID = value
 		case "timestamp":
 			r.timestamp = value
-		case "message":
-			r.body = value
 		}
-		return true
+		return end
 	})
 }
 
