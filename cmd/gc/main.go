@@ -29,8 +29,8 @@ func run(args []string, out io.Writer) error {
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
 	nats.Flags(fs)
-	if err := fs.Parse(args); err != nil {
-		return service.UsageError{Err: err}
+	if err := service.Parse(fs, args); err != nil {
+		return err
 	}
 	if *every < time.Second {
 		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", *every)}

@@ -37,8 +37,8 @@ func run(args []string) error {
 	fs.StringVar(&cfg.Producer, "producer", "", "with -: identity of the source; the same lines again add nothing")
 	fs.Uint64Var(&cfg.Epoch, "epoch", 0, "with -: incarnation of the producer")
 	fs.Uint64Var(&cfg.Start, "start-seq", 1, "with -: sequence of the first line")
-	if err := fs.Parse(args); err != nil {
-		return service.UsageError{Err: err}
+	if err := service.Parse(fs, args); err != nil {
+		return err
 	}
 	cfg.Producer = cmp.Or(cfg.Producer, threads.Ephemeral+ulid.Make().String())
 	stdin := fs.NArg() == 1 && fs.Arg(0) == "-"

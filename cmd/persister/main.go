@@ -31,8 +31,8 @@ func run(args []string) error {
 	fs.IntVar(&cfg.OutputBytes, "output-bytes", 0, "bytes of open tool outputs kept in memory (default 32 MiB)")
 	fs.DurationVar(&cfg.OutputLease, "output-lease", 0, "a tool output that is silent for so long is closed as aborted (default 10m)")
 	fs.IntVar(&limits.Replicas, "replicas", 1, "copies of each stream, when this process creates them")
-	if err := fs.Parse(args); err != nil {
-		return service.UsageError{Err: err}
+	if err := service.Parse(fs, args); err != nil {
+		return err
 	}
 	log, err := service.Log(os.Stderr, *format, *level)
 	if err != nil {

@@ -21,6 +21,7 @@ type cli struct {
 	service.NATS `group:"NATS connection:"`
 	LogLevel     string `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
 	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
+	Config       string `env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
 	Up       upCmd       `cmd:"" help:"Run everything in one process on a data directory."`
 	Demo     demoCmd     `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
@@ -34,6 +35,7 @@ type cli struct {
 	Artifact artifactCmd `cmd:"" help:"Artifacts: whole outputs and files beside the entries."`
 	Read     readCmd     `cmd:"" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
 	Prompts  promptsCmd  `cmd:"" help:"Questions of agents that wait for a person."`
+	Run      runCmd      `cmd:"" help:"Runs of agents, and whether they live."`
 	Cat      catCmd      `cmd:"" help:"Write a blob or a node."`
 	Exec     execCmd     `cmd:"" help:"Run a command and stream what it prints into a thread."`
 	Output   outputCmd   `cmd:"" help:"Streaming outputs of tools."`
@@ -55,7 +57,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
 	var c cli
-	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}),
 		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
 	if err != nil {
 		return service.Exit("spool", err, errw)
@@ -65,7 +67,9 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		return service.Exit("spool", service.UsageError{Err: err}, errw)
+		usage := service.UsageError{Err: err}
+		errors.As(err, &usage) // of the configuration file, without the flag that kong was at
+		return service.Exit("spool", usage, errw)
 	}
 	log, err := service.Log(errw, c.LogFormat, c.LogLevel)
 	if err != nil {

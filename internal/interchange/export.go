@@ -296,6 +296,9 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 	}
 	taken := map[string]bool{}
 	for _, r := range list {
+		if r.Writer == artifacts.FromResult { // its text is in the entry, and an import makes it again
+			continue
+		}
 		name := r.Filename
 		if taken[name] {
 			name = r.DirName()

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -193,8 +192,7 @@ func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to str
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.Key, err)
 			}
-			sum := sha256.Sum256([]byte(to + " " + string(r.ID)))
-			rows[i] = r.Fork(to, artifacts.NewID(time.UnixMilli(r.Created), [10]byte(sum[:10])), at)
+			rows[i] = r.Fork(to, r.ForkID(to), at)
 			keys = append(keys, s.Key, events.ArtifactKey(to, string(rows[i].ID)))
 		}
 		now, err := a.c.Records(ctx, keys...)

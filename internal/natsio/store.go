@@ -1,9 +1,12 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -79,38 +82,57 @@ func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.
 
 // Find looks for a node in the headers of all packs: the last resort of a reader without a locator (DESIGN 7).
 func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, error) {
-	rs, err := s.c.List(ctx, events.PackKey("*"))
+	at, err := s.locate(ctx, ref, math.MaxInt)
 	if err != nil {
 		return casstore.Node{}, err
 	}
+	p, err := s.Pack(ctx, at.Pack)
+	if err != nil {
+		return casstore.Node{}, err
+	}
+	return p.Node(ref)
+}
+
+// locateHeaders is how many headers Locate reads.
+const locateHeaders = 1024
+
+// Locate looks for a node in the headers of the newest packs.
+func (s *Store) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
+	return s.locate(ctx, ref, locateHeaders)
+}
+
+// locate looks through that many headers, those of the newest records first.
+func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstore.Located, error) {
+	rs, err := s.c.List(ctx, events.PackKey("*"))
+	if err != nil {
+		return casstore.Located{}, err
+	}
+	slices.SortFunc(rs, func(a, b record.Record) int { return cmp.Compare(b.Seq, a.Seq) })
+	read := 0
 	for _, r := range rs {
 		rec, err := record.DecodePack(r.Value)
 		if err != nil || rec.Gone {
 			continue
 		}
+		if read++; read > most {
+			break
+		}
 		var header []byte
 		err = s.c.ReadChunks(ctx, rec.Object, 1, func(b []byte) error { header = b; return nil })
 		if err != nil {
-			return casstore.Node{}, err
+			return casstore.Located{}, err
 		}
 		h, err := casstore.OpenHeader(header)
 		if err != nil {
-			return casstore.Node{}, fmt.Errorf("%s: %w", r.Key, err)
+			return casstore.Located{}, fmt.Errorf("%s: %w", r.Key, err)
 		}
 		if _, ok := h.Find(ref); !ok {
 			continue
 		}
 		id, err := casstore.ParsePackID(r.Key[len(events.PackKey("")):])
-		if err != nil {
-			return casstore.Node{}, err
-		}
-		p, err := s.Pack(ctx, id)
-		if err != nil {
-			return casstore.Node{}, err
-		}
-		return p.Node(ref)
+		return casstore.Located{Ref: ref, Pack: id}, err
 	}
-	return casstore.Node{}, fmt.Errorf("%s: %w in any of %d packs", ref, casstore.ErrNotFound, len(rs))
+	return casstore.Located{}, fmt.Errorf("%s: %w in the newest %d of %d packs", ref, casstore.ErrNotFound, min(read, most), len(rs))
 }
 
 // Blob reads a blob and hashes it.

@@ -18,10 +18,16 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 	if !s.known {
 		return nil
 	}
-	t := l.heads.threads[s.event.Thread]
+	t, err := l.settledThread(ctx, c, s.event.Thread)
+	if err != nil {
+		return err
+	}
 	if cause := l.latchedBy(t.key); cause != nil {
 		s.dead = cause
 		return nil
+	}
+	if had, err := l.had(ctx, c, t, s); had || err != nil {
+		return err
 	}
 	if l.seen(c, t, s) {
 		return nil
@@ -54,7 +60,7 @@ func (l *lane) seen(c *commit, t *thread, s *staged) bool {
 		l.p.stats.repeated.Add(1)
 		return true
 	}
-	if prev := s.event.Prev; prev != 0 && !t.head.Duplicate(s.event.Producer, s.event.Epoch, prev) {
+	if prev := s.event.Prev; prev != 0 && t.left == nil && !t.head.Duplicate(s.event.Producer, s.event.Epoch, prev) {
 		l.p.stats.repeated.Add(1) // the one before never came: its producer knows, and publishes both again
 		s.dead = nil
 		return true
@@ -64,10 +70,13 @@ func (l *lane) seen(c *commit, t *thread, s *staged) bool {
 
 // change applies an event to its thread.
 func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) error {
+	if t.left != nil && t.left.to != "" {
+		return t.left.renamed(t.key)
+	}
 	if s.event.Kind == events.KindChunk {
 		return l.chunk(ctx, c, t, s)
 	}
-	if t.head.Status == threads.StatusCompleted {
+	if t.head.Status == threads.StatusCompleted && !removes(s) && !ofRun(s) {
 		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t.key)
 	}
 	switch s.event.Kind {
@@ -85,7 +94,7 @@ var ErrEnded = errors.New("thread has ended")
 // pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread
 // whose first entry is bad begins with it nevertheless; a name that a control operation failed to take stays free.
 func (l *lane) pass(c *commit, t *thread, s *staged) {
-	if t.head.Start.IsZero() && s.event.Kind != events.KindEntry {
+	if t.head.Start.IsZero() && (s.event.Kind != events.KindEntry || t.left != nil && t.left.to != "") {
 		return
 	}
 	c.news(t, s, t.head)
@@ -120,15 +129,14 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	if err != nil {
 		return err
 	}
-	refs, err := l.stepRefs(ctx, e.Refs)
+	located, err := l.stepRefs(ctx, c, t, e.Refs)
 	if err != nil {
 		return err
 	}
-	held, err := l.held(ctx, c, s)
+	refs, err := l.held(ctx, c, s)
 	if err != nil {
 		return err
 	}
-	refs = append(refs, held...)
 	head, err := l.where(ctx, c, t, a, e.Place)
 	if err != nil {
 		return err
@@ -143,6 +151,10 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	if !c.roomForPrompts(e.Items) {
 		return errBarrier
 	}
+	large, err := l.results(c, s, d, before, &e)
+	if err != nil {
+		return err
+	}
 
 	// From here on nothing fails.
 	c.news(t, s, head)
@@ -152,13 +164,9 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	st.Meta, st.Timestamp = meta, s.timestamp(t, e.Time)
 	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID, Room: &c.room}
 	st.Entry = s.record(t, d, &e)
-	if a.operation {
-		st.Entry.Dialect = ""
-	}
+	a.note(&st.Entry, &e, before, after)
+	stamp.Results = project.MarkResults(&st.Entry, large)
 	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
-	if after.Used() {
-		st.Entry.Memory = before.Encode()
-	}
 	content := threads.Content{Text: s.text, Refs: refs}
 	if e.Content != nil {
 		content.Text, st.Entry.Raw = e.Content, s.text
@@ -166,14 +174,29 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	for _, r := range refs {
 		c.refers[r] = true
 	}
+	content.Refs = c.refer(t, content.Refs, located)
 	s.keep(c, &content, &st, e.Compact)
 	at := c.append(t, st, content)
 	stamp.Node = at.Ref
+	l.attach(c, d, stamp, large)
 	c.post(t, stamp, e.Items, st.Entry.First)
 	c.prompts(t, d, &st, e.Items)
 	l.account(c, t, s, &e)
 	t.stands(a, &e)
 	return nil
+}
+
+// note completes what the thread remembers of the entry.
+func (a addition) note(r *threads.Record, e *dialect.Entry, before, after dialect.Memory) {
+	if a.operation {
+		r.Dialect = ""
+	}
+	if e.Compact != "" {
+		r.Kept = e.Kept
+	}
+	if after.Used() {
+		r.Memory = before.Encode()
+	}
 }
 
 // stands notes in the head what a step leaves the thread as.
@@ -184,6 +207,21 @@ func (t *thread) stands(a addition, e *dialect.Entry) {
 	if e.Role == threads.RoleEnd {
 		t.head.Status = threads.StatusCompleted
 	}
+}
+
+// refer adds what a step refers to: a blob's record, and the pack of a node, are not to be collected before the commit.
+func (c *commit) refer(t *thread, refs []casstore.Ref, to []casstore.Located) []casstore.Ref {
+	for _, at := range to {
+		refs = append(refs, at.Ref)
+		if at.Ref.Kind() == casstore.KindBlob {
+			c.refers[at.Ref] = true
+			continue
+		}
+		c.nodes.Locate(at)
+		n := c.byKey[t.key]
+		n.beside = append(n.beside, at.Pack)
+	}
+	return refs
 }
 
 // read is d.Read; what a dialect cannot take is a reason for the dead letters, not for the persister's end.
@@ -267,7 +305,7 @@ func (c *commit) append(t *thread, st threads.State, content threads.Content) ca
 func (c *commit) advance(t *thread, st threads.State) casstore.Located {
 	at := casstore.Located{Ref: st.AddTo(c.nodes), Pack: c.pack}
 	t.head.Advance(at)
-	t.head.Status = threads.StatusActive
+	t.head.Status, t.head.Failure = threads.StatusActive, "" // a failed thread is retried by going on (SPEC I7)
 	return at
 }
 

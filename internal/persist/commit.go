@@ -34,7 +34,9 @@ type commit struct {
 	byKey      map[events.Thread]*touched
 	infos      map[*session][]byte   // records of the sessions that change; later commits may be changing the sessions already
 	records    map[string]record.Put // of prompts, by key
+	runs       map[string]record.Put // records of runs, by key; nil while there is none
 	outputs    []*touchedOutput      // open ones with news, or that end
+	results    []*attached           // large results
 	numbers    map[*counter][]byte   // records of the counters that artifacts took numbers from
 	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
@@ -53,6 +55,7 @@ type touched struct {
 	value   []byte            // head record
 	last    int64             // number of its last item
 	base    casstore.PackID   // pack of the parent that the first new state builds on; zero for a new thread
+	leaves  *leaving          // it is renamed or removed
 	beside  []casstore.PackID // packs of other states that the thread has from now on, or goes back to
 }
 
@@ -169,6 +172,11 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 		outputs, err = p.uploadOutputs(gctx, c)
 		return err
 	})
+	var results []record.Put
+	g.Go(func() (err error) {
+		results, err = p.uploadResults(gctx, c)
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return nil, 0, 0, err
 	}
@@ -178,12 +186,13 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	if touches, err = p.spill(ctx, c, touches); err != nil {
 		return nil, 0, 0, err
 	}
-	puts = append(append(puts, blobs...), touches...)
+	puts = append(append(append(puts, blobs...), touches...), results...)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
 	}
 	puts = slices.AppendSeq(puts, maps.Values(c.records))
+	puts = slices.AppendSeq(puts, maps.Values(c.runs))
 	for _, t := range c.threads {
 		if t.removes != "" {
 			puts = append(puts, record.Put{Key: t.removes, Expect: t.rev})
@@ -194,7 +203,10 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	heads = len(puts)
 	for _, t := range c.threads {
 		put := record.Put{Key: t.record, Value: t.value, Expect: t.rev}
-		if t.removes != "" {
+		switch {
+		case t.leaves != nil && t.leaves.to != "":
+			put.Expect = t.leaves.takes
+		case t.removes != "":
 			put.Expect = record.Any // the removal carries the expectation
 		}
 		puts = append(puts, put)

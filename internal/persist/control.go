@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -39,8 +38,12 @@ func (l *lane) control(ctx context.Context, c *commit, t *thread, s *staged) err
 		return l.end(ctx, c, t, s, *op.End)
 	case events.OpAnswer:
 		return l.answer(ctx, c, t, s, *op.Answer)
+	case events.OpRun:
+		return l.sign(ctx, c, t, s, *op.Run)
 	case events.OpBranch, events.OpReset, events.OpLabel, events.OpSummary, events.OpAppend:
 		return l.tree(ctx, c, t, s, op)
+	case events.OpCompact, events.OpRename, events.OpReopen, events.OpRemove:
+		return l.whole(ctx, c, t, s, op)
 	}
 	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
 }
@@ -150,39 +153,6 @@ func (l *lane) branchPoint(ctx context.Context, head threads.Head, where dialect
 		return nil, nil
 	}
 	return l.p.reader.Recent(ctx, at)
-}
-
-// stepRefs reads the refs that a step names. Each must be there: a missing one is an error now, not a dangling edge later.
-func (l *lane) stepRefs(ctx context.Context, texts []string) ([]casstore.Ref, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	refs := make([]casstore.Ref, len(texts))
-	keys := make([]string, len(texts))
-	for i, text := range texts {
-		r, err := casstore.ParseRef(text)
-		if err != nil {
-			return nil, fmt.Errorf("refs[%d]: %w", i, err)
-		}
-		if r.Kind() != casstore.KindBlob {
-			return nil, fmt.Errorf("refs[%d]: %s: this version takes refs to blobs alone", i, r)
-		}
-		refs[i], keys[i] = r, events.BlobKey(r.Hex())
-	}
-	var rs []record.Record
-	err := l.p.retry(ctx, "refs", func() (err error) {
-		rs, err = l.p.Records.Records(ctx, keys...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, r := range rs {
-		if b, err := record.DecodeBlob(r.Value); !r.Exists() || err != nil || b.Gone {
-			return nil, fmt.Errorf("refs[%d]: %s is not stored: put it first, then publish the step again", i, refs[i])
-		}
-	}
-	return refs, nil
 }
 
 // metaOf is a JSON object as a canonical map.

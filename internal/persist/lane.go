@@ -56,16 +56,16 @@ func newLane(p *Persister) *lane {
 // run works until ctx ends. Stages 2 and 3 finish what they have in hand with a context of their own.
 func (l *lane) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cancel) })
+	drain, fail := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer fail(nil)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, func() { fail(nil) }) })
 	defer stop()
 
 	stage := func(work func() error) {
 		g.Go(func() error {
 			err := work()
 			if err != nil && !errors.Is(err, context.Canceled) {
-				cancel() // what is in hand can not go through it
+				fail(err) // what is in hand can not go through it
 			}
 			return err
 		})
@@ -74,7 +74,12 @@ func (l *lane) run(ctx context.Context) error {
 	stage(func() error { defer close(l.sealed); return l.sealLoop(drain) })
 	stage(func() error { defer close(l.committed); return l.commitLoop(drain) })
 	stage(func() error { return l.publishLoop(drain) })
-	return g.Wait()
+	err := g.Wait()
+	// The group's error is of the stage that returned first: often one that was only told to stop.
+	if cause := context.Cause(drain); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 // drainTime is how long a stop waits for the commits in hand.

@@ -206,7 +206,7 @@ func (h *outputCache) trim() {
 }
 
 // loadOutputs reads the outputs that a batch has pieces of and that are not in memory, and the counters of the sessions in
-// which one ends, in one go.
+// which one ends or an entry may have a large result, in one go.
 func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	h := &l.outputs
 	h.trim()
@@ -214,19 +214,19 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	var keys []string
 	var take []func(record.Record)
 	for _, s := range batch {
-		if s.event.Kind != events.KindChunk || !s.known || s.dead != nil {
+		chunk := s.event.Kind == events.KindChunk
+		if !chunk && !l.p.mayAttach(s) || !s.known || s.dead != nil {
 			continue
 		}
 		session := s.event.Thread.Session
-		key := events.OutputKey(session, s.chunk.Output)
-		if o := h.outputs[key]; o != nil {
-			o.used = h.turn
-		} else if outputs[key] == nil {
+		if key := events.OutputKey(session, s.chunk.Output); chunk && h.outputs[key] != nil {
+			h.outputs[key].used = h.turn
+		} else if chunk && outputs[key] == nil {
 			o := &openOutput{key: key, used: h.turn}
 			outputs[key], keys = o, append(keys, key)
 			take = append(take, func(r record.Record) { o.load(l.p, r, l.lostArtifact(key)) })
 		}
-		if s.chunk.Op == events.ChunkData || s.chunk.Op == events.ChunkStart || counters[session] != nil {
+		if chunk && (s.chunk.Op == events.ChunkData || s.chunk.Op == events.ChunkStart) || counters[session] != nil {
 			continue
 		}
 		if n := h.counters[session]; n == nil || n.pending.Load() == 0 { // others may have taken numbers since

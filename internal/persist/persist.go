@@ -65,11 +65,13 @@ type Deps struct {
 	Outbox  Outbox
 	Inbox   Inbox
 	Packs   casstore.PackGetter // committed packs, cached
+	Nodes   Locator             // finds nodes that a step names without a pack; nil: only where the session's heads are
 	Log     *slog.Logger
 
 	// What streaming outputs need; without Parts they are cut and not kept whole, without Live nobody watches them, without
 	// Leases they stay open until their end.
 	Parts  Parts
+	Wholes Wholes // of large results; without it their items hold what fits, and no artifact
 	Live   Live
 	Leases Leases
 

@@ -82,7 +82,6 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 // load reads the heads and sessions of a batch that are not in memory, in one go.
 func (l *lane) load(ctx context.Context, batch []*staged) error {
 	l.heads.trim()
-	var keys []string
 	var missing []events.Thread
 	wanted := map[events.Thread]bool{}
 	for _, s := range batch {
@@ -92,19 +91,33 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 		}
 		wanted[t] = true
 		missing = append(missing, t)
+	}
+	return l.loadThreads(ctx, missing)
+}
+
+// loadThreads reads the heads of threads that are not in memory, and their sessions.
+func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
+	keys := make([]string, 0, 2*len(missing))
+	for _, t := range missing {
 		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session))
 	}
 	rs, err := l.p.Records.Records(ctx, keys...)
 	if err != nil {
 		return err
 	}
+	lefts := make([]*left, len(missing))
 	for i, t := range missing {
 		if rs[2*i], err = l.p.ended(ctx, t, rs[2*i]); err != nil {
 			return err
 		}
+		if rs[2*i].Removed() {
+			if lefts[i], err = l.p.readLeft(ctx, t); err != nil {
+				l.latch(t, err)
+			}
+		}
 	}
 	for i, t := range missing {
-		th := &thread{key: t, fresh: true, session: l.heads.session(t.Session, rs[2*i+1])}
+		th := &thread{key: t, fresh: true, left: lefts[i], session: l.heads.session(t.Session, rs[2*i+1])}
 		if err := th.read(rs[2*i]); err != nil {
 			l.latch(t, err)
 		}
@@ -186,7 +199,9 @@ func (l *lane) finish(c *commit) {
 		t.head.Sent = max(t.head.Sent, t.sent.Load())
 		t.head.Memory = t.memory.Encode()
 		t.value, t.last = t.head.Encode(), t.head.N
-		if _, _, past := events.ParseHistoryKey(t.thread.record); t.head.Status == threads.StatusCompleted && !past {
+		if t.leaves != nil {
+			t.leave()
+		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.head.Status == threads.StatusCompleted && !past {
 			t.removes = t.thread.record
 			t.thread.record = events.HistoryKey(time.UnixMilli(t.head.Updated).UTC().Format(time.DateOnly), t.key)
 		}

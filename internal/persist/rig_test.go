@@ -42,7 +42,7 @@ type running struct {
 func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	r.t.Helper()
 	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Live: r.conn, Leases: r.conn, Packs: casstore.NewPackCache(store, 8<<20)}
+	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store}
 	var cfg persist.Config
 	if change != nil {
 		change(&deps, &cfg)
@@ -60,17 +60,21 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 		}
 		stops = append(stops, stop)
 	}
+	var end error
+	ended := make(chan struct{})
 	go func() {
-		err := p.Run(ctx)
+		end = p.Run(ctx)
 		cancel() // a dead persister takes nothing more
-		run.died <- err
+		run.died <- end
+		close(ended)
 	}()
 	run.stop = sync.OnceValue(func() error {
 		cancel()
 		for _, stop := range stops {
 			stop()
 		}
-		return <-run.died
+		<-ended
+		return end
 	})
 	r.t.Cleanup(func() { _ = run.stop() })
 	return run

@@ -17,6 +17,7 @@ import (
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // story is a thread's lines.
@@ -245,7 +246,8 @@ func (i *inbox) DiscardBody(ctx context.Context, ref events.BodyRef) error {
 	return err
 }
 
-// TestItemTooLarge: an item that can not be made small enough fails its thread, which keeps the entry and goes on (SPEC I4).
+// TestItemTooLarge: an item that can not be made small enough fails its thread, which keeps the entry and stays among the
+// active threads; the next entry makes it active again, until there is another such item (SPEC I4, I7).
 func TestItemTooLarge(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
@@ -256,10 +258,13 @@ func TestItemTooLarge(t *testing.T) {
 		t.Errorf("head: %s, %q, %d items, %d entries, want failed, THREAD_ITEM_TOO_LARGE, 1, 2", head.Status, head.Failure, head.N, head.Entries)
 	}
 	head = r.say(thread(0), "item", small)
-	if head.N != 2 {
-		t.Errorf("after the next entry: %d items, want 2", head.N)
+	if head.N != 2 || head.Status != threads.StatusActive || head.Failure != "" {
+		t.Errorf("after the next entry: %d items, %s, %q, want 2, active and no failure", head.N, head.Status, head.Failure)
 	}
-	if got, want := r.export(thread(0)), small+"\n"+large+"\n"+small+"\n"; got != want {
+	if head = r.say(thread(0), "item", large); head.Status != threads.StatusFailed || head.Failure == "" || head.N != 2 {
+		t.Errorf("after another large one: %d items, %s, %q, want 2, failed and why", head.N, head.Status, head.Failure)
+	}
+	if got, want := r.export(thread(0)), small+"\n"+large+"\n"+small+"\n"+large+"\n"; got != want {
 		t.Errorf("export = %d bytes, want %d", len(got), len(want))
 	}
 	r.verify(thread(0))

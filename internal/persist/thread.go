@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"spool/internal/project"
+	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -21,6 +22,10 @@ type thread struct {
 	head   threads.Head
 	memory dialect.Memory // projection memory at the head
 	fresh  bool           // no event was seen since it was loaded
+	left   *left          // what is known of the thread that had this name before, if there is none or a new one
+	gone   bool           // it was removed: what comes next reads its record again
+
+	runs map[string]record.Run // those seen since it was loaded, by id; nil while there is none
 
 	pending atomic.Int64 // prepared commits that touch it and are not through stage 2
 	rev     uint64       // revision of its record, 0 = none; stage 2, once loaded

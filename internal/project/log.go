@@ -34,7 +34,7 @@ func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) ([][]b
 	s, n := stampOf(t, at, st), st.Entry.First
 	all := int64(len(e.Items)) == st.Entry.Count
 	out := make([][]byte, len(e.Items))
-	for k, it := range e.Items {
+	for k, it := range s.attach(e.Items) {
 		posted := all
 		if !all {
 			_, _, err := s.Post(it, n, k)

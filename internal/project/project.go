@@ -28,6 +28,8 @@ type Stamp struct {
 	Node   casstore.Ref // state of the entry
 	Source string       // the entry's id where it came from
 
+	Results bool // large results are artifacts, and their items refer to them (SPEC A4)
+
 	Room *Arena // where the items are written; nil = each in memory of its own
 }
 
@@ -109,14 +111,14 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 }
 
 func stampOf(t events.Thread, at casstore.Ref, st threads.State) Stamp {
-	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID}
+	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: hasResults(st)}
 }
 
 // reread reads a stored entry as it was read when it came.
 func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, err error) {
 	name, _, _ := strings.Cut(st.Entry.Projection, "/") // an operation has no dialect, but a projection
 	d, ok := dialect.Lookup(name)
-	if !ok || Version(d) != st.Entry.Projection {
+	if !ok || Version(d) != strings.TrimSuffix(st.Entry.Projection, withResults) {
 		return e, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
 	}
 	mem, err := dialect.DecodeMemory(st.Entry.Memory)
@@ -132,7 +134,7 @@ func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, err
 // All posts the items of an entry as number first and on. An item that is too large is left out and is the error: the
 // others are good.
 func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, cut int, err error) {
-	for _, it := range items {
+	for _, it := range s.attach(items) {
 		p, wasCut, e := s.Post(it, first+int64(len(posted)), len(posted))
 		if e != nil {
 			err = e

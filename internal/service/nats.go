@@ -11,7 +11,7 @@ import (
 	"spool/internal/natsio"
 )
 
-// NATS is how every command reaches a NATS system: flags over environment over the context, with the names that the nats
+// NATS is how every command reaches a NATS system: flags over environment over file over the context, with the names that the nats
 // CLI has. The tags are kong's; the daemons use Flags.
 type NATS struct {
 	Server   string        `name:"nats" short:"s" env:"NATS_URL" placeholder:"URL" help:"NATS server URL (default nats://127.0.0.1:4222)."`
@@ -28,12 +28,16 @@ type NATS struct {
 	Timeout  time.Duration `env:"NATS_TIMEOUT" default:"5s" help:"Time for one request."`
 }
 
-// Flags registers the flags on a standard flag set; the environment gives the defaults.
-func (n *NATS) Flags(fs *flag.FlagSet) {
-	for _, f := range []struct {
-		p                *string
-		name, env, usage string
-	}{
+const timeoutEnv = "NATS_TIMEOUT"
+
+// natsFlag is a flag of text.
+type natsFlag struct {
+	p                *string
+	name, env, usage string
+}
+
+func (n *NATS) flags() []natsFlag {
+	return []natsFlag{
 		{&n.Server, "nats", "NATS_URL", "NATS server `URL` (default nats://127.0.0.1:4222)"},
 		{&n.Context, "context", "NATS_CONTEXT", "`name` of a context saved with the nats CLI"},
 		{&n.Creds, "creds", "NATS_CREDS", "credentials `file`"},
@@ -45,14 +49,19 @@ func (n *NATS) Flags(fs *flag.FlagSet) {
 		{&n.TLSKey, "tlskey", "NATS_KEY", "client key `file`"},
 		{&n.TLSCA, "tlsca", "NATS_CA", "CA bundle `file`"},
 		{&n.Domain, "js-domain", "", "JetStream domain `name`"},
-	} {
+	}
+}
+
+// Flags registers the flags on a standard flag set; the environment gives the defaults.
+func (n *NATS) Flags(fs *flag.FlagSet) {
+	for _, f := range n.flags() {
 		fs.StringVar(f.p, f.name, os.Getenv(f.env), f.usage+envNote(f.env))
 	}
-	timeout, err := time.ParseDuration(cmp.Or(os.Getenv("NATS_TIMEOUT"), "5s"))
+	timeout, err := time.ParseDuration(cmp.Or(os.Getenv(timeoutEnv), "5s"))
 	if err != nil {
 		timeout = 5 * time.Second
 	}
-	fs.DurationVar(&n.Timeout, "timeout", timeout, "time for one request [NATS_TIMEOUT]")
+	fs.DurationVar(&n.Timeout, "timeout", timeout, "time for one request ["+timeoutEnv+"]")
 }
 
 func envNote(env string) string {

@@ -32,7 +32,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	}
 	store := conn.Store(max(cfg.Lane, 0))
 	return &Persister{conn: conn, p: persist.New(persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Live: conn, Leases: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Log: log,
 	}, cfg.Config)}
 }
 

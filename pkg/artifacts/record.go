@@ -30,13 +30,14 @@ type Writer string
 
 const (
 	FromOutput  Writer = "output"  // Spool, from the stream of a tool's output
+	FromResult  Writer = "result"  // Spool, from a result that was too large for its message
 	FromPayload Writer = "payload" // Spool, from a payload that a tool handed in
 	FromAgent   Writer = "agent"   // Spool, from what a subagent returned; the file name is AgentFile's
 	FromObject  Writer = "object"  // the tool: an object that was stored already and is registered
 	FromFile    Writer = "file"    // the tool: a local file that is registered
 )
 
-var writers = []Writer{FromOutput, FromPayload, FromAgent, FromObject, FromFile}
+var writers = []Writer{FromOutput, FromResult, FromPayload, FromAgent, FromObject, FromFile}
 
 // UnknownSize is the size of a registered artifact whose bytes nobody has measured.
 const UnknownSize = -1

@@ -51,6 +51,19 @@ func (l Located) String() string {
 	return l.Ref.String() + "@" + l.Pack.String()
 }
 
+// ParseLocated is the opposite of String. Errors wrap ErrBadRef or ErrBadPackID.
+func ParseLocated(s string) (l Located, err error) {
+	ref, pack, named := strings.Cut(s, "@")
+	if l.Ref, err = ParseRef(ref); err != nil || !named {
+		return l, err
+	}
+	if l.Ref.Kind() != KindNode {
+		return Located{}, fmt.Errorf("%w: %.100q: only nodes are in packs", ErrBadRef, s)
+	}
+	l.Pack, err = ParsePackID(pack)
+	return l, err
+}
+
 // AppendTo appends the binary form, LocatedSize bytes.
 func (l Located) AppendTo(dst []byte) []byte {
 	return append(append(dst, l.Ref[:]...), l.Pack[:]...)

@@ -184,7 +184,8 @@ func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) 
 	return out, nil
 }
 
-// Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name.
+// Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
+// which one it has now.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
 	rs, err := c.conn.Records(ctx, events.HeadKey(t))
 	if err != nil {
@@ -196,7 +197,7 @@ func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, err
 		}
 	}
 	if !rs[0].Exists() {
-		return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
+		return threads.Head{}, c.gone(ctx, t)
 	}
 	return threads.DecodeHead(rs[0].Value)
 }

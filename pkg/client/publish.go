@@ -33,8 +33,9 @@ type Entry struct {
 // Publisher appends entries as one producer. Everything it publishes is in order, and repeating after an error is safe: an
 // event is applied once. Safe for concurrent use; one publish is in flight at a time.
 type Publisher struct {
-	conn *natsio.Conn
-	cfg  PublisherConfig
+	conn   *natsio.Conn
+	client *Client
+	cfg    PublisherConfig
 
 	mu  sync.Mutex
 	seq uint64
@@ -55,7 +56,7 @@ func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
 	if cfg.Producer == "" {
 		cfg.Producer = "~" + ulid.Make().String()
 	}
-	return &Publisher{conn: c.conn, cfg: cfg}
+	return &Publisher{conn: c.conn, client: c, cfg: cfg}
 }
 
 // Producer is the identity that the publisher's events carry.
@@ -66,6 +67,9 @@ func (p *Publisher) Producer() string { return p.cfg.Producer }
 func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 	evs := make([]*events.Event, len(entries))
 	for i, e := range entries {
+		if err := p.checkRefs(ctx, e); err != nil {
+			return fmt.Errorf("entry %d: %w", i+1, err)
+		}
 		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq}
 		if e.Open == nil {
 			continue

@@ -44,6 +44,7 @@ const (
 	RoleTool      = entry.RoleTool
 	RoleSystem    = entry.RoleSystem
 	RoleEnd       = entry.RoleEnd
+	RoleCompact   = entry.RoleCompact
 )
 
 // MaxMemory is the most bytes of an encoded Memory.

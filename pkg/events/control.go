@@ -31,11 +31,18 @@ type Control struct {
 
 	Answer *Answer `json:"answer,omitempty"`
 
+	Run *Run `json:"run,omitempty"`
+
 	Branch  *Branch  `json:"branch,omitempty"`
 	Reset   *Reset   `json:"reset,omitempty"`
 	Label   *Label   `json:"label,omitempty"`
 	Summary *Summary `json:"branch_summary,omitempty"`
 	Append  *Append  `json:"append,omitempty"`
+
+	Compact *Compact `json:"compact,omitempty"`
+	Rename  *Rename  `json:"rename,omitempty"`
+	Reopen  *Reopen  `json:"reopen,omitempty"`
+	Remove  *Remove  `json:"remove,omitempty"`
 }
 
 // Start holds the parameters of a thread's start node (SPEC C1).
@@ -99,6 +106,8 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.End != nil
 	case OpAnswer:
 		arg = c.Answer != nil
+	case OpRun:
+		arg = c.Run != nil
 	case OpBranch:
 		arg = c.Branch != nil
 	case OpReset:
@@ -109,8 +118,16 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.Summary != nil
 	case OpAppend:
 		arg = c.Append != nil
+	case OpCompact:
+		arg = c.Compact != nil
+	case OpRename:
+		arg = c.Rename != nil
+	case OpReopen:
+		arg = c.Reopen != nil
+	case OpRemove:
+		arg = c.Remove != nil
 	default:
-		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, branch, reset, label, branch_summary and append", ErrControl, c.Op)
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, run, branch, reset, label, branch_summary, append, compact, rename, reopen and remove", ErrControl, c.Op)
 	}
 	if !arg {
 		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)

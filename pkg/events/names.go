@@ -41,6 +41,7 @@ const (
 	GCSubjects        = root + "gc.>"
 	GCRunSubject      = root + "gc.run"
 	GCReportSubject   = root + "gc.report"
+	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
 	PartitionSubjects = root + "p.>"
 )
 
@@ -108,6 +109,9 @@ func EventSubject(t Thread, k Kind) string {
 
 // PartitionFilter matches one partition's events as EVENTS stores them.
 func PartitionFilter(p int) string { return root + "p." + strconv.Itoa(p) + ".>" }
+
+// StoredFilter matches the events of a thread as EVENTS stores them.
+func StoredFilter(t Thread) string { return root + "p.*." + t.Session + "." + t.Name + ".*" }
 
 // ParseStored splits a subject as EVENTS stores it: spool.v1.p.<partition>.<session>.<thread>.<kind>.
 func ParseStored(subject string) (Thread, Kind, error) {
@@ -233,6 +237,9 @@ func ParseHistoryKey(key string) (t Thread, date string, ok bool) {
 	return Thread{Session: parts[2], Name: parts[3]}, parts[1], true
 }
 
+// LeftKey says what became of a thread that was renamed or removed, while no other has its name.
+func LeftKey(t Thread) string { return "left." + t.Session + "." + t.Name }
+
 // SessionKey holds a session's header.
 func SessionKey(session string) string { return "session." + session }
 
@@ -296,6 +303,21 @@ func ParsePromptKey(key string) (Thread, bool) {
 		return Thread{}, false
 	}
 	return Thread{Session: parts[1], Name: parts[2]}, true
+}
+
+// RunKey holds where a run of an agent stands (SPEC A6). RunKeys matches the runs of a session, or of all when it is "".
+func RunKey(session, id string) string { return "run." + session + "." + id }
+
+// RunKeys matches runs, see RunKey.
+func RunKeys(session string) string { return RunKey(star(session), "*") }
+
+// ParseRunKey is the inverse of RunKey.
+func ParseRunKey(key string) (session, id string, ok bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 || parts[0] != "run" {
+		return "", "", false
+	}
+	return parts[1], parts[2], true
 }
 
 // PackKey says where a pack's bytes are, or that they are gone.

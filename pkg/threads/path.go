@@ -104,7 +104,9 @@ func (r Reader) Diff(ctx context.Context, a, b casstore.Located) (d Difference, 
 
 // At is the state that a point names; the zero Point names the step before the last one, the zero Step is the place before
 // the first state. Errors wrap ErrNoPoint, naming the choices, or are those of Reader.
-func (r Reader) At(ctx context.Context, head Head, at Point) (Step, error) { return findPoint(ctx, r, head, at) }
+func (r Reader) At(ctx context.Context, head Head, at Point) (Step, error) {
+	return findPoint(ctx, r, head, at)
+}
 
 // seek finds the newest state, from a place back, that is not later than what is wanted; the zero Step if all are. later must
 // not turn true again on the way back. It reads one state in eleven.

@@ -201,20 +201,22 @@ func TestVerifyFinds(t *testing.T) {
 		damage func(*world, *threads.Head)
 		want   error
 	}{
-		"nothing":         {bad(func(*threads.State) {}), nil},
-		"bit flip":        {func(w *world, h *threads.Head) { w.store.CorruptPack(h.Recent[5].Pack) }, casstore.ErrCorrupt},
-		"pack lost":       {func(w *world, h *threads.Head) { w.store.RemovePack(h.Recent[5].Pack) }, casstore.ErrGone},
-		"ancestors":       {bad(func(s *threads.State) { s.Ancestors[0], s.Ancestors[1] = s.Ancestors[1], s.Ancestors[0] }), threads.ErrInconsistent},
-		"start":           {bad(func(s *threads.State) { s.Start = ref(77) }), threads.ErrInconsistent},
-		"index":           {bad(func(s *threads.State) { s.Entry.Index = 3 }), threads.ErrInconsistent},
-		"index too high":  {bad(func(s *threads.State) { s.Entry.Index = 99 }), threads.ErrInconsistent},
-		"items repeat":    {bad(func(s *threads.State) { s.Entry.First-- }), threads.ErrInconsistent},
-		"items gap":       {bad(func(s *threads.State) { s.Entry.First++; s.Entry.Count-- }), threads.ErrInconsistent},
-		"items too high":  {bad(func(s *threads.State) { s.Entry.Count = 50 }), threads.ErrInconsistent},
-		"compact not ref": {bad(func(s *threads.State) { s.Compact = ref(77) }), threads.ErrInconsistent},
-		"content missing": {bad(func(s *threads.State) { s.Content = ref(77) }), casstore.ErrNotFound},
-		"head's recent":   {func(_ *world, h *threads.Head) { h.Recent[3], h.Recent[4] = h.Recent[4], h.Recent[3] }, threads.ErrInconsistent},
-		"head's start":    {func(_ *world, h *threads.Head) { h.Start = h.Recent[10] }, threads.ErrShape},
+		"nothing":          {bad(func(*threads.State) {}), nil},
+		"bit flip":         {func(w *world, h *threads.Head) { w.store.CorruptPack(h.Recent[5].Pack) }, casstore.ErrCorrupt},
+		"pack lost":        {func(w *world, h *threads.Head) { w.store.RemovePack(h.Recent[5].Pack) }, casstore.ErrGone},
+		"ancestors":        {bad(func(s *threads.State) { s.Ancestors[0], s.Ancestors[1] = s.Ancestors[1], s.Ancestors[0] }), threads.ErrInconsistent},
+		"start":            {bad(func(s *threads.State) { s.Start = ref(77) }), threads.ErrInconsistent},
+		"index":            {bad(func(s *threads.State) { s.Entry.Index = 3 }), threads.ErrInconsistent},
+		"index too high":   {bad(func(s *threads.State) { s.Entry.Index = 99 }), threads.ErrInconsistent},
+		"items repeat":     {bad(func(s *threads.State) { s.Entry.First-- }), threads.ErrInconsistent},
+		"items gap":        {bad(func(s *threads.State) { s.Entry.First++; s.Entry.Count-- }), threads.ErrInconsistent},
+		"items too high":   {bad(func(s *threads.State) { s.Entry.Count = 50 }), threads.ErrInconsistent},
+		"compact not ref":  {bad(func(s *threads.State) { s.Compact = ref(77) }), threads.ErrInconsistent},
+		"head counts more": {func(_ *world, h *threads.Head) { h.Entries++ }, threads.ErrInconsistent},
+		"head has items":   {func(_ *world, h *threads.Head) { h.N++ }, threads.ErrInconsistent},
+		"content missing":  {bad(func(s *threads.State) { s.Content = ref(77) }), casstore.ErrNotFound},
+		"head's recent":    {func(_ *world, h *threads.Head) { h.Recent[3], h.Recent[4] = h.Recent[4], h.Recent[3] }, threads.ErrInconsistent},
+		"head's start":     {func(_ *world, h *threads.Head) { h.Start = h.Recent[10] }, threads.ErrShape},
 	} {
 		w, h := build()
 		c.damage(w, &h)

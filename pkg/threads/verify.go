@@ -220,4 +220,14 @@ func (v *verifier) numbers() {
 			v.inconsistent(s.at, "its items begin at %d, want %d", e.first, next)
 		}
 	}
+	if len(byIndex) == 0 {
+		return
+	}
+	newest := byIndex[len(byIndex)-1]
+	if n := newest.entry.index; n < v.head.Entries {
+		v.inconsistent(newest.at, "its index is %d, the newest; the head counts %d entries", n, v.head.Entries)
+	}
+	if last := newest.entry.first + newest.entry.count - 1; newest.entry.first > 0 && last < v.head.N {
+		v.inconsistent(newest.at, "its last item is %d, the newest; the head's is %d", last, v.head.N)
+	}
 }

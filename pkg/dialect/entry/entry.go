@@ -53,7 +53,8 @@ const (
 	RoleAssistant = "assistant"
 	RoleTool      = "tool"
 	RoleSystem    = "system"
-	RoleEnd       = "__end__" // the last step of a thread (SPEC C4)
+	RoleEnd       = "__end__"     // the last step of a thread (SPEC C4)
+	RoleCompact   = "__compact__" // a step that is nothing but a summary of those before it (SPEC C6)
 )
 
 // PlaceKind says how Place is meant.

@@ -3,9 +3,11 @@
 //	{"role":"coder","meta":{…},"content":"…","refs":["blob:sha256:…"],"timestamp":1795176001000,"compact":"…"}
 //
 // content may be called contentPayload, as the seed does; it and every member but role may be absent. refs name what the
-// content refers to, as blob or node. compact is the text of a summary of everything before this step (SPEC C6).
+// content refers to, as blob or node; a node may be followed by "@" and the pack that holds it. compact is the text of a
+// summary of everything before this step, firstKept the first step that stays in context beside it (SPEC C6).
 //
 //	any role      text, with the role and meta in its metadata; no item without content
+//	"__compact__" status compacting_context: it does nothing but summarize
 //	"__end__"     status ended, with returnCode in its metadata; meta must be {"returnCode":0,"summary":"…"} (SPEC I7)
 //
 // The shape is Spool's contract, so a wrong one is an error that says what to send (SPEC B2).
@@ -14,6 +16,7 @@ package step
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect/entry"
@@ -41,7 +44,7 @@ func (Dialect) Version() int { return 1 }
 
 // members are those of a step, raw.
 type members struct {
-	id, role, meta, content, refs, timestamp, compact []byte
+	id, role, meta, content, refs, timestamp, compact, firstKept []byte
 }
 
 // Read takes one step. The error is ErrStep.
@@ -69,6 +72,9 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	if e.Compact, err = text("compact", in.compact); err != nil {
 		return entry.Entry{}, err
 	}
+	if e.Kept, err = text("firstKept", in.firstKept); err != nil {
+		return entry.Entry{}, err
+	}
 	if e.Refs, err = refs(in.refs); err != nil {
 		return entry.Entry{}, err
 	}
@@ -76,6 +82,10 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		e.Type = "step.end"
 		err = end(&e)
 		return e, err
+	}
+	if e.Role == entry.RoleCompact {
+		e.Items = []events.Item{events.Status("compacting_context", "", "Compacting context...")}
+		return e, nil
 	}
 	if content != "" {
 		extra := []events.Field{{Name: "role", Value: in.role}}
@@ -110,6 +120,8 @@ func scan(raw []byte) (in members, err error) {
 			in.timestamp = value
 		case "compact":
 			in.compact = value
+		case "firstKept":
+			in.firstKept = value
 		}
 		return true
 	})
@@ -153,7 +165,7 @@ func refs(raw []byte) (list []string, err error) {
 		s := parts.Text(value)
 		switch {
 		case !isRef(s):
-			err = fmt.Errorf("%w: refs[%d] is %.80q; use blob:sha256:<64 hex> or node:sha256:<64 hex>", ErrStep, len(list), s)
+			err = fmt.Errorf("%w: refs[%d] is %.80q; use blob:sha256:<64 hex>, node:sha256:<64 hex> or node:sha256:<64 hex>@<32 hex of its pack>", ErrStep, len(list), s)
 		case len(list) == maxRefs:
 			err = fmt.Errorf("%w: more than %d refs", ErrStep, maxRefs)
 		}
@@ -167,16 +179,22 @@ func refs(raw []byte) (list []string, err error) {
 }
 
 func isRef(s string) bool {
-	const prefix = len("blob:sha256:")
-	if len(s) != prefix+64 || s[:prefix] != "blob:sha256:" && s[:prefix] != "node:sha256:" {
+	ref, pack, located := strings.Cut(s, "@")
+	kind, sum := "", ""
+	if len(ref) == len("blob:sha256:")+64 {
+		kind, sum = ref[:len("blob:")], ref[len("blob:sha256:"):]
+	}
+	switch {
+	case !strings.HasPrefix(ref, kind+"sha256:") || !isHex(sum, 64):
 		return false
+	case located:
+		return kind == "node:" && isHex(pack, 32)
 	}
-	for _, c := range s[prefix:] {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return kind == "blob:" || kind == "node:"
+}
+
+func isHex(s string, digits int) bool {
+	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // end checks and posts the last step of a thread.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"spool/internal/service"
+)
+
+// configured parses a command line with text as the configuration file.
+func configured(t *testing.T, text string, args ...string) (c cli, path string, err error) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"NATS_URL", "NATS_CONTEXT", "NATS_CREDS", "NATS_USER", "NATS_TIMEOUT"} {
+		if _, set := os.LookupEnv(name); set {
+			t.Setenv(name, "") // restores it
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv(service.ConfigEnv, path)
+	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(args)
+	return c, path, err
+}
+
+func TestConfigFile(t *testing.T) {
+	const text = `
+log-level = "info"
+creds = "file.creds"
+[up]
+data = "/srv/spool"
+http = "127.0.0.1:7000"
+items-bytes = 1024
+log-level = "debug"
+[session]
+log-format = "json"
+[session.ls]
+all = true
+[persister]
+lane = 3
+`
+	c, _, err := configured(t, text, "up", "--http", "127.0.0.1:8000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if up := c.Up; up.Data != "/srv/spool" || up.HTTP != "127.0.0.1:8000" || up.ItemsBytes != 1024 || up.Sync != "always" {
+		t.Errorf("up = %+v, want data and items-bytes of the file, http of the command line, and the default sync", up)
+	}
+	if c.LogLevel != "debug" || c.LogFormat != "text" || c.Creds != "file.creds" {
+		t.Errorf("log %s %s, creds %s, want debug of [up], the default text, and file.creds", c.LogLevel, c.LogFormat, c.Creds)
+	}
+
+	c, _, err = configured(t, text, "session", "ls")
+	if err != nil || !c.Session.Ls.All || c.LogFormat != "json" || c.LogLevel != "info" {
+		t.Errorf("session ls: all %v, log %s %s, %v, want the tables of the command and of those above it", c.Session.Ls.All, c.LogLevel, c.LogFormat, err)
+	}
+
+	t.Setenv("NATS_CREDS", "") // restored after the test, when configured has cleared it
+	c, _, err = configured(t, text, "--creds", "flag.creds", "version")
+	if err != nil || c.Creds != "flag.creds" {
+		t.Errorf("creds = %s, %v, want the command line's", c.Creds, err)
+	}
+}
+
+func TestConfigFileUnderEnvironment(t *testing.T) {
+	var c cli
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte("user = \"file\"\ntimeout = \"9s\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NATS_USER", "env")
+	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"--config", path, "version"}); err != nil || c.NATS.User != "env" {
+		t.Errorf("user = %s, %v, want the environment's", c.NATS.User, err)
+	}
+}
+
+func TestConfigFileNamesFileAndKey(t *testing.T) {
+	for _, x := range []struct{ text, says string }{
+		{"[up]\ndatta = \"x\"", "up.datta: unknown key"},
+		{"[upp]\ndata = \"x\"", "upp.data: unknown key"},
+		{"data = \"x\"", "data: unknown key"}, // a flag of up alone belongs in its table
+		{"[session]\nall = true", "session.all: unknown key"},
+		{"help = true", "help: unknown key"},
+		{"timeout = \"soon\"", "timeout: "},
+	} {
+		_, path, _ := configured(t, x.text, "version")
+		var out, errw bytes.Buffer
+		if code := run([]string{"version"}, nil, &out, &errw); code != service.ExitUsage || !strings.HasPrefix(errw.String(), "spool: "+path+": "+x.says) {
+			t.Errorf("%q: exit code %d, %q, want %d and %q of %s", x.text, code, errw.String(), service.ExitUsage, x.says, path)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+type runCmd struct {
+	Ls  runLsCmd  `cmd:"" aliases:"list" help:"List the runs that are queued, pending or running."`
+	End runEndCmd `cmd:"" help:"End a run; its agent is told."`
+}
+
+type runLsCmd struct {
+	Session string `arg:"" optional:"" help:"Only runs of this session."`
+	All     bool   `help:"The ended ones too, and those whose lease is over: they count as failed."`
+	JSON    bool   `help:"Each run as one line of JSON."`
+}
+
+func (c *runLsCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	runs, err := cl.Runs(a.ctx, c.Session)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a.out)
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(t, "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT")
+	}
+	for _, r := range runs {
+		if !c.All && !r.Active() {
+			continue
+		}
+		if c.JSON {
+			if err := enc.Encode(client.RunJSON(r)); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Thread, cmp.Or(printable(r.Agent), "-"), printable(string(r.State)),
+			cmp.Or(text.Ago(r.Begun, time.Now()), "-"), leaseLeft(r))
+	}
+	return t.Flush()
+}
+
+func leaseLeft(r client.RunInfo) string {
+	switch {
+	case r.Expired:
+		return "over"
+	case r.Left == 0:
+		return "-"
+	}
+	return r.Left.Round(time.Second).String()
+}
+
+type runEndCmd struct {
+	Session string `arg:"" help:"Session."`
+	ID      string `arg:"" name:"run" help:"Id of the run."`
+	State   string `default:"cancelled" enum:"completed,failed,aborted,cancelled" help:"How it ends (${enum})."`
+	Summary string `placeholder:"TEXT" help:"Why, for people."`
+}
+
+func (c *runEndCmd) Run(a *app) error {
+	if err := errors.Join(checkNames(c.Session, ""), events.CheckToken("run", c.ID)); err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", c.ID, c.Session, c.State)
+	return err
+}

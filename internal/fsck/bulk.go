@@ -1,0 +1,273 @@
+package fsck
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// pack is a pack's record.
+type pack struct {
+	id   casstore.PackID
+	seq  uint64
+	rec  record.Pack
+	lost bool // it cannot be read
+}
+
+func (p pack) key() string   { return events.PackKey(p.id.String()) }
+func (p pack) order() uint64 { return cmp.Or(p.rec.Order, p.seq) }
+
+// blob is a blob's record.
+type blob struct {
+	seq  uint64
+	rec  record.Blob
+	good bool
+}
+
+// artifact is an artifact's row.
+type artifact struct {
+	key string
+	seq uint64
+	artifacts.Record
+}
+
+// listBulk reads the records that say where bytes are.
+func (c *checker) listBulk(ctx context.Context) error {
+	return errors.Join(
+		c.each(ctx, events.PackKey("*"), func(r record.Record) error {
+			rec, err := record.DecodePack(r.Value)
+			if err != nil || rec.Gone {
+				return err
+			}
+			id, err := casstore.ParsePackID(r.Key[len(events.PackKey("")):])
+			c.packs = append(c.packs, pack{id: id, seq: r.Seq, rec: rec})
+			c.total += rec.Object.Size
+			return err
+		}),
+		c.each(ctx, events.MovedKey("*"), func(r record.Record) error {
+			m, err := record.DecodeMoved(r.Value)
+			if err != nil {
+				return err
+			}
+			id, err := casstore.ParsePackID(r.Key[len(events.MovedKey("")):])
+			c.moved[id] = m.To
+			return err
+		}),
+		c.each(ctx, events.BlobKey("*"), func(r record.Record) error {
+			rec, err := record.DecodeBlob(r.Value)
+			if err != nil || rec.Gone {
+				return err
+			}
+			sum, err := hex.DecodeString(r.Key[len(events.BlobKey("")):])
+			if err != nil || len(sum) != sha256.Size {
+				return errors.New("the key is no SHA-256")
+			}
+			c.blobs[[32]byte(sum)] = &blob{seq: r.Seq, rec: rec}
+			c.total += rec.Object.Size
+			return nil
+		}),
+		c.each(ctx, events.ArtifactKeys("", ""), func(r record.Record) error {
+			a, err := artifacts.DecodeRecord(r.Value)
+			if err == nil {
+				err = a.Validate()
+			}
+			if err == nil && r.Key != events.ArtifactKey(a.Session, string(a.ID)) {
+				err = fmt.Errorf("it says that it is %s of %s", a.ID, a.Session)
+			}
+			if err != nil {
+				return err
+			}
+			c.artifacts = append(c.artifacts, artifact{r.Key, r.Seq, a})
+			c.total += max(a.Size, 0)
+			if a.Seq.Compare(c.inUse[a.Session]) > 0 {
+				c.inUse[a.Session] = a.Seq
+			}
+			return nil
+		}),
+	)
+}
+
+// read gives an object's bytes to f and compares size and digest with what the record says. What is wrong with them is in
+// wrong; err says that nobody could look.
+func (c *checker) read(ctx context.Context, o record.Object, f func(chunk []byte)) (wrong *cause, err error) {
+	sum, size := sha256.New(), int64(0)
+	err = c.s.ReadChunks(ctx, o, 0, func(chunk []byte) error {
+		sum.Write(chunk)
+		size += int64(len(chunk))
+		f(chunk)
+		return nil
+	})
+	c.report.Bytes += size
+	if c.cfg.Progress != nil {
+		c.cfg.Progress(c.report.Bytes, max(c.total, c.report.Bytes))
+	}
+	switch {
+	case errors.Is(err, record.ErrNotFound):
+		return &cause{Missing, err.Error()}, nil
+	case err != nil:
+		return nil, err
+	case size != o.Size:
+		return &cause{Corrupt, fmt.Sprintf("%s/%s has %d bytes, want %d", o.Bucket, o.Name, size, o.Size)}, nil
+	case o.Sum != [32]byte{} && !bytes.Equal(sum.Sum(nil), o.Sum[:]):
+		return &cause{Corrupt, fmt.Sprintf("%s/%s has the SHA-256 %x, want %x", o.Bucket, o.Name, sum.Sum(nil), o.Sum)}, nil
+	}
+	return nil, nil
+}
+
+// meta compares an object's meta message, which any client of the object store goes by, with the record.
+func (c *checker) meta(ctx context.Context, o record.Object) (*cause, error) {
+	got, err := c.s.Stat(ctx, o.Bucket, o.Name)
+	if errors.Is(err, record.ErrNotFound) {
+		return &cause{Missing, fmt.Sprintf("the meta message of %s/%s: %v", o.Bucket, o.Name, err)}, nil
+	}
+	if err != nil {
+		return &cause{Corrupt, err.Error()}, ctx.Err()
+	}
+	if got.NUID != o.NUID || got.Size != o.Size || got.Chunks != o.Chunks || o.Sum != [32]byte{} && got.Sum != o.Sum {
+		return &cause{Inconsistent, fmt.Sprintf("the meta message of %s/%s says %d bytes in %d chunks of %s, the record %d in %d of %s, or another digest",
+			o.Bucket, o.Name, got.Size, got.Chunks, got.NUID, o.Size, o.Chunks, o.NUID)}, nil
+	}
+	return nil, nil
+}
+
+// object reads an object and its meta message; findings name the record.
+func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good bool, err error) {
+	wrong, err := c.read(ctx, o, f)
+	if err != nil {
+		return false, err
+	}
+	about, err := c.meta(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range []*cause{wrong, about} {
+		if w != nil {
+			if err := c.find(ctx, seq, Finding{Kind: w.kind, Record: key, Detail: w.detail}); err != nil {
+				return false, err
+			}
+		}
+	}
+	return wrong == nil, nil
+}
+
+func (c *checker) checkBlobs(ctx context.Context) error {
+	for want, b := range c.blobs {
+		c.report.Blobs++
+		key, sum := events.BlobKey(hex.EncodeToString(want[:])), sha256.New()
+		good, err := c.object(ctx, key, b.seq, b.rec.Object, func(chunk []byte) { sum.Write(chunk) })
+		if err != nil {
+			return err
+		}
+		b.good = good && bytes.Equal(sum.Sum(nil), want[:])
+		if good && !b.good {
+			if err := c.find(ctx, b.seq, Finding{Kind: Corrupt, Record: key, Detail: fmt.Sprintf("its bytes have the SHA-256 %x", sum.Sum(nil))}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkPacks reads every pack, the oldest first: what a node refers to is known when it comes.
+func (c *checker) checkPacks(ctx context.Context) error {
+	slices.SortFunc(c.packs, func(a, b pack) int { return cmp.Compare(a.order(), b.order()) })
+	for i, p := range c.packs {
+		c.at[p.id] = i
+	}
+	for i := range c.packs {
+		if err := c.checkPack(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checker) checkPack(ctx context.Context, i int) error {
+	p := &c.packs[i]
+	c.report.Packs++
+	raw := make([]byte, 0, p.rec.Object.Size)
+	if _, err := c.object(ctx, p.key(), p.seq, p.rec.Object, func(chunk []byte) { raw = append(raw, chunk...) }); err != nil {
+		return err
+	}
+	note := func(kind string, err error) error {
+		return c.find(ctx, p.seq, Finding{Kind: kind, Record: p.key(), Detail: err.Error()})
+	}
+	if p.rec.Header > int64(len(raw)) {
+		p.lost = true
+		return note(Missing, fmt.Errorf("header of %d bytes in %d", p.rec.Header, len(raw)))
+	}
+	open, err := casstore.OpenPack(raw[:p.rec.Header], raw[p.rec.Header:])
+	if err != nil {
+		p.lost = true
+		return note(Corrupt, err)
+	}
+	if open.Len() != p.rec.Nodes || open.RawLen() != p.rec.Raw {
+		err := fmt.Errorf("it holds %d nodes of %d bytes, its record says %d of %d", open.Len(), open.RawLen(), p.rec.Nodes, p.rec.Raw)
+		if err := note(Inconsistent, err); err != nil {
+			return err
+		}
+	}
+	for _, l := range open.Outside() {
+		if to, ok := c.at[c.final(l.Pack)]; ok && l.Ref.Kind() == casstore.KindNode && c.packs[to].order() > p.order() {
+			if err := note(Inconsistent, fmt.Errorf("it refers to %s, whose pack is newer", l)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := open.Verify(); err != nil {
+		if err := note(Corrupt, err); err != nil {
+			return err
+		}
+	}
+	return c.index(ctx, i, open)
+}
+
+// final is the pack that holds the nodes of another one now.
+func (c *checker) final(id casstore.PackID) casstore.PackID {
+	for range len(c.moved) {
+		to, ok := c.moved[id]
+		if _, live := c.at[id]; live || !ok {
+			break
+		}
+		id = to
+	}
+	return id
+}
+
+func (c *checker) checkArtifacts(ctx context.Context) error {
+	for _, a := range c.artifacts {
+		c.report.Artifacts++
+		o, err := record.DecodeLocator(a.Locator)
+		if len(a.Locator) == 0 {
+			o, err = c.s.Stat(ctx, events.ArtifactsBucket, a.Object)
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := c.find(ctx, a.seq, Finding{Kind: Missing, Record: a.key, Detail: err.Error()}); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := c.object(ctx, a.key, a.seq, o, func([]byte) {}); err != nil {
+			return err
+		}
+		if a.Size != artifacts.UnknownSize && a.Size != o.Size {
+			if err := c.find(ctx, a.seq, Finding{Kind: Inconsistent, Record: a.key, Detail: fmt.Sprintf("it says %d bytes, the object has %d", a.Size, o.Size)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

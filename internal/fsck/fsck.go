@@ -1,0 +1,254 @@
+// Package fsck derives everything that is stored anew and reports what differs: bytes against their digests, nodes against
+// their hashes, states against their parents, heads against their states, records against each other.
+//
+//	heads ─▶ packs, blobs, artifacts: every byte ─▶ nodes, oldest pack first ─▶ heads against states ─▶ the other records
+//
+// The heads are listed before what they lead to, so that nothing which is written meanwhile is missed by them; a record that
+// changed since it was listed is left out and counted. What no head reaches is checked against its hash alone: a collector
+// may have taken what it refers to.
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Store is what is checked. List gives the records that match a filter; ReadChunks gives the bytes of an object, of which
+// missing ones are record.ErrNotFound; Stat is what an object's own meta message says.
+type Store interface {
+	List(ctx context.Context, filter string) ([]record.Record, error)
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
+	Stat(ctx context.Context, bucket, name string) (record.Object, error)
+}
+
+// The kinds of findings.
+const (
+	Corrupt      = "corrupt"      // bytes are not those that were stored
+	Missing      = "missing"      // what is referred to is not there
+	Inconsistent = "inconsistent" // all is intact and does not fit together
+	Unreadable   = "unreadable"   // a record that cannot be decoded
+)
+
+// Finding is one thing that differs.
+type Finding struct {
+	Kind   string `json:"kind"`
+	Record string `json:"record"` // key
+	Detail string `json:"detail"`
+	Tip    string `json:"tip,omitempty"` // of a thread: the state that its head or a tip is at and that cannot be read
+}
+
+func (f Finding) String() string { return f.Kind + "\t" + f.Record + "\t" + f.Detail }
+
+// Report is what was looked at, and what differs.
+type Report struct {
+	Threads   int       `json:"threads"`
+	Sessions  int       `json:"sessions"`
+	Packs     int       `json:"packs"`
+	Nodes     int64     `json:"nodes"`
+	States    int64     `json:"states"`
+	Blobs     int       `json:"blobs"`
+	Artifacts int       `json:"artifacts"`
+	Records   int       `json:"records"`
+	Bytes     int64     `json:"bytes"`   // of packs, blobs and artifacts
+	Changed   int       `json:"changed"` // records that were written meanwhile, and so not judged
+	Findings  []Finding `json:"findings"`
+	Repairs   []Repair  `json:"repairs,omitempty"`
+}
+
+// Config says how.
+type Config struct {
+	Progress func(done, total int64) // is told the bytes read and those to read; may be nil
+}
+
+// Check looks at everything. An error means that it could not look; what differs is in the report. Memory is about 250
+// bytes a state and 100 a blob.
+func Check(ctx context.Context, s Store, cfg Config) (*Report, error) {
+	c, err := look(ctx, s, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.report, nil
+}
+
+// looks is how often Check looks when packs were rewritten under its eyes.
+const looks = 3
+
+func look(ctx context.Context, s Store, cfg Config) (c *checker, err error) {
+	for range looks {
+		if c, err = lookOnce(ctx, s, cfg); err != nil || !c.stale || len(c.report.Findings) == 0 {
+			break
+		}
+	}
+	return c, err
+}
+
+func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
+	c := newChecker(s, cfg)
+	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkOthers} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int { return cmp.Compare(a.Record, b.Record) })
+	return c, nil
+}
+
+// checker is one look at everything.
+type checker struct {
+	s      Store
+	cfg    Config
+	report *Report
+	total  int64
+	stale  bool // what heads lead to was written meanwhile: it may have moved
+
+	heads     []head
+	packs     []pack // by order
+	at        map[casstore.PackID]int
+	moved     map[casstore.PackID]casstore.PackID
+	blobs     map[[32]byte]*blob
+	artifacts []artifact
+	headers   headerCache
+	bad       map[casstore.Ref]*cause // nodes that are there and not good
+	starts    map[casstore.Ref]bool
+	states    map[casstore.Ref]*state
+	sessions  map[string]bool
+	inUse     map[string]artifacts.Seq // highest number of each session
+}
+
+func newChecker(s Store, cfg Config) *checker {
+	return &checker{
+		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
+		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, starts: map[casstore.Ref]bool{},
+		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, inUse: map[string]artifacts.Seq{},
+	}
+}
+
+// head is a thread's record.
+type head struct {
+	key  string
+	seq  uint64
+	id   events.Thread
+	past bool
+	threads.Head
+}
+
+// find notes what is wrong with a record, unless it was written meanwhile.
+func (c *checker) find(ctx context.Context, seq uint64, f Finding) error {
+	rs, err := c.s.Records(ctx, f.Record)
+	if err != nil {
+		return err
+	}
+	if seq != 0 && rs[0].Seq != seq {
+		c.report.Changed++
+		c.stale = c.stale || strings.HasPrefix(f.Record, events.PackKey("")) || strings.HasPrefix(f.Record, events.BlobKey(""))
+		return nil
+	}
+	c.report.Findings = append(c.report.Findings, f)
+	return nil
+}
+
+// each decodes the records that match a filter; what cannot be decoded is a finding.
+func (c *checker) each(ctx context.Context, filter string, take func(r record.Record) error) error {
+	rs, err := c.s.List(ctx, filter)
+	if err != nil {
+		return err
+	}
+	c.report.Records += len(rs)
+	for _, r := range rs {
+		if err := take(r); err != nil {
+			if err := c.find(ctx, r.Seq, Finding{Kind: Unreadable, Record: r.Key, Detail: err.Error()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) listHeads(ctx context.Context) error {
+	take := func(r record.Record) (err error) {
+		h := head{key: r.Key, seq: r.Seq}
+		var ok bool
+		if h.id, ok = events.ParseHeadKey(r.Key); !ok {
+			if h.id, _, h.past = events.ParseHistoryKey(r.Key); !h.past {
+				return errors.New("the key is none of a thread")
+			}
+		}
+		if h.Head, err = threads.DecodeHead(r.Value); err == nil {
+			c.heads = append(c.heads, h)
+		}
+		return err
+	}
+	err := c.each(ctx, "thread.>", take)
+	if err == nil {
+		err = c.each(ctx, "history.>", take)
+	}
+	c.report.Threads = len(c.heads)
+	return err
+}
+
+// checkOthers decodes the records that lead to no bytes.
+func (c *checker) checkOthers(ctx context.Context) error {
+	decode := map[string]func(record.Record) error{
+		"session": func(r record.Record) error {
+			info, err := sessions.DecodeInfo(r.Value)
+			c.sessions[info.ID] = err == nil
+			c.report.Sessions++
+			return err
+		},
+		"counter": c.counter,
+		"output":  func(r record.Record) error { _, err := record.DecodeOutput(r.Value); return err },
+		"prompt":  func(r record.Record) error { _, err := record.DecodePrompt(r.Value); return err },
+		"answered": func(r record.Record) error {
+			_, err := record.DecodePrompt(r.Value)
+			return err
+		},
+		"run": func(r record.Record) error { _, err := record.DecodeRun(r.Value); return err },
+		"left": func(r record.Record) error {
+			left, err := record.DecodeLeft(r.Value)
+			if err == nil {
+				_, err = threads.DecodeHead(left.Head)
+			}
+			return err
+		},
+	}
+	for class, take := range decode {
+		if err := c.each(ctx, class+".>", take); err != nil {
+			return err
+		}
+	}
+	for _, h := range c.heads {
+		if !c.sessions[h.id.Session] {
+			err := c.find(ctx, 0, Finding{Kind: Missing, Record: events.SessionKey(h.id.Session), Detail: "there is a thread of it: " + h.id.String()})
+			c.sessions[h.id.Session] = true
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// counter holds what a session has given out against what is in use.
+func (c *checker) counter(r record.Record) error {
+	n, err := record.DecodeCounter(r.Value)
+	if err != nil {
+		return err
+	}
+	session := strings.TrimPrefix(r.Key, events.CounterKey(""))
+	if used := c.inUse[session]; used.Compare(n.Artifacts) > 0 {
+		return fmt.Errorf("it counts artifacts up to %q, and %q is in use", n.Artifacts, used)
+	}
+	return nil
+}

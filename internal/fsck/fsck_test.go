@@ -1,0 +1,426 @@
+package fsck_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"spool/internal/fsck"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
+}
+
+// world is a system with threads in it.
+type world struct {
+	*testing.T
+	conn *natsio.Conn
+	cl   *client.Client
+	stop func()
+}
+
+func newWorld(t *testing.T) *world {
+	conn := natstest.Conn(t)
+	w := &world{T: t, conn: conn, cl: client.New(conn), stop: func() {}}
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// start runs a persister.
+func (w *world) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	p, done := service.NewPersister(w.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+		w.stop = func() {}
+	}
+}
+
+// must fails the test on an error.
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// steps appends steps to a thread, each in a commit of its own.
+func (w *world) steps(id events.Thread, from, to int) {
+	w.Helper()
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent." + id.Name})
+	for i := from; i < to; i++ {
+		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
+		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		w.must(w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i)))
+	}
+}
+
+// fill makes a bit of everything.
+func (w *world) fill() (id, fork events.Thread) {
+	w.Helper()
+	ctx := w.Context()
+	id, fork = events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
+	w.steps(id, 1, 15)
+	w.must(w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: "main", Index: 9}))
+	w.steps(fork, 1, 4)
+	w.must(w.cl.Compact(ctx, fork, "a summary", "fork1"))
+	w.must(w.cl.End(ctx, fork, events.End{Summary: "done"}))
+	blob, err := w.cl.PutBlob(ctx, []byte(strings.Repeat("a blob that a step refers to ", 100)))
+	w.must(err)
+	with := events.Thread{Session: "other", Name: "main"}
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "q"})
+	w.must(p.Publish(ctx, client.Entry{Thread: with, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
+	w.must(w.cl.Await(ctx, with, "q", 0, 1))
+	w.must(w.cl.Branch(ctx, id, "main12"))
+	w.steps(id, 15, 17)
+	w.must(w.cl.Rename(ctx, with, "renamed"))
+	_, err = w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}}, strings.NewReader(strings.Repeat("report ", 50)))
+	w.must(err)
+	return id, fork
+}
+
+func (w *world) check() *fsck.Report {
+	w.Helper()
+	rep, err := fsck.Check(w.Context(), w.conn, fsck.Config{})
+	w.must(err)
+	return rep
+}
+
+// wantClean fails on any finding.
+func (w *world) wantClean() *fsck.Report {
+	w.Helper()
+	rep := w.check()
+	for _, f := range rep.Findings {
+		w.Errorf("finding: %s", f)
+	}
+	return rep
+}
+
+func TestCleanStore(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	rep := w.wantClean()
+	if rep.Threads != 3 || rep.Sessions != 2 || rep.States < 23 || rep.Blobs != 1 || rep.Artifacts != 1 || rep.Packs < 20 || rep.Bytes == 0 {
+		t.Errorf("report = %+v", rep)
+	}
+}
+
+// flipped is a store one of whose messages has a bit flipped. Nobody writes to it: it lists once.
+type flipped struct {
+	*natsio.Conn
+	lists map[string][]record.Record
+	nuid  string
+	byte  int
+}
+
+func (f flipped) List(ctx context.Context, filter string) (rs []record.Record, err error) {
+	if rs, ok := f.lists[filter]; ok {
+		return rs, nil
+	}
+	f.lists[filter], err = f.Conn.List(ctx, filter)
+	return f.lists[filter], err
+}
+
+func (f flipped) ReadChunks(ctx context.Context, o record.Object, limit int, use func([]byte) error) error {
+	at := 0
+	return f.Conn.ReadChunks(ctx, o, limit, func(b []byte) error {
+		if i := f.byte - at; o.NUID == f.nuid && i >= 0 && i < len(b) {
+			b = slices.Clone(b)
+			b[i] ^= 1 << (f.byte % 8)
+		}
+		at += len(b)
+		return use(b)
+	})
+}
+
+// Every byte of every pack, blob and artifact is looked at: whichever is flipped is found, at its record.
+func TestEveryFlippedByteIsFound(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	w.stop()
+	ctx := t.Context()
+	var objects []struct {
+		key string
+		o   record.Object
+	}
+	add := func(key string, o record.Object) {
+		objects = append(objects, struct {
+			key string
+			o   record.Object
+		}{key, o})
+	}
+	for _, filter := range []string{"pack.*", "blob.*", "artifact.>"} {
+		rs, err := w.conn.List(ctx, filter)
+		w.must(err)
+		for _, r := range rs {
+			switch filter {
+			case "pack.*":
+				p, err := record.DecodePack(r.Value)
+				w.must(err)
+				add(r.Key, p.Object)
+			case "blob.*":
+				b, err := record.DecodeBlob(r.Value)
+				w.must(err)
+				add(r.Key, b.Object)
+			default:
+				a, err := artifacts.DecodeRecord(r.Value)
+				w.must(err)
+				o, err := record.DecodeLocator(a.Locator)
+				w.must(err)
+				add(r.Key, o)
+			}
+		}
+	}
+	step := 97 // every 97th byte of all; SPOOL_TEST_BIG=1 flips each
+	if os.Getenv("SPOOL_TEST_BIG") == "1" {
+		step = 1
+	}
+	flips, at, lists := 0, 0, map[string][]record.Record{}
+	for _, one := range objects {
+		for ; at < int(one.o.Size); at += step {
+			rep, err := fsck.Check(ctx, flipped{w.conn, lists, one.o.NUID, at}, fsck.Config{})
+			w.must(err)
+			if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == one.key && f.Kind == fsck.Corrupt }) {
+				t.Errorf("byte %d of %s flipped: not found in %v", at, one.key, rep.Findings)
+			}
+			flips++
+		}
+		at -= int(one.o.Size)
+	}
+	if flips < 20 {
+		t.Errorf("%d bytes flipped, want more", flips)
+	}
+}
+
+// stored writes other bytes in the place of an object's, as a disk that went bad: the record names them now.
+func (w *world) spoil(key string, change func([]byte) []byte) {
+	w.Helper()
+	ctx := w.Context()
+	rs, err := w.conn.Records(ctx, key)
+	w.must(err)
+	p, err := record.DecodePack(rs[0].Value)
+	w.must(err)
+	raw, err := w.conn.Read(ctx, p.Object)
+	w.must(err)
+	raw = change(raw)
+	o, err := w.conn.Upload(ctx, p.Object.Bucket, p.Object.Name+".bad", [][]byte{raw[:p.Header], raw[p.Header:]})
+	w.must(err)
+	o.Sum = p.Object.Sum
+	p.Object = o
+	_, err = w.conn.Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq})
+	w.must(err)
+}
+
+// A flipped byte in a stored chunk is found, told of every thread that needs it, and never returned as data.
+func TestFlippedChunkIsNeverData(t *testing.T) {
+	w := newWorld(t)
+	id, fork := w.fill()
+	head, err := w.cl.Thread(t.Context(), fork)
+	w.must(err)
+	shared := head.Recent[len(head.Recent)-1].Pack // an ancestor that both have
+	w.stop()
+	for _, where := range []int{3, 60, -1} {
+		w.spoil(events.PackKey(shared.String()), func(b []byte) []byte {
+			b = slices.Clone(b)
+			b[(where+len(b))%len(b)] ^= 1
+			return b
+		})
+		rep := w.check()
+		for _, key := range []string{events.PackKey(shared.String()), events.HeadKey(id)} {
+			if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == key }) {
+				t.Errorf("flip at %d: nothing found at %s in %v", where, key, rep.Findings)
+			}
+		}
+		fresh := client.New(w.conn)
+		h, err := fresh.Thread(t.Context(), id)
+		w.must(err)
+		if err := threads.Verify(t.Context(), fresh.Reader(), h); err == nil {
+			t.Errorf("flip at %d: Verify finds nothing", where)
+		}
+		var out strings.Builder
+		if _, err := fresh.Export(t.Context(), id, &out); err == nil {
+			t.Errorf("flip at %d: the export succeeds", where)
+		}
+		w.spoil(events.PackKey(shared.String()), func(b []byte) []byte {
+			b = slices.Clone(b)
+			b[(where+len(b))%len(b)] ^= 1
+			return b
+		})
+	}
+}
+
+// put writes a record as nobody should.
+func (w *world) put(key string, value []byte) {
+	w.Helper()
+	_, err := w.conn.Write(w.Context(), record.Put{Key: key, Value: value, Expect: record.Any})
+	w.must(err)
+}
+
+// Each way in which records can be wrong is found where it is.
+func TestFindsWhatDiffers(t *testing.T) {
+	w := newWorld(t)
+	id, fork := w.fill()
+	w.stop()
+	good, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	ended, err := w.cl.Thread(t.Context(), fork)
+	w.must(err)
+	key := events.HeadKey(id)
+	change := func(f func(*threads.Head)) []byte {
+		h := good.Clone()
+		f(&h)
+		return h.Encode()
+	}
+	var pack record.Record
+	packs, err := w.conn.List(t.Context(), "pack.*")
+	w.must(err)
+	for _, r := range packs {
+		if r.Key == events.PackKey(good.Recent[2].Pack.String()) {
+			pack = r
+		}
+	}
+	p, err := record.DecodePack(pack.Value)
+	w.must(err)
+	blobs, err := w.conn.List(t.Context(), "blob.*")
+	w.must(err)
+	for name, c := range map[string]struct {
+		key   string
+		value []byte
+		want  string // record of a finding
+		kind  string
+	}{
+		"entries":        {key, change(func(h *threads.Head) { h.Entries++ }), key, fsck.Inconsistent},
+		"items":          {key, change(func(h *threads.Head) { h.N-- }), key, fsck.Inconsistent},
+		"recent":         {key, change(func(h *threads.Head) { h.Recent[1], h.Recent[2] = h.Recent[2], h.Recent[1] }), key, fsck.Inconsistent},
+		"locator":        {key, change(func(h *threads.Head) { h.Recent[0].Pack = h.Recent[5].Pack }), key, fsck.Inconsistent},
+		"head":           {key, change(func(h *threads.Head) { h.Recent[0].Ref = casstore.NodeRef([32]byte{1}) }), key, fsck.Missing},
+		"tip":            {key, change(func(h *threads.Head) { h.Tips[0].Ref = casstore.NodeRef([32]byte{1}) }), key, fsck.Missing},
+		"lost tip":       {key, change(func(h *threads.Head) { h.MoveTo(h.Recent[1:]); h.Tips = nil }), key, fsck.Inconsistent},
+		"start":          {key, change(func(h *threads.Head) { h.Start.Ref = casstore.NodeRef([32]byte{1}) }), key, fsck.Missing},
+		"completed":      {key, change(func(h *threads.Head) { h.Status = threads.StatusCompleted }), key, fsck.Inconsistent},
+		"both":           {events.HeadKey(fork), ended.Encode(), events.HeadKey(fork), fsck.Inconsistent},
+		"no head":        {key, []byte{1, 2}, key, fsck.Unreadable},
+		"no session":     {events.SessionKey("s"), nil, events.SessionKey("s"), fsck.Missing},
+		"bad session":    {events.SessionKey("s"), []byte("x"), events.SessionKey("s"), fsck.Unreadable},
+		"bad pack":       {pack.Key, []byte("x"), pack.Key, fsck.Unreadable},
+		"pack gone":      {pack.Key, nil, key, fsck.Missing},
+		"pack tombstone": {pack.Key, record.Pack{Gone: true}.Encode(), key, fsck.Missing},
+		"pack's nodes":   {pack.Key, func() []byte { q := p; q.Nodes++; return q.Encode() }(), pack.Key, fsck.Inconsistent},
+		"pack's chunks":  {pack.Key, func() []byte { q := p; q.Object.NUID = "nowhere"; return q.Encode() }(), pack.Key, fsck.Missing},
+		"pack's order":   {pack.Key, func() []byte { q := p; q.Order = 1; return q.Encode() }(), pack.Key, fsck.Inconsistent},
+		"blob gone":      {blobs[0].Key, nil, "thread.other.renamed", fsck.Missing},
+		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Unreadable},
+		"left":           {events.LeftKey(events.Thread{Session: "other", Name: "main"}), []byte{9}, "left.other.main", fsck.Unreadable},
+	} {
+		was, err := w.conn.Records(t.Context(), c.key)
+		w.must(err)
+		w.put(c.key, c.value)
+		rep := w.check()
+		if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == c.want && f.Kind == c.kind }) {
+			t.Errorf("%s: no finding %s at %s in %v", name, c.kind, c.want, rep.Findings)
+		}
+		w.put(c.key, was[0].Value)
+		if strings.HasPrefix(c.key, "pack.") { // its order is that of its record
+			p.Order = pack.Seq
+			w.put(c.key, p.Encode())
+		}
+	}
+	w.wantClean()
+}
+
+// A head whose state is gone goes back to the last state that is there, and what it lost is taken from SPOOL_EVENTS again:
+// afterwards the thread is what it was, to the hash.
+func TestRepairReplays(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 20)
+	want, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	w.stop()
+	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
+		w.put(events.PackKey(l.Pack.String()), nil)
+	}
+	rep, err := fsck.Fix(t.Context(), w.conn, w.conn, casstore.NewPackCache(w.conn.Store(0), 1<<20), fsck.Config{})
+	w.must(err)
+	if len(rep.Repairs) != 1 || rep.Repairs[0].To != want.Recent[3].Ref.String() || rep.Repairs[0].Lost != 3 || rep.Repairs[0].Replayed != 3 {
+		t.Fatalf("repairs = %+v, want 3 entries lost and replayed", rep.Repairs)
+	}
+	w.start()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w.must(w.cl.Await(ctx, id, "agent.main", 0, 19))
+	got, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	if got.Head().Ref != want.Head().Ref || got.N != want.N || got.Entries != want.Entries {
+		t.Errorf("head %s, %d entries, %d items, want %s, %d, %d", got.Head().Ref, got.Entries, got.N, want.Head().Ref, want.Entries, want.N)
+	}
+	w.steps(id, 20, 22)
+	w.wantClean()
+}
+
+// Without its events the thread is shorter and whole, and the repair says what must be published again. When all that the
+// head names is gone, the last state that is there is found; when it cannot be told, nothing is changed.
+func TestRepairWithoutEvents(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 20)
+	head, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	w.stop()
+	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
+	w.must(err)
+	w.must(stream.Purge(t.Context()))
+	for _, l := range head.Recent {
+		w.put(events.PackKey(l.Pack.String()), nil)
+	}
+	fix := func() *fsck.Report {
+		rep, err := fsck.Fix(t.Context(), w.conn, w.conn, casstore.NewPackCache(w.conn.Store(0), 1<<20), fsck.Config{})
+		w.must(err)
+		return rep
+	}
+	rep := fix()
+	if len(rep.Repairs) != 1 || rep.Repairs[0].To == "" || rep.Repairs[0].Lost != 11 || !strings.Contains(rep.Repairs[0].Detail, "last 11 entries") {
+		t.Fatalf("repairs = %+v, want a way back over 11 entries", rep.Repairs)
+	}
+	got, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	if got.Entries != 8 || got.N != 8 || got.Leaf != "main8" {
+		t.Errorf("head: %d entries, %d items, leaf %s, want 8, 8, main8", got.Entries, got.N, got.Leaf)
+	}
+	w.wantClean()
+
+	all, err := w.conn.List(t.Context(), "pack.*")
+	w.must(err)
+	for _, r := range all {
+		w.put(r.Key, nil)
+	}
+	rep = fix()
+	if len(rep.Repairs) != 1 || rep.Repairs[0].To != "" || !strings.Contains(rep.Repairs[0].Detail, "backup") {
+		t.Errorf("repairs = %+v, want none possible", rep.Repairs)
+	}
+	if h, err := w.cl.Thread(t.Context(), id); err != nil || h.Head() != got.Head() {
+		t.Errorf("head %v, %v, want it unchanged", h.Head(), err)
+	}
+}

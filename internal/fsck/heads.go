@@ -1,0 +1,162 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// checkHeads holds every head against the states.
+func (c *checker) checkHeads(ctx context.Context) error {
+	past := map[events.Thread]bool{}
+	for _, h := range c.heads {
+		past[h.id] = past[h.id] || h.past
+	}
+	for i := range c.heads {
+		h := &c.heads[i]
+		note := func(kind, detail string, tip casstore.Located) error {
+			f := Finding{Kind: kind, Record: h.key, Detail: detail}
+			if !tip.IsZero() {
+				f.Tip = tip.Ref.String()
+			}
+			return c.find(ctx, h.seq, f)
+		}
+		if !h.past && past[h.id] {
+			if err := note(Inconsistent, "the thread is in the history, too", casstore.Located{}); err != nil {
+				return err
+			}
+		}
+		wrong, err := c.head(ctx, h)
+		if err != nil {
+			return err
+		}
+		for _, w := range wrong {
+			if err := note(w.kind, w.detail, w.tip); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wrongHead is one thing that is wrong with a head; tip is the place that cannot be read, if that is it.
+type wrongHead struct {
+	cause
+	tip casstore.Located
+}
+
+// head holds one head against the states.
+func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err error) {
+	say := func(format string, args ...any) {
+		wrong = append(wrong, wrongHead{cause{Inconsistent, fmt.Sprintf(format, args...)}, casstore.Located{}})
+	}
+	if !c.starts[h.Start.Ref] || c.bad[h.Start.Ref] != nil {
+		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
+	}
+	roots := h.roots()
+	var newest *state
+	for _, at := range roots {
+		s := c.states[at.Ref]
+		switch {
+		case s == nil:
+			wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("the state %s is not there or cannot be read", at)}, at})
+			continue
+		case s.wrong != nil:
+			wrong = append(wrong, wrongHead{cause{s.wrong.kind, s.wrong.detail}, casstore.Located{}})
+		case s.start != h.Start.Ref:
+			say("the state %s has another start", at)
+		}
+		if newest == nil || s.index > newest.index {
+			newest = s
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong, nil
+	}
+	if newest == nil {
+		newest = &state{first: 1}
+	}
+	if newest.index != h.Entries {
+		say("it counts %d entries, its newest state has the index %d", h.Entries, newest.index)
+	}
+	if last, ok := newest.last(); ok && last != h.N {
+		say("it counts %d items, its newest state ends with %d", h.N, last)
+	}
+	if err := c.recent(ctx, h, say); err != nil {
+		return nil, err
+	}
+	c.numbers(h, say)
+	completed := h.Status == threads.StatusCompleted
+	switch {
+	case completed != h.past:
+		say("it is %s, and its record is %s", h.Status, h.key)
+	case completed && len(h.Recent) > 0 && !c.states[h.Recent[0].Ref].end:
+		say("it is completed, and its last state is no end")
+	}
+	return wrong, nil
+}
+
+// roots are the head state, if there is one, and the tips.
+func (h *head) roots() []casstore.Located {
+	return append(slices.Clone(h.Recent[:min(len(h.Recent), 1)]), h.Tips...)
+}
+
+// recent checks a head's skip list, and where it says that the states are.
+func (c *checker) recent(ctx context.Context, h *head, say func(string, ...any)) error {
+	want := []casstore.Ref{}
+	if len(h.Recent) > 0 {
+		for at := h.Recent[0].Ref; !at.IsZero() && len(want) < threads.MaxRecent; at = c.states[at].parent {
+			want = append(want, at)
+		}
+	}
+	if !slices.EqualFunc(h.Recent, want, func(l casstore.Located, r casstore.Ref) bool { return l.Ref == r }) {
+		say("its recent states are not the head's parent and ancestors")
+	}
+	for _, l := range slices.Concat(h.Recent, h.Tips) {
+		if i, ok := c.at[c.final(l.Pack)]; ok && c.states[l.Ref] != nil && c.states[l.Ref].pack == i {
+			continue
+		}
+		has, err := c.has(ctx, l.Pack, l.Ref)
+		if err != nil {
+			return err
+		}
+		if !has {
+			say("%s is not in that pack", l)
+		}
+	}
+	return nil
+}
+
+// numbers checks, in a thread with branches, that no number is given twice and none is left out between two entries.
+func (c *checker) numbers(h *head, say func(string, ...any)) {
+	if len(h.Tips) == 0 {
+		return // each state was held against its parent
+	}
+	seen := map[casstore.Ref]bool{}
+	var all []*state
+	for _, root := range h.roots() {
+		for at := root.Ref; !at.IsZero() && !seen[at]; at = c.states[at].parent {
+			seen[at] = true
+			if s := c.states[at]; s.index > 0 {
+				all = append(all, s)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *state) int { return cmp.Compare(a.index, b.index) })
+	for i := 1; i < len(all); i++ {
+		before, s := all[i-1], all[i]
+		next := before.first + before.count
+		switch {
+		case s.index == before.index:
+			say("two states have the index %d", s.index)
+		case s.first == 0 || before.first == 0:
+		case s.first < next, s.index == before.index+1 && s.first != next:
+			say("the items of entry %d begin at %d, want %d", s.index, s.first, next)
+		}
+	}
+}

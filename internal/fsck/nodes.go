@@ -1,0 +1,239 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/threads"
+)
+
+// cause is why something is not good.
+type cause struct{ kind, detail string }
+
+// state is what is known of a state that could be read.
+type state struct {
+	pack                int // index in packs
+	start, parent       casstore.Ref
+	index, first, count int64
+	end                 bool   // its role is that of an end
+	wrong               *cause // of itself or of a state before it
+}
+
+// last is the number of the thread's last item once the state is in; ok is false if it does not say.
+func (s *state) last() (n int64, ok bool) { return s.first + s.count - 1, s.first > 0 }
+
+// index takes the nodes of a pack: those that they refer to come first.
+func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
+	for k := range p.Len() {
+		ref := p.Ref(k)
+		c.report.Nodes++
+		n, err := p.Node(ref)
+		if err != nil {
+			c.bad[ref] = &cause{Corrupt, err.Error()}
+			continue
+		}
+		r := resolver{c: c, ctx: ctx, pack: p}
+		switch n.Type {
+		case threads.TypeState:
+			err = c.state(&r, i, ref, n)
+		case threads.TypeStart:
+			c.starts[ref] = true
+			_, err = threads.ParseStart(n)
+			r.nodes(n.Refs)
+		case threads.TypeContent:
+			_, err = threads.ParseContent(n)
+			r.nodes(n.Refs)
+		case threads.TypeArtifact:
+			_, err = threads.ParseArtifact(n)
+		default:
+			r.nodes(n.Refs)
+		}
+		if r.failed != nil {
+			return r.failed
+		}
+		if err != nil {
+			r.blame(Inconsistent, ref, err.Error())
+		}
+		if r.wrong != nil && n.Type != threads.TypeState {
+			c.bad[ref] = r.wrong
+		}
+	}
+	return nil
+}
+
+// state takes a state: it must fit its parent, and all that it refers to must be good.
+func (c *checker) state(r *resolver, i int, ref casstore.Ref, n casstore.Node) error {
+	c.report.States++
+	st, err := threads.ParseState(n)
+	if err != nil {
+		c.bad[ref] = &cause{Inconsistent, err.Error()}
+		return nil
+	}
+	s := &state{
+		pack: i, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+	}
+	if before := c.states[ref]; before == nil || before.wrong != nil { // equal states may be in several packs
+		c.states[ref] = s
+	}
+	r.nodes([]casstore.Ref{st.Content, st.Start})
+	if !st.Compact.IsZero() {
+		r.nodes([]casstore.Ref{st.Compact})
+	}
+	c.kept(r, ref, &st)
+	if !st.Parent.IsZero() {
+		c.link(r, ref, &st)
+	}
+	s.wrong = r.wrong
+	return nil
+}
+
+// kept checks that a collector, which knows refs alone, keeps what a state names: its content refers to it (SPEC C6, T9).
+func (c *checker) kept(r *resolver, ref casstore.Ref, st *threads.State) {
+	n, err := r.pack.Node(st.Content)
+	if err != nil {
+		return // it is elsewhere, or told already
+	}
+	for _, named := range []casstore.Ref{st.Compact, st.Entry.Full} {
+		if !named.IsZero() && !slices.Contains(n.Refs, named) {
+			r.blame(Inconsistent, ref, named.String()+" is not among its content's refs")
+		}
+	}
+}
+
+// link holds a state against its parent.
+func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
+	parent := c.states[st.Parent]
+	if parent == nil {
+		r.blame(Missing, ref, fmt.Sprintf("its parent %s is not there or cannot be read", st.Parent))
+		return
+	}
+	if r.wrong == nil {
+		r.wrong = parent.wrong
+	}
+	var want []casstore.Ref
+	for at := parent; !at.parent.IsZero() && len(want) < threads.MaxAncestors; {
+		want = append(want, at.parent)
+		if at = c.states[at.parent]; at == nil {
+			break
+		}
+	}
+	switch e := st.Entry; {
+	case st.Start != parent.start:
+		r.blame(Inconsistent, ref, "its start is not that of its parent")
+	case !slices.Equal(st.Ancestors, want):
+		r.blame(Inconsistent, ref, "its ancestors are not its parent's parent and ancestors")
+	case e.Index != 0 && e.Index <= parent.index:
+		r.blame(Inconsistent, ref, fmt.Sprintf("its index %d is not above its parent's, %d", e.Index, parent.index))
+	case e.First == 0 || parent.first == 0:
+	case e.First < parent.first+parent.count, e.Index == parent.index+1 && e.First != parent.first+parent.count:
+		r.blame(Inconsistent, ref, fmt.Sprintf("its items begin at %d, want %d", e.First, parent.first+parent.count))
+	}
+}
+
+// resolver checks what one node refers to, and keeps what is wrong first.
+type resolver struct {
+	c      *checker
+	ctx    context.Context
+	pack   *casstore.Pack
+	wrong  *cause
+	failed error // nobody could look
+}
+
+func (r *resolver) blame(kind string, ref casstore.Ref, detail string) {
+	if r.wrong == nil {
+		r.wrong = &cause{kind, fmt.Sprintf("%s: %s", ref, detail)}
+	}
+}
+
+// nodes checks that refs lead to something that is there and good.
+func (r *resolver) nodes(refs []casstore.Ref) {
+	for _, ref := range refs {
+		switch ref.Kind() {
+		case casstore.KindBlob:
+			if b := r.c.blobs[ref.Sum()]; b == nil {
+				r.blame(Missing, ref, "there is no record of it")
+			} else if !b.good {
+				r.blame(Corrupt, ref, "its bytes are not good")
+			}
+		case casstore.KindNode:
+			r.node(ref)
+		}
+	}
+}
+
+func (r *resolver) node(ref casstore.Ref) {
+	if bad := r.c.bad[ref]; bad != nil {
+		r.blame(bad.kind, ref, bad.detail)
+		return
+	}
+	if s := r.c.states[ref]; s != nil {
+		if s.wrong != nil {
+			r.blame(s.wrong.kind, ref, s.wrong.detail)
+		}
+		return
+	}
+	if r.pack.Has(ref) || r.c.starts[ref] {
+		return
+	}
+	id, ok := r.pack.Locate(ref)
+	if !ok {
+		r.blame(Missing, ref, "no pack is named")
+		return
+	}
+	has, err := r.c.has(r.ctx, id, ref)
+	if err != nil {
+		r.failed = err
+	} else if !has {
+		r.blame(Missing, ref, "it is not in pack "+id.String())
+	}
+}
+
+// has reports whether a node is in a pack, or where that was moved to.
+func (c *checker) has(ctx context.Context, id casstore.PackID, ref casstore.Ref) (bool, error) {
+	i, ok := c.at[c.final(id)]
+	if !ok || c.packs[i].lost {
+		return false, nil
+	}
+	h, err := c.headers.open(ctx, c.s, c.packs[i])
+	if err != nil || h == nil {
+		return false, err
+	}
+	_, ok = h.Find(ref)
+	return ok, nil
+}
+
+// headerCache keeps the headers of packs that nodes of others refer to.
+type headerCache struct {
+	all map[casstore.PackID]*casstore.Header
+}
+
+// maxHeaders is how many headers are kept.
+const maxHeaders = 256
+
+// open reads a pack's header; nil if it cannot be read.
+func (hc *headerCache) open(ctx context.Context, s Store, p pack) (*casstore.Header, error) {
+	if h := hc.all[p.id]; h != nil {
+		return h, nil
+	}
+	if hc.all == nil || len(hc.all) >= maxHeaders {
+		hc.all = map[casstore.PackID]*casstore.Header{}
+	}
+	var raw []byte
+	err := s.ReadChunks(ctx, p.rec.Object, 1, func(b []byte) error { raw = b; return nil })
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := casstore.OpenHeader(raw)
+	if err != nil {
+		return nil, nil
+	}
+	hc.all[p.id] = h
+	return h, nil
+}

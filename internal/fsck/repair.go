@@ -1,0 +1,288 @@
+package fsck
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Writer changes what is stored. Commit and Fence are those of a persister; ThreadEvents are the events of a thread that are
+// still there, in order.
+type Writer interface {
+	Fence(ctx context.Context, lane int) (record.Fence, error)
+	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
+	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error)
+	PublishEvents(ctx context.Context, evs []*events.Event) error
+}
+
+// Repair is what was done to a thread whose newest state is gone, or why nothing was.
+type Repair struct {
+	Record   string `json:"record"`
+	From     string `json:"from"`         // the state that cannot be read
+	To       string `json:"to,omitempty"` // the head since; empty: nothing was changed
+	Lost     int64  `json:"lost"`         // entries between both
+	Replayed int    `json:"replayed"`     // events that were published again
+	Detail   string `json:"detail"`
+}
+
+// Fix looks at everything and moves each head whose state cannot be read back to its last ancestor that can. The entries
+// that the thread loses so are published again if SPOOL_EVENTS still has them; else the repair says what must be. Nothing
+// else is changed: what has other causes is left as it is.
+func Fix(ctx context.Context, s Store, w Writer, packs casstore.PackGetter, cfg Config) (*Report, error) {
+	c, err := look(ctx, s, cfg)
+	if err != nil {
+		return nil, err
+	}
+	f := &fixer{c: c, w: w, r: threads.Reader{Packs: packs}}
+	for i := range c.heads {
+		h := &c.heads[i]
+		if !c.lost(h) {
+			continue
+		}
+		done, err := f.fix(ctx, h)
+		if err != nil {
+			return nil, fmt.Errorf("repair %s: %w", h.key, err)
+		}
+		c.report.Repairs = append(c.report.Repairs, done)
+	}
+	return c.report, nil
+}
+
+// lost reports whether the state at a thread's head is gone and the record is still the one that was looked at.
+func (c *checker) lost(h *head) bool {
+	return len(h.Recent) > 0 && slices.ContainsFunc(c.report.Findings, func(f Finding) bool {
+		return f.Record == h.key && f.Tip == h.Recent[0].Ref.String()
+	})
+}
+
+type fixer struct {
+	c *checker
+	w Writer
+	r threads.Reader
+}
+
+// fix moves one head back.
+func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
+	done := Repair{Record: h.key, From: h.Recent[0].Ref.String()}
+	at, why := f.c.ancestor(h)
+	if at.IsZero() {
+		done.Detail = why
+		return done, nil
+	}
+	step, err := f.r.Step(ctx, at)
+	if err != nil {
+		return done, err
+	}
+	now, err := f.back(ctx, h, step)
+	if err != nil {
+		return done, err
+	}
+	done.Lost = h.Entries - now.Entries
+	evs, why, err := f.lostEvents(ctx, h, step, done.Lost)
+	if err != nil {
+		return done, err
+	}
+	if len(evs) > 0 {
+		f.forget(&now, evs)
+	}
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return done, err
+	}
+	// A crash after this leaves a thread that is shorter and whole. Its producers may publish again what it lost.
+	puts := []record.Put{{Key: h.key, Value: now.Encode(), Expect: h.seq}}
+	if _, err := f.w.Commit(ctx, fence, puts); err != nil {
+		return done, err
+	}
+	done.To, done.Detail = at.Ref.String(), why
+	for _, e := range evs {
+		if e.lost {
+			e.Prev = 0 // it was acked, and the one before it is there again by then
+			if err := f.w.PublishEvents(ctx, []*events.Event{&e.Event}); err != nil {
+				return done, err
+			}
+			done.Replayed++
+		}
+	}
+	return done, nil
+}
+
+// ancestor finds the newest state before a thread's head that is good. The head names eleven; when all are gone with one
+// pack, it is the newest state of the same start that no other thread stands on the way to.
+func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
+	good := func(ref casstore.Ref) bool { return c.states[ref] != nil && c.states[ref].wrong == nil }
+	for _, l := range h.Recent[1:] {
+		if good(l.Ref) {
+			return casstore.Located{Ref: l.Ref, Pack: c.packs[c.states[l.Ref].pack].id}, ""
+		}
+	}
+	others := map[casstore.Ref]bool{}
+	for i := range c.heads {
+		for _, root := range c.heads[i].roots() {
+			for at := root.Ref; c.states[at] != nil && !others[at]; at = c.states[at].parent {
+				others[at] = true
+			}
+		}
+	}
+	var found []casstore.Ref
+	for ref, s := range c.states {
+		if s.start != h.Start.Ref || !good(ref) || others[ref] || s.index > h.Entries {
+			continue
+		}
+		if len(found) > 0 && s.index > c.states[found[0]].index {
+			found = found[:0]
+		}
+		if len(found) == 0 || s.index == c.states[found[0]].index {
+			found = append(found, ref)
+		}
+	}
+	if len(found) != 1 {
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %d others could be where it was: restore the pack %s from a backup",
+			len(h.Recent)-1, len(found), h.Recent[0].Pack)
+	}
+	return casstore.Located{Ref: found[0], Pack: c.packs[c.states[found[0]].pack].id}, ""
+}
+
+// back is the head as it was at a step. What a listing counts stays as it is.
+func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threads.Head, err error) {
+	now = h.Clone()
+	if now.Recent, err = f.r.Recent(ctx, step.At); err != nil {
+		return now, err
+	}
+	now.Tips = slices.DeleteFunc(now.Tips, func(l casstore.Located) bool { return f.c.states[l.Ref] == nil || l.Ref == step.At.Ref })
+	now.Entries, now.N = step.Entry.Index, 0
+	if last, ok := step.Entry.LastItem(); ok {
+		now.N = last
+	}
+	for _, tip := range now.Tips {
+		s := f.c.states[tip.Ref]
+		now.Entries = max(now.Entries, s.index)
+		if last, ok := s.last(); ok {
+			now.N = max(now.N, last)
+		}
+	}
+	now.Sent = min(now.Sent, now.N)
+	now.Leaf, now.Status, now.Failure = step.Entry.ID, threads.StatusActive, ""
+	if now.Updated = step.Timestamp; step.Role == threads.RoleEnd {
+		now.Status = threads.StatusCompleted
+	}
+	now.Memory, err = memoryAfter(ctx, step)
+	return now, err
+}
+
+// memoryAfter is the projection memory that an entry left.
+func memoryAfter(ctx context.Context, step threads.Step) ([]byte, error) {
+	m, err := dialect.DecodeMemory(step.Entry.Memory)
+	if err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(step.Entry.Projection, "/")
+	d, ok := dialect.Lookup(name)
+	if !ok {
+		return m.Encode(), nil
+	}
+	text, err := textOf(ctx, step)
+	if err == nil {
+		_, err = d.Read(text, &m)
+	}
+	return m.Encode(), err
+}
+
+// textOf is an entry as it was persisted.
+func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
+	if step.Entry.Raw != nil {
+		return step.Entry.Raw, nil
+	}
+	c, err := step.ReadContent(ctx)
+	return c.Text, err
+}
+
+// replayed is an event of a thread; lost if it came after the state that the thread goes back to.
+type replayed struct {
+	record.StoredEvent
+	lost bool
+}
+
+// lostEvents finds the events behind the last states of a thread: as many as made a state each, and all between them. why
+// says what must be published again when they are not there for certain.
+func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost int64) (evs []replayed, why string, err error) {
+	byHand := func(format string, args ...any) ([]replayed, string, error) {
+		return nil, fmt.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ", lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
+	}
+	if len(h.Tips) > 0 {
+		return byHand("the thread has branches")
+	}
+	stored, err := f.w.ThreadEvents(ctx, h.id)
+	if err != nil {
+		return nil, "", err
+	}
+	made := []int{} // indexes of events that made a state
+	for _, e := range stored {
+		if e.Seq <= h.Applied {
+			if makesState(e.Event) {
+				made = append(made, len(evs))
+			}
+			evs = append(evs, replayed{StoredEvent: e})
+		}
+	}
+	first := len(made) - int(lost)
+	if first < 0 {
+		return byHand("SPOOL_EVENTS has %d of them", len(made))
+	}
+	if first > 0 && !f.made(ctx, evs[made[first-1]].Event, step) {
+		return byHand("it cannot be told which events of SPOOL_EVENTS they are")
+	}
+	for i := made[first]; i < len(evs); i++ {
+		if evs[i].lost = true; evs[i].Kind == events.KindChunk || evs[i].Ref != nil {
+			return byHand("SPOOL_EVENTS has not got all that they were made of")
+		}
+	}
+	return evs, "", nil
+}
+
+// makesState reports whether an event appends to its thread, if it is applied at all.
+func makesState(e events.Event) bool {
+	if e.Kind != events.KindControl {
+		return e.Kind == events.KindEntry
+	}
+	op, err := events.ParseControl(e.Body)
+	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename, events.OpReopen, events.OpRemove}, op.Op)
+}
+
+// made reports whether a state is what became of an event.
+func (f *fixer) made(ctx context.Context, e events.Event, step threads.Step) bool {
+	d, ok := dialect.Lookup(e.Dialect)
+	if !ok || step.Entry.Dialect != e.Dialect {
+		return false
+	}
+	if step.Entry.ID != "" {
+		read, err := d.Read(e.Body, nil)
+		return err == nil && read.ID == step.Entry.ID
+	}
+	text, err := textOf(ctx, step)
+	return err == nil && bytes.Equal(text, e.Body)
+}
+
+// forget makes a head know no more of its producers than it did before the lost events.
+func (f *fixer) forget(now *threads.Head, evs []replayed) {
+	first := slices.IndexFunc(evs, func(e replayed) bool { return e.lost })
+	now.Applied = evs[first].Seq - 1
+	for _, e := range evs[first:] {
+		now.Producers = slices.DeleteFunc(now.Producers, func(p threads.Producer) bool { return p.ID == e.Producer })
+	}
+	for _, e := range evs[:first] {
+		now.Applied = max(now.Applied, e.Seq) // the first lost one may share a message with it
+		if !slices.ContainsFunc(evs[first:], func(l replayed) bool { return l.Producer == e.Producer }) {
+			continue
+		}
+		now.Saw(e.Producer, e.Epoch, e.StoredEvent.Event.Seq, e.StoredEvent.Seq)
+	}
+}

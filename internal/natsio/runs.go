@@ -1,0 +1,36 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Runs lists the runs of a session, or of all when session is "", ordered by key.
+func (c *Conn) Runs(ctx context.Context, session string) ([]record.Seen, error) {
+	ages, err := c.recordAges(ctx, events.RunKeys(session), math.MinInt64)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	rs, err := c.List(ctx, events.RunKeys(session))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]record.Seen, 0, len(rs))
+	for _, r := range rs {
+		run, err := record.DecodeRun(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		seen := record.Seen{Run: run}
+		seen.Session, _, _ = events.ParseRunKey(r.Key)
+		if a := ages[r.Key]; a.seq == r.Seq { // else it was written since, a moment ago
+			seen.Ago = max(a.age, 0)
+		}
+		out = append(out, seen)
+	}
+	return out, nil
+}

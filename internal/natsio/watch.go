@@ -1,0 +1,57 @@
+package natsio
+
+import (
+	"context"
+	"iter"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Watch follows the records whose key matches a filter, across reconnects, until ctx ends or the caller stops: with current
+// those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain.
+// ready, if not nil, is called once the watch stands.
+func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		cfg := jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverNewPolicy,
+		}
+		if current {
+			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
+		}
+		cons, err := c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
+		if err != nil {
+			yield(record.Record{}, wrapErr(err))
+			return
+		}
+		it, err := cons.Messages()
+		if err != nil {
+			yield(record.Record{}, wrapErr(err))
+			return
+		}
+		defer it.Stop()
+		if ready != nil {
+			ready()
+		}
+		for {
+			m, err := it.Next(jetstream.NextContext(ctx))
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(record.Record{}, wrapErr(err))
+				return
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				yield(record.Record{}, err)
+				return
+			}
+			if !yield(record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: meta.Sequence.Stream}, nil) {
+				return
+			}
+		}
+	}
+}

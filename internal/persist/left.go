@@ -1,0 +1,113 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// ErrRenamed: the thread has another name now.
+var ErrRenamed = errors.New("thread was renamed")
+
+// left is what is known of a thread that had a name and has it no more.
+type left struct {
+	to   string       // its new name; empty: it was removed, and the name is free
+	head threads.Head // what it had seen
+}
+
+// leaving is what a commit does to the name of a thread.
+type leaving struct {
+	to    string
+	takes uint64 // revision of the record that the new name had
+}
+
+// readLeft reads what became of a thread whose record was removed and which is not in the history; nil if nobody knows.
+func (p *Persister) readLeft(ctx context.Context, t events.Thread) (*left, error) {
+	rs, err := p.Records.Records(ctx, events.LeftKey(t))
+	if err != nil || !rs[0].Exists() {
+		return nil, err
+	}
+	rec, err := record.DecodeLeft(rs[0].Value)
+	if err != nil {
+		return nil, err
+	}
+	head, err := threads.DecodeHead(rec.Head)
+	return &left{to: rec.To, head: head}, err
+}
+
+// renamed is the refusal of what comes for a thread under a name that it had.
+func (l *left) renamed(t events.Thread) error {
+	return fmt.Errorf("%w: %s is %s now: go on there", ErrRenamed, t, events.Thread{Session: t.Session, Name: l.to})
+}
+
+// had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the thread
+// and died before the items of what came before were out.
+func (l *lane) had(ctx context.Context, c *commit, t *thread, s *staged) (bool, error) {
+	if t.left == nil || s.msg.Seq > t.left.head.Applied || !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+		return false, nil
+	}
+	l.p.stats.repeated.Add(1)
+	s.dead = nil
+	if t.left.to == "" || !t.fresh {
+		return true, nil
+	}
+	t.fresh = false
+	now := events.Thread{Session: t.key.Session, Name: t.left.to}
+	rs, err := l.p.Records.Records(ctx, events.HeadKey(now))
+	if err == nil {
+		rs[0], err = l.p.ended(ctx, now, rs[0])
+	}
+	if err != nil || !rs[0].Exists() {
+		return true, err
+	}
+	head, err := threads.DecodeHead(rs[0].Value)
+	if err == nil {
+		c.reconcile = append(c.reconcile, reconcile{now, head})
+	}
+	return true, err
+}
+
+// settled gives the thread of an event once its name is certain: whoever was renamed or removed before must be committed.
+func (l *lane) settledThread(ctx context.Context, c *commit, key events.Thread) (*thread, error) {
+	t := l.heads.threads[key]
+	if n := c.byKey[key]; n != nil && n.leaves != nil {
+		return nil, errBarrier
+	}
+	if !t.gone {
+		return t, nil
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return nil, err
+	}
+	return l.reload(ctx, key)
+}
+
+// reload reads a thread again; all before must be committed.
+func (l *lane) reload(ctx context.Context, key events.Thread) (*thread, error) {
+	delete(l.heads.threads, key)
+	if err := l.loadThreads(ctx, []events.Thread{key}); err != nil {
+		return nil, err
+	}
+	return l.heads.threads[key], nil
+}
+
+// leave writes, when a commit is finished, what becomes of the record of a thread that is renamed or removed.
+func (t *touched) leave() {
+	t.removes = t.thread.record
+	if t.leaves.to != "" {
+		t.thread.record = events.HeadKey(t.key)
+		return
+	}
+	t.thread.record = events.LeftKey(t.key)
+	t.value = leftRecord(t.head, "")
+}
+
+// leftRecord is the value of the record that stays under a thread's old name.
+func leftRecord(h threads.Head, to string) []byte {
+	seen := threads.Head{Producers: h.Producers, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
+	return record.Left{To: to, Head: seen.Encode()}.Encode()
+}

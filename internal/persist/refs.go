@@ -1,0 +1,149 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Locator finds the pack of a node that nothing else leads to: the last resort, bounded in how far it looks. Errors wrap
+// casstore.ErrNotFound.
+type Locator interface {
+	Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error)
+}
+
+// stepRefs finds what a step refers to: nodes with their packs, blobs. All must be there: a missing one is an error now,
+// not a dangling edge later. Whether it is must not depend on the batch: before the answer is no, all that came before is
+// committed.
+func (l *lane) stepRefs(ctx context.Context, c *commit, t *thread, texts []string) ([]casstore.Located, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	refs := make([]casstore.Located, len(texts))
+	for i, text := range texts {
+		var err error
+		if refs[i], err = casstore.ParseLocated(text); err != nil {
+			return nil, fmt.Errorf("refs[%d]: %w", i, err)
+		}
+	}
+	found, err := l.findRefs(ctx, t, refs)
+	if err == nil || !errors.Is(err, ErrMissingRef) {
+		return found, err
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return nil, err
+	}
+	return l.findRefs(ctx, t, refs)
+}
+
+func (l *lane) findRefs(ctx context.Context, t *thread, refs []casstore.Located) (found []casstore.Located, err error) {
+	err = l.p.retry(ctx, "refs", func() (err error) {
+		found, err = FindRefs(ctx, l.p.Records, l.p.Packs, l.near(t), refs)
+		return err
+	})
+	return found, err
+}
+
+// ErrMissingRef: a step refers to what is not stored.
+var ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
+
+// FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the one
+// that find knows. Errors wrap ErrMissingRef for what is not there.
+func FindRefs(ctx context.Context, records interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+}, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
+	found := make([]casstore.Located, len(refs))
+	var keys []string
+	var blobs []int
+	for i, at := range refs {
+		if found[i] = at; at.Ref.Kind() == casstore.KindBlob {
+			keys, blobs = append(keys, events.BlobKey(at.Ref.Hex())), append(blobs, i)
+			continue
+		}
+		err := holds(ctx, packs, at)
+		if at.Pack.IsZero() {
+			found[i], err = find.Locate(ctx, at.Ref)
+		}
+		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) {
+			err = fmt.Errorf("%w (%w)", ErrMissingRef, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("refs[%d]: %s %w", i, at, err)
+		}
+	}
+	rs, err := records.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rs {
+		if b, err := record.DecodeBlob(r.Value); !r.Exists() || err != nil || b.Gone {
+			return nil, fmt.Errorf("refs[%d]: %s %w", blobs[i], refs[blobs[i]], ErrMissingRef)
+		}
+	}
+	return found, nil
+}
+
+// errNoLocator says what a step must bring along.
+var errNoLocator = errors.New("name the pack that holds it, as node:sha256:<64 hex>@<32 hex>")
+
+// holds checks that a node is in the pack that is named.
+func holds(ctx context.Context, packs casstore.PackGetter, at casstore.Located) error {
+	if at.Pack.IsZero() {
+		return casstore.ErrNotFound
+	}
+	pack, err := packs.Pack(ctx, at.Pack)
+	if err == nil && !pack.Has(at.Ref) {
+		err = fmt.Errorf("pack %s: %w", at.Pack, casstore.ErrNotFound)
+	}
+	return err
+}
+
+// near looks for a node where the heads of the session's threads in memory are, then where the outside knows to look.
+func (l *lane) near(t *thread) Locator {
+	var packs []casstore.PackID
+	for _, other := range l.heads.threads {
+		if other.key.Session != t.key.Session {
+			continue
+		}
+		for _, at := range append(other.head.Located(), other.head.Tips...) {
+			packs = append(packs, at.Pack)
+		}
+	}
+	return nearby{l.p, packs}
+}
+
+type nearby struct {
+	p     *Persister
+	packs []casstore.PackID
+}
+
+// nearPacks is how many packs are read to find a node.
+const nearPacks = 64
+
+func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
+	tried := map[casstore.PackID]bool{}
+	for _, id := range n.packs {
+		if id.IsZero() || tried[id] || len(tried) == nearPacks {
+			continue
+		}
+		tried[id] = true
+		at := casstore.Located{Ref: ref, Pack: id}
+		if err := holds(ctx, n.p.Packs, at); err == nil {
+			return at, nil
+		} else if record.Temporary(err) {
+			return at, err
+		}
+	}
+	if n.p.Nodes == nil {
+		return casstore.Located{}, fmt.Errorf("%w: %w", casstore.ErrNotFound, errNoLocator)
+	}
+	at, err := n.p.Nodes.Locate(ctx, ref)
+	if errors.Is(err, casstore.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", err, errNoLocator)
+	}
+	return at, err
+}

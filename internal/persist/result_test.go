@@ -1,0 +1,231 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// largeResult is what a tool gave.
+func largeResult(bytes int) string {
+	return strings.Repeat("all is well\n", bytes/12+1)[:bytes]
+}
+
+// resultLines are entries with a tool's result, by dialect.
+var resultLines = map[string]string{
+	"claude": `{"type":"user","uuid":"u-%[1]d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"tu_%[1]d","content":%[2]q}]}}`,
+	"codex":  `{"timestamp":"2026-11-20T10:00:00.000Z","type":"response_item","payload":{"type":"function_call_output","call_id":"tu_%[1]d","output":%[2]q}}`,
+	"omp":    `{"type":"message","id":"e%[1]d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"toolResult","toolCallId":"tu_%[1]d","toolName":"bash","content":[{"type":"text","text":%[2]q}]}}`,
+	"item":   `{"content":[{"type":"text","text":"→ all is well"}],"metadata":{"type":"tool_result","tool":{"invocation_id":"tu_%[1]d","is_error":false,"output":%[2]q}}}`,
+}
+
+func resultLine(dialect string, i, bytes int) string {
+	return fmt.Sprintf(resultLines[dialect], i, largeResult(bytes))
+}
+
+// lastResult waits for the last item of a thread, which must be the same as it is rebuilt from the nodes.
+func (r *rig) lastResult(t events.Thread) result {
+	r.t.Helper()
+	n := r.head(t).N
+	sent := r.raw(t, n)
+	past, err := r.Past(r.t.Context(), t, n, n)
+	if err != nil || len(past) != 1 || string(past[0].Raw) != sent {
+		r.t.Errorf("%s: item %d is rebuilt as %d items, %v, want the one that was sent", t, n, len(past), err)
+	}
+	return r.result(t, int(n))
+}
+
+// raw waits for the n-th item of a thread and gives its JSON.
+func (r *rig) raw(t events.Thread, n int64) string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if it.N == n {
+			return string(it.Raw)
+		}
+	}
+	r.t.Fatalf("%s has no item %d", t, n)
+	return ""
+}
+
+// TestLargeResultIsAnArtifact: in every dialect a result over the threshold becomes an artifact with the session's next
+// number, but for omp's sessions, whose numbers are omp's; its item refers to it, and is rebuilt the same; what is exactly at the threshold stays as it is (SPEC A4, U3).
+func TestLargeResultIsAnArtifact(t *testing.T) {
+	for dialect := range resultLines {
+		t.Run(dialect, func(t *testing.T) {
+			r := newRig(t)
+			r.start(nil)
+			r.say(thread(0), dialect, resultLine(dialect, 0, 64_003))
+			if res := r.lastResult(thread(0)); res.Metadata.Artifact != nil {
+				t.Fatalf("a result of 16,000 tokens refers to artifact %s", res.Metadata.Artifact.ID)
+			}
+			for i, bytes := range []int{64_004, 200_000, 450_000, 700_000} {
+				r.say(thread(0), dialect, resultLine(dialect, 1+i, bytes))
+				res := r.lastResult(thread(0))
+				if res.Metadata.Artifact == nil {
+					t.Fatalf("a result of %d bytes refers to no artifact", bytes)
+				}
+				rec := r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(bytes)))
+				seq := fmt.Sprint(i)
+				if dialect == "omp" {
+					seq = ""
+				}
+				if string(rec.Seq) != seq || rec.ToolCall != fmt.Sprint("tu_", 1+i) || rec.MIME != "text/plain" || !strings.Contains(rec.Summary, "all is well") {
+					t.Errorf("record of %s: number %s, tool call %s, %s, %q, want number %q, tool call tu_%d and a summary", rec.ID, rec.Seq, rec.ToolCall, rec.MIME, rec.Summary, seq, 1+i)
+				}
+			}
+			r.verify(thread(0))
+		})
+	}
+}
+
+// TestEqualResultsOfTwoSessions: equal entries are one state in two sessions, and two artifacts; in two threads of one session
+// they are one artifact. A fork of the session has rows of its own, which its items name (SPEC A1, A7).
+func TestEqualResultsOfTwoSessions(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	line := resultLine("claude", 0, 70_000)
+	ids := map[string]int{}
+	for _, th := range []events.Thread{thread(0), thread(1), {Session: "s1", Name: "a"}, {Session: "s1", Name: "b"}} {
+		r.say(th, "claude", line)
+		res := r.lastResult(th)
+		r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(70_000)))
+		ids[res.Metadata.Artifact.ID]++
+	}
+	if len(ids) != 3 {
+		t.Errorf("ids = %v, want three: that of s0, and in s1 that of main and of its two equal threads", ids)
+	}
+	for session, want := range map[string]int{"s0": 1, "s1": 2} {
+		rows, err := r.Artifacts(t.Context(), session)
+		if err != nil || len(rows) != want {
+			t.Fatalf("Artifacts(%s) = %d, %v, want %d", session, len(rows), err, want)
+		}
+		for _, row := range rows {
+			delete(ids, string(row.ID))
+		}
+	}
+	if len(ids) != 0 {
+		t.Errorf("items name artifacts that their sessions do not have: %v", ids)
+	}
+
+	if err := r.ForkSession(t.Context(), "s0", "fork", client.SessionFork{}); err != nil {
+		t.Fatal(err)
+	}
+	fork := events.Thread{Session: "fork", Name: "main"}
+	past, err := r.Past(t.Context(), fork, 1, 1)
+	if err != nil || len(past) != 1 {
+		t.Fatalf("Past(%s) = %d items, %v, want 1", fork, len(past), err)
+	}
+	rows, err := r.Artifacts(t.Context(), "fork")
+	if err != nil || len(rows) == 0 {
+		t.Fatalf("Artifacts(fork) = %d, %v, want some", len(rows), err)
+	}
+	named := 0
+	for _, row := range rows {
+		if strings.Contains(string(past[0].Raw), string(row.ID)) {
+			named++
+			if row.ForkedFrom == "" || row.Session != "fork" {
+				t.Errorf("row of the fork = %+v, want it forked from s0's", row)
+			}
+		}
+	}
+	if named != 1 {
+		t.Errorf("the item of the fork names %d of its artifacts, want 1: %s", named, past[0].Raw[len(past[0].Raw)-300:])
+	}
+}
+
+// TestLargeResultsOverFaults: persisters die at every step, answers of commits are lost, and each large result has one
+// artifact that its item names, with a number of its own.
+func TestLargeResultsOverFaults(t *testing.T) {
+	const entries = 6
+	for _, step := range []persist.Step{persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			r := newRig(t)
+			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+			for i := range entries {
+				if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude", Body: []byte(resultLine("claude", i, 70_000+i))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var hits atomic.Int64
+			p := r.start(func(d *persist.Deps, c *persist.Config) {
+				c.BatchEvents = 2
+				d.At = func(s persist.Step) error {
+					if s == step && hits.Add(1) > 1 {
+						return errKilled
+					}
+					return nil
+				}
+			})
+			if err := <-p.died; !errors.Is(err, errKilled) {
+				t.Fatalf("Run() = %v, want it killed at %s", err, step)
+			}
+			p.died <- nil
+			_ = p.stop()
+			u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
+			r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 2 })
+			r.await(thread(0), "p", entries)
+			seqs := map[string]bool{}
+			for i, res := range r.results(thread(0), entries) {
+				if res.Metadata.Artifact == nil {
+					t.Fatalf("item %d names no artifact", i+1)
+				}
+				rec := r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(70_000+i)))
+				seqs[string(rec.Seq)] = true
+			}
+			rows, err := r.Artifacts(t.Context(), "s0")
+			if err != nil || len(rows) != entries || len(seqs) != entries {
+				t.Errorf("%d artifacts with %d numbers, %v, want %d", len(rows), len(seqs), err, entries)
+			}
+			r.verify(thread(0))
+		})
+	}
+}
+
+// TestLargeResultsOfTwoPersisters: both think that they own the partition, and the artifacts are those of one.
+func TestLargeResultsOfTwoPersisters(t *testing.T) {
+	r := newRig(t)
+	const entries = 8
+	a, b := r.deaf(), r.deaf()
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	for i := range entries {
+		if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(resultLine("omp", i, 70_000+i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.feed(a, b)
+	r.await(thread(0), "p", entries)
+	for i, res := range r.results(thread(0), entries) {
+		if res.Metadata.Artifact == nil {
+			t.Fatalf("item %d names no artifact", i+1)
+		}
+		rec, err := r.Artifact(t.Context(), artifacts.ID(res.Metadata.Artifact.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _, err := r.OpenArtifact(t.Context(), rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(body); err != nil || string(text) != largeResult(70_000+i) {
+			t.Errorf("artifact %s: %d bytes, %v, want %d", rec.ID, len(text), err, 70_000+i)
+		}
+	}
+	if rows, err := r.Artifacts(t.Context(), "s0"); err != nil || len(rows) != entries {
+		t.Errorf("%d artifacts, %v, want %d", len(rows), err, entries)
+	}
+}

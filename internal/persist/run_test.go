@@ -1,0 +1,393 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// runs reads the runs of a session by id.
+func (r *rig) runs(session string) map[string]client.RunInfo {
+	r.t.Helper()
+	list, err := r.Runs(r.t.Context(), session)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := map[string]client.RunInfo{}
+	for _, run := range list {
+		out[run.ID] = run
+	}
+	return out
+}
+
+// signs publishes signs of life as a program without the SDK does, and returns when they are applied or refused.
+func (r *rig) signs(p *client.Publisher, t events.Thread, seq uint64, ops ...events.Run) {
+	r.t.Helper()
+	for i := range ops {
+		if err := p.Control(r.t.Context(), t, seq+uint64(i), events.Control{Op: events.OpRun, Run: &ops[i]}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.await(t, p.Producer(), seq+uint64(len(ops))-1)
+}
+
+// reasons reads why events went to the dead letters, in order.
+func (r *rig) reasons(want int) []string {
+	r.t.Helper()
+	dead, err := r.conn.JetStream().Stream(r.t.Context(), events.DeadStream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for deadline := time.Now().Add(10 * time.Second); len(out) < want && time.Now().Before(deadline); {
+		m, err := dead.GetMsg(r.t.Context(), uint64(len(out)+1))
+		if err == nil {
+			out = append(out, m.Header.Get(natsio.HeaderReason))
+		} else {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	info, err := dead.Info(r.t.Context())
+	if err != nil || info.State.Msgs != uint64(want) {
+		r.t.Fatalf("%d dead letters (%v), want %d", info.State.Msgs, err, want)
+	}
+	return out
+}
+
+// A run is begun in a thread that is not there yet, goes through its states, outlives the thread, and ends (SPEC A6).
+func TestRunLife(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	p := r.start(nil)
+	th := thread(1)
+	run, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour, Summary: "fix it"})
+	ok(t, err)
+	ok(t, run.Wait(ctx))
+	got := r.runs("s1")["r1"]
+	if got.Thread != th || got.Agent != "coder" || got.State != artifacts.RunQueued || got.Summary != "fix it" || !got.Active() ||
+		got.Left < 59*time.Minute || got.Left > time.Hour || got.Begun == 0 || got.Expired {
+		t.Errorf("queued run = %+v", got)
+	}
+	ok(t, run.Set(ctx, artifacts.RunRunning, "fixing it"))
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(pub, th, 0, 5)
+	r.await(th, "p", 5)
+	ok(t, run.Wait(ctx))
+	if got := r.runs("")["r1"]; got.State != artifacts.RunRunning || got.Summary != "fixing it" || got.Agent != "coder" {
+		t.Errorf("running run = %+v", got)
+	}
+	if err := run.Set(ctx, artifacts.RunPending, ""); err == nil {
+		t.Error("a run that runs was made pending")
+	}
+	r.check(th, 5)
+	ok(t, r.Client.End(ctx, th, events.End{}))
+	ok(t, run.End(ctx, artifacts.RunCompleted, "fixed"))
+	ok(t, run.Wait(ctx))
+	if got := r.runs("s1")["r1"]; got.State != artifacts.RunCompleted || got.Active() || got.Left != 0 || got.Summary != "fixed" {
+		t.Errorf("ended run = %+v", got)
+	}
+	select {
+	case <-run.Ended():
+	default:
+		t.Error("Ended is open after End")
+	}
+	ok(t, run.End(ctx, artifacts.RunCompleted, ""))
+	if err := run.End(ctx, artifacts.RunFailed, ""); !errors.Is(err, client.ErrRunEnded) {
+		t.Errorf("End in another state = %v, want %v", err, client.ErrRunEnded)
+	}
+	if _, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1"}); !errors.Is(err, client.ErrRunEnded) {
+		t.Errorf("StartRun of one that has ended = %v, want %v", err, client.ErrRunEnded)
+	}
+	if n := p.Stats().Dead; n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// A lease that is over makes a run count as failed, with nobody writing it; a sign of life takes that back (SPEC A6).
+func TestRunLease(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{})
+	lives := events.Run{ID: "r", State: "running", Lease: 400}
+	waits := events.Run{ID: "q", State: "queued"}
+	r.signs(pub, thread(2), 1, waits, lives)
+	if got := r.runs("s2")["r"]; got.State != artifacts.RunRunning || got.Left <= 0 || got.Left > 400*time.Millisecond {
+		t.Errorf("fresh run = %+v", got)
+	}
+	for brief := brief(t); !r.runs("s2")["r"].Expired; {
+		if brief.Err() != nil {
+			t.Fatal("the lease is never over")
+		}
+	}
+	if got := r.runs("s2")["r"]; got.State != artifacts.RunFailed || got.Active() || got.Left != 0 {
+		t.Errorf("run whose lease is over = %+v", got)
+	}
+	if got := r.runs("s2")["q"]; got.State != artifacts.RunQueued || !got.Active() || got.Expired {
+		t.Errorf("run that waits without a lease = %+v", got)
+	}
+	lives.Lease = 3_600_000
+	r.signs(pub, thread(2), 3, lives)
+	if got := r.runs("s2")["r"]; got.State != artifacts.RunRunning || got.Expired {
+		t.Errorf("run that came back = %+v", got)
+	}
+}
+
+// A living run renews its lease by itself; one that somebody else ends is told, and goes silent.
+func TestRunBeats(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	p := r.start(nil)
+	run, err := r.StartRun(ctx, thread(3), client.RunConfig{Lease: time.Second})
+	ok(t, err)
+	ok(t, run.Wait(ctx))
+	first := r.runs("s3")[run.ID()].Touched
+	for r.runs("s3")[run.ID()].Touched-first < 1_100 { // longer than the lease
+		if ctx.Err() != nil {
+			t.Fatal("the run gives no sign of life")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunRunning {
+		t.Errorf("run that beats = %+v", got)
+	}
+	if err := r.EndRun(ctx, "s3", "nothing", artifacts.RunCancelled, ""); !errors.Is(err, client.ErrNoRun) {
+		t.Errorf("EndRun(nothing) = %v, want %v", err, client.ErrNoRun)
+	}
+	ok(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunCancelled, "not needed"))
+	select {
+	case <-run.Ended():
+	case <-ctx.Done():
+		t.Fatal("the run is not told that it was cancelled")
+	}
+	if err := run.End(ctx, artifacts.RunCompleted, ""); !errors.Is(err, client.ErrRunEnded) {
+		t.Errorf("End after that = %v, want %v", err, client.ErrRunEnded)
+	}
+	if err := r.EndRun(ctx, "s3", run.ID(), artifacts.RunFailed, ""); !errors.Is(err, client.ErrRunEnded) {
+		t.Errorf("EndRun again = %v, want %v", err, client.ErrRunEnded)
+	}
+	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunCancelled || got.Summary != "not needed" {
+		t.Errorf("cancelled run = %+v", got)
+	}
+	if n := p.Stats().Dead; n > 1 { // a beat may have been under way
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// What can not be is refused with the reason, and changes nothing.
+func TestRunRefused(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{})
+	r.signs(pub, thread(4), 1, events.Run{ID: "done", State: "running", Lease: 60_000}, events.Run{ID: "done", State: "completed", Summary: "all"},
+		events.Run{ID: "live", State: "running", Lease: 60_000})
+	r.signs(pub, thread(4), 4,
+		events.Run{ID: "done", State: "running"}, events.Run{ID: "done", State: "failed"}, events.Run{ID: "live", State: "queued"},
+		events.Run{ID: "new", State: "aborted"}, events.Run{ID: "new", State: "paused"}, events.Run{ID: "new", State: "running"},
+		events.Run{ID: "a.b", State: "queued"}, events.Run{ID: "new", State: "queued", Lease: -1},
+		events.Run{ID: "new", State: "queued", Agent: strings.Repeat("x", events.MaxRunAgent+1)},
+	)
+	other := events.Thread{Session: "s4", Name: "other"}
+	r.signs(pub, other, 100, events.Run{ID: "its", State: "pending"}, events.Run{ID: "live", State: "running"})
+	ok(t, r.Client.End(t.Context(), thread(4), events.End{}))
+	r.signs(pub, thread(4), 200, events.Run{ID: "late", State: "queued"})
+	want := []string{
+		"run done has ended, it is completed, and can not be running", "it is completed, and can not be failed", "run live is running, and can not be queued",
+		"never begun", `run state "paused": use one of queued, pending, running, completed, failed, aborted, cancelled`, "without a lease",
+		"A-Z", "lease of -1 ms", "agent of 257 bytes", "belongs to the thread main", "thread has ended",
+	}
+	for i, got := range r.reasons(len(want)) {
+		if !strings.Contains(got, want[i]) {
+			t.Errorf("reason %d = %q, want it to say %q", i, got, want[i])
+		}
+	}
+	got := r.runs("s4")
+	if len(got) != 3 || got["done"].State != artifacts.RunCompleted || got["done"].Summary != "all" || got["live"].State != artifacts.RunRunning ||
+		got["live"].Thread != thread(4) || got["its"].State != artifacts.RunPending {
+		t.Errorf("runs = %+v", got)
+	}
+}
+
+// A sign of life that says nothing new is taken, and written only when a third of the lease is gone, by the events' times.
+func TestRunRenewal(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	beat := func(seq uint64, at int64, state string) uint64 {
+		t.Helper()
+		e := events.Event{Producer: "beats", Seq: seq, Kind: events.KindControl, Thread: thread(5), Time: at,
+			Body: events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: state, Lease: 30_000}}.Encode()}
+		ok(t, r.conn.PublishEvents(t.Context(), []*events.Event{&e}))
+		r.await(thread(5), "beats", seq)
+		rs, err := r.conn.Records(t.Context(), events.RunKey("s5", "r"))
+		ok(t, err)
+		return rs[0].Seq
+	}
+	const t0 = 1_795_000_000_000
+	first := beat(1, t0, "pending")
+	steps := []struct {
+		after   int64
+		state   string
+		written bool
+	}{
+		{9_999, "pending", false}, {10_000, "pending", true}, {19_999, "pending", false}, {20_000, "pending", true},
+		{20_001, "running", true}, {20_002, "running", false}, {5_000, "running", true}, // a clock that was set back
+		{5_001, "completed", true}, {99_000, "completed", false},
+	}
+	for i, s := range steps {
+		rev := beat(uint64(i+2), t0+s.after, s.state)
+		if (rev != first) != s.written {
+			t.Errorf("%s after %d ms: written = %v, want %v", s.state, s.after, rev != first, s.written)
+		}
+		first = rev
+	}
+}
+
+// A run that changes while its persister dies has the same story afterwards, at whatever step, told by the next one.
+func TestRunKilled(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			r, ctx := newRig(t), brief(t)
+			first := r.start(nil)
+			pub := r.Publisher(client.PublisherConfig{})
+			r.signs(pub, thread(6), 1, events.Run{ID: "k", State: "running", Lease: 60_000, Agent: "a"})
+			ok(t, first.stop())
+			done := events.Run{ID: "k", State: "completed"}
+			ok(t, pub.Control(ctx, thread(6), 2, events.Control{Op: events.OpRun, Run: &done}))
+			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
+				d.At = func(s persist.Step) error {
+					if s == step {
+						return errKilled
+					}
+					return nil
+				}
+			})
+			if err := <-dies.died; !errors.Is(err, errKilled) {
+				t.Fatalf("Run() = %v", err)
+			}
+			dies.died <- nil
+			_ = dies.stop()
+			last := r.start(nil)
+			r.signs(pub, thread(6), 3, events.Run{ID: "k", State: "running"}, events.Run{ID: "l", State: "queued"})
+			if got := r.runs("s6"); got["k"].State != artifacts.RunCompleted || got["k"].Agent != "a" || got["l"].State != artifacts.RunQueued {
+				t.Errorf("runs = %+v", got)
+			}
+			if got := r.reasons(1); !strings.Contains(got[0], "it is completed") {
+				t.Errorf("reason = %q", got[0])
+			}
+			if n := last.Stats().Dead; n != 1 {
+				t.Errorf("%d dead letters, want the run that would run again", n)
+			}
+		})
+	}
+}
+
+// Two persisters that both apply everything, neither pinned, make one story: the loser of the head prepares again.
+func TestRunTwoPersisters(t *testing.T) {
+	r := newRig(t)
+	a, b := r.deaf(), r.deaf()
+	entries := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(entries, thread(7), 0, 1)
+	r.feed(a, b) // both have the thread in memory
+	r.await(thread(7), "p", 1)
+	pub := r.Publisher(client.PublisherConfig{Producer: "signs"})
+	for range 30 {
+		ok(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "pending", Lease: 60_000}}))
+	}
+	for _, op := range []events.Run{{ID: "r", State: "running"}, {ID: "r", State: "failed", Summary: "no"}} {
+		ok(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &op}))
+	}
+	r.feed(a)
+	r.await(thread(7), "signs", 32)
+	r.feed(b) // to it the run has ended before its signs of life come
+	r.publish(entries, thread(7), 1, 40)
+	r.feed(b, a)
+	r.await(thread(7), "p", 40)
+	r.check(thread(7), 40)
+	if got := r.runs("s7"); len(got) != 1 || got["r"].State != artifacts.RunFailed || got["r"].Summary != "no" || got["r"].Expired {
+		t.Errorf("runs = %+v", got)
+	}
+	r.reasons(0)
+}
+
+// Two threads of a session that begin a run of one id at the same time: one has it, and the other is told whose it is.
+func TestRunOneID(t *testing.T) {
+	r, ctx := newRig(t), context.Background()
+	pub := r.Publisher(client.PublisherConfig{Producer: "both"})
+	names := []string{"main", "other"}
+	for i, name := range names { // one batch, as nobody takes them yet
+		th := events.Thread{Session: "s8", Name: name}
+		op := events.Run{ID: "same", State: "queued", Agent: name}
+		ok(t, pub.Control(ctx, th, uint64(2*i+1), events.Control{Op: events.OpRun, Run: &op}))
+		ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: message("x", "user", 5), Seq: uint64(2*i + 2)}))
+	}
+	r.start(nil)
+	for i, name := range names {
+		r.await(events.Thread{Session: "s8", Name: name}, "both", uint64(2*i+2))
+	}
+	if got := r.runs("s8"); len(got) != 1 || got["same"].Thread.Name != "main" || got["same"].Agent != "main" {
+		t.Errorf("runs = %+v", got)
+	}
+	if got := r.reasons(1); !strings.Contains(got[0], "belongs to the thread main") {
+		t.Errorf("reason = %q", got[0])
+	}
+}
+
+// More runs than a commit has room for, in one batch, and more than stay in memory.
+func TestRunMany(t *testing.T) {
+	r := newRig(t)
+	pub := r.Publisher(client.PublisherConfig{})
+	const many = 150
+	say := func(round int, state string) {
+		for i := range many {
+			op := events.Run{ID: fmt.Sprintf("r%d", i), State: state, Lease: 60_000}
+			ok(t, pub.Control(t.Context(), thread(9), uint64(round*many+i+1), events.Control{Op: events.OpRun, Run: &op}))
+		}
+	}
+	say(0, "queued")
+	p := r.start(nil)
+	r.await(thread(9), pub.Producer(), many)
+	say(1, "running")
+	r.await(thread(9), pub.Producer(), 2*many)
+	ok(t, p.stop())
+	say(2, "aborted")
+	r.start(nil)
+	r.await(thread(9), pub.Producer(), 3*many)
+	got := r.runs("s9")
+	for id, run := range got {
+		if run.State != artifacts.RunAborted {
+			t.Errorf("run %s = %+v", id, run)
+		}
+	}
+	if len(got) != many {
+		t.Errorf("%d runs, want %d", len(got), many)
+	}
+	r.reasons(0)
+}
+
+// What the SDK can see to be wrong is told before anything is published.
+func TestRunConfig(t *testing.T) {
+	r := newRig(t)
+	for says, cfg := range map[string]client.RunConfig{
+		"at least 1s":           {Lease: time.Millisecond},
+		"does not begin as":     {State: artifacts.RunFailed},
+		`run state "asleep"`:    {State: "asleep"},
+		"A-Z a-z":               {ID: "a b"},
+		"lease of 604800001 ms": {Lease: 7*24*time.Hour + time.Millisecond},
+	} {
+		if _, err := r.StartRun(t.Context(), thread(10), cfg); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("StartRun = %v, want it to say %q", err, says)
+		}
+	}
+	if _, err := r.Runs(t.Context(), "a.b"); !errors.Is(err, events.ErrToken) {
+		t.Errorf("Runs(a.b) = %v, want %v", err, events.ErrToken)
+	}
+	if err := r.EndRun(t.Context(), "s", "r", artifacts.RunQueued, ""); err == nil {
+		t.Error("a run was ended as queued")
+	}
+}

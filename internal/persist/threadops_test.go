@@ -1,0 +1,427 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// steps publishes steps of a workflow, s1, s2, …, and returns the thread's head after the last.
+func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.Head {
+	r.t.Helper()
+	for i := from; i < to; i++ {
+		body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step %d","timestamp":%d}`, i, i, 1795176000000+int64(i))
+		if err := p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: uint64(i)}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return r.await(t, p.Producer(), uint64(to-1))
+}
+
+// texts are the contents of steps.
+func (r *rig) texts(steps []threads.Step) (list []string) {
+	r.t.Helper()
+	for _, s := range steps {
+		c, err := s.ReadContent(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		list = append(list, string(c.Text))
+	}
+	return list
+}
+
+// A summary stands for what came before it in the context, and is among the refs of the state's content (SPEC C6). What is
+// kept beside it stays; history stays reachable.
+func TestCompact(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	id := thread(0)
+	head := r.steps(id, p, 1, 6)
+	ctx := t.Context()
+	for _, bad := range []string{"s9", head.Start.Ref.String()} {
+		if err := r.Compact(ctx, id, "sum", bad); !errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("Compact keeping %s = %v, want ErrNotFound", bad, err)
+		}
+	}
+	if err := r.Compact(ctx, id, "sum one", ""); err != nil {
+		t.Fatal(err)
+	}
+	r.steps(id, p, 6, 8)
+	r.wantContext(id, "sum one", "", "step 6,step 7")
+	if err := r.Compact(ctx, id, "sum two", "s4"); err != nil {
+		t.Fatal(err)
+	}
+	head = r.steps(id, p, 8, 9)
+	r.wantContext(id, "sum two", "step 4,step 5,step 6,step 7", "step 8")
+
+	last, err := r.Reader().Last(ctx, head.Head(), 100)
+	if err != nil || len(last) != 10 {
+		t.Fatalf("Last = %d states, %v, want 10", len(last), err)
+	}
+	content, err := last[1].ReadContent(ctx)
+	if err != nil || !slices.Contains(content.Refs, last[1].Compact) || last[1].Role != threads.RoleCompact {
+		t.Errorf("the summary %s is not among the content's refs %v, %v", last[1].Compact, content.Refs, err)
+	}
+	if err := r.Compact(ctx, id, "sum three", last[3].At.Ref.String()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantContext(id, "sum three", "step 6,step 7,step 8", "")
+	if n := r.items(id, 11); n != 11 {
+		t.Errorf("%d items, want 11", n)
+	}
+	r.verify(id)
+
+	// A step with a summary says something itself: the summary is of what came before.
+	body := []byte(`{"role":"coder","content":"mine","compact":"sum four","firstKept":"nobody"}`)
+	if err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 9}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "p", 9)
+	r.wantContext(id, "sum four", "", "mine")
+}
+
+// intact checks the nodes of a thread whose items begin elsewhere.
+func (r *rig) intact(id events.Thread) {
+	r.t.Helper()
+	if err := threads.Verify(r.t.Context(), r.Reader(), r.head(id)); err != nil {
+		r.t.Errorf("Verify(%s) = %v", id, err)
+	}
+}
+
+func (r *rig) wantContext(id events.Thread, summary, kept, steps string) {
+	r.t.Helper()
+	head := r.head(id)
+	c, err := r.Reader().Context(r.t.Context(), head.Head())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	gotKept, gotSteps := strings.Join(r.texts(c.Kept), ","), strings.Join(r.texts(c.Steps), ",")
+	if string(c.Summary.Text) != summary || gotKept != kept || gotSteps != steps {
+		r.t.Errorf("context = %q, kept %s, steps %s, want %q, %s, %s", c.Summary.Text, gotKept, gotSteps, summary, kept, steps)
+	}
+}
+
+// In an omp session the summary is omp's own entry, so that its context and ours agree.
+func TestCompactOfOmp(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	id := thread(0)
+	r.say(id, "omp", node("a", ""), node("b", "a"), node("c", "b"))
+	if err := r.Compact(t.Context(), id, "so far", "c"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Context(t.Context(), id, sessions.Last, nil)
+	if err != nil || len(c.Messages) != 2 || !strings.Contains(string(c.Messages[0]), "so far") {
+		t.Errorf("Context = %d messages, %v, want the summary and c", len(c.Messages), err)
+	}
+	if !strings.Contains(r.export(id), `"firstKeptEntryId":"c"`) {
+		t.Error("the export has no compaction entry")
+	}
+}
+
+// A renamed thread is whole under its new name; the old one says where it is, and takes nothing.
+func TestRename(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	before := r.steps(a, pub, 1, 4)
+	ctx := t.Context()
+	if err := r.Rename(ctx, a, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.head(b); h.Head() != before.Head() || h.N != 3 {
+		t.Errorf("head = %s with %d items, want %s with 3", h.Head(), h.N, before.Head())
+	}
+	var was *client.Renamed
+	if _, err := r.Thread(ctx, a); !errors.As(err, &was) || was.To != b || !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("Thread(%s) = %v, want it renamed to %s", a, err, b)
+	}
+	if err := r.Fork(ctx, events.Thread{Session: "s", Name: "f"}, events.Fork{Session: "s", Thread: "a"}); !errors.As(err, &was) {
+		t.Errorf("Fork(%s) = %v, want it renamed", a, err)
+	}
+	if list, err := r.Threads(ctx, "s"); err != nil || len(list) != 1 || list[0].Thread != b {
+		t.Errorf("Threads = %v, %v, want %s alone", list, err, b)
+	}
+
+	// What comes for the old name is refused, by this persister and by one that starts anew; the new name goes on.
+	for i := range 2 {
+		late := client.Entry{Thread: a, Dialect: "step", Body: []byte(`{"role":"coder","content":"late"}`), Seq: uint64(4 + i)}
+		if err := pub.Publish(ctx, late); err != nil {
+			t.Fatal(err)
+		}
+		r.steps(b, r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("q", i)}), 1, 2)
+		_ = p.stop()
+		if dead := p.Stats().Dead; dead != 1 {
+			t.Errorf("%d dead letters, want 1: the thread was renamed", dead)
+		}
+		p = r.start(nil)
+	}
+	if h := r.head(b); h.Entries != 5 || h.N != 5 {
+		t.Errorf("%d entries, %d items, want 5 of each", h.Entries, h.N)
+	}
+	r.intact(b)
+
+	taken := events.Thread{Session: "s", Name: "taken"}
+	r.steps(taken, r.Publisher(client.PublisherConfig{Producer: "t"}), 1, 2)
+	for to, want := range map[string]error{"taken": client.ErrThreadExists, "no.token": events.ErrToken} {
+		if err := r.Rename(ctx, b, to); !errors.Is(err, want) {
+			t.Errorf("Rename to %s = %v, want %v", to, err, want)
+		}
+	}
+	if err := r.Rename(ctx, taken, "a"); !errors.Is(err, client.ErrThreadExists) {
+		t.Errorf("Rename to a name that leads elsewhere = %v, want ErrThreadExists", err)
+	}
+	if err := r.Rename(ctx, b, "a"); err != nil {
+		t.Fatalf("Rename back = %v", err)
+	}
+	r.steps(a, r.Publisher(client.PublisherConfig{Producer: "z"}), 1, 2)
+	if h := r.head(a); h.Entries != 6 {
+		t.Errorf("%d entries after the way back, want 6", h.Entries)
+	}
+	if err := r.End(ctx, a, events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.head(a); h.Status != threads.StatusCompleted {
+		t.Errorf("status %s, want completed", h.Status)
+	}
+}
+
+// A thread that is removed is in no listing, also one that has ended; its name is free, forks of it live on, and nothing
+// that was published before comes back.
+func TestRemove(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	ctx := t.Context()
+	id, fork := thread(0), events.Thread{Session: "s0", Name: "fork"}
+	r.steps(id, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 5)
+	if err := r.Fork(ctx, fork, events.Fork{Session: "s0", Thread: "main", Index: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.End(ctx, fork, events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Thread(ctx, id); !errors.Is(err, threads.ErrNoThread) || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("Thread = %v, want ErrNoThread: removed", err)
+	}
+	if err := r.Remove(ctx, id); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("second Remove = %v, want ErrNoThread", err)
+	}
+	r.intact(fork)
+	again := r.Publisher(client.PublisherConfig{Producer: "p"}) // the same events as before, published anew
+	if h := r.steps(id, again, 1, 3); h.Entries != 2 || h.N != 2 {
+		t.Errorf("%d entries, %d items under the free name, want 2 of each", h.Entries, h.N)
+	}
+	for _, gone := range []events.Thread{fork, id} {
+		if err := r.Remove(ctx, gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = p.stop()
+	r.start(nil)
+	if list, err := r.Threads(ctx, ""); err != nil || len(list) != 0 {
+		t.Errorf("Threads = %v, %v, want none", list, err)
+	}
+	if st := p.Stats(); st.Dead != 0 {
+		t.Errorf("%d dead letters, want none", st.Dead)
+	}
+}
+
+// Wherever a persister dies, a rename and a removal happen once, with all that came before and after.
+func TestLeavingSurvivesDeath(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+			p := r.Publisher(client.PublisherConfig{Producer: "p"})
+			publish := func(t events.Thread, seq uint64) {
+				body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step"}`, seq)
+				if err := p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: seq}); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+			control := func(t events.Thread, seq uint64, op events.Control) {
+				if err := p.Control(r.t.Context(), t, seq, op); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+			publish(a, 1)
+			publish(a, 2)
+			control(a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}})
+			publish(b, 4)
+			control(b, 5, events.Control{Op: events.OpRemove, Remove: &events.Remove{}})
+			publish(b, 6)
+			publish(b, 7)
+			for kill := range 8 {
+				var hits atomic.Int64
+				run := r.start(func(d *persist.Deps, _ *persist.Config) {
+					d.At = func(s persist.Step) error {
+						if s == step && hits.Add(1) == int64(1+kill%2) {
+							return errKilled
+						}
+						return nil
+					}
+				})
+				select {
+				case err := <-run.died:
+					if !errors.Is(err, errKilled) {
+						t.Fatalf("Run() = %v, want it killed at %s", err, step)
+					}
+					run.died <- nil
+				case <-time.After(2 * time.Second): // all is applied
+				}
+				_ = run.stop()
+			}
+			run := r.start(nil)
+			if h := r.await(b, "p", 7); h.Entries != 2 || h.N != 2 {
+				t.Errorf("%d entries, %d items, want the 2 after the removal", h.Entries, h.N)
+			}
+			r.intact(b)
+			var was *client.Renamed
+			if _, err := r.Thread(t.Context(), a); !errors.As(err, &was) {
+				t.Errorf("Thread(%s) = %v, want it renamed", a, err)
+			}
+			_ = run.stop()
+			if dead := run.Stats().Dead; dead != 0 {
+				t.Errorf("%d dead letters, want none", dead)
+			}
+		})
+	}
+}
+
+// A failed thread is reopened, or appended to; nothing else can be reopened (SPEC I7).
+func TestReopen(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	id := thread(0)
+	large := `{"content":[{"type":"text","text":"head"},{"type":"text","text":"` + strings.Repeat("x", 400_000) + `"}]}`
+	if h := r.say(id, "item", large); h.Status != threads.StatusFailed {
+		t.Fatalf("status %s, want failed", h.Status)
+	}
+	if err := r.Reopen(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.head(id); h.Status != threads.StatusActive || h.Failure != "" {
+		t.Errorf("status %s %q, want active", h.Status, h.Failure)
+	}
+	if err := r.Reopen(t.Context(), id); !errors.Is(err, events.ErrControl) {
+		t.Errorf("Reopen of an active thread = %v, want ErrControl", err)
+	}
+}
+
+// A step refers to blobs and nodes: those of its session, and any other by its pack or by a look into the newest packs. What
+// is not there is an error for its agent, and a dead letter from others.
+func TestStepRefs(t *testing.T) {
+	r := newRig(t)
+	run := r.start(nil)
+	ctx := t.Context()
+	other := r.steps(thread(1), r.Publisher(client.PublisherConfig{Producer: "o"}), 11, 13)
+	blob, err := r.PutBlob(ctx, []byte("a result"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	own := r.steps(thread(0), p, 1, 3)
+	located, bare := other.Recent[1], other.Recent[0]
+	want := []casstore.Ref{own.Recent[1].Ref, located.Ref, bare.Ref, blob}
+	body := fmt.Appendf(nil, `{"role":"coder","content":"c","refs":[%q,%q,%q,%q]}`, own.Recent[1].Ref, located, bare.Ref, blob)
+	if err := p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}); err != nil {
+		t.Fatal(err)
+	}
+	head := r.await(thread(0), "p", 3)
+	c, err := r.Reader().Content(ctx, head.Head())
+	if err != nil || !slices.Equal(c.Refs, want) {
+		t.Fatalf("refs = %v, %v, want %v", c.Refs, err, want)
+	}
+	r.verify(thread(0))
+
+	missing := casstore.NodeRef([32]byte{1})
+	wrong := casstore.Located{Ref: located.Ref, Pack: casstore.PackID{9}}
+	for seq, ref := range []string{missing.String(), wrong.String(), casstore.BlobRef([32]byte{1}).String()} {
+		bad := client.Entry{Thread: thread(0), Dialect: "step", Body: fmt.Appendf(nil, `{"role":"coder","refs":[%q]}`, ref)}
+		if err := p.Publish(ctx, bad); !errors.Is(err, client.ErrMissingRef) {
+			t.Errorf("Publish with %s = %v, want ErrMissingRef", ref, err)
+		}
+		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
+		if err := r.conn.PublishEvents(ctx, []*events.Event{ev}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h := r.await(thread(0), "x", 3); h.Entries != 3 {
+		t.Errorf("%d entries, want 3", h.Entries)
+	}
+	_ = run.stop()
+	if dead := run.Stats().Dead; dead != 3 {
+		t.Errorf("%d dead letters, want 3", dead)
+	}
+}
+
+// Whoever watches heads is told of moves; what has ended tells nothing (SPEC C10).
+func TestHeads(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.steps(thread(0), pub, 1, 2)
+	r.steps(thread(2), r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 2)
+	if err := r.End(t.Context(), thread(2), events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	moves := make(chan client.Thread)
+	go func() {
+		defer close(moves)
+		for th, err := range r.Heads(ctx, client.HeadFilter{Current: true}, nil) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			moves <- th
+		}
+	}()
+	next := func() client.Thread {
+		t.Helper()
+		select {
+		case th := <-moves:
+			return th
+		case <-ctx.Done():
+			t.Fatal("no move was told")
+			return client.Thread{}
+		}
+	}
+	if th := next(); th.Thread != thread(0) || th.Head.N != 1 {
+		t.Errorf("first = %s with %d items, want %s with 1", th.Thread, th.Head.N, thread(0))
+	}
+	want := r.steps(thread(0), pub, 2, 3)
+	if th := next(); th.Thread != thread(0) || th.Head.Head() != want.Head() {
+		t.Errorf("move = %s at %s, want %s", th.Thread, th.Head.Head(), want.Head())
+	}
+	if err := r.End(ctx, thread(0), events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	r.steps(thread(3), r.Publisher(client.PublisherConfig{Producer: "r"}), 1, 2)
+	if th := next(); th.Thread != thread(3) {
+		t.Errorf("after an end: %s, want %s: an end tells nothing", th.Thread, thread(3))
+	}
+	cancel()
+	for range moves { // until the watch is closed
+	}
+}

@@ -1,0 +1,135 @@
+package service
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withConfig makes text the configuration file of the test's own home, and clears the environment of what would hide it.
+func withConfig(t *testing.T, text string) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv(ConfigEnv, "")
+	t.Setenv(timeoutEnv, "")
+	for _, f := range new(NATS).flags() {
+		if f.env != "" {
+			t.Setenv(f.env, "")
+		}
+	}
+	path = filepath.Join(dir, "spool", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+type daemon struct {
+	nats  NATS
+	lane  int
+	lease time.Duration
+	level string
+}
+
+func parse(args ...string) (d daemon, err error) {
+	set := flag.NewFlagSet("persister", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	d.nats.Flags(set)
+	set.IntVar(&d.lane, "lane", -1, "")
+	set.DurationVar(&d.lease, "output-lease", 0, "")
+	set.StringVar(&d.level, "log-level", "info", "")
+	return d, Parse(set, args)
+}
+
+func TestParseFlagsOverEnvironmentOverFile(t *testing.T) {
+	withConfig(t, `
+nats = "nats://file:4222"
+creds = "file.creds"
+user = "file"
+log-level = "warn"
+timeout = "9s"
+[persister]
+lane = 7
+output-lease = "3m"
+log-level = "debug"
+[gc]
+every = "1h"
+[up]
+data = "/srv/spool"
+`)
+	t.Setenv("NATS_CREDS", "env.creds")
+	t.Setenv("NATS_USER", "env")
+	d, err := parse("-user", "flag", "-output-lease=1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug"}
+	if d != want {
+		t.Errorf("Parse = %+v, want %+v", d, want)
+	}
+}
+
+func TestParseNamesFileAndKey(t *testing.T) {
+	for _, c := range []struct{ text, says string }{
+		{"[persister]\nlame = 1", "persister.lame: unknown key"},
+		{"lane = 1", "lane: unknown key"}, // a flag of this daemon alone belongs in its table
+		{"config = \"x\"", "config: unknown key"},
+		{"[persister]\nlane = \"x\"", "persister.lane: parse error"},
+		{"[persister]\nlane = [1]", "persister.lane: one value, not a list"},
+		{"[persister]\nlane = 2026-01-01", "persister.lane: time.Time is no value"},
+		{"[[persister]]\nlane = 1", "persister: []map[string]interface {} is no value"},
+		{"lane =", "toml: line 1"},
+	} {
+		path := withConfig(t, c.text)
+		_, err := parse()
+		var usage UsageError
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) || !errors.As(err, &usage) {
+			t.Errorf("%q: Parse = %v, want a usage error with %q and %q", c.text, err, path, c.says)
+		}
+	}
+}
+
+func TestOpenConfigFinds(t *testing.T) {
+	path := withConfig(t, "[persister]\nlane = 1")
+	other := filepath.Join(t.TempDir(), "other.toml")
+	if err := os.WriteFile(other, []byte("[persister]\nlane = 2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lane := func(args ...string) int {
+		t.Helper()
+		d, err := parse(args...)
+		if err != nil {
+			t.Error(err)
+		}
+		return d.lane
+	}
+	if got := lane(); got != 1 {
+		t.Errorf("lane by default = %d, want 1", got)
+	}
+	t.Setenv(ConfigEnv, other)
+	if got := lane(); got != 2 {
+		t.Errorf("lane by %s = %d, want 2", ConfigEnv, got)
+	}
+	if got := lane("-config", path); got != 1 {
+		t.Errorf("lane by -config = %d, want 1", got)
+	}
+	if _, err := parse("-config", other+".missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is named and missing: %v, want ErrNotExist", err)
+	}
+	t.Setenv(ConfigEnv, "")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := lane(); got != -1 {
+		t.Errorf("lane without a file = %d, want -1", got)
+	}
+}

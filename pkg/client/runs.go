@@ -1,0 +1,299 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+// RunConfig describes a run of an agent. The zero value works.
+type RunConfig struct {
+	ID    string              // names the run in its session, for ever; "" = a new one
+	Agent string              // who runs
+	State artifacts.RunStatus // queued, pending or running; "" = running
+	// Lease is how long a sign of life counts, at least a second; 0 = a minute. A living Run gives one every 2/5 of it.
+	Lease      time.Duration
+	Summary    string // what it is about
+	User, Host string // as in PublisherConfig
+}
+
+const (
+	defaultLease = time.Minute
+	leastLease   = time.Second
+)
+
+var (
+	// ErrNoRun: there is no run of that id in the session.
+	ErrNoRun = errors.New("no such run")
+	// ErrRunEnded: the run has ended, perhaps by somebody else's hand; how is told with it.
+	ErrRunEnded = errors.New("the run has ended")
+)
+
+// Run is a run of an agent that this program keeps alive (SPEC A6). When the program dies the run counts as failed as soon as
+// its lease is over. Safe for concurrent use.
+type Run struct {
+	client *Client
+	thread events.Thread
+	id     string
+	pub    *Publisher
+
+	ended  chan struct{} // closed when the run has ended
+	beats  context.Context
+	cancel context.CancelFunc // of beats
+	done   chan struct{}      // closed when no beat will come
+
+	mu    sync.Mutex
+	state artifacts.RunStatus
+	seq   uint64 // of the last event; never used again, also when nobody knows whether its event was stored
+}
+
+// StartRun begins a run in a thread, or goes on with the one of that ID, and returns when that is durable; a thread that is not
+// there begins with it. Signs of life follow until End, or until ctx ends. ErrRunEnded: a run of that ID has ended.
+func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (*Run, error) {
+	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
+	cfg.State, cfg.Lease = cmp.Or(cfg.State, artifacts.RunRunning), cmp.Or(cfg.Lease, defaultLease)
+	op := events.Run{ID: cfg.ID, State: string(cfg.State), Agent: cfg.Agent, Lease: cfg.Lease.Milliseconds(), Summary: cfg.Summary}
+	_, bad := artifacts.ParseRunStatus(op.State)
+	if bad == nil && cfg.State.Ended() {
+		bad = fmt.Errorf("a run does not begin as %s", cfg.State)
+	}
+	if cfg.Lease < leastLease {
+		bad = errors.Join(bad, fmt.Errorf("lease of %v; use at least %v", cfg.Lease, leastLease))
+	}
+	if err := errors.Join(t.Validate(), op.Validate(), bad); err != nil {
+		return nil, fmt.Errorf("run %s: %w", cfg.ID, err)
+	}
+	r := &Run{
+		client: c, thread: t, id: cfg.ID, pub: c.Publisher(PublisherConfig{User: cfg.User, Host: cfg.Host}), state: cfg.State,
+		ended: make(chan struct{}), done: make(chan struct{}),
+	}
+	was, err := c.run(ctx, t.Session, cfg.ID)
+	switch {
+	case errors.Is(err, ErrNoRun):
+	case err != nil:
+		return nil, err
+	case was.Status.Ended():
+		return nil, endedAs(was)
+	case was.Thread != t.Name:
+		return nil, fmt.Errorf("run %s belongs to the thread %s/%s", cfg.ID, t.Session, was.Thread)
+	case !was.Status.CanBecome(cfg.State):
+		return nil, fmt.Errorf("run %s is %s and can not be %s again", cfg.ID, was.Status, cfg.State)
+	}
+	if err := r.publish(ctx, op); err != nil {
+		return nil, err
+	}
+	r.beats, r.cancel = context.WithCancel(ctx)
+	go r.beat(cfg.Lease * 2 / 5) // above a third of it, below which the persister does not write the record again
+	return r, nil
+}
+
+// ID names the run in its session.
+func (r *Run) ID() string { return r.id }
+
+// Ended is closed when the run has ended, also by somebody else's hand: then the agent is to stop. That is noticed within a
+// lease.
+func (r *Run) Ended() <-chan struct{} { return r.ended }
+
+// Set says that the run is pending or running now, and what it is about; an empty summary leaves that as it was.
+func (r *Run) Set(ctx context.Context, state artifacts.RunStatus, summary string) error {
+	r.mu.Lock()
+	was := r.state
+	r.mu.Unlock()
+	if state.Ended() || !was.CanBecome(state) {
+		return fmt.Errorf("run %s is %s: Set can not make it %q", r.id, was, state)
+	}
+	return r.publish(ctx, events.Run{ID: r.id, State: string(state), Summary: summary})
+}
+
+// End ends the run and returns when that is durable: completed, failed, aborted or cancelled. ErrRunEnded: it has ended
+// before, in another state. After another error it may be called again; no signs of life follow.
+func (r *Run) End(ctx context.Context, state artifacts.RunStatus, summary string) error {
+	if !state.Ended() {
+		return fmt.Errorf("run %s can not end as %q: use completed, failed, aborted or cancelled", r.id, state)
+	}
+	r.cancel()
+	<-r.done
+	was, err := r.client.run(ctx, r.thread.Session, r.id)
+	switch {
+	case err == nil && was.Status == state:
+	case err == nil && was.Status.Ended():
+		err = endedAs(was)
+	case err == nil || errors.Is(err, ErrNoRun): // not applied yet
+		err = r.publish(ctx, events.Run{ID: r.id, State: string(state), Summary: summary})
+	}
+	if err != nil && !errors.Is(err, ErrRunEnded) {
+		return err
+	}
+	r.over()
+	return err
+}
+
+// Wait returns when the last that was said of the run is applied.
+func (r *Run) Wait(ctx context.Context) error {
+	r.mu.Lock()
+	seq := r.seq
+	r.mu.Unlock()
+	return r.client.Await(ctx, r.thread, r.pub.Producer(), 0, seq)
+}
+
+func (r *Run) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.ended:
+	default:
+		close(r.ended)
+	}
+}
+
+func (r *Run) publish(ctx context.Context, op events.Run) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if op.State == "" { // a beat
+		op.State = string(r.state)
+	}
+	r.seq++
+	if err := r.pub.Control(ctx, r.thread, r.seq, events.Control{Op: events.OpRun, Run: &op}); err != nil {
+		return fmt.Errorf("run %s of %s: %w", r.id, r.thread, err)
+	}
+	r.state = artifacts.RunStatus(op.State)
+	return nil
+}
+
+// beat renews the lease until End is called or the run is found to have ended. A beat that fails is left to the next one.
+func (r *Run) beat(every time.Duration) {
+	defer close(r.done)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.beats.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(r.beats, every)
+		was, err := r.client.run(ctx, r.thread.Session, r.id)
+		if err == nil && was.Status.Ended() {
+			cancel()
+			r.over()
+			return
+		}
+		_ = r.publish(ctx, events.Run{ID: r.id})
+		cancel()
+	}
+}
+
+func (c *Client) run(ctx context.Context, session, id string) (record.Run, error) {
+	if err := errors.Join(events.CheckToken("session", session), events.CheckToken("run", id)); err != nil {
+		return record.Run{}, err
+	}
+	rs, err := c.conn.Records(ctx, events.RunKey(session, id))
+	if err != nil {
+		return record.Run{}, err
+	}
+	if !rs[0].Exists() {
+		return record.Run{}, fmt.Errorf("%w: %s in the session %s", ErrNoRun, id, session)
+	}
+	return record.DecodeRun(rs[0].Value)
+}
+
+func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded, r.ID, r.Status) }
+
+// EndRun ends a run from outside and returns when that is applied; its agent learns it with its next sign of life. ErrNoRun:
+// there is none of that id. ErrRunEnded: it has ended before.
+func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts.RunStatus, summary string) error {
+	if !state.Ended() {
+		return fmt.Errorf("run %s can not end as %q: use completed, failed, aborted or cancelled", id, state)
+	}
+	was, err := c.run(ctx, session, id)
+	if err != nil {
+		return err
+	}
+	if was.Status.Ended() {
+		return endedAs(was)
+	}
+	t := events.Thread{Session: session, Name: was.Thread}
+	p := c.Publisher(PublisherConfig{})
+	op := events.Run{ID: id, State: string(state), Summary: summary}
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRun, Run: &op}); err != nil {
+		return err
+	}
+	if err := c.Await(ctx, t, p.Producer(), 0, 1); err != nil {
+		return err
+	}
+	now, err := c.run(ctx, session, id)
+	if err == nil && now.Status != state { // another end was first
+		err = endedAs(now)
+	}
+	return err
+}
+
+// RunInfo is a run as it counts at the moment of its listing.
+type RunInfo struct {
+	Thread  events.Thread
+	ID      string
+	Agent   string
+	State   artifacts.RunStatus // failed when the lease is over
+	Summary string
+	Begun   int64         // Unix milliseconds, by the agent's clock; 0 = unknown
+	Touched int64         // the same, of the last sign of life that is on record
+	Left    time.Duration // of the lease, by the server's clock; 0 when there is none
+	Expired bool          // nobody said that it failed: its lease is over
+}
+
+// Active reports whether the run keeps its session from being deleted.
+func (r RunInfo) Active() bool { return !r.State.Ended() }
+
+// Runs lists the runs of a session, or of all when session is "", the ended ones too, ordered by session and id. It reads
+// records, never threads.
+func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
+	if session != "" {
+		if err := events.CheckToken("session", session); err != nil {
+			return nil, err
+		}
+	}
+	seen, err := c.conn.Runs(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	out := make([]RunInfo, len(seen))
+	for i, s := range seen {
+		r := s.At(now)
+		out[i] = RunInfo{
+			Thread: events.Thread{Session: s.Session, Name: s.Thread}, ID: s.ID, Agent: s.Agent, State: r.Standing(now), Summary: s.Summary,
+			Begun: s.Begun, Touched: s.Touched, Expired: r.Standing(now) != s.Status,
+		}
+		if !r.Lease.IsZero() && out[i].Active() {
+			out[i].Left = r.Lease.Sub(now)
+		}
+	}
+	return out, nil
+}
+
+// RunJSON is a run as programs read it. What is empty is left out.
+func RunJSON(r RunInfo) any {
+	return struct {
+		Session string `json:"session"`
+		Thread  string `json:"thread"`
+		ID      string `json:"run"`
+		Agent   string `json:"agent,omitempty"`
+		State   string `json:"state"`
+		Expired bool   `json:"expired,omitempty"`
+		Summary string `json:"summary,omitempty"`
+		Begun   string `json:"begun_at,omitempty"`
+		Touched string `json:"touched_at,omitempty"`
+		Left    int64  `json:"lease_left_ms,omitempty"`
+	}{
+		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun), stamp(r.Touched), r.Left.Milliseconds(),
+	}
+}

@@ -1,0 +1,205 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Renamed says that a thread has another name now. It is a threads.ErrNoThread.
+type Renamed struct{ From, To events.Thread }
+
+func (e *Renamed) Error() string { return fmt.Sprintf("%s was renamed: it is %s now", e.From, e.To) }
+
+// Unwrap is threads.ErrNoThread: there is no thread of the old name.
+func (e *Renamed) Unwrap() error { return threads.ErrNoThread }
+
+// gone is why there is no thread of a name that there was.
+func (c *Client) gone(ctx context.Context, t events.Thread) error {
+	rs, err := c.conn.Records(ctx, events.LeftKey(t))
+	if err != nil {
+		return err
+	}
+	if !rs[0].Exists() {
+		return fmt.Errorf("%w: %s", threads.ErrNoThread, t)
+	}
+	left, err := record.DecodeLeft(rs[0].Value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", rs[0].Key, err)
+	case left.To != "":
+		return &Renamed{From: t, To: events.Thread{Session: t.Session, Name: left.To}}
+	}
+	return fmt.Errorf("%w: %s was removed", threads.ErrNoThread, t)
+}
+
+// Compact makes a summary stand for everything so far in what a model is sent, but for the entries from firstKept on, an id or
+// the ref of a state, if it is not "" (SPEC C6). All that came before stays in the thread. In an omp session it appends the
+// compaction that omp itself writes. Errors wrap threads.ErrNoThread, ErrEnded, events.ErrControl or sessions.ErrNotFound.
+func (c *Client) Compact(ctx context.Context, t events.Thread, summary, firstKept string) error {
+	head, err := c.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	if summary == "" {
+		return fmt.Errorf("%w: compact %s: the summary is empty", events.ErrControl, t)
+	}
+	if firstKept != "" {
+		if _, err := persist.FindKept(ctx, c.reader, t, head, firstKept); err != nil {
+			return err
+		}
+	}
+	return c.operate(ctx, t, events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: summary, FirstKept: firstKept}})
+}
+
+// Reopen makes a failed thread active again (SPEC I7); appending to it does, too.
+func (c *Client) Reopen(ctx context.Context, t events.Thread) error {
+	head, err := c.open(ctx, t)
+	if err == nil && head.Status != threads.StatusFailed {
+		err = fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened", events.ErrControl, t, head.Status)
+	}
+	if err != nil {
+		return err
+	}
+	return c.operate(ctx, t, events.Control{Op: events.OpReopen, Reopen: &events.Reopen{}})
+}
+
+// Rename gives a thread another name in its session, and returns when it has it. Whoever reads the old name gets Renamed, what
+// is published to it goes to the dead letters. Items that were sent keep the old name. Not while a prompt or an output of the
+// thread is open. ErrThreadExists: the name is taken.
+func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
+	target := events.Thread{Session: t.Session, Name: to}
+	if err := target.Validate(); err != nil {
+		return err
+	}
+	if _, err := c.open(ctx, t); err != nil {
+		return err
+	}
+	if err := c.quiet(ctx, t); err != nil {
+		return err
+	}
+	var was *Renamed
+	switch _, err := c.Thread(ctx, target); {
+	case err == nil:
+		return fmt.Errorf("rename %s: %w: %s", t, ErrThreadExists, target)
+	case errors.As(err, &was) && was.To != t:
+		return fmt.Errorf("rename %s: %w: %w", t, ErrThreadExists, err)
+	case !errors.Is(err, threads.ErrNoThread):
+		return err
+	}
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}); err != nil {
+		return err
+	}
+	return c.awaitLeaving(ctx, t, p.Producer())
+}
+
+// Remove takes a thread out of the index or the history (SPEC C9), and returns when it is gone. Its name is free then; its
+// nodes stay for as long as another thread has them. Not while a prompt or an output of the thread is open.
+func (c *Client) Remove(ctx context.Context, t events.Thread) error {
+	if _, err := c.Thread(ctx, t); err != nil {
+		return err
+	}
+	if err := c.quiet(ctx, t); err != nil {
+		return err
+	}
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
+		return err
+	}
+	return c.awaitLeaving(ctx, t, p.Producer())
+}
+
+// ErrBusyThread: somebody works in the thread.
+var ErrBusyThread = errors.New("thread is busy")
+
+// quiet refuses to take a thread away from under an open prompt or output.
+func (c *Client) quiet(ctx context.Context, t events.Thread) error {
+	prompts, err := c.Prompts(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	for _, p := range prompts {
+		if p.Thread == t {
+			return fmt.Errorf("%w: prompt %q of %s waits for its answer", ErrBusyThread, p.ID, t)
+		}
+	}
+	outputs, err := c.Outputs(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	for _, o := range outputs {
+		if o.Thread == t {
+			return fmt.Errorf("%w: output %s of %s is open", ErrBusyThread, o.ID, t)
+		}
+	}
+	return nil
+}
+
+// awaitLeaving returns when a thread has left its name, by the first event of a producer; ErrRefused if it has not.
+func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer string) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		rs, err := c.conn.Records(ctx, events.LeftKey(t), events.HeadKey(t))
+		if err != nil {
+			return err
+		}
+		if rs[0].Exists() {
+			left, err := record.DecodeLeft(rs[0].Value)
+			if err != nil {
+				return err
+			}
+			if head, err := threads.DecodeHead(left.Head); err != nil || head.Duplicate(producer, 0, 1) {
+				return err
+			}
+		}
+		if rs[1].Exists() {
+			if head, err := threads.DecodeHead(rs[1].Value); err == nil && head.Duplicate(producer, 0, 1) {
+				return fmt.Errorf("%s: %w", t, ErrRefused)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not left its name yet; is a persister running? %w", t, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// HeadFilter chooses active threads; empty fields choose everything.
+type HeadFilter struct {
+	Session string
+	Thread  string
+	Current bool // begin with the threads as they are
+}
+
+// Heads follows the heads of active threads as they move, until ctx ends or the caller stops (SPEC C10). Of a head that moves
+// quickly the last place comes for certain. Threads that end, and have ended, tell nothing. ready, if not nil, is called
+// once the watch stands: every later move will come.
+func (c *Client) Heads(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Thread, error] {
+	return func(yield func(Thread, error) bool) {
+		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
+		for r, err := range c.conn.Watch(ctx, filter, f.Current, ready) {
+			if err == nil && !r.Exists() {
+				continue
+			}
+			t, _ := events.ParseHeadKey(r.Key)
+			out := Thread{Thread: t}
+			if err == nil {
+				if out.Head, err = threads.DecodeHead(r.Value); err != nil {
+					err = fmt.Errorf("%s: %w", r.Key, err)
+				}
+			}
+			if !yield(out, err) || err != nil {
+				return
+			}
+		}
+	}
+}

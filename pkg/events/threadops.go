@@ -1,0 +1,28 @@
+package events
+
+// The operations on a thread as a whole.
+const (
+	OpCompact Op = "compact" // a summary stands for everything so far (SPEC C6)
+	OpRename  Op = "rename"  // the thread has another name in its session from now on
+	OpReopen  Op = "reopen"  // a failed thread is active again (SPEC I7)
+	OpRemove  Op = "remove"  // the thread leaves index and history, also one that has ended (SPEC C9)
+)
+
+// Compact says what a model is sent in place of everything so far.
+type Compact struct {
+	Summary string `json:"summary"`
+	// FirstKept is the first entry that stays in context beside the summary, by its id in its source or by the node of its
+	// state; empty: none does.
+	FirstKept string `json:"firstKept,omitempty"`
+}
+
+// Rename names a thread anew.
+type Rename struct {
+	To string `json:"to"`
+}
+
+// Reopen has no operands.
+type Reopen struct{}
+
+// Remove has no operands.
+type Remove struct{}
