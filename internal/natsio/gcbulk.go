@@ -1,0 +1,94 @@
+package natsio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Stored lists what an object bucket holds, by the tokens of the chunks: objects, chunks without a meta message, which an
+// upload left that died, and meta messages without chunks.
+func (c *Conn) Stored(ctx context.Context, bucket string) ([]record.Stored, error) {
+	s, err := c.js.Stream(ctx, events.ObjectStream(bucket))
+	if err != nil {
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, wrapErr(err))
+	}
+	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp}
+	for _, part := range []struct {
+		filter  string
+		headers bool
+		take    func(jetstream.Msg, *jetstream.MsgMetadata) error
+	}{{"$O." + bucket + ".M.>", false, l.meta}, {"$O." + bucket + ".C.>", true, l.chunk}} {
+		if err := c.lastOfEach(ctx, s, part.filter, part.headers, part.take); err != nil {
+			return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
+		}
+	}
+	return l.all, nil
+}
+
+type storedList struct {
+	bucket string
+	all    []record.Stored
+	at     map[string]int // by token
+	now    time.Time
+}
+
+func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.Stored {
+	i, ok := l.at[token]
+	if !ok {
+		i = len(l.all)
+		l.at[token] = i
+		l.all = append(l.all, record.Stored{Object: record.Object{Bucket: l.bucket, NUID: token}})
+	}
+	e := &l.all[i]
+	if seq := meta.Sequence.Stream; seq >= e.Last {
+		e.Last, e.Age = seq, l.now.Sub(meta.Timestamp)
+	}
+	return e
+}
+
+func (l *storedList) meta(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	var o objectMeta
+	if err := json.Unmarshal(m.Data(), &o); err != nil {
+		return fmt.Errorf("%w: meta message %d: %w", record.ErrValue, meta.Sequence.Stream, err)
+	}
+	if o.Deleted { // by a client of the object store; its chunks are purged
+		return nil
+	}
+	e := l.entry(o.NUID, meta)
+	e.Object.Name, e.Object.Size, e.Object.Chunks = o.Name, int64(o.Size), int(o.Chunks)
+	return nil
+}
+
+func (l *storedList) chunk(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	l.entry(strings.TrimPrefix(m.Subject(), chunkSubject(l.bucket, "")), meta)
+	return nil
+}
+
+// lastOfEach gives the last message of every subject to f. A subject that is written meanwhile may be left out: it is newer
+// than what was asked for.
+func (c *Conn) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: headers,
+		InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return wrapErr(err)
+	}
+	return c.each(ctx, cons, f)
+}
+
+// Reclaim frees the bytes of an object that no record names and none can name any more. Doing it again changes nothing.
+func (c *Conn) Reclaim(ctx context.Context, o record.Object) error {
+	if o.Name == "" {
+		return c.purgeChunks(ctx, o)
+	}
+	return c.dropObject(ctx, o)
+}

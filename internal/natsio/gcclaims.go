@@ -1,0 +1,68 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+// Claims finds what events that may not be applied yet, and dead letters, hold on to.
+func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
+	claims := &record.Claims{Bodies: map[string]bool{}, Blobs: map[string]bool{}}
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
+	}
+	floor, err := c.applied(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("read claims: %w", err)
+	}
+	note := func(envelope []byte) {
+		e, err := events.Decode(envelope)
+		if err != nil {
+			return // it goes to the dead letters as it is, and claims nothing
+		}
+		if e.Ref != nil {
+			claims.Bodies[e.Ref.Object] = true
+		}
+		for _, one := range e.Each() {
+			for ref := range artifacts.Mentions(one.Body) {
+				claims.Blobs[ref] = true
+			}
+		}
+	}
+	if err := c.from(ctx, s, floor, func(m jetstream.Msg) { note(m.Data()) }); err != nil {
+		return nil, fmt.Errorf("read claims of events: %w", err)
+	}
+	dead, err := c.js.Stream(ctx, events.DeadStream)
+	if err != nil {
+		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
+	}
+	err = c.from(ctx, dead, 1, func(m jetstream.Msg) {
+		if name := m.Headers().Get(HeaderObject); name != "" {
+			claims.Bodies[name] = true
+		}
+		note(m.Data())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read claims of dead letters: %w", err)
+	}
+	return claims, nil
+}
+
+// from gives every message of a stream from a sequence on to f, up to the newest.
+func (c *Conn) from(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return wrapErr(err)
+	}
+	return c.each(ctx, cons, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error { f(m); return nil })
+}
