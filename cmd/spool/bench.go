@@ -15,6 +15,11 @@ import (
 
 // benchCmd measures on servers of its own; it needs no NATS system and touches none.
 type benchCmd struct {
+	Pipeline benchPipelineCmd `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
+	Threads  benchThreadsCmd  `cmd:"" help:"Reading threads: the tail, contexts, forks, verification."`
+}
+
+type benchPipelineCmd struct {
 	Seconds    int    `default:"5" placeholder:"N" help:"Seconds that each part publishes (${default})."`
 	Rounds     int    `default:"3" placeholder:"R" help:"How often every part runs; the medians count (${default})."`
 	Entries    int64  `placeholder:"N" help:"Entries of each part at most; else as many as its time allows."`
@@ -27,7 +32,7 @@ type benchCmd struct {
 	CPUProfile string `name:"cpuprofile" placeholder:"FILE" help:"Write a CPU profile of Spool's first run."`
 }
 
-func (c *benchCmd) Run(a *app) error {
+func (c *benchPipelineCmd) Run(a *app) error {
 	cfg := bench.Config{
 		Seconds: c.Seconds, Rounds: c.Rounds, Entries: c.Entries, Batch: c.Batch, Sync: c.Sync, Dir: c.Dir, TCP: !c.InProcess, CPUProfile: c.CPUProfile,
 	}

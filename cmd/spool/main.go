@@ -40,6 +40,7 @@ type cli struct {
 	Exec     execCmd     `cmd:"" help:"Run a command and stream what it prints into a thread."`
 	Output   outputCmd   `cmd:"" help:"Streaming outputs of tools."`
 	Bench    benchCmd    `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
+	Fsck     fsckCmd     `cmd:"" help:"Check everything that is stored, and repair heads."`
 	Doctor   doctorCmd   `cmd:"" help:"Look for what is wrong, and say what to do."`
 	Version  versionCmd  `cmd:"" help:"Say which version this is."`
 }

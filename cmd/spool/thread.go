@@ -16,8 +16,18 @@ import (
 type threadCmd struct {
 	Ls   threadLsCmd   `cmd:"" aliases:"list" help:"List threads."`
 	Show threadShowCmd `cmd:"" help:"Show where a thread is and its last entries."`
-	Fork threadForkCmd `cmd:"" help:"Start a thread at a point of another one; nothing is copied."`
-	End  threadEndCmd  `cmd:"" help:"Complete a thread: it moves to the history and takes no more entries."`
+	Log  threadLogCmd  `cmd:"" help:"Show the entries of a thread, newest first, or with --graph those of its forks too."`
+	Diff threadDiffCmd `cmd:"" help:"Show what two threads have after the newest entry that both have."`
+
+	Fork    threadForkCmd    `cmd:"" help:"Start a thread at a point of another one; nothing is copied."`
+	Compact threadCompactCmd `cmd:"" help:"Make a summary stand for all so far in what a model is sent."`
+	End     threadEndCmd     `cmd:"" help:"Complete a thread: it moves to the history and takes no more entries."`
+	Reopen  threadReopenCmd  `cmd:"" help:"Make a failed thread active again."`
+	Rename  threadRenameCmd  `cmd:"" help:"Give a thread another name in its session."`
+	Rm      threadRmCmd      `cmd:"" help:"Remove threads from the index and the history; what others share with them stays."`
+
+	Verify threadVerifyCmd `cmd:"" help:"Read all that threads lead to, and check hashes, positions and numbers."`
+	Watch  threadWatchCmd  `cmd:"" help:"Follow the heads of active threads as they move."`
 }
 
 type threadLsCmd struct {
@@ -50,6 +60,9 @@ func (c *threadLsCmd) Run(a *app) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if len(list) == 0 {
+		fmt.Fprintln(a.err, "no threads found")
+	}
 	fmt.Fprintln(t, "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD")
 	for _, th := range list {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", th.Thread, th.Head.Status, th.Head.Entries, th.Head.N,
@@ -132,70 +145,4 @@ func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, steps 
 	enc := json.NewEncoder(a.out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(out)
-}
-
-type threadForkCmd struct {
-	From  string `arg:"" name:"session[/thread]" help:"The thread to fork."`
-	Name  string `arg:"" help:"Name of the new thread, or session/thread."`
-	Index int64  `xor:"at" placeholder:"N" help:"At the N-th entry."`
-	Item  int64  `xor:"at" placeholder:"N" help:"At the entry of item N."`
-	Node  string `xor:"at" placeholder:"REF" help:"At this state."`
-	Entry string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
-	Role  string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
-}
-
-func (c *threadForkCmd) Help() string {
-	return "Without a point the fork begins at the step before the last: the last one can be tried again."
-}
-
-func (c *threadForkCmd) Run(a *app) error {
-	from, err := events.ParseThread(c.From)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	to := events.Thread{Session: from.Session, Name: c.Name}
-	if err := to.Validate(); err != nil {
-		if to, err = events.ParseThread(c.Name); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	err = cl.Fork(a.ctx, to, events.Fork{
-		Session: from.Session, Thread: from.Name, Index: c.Index, Item: c.Item, Node: c.Node, Entry: c.Entry, Role: c.Role})
-	if err != nil {
-		return err
-	}
-	head, err := cl.Thread(a.ctx, to)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s begins at entry %d of %s\n", to, head.Entries-1, from)
-	return err
-}
-
-type threadEndCmd struct {
-	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
-	Code    int    `default:"0" placeholder:"N" help:"Return code (${default})."`
-	Summary string `placeholder:"TEXT" help:"What came of it."`
-}
-
-func (c *threadEndCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := cl.End(a.ctx, id, events.End{ReturnCode: c.Code, Summary: c.Summary}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s is completed\n", id)
-	return err
 }

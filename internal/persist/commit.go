@@ -50,6 +50,7 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
+	key     events.Thread     // its name as the commit leaves it: a later one may rename it while this one is being published
 	record  string            // key of the head's record as the commit leaves it
 	removes string            // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
 	value   []byte            // head record

@@ -128,7 +128,7 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, to s
 	}
 	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, left: &left{to: to, head: t.head.Clone()}}
 	delete(c.byKey, t.key)
-	t.key = target
+	t.key, n.key = target, target
 	c.byKey[target], l.heads.threads[target] = n, t
 	return nil
 }

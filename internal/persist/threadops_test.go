@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -153,6 +154,9 @@ func TestRename(t *testing.T) {
 	}
 	if err := r.Fork(ctx, events.Thread{Session: "s", Name: "f"}, events.Fork{Session: "s", Thread: "a"}); !errors.As(err, &was) {
 		t.Errorf("Fork(%s) = %v, want it renamed", a, err)
+	}
+	if err := r.Fork(ctx, a, events.Fork{Session: "s", Thread: "b"}); !errors.Is(err, client.ErrThreadExists) {
+		t.Errorf("Fork to the old name = %v, want ErrThreadExists", err)
 	}
 	if list, err := r.Threads(ctx, "s"); err != nil || len(list) != 1 || list[0].Thread != b {
 		t.Errorf("Threads = %v, %v, want %s alone", list, err, b)
@@ -424,4 +428,56 @@ func TestHeads(t *testing.T) {
 	cancel()
 	for range moves { // until the watch is closed
 	}
+}
+
+// Forks of forks, and many forks of one thread, which goes on meanwhile: each is whole and stores a state.
+// SPOOL_TEST_BIG=1 makes 1,000 and 10,000 of them.
+func TestManyForks(t *testing.T) {
+	deep, wide := 30, 100
+	if os.Getenv("SPOOL_TEST_BIG") == "1" {
+		deep, wide = 1_000, 10_000
+	}
+	r := newRig(t)
+	run := r.start(nil)
+	ctx := t.Context()
+	name := func(kind string, i int) events.Thread { return events.Thread{Session: "s", Name: fmt.Sprint(kind, i)} }
+	source := name("deep", 0)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.steps(source, pub, 1, 21)
+	began := time.Now()
+	forks := r.Publisher(client.PublisherConfig{Producer: "forks"})
+	fork := func(to, from events.Thread, index int64) {
+		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: from.Name, Index: index}}
+		if err := forks.Control(ctx, to, 0, op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range deep {
+		fork(name("deep", i+1), name("deep", i), int64(20+i))
+	}
+	for i := range wide {
+		fork(name("wide", i), source, int64(1+i%20))
+	}
+	r.steps(source, pub, 21, 22)
+	last := name("wide", wide-1)
+	if err := r.Await(ctx, last, "forks", 0, uint64(deep+wide)); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	deepest := r.head(name("deep", deep))
+	if deepest.Entries != int64(20+deep) || deepest.N != 20 {
+		t.Errorf("the deepest has %d entries and %d items, want %d and 20", deepest.Entries, deepest.N, 20+deep)
+	}
+	r.intact(name("deep", deep))
+	r.intact(last)
+	list, err := r.Threads(ctx, "s")
+	if err != nil || len(list) != 1+deep+wide {
+		t.Errorf("%d threads, %v, want %d", len(list), err, 1+deep+wide)
+	}
+	_ = run.stop()
+	st := run.Stats()
+	if most := int64(2*(deep+wide) + 3*21 + 2); st.Nodes > most || st.Dead != 0 {
+		t.Errorf("%d nodes stored, %d dead, want at most %d: two a fork", st.Nodes, st.Dead, most)
+	}
+	t.Logf("%d forks in %v", deep+wide, took)
 }

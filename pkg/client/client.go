@@ -241,11 +241,11 @@ func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.F
 }
 
 // Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
-// intervals up to a quarter of a second.
+// intervals up to a quarter of a second. *Renamed: the thread has another name now, and takes nothing under this one.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		head, err := c.Thread(ctx, t)
-		if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
 			return err
 		}
 		if head.Duplicate(producer, epoch, seq) {

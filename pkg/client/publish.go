@@ -167,8 +167,8 @@ var ErrThreadExists = errors.New("thread exists already")
 
 func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fork) error {
 	_, err := c.Thread(ctx, to)
-	if err == nil {
-		return ErrThreadExists
+	if was := (*Renamed)(nil); err == nil || errors.As(err, &was) {
+		return errors.Join(ErrThreadExists, err)
 	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err

@@ -329,6 +329,9 @@ func BlobKey(hex string) string { return "blob." + hex }
 // MovedKey says which pack took over the nodes of a repacked one.
 func MovedKey(pack string) string { return "moved." + pack }
 
+// GCReportKey holds the report of the last gc cycle, JSON.
+const GCReportKey = "gc.report"
+
 // Lanes is how many fences there are: commit lanes are spread over them.
 const Lanes = 64
 

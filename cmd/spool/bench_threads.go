@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"spool/internal/bench"
+	"spool/internal/service"
+)
+
+type benchThreadsCmd struct {
+	Entries int    `default:"100000" placeholder:"N" help:"Entries of the long thread (${default})."`
+	Objects int    `default:"2000" placeholder:"N" help:"Entries that are also stored as one object a node (${default})."`
+	Forks   int    `default:"100" placeholder:"N" help:"Forks (${default})."`
+	Rounds  int    `default:"5" placeholder:"R" help:"How often every reading runs; the medians count (${default})."`
+	Dir     string `placeholder:"DIR" type:"existingdir" help:"Where the server keeps its data while it runs."`
+	JSON    bool   `name:"json" help:"Print one JSON object."`
+	Check   bool   `help:"Fail when a figure is below its floor."`
+}
+
+func (c *benchThreadsCmd) Run(a *app) error {
+	cfg := bench.ThreadsConfig{Entries: c.Entries, Objects: c.Objects, Forks: c.Forks, Rounds: c.Rounds, Dir: c.Dir}
+	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		cfg.Note = func(s string) { fmt.Fprintln(f, s) }
+	}
+	rep, err := bench.Threads(a.ctx, cfg)
+	if errors.Is(err, bench.ErrConfig) {
+		return service.UsageError{Err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("bench threads: %w", err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(a.out).Encode(rep)
+	} else {
+		err = rep.Write(a.out)
+	}
+	if missed := rep.Missed(); err == nil && c.Check && len(missed) > 0 {
+		err = fmt.Errorf("bench threads: %s", strings.Join(missed, "; "))
+	}
+	return err
+}

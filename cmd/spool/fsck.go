@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"spool/internal/fsck"
+	"spool/internal/text"
+	"spool/pkg/casstore"
+)
+
+type fsckCmd struct {
+	Repair bool `help:"Move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose."`
+	Force  bool `short:"f" help:"With --repair: do not ask."`
+	JSON   bool `help:"One JSON object."`
+}
+
+func (c *fsckCmd) Help() string {
+	return "Everything is read and derived anew: bytes against digests, nodes against hashes, states against their parents, heads against states. Exits with 1 when something differs."
+}
+
+func (c *fsckCmd) Run(a *app) error {
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if c.Repair {
+		if err := a.confirm(c.Force, "change heads of threads"); err != nil {
+			return err
+		}
+	}
+	progress, end := byteBar(a.err)
+	cfg := fsck.Config{Progress: progress}
+	var rep *fsck.Report
+	if c.Repair {
+		rep, err = fsck.Fix(a.ctx, conn, conn, casstore.NewPackCache(conn.Store(0), 32<<20), cfg)
+	} else {
+		rep, err = fsck.Check(a.ctx, conn, cfg)
+	}
+	end()
+	if err != nil {
+		return fmt.Errorf("fsck: %w", err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(a.out).Encode(rep)
+	} else {
+		err = writeFsck(a.out, rep)
+	}
+	if err == nil && len(rep.Findings) > 0 {
+		err = fmt.Errorf("%d findings", len(rep.Findings))
+	}
+	return err
+}
+
+func writeFsck(out io.Writer, rep *fsck.Report) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range rep.Findings {
+		fmt.Fprintln(t, f)
+	}
+	for _, r := range rep.Repairs {
+		switch {
+		case r.To == "":
+			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
+		default:
+			fmt.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To, r.Lost, r.Replayed, r.Detail)
+		}
+	}
+	fmt.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
+		rep.Threads, rep.Sessions, rep.Packs, rep.Nodes, rep.Blobs, rep.Artifacts, text.Bytes(rep.Bytes))
+	if rep.Changed > 0 {
+		fmt.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
+	}
+	return t.Flush()
+}
+
+// byteBar shows how many bytes are done on a terminal, and nothing elsewhere.
+func byteBar(w io.Writer) (show func(done, total int64), end func()) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil, func() {}
+	}
+	var b *progressbar.ProgressBar
+	return func(done, total int64) {
+			if b == nil {
+				b = progressbar.NewOptions64(max(total, 1), progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+					progressbar.OptionSetDescription("checking"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			}
+			b.ChangeMax64(max(total, 1))
+			_ = b.Set64(done)
+		}, func() {
+			if b != nil {
+				_ = b.Finish()
+			}
+		}
+}

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"spool/internal/project"
+	"spool/internal/service"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+type threadLogCmd struct {
+	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Limit   int    `short:"n" default:"50" placeholder:"N" help:"At most so many entries (${default}); with --graph of each thread."`
+	Skip    int    `placeholder:"N" help:"Leave out the newest N entries."`
+	Context bool   `name:"model-context" help:"Only what a model is sent: from the newest summary on, oldest first."`
+	Graph   bool   `help:"Draw the thread with its branches, and the threads of its session that share entries with it."`
+	JSON    bool   `help:"Each entry as one line of JSON."`
+}
+
+func (c *threadLogCmd) Run(a *app) error {
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	if c.Limit < 1 || c.Skip < 0 {
+		return service.UsageError{Err: fmt.Errorf("--limit %d --skip %d: show 1 entry or more, and leave out 0 or more", c.Limit, c.Skip)}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	head, err := cl.Thread(a.ctx, id)
+	if err != nil {
+		return err
+	}
+	l := &logger{app: a, cl: cl, json: c.JSON}
+	switch {
+	case c.Graph:
+		return l.graph(id, head, c.Limit)
+	case len(head.Recent) == 0:
+		return nil
+	case c.Context:
+		return l.context(id, head)
+	}
+	steps, err := cl.Reader().Page(a.ctx, head.Head(), c.Skip, c.Limit)
+	if err != nil {
+		return err
+	}
+	return l.list(id, steps)
+}
+
+// logger shows steps.
+type logger struct {
+	*app
+	cl   *client.Client
+	json bool
+}
+
+// list shows steps one below the other.
+func (l *logger) list(t events.Thread, steps []threads.Step) error {
+	enc := json.NewEncoder(l.out)
+	w := tabwriter.NewWriter(l.out, 0, 0, 2, ' ', 0)
+	for _, s := range steps {
+		brief, err := l.brief(t, s)
+		if err != nil {
+			return err
+		}
+		if l.json {
+			err = enc.Encode(stepJSON(s, brief))
+		} else {
+			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role, brief)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func stepJSON(s threads.Step, brief string) map[string]any {
+	out := map[string]any{
+		"index": s.Entry.Index, "first_item": s.Entry.First, "items": s.Entry.Count, "timestamp": s.Timestamp, "role": s.Role,
+		"type": s.Entry.Type, "id": s.Entry.ID, "state": s.At.Ref.String(), "parent": s.Parent.String(),
+		"content": s.Content.String(), "pack": s.At.Pack.String(), "brief": brief,
+	}
+	if !s.Compact.IsZero() {
+		out["compact"], out["first_kept"] = s.Compact.String(), s.Entry.Kept
+	}
+	return out
+}
+
+// maxBrief is how many characters of an entry a line shows.
+const maxBrief = 80
+
+// brief is the first text that an entry shows to its readers, in a line.
+func (l *logger) brief(t events.Thread, s threads.Step) (string, error) {
+	content, err := s.ReadContent(l.ctx)
+	if err != nil {
+		return "", err
+	}
+	text := string(content.Text)
+	if posted, err := project.Rebuild(t, s.At.Ref, s.State, content.Text); err == nil && len(posted) > 0 {
+		var it client.Item
+		if json.Unmarshal(posted[0].Data, &it) == nil {
+			text = it.Text()
+		}
+	} else if s.Entry.Type != "" && s.Entry.Raw == nil {
+		text = "(" + s.Entry.Type + ")"
+	}
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(text); len(r) > maxBrief {
+		text = string(r[:maxBrief-1]) + "…"
+	}
+	return printable(text), nil
+}
+
+// context shows what a model is sent.
+func (l *logger) context(t events.Thread, head threads.Head) error {
+	c, err := l.cl.Reader().Context(l.ctx, head.Head())
+	if err != nil {
+		return err
+	}
+	if c.Compacted {
+		if l.json {
+			err = json.NewEncoder(l.out).Encode(map[string]any{"summary": string(c.Summary.Text), "state": c.From.At.Ref.String()})
+		} else {
+			_, err = fmt.Fprintf(l.out, "summary of all before entry %d:\n%s\n\n", c.From.Entry.Index, c.Summary.Text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.list(t, append(c.Kept, c.Steps...))
+}
+
+// graph draws a thread, its branches and the threads that share entries with it.
+func (l *logger) graph(id events.Thread, head threads.Head, limit int) error {
+	all, err := l.cl.Threads(l.ctx, id.Session)
+	if err != nil {
+		return err
+	}
+	g := &graph{names: map[casstore.Ref][]string{}, steps: map[casstore.Ref]threads.Step{}}
+	for _, t := range all {
+		if t.Head.Start.Ref != head.Start.Ref {
+			continue
+		}
+		roots := t.Head.Tips
+		if len(t.Head.Recent) > 0 {
+			roots = append([]casstore.Located{t.Head.Head()}, roots...)
+			g.names[t.Head.Head().Ref] = append(g.names[t.Head.Head().Ref], t.Name)
+		}
+		for _, root := range roots {
+			steps, err := l.cl.Reader().Last(l.ctx, root, limit)
+			if err != nil {
+				return err
+			}
+			for _, s := range steps {
+				g.steps[s.At.Ref] = s
+			}
+		}
+	}
+	if l.json {
+		return l.list(id, g.order())
+	}
+	return g.draw(func(lanes string, s threads.Step) error {
+		brief, err := l.brief(id, s)
+		if err != nil {
+			return err
+		}
+		if names := g.names[s.At.Ref]; len(names) > 0 {
+			brief = "(" + strings.Join(names, ", ") + ") " + brief
+		}
+		_, err = fmt.Fprintf(l.out, "%s %s %d %s: %s\n", lanes, s.At.Ref.Hex()[:12], s.Entry.Index, s.Role, brief)
+		return err
+	}, func(lanes string) error {
+		_, err := fmt.Fprintln(l.out, lanes)
+		return err
+	})
+}
+
+// graph is steps of several threads.
+type graph struct {
+	names map[casstore.Ref][]string // threads whose head it is
+	steps map[casstore.Ref]threads.Step
+}
+
+// order lists the steps, each before its parent, newest first.
+func (g *graph) order() []threads.Step {
+	out := make([]threads.Step, 0, len(g.steps))
+	for _, s := range g.steps {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b threads.Step) int {
+		return cmp.Or(cmp.Compare(b.Entry.Index, a.Entry.Index), strings.Compare(a.At.Ref.Hex(), b.At.Ref.Hex()))
+	})
+	return out
+}
+
+// draw gives each step to line, with a column for each path that is open there, and to join the lines in between, where a
+// path ends in another one.
+func (g *graph) draw(line func(lanes string, s threads.Step) error, join func(lanes string) error) error {
+	var open []casstore.Ref // the step that each column waits for
+	for _, s := range g.order() {
+		at := slices.Index(open, s.At.Ref)
+		if at < 0 {
+			at = len(open)
+			open = append(open, s.At.Ref)
+		}
+		for i := len(open) - 1; i > at; i-- { // the others that wait for it were forked here
+			if open[i] != s.At.Ref {
+				continue
+			}
+			open = slices.Delete(open, i, i+1)
+			if err := join(strings.Repeat("| ", i-1) + "|/"); err != nil {
+				return err
+			}
+		}
+		lanes := strings.Repeat("| ", at) + "*" + strings.Repeat(" |", len(open)-1-at)
+		if err := line(lanes, s); err != nil {
+			return err
+		}
+		if open[at] = s.Parent; s.Parent.IsZero() {
+			open = slices.Delete(open, at, at+1)
+		}
+	}
+	return nil
+}
+
+type threadDiffCmd struct {
+	A    string `arg:"" name:"session[/thread]" help:"A thread."`
+	B    string `arg:"" name:"other" help:"Another one: a name in the same session, or session/thread."`
+	JSON bool   `help:"One JSON object."`
+}
+
+func (c *threadDiffCmd) Run(a *app) error {
+	ta, err := events.ParseThread(c.A)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	tb := events.Thread{Session: ta.Session, Name: c.B}
+	if err := tb.Validate(); err != nil {
+		if tb, err = events.ParseThread(c.B); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	var heads [2]casstore.Located
+	for i, t := range []events.Thread{ta, tb} {
+		h, err := cl.Thread(a.ctx, t)
+		if err != nil {
+			return err
+		}
+		if len(h.Recent) > 0 {
+			heads[i] = h.Head()
+		}
+	}
+	d, err := cl.Reader().Diff(a.ctx, heads[0], heads[1])
+	if err != nil {
+		return err
+	}
+	return c.show(&logger{app: a, cl: cl}, d, ta, tb)
+}
+
+func (c *threadDiffCmd) show(l *logger, d threads.Difference, ta, tb events.Thread) error {
+	sides := []struct {
+		t      events.Thread
+		places []casstore.Located
+	}{{ta, d.A}, {tb, d.B}}
+	if c.JSON {
+		out := map[string]any{"base": d.Base.Ref.String()}
+		for i, name := range []string{"a", "b"} {
+			list := []any{}
+			for _, at := range sides[i].places {
+				list = append(list, at.Ref.String())
+			}
+			out[name] = list
+		}
+		return json.NewEncoder(l.out).Encode(out)
+	}
+	base := "nothing is common"
+	if !d.Base.IsZero() {
+		s, err := l.cl.Reader().Step(l.ctx, d.Base)
+		if err != nil {
+			return err
+		}
+		base = fmt.Sprintf("common up to entry %d, %s", s.Entry.Index, d.Base.Ref.Hex()[:12])
+	}
+	if _, err := fmt.Fprintln(l.out, base); err != nil {
+		return err
+	}
+	for _, side := range sides {
+		fmt.Fprintf(l.out, "\nonly in %s: %d entries\n", side.t, len(side.places))
+		steps := make([]threads.Step, len(side.places))
+		for i, at := range side.places {
+			s, err := l.cl.Reader().Step(l.ctx, at)
+			if err != nil {
+				return err
+			}
+			steps[i] = s
+		}
+		if err := l.list(side.t, steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+type threadForkCmd struct {
+	From  string `arg:"" name:"session[/thread]" help:"The thread to fork."`
+	Name  string `arg:"" help:"Name of the new thread, or session/thread."`
+	Index int64  `xor:"at" placeholder:"N" help:"At the N-th entry."`
+	Item  int64  `xor:"at" placeholder:"N" help:"At the entry of item N."`
+	Node  string `xor:"at" placeholder:"REF" help:"At this state."`
+	Entry string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
+	Role  string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
+	Time  string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
+}
+
+func (c *threadForkCmd) Help() string {
+	return "Without a point the fork begins at the step before the last: the last one can be tried again."
+}
+
+func (c *threadForkCmd) Run(a *app) error {
+	from, err := events.ParseThread(c.From)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	to := events.Thread{Session: from.Session, Name: c.Name}
+	if err := to.Validate(); err != nil {
+		if to, err = events.ParseThread(c.Name); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	point := events.Fork{Session: from.Session, Thread: from.Name, Index: c.Index, Item: c.Item, Node: c.Node, Entry: c.Entry, Role: c.Role}
+	if c.Time != "" {
+		step, err := atTime(a, cl, from, c.Time)
+		if err != nil {
+			return err
+		}
+		point.Node = step.At.Ref.String()
+	}
+	err = cl.Fork(a.ctx, to, point)
+	if err != nil {
+		return err
+	}
+	head, err := cl.Thread(a.ctx, to)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s begins at entry %d of %s\n", to, head.Entries-1, from)
+	return err
+}
+
+type threadEndCmd struct {
+	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Code    int    `default:"0" placeholder:"N" help:"Return code (${default})."`
+	Summary string `placeholder:"TEXT" help:"What came of it."`
+}
+
+func (c *threadEndCmd) Run(a *app) error {
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cl.End(a.ctx, id, events.End{ReturnCode: c.Code, Summary: c.Summary}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s is completed\n", id)
+	return err
+}
+
+// atTime finds the newest entry of a thread that is not after a time.
+func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.Step, error) {
+	at, err := time.Parse(time.RFC3339, when)
+	if err != nil {
+		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time: %w", err)}
+	}
+	head, err := cl.Thread(a.ctx, t)
+	if err != nil {
+		return threads.Step{}, err
+	}
+	return cl.Reader().At(a.ctx, head, threads.Point{Time: at.UnixMilli()})
+}
+
+// operate runs one operation on a thread and says what came of it.
+func (a *app) operate(name string, op func(*client.Client, events.Thread) (done string, err error)) error {
+	return a.onThread(name, func(cl *client.Client, t events.Thread) error {
+		done, err := op(cl, t)
+		if err == nil {
+			_, err = fmt.Fprintln(a.out, done)
+		}
+		return err
+	})
+}
+
+type threadCompactCmd struct {
+	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Summary string `arg:"" optional:"" help:"The summary; standard input if it is left out."`
+	Keep    string `placeholder:"ENTRY" help:"First entry that stays in context beside the summary, by its id or its node."`
+}
+
+func (c *threadCompactCmd) Run(a *app) error {
+	if c.Summary == "" {
+		b, err := io.ReadAll(io.LimitReader(a.in, maxSummary+1))
+		if err != nil {
+			return err
+		}
+		if len(b) > maxSummary {
+			return service.UsageError{Err: fmt.Errorf("the summary has more than %d bytes", maxSummary)}
+		}
+		c.Summary = strings.TrimSuffix(string(b), "\n")
+	}
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s is compacted; all of it is still there", t), cl.Compact(a.ctx, t, c.Summary, c.Keep)
+	})
+}
+
+// maxSummary is the most bytes of a summary on standard input.
+const maxSummary = 16 << 20
+
+type threadReopenCmd struct {
+	Thread string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+}
+
+func (c *threadReopenCmd) Run(a *app) error {
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s is active again", t), cl.Reopen(a.ctx, t)
+	})
+}
+
+type threadRenameCmd struct {
+	Thread string `arg:"" name:"session/thread" help:"The thread."`
+	Name   string `arg:"" help:"Its new name in the session."`
+}
+
+func (c *threadRenameCmd) Run(a *app) error {
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s is %s/%s now", t, t.Session, c.Name), cl.Rename(a.ctx, t, c.Name)
+	})
+}
+
+type threadRmCmd struct {
+	Threads []string `arg:"" name:"session/thread" help:"The threads; of a session alone, its main one."`
+	Force   bool     `short:"f" help:"Do not ask."`
+}
+
+func (c *threadRmCmd) Run(a *app) error {
+	if err := a.confirm(c.Force, "remove "+strings.Join(c.Threads, ", ")); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range c.Threads {
+		errs = append(errs, a.operate(name, func(cl *client.Client, t events.Thread) (string, error) {
+			return fmt.Sprintf("removed thread %s", t), cl.Remove(a.ctx, t)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+type threadVerifyCmd struct {
+	Thread string `arg:"" optional:"" name:"session[/thread]" help:"One thread, or all of a session; all there are if it is left out."`
+	JSON   bool   `help:"Each thread as one line of JSON."`
+}
+
+func (c *threadVerifyCmd) Help() string { return "Blobs and records are checked by spool fsck." }
+
+func (c *threadVerifyCmd) Run(a *app) error {
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := c.threads(a, cl)
+	if err != nil {
+		return err
+	}
+	bad, enc := 0, json.NewEncoder(a.out)
+	for _, t := range list {
+		found := []string{}
+		err := threads.Verify(a.ctx, cl.Reader(), t.Head)
+		if a.ctx.Err() != nil {
+			return a.ctx.Err()
+		}
+		if err != nil {
+			bad++
+			found = strings.Split(err.Error(), "\n")
+		}
+		if c.JSON {
+			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries, "ok": len(found) == 0, "findings": found})
+		} else if _, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, map[bool]string{true: "ok", false: "LOOK"}[len(found) == 0]); err == nil && len(found) > 0 {
+			_, err = fmt.Fprintf(a.out, "\t%s\n", strings.Join(found, "\n\t"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d threads are not as they must be; spool fsck says where it comes from", bad, len(list))
+	}
+	return nil
+}
+
+// threads are those that the command is about.
+func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, error) {
+	if !strings.Contains(c.Thread, "/") {
+		if c.Thread != "" {
+			if err := checkNames(c.Thread, ""); err != nil {
+				return nil, service.UsageError{Err: err}
+			}
+		}
+		list, err := cl.Threads(a.ctx, c.Thread)
+		if err == nil && len(list) == 0 && c.Thread != "" {
+			err = fmt.Errorf("%w: %s", threads.ErrNoThread, c.Thread)
+		}
+		return list, err
+	}
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return nil, service.UsageError{Err: err}
+	}
+	head, err := cl.Thread(a.ctx, id)
+	return []client.Thread{{Thread: id, Head: head}}, err
+}
+
+type threadWatchCmd struct {
+	Session string `arg:"" optional:"" help:"Only threads of this session."`
+	Current bool   `help:"Begin with the threads as they are."`
+	JSON    bool   `help:"Each move as one line of JSON."`
+}
+
+func (c *threadWatchCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	enc := json.NewEncoder(a.out)
+	for t, err := range cl.Heads(a.ctx, client.HeadFilter{Session: c.Session, Current: c.Current}, nil) {
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			err = enc.Encode(threadJSON(t))
+		} else {
+			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status, t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

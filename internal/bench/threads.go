@@ -1,0 +1,437 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// ThreadsConfig says how large the threads are. The zero value is good.
+type ThreadsConfig struct {
+	Entries int    // of the long thread; 0 = 100,000
+	Objects int    // entries that are stored as one object a node; 0 = 2,000
+	Forks   int    // 0 = 100
+	Rounds  int    // how often each reading runs; 0 = 5; the median counts
+	Dir     string // where servers and files are; empty = the system's temporary directory
+
+	Note func(string) // is told what runs now; may be nil
+}
+
+// contextEntries is the length of the thread whose whole context is read.
+const contextEntries = 10_000
+
+// tailEntries is how many entries are opened at the end of the long thread.
+const tailEntries = 50
+
+// ThreadsReport is what reading threads costs, beside the same session as a JSONL file that is parsed, and as one object a
+// node that is read with the client API. All readings begin with empty caches of their own.
+type ThreadsReport struct {
+	Entries    int `json:"entries"`
+	EntryBytes int `json:"entry_bytes"`
+
+	TailSeconds   float64 `json:"tail_seconds"`    // open the last 50 entries of the long thread, contents too
+	TailPacks     int64   `json:"tail_packs"`      // packs read for it
+	JSONLSeconds  float64 `json:"jsonl_seconds"`   // read and parse its JSONL whole
+	TailObjects   float64 `json:"tail_objects"`    // the same tail as one object a node, in seconds
+	TailVsJSONL   float64 `json:"tail_vs_jsonl"`   // how many times faster
+	TailVsObjects float64 `json:"tail_vs_objects"` // how many times faster
+
+	Context10kSeconds float64 `json:"context_10k_seconds"` // all of 10,000 entries, contents too
+	ContextVsJSONL    float64 `json:"context_10k_vs_jsonl"`
+	ContextVsObjects  float64 `json:"context_10k_vs_objects"` // of fewer, by the entry
+
+	PageSeconds     float64 `json:"deep_page_seconds"` // 20 entries in the middle of the long thread
+	AtSeconds       float64 `json:"find_entry_seconds"`
+	ForkSeconds     float64 `json:"fork_seconds"` // until it is durable
+	ForkBytes       int64   `json:"fork_bytes"`   // of packs, for one fork, each in a pack of its own
+	ForkNodes       float64 `json:"fork_nodes"`
+	VerifyPerSecond float64 `json:"verify_entries_per_second"`
+
+	BytesVsJSONL   float64 `json:"bytes_vs_jsonl"`   // of packs, against the JSONL's
+	BytesVsObjects float64 `json:"bytes_vs_objects"` // by the entry
+}
+
+// Missed says which floors of DESIGN 14 the report misses.
+func (r *ThreadsReport) Missed() (list []string) {
+	if r.TailVsJSONL < 50 && r.Entries >= 100_000 {
+		list = append(list, fmt.Sprintf("tail_vs_jsonl is %.1f, want at least 50", r.TailVsJSONL))
+	}
+	if r.TailPacks > 3 {
+		list = append(list, fmt.Sprintf("tail_packs is %d, want at most 3", r.TailPacks))
+	}
+	if r.Context10kSeconds > 0.15 {
+		list = append(list, fmt.Sprintf("context_10k_seconds is %.3f, want at most 0.15", r.Context10kSeconds))
+	}
+	return list
+}
+
+// Write prints the report for people.
+func (r *ThreadsReport) Write(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL, %.0fx one object a node\n", tailEntries, r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL, r.TailVsObjects)
+	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL, %.0fx one object a node\n", contextEntries, 1e3*r.Context10kSeconds, r.ContextVsJSONL, r.ContextVsObjects)
+	fmt.Fprintf(t, "page in the middle\t%.0f ms\t\nfind an entry\t%.0f ms\t\n", 1e3*r.PageSeconds, 1e3*r.AtSeconds)
+	fmt.Fprintf(t, "fork\t%.1f ms, %d bytes\t%.1f nodes\n", 1e3*r.ForkSeconds, r.ForkBytes, r.ForkNodes)
+	fmt.Fprintf(t, "verify\t%.0f entries/s\t\n", r.VerifyPerSecond)
+	fmt.Fprintf(t, "stored bytes\t%.2f of the JSONL\t%.2f of one object a node\n", r.BytesVsJSONL, r.BytesVsObjects)
+	return t.Flush()
+}
+
+// Threads measures reading, on a server of its own.
+func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&cfg.Entries, 100_000)
+	set(&cfg.Objects, 2_000)
+	set(&cfg.Forks, 100)
+	set(&cfg.Rounds, 5)
+	if cfg.Entries < tailEntries || cfg.Objects < tailEntries || cfg.Forks < 1 || cfg.Rounds < 1 {
+		return nil, fmt.Errorf("%w: use at least %d entries and objects, 1 fork and 1 round", ErrConfig, tailEntries)
+	}
+	if cfg.Note == nil {
+		cfg.Note = func(string) {}
+	}
+	r, err := startRig(Config{Dir: cfg.Dir, Batch: 500, Seconds: 8}, relaxedSync)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	s, err := newSpool(ctx, r, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	b := &threadsBench{cfg: cfg, rig: r, spool: s, rep: &ThreadsReport{Entries: cfg.Entries, EntryBytes: entryBytes}}
+	for _, step := range []struct {
+		what string
+		run  func(context.Context) error
+	}{{"writing", b.write}, {"the tail", b.tail}, {"contexts", b.contexts}, {"forks", b.forks}, {"one object a node", b.objects}} {
+		cfg.Note(step.what)
+		if err := step.run(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return b.rep, nil
+}
+
+type threadsBench struct {
+	cfg   ThreadsConfig
+	rig   *rig
+	spool *spool
+	rep   *ThreadsReport
+
+	long, short *session // the threads; short has contextEntries
+	jsonl       [2]string
+	jsonlBytes  int64
+	packBytes   int64
+	shortJSONL  float64 // seconds to parse
+}
+
+// write publishes both threads and writes their files.
+func (b *threadsBench) write(ctx context.Context) error {
+	text := newText()
+	b.long, b.short = newSession(0, text), newSession(1, text)
+	for i, part := range []struct {
+		s *session
+		n int
+	}{{b.long, b.cfg.Entries}, {b.short, contextEntries}} {
+		b.jsonl[i] = filepath.Join(b.rig.dir, fmt.Sprintf("session-%d.jsonl", i))
+		size, err := b.publish(ctx, part.s, part.n, b.jsonl[i])
+		if err != nil {
+			return err
+		}
+		b.jsonlBytes += size
+	}
+	packs, _, err := b.stored(ctx)
+	b.packBytes, b.rep.BytesVsJSONL = packs, float64(packs)/float64(b.jsonlBytes)
+	return err
+}
+
+func (b *threadsBench) publish(ctx context.Context, s *session, n int, file string) (size int64, err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return 0, err
+	}
+	out := bufio.NewWriterSize(f, 1<<20)
+	pub := b.spool.publishing[0]
+	for s.n < n {
+		entries := make([]client.Entry, min(500, n-s.n))
+		for i := range entries {
+			entries[i] = client.Entry{Thread: s.thread, Dialect: dialectName, Body: s.next()}
+			k, err := fmt.Fprintf(out, "%s\n", entries[i].Body)
+			if size += int64(k); err != nil {
+				return size, err
+			}
+		}
+		if err := pub.Publish(ctx, entries...); err != nil {
+			return size, err
+		}
+	}
+	if err := errors.Join(out.Flush(), f.Close()); err != nil {
+		return size, err
+	}
+	for cl := client.New(b.spool.conn); ; time.Sleep(5 * time.Millisecond) {
+		head, err := cl.Thread(ctx, s.thread)
+		if err == nil && head.Entries == int64(n) {
+			return size, nil
+		}
+		if err != nil && !errors.Is(err, threads.ErrNoThread) {
+			return size, err
+		}
+	}
+}
+
+// stored is the sum of all packs, and how many nodes they hold.
+func (b *threadsBench) stored(ctx context.Context) (bytes, nodes int64, err error) {
+	rs, err := b.spool.conn.List(ctx, events.PackKey("*"))
+	for _, r := range rs {
+		p, e := record.DecodePack(r.Value)
+		if e != nil {
+			return 0, 0, e
+		}
+		bytes, nodes = bytes+p.Object.Size, nodes+int64(p.Nodes)
+	}
+	return bytes, nodes, err
+}
+
+// median runs a reading several times.
+func (b *threadsBench) median(read func() error) (float64, error) {
+	var took []float64
+	for range b.cfg.Rounds {
+		start := time.Now()
+		if err := read(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(start).Seconds())
+	}
+	return median(took), nil
+}
+
+// countedPacks counts packs that are read.
+type countedPacks struct {
+	casstore.PackGetter
+	n atomic.Int64
+}
+
+func (c *countedPacks) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	c.n.Add(1)
+	return c.PackGetter.Pack(ctx, id)
+}
+
+// reader reads with an empty cache.
+func (b *threadsBench) reader() (threads.Reader, *countedPacks) {
+	counted := &countedPacks{PackGetter: b.spool.conn.Store(0)}
+	return threads.Reader{Packs: casstore.NewPackCache(counted, 64<<20)}, counted
+}
+
+func contents(ctx context.Context, steps []threads.Step, want int) error {
+	if len(steps) != want {
+		return fmt.Errorf("%w: %d entries, want %d", ErrWrong, len(steps), want)
+	}
+	for _, s := range steps {
+		if _, err := s.ReadContent(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *threadsBench) tail(ctx context.Context) (err error) {
+	cl := client.New(b.spool.conn)
+	b.rep.TailSeconds, err = b.median(func() error {
+		head, err := cl.Thread(ctx, b.long.thread)
+		if err != nil {
+			return err
+		}
+		r, packs := b.reader()
+		steps, err := r.Last(ctx, head.Head(), tailEntries)
+		if err == nil {
+			err = contents(ctx, steps, tailEntries)
+		}
+		b.rep.TailPacks = packs.n.Load()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if b.rep.JSONLSeconds, err = b.median(func() error { return parseJSONL(b.jsonl[0], b.cfg.Entries) }); err != nil {
+		return err
+	}
+	b.rep.TailVsJSONL = b.rep.JSONLSeconds / b.rep.TailSeconds
+	head, err := cl.Thread(ctx, b.long.thread)
+	if err != nil {
+		return err
+	}
+	if b.rep.PageSeconds, err = b.median(func() error {
+		r, _ := b.reader()
+		steps, err := r.Page(ctx, head.Head(), b.cfg.Entries/2, 20)
+		if err != nil {
+			return err
+		}
+		return contents(ctx, steps, 20)
+	}); err != nil {
+		return err
+	}
+	b.rep.AtSeconds, err = b.median(func() error {
+		r, _ := b.reader()
+		_, err := r.At(ctx, head, threads.Point{Entry: int64(b.cfg.Entries / 3)})
+		return err
+	})
+	return err
+}
+
+// parseJSONL reads a file as whoever has only a file must.
+func parseJSONL(file string, want int) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(bufio.NewReaderSize(f, 1<<20))
+	lines.Buffer(nil, 1<<20)
+	n := 0
+	for lines.Scan() {
+		var entry map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
+			return err
+		}
+		n++
+	}
+	if lines.Err() == nil && n != want {
+		return fmt.Errorf("%w: %d lines, want %d", ErrWrong, n, want)
+	}
+	return lines.Err()
+}
+
+func (b *threadsBench) contexts(ctx context.Context) error {
+	head, err := client.New(b.spool.conn).Thread(ctx, b.short.thread)
+	if err != nil {
+		return err
+	}
+	b.rep.Context10kSeconds, err = b.median(func() error {
+		r, _ := b.reader()
+		c, err := r.Context(ctx, head.Head())
+		if err != nil {
+			return err
+		}
+		return contents(ctx, c.Steps, contextEntries)
+	})
+	if err != nil {
+		return err
+	}
+	if b.shortJSONL, err = b.median(func() error { return parseJSONL(b.jsonl[1], contextEntries) }); err != nil {
+		return err
+	}
+	b.rep.ContextVsJSONL = b.shortJSONL / b.rep.Context10kSeconds
+	took, err := b.median(func() error {
+		r, _ := b.reader()
+		return threads.Verify(ctx, r, head)
+	})
+	b.rep.VerifyPerSecond = contextEntries / took
+	return err
+}
+
+func (b *threadsBench) forks(ctx context.Context) error {
+	cl := client.New(b.spool.conn)
+	bytes, nodes, err := b.stored(ctx)
+	if err != nil {
+		return err
+	}
+	var took []float64
+	for i := range b.cfg.Forks {
+		start := time.Now()
+		to := events.Thread{Session: b.short.thread.Session, Name: fmt.Sprint("fork-", i)}
+		if err := cl.Fork(ctx, to, events.Fork{Session: to.Session, Thread: events.MainThread, Index: int64(1 + i*contextEntries/b.cfg.Forks)}); err != nil {
+			return err
+		}
+		took = append(took, time.Since(start).Seconds())
+	}
+	after, more, err := b.stored(ctx)
+	b.rep.ForkSeconds = median(took)
+	b.rep.ForkBytes, b.rep.ForkNodes = (after-bytes)/int64(b.cfg.Forks), float64(more-nodes)/float64(b.cfg.Forks)
+	return err
+}
+
+// objects stores and reads a thread as one would first: an object for each content and each state, with the client API.
+func (b *threadsBench) objects(ctx context.Context) error {
+	nc, js, err := b.rig.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	p := &naive{}
+	if p.objects, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: naiveNodes, MaxBytes: b.rig.limit}); err != nil {
+		return err
+	}
+	s, last := newSession(2, newText()), ""
+	for n := range b.cfg.Objects {
+		content, err := p.put(ctx, s.next())
+		if err != nil {
+			return err
+		}
+		encoded, err := json.Marshal(state{Parent: last, N: int64(n + 1), Content: content})
+		if err != nil {
+			return err
+		}
+		if last, err = p.put(ctx, encoded); err != nil {
+			return err
+		}
+	}
+	read := func(want int) error {
+		n := 0
+		for at := last; at != "" && n < want; n++ {
+			raw, err := p.objects.GetBytes(ctx, at)
+			if err != nil {
+				return err
+			}
+			var st state
+			if err := json.Unmarshal(raw, &st); err != nil {
+				return err
+			}
+			if _, err := p.objects.GetBytes(ctx, st.Content); err != nil {
+				return err
+			}
+			at = st.Parent
+		}
+		if n != want {
+			return fmt.Errorf("%w: %d entries, want %d", ErrWrong, n, want)
+		}
+		return nil
+	}
+	if b.rep.TailObjects, err = b.median(func() error { return read(tailEntries) }); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := read(b.cfg.Objects); err != nil {
+		return err
+	}
+	perEntry := time.Since(start).Seconds() / float64(b.cfg.Objects)
+	b.rep.TailVsObjects = b.rep.TailObjects / b.rep.TailSeconds
+	b.rep.ContextVsObjects = perEntry * contextEntries / b.rep.Context10kSeconds
+	st, err := js.Stream(ctx, "OBJ_"+naiveNodes)
+	if err != nil {
+		return err
+	}
+	each := float64(st.CachedInfo().State.Bytes) / float64(b.cfg.Objects)
+	b.rep.BytesVsObjects = float64(b.packBytes) / float64(b.cfg.Entries+contextEntries) / each
+	return nil
+}
