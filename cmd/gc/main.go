@@ -1,9 +1,10 @@
-// Command gc takes stock of what is stored. Marking and sweeping are not in this version: it says so and deletes nothing.
+// Command gc collects garbage, every so often or once. It acts: -dry-run says what it would do.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,19 +19,32 @@ import (
 
 func main() { os.Exit(service.Exit("gc", run(os.Args[1:], os.Stdout), os.Stderr)) }
 
+// daemon is a collector and where it reports to.
+type daemon struct {
+	conn   *natsio.Conn
+	c      *gc.Collector
+	apply  bool
+	asJSON bool
+	out    io.Writer
+	log    *slog.Logger
+}
+
 func run(args []string, out io.Writer) error {
 	var (
 		nats   service.NATS
+		cfg    = gc.Safe()
 		fs     = flag.NewFlagSet("gc", flag.ContinueOnError)
-		once   = fs.Bool("once", false, "report once and end")
-		every  = fs.Duration("every", time.Hour, "time between reports")
+		once   = fs.Bool("once", false, "run one cycle and end")
+		every  = fs.Duration("every", time.Hour, "time between cycles")
+		dryRun = fs.Bool("dry-run", false, "say what a cycle would do, and delete nothing")
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
 	nats.Flags(fs)
-	if err := service.Parse(fs, args); err != nil {
-		return err
+	service.GCFlags(fs, &cfg)
+	if err := fs.Parse(args); err != nil {
+		return service.UsageError{Err: err}
 	}
 	if *every < time.Second {
 		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", *every)}
@@ -46,20 +60,25 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer conn.Close()
-	log.Warn(gc.Note)
-	if *once {
-		return report(ctx, conn, out, *asJSON)
+	c, err := service.NewCollector(conn, cfg, log)
+	if err != nil {
+		return err
 	}
-	return schedule(ctx, conn, out, *asJSON, *every, log)
+	d := &daemon{conn, c, !*dryRun, *asJSON, out, log}
+	if *once {
+		return d.cycle(ctx)
+	}
+	return d.schedule(ctx, *every)
 }
 
-// schedule reports now and then every so often, until ctx ends. A report that fails is tried again at its next time.
-func schedule(ctx context.Context, conn *natsio.Conn, out io.Writer, asJSON bool, every time.Duration, log *slog.Logger) error {
+// schedule runs a cycle now and then every so often, until ctx ends. One that fails is tried again at its next time: it left
+// nothing that the next one does not finish.
+func (d *daemon) schedule(ctx context.Context, every time.Duration) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
-		if err := report(ctx, conn, out, asJSON); err != nil && ctx.Err() == nil {
-			log.Error("gc report", "error", err)
+		if err := d.cycle(ctx); err != nil && ctx.Err() == nil {
+			d.log.Error("gc cycle", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,23 +88,11 @@ func schedule(ctx context.Context, conn *natsio.Conn, out io.Writer, asJSON bool
 	}
 }
 
-// report takes stock, writes it out and stores it for whoever watches.
-func report(ctx context.Context, conn *natsio.Conn, out io.Writer, asJSON bool) error {
-	r, err := gc.TakeStock(ctx, conn, conn)
-	if err != nil {
-		return err
+// cycle runs one cycle and writes its report out.
+func (d *daemon) cycle(ctx context.Context) error {
+	_, r, err := service.Collect(ctx, d.conn, d.c, d.apply)
+	if d.asJSON {
+		return errors.Join(err, json.NewEncoder(d.out).Encode(r))
 	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		_, err = fmt.Fprintln(out, string(b))
-	} else {
-		err = r.Write(out)
-	}
-	if err != nil {
-		return err
-	}
-	return conn.Report(ctx, b)
+	return errors.Join(err, r.Write(d.out))
 }

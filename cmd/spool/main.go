@@ -39,8 +39,10 @@ type cli struct {
 	Cat      catCmd      `cmd:"" help:"Write a blob or a node."`
 	Exec     execCmd     `cmd:"" help:"Run a command and stream what it prints into a thread."`
 	Output   outputCmd   `cmd:"" help:"Streaming outputs of tools."`
-	Bench    benchCmd    `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
+	Bench    benchCmds   `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
 	Fsck     fsckCmd     `cmd:"" help:"Check everything that is stored, and repair heads."`
+	GC       gcCmd       `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
+	Du       duCmd       `cmd:"" help:"What sessions take."`
 	Doctor   doctorCmd   `cmd:"" help:"Look for what is wrong, and say what to do."`
 	Version  versionCmd  `cmd:"" help:"Say which version this is."`
 }

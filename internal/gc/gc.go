@@ -1,109 +1,254 @@
-// Package gc will collect what no root reaches (DESIGN 9). This version takes stock: it reports what is stored and deletes
-// nothing, neither records nor bytes.
 package gc
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
-	"strings"
+	"log/slog"
+	"slices"
+	"time"
 
 	"spool/internal/record"
-	"spool/pkg/threads"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
 )
 
-// Records lists the record bucket: every record whose key matches a subject filter.
+// Records is the record bucket. Errors are package record's.
 type Records interface {
-	List(ctx context.Context, filter string) ([]record.Record, error)
+	// Fences moves every lane's fence in one batch: that of lane n is n above first.
+	Fences(ctx context.Context) (first uint64, err error)
+	// Scan tells every record from a sequence on, removed ones included, until it has told the newest: what was told is then
+	// exactly what the bucket held at last.
+	Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error)
+	// RecordNames lists every key, whatever Scan says.
+	RecordNames(ctx context.Context) ([]string, error)
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	Fence(ctx context.Context, lane int) (record.Fence, error)
+	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
+	// Forget deletes the message at a sequence; a record that was written again since stays.
+	Forget(ctx context.Context, seq uint64) error
 }
 
-// Streams says how much the streams and buckets hold.
-type Streams interface {
-	Usage(ctx context.Context) ([]record.Usage, error)
+// Bulk is the object buckets.
+type Bulk interface {
+	LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error)
+	Stored(ctx context.Context, bucket string) ([]record.Stored, error)
+	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
+	Read(ctx context.Context, o record.Object) ([]byte, error)
+	Reclaim(ctx context.Context, o record.Object) error
+	MaxPayload() int
 }
 
-// Report is what is stored.
-type Report struct {
-	Deleted    int            `json:"deleted"` // always 0 in this version
-	Sessions   int            `json:"sessions"`
-	Threads    int            `json:"threads"`
-	Entries    int64          `json:"entries"`
-	Items      int64          `json:"items"`
-	Packs      int            `json:"packs"`
-	Nodes      int64          `json:"nodes"`
-	RawBytes   int64          `json:"raw_bytes"`  // bytes of the nodes before compression
-	PackBytes  int64          `json:"pack_bytes"` // bytes of the packs
-	Blobs      int            `json:"blobs"`
-	BlobBytes  int64          `json:"blob_bytes"`
-	Tombstones int            `json:"tombstones"`
-	Moved      int            `json:"moved"`
-	Unreadable int            `json:"unreadable"` // records that this version cannot decode
-	Streams    []record.Usage `json:"streams"`
+// Packs uploads packs that no record names yet.
+type Packs interface {
+	UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error)
 }
 
-// Note is what every report of this version says beside its figures.
-const Note = "gc does not mark or sweep yet: this is a report of what is stored; nothing was deleted"
+// Queue is what was published and may not be applied.
+type Queue interface {
+	Claims(ctx context.Context) (*record.Claims, error)
+}
 
-// TakeStock reads every record and every stream's size.
-func TakeStock(ctx context.Context, records Records, streams Streams) (Report, error) {
-	var r Report
-	all, err := records.List(ctx, ">")
+// Memory outlives a cycle, apart from the record bucket.
+type Memory interface {
+	Birth(ctx context.Context) (map[string]string, error)
+	Remember(ctx context.Context, state any) error
+	Recall(ctx context.Context, state any) error
+}
+
+// Deps is the world outside.
+type Deps struct {
+	Records Records
+	Bulk    Bulk
+	Packs   Packs
+	Queue   Queue
+	Memory  Memory
+	Log     *slog.Logger
+
+	// At is called before each step that others can see; an error there ends the cycle. Tests inject faults with it; nil
+	// otherwise.
+	At func(Step) error
+}
+
+// Step names such a step.
+type Step string
+
+// The steps, in order.
+const (
+	StepFirst   Step = "first fence"
+	StepRead    Step = "read"
+	StepSecond  Step = "second fence"
+	StepMark    Step = "mark"
+	StepCondemn Step = "condemn"
+	StepUpload  Step = "upload"
+	StepRepack  Step = "repack"
+	StepReclaim Step = "reclaim"
+	StepForget  Step = "forget"
+)
+
+// Steps lists them.
+var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepCondemn, StepUpload, StepRepack, StepReclaim, StepForget}
+
+// Config is how a collector decides. The zero value reclaims at once, also from the inbox: Safe is what to begin with.
+type Config struct {
+	Lane int // whose fence its commits are made behind, 0 to events.Lanes-1
+
+	// Quarantine is how long the bytes of what was condemned can still be had back (Undelete), by the server's clock.
+	Quarantine time.Duration
+	// InboxAge spares bodies in the inbox that are younger, by the server's clock: a publisher that checked one in and has
+	// not published its event yet stands behind no fence.
+	InboxAge time.Duration
+
+	Share float64 // most that may be condemned of all records of packs and blobs, 0 to 1; 0 = 0.3
+	Allow []Brake // brakes that are off
+
+	Small  int64 // live bytes of nodes below which a pack is merged with its neighbours; 0 = 512 KiB
+	Target int64 // bytes of nodes in a pack that is made of several, at most; 0 = 4 MiB
+	Merge  int   // small neighbours that are worth a merge; 0 = 4
+}
+
+// Safe is the margin for a system with publishers.
+func Safe() Config { return Config{Lane: events.Lanes - 1, InboxAge: time.Hour} }
+
+func (c Config) withDefaults() Config {
+	c.Share = cmp.Or(c.Share, 0.3)
+	c.Small, c.Target, c.Merge = cmp.Or(c.Small, 512<<10), cmp.Or(c.Target, 4<<20), cmp.Or(c.Merge, 4)
+	return c
+}
+
+// Brake is a reason to delete nothing although a plan could be made. Whoever knows better names it.
+type Brake string
+
+const (
+	BrakeRoots  Brake = "no-roots" // there is no thread at all
+	BrakeShare  Brake = "share"    // more than Config.Share would be condemned
+	BrakeRewind Brake = "rewind"   // a stream was set back, or made anew, since the last cycle
+	// AllowMissing goes on although something refers to what is missing; without it there is not even a plan.
+	AllowMissing Brake = "missing"
+)
+
+// Brakes lists them.
+var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, AllowMissing}
+
+// Collector plans and executes cycles. Not safe for concurrent use; any number of collectors may run side by side.
+type Collector struct {
+	Deps
+	cfg Config
+}
+
+// New makes a collector. It reports everything that is wrong with the configuration.
+func New(deps Deps, cfg Config) (*Collector, error) {
+	cfg = cfg.withDefaults()
+	var errs []error
+	if cfg.Lane < 0 || cfg.Lane >= events.Lanes {
+		errs = append(errs, fmt.Errorf("lane %d: use 0 to %d", cfg.Lane, events.Lanes-1))
+	}
+	if cfg.Share < 0 || cfg.Share > 1 {
+		errs = append(errs, fmt.Errorf("share %v: use 0 to 1", cfg.Share))
+	}
+	for _, b := range cfg.Allow {
+		if !slices.Contains(Brakes, b) {
+			errs = append(errs, fmt.Errorf("brake %q: use one of %v", b, Brakes))
+		}
+	}
+	if cfg.Quarantine < 0 || cfg.InboxAge < 0 {
+		errs = append(errs, errors.New("quarantine and inbox age must not be negative"))
+	}
+	if cfg.Small > cfg.Target || cfg.Merge < 2 {
+		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two", cfg.Small, cfg.Target, cfg.Merge))
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.At == nil {
+		deps.At = func(Step) error { return nil }
+	}
+	return &Collector{deps, cfg}, errors.Join(errs...)
+}
+
+// Plan finds out what is garbage. It moves the fences, so commits in preparation are prepared again, and changes nothing else.
+func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
+	p := &Plan{Version: planVersion, Cycle: rand.Text()}
+	if err := c.identify(ctx, p); err != nil {
+		return nil, err
+	}
+	w := newWorld()
+	claims, err := c.read(ctx, w)
 	if err != nil {
-		return r, fmt.Errorf("take stock: %w", err)
+		return nil, err
 	}
-	for _, rec := range all {
-		if !rec.Exists() {
-			continue
-		}
-		if err := r.count(rec); err != nil {
-			r.Unreadable++
-		}
+	p.First, p.Second, p.Last = w.first, w.second, w.at
+	if err := c.At(StepMark); err != nil {
+		return nil, err
 	}
-	r.Streams, err = streams.Usage(ctx)
-	if err != nil {
-		return r, fmt.Errorf("take stock: %w", err)
+	m := newMarker(w.graph(c.headers(w)))
+	m.loose = c.allows(AllowMissing)
+	if err := w.root(m, claims.Blobs); err != nil {
+		return nil, err
 	}
-	return r, nil
+	if err := m.run(ctx); err != nil {
+		return nil, err
+	}
+	c.decide(p, w, m)
+	if err := c.waste(ctx, p, w, claims); err != nil {
+		return nil, err
+	}
+	c.brake(p, w)
+	if slices.ContainsFunc(p.Brakes, func(b Braked) bool { return b.Brake == BrakeRewind }) {
+		return p, nil // the next cycle is to see it too
+	}
+	return p, c.Memory.Remember(ctx, state{Streams: p.Streams, Last: w.at})
 }
 
-func (r *Report) count(rec record.Record) error {
-	class, _, _ := strings.Cut(rec.Key, ".")
-	switch class {
-	case "session":
-		r.Sessions++
-	case "thread", "history":
-		h, err := threads.DecodeHead(rec.Value)
-		if err != nil {
-			return err
+// read is the protocol of doc.go up to the marking.
+func (c *Collector) read(ctx context.Context, w *world) (claims *record.Claims, err error) {
+	fence := func(s Step) (uint64, error) {
+		if err := c.At(s); err != nil {
+			return 0, err
 		}
-		r.Threads++
-		r.Entries += h.Entries
-		r.Items += h.N
-	case "pack":
-		p, err := record.DecodePack(rec.Value)
-		if err != nil {
-			return err
-		}
-		if p.Gone {
-			r.Tombstones++
-			return nil
-		}
-		r.Packs++
-		r.Nodes += int64(p.Nodes)
-		r.RawBytes += p.Raw
-		r.PackBytes += p.Object.Size
-	case "blob":
-		b, err := record.DecodeBlob(rec.Value)
-		if err != nil {
-			return err
-		}
-		if b.Gone {
-			r.Tombstones++
-			return nil
-		}
-		r.Blobs++
-		r.BlobBytes += b.Object.Size
-	case "moved":
-		r.Moved++
+		return c.Records.Fences(ctx)
 	}
-	return nil
+	if w.first, err = fence(StepFirst); err != nil {
+		return nil, err
+	}
+	if err := c.At(StepRead); err != nil {
+		return nil, err
+	}
+	if err := w.read(ctx, c.Records, 1); err != nil {
+		return nil, err
+	}
+	w.again = true
+	if claims, err = c.Queue.Claims(ctx); err != nil {
+		return nil, err
+	}
+	if w.second, err = fence(StepSecond); err != nil {
+		return nil, err
+	}
+	if err := w.read(ctx, c.Records, w.at+1); err != nil {
+		return nil, err
+	}
+	return claims, w.check(ctx, c.Records)
 }
+
+// headers reads the headers of live packs.
+func (c *Collector) headers(w *world) headers {
+	return func(ctx context.Context, id casstore.PackID) (*casstore.Header, error) {
+		return c.header(ctx, w.packs[id].Pack)
+	}
+}
+
+// header is the first chunk of a pack's object.
+func (c *Collector) header(ctx context.Context, p record.Pack) (*casstore.Header, error) {
+	var raw []byte
+	if err := c.Bulk.ReadChunks(ctx, p.Object, 1, func(b []byte) error { raw = slices.Clone(b); return nil }); err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) != p.Header {
+		return nil, fmt.Errorf("%w: %d bytes, its record says %d", casstore.ErrCorrupt, len(raw), p.Header)
+	}
+	return casstore.OpenHeader(raw)
+}
+
+func (c *Collector) allows(b Brake) bool { return slices.Contains(c.cfg.Allow, b) }

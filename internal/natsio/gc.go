@@ -29,9 +29,10 @@ func (c *Conn) Fences(ctx context.Context) (first uint64, err error) {
 }
 
 // Scan calls f for every record from a sequence on, removed ones included, in the order of their sequences, and goes on with
-// what is written meanwhile until it has seen the newest, whose sequence it returns: what f was told is then exactly what the
-// bucket held at that sequence. For whatever was overwritten before its place was reached comes again further on, and a key
-// that was written behind the newest is not told at all.
+// what is written meanwhile until there was a moment in which the one that it had seen last was the newest. It returns that
+// one's sequence: what f was told is then exactly what the bucket held at it. For whatever was overwritten before its place was
+// reached comes again further on, and nothing further on is left out. Writers are not stopped; if for scanStill they never
+// leave a gap of one round trip it is record.ErrBusy.
 func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error) {
 	s, err := c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
@@ -44,19 +45,44 @@ func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) err
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", wrapErr(err))
 	}
-	now := s.CachedInfo().TimeStamp
-	return last, c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
+	last = max(from, 1) - 1
+	// What a consumer says is pending lags behind what is stored: only the stream knows.
+	atEnd := func() (bool, error) {
+		_, err := s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(events.RecordSubject(">")))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return true, nil
+		case err == nil && time.Now().After(busy):
+			return false, fmt.Errorf("%w: records are written without a pause", record.ErrBusy)
+		}
+		return false, wrapErr(err)
+	}
+	err = c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		key := recordKey(m.Subject())
-		return f(record.Stamped{Record: record.Record{Key: key, Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
+		return f(record.Stamped{Record: record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
 	})
+	if err != nil {
+		return 0, fmt.Errorf("scan records: %w", err)
+	}
+	return last, nil
 }
+
+// scanStill is how long a scan waits for a moment in which nothing is written behind what it has read.
+const scanStill = time.Minute
 
 // each gives all messages of a consumer to f, until there is none behind the last.
 func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	if cons.CachedInfo().NumPending == 0 {
-		return nil
-	}
+	return c.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
+}
+
+// follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides.
+func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error), f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	pending := cons.CachedInfo().NumPending
+	defer func() { // else it would be among the stream's consumers for a while
+		info := cons.CachedInfo()
+		_ = c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
+	}()
 	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
 	if err != nil {
 		return wrapErr(err)
@@ -64,12 +90,18 @@ func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstre
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
 	for {
+		if pending == 0 {
+			if done, err := atEnd(); err != nil || done {
+				return err
+			}
+		}
 		m, err := it.Next(jetstream.NextMaxWait(c.timeout))
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
 			info, err := cons.Info(ctx)
-			if err != nil || info.NumPending == 0 {
+			if err != nil {
 				return wrapErr(err)
 			}
+			pending = info.NumPending
 			continue
 		}
 		if err != nil {
@@ -82,9 +114,7 @@ func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstre
 		if err := f(m, meta); err != nil {
 			return err
 		}
-		if meta.NumPending == 0 {
-			return nil
-		}
+		pending = meta.NumPending
 	}
 }
 

@@ -19,7 +19,7 @@ func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
 	}
-	floor, err := c.applied(ctx, s)
+	floor, err := c.unapplied(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", err)
 	}
@@ -54,6 +54,33 @@ func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 		return nil, fmt.Errorf("read claims of dead letters: %w", err)
 	}
 	return claims, nil
+}
+
+// unapplied is the lowest sequence that some partition may not have applied. A partition without its consumer may have
+// applied nothing.
+func (c *Conn) unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
+	floor := s.CachedInfo().State.LastSeq + 1
+	left := map[string]bool{}
+	for p := range events.Partitions {
+		left[events.PartitionConsumer(p)] = true
+	}
+	list := s.ListConsumers(ctx)
+	for info := range list.Info() {
+		if !left[info.Name] {
+			continue
+		}
+		delete(left, info.Name)
+		if info.NumPending > 0 || info.NumAckPending > 0 {
+			floor = min(floor, info.AckFloor.Stream+1)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return 0, wrapErr(err)
+	}
+	if len(left) > 0 {
+		return 1, nil
+	}
+	return floor, nil
 }
 
 // from gives every message of a stream from a sequence on to f, up to the newest.

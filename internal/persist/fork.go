@@ -26,8 +26,10 @@ func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f even
 	if err := checkHeader(f.Header, t.key); err != nil {
 		return err
 	}
-	if err := l.barrier(ctx, c); err != nil {
-		return err
+	if source.Session != t.key.Session || l.unsettled(c, source) {
+		if err := l.barrier(ctx, c); err != nil {
+			return err
+		}
 	}
 	var head threads.Head
 	var info sessions.Info
@@ -61,6 +63,12 @@ func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f even
 	}
 	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parentOf(t, source)}}})
 	return nil
+}
+
+// unsettled reports whether a thread's record, or the nodes that it leads to, may not be stored yet.
+func (l *lane) unsettled(c *commit, key events.Thread) bool {
+	t := l.heads.threads[key] // one that is not in memory is in no commit in flight
+	return c.byKey[key] != nil || t != nil && t.pending.Load() > 0
 }
 
 // forked is the head that a fork begins with, and the record of the session that it comes from.

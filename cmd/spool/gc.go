@@ -1,0 +1,228 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/natsio"
+	"spool/internal/service"
+)
+
+// gcCmd is the collector at hand; the daemon gc runs it every so often.
+type gcCmd struct {
+	Run      gcRunCmd      `cmd:"" default:"withargs" help:"Say what is garbage, or with --apply collect it."`
+	Apply    gcApplyCmd    `cmd:"" help:"Carry out a plan that was kept with --plan."`
+	Explain  gcExplainCmd  `cmd:"" help:"Say what keeps a node, a blob or a pack."`
+	Undelete gcUndeleteCmd `cmd:"" help:"Take back what was condemned and is still in quarantine."`
+}
+
+// gcFlags are what a collector decides by.
+type gcFlags struct {
+	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with undelete; default: not at all."`
+	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
+	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs (${default})."`
+	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, missing."`
+}
+
+func (f *gcFlags) config() gc.Config {
+	cfg := gc.Safe()
+	cfg.Quarantine, cfg.InboxAge, cfg.Share = f.Quarantine, f.InboxAge, f.Share
+	for _, name := range f.Allow {
+		cfg.Allow = append(cfg.Allow, gc.Brake(name))
+	}
+	return cfg
+}
+
+// collector connects; the connection is the caller's to close.
+func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
+	conn, err := a.dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := service.NewCollector(conn, cfg, a.log)
+	if err != nil {
+		conn.Close()
+	}
+	return conn, c, err
+}
+
+type gcRunCmd struct {
+	gcFlags
+	DoApply bool   `name:"apply" help:"Collect; otherwise nothing is deleted."`
+	Plan    string `placeholder:"FILE" help:"Keep the plan in a file, for spool gc apply."`
+	JSON    bool   `name:"json" help:"The report as one JSON object."`
+}
+
+func (c *gcRunCmd) Run(a *app) error {
+	conn, col, err := a.collector(c.config())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	p, r, err := service.Collect(a.ctx, conn, col, c.DoApply)
+	if p != nil && c.Plan != "" {
+		b, e := json.MarshalIndent(p, "", " ")
+		if e == nil {
+			e = os.WriteFile(c.Plan, append(b, '\n'), 0o600)
+		}
+		err = errors.Join(err, e)
+	}
+	return errors.Join(err, writeReport(a.out, r, c.JSON))
+}
+
+func writeReport(w io.Writer, r gc.Report, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return r.Write(w)
+}
+
+type gcApplyCmd struct {
+	gcFlags
+	File string `arg:"" type:"existingfile" help:"The plan."`
+	JSON bool   `name:"json" help:"The report as one JSON object."`
+}
+
+func (c *gcApplyCmd) Run(a *app) error {
+	b, err := os.ReadFile(c.File)
+	if err != nil {
+		return err
+	}
+	var p gc.Plan
+	if err := json.Unmarshal(b, &p); err != nil {
+		return service.UsageError{Err: fmt.Errorf("%s is no plan: %w", c.File, err)}
+	}
+	cfg := c.config()
+	p.Allow(cfg.Allow...)
+	conn, col, err := a.collector(cfg)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := p.Report()
+	r.Applied = true
+	if r.Done, err = col.Apply(a.ctx, &p); err != nil {
+		r.Refused = err.Error()
+	}
+	err = service.StoreReport(a.ctx, conn, &r, err)
+	return errors.Join(err, writeReport(a.out, r, c.JSON))
+}
+
+type gcExplainCmd struct {
+	Ref  string `arg:"" help:"A node's or blob's ref, or a pack's id."`
+	JSON bool   `name:"json" help:"One JSON object."`
+}
+
+func (c *gcExplainCmd) Run(a *app) error {
+	conn, col, err := a.collector(gc.Safe())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	e, err := col.Explain(a.ctx, c.Ref)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(a.out).Encode(e)
+	}
+	fmt.Fprintf(a.out, "%s: %s: %s\n", e.Ref, e.State, e.Why)
+	if e.In != "" {
+		fmt.Fprintf(a.out, "  in %s\n", e.In)
+	}
+	for _, step := range e.Chain {
+		fmt.Fprintf(a.out, "  → %s\n", step)
+	}
+	return nil
+}
+
+type gcUndeleteCmd struct {
+	Names []string `arg:"" optional:"" help:"Refs of nodes or blobs, ids of packs; with them comes what they lead to."`
+	All   bool     `help:"Everything that is in quarantine."`
+}
+
+func (c *gcUndeleteCmd) Run(a *app) error {
+	if c.All == (len(c.Names) > 0) {
+		return service.UsageError{Err: errors.New("undelete: name what to take back, or say --all")}
+	}
+	conn, col, err := a.collector(gc.Safe())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	restored, err := col.Undelete(a.ctx, c.Names...)
+	for _, key := range restored {
+		fmt.Fprintln(a.out, key)
+	}
+	return err
+}
+
+type duCmd struct {
+	Session string `arg:"" optional:"" help:"Session; default: all."`
+	JSON    bool   `name:"json" help:"A JSON object a line."`
+}
+
+func (c *duCmd) Run(a *app) error {
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	use, err := gc.DiskUse(a.ctx, conn, c.Session)
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		return gc.WriteUse(a.out, use)
+	}
+	enc := json.NewEncoder(a.out)
+	for _, u := range use {
+		if err := enc.Encode(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// benchCmds are what can be measured.
+type benchCmds struct {
+	Pipeline benchCmd   `cmd:"" default:"withargs" help:"The pipeline, from publish to item."`
+	GC       benchGCCmd `cmd:"" name:"gc" help:"The marking of the collector, on headers in memory."`
+}
+
+type benchGCCmd struct {
+	Nodes int  `default:"1000000" help:"Nodes in the store that is marked (${default})."`
+	JSON  bool `name:"json" help:"Print one JSON object."`
+	Check bool `help:"Fail below 1,000,000 nodes a second, or above 64 MiB for a million."`
+}
+
+// What marking must reach (DESIGN 14).
+const (
+	markPerSecond  = 1e6
+	markPerMillion = 64
+)
+
+func (c *benchGCCmd) Run(a *app) error {
+	if c.Nodes < 1 {
+		return service.UsageError{Err: fmt.Errorf("--nodes %d: at least 1", c.Nodes)}
+	}
+	m, err := gc.Measure(a.ctx, c.Nodes)
+	if err != nil {
+		return fmt.Errorf("bench gc: %w", err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(a.out).Encode(m)
+	} else {
+		_, err = fmt.Fprintf(a.out, "%d nodes in %d packs, %d of them live\nmarked in %.3f s: %.2f million nodes a second\nmemory: %.2f MiB for a million nodes\n",
+			m.Nodes, m.Packs, m.Live, m.Seconds, m.PerSecond/1e6, m.PerMillion)
+	}
+	if err == nil && c.Check && (m.PerSecond < markPerSecond || m.PerMillion > markPerMillion) {
+		err = fmt.Errorf("bench gc: %.0f nodes a second and %.1f MiB for a million; the floor is %.0f and %d", m.PerSecond, m.PerMillion, markPerSecond, markPerMillion)
+	}
+	return err
+}

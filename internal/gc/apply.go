@@ -1,0 +1,377 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Done is what applying a plan did.
+type Done struct {
+	Condemned int   `json:"condemned"`
+	Spared    int   `json:"spared"`   // of what the plan condemns: somebody took it up again
+	Repacked  int   `json:"repacked"` // packs that went into new ones
+	Made      int   `json:"made"`     // the new ones
+	Skipped   int   `json:"skipped"`  // groups that were left alone, because a pack of theirs changed or was spared
+	Reclaimed int   `json:"reclaimed"`
+	Bytes     int64 `json:"reclaimed_bytes"`
+	Forgotten int   `json:"forgotten"`
+}
+
+// ErrStale: the plan is of another world: another cycle has begun since, or the streams are not those it was made of.
+var ErrStale = errors.New("the plan is out of date: make a new one")
+
+// Apply carries a plan out. It can be applied again after a crash or an error: what is done already is passed over.
+func (c *Collector) Apply(ctx context.Context, p *Plan) (Done, error) {
+	r := &run{Collector: c, plan: p, spared: map[string]bool{}, fence: record.Fence{Lane: c.cfg.Lane, Seq: p.Second + uint64(c.cfg.Lane)}}
+	if err := r.check(ctx); err != nil {
+		return r.done, err
+	}
+	// Condemning ends before repacking begins: what is spared may need nodes that a repack would drop.
+	for _, step := range []func(context.Context) error{r.condemn, r.repack, r.reclaim, r.forget} {
+		if err := step(ctx); err != nil {
+			return r.done, err
+		}
+	}
+	return r.done, nil
+}
+
+// run is a plan on its way.
+type run struct {
+	*Collector
+	plan   *Plan
+	fence  record.Fence
+	spared map[string]bool // keys
+	freed  []record.Object // of what this run condemned
+	done   Done
+}
+
+// check refuses a plan of another world, and one that looks wrong.
+func (r *run) check(ctx context.Context) error {
+	if r.plan.Version != planVersion {
+		return fmt.Errorf("%w: it has version %d, this program applies version %d", ErrStale, r.plan.Version, planVersion)
+	}
+	if err := r.plan.braked(); err != nil {
+		return err
+	}
+	streams, err := r.Memory.Birth(ctx)
+	if err != nil {
+		return err
+	}
+	for name, made := range streams {
+		if was := r.plan.Streams[name]; was != made {
+			return fmt.Errorf("%w: stream %s was made %s, the plan is of one made %q", ErrStale, name, made, was)
+		}
+	}
+	last, err := r.Bulk.LastSeqs(ctx, events.RecordsStream)
+	if err != nil {
+		return err
+	}
+	if now := last[events.RecordsStream]; now < r.plan.Last {
+		return fmt.Errorf("%w: the records end at sequence %d, the plan read up to %d", ErrStale, now, r.plan.Last)
+	}
+	return r.alone(ctx)
+}
+
+// alone tells whether this is still the newest cycle.
+func (r *run) alone(ctx context.Context) error {
+	f, err := r.Records.Fence(ctx, r.cfg.Lane)
+	if err == nil && f != r.fence {
+		err = fmt.Errorf("%w: another cycle has begun", ErrStale)
+	}
+	return err
+}
+
+// condemnBatch is how many records are condemned together.
+const condemnBatch = 250
+
+// condemn writes tombstones, in the order of the plan: referrers before referents. A crash leaves a prefix of them.
+func (r *run) condemn(ctx context.Context) error {
+	for rest := r.plan.Condemn; len(rest) > 0; {
+		n := min(len(rest), condemnBatch)
+		if err := r.At(StepCondemn); err != nil {
+			return err
+		}
+		for again := true; again; {
+			var err error
+			if again, err = r.condemnSome(ctx, rest[:n]); err != nil {
+				return fmt.Errorf("condemn: %w", err)
+			}
+		}
+		rest = rest[n:]
+	}
+	for _, v := range r.plan.Condemn {
+		if r.spared[v.Key] {
+			r.done.Spared++
+		}
+	}
+	return nil
+}
+
+// condemnSome condemns those records that are as the plan saw them. again: something changed in between.
+func (r *run) condemnSome(ctx context.Context, list []Condemned) (again bool, err error) {
+	keys := make([]string, len(list))
+	for i, v := range list {
+		keys[i] = v.Key
+	}
+	now, err := r.now(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	var puts []record.Put
+	var objects []record.Object
+	for i, v := range list {
+		if r.spared[v.Key] {
+			continue
+		}
+		stone, object, gone, err := tombstone(now[i], r.cfg.Quarantine > 0)
+		switch {
+		case err != nil:
+			return false, err
+		case gone: // by an attempt whose answer was lost, or by somebody else
+		case now[i].Seq != v.Seq:
+			if err := r.spare(ctx, v.Key); err != nil {
+				return false, err
+			}
+		default:
+			puts = append(puts, record.Put{Key: v.Key, Value: stone, Expect: v.Seq})
+			objects = append(objects, object)
+		}
+	}
+	for _, put := range puts {
+		if r.spared[put.Key] { // by one further down in this list
+			return true, nil
+		}
+	}
+	if len(puts) == 0 {
+		return false, nil
+	}
+	if _, again, err = r.commit(ctx, puts); err == nil && !again {
+		r.done.Condemned += len(puts)
+		r.freed = append(r.freed, objects...)
+	}
+	return again, err
+}
+
+// now reads records.
+func (r *run) now(ctx context.Context, keys []string) (rs []record.Record, err error) {
+	return rs, retry.Do(ctx, nil, func() error {
+		rs, err = r.Records.Records(ctx, keys...)
+		return err
+	})
+}
+
+// commit writes records behind the plan's fence. again: one of them changed, or nobody knows; then the caller looks at them anew.
+func (r *run) commit(ctx context.Context, puts []record.Put) (first uint64, again bool, err error) {
+	first, err = r.Records.Commit(ctx, r.fence, puts)
+	switch {
+	case errors.Is(err, record.ErrConflict):
+		return 0, true, r.alone(ctx)
+	case record.Temporary(err):
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return 0, true, ctx.Err()
+	}
+	return first, false, err
+}
+
+// tombstone is what condemns a record. As long as it says where the bytes are it can be undone; one that does not leaves them
+// to whoever wrote it, or to the next cycle.
+func tombstone(r record.Record, way bool) (value []byte, o record.Object, gone bool, err error) {
+	if !r.Exists() {
+		return nil, o, true, nil
+	}
+	if _, ok := packIDOf(r.Key); ok {
+		p, err := record.DecodePack(r.Value)
+		gone, o = p.Gone, p.Object
+		if p.Gone = true; p.Order == 0 {
+			p.Order = r.Seq
+		}
+		if !way {
+			p.Object = record.Object{}
+		}
+		return p.Encode(), o, gone, err
+	}
+	b, err := record.DecodeBlob(r.Value)
+	gone, o = b.Gone, b.Object
+	if b.Gone = true; !way {
+		b.Object = record.Object{}
+	}
+	return b.Encode(), o, gone, err
+}
+
+// spare takes a record out of the plan, and all that it leads to.
+func (r *run) spare(ctx context.Context, key string) error {
+	r.Log.Info("spared: it is in use again", "record", key)
+	open := []string{key}
+	for len(open) > 0 {
+		key, open = open[len(open)-1], open[:len(open)-1]
+		if r.spared[key] {
+			continue
+		}
+		r.spared[key] = true
+		if _, ok := packIDOf(key); !ok {
+			continue
+		}
+		h, err := r.liveHeader(ctx, key)
+		if err != nil {
+			return fmt.Errorf("%w: spare %s: %w", ErrUnsafe, key, err)
+		}
+		if h == nil {
+			continue
+		}
+		for _, l := range h.Outside() {
+			if l.Ref.Kind() == casstore.KindBlob {
+				open = append(open, blobKey(l.Ref.Sum()))
+				continue
+			}
+			open = append(open, packKey(l.Pack))
+		}
+	}
+	return nil
+}
+
+// liveHeader reads the header of a pack, or of the one that it moved to; nil when it is gone.
+func (r *run) liveHeader(ctx context.Context, key string) (*casstore.Header, error) {
+	p, at, err := r.live(ctx, key)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	r.spared[at] = true
+	return r.header(ctx, *p)
+}
+
+// live follows moved records to the record of a live pack; nil when there is none.
+func (r *run) live(ctx context.Context, key string) (*record.Pack, string, error) {
+	for range maxMoves {
+		id, _ := packIDOf(key)
+		rs, err := r.now(ctx, []string{key, events.MovedKey(id.String())})
+		if err != nil {
+			return nil, "", err
+		}
+		if rs[0].Exists() {
+			p, err := record.DecodePack(rs[0].Value)
+			if err != nil || !p.Gone {
+				return &p, key, err
+			}
+		}
+		if !rs[1].Exists() {
+			return nil, key, nil
+		}
+		m, err := record.DecodeMoved(rs[1].Value)
+		if err != nil {
+			return nil, "", err
+		}
+		key = packKey(m.To)
+	}
+	return nil, "", fmt.Errorf("%w: %s moved more than %d times", casstore.ErrCorrupt, key, maxMoves)
+}
+
+// maxMoves ends a circle of moved records.
+const maxMoves = 64
+
+// reclaim frees bytes: those that no record names, and unless they are in quarantine those of what was condemned, whose
+// tombstones do not say where they are. After a crash all of them are bytes that no record names.
+func (r *run) reclaim(ctx context.Context) error {
+	objects := make([]record.Object, 0, len(r.plan.Reclaim)+len(r.freed))
+	for _, v := range r.plan.Reclaim {
+		objects = append(objects, record.Object{Bucket: v.Bucket, NUID: v.Token, Name: v.Name, Size: v.Bytes})
+	}
+	if r.cfg.Quarantine == 0 {
+		objects = append(objects, r.freed...)
+	}
+	return r.free(ctx, objects)
+}
+
+func (r *run) free(ctx context.Context, objects []record.Object) error {
+	for _, o := range objects {
+		if err := r.At(StepReclaim); err != nil {
+			return err
+		}
+		if err := retry.Do(ctx, nil, func() error { return r.Bulk.Reclaim(ctx, o) }); err != nil {
+			return fmt.Errorf("reclaim: %w", err)
+		}
+		r.done.Reclaimed++
+		r.done.Bytes += o.Size
+	}
+	return nil
+}
+
+// forget drops records that mean nothing any more, and the bytes of tombstones that say where they are. They are removed first,
+// expecting the revision that the plan read, so that nobody can undo a tombstone whose bytes go; the marker that this leaves
+// goes last. Nobody expects its revision: a blob that is put again is written over whatever is there.
+func (r *run) forget(ctx context.Context) error {
+	for rest := r.plan.Forget; len(rest) > 0; {
+		n := min(len(rest), condemnBatch)
+		for again := true; again; {
+			var err error
+			if again, err = r.forgetSome(ctx, rest[:n]); err != nil {
+				return fmt.Errorf("forget: %w", err)
+			}
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+func (r *run) forgetSome(ctx context.Context, list []Old) (again bool, err error) {
+	keys := make([]string, len(list))
+	for i, v := range list {
+		keys[i] = v.Key
+	}
+	now, err := r.now(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	var puts []record.Put
+	var objects []record.Object
+	var markers []uint64
+	for i, v := range list {
+		switch _, o, _, err := tombstone(now[i], true); {
+		case now[i].Seq != v.Seq || err != nil && !isMoved(v.Key):
+		case now[i].Removed():
+			markers = append(markers, v.Seq)
+		default:
+			puts = append(puts, record.Put{Key: v.Key, Expect: v.Seq})
+			if o.NUID != "" {
+				objects = append(objects, o)
+			}
+		}
+	}
+	if err := r.At(StepForget); err != nil {
+		return false, err
+	}
+	if len(puts) > 0 {
+		first, again, err := r.commit(ctx, puts)
+		if err != nil || again {
+			return again, err
+		}
+		for i := range puts {
+			markers = append(markers, first+uint64(i))
+		}
+	}
+	if err := r.free(ctx, objects); err != nil {
+		return false, err
+	}
+	for _, seq := range markers {
+		if err := r.At(StepForget); err != nil {
+			return false, err
+		}
+		if err := retry.Do(ctx, nil, func() error { return r.Records.Forget(ctx, seq) }); err != nil {
+			return false, err
+		}
+		r.done.Forgotten++
+	}
+	return false, nil
+}
+
+func isMoved(key string) bool { return strings.HasPrefix(key, events.MovedKey("")) }

@@ -1,0 +1,191 @@
+package gc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/pkg/casstore"
+)
+
+// Explanation says why something is kept, or that nothing keeps it.
+type Explanation struct {
+	Ref   string   `json:"ref"`
+	State string   `json:"state"` // live, young, garbage, tombstone, missing
+	In    string   `json:"in,omitempty"`
+	Chain []string `json:"chain,omitempty"` // from a root to it
+	Why   string   `json:"why"`
+}
+
+// Explain finds what keeps a node, a blob or a pack from being collected, as of now. It writes nothing, so what is being
+// committed may be missing from it.
+func (c *Collector) Explain(ctx context.Context, name string) (Explanation, error) {
+	w := newWorld()
+	if err := w.read(ctx, c.Records, 1); err != nil {
+		return Explanation{}, err
+	}
+	f, err := c.Records.Fence(ctx, 0)
+	if err != nil {
+		return Explanation{}, err
+	}
+	w.first = f.Seq
+	if w.first == 0 {
+		w.first = w.at + 1
+	}
+	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w))), from: map[casstore.Located]casstore.Located{}}
+	e := Explanation{Ref: name}
+	if err := x.target(ctx, name, &e); err != nil || e.State != "" {
+		return e, err
+	}
+	return e, x.chain(ctx, &e)
+}
+
+// explainer goes from a target to those that refer to it: packs are taken from the oldest to the newest, so that whatever a
+// node refers to was looked at before it.
+type explainer struct {
+	c    *Collector
+	w    *world
+	m    *marker
+	want []casstore.Located                    // the target: nodes in packs, or a blob
+	from map[casstore.Located]casstore.Located // from one that reaches the target to the next on the way
+}
+
+// target finds what is asked for; a state other than "" is the answer already.
+func (x *explainer) target(ctx context.Context, name string, e *Explanation) error {
+	if id, err := casstore.ParsePackID(name); err == nil {
+		return x.targetPack(ctx, id, e)
+	}
+	ref, err := casstore.ParseRef(name)
+	if err != nil {
+		return fmt.Errorf("explain %q: %w, or a pack's id", name, err)
+	}
+	if ref.Kind() == casstore.KindBlob {
+		b, ok := x.w.blobs[ref.Sum()]
+		switch {
+		case !ok:
+			e.State, e.Why = "missing", "there is no record of it"
+		case b.gone:
+			e.State, e.Why = "tombstone", "it was collected"
+		default:
+			x.want, e.In = []casstore.Located{{Ref: ref}}, blobKey(ref.Sum())
+			if x.w.young(b.seq) {
+				e.Why = "its record was written since the last cycle began"
+			}
+		}
+		return nil
+	}
+	for _, v := range x.m.packs {
+		h, err := x.m.open(ctx, v.id)
+		if err != nil {
+			return fmt.Errorf("header of pack %s: %w", v.id, err)
+		}
+		if _, ok := h.Find(ref); ok {
+			x.want = append(x.want, casstore.Located{Ref: ref, Pack: v.id})
+			e.In = packKey(v.id)
+		}
+	}
+	if len(x.want) == 0 {
+		e.State, e.Why = "missing", fmt.Sprintf("none of %d packs holds it", len(x.m.packs))
+	}
+	return nil
+}
+
+func (x *explainer) targetPack(ctx context.Context, id casstore.PackID, e *Explanation) error {
+	at := x.w.end(id)
+	e.In = packKey(at)
+	p, ok := x.w.packs[at]
+	if !ok || p.Gone {
+		e.State, e.Why = "missing", "there is no record of it"
+		if ok {
+			e.State, e.Why = "tombstone", "it was collected"
+		}
+		return nil
+	}
+	h, err := x.m.open(ctx, at)
+	if err != nil {
+		return err
+	}
+	for i := range h.Len() {
+		x.want = append(x.want, casstore.Located{Ref: h.Ref(i), Pack: at})
+	}
+	return nil
+}
+
+// chain finds a way from a root.
+func (x *explainer) chain(ctx context.Context, e *Explanation) error {
+	for _, l := range x.want {
+		x.from[l] = casstore.Located{}
+	}
+	for _, v := range slices.Backward(x.m.packs) {
+		h, err := x.m.open(ctx, v.id)
+		if err != nil {
+			return fmt.Errorf("header of pack %s: %w", v.id, err)
+		}
+		x.look(v.id, h)
+	}
+	for _, h := range x.w.heads {
+		for _, l := range h.roots {
+			at := casstore.Located{Ref: l.Ref, Pack: x.w.end(l.Pack)}
+			if _, ok := x.from[at]; ok {
+				e.State, e.Why = "live", "a thread reaches it"
+				e.Chain = x.path(h.key, at)
+				return nil
+			}
+		}
+	}
+	for _, v := range x.m.packs {
+		for l := range x.from {
+			if v.young && l.Pack == v.id {
+				e.State, e.Why = "young", "no thread reaches it, but a pack that was written since the last cycle began holds it or refers to it"
+				e.Chain = x.path(packKey(v.id), l)
+				return nil
+			}
+		}
+	}
+	if e.State = "garbage"; e.Why != "" {
+		e.State = "young"
+		return nil
+	}
+	e.Why = "nothing reaches it: the next cycle takes it"
+	return nil
+}
+
+// look adds the nodes of a pack that reach the target.
+func (x *explainer) look(id casstore.PackID, h *casstore.Header) {
+	for i := range h.Len() {
+		at := casstore.Located{Ref: h.Ref(i), Pack: id}
+		if _, ok := x.from[at]; ok {
+			continue
+		}
+		for t := range h.Refs(i) {
+			to := casstore.Located{Pack: id}
+			if own, ok := t.Own(); ok {
+				to.Ref = h.Ref(own)
+			} else if out, ok := t.Outside(); ok {
+				if to = h.OutsideAt(out); to.Ref.Kind() == casstore.KindNode {
+					to.Pack = x.w.end(to.Pack)
+				}
+			}
+			if _, ok := x.from[to]; ok {
+				x.from[at] = to
+				break
+			}
+		}
+	}
+}
+
+// most is how many steps of a way are told.
+const most = 20
+
+func (x *explainer) path(root string, l casstore.Located) []string {
+	out := []string{strings.Replace(root, ".", " ", 1)}
+	for !l.IsZero() {
+		out = append(out, l.String())
+		l = x.from[l]
+	}
+	if n := len(out); n > most {
+		out = slices.Concat(out[:most/2], []string{fmt.Sprintf("… %d more …", n-most)}, out[n-most/2:])
+	}
+	return out
+}

@@ -1,0 +1,273 @@
+package model
+
+// The steps of a collector, named as gc.Step.
+const (
+	noted         uint8 = iota + 1 // B0
+	firstFence                     // gc.StepFirst
+	firstReading                   // gc.StepRead
+	secondFence                    // gc.StepSecond
+	secondReading                  // gc.StepMark follows at once: it depends on what was read alone
+	condemning                     // gc.StepCondemn
+	uploading                      // gc.StepUpload
+	repacking                      // gc.StepRepack
+	halfway                        // between the two halves of a repack that is no atomic batch
+	reclaiming                     // gc.StepReclaim
+)
+
+// order is newest first, and what it refers to last.
+var order = [records]int8{packG, packF, packN, packD, packR, packP, packQ, blob}
+
+// leads is what each record leads to, itself included, as bits.
+var leads = [records]uint8{
+	packQ: 1<<packQ | 1<<blob, packP: 1<<packP | 1<<packQ | 1<<blob, packR: 1<<packR | 1<<packQ | 1<<blob,
+	packN: 1<<packN | 1<<packP | 1<<packR | 1<<packQ | 1<<blob, packF: 1<<packF | 1<<packN | 1<<packP | 1<<packR | 1<<packQ | 1<<blob,
+	packG: 1<<packG | 1<<packF | 1<<packN | 1<<packP | 1<<packR | 1<<packQ | 1<<blob,
+	packD: 1<<packD | 1<<blob, blob: 1 << blob,
+}
+
+// collector tries every step of a collector.
+func (m *machine) collector(s *state, i int, emit func(state, string)) {
+	c := &s.c[i]
+	if c.step == idle {
+		m.begin(s, i, emit)
+		return
+	}
+	n := *s
+	n.c[i] = collector{}
+	emit(n, m.text("gc %d crashes", i))
+	n = *s
+	next := &n.c[i]
+	say := func(format string, a ...any) { emit(n, m.text("gc %d %s", i, m.text(format, a...))) }
+	switch c.step {
+	case noted:
+		n.fence++
+		next.first, next.second, next.step = n.fence, n.fence, firstFence
+		if m.OneFence {
+			next.step = secondFence
+		}
+		say("moves the first fence")
+	case firstFence:
+		next.roots = s.reached()
+		next.step = firstReading
+		say("has read the records")
+	case firstReading:
+		n.fence++
+		next.second, next.step = n.fence, secondFence
+		say("moves the second fence")
+	case secondFence:
+		m.read(&n, i, say)
+	case secondReading:
+		m.mark(next)
+		next.step = condemning
+		say("marks: condemn %08b, keep of P %06b", next.condemn, next.repack)
+	case condemning:
+		m.condemn(&n, i, say)
+	case uploading:
+		n.upload(packR)
+		n.c[i].step = repacking
+		say("uploads R")
+	case repacking:
+		m.repack(&n, i, say)
+	case halfway:
+		n.inR, n.moved = c.repack, true
+		n.store.write(packR, live)
+		next.step = reclaiming
+		say("writes R's record")
+	case reclaiming:
+		waste := c.before &^ c.named()
+		if m.NoB0 {
+			waste = n.bytes &^ c.named()
+		}
+		n.bytes &^= waste | c.freed
+		n.c[i] = collector{}
+		say("reclaims %09b; the cycle ends", waste|c.freed)
+	}
+}
+
+func (m *machine) begin(s *state, i int, emit func(state, string)) {
+	if s.cycles == 0 || i == 1 && (!m.Zombie || s.c[0].step == idle) || i == 0 && s.c[1].step != idle {
+		return
+	}
+	n := *s
+	n.cycles--
+	n.c[i] = collector{step: noted, before: s.bytes}
+	emit(n, m.text("gc %d begins, notes what the buckets hold", i))
+}
+
+// reached is the nodes that heads reach now.
+func (s *store) reached() (bits uint16) {
+	for _, h := range s.heads {
+		for n := h.node; n != none; n = s.refs(n) {
+			bits |= 1 << n
+		}
+	}
+	return bits
+}
+
+// read is the reading up to the end: what the log gives is exactly what was there at one moment. Without a log each record is
+// as it was when its turn came.
+func (m *machine) read(s *state, i int, say func(string, ...any)) {
+	c := &s.c[i]
+	if !m.ByItem {
+		c.seen, c.inR, c.moved, c.object, c.ref = s.recs, s.inR, s.moved, s.object, s.ref
+		c.roots |= s.reached()
+		c.step = secondReading
+		say("has read on to the end")
+		return
+	}
+	if c.items == 0 { // in this order or the other
+		flipped := *s
+		flipped.c[i].backward = true
+		m.readItem(&flipped, i)
+		m.emit(flipped, m.text("gc %d reads the last item", i))
+	}
+	m.readItem(s, i)
+	say("reads an item")
+}
+
+func (m *machine) readItem(s *state, i int) {
+	const all = records + threadCount
+	c := &s.c[i]
+	k := int(c.items)
+	if c.backward {
+		k = all - 1 - k
+	}
+	if k < records {
+		c.seen[k] = s.recs[k]
+		switch k {
+		case packR:
+			c.inR = s.inR
+		case packP:
+			c.moved = s.moved
+		case packF:
+			c.ref = s.ref
+		case blob:
+			c.object = s.object
+		}
+	} else if n := s.heads[k-records].node; n != none {
+		for ; n != none; n = s.refs(n) { // the headers that lead there never change
+			c.roots |= 1 << n
+		}
+	}
+	if c.items++; c.items == all {
+		c.items, c.step = 0, secondReading
+	}
+}
+
+// mark decides, of what was read alone.
+func (m *machine) mark(c *collector) {
+	young := func(r int8) bool { return !m.YoungNoRoots && c.seen[r].status == live && c.seen[r].epoch >= c.first }
+	reach := c.roots
+	keeps := uint8(0)
+	root := func(n int8) {
+		for ; n != none; n = refOf(n, c.ref) {
+			reach |= 1 << n
+		}
+	}
+	for n := range int8(nodes) {
+		p := int8(home[n])
+		if young(p) || p == packP && young(packR) && c.inR&(1<<n) != 0 {
+			root(n)
+		}
+	}
+	for n := range int8(nodes) {
+		if reach&(1<<n) == 0 {
+			continue
+		}
+		keeps |= 1 << home[n]
+		if home[n] == packP {
+			keeps |= 1 << packR
+		}
+		if hasBlob(n) {
+			keeps |= 1 << blob
+		}
+	}
+	for r := range int8(records) {
+		if c.seen[r].status == live && keeps&(1<<r) == 0 && !young(r) {
+			c.condemn |= 1 << r
+		}
+	}
+	const inP = 1<<nodeH | 1<<nodeY
+	if p := c.seen[packP]; m.Mixed && p.status == live && p.epoch < c.first && reach&inP != 0 && reach&inP != inP {
+		c.repack = uint8(reach & inP)
+	}
+}
+
+// named is the objects that a record named when it was read.
+func (c *collector) named() (bits uint16) {
+	for r := range c.seen {
+		if c.seen[r].status != live {
+			continue
+		}
+		if r == blob {
+			bits |= 1 << c.object
+		} else {
+			bits |= 1 << r
+		}
+	}
+	return bits
+}
+
+// condemn takes the next record of the list.
+func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
+	c := &s.c[i]
+	at := none
+	for k := range order {
+		if m.ReferentsFirst {
+			k = records - 1 - k
+		}
+		if c.condemn&(1<<order[k]) != 0 {
+			at = int(order[k])
+			break
+		}
+	}
+	switch {
+	case at == none:
+		if c.step = reclaiming; c.repack != 0 {
+			c.step = uploading
+		}
+		say("has condemned")
+	case !m.ownFence(s, c):
+		s.c[i] = collector{}
+		say("stops: another cycle has begun")
+	case s.recs[at] == c.seen[at] || m.Unconditional:
+		s.store.write(int8(at), gone)
+		c.condemn &^= 1 << at
+		c.freed |= 1 << at
+		if at == blob {
+			c.freed = c.freed&^(1<<blob) | 1<<c.object
+		}
+		say("condemns %s", recordNames[at])
+	case m.NoSparing:
+		c.condemn &^= 1 << at
+		say("passes %s over", recordNames[at])
+	default:
+		c.condemn &^= leads[at]
+		if leads[at]&(1<<packP) != 0 {
+			c.repack = 0
+		}
+		say("spares %s and all that it leads to", recordNames[at])
+	}
+}
+
+// ownFence: a collector's commits are made behind the fence that it moved.
+func (m *machine) ownFence(s *state, c *collector) bool { return m.NoFence || s.fence == c.second }
+
+func (m *machine) repack(s *state, i int, say func(string, ...any)) {
+	c := &s.c[i]
+	if !m.ownFence(s, c) || s.recs[packP] != c.seen[packP] {
+		s.c[i] = collector{}
+		say("leaves P alone")
+		return
+	}
+	s.store.write(packP, gone)
+	if m.RepackInTwo {
+		c.step = halfway
+		say("writes P's tombstone")
+		return
+	}
+	s.inR, s.moved = c.repack, true
+	s.store.write(packR, live)
+	c.step = reclaiming
+	say("REPACKS P")
+}

@@ -1,0 +1,213 @@
+package model
+
+// The records: packs, then the blob.
+const (
+	packQ = iota
+	packP
+	packR
+	packN
+	packF
+	packD
+	packG
+	blob
+	records
+)
+
+// The nodes.
+const (
+	nodeA = iota
+	nodeH
+	nodeY
+	nodeN
+	nodeF
+	nodeD
+	nodeG
+	nodes
+	none = -1
+)
+
+var recordNames = [records]string{"Q", "P", "R", "N", "F", "D", "G", "blob"}
+
+// home is the pack that a node was written to.
+var home = [nodes]int{packQ, packP, packP, packN, packF, packD, packG}
+
+// objects are bytes in a bucket: one for each record, and a second one for the blob that is put again.
+const (
+	blobAgain = records
+	objects   = records + 1
+)
+
+type status uint8
+
+const (
+	absent status = iota
+	live
+	gone
+)
+
+// rec is a record.
+type rec struct {
+	status  status
+	version uint8
+	epoch   uint8 // number of the fence that it was written behind
+}
+
+// head is a thread.
+type head struct {
+	node    int8 // none: there is no such thread
+	version uint8
+}
+
+const threadCount = 3
+
+// store is what everybody sees.
+type store struct {
+	fence   uint8
+	recs    [records]rec
+	object  uint8 // of the blob's record: blob or blobAgain
+	inR     uint8 // the nodes in R, as bits
+	moved   bool  // P has moved to R
+	ref     int8  // what f refers to
+	heads   [threadCount]head
+	bytes   uint16 // objects that are there, as bits
+	started uint8  // operations that may still be started
+	cycles  uint8  // cycles that may still be started
+}
+
+// writer is a process that makes a commit.
+type writer struct {
+	step   uint8 // 0: it does nothing
+	op     uint8
+	fence  uint8
+	parent int8  // node that it builds on
+	head   uint8 // version of its own thread's head
+	base   int8  // record of the pack that it builds on, or the blob
+	seen   rec
+}
+
+// collector is a process that runs a cycle.
+type collector struct {
+	step     uint8
+	first    uint8
+	second   uint8
+	before   uint16 // objects that were there when it began
+	seen     [records]rec
+	inR      uint8
+	moved    bool
+	object   uint8
+	ref      int8
+	roots    uint16 // nodes that heads reached when it read, as bits
+	items    uint8  // what was read, one by one
+	backward bool
+	condemn  uint8 // records to condemn, as bits
+	freed    uint16
+	repack   uint8 // nodes of P to keep; 0: do not
+}
+
+const (
+	writers    = 2
+	collectors = 2
+)
+
+// state is the whole machine.
+type state struct {
+	store
+	w [writers]writer
+	c [collectors]collector
+}
+
+// refs lists what a node refers to.
+func (s *store) refs(n int8) int8 { return refOf(n, s.ref) }
+
+func refOf(n, forked int8) int8 {
+	switch n {
+	case nodeH:
+		return nodeA
+	case nodeN:
+		return nodeH
+	case nodeF:
+		return forked
+	case nodeG:
+		return nodeF
+	}
+	return none
+}
+
+// hasBlob reports whether a node refers to the blob.
+func hasBlob(n int8) bool { return n == nodeA || n == nodeD }
+
+// at is the record of the pack that has a node; none if there is none.
+func (s *store) at(n int8) int8 {
+	p := int8(home[n])
+	if p == packP && s.recs[packP].status != live && s.moved {
+		if s.inR&(1<<n) == 0 {
+			return none
+		}
+		p = packR
+	}
+	if s.recs[p].status != live {
+		return none
+	}
+	return p
+}
+
+// broken is a thread that reaches what is not there; "" when there is none.
+func (s *state) broken() bool {
+	for _, h := range s.heads {
+		for n := h.node; n != none; n = s.refs(n) {
+			p := s.at(n)
+			if p == none || s.bytes&(1<<p) == 0 {
+				return true
+			}
+			if hasBlob(n) && (s.recs[blob].status != live || s.bytes&(1<<s.object) == 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// write changes a record.
+func (s *store) write(r int8, st status) {
+	s.recs[r] = rec{st, s.recs[r].version + 1, s.fence}
+}
+
+// tidy forgets versions that nobody compares with, so that states which differ in nothing else are one.
+func (s *state) tidy() {
+	for r := range s.recs {
+		watched := false
+		for i := range s.w {
+			watched = watched || s.w[i].step > 0 && s.w[i].base == int8(r)
+		}
+		for i := range s.c {
+			watched = watched || s.c[i].step > 0
+		}
+		if !watched {
+			s.recs[r].version = 0
+		}
+	}
+	for t := range s.heads {
+		watched := false
+		for i := range s.w {
+			watched = watched || s.w[i].step > 0 && ops[s.w[i].op].thread == int8(t)
+		}
+		if !watched {
+			s.heads[t].version = 0
+		}
+	}
+	// Fences count from the oldest that anything remembers.
+	if s.less(&s.w[1], &s.w[0]) { // the writers are alike
+		s.w[0], s.w[1] = s.w[1], s.w[0]
+	}
+}
+
+func (s *state) less(a, b *writer) bool {
+	x := [...]int{int(a.step), int(a.op), int(a.fence), int(a.parent), int(a.head), int(a.base), int(a.seen.status), int(a.seen.version), int(a.seen.epoch)}
+	y := [...]int{int(b.step), int(b.op), int(b.fence), int(b.parent), int(b.head), int(b.base), int(b.seen.status), int(b.seen.version), int(b.seen.epoch)}
+	for i := range x {
+		if x[i] != y[i] {
+			return x[i] < y[i]
+		}
+	}
+	return false
+}

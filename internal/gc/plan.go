@@ -1,0 +1,316 @@
+package gc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Plan is what a cycle would do, record by record. It is JSON that can be kept, read by people and applied later: what was
+// garbage when it was made stays garbage, and what somebody took up again since is noticed record by record.
+type Plan struct {
+	Version int               `json:"version"`
+	Cycle   string            `json:"cycle"`  // tells cycles apart
+	First   uint64            `json:"first"`  // sequence of the first fence
+	Second  uint64            `json:"second"` // of the second; when it has moved, another cycle has begun
+	Last    uint64            `json:"last"`   // sequence of the newest record that was read
+	Streams map[string]string `json:"streams"`
+	Stock   Stock             `json:"stock"`
+
+	Condemn []Condemned `json:"condemn"` // referrers before referents
+	Repack  []Group     `json:"repack"`
+	Reclaim []Waste     `json:"reclaim"` // bytes that no record names
+	Forget  []Old       `json:"forget"`  // old tombstones, with their bytes, and moved records that nobody follows
+
+	Brakes []Braked `json:"brakes,omitempty"` // why applying it is refused
+
+	ends map[string]uint64 // B0: last sequences of the bulk streams, before the first fence
+}
+
+const planVersion = 1
+
+// Condemned is a record that becomes a tombstone.
+type Condemned struct {
+	Key   string `json:"key"`
+	Seq   uint64 `json:"seq"` // of the record that was read: it is not condemned at any other
+	Order uint64 `json:"order,omitempty"`
+	Bytes int64  `json:"bytes"` // stored
+	Nodes int    `json:"nodes,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Group is neighbouring packs whose live nodes go into one new pack.
+type Group struct {
+	Packs  []Source `json:"packs"`            // by rising order
+	Order  uint64   `json:"order"`            // of the new pack: the highest of theirs
+	Follow []Old    `json:"follow,omitempty"` // moved records that lead to one of them
+	Why    string   `json:"why"`
+}
+
+// Source is a pack that is repacked.
+type Source struct {
+	ID    string        `json:"id"`
+	Seq   uint64        `json:"seq"`
+	Order uint64        `json:"order"`
+	Keep  casstore.Bits `json:"keep"` // live nodes by their index
+	Live  int           `json:"live"`
+	Nodes int           `json:"nodes"`
+	Bytes int64         `json:"bytes"` // stored
+}
+
+// Waste is bytes in a bucket that no record names.
+type Waste struct {
+	Bucket string `json:"bucket"`
+	Token  string `json:"token"`
+	Name   string `json:"name,omitempty"`
+	Last   uint64 `json:"last"`
+	Bytes  int64  `json:"bytes,omitempty"`
+	Why    string `json:"why"`
+}
+
+// Old is a record that means nothing any more.
+type Old struct {
+	Key   string `json:"key"`
+	Seq   uint64 `json:"seq"`
+	Bytes int64  `json:"bytes,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Braked is a brake and what it saw.
+type Braked struct {
+	Brake Brake  `json:"brake"`
+	Why   string `json:"why"`
+}
+
+// Empty reports that there is nothing to do.
+func (p *Plan) Empty() bool {
+	return len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget) == 0
+}
+
+// state is what a cycle remembers for the next one.
+type state struct {
+	Streams map[string]string `json:"streams"`
+	Last    uint64            `json:"last"`
+}
+
+// identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's business.
+func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
+	if p.Streams, err = c.Memory.Birth(ctx); err != nil {
+		return err
+	}
+	streams := []string{events.RecordsStream}
+	for _, b := range buckets {
+		streams = append(streams, events.ObjectStream(b))
+	}
+	if p.ends, err = c.Bulk.LastSeqs(ctx, streams...); err != nil {
+		return err
+	}
+	var last state
+	if err := c.Memory.Recall(ctx, &last); err != nil {
+		return err
+	}
+	for name, made := range last.Streams {
+		if now := p.Streams[name]; now != made {
+			p.Brakes = append(p.Brakes, Braked{BrakeRewind, fmt.Sprintf("%s was made %s; when gc last looked it was another one, made %s", name, now, made)})
+		}
+	}
+	if now := p.ends[events.RecordsStream]; now < last.Last && len(p.Brakes) == 0 {
+		p.Brakes = append(p.Brakes, Braked{BrakeRewind, fmt.Sprintf("%s ends at sequence %d; when gc last looked it went up to %d", events.RecordsStream, now, last.Last)})
+	}
+	return nil
+}
+
+var buckets = []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsBucket, events.InboxBucket}
+
+// decide says what becomes of each pack and blob.
+func (c *Collector) decide(p *Plan, w *world, m *marker) {
+	p.Stock = w.stock(m)
+	for i, v := range m.packs {
+		old := w.packs[v.id]
+		if m.count[i] == 0 && !v.young {
+			p.Condemn = append(p.Condemn, Condemned{packKey(v.id), old.seq, old.order(), old.Object.Size, old.Nodes, "no thread reaches any of its nodes"})
+		}
+	}
+	for i, sum := range m.blobs.sums {
+		if !m.blobs.marked.Has(i) {
+			b := w.blobs[sum]
+			p.Condemn = append(p.Condemn, Condemned{Key: blobKey(sum), Seq: b.seq, Bytes: b.size, Why: "no node that a thread reaches refers to it"})
+		}
+	}
+	p.Repack = c.groups(w, m)
+	c.forget(p, w, m)
+}
+
+// forget finds what has outlived its purpose.
+func (c *Collector) forget(p *Plan, w *world, m *marker) {
+	why := func(gone bool, seq uint64, old bool) string {
+		if gone && !w.young(seq) && old {
+			return "tombstone of an earlier cycle"
+		}
+		return ""
+	}
+	for id, t := range w.packs {
+		_, moved := w.moved[id] // its nodes are elsewhere: nobody will want these bytes back
+		if text := why(t.Gone, t.seq, moved || t.age >= c.cfg.Quarantine); text != "" {
+			p.Forget = append(p.Forget, Old{packKey(id), t.seq, t.Object.Size, text})
+		}
+	}
+	for sum, t := range w.blobs {
+		if text := why(t.gone, t.seq, t.age >= c.cfg.Quarantine); text != "" {
+			p.Forget = append(p.Forget, Old{blobKey(sum), t.seq, t.size, text})
+		}
+	}
+	for id, t := range w.moved {
+		if _, there := w.packs[id]; !there && !m.named[id] && !w.young(t.seq) && !w.leadsTo(id) {
+			p.Forget = append(p.Forget, Old{Key: events.MovedKey(id.String()), Seq: t.seq, Why: "nothing refers to that pack any more"})
+		}
+	}
+	for _, r := range w.markers {
+		if !w.young(r.Seq) {
+			p.Forget = append(p.Forget, Old{Key: r.Key, Seq: r.Seq, Why: "left by a cycle that did not end"})
+		}
+	}
+	slices.SortFunc(p.Forget, func(a, b Old) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// leadsTo reports whether another moved record leads to this pack.
+func (w *world) leadsTo(id casstore.PackID) bool {
+	if w.targets == nil {
+		w.targets = map[casstore.PackID]bool{}
+		for _, t := range w.moved {
+			w.targets[t.to] = true
+		}
+	}
+	return w.targets[id]
+}
+
+// waste finds bytes that no record names and none will: those that were there before the first fence.
+func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record.Claims) error {
+	named := map[uint64]bool{}
+	for _, v := range w.packs {
+		named[w.hash(v.Object.NUID)] = true
+	}
+	for _, b := range w.blobs {
+		named[b.token] = true
+	}
+	for token := range w.bytes {
+		named[token] = true
+	}
+	for _, bucket := range buckets {
+		all, err := c.Bulk.Stored(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			why := "no record names it"
+			switch {
+			case s.Last > p.ends[events.ObjectStream(bucket)], named[w.hash(s.Object.NUID)]:
+				continue
+			case bucket == events.ArtifactsBucket && !ownArtifact(w, s.Object.Name):
+				continue
+			case bucket == events.InboxBucket:
+				if claims.Bodies[s.Object.Name] || s.Age < c.cfg.InboxAge {
+					continue
+				}
+				why = "no event claims it"
+			}
+			p.Reclaim = append(p.Reclaim, Waste{bucket, s.Object.NUID, s.Object.Name, s.Last, s.Object.Size, why})
+		}
+	}
+	slices.SortFunc(p.Reclaim, func(a, b Waste) int {
+		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Last, b.Last))
+	})
+	return nil
+}
+
+// ownArtifact reports whether an object that no record names is what an upload of Spool's left: chunks without a name, or
+// bytes under the name of an artifact that is not there. Whatever else is in the bucket a tool put there, to register it
+// (SPEC A3, A5).
+func ownArtifact(w *world, name string) bool {
+	if name == "" {
+		return true
+	}
+	parts := strings.Split(name, "/")
+	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && events.CheckToken("", parts[1]) == nil && !w.names[w.hash(name)]
+}
+
+// brake looks for signs that the plan is wrong.
+func (c *Collector) brake(p *Plan, w *world) {
+	packs, blobs := p.Stock.Packs, p.Stock.Blobs
+	if len(w.heads) == 0 && packs+blobs > 0 {
+		p.Brakes = append(p.Brakes, Braked{BrakeRoots, fmt.Sprintf("there is no thread, but %d packs and %d blobs", packs, blobs)})
+	}
+	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) {
+		p.Brakes = append(p.Brakes, Braked{BrakeShare, fmt.Sprintf("%d of %d packs and blobs would be condemned: more than %.0f %%", n, all, 100*c.cfg.Share)})
+	}
+	p.Allow(c.cfg.Allow...)
+}
+
+// ErrBrake: the plan is not applied, because it looks wrong.
+var ErrBrake = errors.New("not applied")
+
+// Allow takes brakes off a plan.
+func (p *Plan) Allow(brakes ...Brake) {
+	p.Brakes = slices.DeleteFunc(p.Brakes, func(b Braked) bool { return slices.Contains(brakes, b.Brake) })
+}
+
+func (p *Plan) braked() error {
+	if len(p.Brakes) == 0 {
+		return nil
+	}
+	errs := make([]error, len(p.Brakes))
+	for i, b := range p.Brakes {
+		errs[i] = fmt.Errorf("%w: %s; to go on nevertheless allow %q", ErrBrake, b.Why, b.Brake)
+	}
+	return errors.Join(errs...)
+}
+
+// key of a pack's record without its class.
+func packIDOf(key string) (casstore.PackID, bool) {
+	text, ok := strings.CutPrefix(key, events.PackKey(""))
+	if !ok {
+		return casstore.PackID{}, false
+	}
+	id, err := casstore.ParsePackID(text)
+	return id, err == nil
+}
+
+// stock counts what there is.
+func (w *world) stock(m *marker) Stock {
+	s := Stock{Threads: len(w.heads), Moved: len(w.moved)}
+	for there := range maps.Values(w.sessions) {
+		if there {
+			s.Sessions++
+		}
+	}
+	for _, h := range w.heads {
+		s.Entries, s.Items = s.Entries+h.entries, s.Items+h.items
+	}
+	for _, p := range w.packs {
+		if p.Gone {
+			s.Tombstones++
+			continue
+		}
+		s.Packs, s.Nodes = s.Packs+1, s.Nodes+int64(p.Nodes)
+		s.RawBytes, s.PackBytes = s.RawBytes+p.Raw, s.PackBytes+p.Object.Size
+	}
+	for _, b := range w.blobs {
+		if b.gone {
+			s.Tombstones++
+			continue
+		}
+		s.Blobs, s.BlobBytes = s.Blobs+1, s.BlobBytes+b.size
+	}
+	for i := range m.packs {
+		s.LiveNodes, s.LiveBytes = s.LiveNodes+int64(m.count[i]), s.LiveBytes+m.raw[i]
+	}
+	return s
+}

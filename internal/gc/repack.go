@@ -1,0 +1,300 @@
+package gc
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+const (
+	groupPacks = 100 // whose records, moved records and followers fit one atomic batch
+	headerRoom = 4096
+)
+
+// groups says which packs to repack: those that are less than half live, and small neighbours together. Between two
+// neighbours there is no pack in order, so that whatever refers to one is behind both, and what one refers to before.
+func (c *Collector) groups(w *world, m *marker) (out []Group) {
+	g := grouping{cfg: c.cfg, header: int64(c.Bulk.MaxPayload()-headerRoom) / 2}
+	for i := len(m.packs) - 1; i >= 0; i-- {
+		v, p := m.packs[i], w.packs[m.packs[i].id]
+		half := 2*m.raw[i] < p.Raw
+		switch s := (Source{v.id.String(), p.seq, p.order(), m.live[i], m.count[i], p.Nodes, p.Object.Size}); {
+		case v.young:
+			g.end()
+		case m.count[i] == 0: // condemned
+		case m.raw[i] < c.cfg.Small:
+			g.add(s, m.raw[i], p.Header, half)
+		default:
+			g.end()
+			if half {
+				g.alone(s)
+			}
+		}
+	}
+	g.end()
+	for i := range g.out {
+		g.out[i].follow(w)
+	}
+	return g.out
+}
+
+// grouping collects neighbours.
+type grouping struct {
+	cfg    Config
+	header int64 // bytes of headers in a group at most: that of the new pack must fit a message
+
+	out    []Group
+	open   []Source
+	half   []bool
+	raw    int64
+	tables int64
+}
+
+func (g *grouping) add(s Source, raw, header int64, half bool) {
+	if g.raw+raw > g.cfg.Target || g.tables+header > g.header || len(g.open) == groupPacks {
+		g.end()
+	}
+	g.open, g.half = append(g.open, s), append(g.half, half)
+	g.raw, g.tables = g.raw+raw, g.tables+header
+}
+
+func (g *grouping) end() {
+	if n := len(g.open); n >= g.cfg.Merge {
+		g.out = append(g.out, Group{Packs: g.open, Order: g.open[n-1].Order, Why: "small neighbours"})
+	} else {
+		for i, s := range g.open {
+			if g.half[i] {
+				g.alone(s)
+			}
+		}
+	}
+	g.open, g.half, g.raw, g.tables = nil, nil, 0, 0
+}
+
+func (g *grouping) alone(s Source) {
+	g.out = append(g.out, Group{Packs: []Source{s}, Order: s.Order, Why: "less than half of it is live"})
+}
+
+// follow notes the moved records that lead to the group's packs: they are to lead to the new one.
+func (g *Group) follow(w *world) {
+	if w.followers == nil {
+		w.followers = map[casstore.PackID][]Old{}
+		for from, t := range w.moved {
+			w.followers[t.to] = append(w.followers[t.to], Old{Key: events.MovedKey(from.String()), Seq: t.seq})
+		}
+	}
+	for _, s := range g.Packs {
+		id, _ := casstore.ParsePackID(s.ID)
+		g.Follow = append(g.Follow, w.followers[id]...)
+	}
+	const most = 500
+	g.Follow = g.Follow[:min(len(g.Follow), most)]
+}
+
+// repack makes one pack of each group's live nodes.
+func (r *run) repack(ctx context.Context) error {
+	for _, g := range r.plan.Repack {
+		if r.hindered(g) {
+			r.done.Skipped++
+			continue
+		}
+		moved, err := r.repackGroup(ctx, g)
+		if err != nil {
+			return fmt.Errorf("repack: %w", err)
+		}
+		if !moved {
+			r.done.Skipped++
+			continue
+		}
+		r.done.Made++
+		r.done.Repacked += len(g.Packs)
+	}
+	return nil
+}
+
+// hindered: what was spared may refer to nodes of the group that were to be dropped, or stand between its packs in order.
+func (r *run) hindered(g Group) bool {
+	for _, s := range g.Packs {
+		if r.spared[events.PackKey(s.ID)] {
+			return true
+		}
+	}
+	for _, v := range r.plan.Condemn {
+		if r.spared[v.Key] && v.Order > g.Packs[0].Order && v.Order < g.Order {
+			return true
+		}
+	}
+	return false
+}
+
+// repackGroup reports false when one of the packs changed since the plan was made.
+func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
+	keys := make([]string, len(g.Packs))
+	for i, s := range g.Packs {
+		keys[i] = events.PackKey(s.ID)
+	}
+	now, err := r.now(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	b := casstore.NewPackBuilder()
+	for i, s := range g.Packs {
+		if !now[i].Exists() || now[i].Seq != s.Seq {
+			return false, nil
+		}
+		if err := r.copyLive(ctx, b, s, now[i]); err != nil {
+			if e := r.alone(ctx); e != nil { // a newer cycle may have repacked it, and reclaimed the bytes since
+				return false, e
+			}
+			return false, fmt.Errorf("%s: %w", keys[i], err)
+		}
+	}
+	header, body, err := b.Finish()
+	if err != nil {
+		return false, err
+	}
+	var id casstore.PackID
+	if _, err := rand.Read(id[:]); err != nil {
+		return false, err
+	}
+	// A crash from here to the commit leaves a pack that no record names.
+	if err := r.At(StepUpload); err != nil {
+		return false, err
+	}
+	var made record.Pack
+	if err := retry.Do(ctx, nil, func() (err error) { made, err = r.Packs.UploadPack(ctx, id, header, body); return err }); err != nil {
+		return false, err
+	}
+	made.Order = g.Order
+	return r.move(ctx, g, now, id, made)
+}
+
+// move puts the new pack in the place of the old ones: all of it or nothing.
+func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstore.PackID, made record.Pack) (bool, error) {
+	to := record.Moved{To: id}.Encode()
+	puts := []record.Put{{Key: packKey(id), Value: made.Encode()}}
+	for i, s := range g.Packs {
+		stone, _, _, err := tombstone(now[i], true)
+		if err != nil {
+			return false, err
+		}
+		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: s.Seq})
+	}
+	for _, f := range g.Follow {
+		puts = append(puts, record.Put{Key: f.Key, Value: to, Expect: f.Seq})
+	}
+	for {
+		if err := r.At(StepRepack); err != nil {
+			return false, err
+		}
+		_, again, err := r.commit(ctx, puts)
+		if err != nil || !again {
+			return err == nil, err
+		}
+		rs, err := r.now(ctx, []string{packKey(id), now[0].Key})
+		switch {
+		case err != nil:
+			return false, err
+		case rs[0].Exists(): // the answer was lost
+			return true, nil
+		}
+		same, err := r.unchanged(ctx, g)
+		if err != nil || !same {
+			return false, err
+		}
+	}
+}
+
+// unchanged tells whether the records that a repack expects are still there.
+func (r *run) unchanged(ctx context.Context, g Group) (bool, error) {
+	var keys []string
+	var seqs []uint64
+	for _, s := range g.Packs {
+		keys, seqs = append(keys, events.PackKey(s.ID)), append(seqs, s.Seq)
+	}
+	for _, f := range g.Follow {
+		keys, seqs = append(keys, f.Key), append(seqs, f.Seq)
+	}
+	rs, err := r.now(ctx, keys)
+	for i := range rs {
+		if rs[i].Seq != seqs[i] {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// copyLive adds the live nodes of a pack to a new one, with where they find what they refer to.
+func (r *run) copyLive(ctx context.Context, b *casstore.PackBuilder, s Source, rec record.Record) error {
+	old, err := record.DecodePack(rec.Value)
+	if err != nil {
+		return err
+	}
+	raw, err := r.Bulk.Read(ctx, old.Object)
+	if err != nil {
+		return err
+	}
+	if old.Header > int64(len(raw)) {
+		return fmt.Errorf("%w: header of %d bytes in %d", casstore.ErrCorrupt, old.Header, len(raw))
+	}
+	p, err := casstore.OpenPack(raw[:old.Header], raw[old.Header:])
+	if err != nil {
+		return err
+	}
+	if len(s.Keep) != len(casstore.NewBits(p.Len())) {
+		return fmt.Errorf("%w: the plan is of a pack of another size", ErrStale)
+	}
+	used := map[casstore.Located]bool{}
+	for i := range p.Len() {
+		if !s.Keep.Has(i) {
+			continue
+		}
+		encoded, err := p.EncodedAt(i)
+		if err != nil {
+			return err
+		}
+		var refs []casstore.Ref
+		for t := range p.Refs(i) {
+			at, own := t.Own()
+			out, outside := t.Outside()
+			switch {
+			case own:
+				refs = append(refs, p.Ref(at))
+			case outside:
+				l := p.OutsideAt(out)
+				refs = append(refs, l.Ref)
+				used[l] = true
+			default:
+				refs = append(refs, casstore.Ref{})
+			}
+		}
+		b.Add(encoded, refs)
+	}
+	return r.locate(ctx, b, used)
+}
+
+// locate tells the builder where outside nodes are now, so that moved records need not be kept for ever.
+func (r *run) locate(ctx context.Context, b *casstore.PackBuilder, used map[casstore.Located]bool) error {
+	at := map[casstore.PackID]casstore.PackID{}
+	for l := range used {
+		if l.Pack.IsZero() {
+			continue
+		}
+		to, ok := at[l.Pack]
+		if !ok {
+			_, key, err := r.live(ctx, packKey(l.Pack))
+			if err != nil {
+				return err
+			}
+			to, _ = packIDOf(key)
+			at[l.Pack] = to
+		}
+		b.Locate(casstore.Located{Ref: l.Ref, Pack: to})
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package gc_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// rig is a server with Spool's streams.
+type rig struct {
+	t    testing.TB
+	conn *natsio.Conn
+	*client.Client
+	producer *client.Publisher
+	seq      uint64 // of its last event
+}
+
+func newRig(t testing.TB) *rig {
+	conn := natstest.Conn(t)
+	r := &rig{t: t, conn: conn, Client: client.New(conn)}
+	r.producer = r.Publisher(client.PublisherConfig{Producer: "p"})
+	return r
+}
+
+// persister runs a persister with small batches until stop.
+func (r *rig) persister(batch int) (stop func()) {
+	r.t.Helper()
+	var cfg service.PersisterConfig
+	cfg.Lane, cfg.BatchEvents = 3, batch
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := service.NewPersister(r.conn, cfg, nil)
+	go func() { done <- p.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("persister: %v", err)
+		}
+	}
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// brave reclaims at once, whatever the share.
+func brave() gc.Config {
+	return gc.Config{Lane: events.Lanes - 1, Allow: []gc.Brake{gc.BrakeShare}}
+}
+
+func (r *rig) collector(cfg gc.Config, at func(gc.Step) error) *gc.Collector {
+	r.t.Helper()
+	c, err := gc.New(gc.Deps{
+		Records: r.conn, Bulk: r.conn, Packs: r.conn.Store(cfg.Lane), Queue: r.conn, Memory: r.conn, At: at,
+	}, cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// collect plans and applies.
+func (r *rig) collect(cfg gc.Config) (*gc.Plan, gc.Done) {
+	r.t.Helper()
+	c := r.collector(cfg, nil)
+	p, err := c.Plan(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d, err := c.Apply(r.t.Context(), p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p, d
+}
+
+func entry(id, text string) []byte {
+	content, _ := json.Marshal([]map[string]string{{"type": "text", "text": text}})
+	return fmt.Appendf(nil, `{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":%s}}`, id, content)
+}
+
+// image is an entry with an image that becomes a blob.
+func image(id string, seed byte) []byte {
+	data := strings.Repeat(string([]byte{'A' + seed%26, 'B', 'C', 'D'}), 512)
+	return fmt.Appendf(nil, `{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`, id, data)
+}
+
+// said is entries of a thread.
+type said struct {
+	to     events.Thread
+	bodies [][]byte
+}
+
+// publish sends entries in one go, so that threads share packs.
+func (r *rig) publish(all ...said) {
+	r.t.Helper()
+	var es []client.Entry
+	for _, s := range all {
+		for _, b := range s.bodies {
+			r.seq++
+			es = append(es, client.Entry{Thread: s.to, Dialect: "omp", Body: b, Seq: r.seq})
+		}
+	}
+	if err := r.producer.Publish(r.t.Context(), es...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// say publishes entries to a thread and waits until they are applied.
+func (r *rig) say(t events.Thread, bodies ...[]byte) {
+	r.t.Helper()
+	r.publish(said{t, bodies})
+	r.await(t)
+}
+
+// await waits until a thread has applied what was published last.
+func (r *rig) await(t events.Thread) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Await(ctx, t, "p", 0, r.seq); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// talk is n entries of a thread.
+func talk(n int, what string) (out [][]byte) {
+	for i := range n {
+		out = append(out, entry(fmt.Sprintf("%s%04d", what, i), what+strings.Repeat(" and so on", 20)))
+	}
+	return out
+}
+
+// remove takes a thread out of the active ones, as deleting it does.
+func (r *rig) remove(t events.Thread) {
+	r.t.Helper()
+	rs, err := r.conn.Records(r.t.Context(), events.HeadKey(t))
+	if err != nil || !rs[0].Exists() {
+		r.t.Fatalf("remove %s: %v, %v", t, rs, err)
+	}
+	if _, err := r.conn.Write(r.t.Context(), record.Put{Key: rs[0].Key, Expect: rs[0].Seq}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// verify reads everything that a thread reaches, blobs too.
+func (r *rig) verify(t events.Thread) {
+	r.t.Helper()
+	h, err := r.Thread(r.t.Context(), t)
+	if err == nil {
+		err = threads.Verify(r.t.Context(), r.Reader(), h)
+	}
+	if err == nil {
+		err = r.verifyBlobs(h)
+	}
+	if err != nil {
+		r.t.Errorf("verify %s: %v", t, err)
+	}
+}
+
+func (r *rig) verifyBlobs(h threads.Head) error {
+	store := r.conn.Store(0)
+	for step, err := range r.Reader().Walk(r.t.Context(), h.Head()) {
+		if err != nil {
+			return err
+		}
+		content, err := step.ReadContent(r.t.Context())
+		if err != nil {
+			return err
+		}
+		for _, ref := range content.Refs {
+			if ref.Kind() != casstore.KindBlob {
+				continue
+			}
+			if _, err := store.Blob(r.t.Context(), ref); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bucket is how many messages a bucket holds.
+func (r *rig) bucket(name string) uint64 {
+	r.t.Helper()
+	s, err := r.conn.JetStream().Stream(r.t.Context(), events.ObjectStream(name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+var errKilled = errors.New("killed here")
+
+func th(name string) events.Thread { return events.Thread{Session: name, Name: events.MainThread} }

@@ -1,0 +1,272 @@
+package gc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// TestSoak lets writers append, fork, end and remove threads while collectors and persisters run and are killed, and then reads
+// everything that is there. SPOOL_GC_SOAK is how long, 8s by default.
+func TestSoak(t *testing.T) {
+	length := 8 * time.Second
+	if text := os.Getenv("SPOOL_GC_SOAK"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := &soak{rig: newRig(t)}
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	all, end := context.WithCancel(t.Context())
+	var writers, others sync.WaitGroup
+	others.Go(func() { s.persisters(all, rand.New(rand.NewPCG(seed, 1))) })
+	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 2))) })
+	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 3))) })
+	for i := range 3 {
+		writers.Go(func() { s.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(10+i)))) })
+	}
+	writers.Wait()
+	s.calm.Store(true)
+	s.settle()
+	end()
+	others.Wait()
+	s.finish()
+}
+
+type soak struct {
+	*rig
+	cycles, kills, condemned, repacked, spared, refused atomic.Int64
+	deaths, forks, removals                             atomic.Int64
+
+	calm atomic.Bool // nobody is killed any more
+}
+
+// persisters runs one persister after the other; each dies somewhere.
+func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		ctx, cancel := context.WithCancel(ctx)
+		store := s.conn.Store(5)
+		var mu sync.Mutex
+		p := persist.New(persist.Deps{
+			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
+			At: func(persist.Step) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if !s.calm.Load() && r.IntN(150) == 0 {
+					s.deaths.Add(1)
+					return errKilled
+				}
+				return nil
+			},
+		}, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
+		var stops []func()
+		for part := range events.Partitions {
+			stop, err := s.conn.Consume(ctx, part, func(d natsio.Delivery) {
+				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack, Working: d.Working})
+			})
+			if err != nil {
+				if ctx.Err() == nil {
+					s.t.Error(err)
+				}
+				break
+			}
+			stops = append(stops, stop)
+		}
+		if err := p.Run(ctx); err != nil && !errors.Is(err, errKilled) {
+			s.t.Errorf("persister: %v", err)
+		}
+		cancel()
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// collectors runs cycle after cycle; every other one is killed somewhere.
+func (s *soak) collectors(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		cfg := brave()
+		cfg.Lane, cfg.Small, cfg.Merge, cfg.InboxAge = 7, 1<<20, 3, time.Hour
+		die := r.IntN(2) == 0
+		c := s.collector(cfg, func(gc.Step) error {
+			if die && r.IntN(20) == 0 {
+				s.kills.Add(1)
+				return errKilled
+			}
+			return nil
+		})
+		p, err := c.Plan(ctx)
+		if err == nil {
+			var d gc.Done
+			d, err = c.Apply(ctx, p)
+			s.condemned.Add(int64(d.Condemned))
+			s.repacked.Add(int64(d.Repacked))
+			s.spared.Add(int64(d.Spared))
+		}
+		s.cycles.Add(1)
+		switch {
+		case err == nil, errors.Is(err, errKilled), ctx.Err() != nil:
+		case errors.Is(err, gc.ErrStale), errors.Is(err, gc.ErrBrake):
+			s.refused.Add(1)
+		default:
+			s.t.Errorf("cycle: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(100+r.IntN(300)) * time.Millisecond):
+		}
+	}
+}
+
+// write does what agents and people do, in sessions of its own.
+func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
+	names := func() events.Thread {
+		return events.Thread{Session: fmt.Sprintf("w%d-%d", who, r.IntN(12)), Name: events.MainThread}
+	}
+	p := s.Publisher(client.PublisherConfig{Producer: fmt.Sprint("writer", who)})
+	seq := uint64(0)
+	for n := 0; ctx.Err() == nil; n++ {
+		t := names()
+		switch k := r.IntN(20); {
+		case k < 14:
+			var es []client.Entry
+			for range 1 + r.IntN(6) {
+				seq++
+				body := entry(fmt.Sprint("e", seq), strings.Repeat("words ", r.IntN(200)))
+				if r.IntN(4) == 0 {
+					body = image(fmt.Sprint("i", seq), byte(r.IntN(20)))
+				}
+				es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: body, Seq: seq})
+			}
+			s.ok(ctx, p.Publish(ctx, es...))
+		case k < 16:
+			to := events.Thread{Session: t.Session, Name: fmt.Sprint("fork", n)}
+			if r.IntN(2) == 0 {
+				to.Session = fmt.Sprintf("w%d-%d", who, r.IntN(12))
+			}
+			if s.Fork(ctx, to, events.Fork{Session: t.Session, Thread: t.Name}) == nil {
+				s.forks.Add(1)
+			}
+		default:
+			s.removeOne(ctx, who, r)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(r.IntN(8)) * time.Millisecond):
+		}
+	}
+}
+
+func (s *soak) ok(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.t.Errorf("write: %v", err)
+	}
+}
+
+// removeOne takes some thread of a writer away, whatever is going on in it.
+func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
+	all, err := s.conn.List(ctx, fmt.Sprintf("thread.w%d-%d.*", who, r.IntN(12)))
+	if err != nil || len(all) == 0 {
+		s.ok(ctx, err)
+		return
+	}
+	t, _ := events.ParseHeadKey(all[r.IntN(len(all))].Key)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if s.Remove(ctx, t) == nil {
+		s.removals.Add(1)
+	}
+}
+
+// settle waits until everything that was published is applied.
+func (s *soak) settle() {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		b, err := s.conn.Backlog(s.t.Context())
+		if err == nil && b.Pending == 0 && b.Unacked == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("backlog %+v, %v: the events are not applied", b, err)
+		}
+	}
+}
+
+func (s *soak) finish() {
+	s.t.Logf("%d cycles, %d killed, %d refused; %d condemned, %d spared, %d repacked; %d persisters died; %d forks, %d removals", s.cycles.Load(), s.kills.Load(),
+		s.refused.Load(), s.condemned.Load(), s.spared.Load(), s.repacked.Load(), s.deaths.Load(), s.forks.Load(), s.removals.Load())
+	if s.condemned.Load() == 0 || s.repacked.Load() == 0 || s.kills.Load() == 0 || s.removals.Load() == 0 {
+		s.t.Error("the soak did not try what it is for")
+	}
+	all := s.everything()
+	for range 3 {
+		s.collect(brave())
+		all()
+	}
+	if p, _ := s.collect(brave()); !p.Empty() {
+		s.t.Errorf("after all: %+v to do, want nothing", p.Sum())
+	}
+	s.letters()
+}
+
+// everything reads each thread that is there.
+func (s *soak) everything() func() {
+	return func() {
+		s.t.Helper()
+		list, err := s.conn.List(s.t.Context(), "thread.>")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, rec := range list {
+			h, err := threads.DecodeHead(rec.Value)
+			if err == nil {
+				err = threads.Verify(s.t.Context(), s.Reader(), h)
+			}
+			if err == nil {
+				err = s.verifyBlobs(h)
+			}
+			if err != nil {
+				s.t.Errorf("%s: %v", rec.Key, err)
+			}
+		}
+		s.t.Logf("%d threads are whole", len(list))
+	}
+}
+
+// letters looks for events that were not applied because something was missing.
+func (s *soak) letters() {
+	stream, err := s.conn.JetStream().Stream(s.t.Context(), events.DeadStream)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(s.t.Context(), seq)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		reason := m.Header.Get(natsio.HeaderReason)
+		for _, bad := range []string{"gone", "latched", "corrupt", "not found", "neither"} {
+			if strings.Contains(reason, bad) {
+				s.t.Errorf("dead letter %d: %s", seq, reason)
+			}
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package gc
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/threads"
+)
+
+// world is what the record bucket said, as a cycle needs it.
+type world struct {
+	first, second uint64 // sequences of the two fences; 0: none was moved
+	at            uint64 // the record that was read last
+
+	packs map[casstore.PackID]pack
+	moved map[casstore.PackID]move
+	blobs map[[32]byte]blob
+	heads map[string]head   // by key; as they were read last
+	past  []head            // what heads were since the first reading ended
+	bytes map[uint64]string // keys of the artifacts and open outputs that name bytes, by hash of the token
+	names map[uint64]bool   // objects that artifacts name, by hash
+
+	sessions  map[uint64]bool // by hash of the key
+	seen      map[uint64]bool // hashes of all keys that were read
+	seed      maphash.Seed
+	again     bool                      // the first reading has ended
+	markers   []record.Record           // of removed packs, blobs and moved records
+	followers map[casstore.PackID][]Old // moved records by where they lead
+	targets   map[casstore.PackID]bool  // of moved records
+}
+
+type pack struct {
+	record.Pack
+	seq uint64
+	age time.Duration
+}
+
+// order places a pack among the others (DESIGN 7).
+func (p pack) order() uint64 { return cmp.Or(p.Order, p.seq) }
+
+// blob is kept small: there are many.
+type blob struct {
+	seq   uint64
+	token uint64 // hash
+	size  int64
+	age   time.Duration
+	gone  bool
+}
+
+type move struct {
+	to  casstore.PackID
+	seq uint64
+}
+
+// head is what a thread keeps alive.
+type head struct {
+	key   string
+	roots []casstore.Located
+	hints []casstore.PackID // packs that it names beside
+	counts
+}
+
+type counts struct{ entries, items, bytes int64 }
+
+func newWorld() *world {
+	return &world{
+		packs: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{}, blobs: map[[32]byte]blob{}, heads: map[string]head{},
+		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
+	}
+}
+
+// read takes the record bucket in, from a sequence on.
+func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
+	w.at, err = rs.Scan(ctx, from, func(r record.Stamped) error {
+		if err := w.take(r); err != nil {
+			return fmt.Errorf("%w: record %s: %w", ErrUnsafe, r.Key, err)
+		}
+		return nil
+	})
+	return err
+}
+
+// barren are classes of records that keep nothing alive.
+var barren = map[string]bool{
+	"session": true, "counter": true, "prompt": true, "answered": true, "left": true, "run": true, "shared": true, "fence": true,
+	"lane": true, "gc": true,
+}
+
+// take learns one record. A class that this version does not know may hold on to something: it is an error.
+func (w *world) take(r record.Stamped) error {
+	class, id, _ := strings.Cut(r.Key, ".")
+	w.seen[w.hash(r.Key)] = true
+	switch class {
+	case "session":
+		w.sessions[w.hash(r.Key)] = r.Exists()
+	case "thread", "history":
+		return w.takeHead(r.Record)
+	case "pack":
+		return w.takePack(id, r)
+	case "blob":
+		return w.takeBlob(id, r)
+	case "moved":
+		return w.takeMoved(id, r.Record)
+	case "artifact":
+		return w.takeArtifact(r.Record)
+	case "output":
+		return w.takeOutput(r.Record)
+	}
+	if !barren[class] {
+		return fmt.Errorf("%w: this version does not know what it keeps alive", record.ErrValue)
+	}
+	return nil
+}
+
+// A head that was there since the first reading ended stays a root in this cycle, whatever became of it.
+func (w *world) takeHead(r record.Record) error {
+	if old, ok := w.heads[r.Key]; ok && w.again {
+		w.past = append(w.past, old)
+	}
+	if !r.Exists() {
+		delete(w.heads, r.Key)
+		return nil
+	}
+	th, err := threads.DecodeHead(r.Value)
+	if err != nil {
+		return err
+	}
+	h := head{key: r.Key, roots: append(th.Roots(), th.Start), counts: counts{th.Entries, th.N, th.BytesIn}}
+	for _, l := range th.Recent[min(len(th.Recent), 1):] {
+		if n := len(h.hints); n == 0 || h.hints[n-1] != l.Pack {
+			h.hints = append(h.hints, l.Pack)
+		}
+	}
+	w.heads[r.Key] = h
+	return nil
+}
+
+// removed notes markers that a cycle left which did not get to its end.
+func (w *world) removed(r record.Record) bool {
+	if !r.Exists() {
+		w.markers = append(w.markers, r)
+	}
+	return !r.Exists()
+}
+
+func (w *world) takePack(id string, r record.Stamped) error {
+	at, err := casstore.ParsePackID(id)
+	if err != nil || w.removed(r.Record) {
+		delete(w.packs, at)
+		return err
+	}
+	p, err := record.DecodePack(r.Value)
+	if err == nil {
+		w.packs[at] = pack{p, r.Seq, r.Age}
+	}
+	return err
+}
+
+func (w *world) takeBlob(id string, r record.Stamped) error {
+	ref, err := casstore.ParseRef("blob:sha256:" + id)
+	if err != nil || w.removed(r.Record) {
+		delete(w.blobs, ref.Sum())
+		return err
+	}
+	b, err := record.DecodeBlob(r.Value)
+	if err == nil {
+		w.blobs[ref.Sum()] = blob{r.Seq, w.hash(b.Object.NUID), b.Object.Size, r.Age, b.Gone}
+	}
+	return err
+}
+
+func (w *world) takeMoved(id string, r record.Record) error {
+	from, err := casstore.ParsePackID(id)
+	if err != nil || w.removed(r) {
+		delete(w.moved, from)
+		return err
+	}
+	m, err := record.DecodeMoved(r.Value)
+	if err == nil {
+		w.moved[from] = move{m.To, r.Seq}
+	}
+	return err
+}
+
+// Bytes of an artifact that is gone since the reading began are left to the next cycle.
+func (w *world) takeArtifact(r record.Record) error {
+	if !r.Exists() {
+		return nil
+	}
+	a, err := artifacts.DecodeRecord(r.Value)
+	if err != nil || a.Locator == nil {
+		return err
+	}
+	o, err := record.DecodeLocator(a.Locator)
+	if err == nil {
+		w.bytes[w.hash(o.NUID)] = r.Key
+		w.names[w.hash(a.Object)] = true
+	}
+	return err
+}
+
+func (w *world) takeOutput(r record.Record) error {
+	if !r.Exists() {
+		return nil
+	}
+	o, err := record.DecodeOutput(r.Value)
+	if err == nil {
+		w.bytes[w.hash(o.NUID)] = r.Key
+	}
+	return err
+}
+
+func (w *world) hash(s string) uint64 { return maphash.String(w.seed, s) }
+
+// young reports whether a record was written since the first fence.
+func (w *world) young(seq uint64) bool { return seq >= w.first }
+
+// end follows moved records; where they form a circle it is the pack itself.
+func (w *world) end(id casstore.PackID) casstore.PackID {
+	at := id
+	for range len(w.moved) + 1 {
+		if p, ok := w.packs[at]; ok && !p.Gone {
+			return at
+		}
+		m, ok := w.moved[at]
+		if !ok {
+			return at
+		}
+		at = m.to
+	}
+	return id
+}
+
+// graph is what is to be marked.
+func (w *world) graph(open headers) graph {
+	g := graph{moved: w.end, open: open, blobs: &blobSet{}}
+	for id, p := range w.packs {
+		if !p.Gone {
+			g.packs = append(g.packs, vertex{id, w.young(p.seq)})
+		}
+	}
+	slices.SortFunc(g.packs, func(a, b vertex) int {
+		return cmp.Or(-cmp.Compare(w.packs[a.id].order(), w.packs[b.id].order()), bytes.Compare(a.id[:], b.id[:]))
+	})
+	for sum, b := range w.blobs {
+		if !b.gone {
+			g.blobs.sums = append(g.blobs.sums, sum)
+		}
+	}
+	slices.SortFunc(g.blobs.sums, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+	g.blobs.marked = casstore.NewBits(len(g.blobs.sums))
+	return g
+}
+
+// root hands every root to a marker.
+func (w *world) root(m *marker, mentioned map[string]bool) error {
+	for _, h := range w.heads {
+		if err := w.rootHead(m, h, true); err != nil {
+			return err
+		}
+	}
+	for _, h := range w.past { // another collector may have condemned what a thread had that is gone
+		if err := w.rootHead(m, h, false); err != nil {
+			return err
+		}
+	}
+	for sum, b := range w.blobs {
+		if w.young(b.seq) {
+			m.blobs.mark(sum)
+		}
+	}
+	for text := range mentioned {
+		if ref, err := casstore.ParseRef(text); err == nil {
+			m.blobs.mark(ref.Sum())
+		}
+	}
+	return nil
+}
+
+func (w *world) rootHead(m *marker, h head, firm bool) error {
+	for _, l := range h.roots {
+		if err := m.root(l, firm); err != nil {
+			return fmt.Errorf("%s: %w", h.key, err)
+		}
+	}
+	for _, id := range h.hints {
+		m.named[id] = true
+	}
+	return nil
+}
+
+// check compares the names that the server lists with those that were read: a name that was not, and was not written since, is a
+// record that the reading missed.
+func (w *world) check(ctx context.Context, rs Records) error {
+	names, err := rs.RecordNames(ctx)
+	if err != nil {
+		return err
+	}
+	var missed []string
+	for _, name := range names {
+		if !w.seen[w.hash(name)] {
+			missed = append(missed, name)
+		}
+	}
+	late, err := rs.Records(ctx, missed...)
+	if err != nil {
+		return err
+	}
+	for _, r := range late {
+		if r.Seq != 0 && r.Seq <= w.at {
+			return fmt.Errorf("%w: record %s, at sequence %d, was not found by reading up to %d: is the stream damaged?", ErrUnsafe, r.Key, r.Seq, w.at)
+		}
+	}
+	return nil
+}
+
+func packKey(id casstore.PackID) string { return "pack." + id.String() }
+
+func blobKey(sum [32]byte) string { return "blob." + hex.EncodeToString(sum[:]) }

@@ -1,0 +1,148 @@
+package natsio_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// history is every write that tests made, by sequence.
+type history struct {
+	sync.Mutex
+	t      *testing.T
+	c      *natsio.Conn
+	writes map[uint64]record.Put
+}
+
+func (h *history) put(key string, value []byte) {
+	p := record.Put{Key: key, Value: value, Expect: record.Any}
+	seq, err := h.c.Write(h.t.Context(), p)
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	h.Lock()
+	defer h.Unlock()
+	h.writes[seq] = p
+}
+
+// at is what the bucket held at a sequence: keys and the sequences of their records.
+func (h *history) at(last uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, seq := range slices.Sorted(maps.Keys(h.writes)) {
+		if seq > last {
+			break
+		}
+		if p := h.writes[seq]; len(p.Value) == 0 {
+			delete(out, p.Key)
+		} else {
+			out[p.Key] = seq
+		}
+	}
+	return out
+}
+
+// What Scan tells is what the bucket held at the sequence that it returns, exactly, under writers that overwrite, remove and
+// add keys all the time; and from there it can go on.
+func TestScanIsExact(t *testing.T) {
+	h := &history{t: t, c: natstest.Conn(t), writes: map[uint64]record.Put{}}
+	for i := range 500 {
+		h.put(fmt.Sprintf("session.s%d", i), []byte("first"))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 1))
+			for ctx.Err() == nil {
+				value := []byte("again")
+				if r.IntN(4) == 0 {
+					value = nil
+				}
+				h.put(fmt.Sprintf("session.s%d", r.IntN(800)), value)
+			}
+		})
+	}
+	scans := map[uint64]map[string]uint64{}
+	got, from := map[string]uint64{}, uint64(1)
+	for n := range 20 {
+		if n%2 == 0 { // every other one goes on from the one before
+			clear(got)
+			from = 1
+		}
+		last, err := h.c.Scan(t.Context(), from, func(r record.Stamped) error {
+			if delete(got, r.Key); r.Exists() {
+				got[r.Key] = r.Seq
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scans[last] = maps.Clone(got)
+		from = last + 1
+	}
+	stop()
+	wg.Wait()
+	for last, got := range scans {
+		if diff := cmp.Diff(h.at(last), got); diff != "" || len(got) == 0 {
+			t.Errorf("scan up to %d of %d records (-want +got):\n%s", last, len(got), diff)
+		}
+	}
+}
+
+// A fence that moved refuses what was prepared before, in every lane.
+func TestFences(t *testing.T) {
+	c := natstest.Conn(t)
+	first, err := c.Fences(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lane := range []int{0, 17, events.Lanes - 1} {
+		f, err := c.Fence(t.Context(), lane)
+		if err != nil || f.Seq != first+uint64(lane) {
+			t.Errorf("Fence(%d) = %+v, %v, want sequence %d", lane, f, err, first+uint64(lane))
+		}
+	}
+}
+
+// Forget takes one message and no later one of its key.
+func TestForget(t *testing.T) {
+	c := natstest.Conn(t)
+	put := func() uint64 {
+		seq, err := c.Write(t.Context(), record.Put{Key: "blob.x", Value: []byte("v"), Expect: record.Any})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	old, now := put(), put()
+	for range 2 {
+		if err := c.Forget(t.Context(), old); err != nil {
+			t.Errorf("Forget(overwritten) = %v", err)
+		}
+	}
+	rs, err := c.Records(t.Context(), "blob.x")
+	if err != nil || rs[0].Seq != now {
+		t.Errorf("the record is %+v, %v, want it at %d", rs, err, now)
+	}
+	for range 2 {
+		if err := c.Forget(t.Context(), now); err != nil {
+			t.Errorf("Forget(%d) = %v", now, err)
+		}
+	}
+	if rs, err := c.Records(t.Context(), "blob.x"); err != nil || rs[0].Seq != 0 {
+		t.Errorf("the record is %+v, %v, want none", rs, err)
+	}
+}
