@@ -2,19 +2,11 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"spool/pkg/client"
-	"spool/pkg/events"
 )
 
 // TestExec: a command under spool exec has the standard input, output, error, exit code and signals that it has without it,
@@ -115,99 +107,4 @@ func TestExecWithoutServer(t *testing.T) {
 	if code != 1 || out != "" || !strings.Contains(errw, "connect to NATS") {
 		t.Errorf("stdout %q, stderr %q, code %d", out, errw, code)
 	}
-}
-
-// TestLargeOutput: an output of any size goes through a persister in bounded memory, and on at the exact byte after the
-// persister was killed in the middle (SPEC O7). With SPOOL_TEST_GIANT=1 it has a gigabyte, else 60 MB.
-func TestLargeOutput(t *testing.T) {
-	size, limit := int64(60_000_000), int64(192<<20)
-	if os.Getenv("SPOOL_TEST_GIANT") != "" {
-		size = 1_000_000_000
-	}
-	w := newWorld(t)
-	w.start(w.command("natsd", "-listen", w.nats, "-data", filepath.Join(w.home, "data"))).await("ready")
-	persister := func() *process {
-		cmd := w.command("persister")
-		cmd.Env = append(cmd.Env, "GOMEMLIMIT=128MiB")
-		p := w.start(cmd)
-		p.await("persister runs")
-		return p
-	}
-	p := persister()
-	conn := w.dial()
-	cl := client.New(conn)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	o, err := cl.Output(ctx, events.Thread{Session: "s", Name: "main"}, client.OutputConfig{ID: "o"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	line := []byte("\x1b[32mA line of a build that is very long, and says little.\x1b[0m\n")
-	block := bytes.Repeat(line, 64<<10/len(line))
-	for sent, killed := int64(0), false; sent < size; sent += int64(len(block)) {
-		if _, err := o.Write(block); err != nil {
-			t.Fatal(err)
-		}
-		if !killed && sent > size/2 {
-			killed = true
-			checkPeak(t, p, limit)
-			p.kill()
-			p = persister()
-		}
-	}
-	if err := o.Close(client.OutputEnd{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(begun)
-	rs, err := cl.Artifacts(ctx, "s")
-	if err != nil || len(rs) != 1 {
-		t.Fatalf("Artifacts = %v, %v, want one", rs, err)
-	}
-	body, n, err := cl.OpenArtifact(ctx, rs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &lines{line: []byte("A line of a build that is very long, and says little.\n")}
-	if got, err := io.Copy(want, body); err != nil || got != n || want.bad >= 0 {
-		t.Errorf("artifact of %d bytes, read %d, %v, first wrong byte %d", n, got, err, want.bad)
-	}
-	if blocks := (size + int64(len(block)) - 1) / int64(len(block)); n != blocks*int64(len(block)/len(line)*len(want.line)) {
-		t.Errorf("artifact of %d bytes after %d blocks of %d lines", n, blocks, len(block)/len(line))
-	}
-	checkPeak(t, p, limit)
-	t.Logf("%d bytes in %v", size, took.Round(time.Millisecond))
-	w.checkNoDead(conn)
-}
-
-func checkPeak(t *testing.T, p *process, limit int64) {
-	t.Helper()
-	peak := p.peak()
-	t.Logf("peak of the persister: %d MiB", peak>>20)
-	if peak > limit {
-		t.Errorf("the persister had %d bytes in memory, want at most %d", peak, limit)
-	}
-}
-
-// lines checks that a text is one line again and again.
-type lines struct {
-	line []byte
-	at   int64
-	bad  int64
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	if l.at == 0 {
-		l.bad = -1
-	}
-	for i, c := range b {
-		if c != l.line[(l.at+int64(i))%int64(len(l.line))] && l.bad < 0 {
-			l.bad = l.at + int64(i)
-		}
-	}
-	l.at += int64(len(b))
-	return len(b), nil
 }

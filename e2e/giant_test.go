@@ -123,6 +123,7 @@ func TestGiantEntries(t *testing.T) {
 	if os.Getenv("SPOOL_TEST_GIANT") != "" {
 		persister = w.killGiant(t, lean, persister, giantText(text))
 	}
+	w.readGiant(t, lean, "giant0", giantText(text), limit)
 	w.importGiant(t, lean, giantText(text), limit)
 	w.catGiant(t, lean, "giant1", limit)
 	w.checkNoDead(conn)
@@ -169,6 +170,61 @@ func (w *world) killGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, persiste
 		t.Errorf("after three kills: export = %v, and not what was published", err)
 	}
 	return persister
+}
+
+// readGiant reads the log of a thread with a giant entry, from the command line and over HTTP (SPEC I5).
+func (w *world) readGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, session string, g giant, limit int64) {
+	t.Helper()
+	address := session + "/threads/main/logs/thread.log"
+	log := &logOf{block: g.block}
+	cmd := lean(w.command("spool", "read", address))
+	cmd.Stdout = log
+	runWithin(t, cmd, limit)
+	resp, err := http.Get("http://" + w.http + "/v1/sessions/" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	other := &logOf{block: g.block}
+	if _, err := io.Copy(other, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("GET %s = %s, %v", address, resp.Status, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for from, l := range map[string]*logOf{"spool read": log, "HTTP": other} {
+		if l.bad != "" || l.text != g.size || !strings.HasPrefix(l.head, `{"id":"`) || l.tail != `"}]}`+"\n" {
+			t.Errorf("%s: %d bytes of text between %.300q and %.300q, want %d of the entry's in one item; %s", from, l.text, l.head, l.tail, g.size, l.bad)
+		}
+	}
+}
+
+// logOf is a thread's log of one item: head, then block again and again, then tail.
+type logOf struct {
+	block      []byte
+	head, tail string
+	text       int64 // bytes of the blocks
+	held       []byte
+	bad        string
+}
+
+func (l *logOf) Write(b []byte) (int, error) {
+	l.held = append(l.held, b...)
+	if l.text == 0 {
+		at := bytes.Index(l.held, l.block)
+		if at < 0 {
+			return len(b), nil
+		}
+		l.head, l.held = string(l.held[:at]), l.held[at:]
+	}
+	for len(l.held) >= len(l.block) {
+		if !bytes.HasPrefix(l.held, l.block) {
+			l.bad = fmt.Sprintf("other bytes after %d of the text", l.text)
+			break
+		}
+		l.text += int64(len(l.block))
+		l.held = l.held[len(l.block):]
+	}
+	l.tail = string(l.held[:min(len(l.held), 1000)])
+	return len(b), nil
 }
 
 // importGiant imports a file with a giant line, twice, and exports it.

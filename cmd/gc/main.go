@@ -1,53 +1,44 @@
-// Command gc collects garbage, every so often or once. It acts: -dry-run says what it would do.
+// Command gc collects garbage, every so often or once. Any number may run: one of them runs each cycle. It acts: -dry-run says what it
+// would do.
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/gc"
-	"spool/internal/natsio"
 	"spool/internal/service"
 )
 
 func main() { os.Exit(service.Exit("gc", run(os.Args[1:], os.Stdout), os.Stderr)) }
 
-// daemon is a collector and where it reports to.
-type daemon struct {
-	conn   *natsio.Conn
-	c      *gc.Collector
-	apply  bool
-	asJSON bool
-	out    io.Writer
-	log    *slog.Logger
-}
-
 func run(args []string, out io.Writer) error {
 	var (
 		nats   service.NATS
-		cfg    = gc.Safe()
+		g      = service.GC{Config: gc.Safe(), AtOnce: true}
 		fs     = flag.NewFlagSet("gc", flag.ContinueOnError)
-		once   = fs.Bool("once", false, "run one cycle and end")
-		every  = fs.Duration("every", time.Hour, "time between cycles")
-		dryRun = fs.Bool("dry-run", false, "say what a cycle would do, and delete nothing")
+		once   = fs.Bool("once", false, "run one cycle and end, whoever else is at it")
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
+		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
 	nats.Flags(fs)
-	service.GCFlags(fs, &cfg)
-	if err := fs.Parse(args); err != nil {
-		return service.UsageError{Err: err}
+	service.GCFlags(fs, &g.Config)
+	fs.DurationVar(&g.Every, "every", time.Hour, "time between cycles, of whichever gc runs them: the newest one to start decides")
+	fs.BoolVar(&g.DryRun, "dry-run", false, "say what a cycle would do, and delete nothing")
+	if err := service.Parse(fs, args); err != nil {
+		return err
 	}
-	if *every < time.Second {
-		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", *every)}
+	if g.Every < time.Second {
+		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", g.Every)}
 	}
 	log, err := service.Log(os.Stderr, *format, *level)
 	if err != nil {
@@ -60,39 +51,31 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer conn.Close()
-	c, err := service.NewCollector(conn, cfg, log)
-	if err != nil {
-		return err
+	write := func(r gc.Report) error {
+		if *asJSON {
+			return json.NewEncoder(out).Encode(r)
+		}
+		return r.Write(out)
 	}
-	d := &daemon{conn, c, !*dryRun, *asJSON, out, log}
 	if *once {
-		return d.cycle(ctx)
-	}
-	return d.schedule(ctx, *every)
-}
-
-// schedule runs a cycle now and then every so often, until ctx ends. One that fails is tried again at its next time: it left
-// nothing that the next one does not finish.
-func (d *daemon) schedule(ctx context.Context, every time.Duration) error {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		if err := d.cycle(ctx); err != nil && ctx.Err() == nil {
-			d.log.Error("gc cycle", "error", err)
+		c, err := service.NewCollector(conn, g.Config, log)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
+		_, r, err := service.Collect(ctx, conn, c, !g.DryRun)
+		return errors.Join(err, write(r))
+	}
+	g.Report = func(r gc.Report, _ error) {
+		if err := write(r); err != nil {
+			log.Error("write the report", "error", err)
 		}
 	}
-}
-
-// cycle runs one cycle and writes its report out.
-func (d *daemon) cycle(ctx context.Context) error {
-	_, r, err := service.Collect(ctx, d.conn, d.c, d.apply)
-	if d.asJSON {
-		return errors.Join(err, json.NewEncoder(d.out).Encode(r))
+	reg := service.Metrics("gc")
+	defer service.Observed(conn, reg, "gc", "collects what no thread reaches", nil, log)()
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return g.Run(ctx, conn, log) })
+	if *look != "" {
+		tasks.Go(func() error { return reg.Serve(ctx, *look) })
 	}
-	return errors.Join(err, r.Write(d.out))
+	return tasks.Wait()
 }

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/access"
 	"spool/internal/httpapi"
 	"spool/internal/ingest"
 	"spool/internal/service"
@@ -24,7 +26,8 @@ func run(args []string) error {
 		cfg    ingest.Config
 		fs     = flag.NewFlagSet("ingest", flag.ContinueOnError)
 		addr   = fs.String("http", "127.0.0.1:7717", "`address` to listen on")
-		file   = fs.String("token-file", "", "`file` with the bearer token that requests must carry; needed to listen beyond loopback")
+		file   = fs.String("token-file", "", "`file` with the bearer tokens that requests must carry; needed to listen beyond loopback")
+		origin = fs.String("cors-origin", "", "`origins` of web pages that may use the API, joined by commas")
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
@@ -64,16 +67,20 @@ func run(args []string) error {
 		cfg.Inbox = conn
 		return ingest.Pipe(ctx, os.Stdin, conn, cfg, os.Stderr)
 	}
-	token := ""
+	var api httpapi.Config
 	if *file != "" {
-		if token, err = httpapi.ReadToken(*file); err != nil {
-			return err
+		if api.Tokens, err = access.ReadFile(*file); err != nil {
+			return service.UsageError{Err: err}
 		}
 	}
-	l, err := httpapi.Listen(*addr, token)
+	api.Log = log
+	if *origin != "" {
+		api.Origins = strings.Split(*origin, ",")
+	}
+	l, err := httpapi.Listen(*addr, api.Tokens)
 	if err != nil {
 		return err
 	}
 	log.Info("ingest listens", "http", l.Addr().String())
-	return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, token, log), *addr))
+	return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, api)))
 }

@@ -16,13 +16,16 @@ func main() { os.Exit(service.Exit("persister", run(os.Args[1:]), os.Stderr)) }
 func run(args []string) error {
 	var (
 		nats   service.NATS
+		large  service.Artifacts
 		limits natsio.Limits
 		cfg    service.PersisterConfig
 		fs     = flag.NewFlagSet("persister", flag.ContinueOnError)
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
+		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
 	)
 	nats.Flags(fs)
+	large.Flags(fs)
 	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
@@ -38,6 +41,9 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Artifacts, err = large.Thresholds(); err != nil {
+		return err
+	}
 	ctx, cancel := service.Signals()
 	defer cancel()
 	conn, err := nats.Dial(ctx, "spool persister", log)
@@ -50,8 +56,14 @@ func run(args []string) error {
 	}
 	url, version := conn.Server()
 	log.Info("persister runs", "nats", url, "server", version)
+	cfg.Metrics = service.Metrics("persister")
+	p := service.NewPersister(conn, cfg, log)
+	defer service.Observed(conn, cfg.Metrics, "persister", "applies events to threads", func() any { return p.Stats() }, log)()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return service.NewPersister(conn, cfg, log).Run(ctx) })
+	g.Go(func() error { return p.Run(ctx) })
+	if *look != "" {
+		g.Go(func() error { return cfg.Metrics.Serve(ctx, *look) })
+	}
 	g.Go(func() error { return service.Trim(ctx, conn, log) })
 	err = g.Wait()
 	log.Info("persister stopped")

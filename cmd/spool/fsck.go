@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,12 +13,13 @@ import (
 	"golang.org/x/term"
 
 	"spool/internal/fsck"
+	"spool/internal/service"
 	"spool/internal/text"
-	"spool/pkg/casstore"
 )
 
 type fsckCmd struct {
-	Repair bool `help:"Move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose."`
+	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose."`
+	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
 	Force  bool `short:"f" help:"With --repair: do not ask."`
 	JSON   bool `help:"One JSON object."`
 }
@@ -27,6 +29,9 @@ func (c *fsckCmd) Help() string {
 }
 
 func (c *fsckCmd) Run(a *app) error {
+	if c.Cut && !c.Repair {
+		return service.UsageError{Err: errors.New("--cut: only with --repair")}
+	}
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -38,10 +43,10 @@ func (c *fsckCmd) Run(a *app) error {
 		}
 	}
 	progress, end := byteBar(a.err)
-	cfg := fsck.Config{Progress: progress}
+	cfg := fsck.Config{Progress: progress, Cut: c.Cut}
 	var rep *fsck.Report
 	if c.Repair {
-		rep, err = fsck.Fix(a.ctx, conn, conn, casstore.NewPackCache(conn.Store(0), 32<<20), cfg)
+		rep, err = fsck.Fix(a.ctx, conn, conn, conn.Store(0), cfg)
 	} else {
 		rep, err = fsck.Check(a.ctx, conn, cfg)
 	}
@@ -69,6 +74,8 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		switch {
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
+		case r.Remade > 0:
+			fmt.Fprintf(t, "repaired\t%s\t%s; %d nodes\n", r.Record, r.Detail, r.Remade)
 		default:
 			fmt.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To, r.Lost, r.Replayed, r.Detail)
 		}

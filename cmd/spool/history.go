@@ -171,6 +171,20 @@ func (c *historyCmd) file(a *app, conn *natsio.Conn, kept string) (string, error
 	return filepath.Join(dir, "history", strings.ReplaceAll(now.Stream, ":", "")+".db"), err
 }
 
+// historyFiles are the files on this machine that may hold prompts of a NATS system. None is no error: then there is no history.
+func historyFiles(a *app, conn *natsio.Conn) (files []string) {
+	var c historyCmd
+	kept, err := c.kept()
+	if err != nil {
+		return nil
+	}
+	file, err := c.file(a, conn, kept)
+	if err != nil {
+		return nil
+	}
+	return []string{file}
+}
+
 func sessionsOf(found []history.Prompt) (names []string) {
 	seen := map[string]bool{}
 	for _, p := range found {

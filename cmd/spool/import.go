@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"spool/internal/interchange"
 	"spool/internal/service"
@@ -51,9 +47,9 @@ func (c *importCmd) Run(a *app) error {
 	cl := client.New(conn)
 
 	start := time.Now()
-	bar := newBar(a.err)
+	bar := newBar(a.err, "importing", true)
 	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
-		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn, Progress: bar.show, Retry: locked(noteRetries(a.err)),
+		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn, Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
 	})
 	bar.end()
 	took := time.Since(start)
@@ -194,36 +190,5 @@ func locked(f func(error, time.Duration)) func(error, time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		f(err, wait)
-	}
-}
-
-// bar shows progress on a terminal, and nothing elsewhere.
-type bar struct {
-	w   io.Writer
-	bar *progressbar.ProgressBar
-}
-
-func newBar(w io.Writer) *bar {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &bar{w: w}
-	}
-	return &bar{}
-}
-
-func (b *bar) show(p transcript.Progress) {
-	if b.w == nil {
-		return
-	}
-	if b.bar == nil {
-		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetDescription("importing"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	}
-	b.bar.Describe(fmt.Sprintf("%d lines", p.Lines))
-	_ = b.bar.Set64(p.Bytes)
-}
-
-func (b *bar) end() {
-	if b.bar != nil {
-		_ = b.bar.Finish()
 	}
 }

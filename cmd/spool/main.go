@@ -23,28 +23,34 @@ type cli struct {
 	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
 	Config       string `env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
-	Up       upCmd       `cmd:"" help:"Run everything in one process on a data directory."`
-	Demo     demoCmd     `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
-	Import   importCmd   `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
-	Publish  publishCmd  `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
-	Tail     tailCmd     `cmd:"" help:"Follow thread items."`
-	Session  sessionCmd  `cmd:"" help:"Sessions."`
-	Thread   threadCmd   `cmd:"" help:"Threads."`
-	History  historyCmd  `cmd:"" help:"Prompts: what was asked for, across sessions."`
-	Export   exportCmd   `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
-	Artifact artifactCmd `cmd:"" help:"Artifacts: whole outputs and files beside the entries."`
-	Read     readCmd     `cmd:"" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
-	Prompts  promptsCmd  `cmd:"" help:"Questions of agents that wait for a person."`
-	Run      runCmd      `cmd:"" help:"Runs of agents, and whether they live."`
-	Cat      catCmd      `cmd:"" help:"Write a blob or a node."`
-	Exec     execCmd     `cmd:"" help:"Run a command and stream what it prints into a thread."`
-	Output   outputCmd   `cmd:"" help:"Streaming outputs of tools."`
-	Bench    benchCmds   `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
-	Fsck     fsckCmd     `cmd:"" help:"Check everything that is stored, and repair heads."`
-	GC       gcCmd       `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
-	Du       duCmd       `cmd:"" help:"What sessions take."`
-	Doctor   doctorCmd   `cmd:"" help:"Look for what is wrong, and say what to do."`
-	Version  versionCmd  `cmd:"" help:"Say which version this is."`
+	Up         upCmd         `cmd:"" help:"Run everything in one process on a data directory."`
+	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
+	Import     importCmd     `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Publish    publishCmd    `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
+	Tail       tailCmd       `cmd:"" help:"Follow thread items."`
+	Session    sessionCmd    `cmd:"" help:"Sessions."`
+	Thread     threadCmd     `cmd:"" help:"Threads."`
+	History    historyCmd    `cmd:"" help:"Prompts: what was asked for, across sessions."`
+	Export     exportCmd     `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Artifact   artifactCmd   `cmd:"" help:"Artifacts: whole outputs and files beside the entries."`
+	Read       readCmd       `cmd:"" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
+	Prompts    promptsCmd    `cmd:"" help:"Questions of agents that wait for a person."`
+	Run        runCmd        `cmd:"" help:"Runs of agents, and whether they live."`
+	Cat        catCmd        `cmd:"" help:"Write a blob or a node."`
+	Exec       execCmd       `cmd:"" help:"Run a command and stream what it prints into a thread."`
+	Output     outputCmd     `cmd:"" help:"Streaming outputs of tools."`
+	Bench      benchCmd      `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
+	Fsck       fsckCmd       `cmd:"" help:"Check everything that is stored, and repair heads."`
+	GC         gcCmd         `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
+	Du         duCmd         `cmd:"" help:"What sessions take."`
+	Backup     backupCmd     `cmd:"" help:"Copy everything that is stored into a directory, while writers go on."`
+	Restore    restoreCmd    `cmd:"" help:"Put a backup into an empty system."`
+	Dead       deadCmd       `cmd:"" help:"Events that could not be applied: read them, publish them again."`
+	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong, and say what to do."`
+	Check      checkCmd      `cmd:"" help:"Numbers against thresholds, for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown."`
+	Completion completionCmd `cmd:"" help:"Write a script that completes command lines in bash, zsh or fish."`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Version    versionCmd    `cmd:"" help:"Say which version this is."`
 }
 
 // app is what a command works with.
@@ -52,6 +58,7 @@ type app struct {
 	ctx      context.Context
 	nats     *service.NATS
 	log      *slog.Logger
+	model    *kong.Application
 	in       io.Reader
 	out, err io.Writer
 }
@@ -60,7 +67,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
 	var c cli
-	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}),
+	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
 		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
 	if err != nil {
 		return service.Exit("spool", err, errw)
@@ -80,7 +87,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, in: in, out: out, err: errw})
+	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, model: parser.Model, in: in, out: out, err: errw})
 	if code := exitCode(0); errors.As(err, &code) {
 		return int(code)
 	}

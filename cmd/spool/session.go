@@ -29,6 +29,7 @@ type sessionCmd struct {
 	Reset   sessionResetCmd   `cmd:"" help:"Take the leaf away: the next entry is a new root."`
 	Label   sessionLabelCmd   `cmd:"" help:"Give an entry a label, or take it away."`
 	Fork    sessionForkCmd    `cmd:"" help:"Make a session of another one under a new id; nothing is copied."`
+	Rm      sessionRmCmd      `cmd:"" help:"Remove sessions, with all that belongs to them."`
 }
 
 type sessionLsCmd struct {

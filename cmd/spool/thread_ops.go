@@ -150,27 +150,37 @@ func (c *threadReopenCmd) Run(a *app) error {
 type threadRenameCmd struct {
 	Thread string `arg:"" name:"session/thread" help:"The thread."`
 	Name   string `arg:"" help:"Its new name in the session."`
+	Force  bool   `short:"f" help:"Do not mind runs and outputs that are live."`
 }
 
 func (c *threadRenameCmd) Run(a *app) error {
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is %s/%s now", t, t.Session, c.Name), cl.Rename(a.ctx, t, c.Name)
+		rename := cl.Rename
+		if c.Force {
+			rename = cl.ForceRename
+		}
+		return fmt.Sprintf("%s is %s/%s now", t, t.Session, c.Name), rename(a.ctx, t, c.Name)
 	})
 }
 
 type threadRmCmd struct {
 	Threads []string `arg:"" name:"session/thread" help:"The threads; of a session alone, its main one."`
-	Force   bool     `short:"f" help:"Do not ask."`
+	Yes     bool     `short:"y" help:"Do not ask."`
+	Force   bool     `short:"f" help:"Do not ask, and do not mind runs and outputs that are live."`
 }
 
 func (c *threadRmCmd) Run(a *app) error {
-	if err := a.confirm(c.Force, "remove "+strings.Join(c.Threads, ", ")); err != nil {
+	if err := a.confirm(c.Yes || c.Force, "remove "+strings.Join(c.Threads, ", ")); err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range c.Threads {
 		errs = append(errs, a.operate(name, func(cl *client.Client, t events.Thread) (string, error) {
-			return fmt.Sprintf("removed thread %s", t), cl.Remove(a.ctx, t)
+			remove := cl.Remove
+			if c.Force {
+				remove = cl.ForceRemove
+			}
+			return fmt.Sprintf("removed thread %s", t), remove(a.ctx, t)
 		}))
 	}
 	return errors.Join(errs...)

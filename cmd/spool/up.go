@@ -5,6 +5,8 @@ import (
 	"os"
 	"time"
 
+	"spool/internal/access"
+	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
 	"spool/internal/persist"
@@ -19,7 +21,11 @@ type upCmd struct {
 	EventsBytes int64         `placeholder:"BYTES" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
 	ItemsBytes  int64         `placeholder:"BYTES" help:"Size of ITEMS when it is created."`
 	ItemsAge    time.Duration `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
-	TokenFile   string        `type:"existingfile" placeholder:"FILE" help:"Bearer token that HTTP requests must carry; needed to listen beyond loopback."`
+	TokenFile   string        `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
+	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
+	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
+	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
+	service.Artifacts
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -40,9 +46,13 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if err != nil {
 		return service.UpConfig{}, err
 	}
-	token := ""
+	large, err := c.Thresholds()
+	if err != nil {
+		return service.UpConfig{}, err
+	}
+	api := httpapi.Config{Origins: c.CORSOrigin}
 	if c.TokenFile != "" {
-		if token, err = httpapi.ReadToken(c.TokenFile); err != nil {
+		if api.Tokens, err = access.ReadFile(c.TokenFile); err != nil {
 			return service.UpConfig{}, service.UsageError{Err: err}
 		}
 	}
@@ -51,14 +61,19 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 			return service.UpConfig{}, err
 		}
 	}
+	if c.GCEvery != 0 && c.GCEvery < time.Second {
+		return service.UpConfig{}, service.UsageError{Err: fmt.Errorf("--gc-every %v: at least 1s, or 0 for never", c.GCEvery)}
+	}
+	collect := service.GC{Config: gc.Safe(), Every: c.GCEvery}
+	collect.Quarantine = c.GCKeep
 	prompts := ""
 	if !a.nats.Given() {
 		prompts = service.HistoryFile(c.Data)
 	}
 	return service.UpConfig{
-		History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Token: token, Sync: sync, Log: a.log,
+		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
-		Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}},
+		Persist: service.PersisterConfig{Config: persist.Config{Lane: -1, Artifacts: large}},
 	}, nil
 }
 

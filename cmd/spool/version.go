@@ -1,25 +1,25 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
-	"runtime/debug"
+	"runtime"
+
+	"spool/internal/service"
 )
 
-type versionCmd struct{}
+type versionCmd struct {
+	JSON bool `help:"As one line of JSON."`
+}
 
 func (c *versionCmd) Run(a *app) error {
-	version, commit := "devel", ""
-	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if v := info.Main.Version; v != "" && v != "(devel)" {
-			version = v
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = " " + s.Value
-			}
-		}
+	version, commit := service.Version()
+	if c.JSON {
+		return json.NewEncoder(a.out).Encode(map[string]string{"version": version, "commit": commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 	}
-	_, err := fmt.Fprintf(a.out, "spool %s%s %s\n", version, commit, info.GoVersion)
+	if commit != "" {
+		commit = " " + commit
+	}
+	_, err := fmt.Fprintf(a.out, "spool %s%s %s %s/%s\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

@@ -45,7 +45,7 @@ var layer0 = []string{
 var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
 
 var layer1 = slices.Concat(shared, []string{
-	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript",
+	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention",
 })
 
 var rules = []rule{
@@ -63,24 +63,32 @@ var rules = []rule{
 	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},
 	{decide, []string{"internal/project"}, layer0, nil},
 	{decide, []string{"internal/rehydrate"}, slices.Concat(layer0, []string{"internal/project"}), nil},
-	{decide, []string{"internal/persist", "internal/ingest", "internal/gc", "internal/fsck"},
+	{decide, []string{"internal/persist", "internal/ingest", "internal/gc"},
 		slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
+	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/persist"}), []string{xsync, ulid}},
+	{decide, []string{"internal/retention"}, nil, nil},
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
 	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},
+	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
+	{adapt, []string{"internal/access"}, nil, nil},
 	{adapt, []string{"pkg/client", "internal/httpapi", "internal/web"},
-		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/web", "pkg/client"}), []string{any_}},
+		slices.Concat(layer0, layer1, []string{"internal/access", "internal/natsio", "internal/offline", "internal/web", "internal/history", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+
 	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+
+	{adapt, []string{"internal/metrics"}, slices.Concat(layer0, layer1, []string{"internal/natsio"}), []string{any_}},
 
 	{wire, []string{"internal/embedded"}, nil, []string{any_}},
 	{wire, []string{"internal/service"},
-		slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "pkg/client"}), []string{any_}},
+		slices.Concat(layer0, layer1, []string{"internal/access", "internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client"}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/natsio", "internal/history", "internal/interchange", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
+			"internal/access", "internal/natsio", "internal/history", "internal/interchange", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
 			"internal/demo", "pkg/client", "examples/...",
 		}), []string{any_}},
 

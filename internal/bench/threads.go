@@ -110,17 +110,11 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
 	}
-	r, err := startRig(Config{Dir: cfg.Dir, Batch: 500, Seconds: 8}, relaxedSync)
+	b, done, err := openThreads(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer r.stop()
-	s, err := newSpool(ctx, r, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	b := &threadsBench{cfg: cfg, rig: r, spool: s, rep: &ThreadsReport{Entries: cfg.Entries, EntryBytes: entryBytes}}
+	defer done()
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
@@ -131,6 +125,21 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 		}
 	}
 	return b.rep, nil
+}
+
+// openThreads starts a server and Spool on it.
+func openThreads(ctx context.Context, cfg ThreadsConfig) (b *threadsBench, done func(), err error) {
+	r, err := startRig(Config{Dir: cfg.Dir, Batch: 500, Seconds: 8}, relaxedSync)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := newSpool(ctx, r, 1)
+	if err != nil {
+		r.stop()
+		return nil, nil, err
+	}
+	b = &threadsBench{cfg: cfg, rig: r, spool: s, rep: &ThreadsReport{Entries: cfg.Entries, EntryBytes: entryBytes}}
+	return b, func() { s.close(); r.stop() }, nil
 }
 
 type threadsBench struct {
@@ -327,14 +336,7 @@ func (b *threadsBench) contexts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.rep.Context10kSeconds, err = b.median(func() error {
-		r, _ := b.reader()
-		c, err := r.Context(ctx, head.Head())
-		if err != nil {
-			return err
-		}
-		return contents(ctx, c.Steps, contextEntries)
-	})
+	b.rep.Context10kSeconds, err = b.median(func() error { return b.context(ctx, head) })
 	if err != nil {
 		return err
 	}
@@ -348,6 +350,16 @@ func (b *threadsBench) contexts(ctx context.Context) error {
 	})
 	b.rep.VerifyPerSecond = contextEntries / took
 	return err
+}
+
+// context reads the whole context of the short thread.
+func (b *threadsBench) context(ctx context.Context, head threads.Head) error {
+	r, _ := b.reader()
+	c, err := r.Context(ctx, head.Head())
+	if err != nil {
+		return err
+	}
+	return contents(ctx, c.Steps, contextEntries)
 }
 
 func (b *threadsBench) forks(ctx context.Context) error {

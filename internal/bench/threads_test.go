@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"spool/pkg/client"
 )
 
 // Every reading must give what was written, and the report must have a figure for all of them.
@@ -43,5 +45,54 @@ func TestThreads(t *testing.T) {
 	}
 	if _, err := Threads(t.Context(), ThreadsConfig{Entries: 3}); !errors.Is(err, ErrConfig) {
 		t.Errorf("Threads of 3 entries = %v, want ErrConfig", err)
+	}
+}
+
+// BenchmarkContext10k reads the whole context of 10,000 entries with empty caches, from a server in this process.
+func BenchmarkContext10k(b *testing.B) {
+	t, done, err := openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer done()
+	if err := t.write(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	head, err := client.New(t.spool.conn).Thread(b.Context(), t.short.thread)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := t.context(b.Context(), head); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A small store must give every figure of a large one, and be as bounded.
+func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 4,000 nodes and forks 60 threads")
+	}
+	rep, err := Store(t.Context(), StoreConfig{Nodes: 4_000, Depth: 30, Forks: 30, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missed := rep.Missed(); len(missed) > 0 {
+		t.Errorf("missed: %v", missed)
+	}
+	if rep.Nodes < 4_000 || rep.Entries != 2_000 || rep.RemovedThreads != sessions || rep.RepackedPacks == 0 || rep.BytesAfter >= rep.PackBytes {
+		t.Errorf("report = %+v", rep)
+	}
+	for what, r := range map[string]Reading{
+		"tail": rep.Tail, "context": rep.Context, "page": rep.Page, "walk": rep.Walk, "verify": rep.Verify, "tail after": rep.TailAfter,
+		"chain tail": rep.ChainTail, "chain walk": rep.ChainWalk, "chain verify": rep.ChainVerify, "chain tail after": rep.ChainTailAfter,
+	} {
+		if r.Seconds <= 0 || r.Packs == 0 {
+			t.Errorf("%s = %+v, want figures", what, r)
+		}
+	}
+	if _, err := Store(t.Context(), StoreConfig{Nodes: 3}); !errors.Is(err, ErrConfig) {
+		t.Errorf("Store of 3 nodes = %v, want ErrConfig", err)
 	}
 }

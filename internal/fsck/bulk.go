@@ -195,21 +195,17 @@ func (c *checker) checkPacks(ctx context.Context) error {
 func (c *checker) checkPack(ctx context.Context, i int) error {
 	p := &c.packs[i]
 	c.report.Packs++
+	note := func(kind string, err error) error {
+		return c.find(ctx, p.seq, Finding{Kind: kind, Record: p.key(), Detail: err.Error()})
+	}
 	raw := make([]byte, 0, p.rec.Object.Size)
 	if _, err := c.object(ctx, p.key(), p.seq, p.rec.Object, func(chunk []byte) { raw = append(raw, chunk...) }); err != nil {
 		return err
 	}
-	note := func(kind string, err error) error {
-		return c.find(ctx, p.seq, Finding{Kind: kind, Record: p.key(), Detail: err.Error()})
-	}
-	if p.rec.Header > int64(len(raw)) {
-		p.lost = true
-		return note(Missing, fmt.Errorf("header of %d bytes in %d", p.rec.Header, len(raw)))
-	}
-	open, err := casstore.OpenPack(raw[:p.rec.Header], raw[p.rec.Header:])
+	open, kind, err := p.open(raw)
 	if err != nil {
 		p.lost = true
-		return note(Corrupt, err)
+		return note(kind, err)
 	}
 	if open.Len() != p.rec.Nodes || open.RawLen() != p.rec.Raw {
 		err := fmt.Errorf("it holds %d nodes of %d bytes, its record says %d of %d", open.Len(), open.RawLen(), p.rec.Nodes, p.rec.Raw)
@@ -218,7 +214,16 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 		}
 	}
 	for _, l := range open.Outside() {
-		if to, ok := c.at[c.final(l.Pack)]; ok && l.Ref.Kind() == casstore.KindNode && c.packs[to].order() > p.order() {
+		if l.Ref.Kind() != casstore.KindNode {
+			continue
+		}
+		id := c.final(l.Pack)
+		to, ok := c.at[id]
+		if !ok || c.packs[to].lost {
+			if least, known := c.users[id]; !known || p.order() < least {
+				c.users[id] = p.order()
+			}
+		} else if c.packs[to].order() > p.order() {
 			if err := note(Inconsistent, fmt.Errorf("it refers to %s, whose pack is newer", l)); err != nil {
 				return err
 			}
@@ -230,6 +235,26 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 		}
 	}
 	return c.index(ctx, i, open)
+}
+
+// open opens a pack from all its bytes; kind says what is wrong if that fails.
+func (p *pack) open(raw []byte) (open *casstore.Pack, kind string, err error) {
+	if p.rec.Header > int64(len(raw)) {
+		return nil, Missing, fmt.Errorf("header of %d bytes in %d", p.rec.Header, len(raw))
+	}
+	open, err = casstore.OpenPack(raw[:p.rec.Header], raw[p.rec.Header:])
+	return open, Corrupt, err
+}
+
+// open reads a pack again.
+func (c *checker) open(ctx context.Context, p *pack) (*casstore.Pack, error) {
+	var raw []byte
+	err := c.s.ReadChunks(ctx, p.rec.Object, 0, func(b []byte) error { raw = append(raw, b...); return nil })
+	if err != nil {
+		return nil, err
+	}
+	open, _, err := p.open(raw)
+	return open, err
 }
 
 // final is the pack that holds the nodes of another one now.

@@ -70,6 +70,10 @@ type Report struct {
 // Config says how.
 type Config struct {
 	Progress func(done, total int64) // is told the bytes read and those to read; may be nil
+
+	// Cut lets Fix move a head back before a gap in its thread that cannot be filled, as if its own state were gone: entries
+	// behind the gap that are there leave the thread, and are published again if SPOOL_EVENTS has them.
+	Cut bool
 }
 
 // Check looks at everything. An error means that it could not look; what differs is in the report. Memory is about 250
@@ -120,7 +124,10 @@ type checker struct {
 	blobs     map[[32]byte]*blob
 	artifacts []artifact
 	headers   headerCache
-	bad       map[casstore.Ref]*cause // nodes that are there and not good
+	bad       map[casstore.Ref]*cause          // nodes that are there and not good
+	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
+	users     map[casstore.PackID]uint64       // packs that are gone or lost: the lowest order of a pack that refers to them
+	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
 	starts    map[casstore.Ref]bool
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
@@ -130,7 +137,7 @@ type checker struct {
 func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
-		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, starts: map[casstore.Ref]bool{},
+		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, inUse: map[string]artifacts.Seq{},
 	}
 }
@@ -209,7 +216,11 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		},
 		"counter": c.counter,
 		"output":  func(r record.Record) error { _, err := record.DecodeOutput(r.Value); return err },
-		"prompt":  func(r record.Record) error { _, err := record.DecodePrompt(r.Value); return err },
+		"outputbase": func(r record.Record) error {
+			_, err := record.DecodeOutputBase(r.Value)
+			return err
+		},
+		"prompt": func(r record.Record) error { _, err := record.DecodePrompt(r.Value); return err },
 		"answered": func(r record.Record) error {
 			_, err := record.DecodePrompt(r.Value)
 			return err

@@ -1,6 +1,7 @@
 package fsck_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -36,8 +37,10 @@ type world struct {
 	stop func()
 }
 
-func newWorld(t *testing.T) *world {
-	conn := natstest.Conn(t)
+func newWorld(t *testing.T) *world { return runWorld(t, natstest.Conn(t)) }
+
+// runWorld runs a persister on a connection.
+func runWorld(t *testing.T, conn *natsio.Conn) *world {
 	w := &world{T: t, conn: conn, cl: client.New(conn), stop: func() {}}
 	w.start()
 	t.Cleanup(func() { w.stop() })
@@ -228,7 +231,7 @@ func (w *world) spoil(key string, change func([]byte) []byte) {
 	o, err := w.conn.Upload(ctx, p.Object.Bucket, p.Object.Name+".bad", [][]byte{raw[:p.Header], raw[p.Header:]})
 	w.must(err)
 	o.Sum = p.Object.Sum
-	p.Object = o
+	p.Object, p.Order = o, cmp.Or(p.Order, rs[0].Seq)
 	_, err = w.conn.Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq})
 	w.must(err)
 }
@@ -362,7 +365,7 @@ func TestRepairReplays(t *testing.T) {
 	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
 		w.put(events.PackKey(l.Pack.String()), nil)
 	}
-	rep, err := fsck.Fix(t.Context(), w.conn, w.conn, casstore.NewPackCache(w.conn.Store(0), 1<<20), fsck.Config{})
+	rep, err := fsck.Fix(t.Context(), w.conn, w.conn, w.conn.Store(0), fsck.Config{})
 	w.must(err)
 	if len(rep.Repairs) != 1 || rep.Repairs[0].To != want.Recent[3].Ref.String() || rep.Repairs[0].Lost != 3 || rep.Repairs[0].Replayed != 3 {
 		t.Fatalf("repairs = %+v, want 3 entries lost and replayed", rep.Repairs)
@@ -396,7 +399,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 		w.put(events.PackKey(l.Pack.String()), nil)
 	}
 	fix := func() *fsck.Report {
-		rep, err := fsck.Fix(t.Context(), w.conn, w.conn, casstore.NewPackCache(w.conn.Store(0), 1<<20), fsck.Config{})
+		rep, err := fsck.Fix(t.Context(), w.conn, w.conn, w.conn.Store(0), fsck.Config{})
 		w.must(err)
 		return rep
 	}
@@ -423,4 +426,158 @@ func TestRepairWithoutEvents(t *testing.T) {
 	if h, err := w.cl.Thread(t.Context(), id); err != nil || h.Head() != got.Head() {
 		t.Errorf("head %v, %v, want it unchanged", h.Head(), err)
 	}
+}
+
+// interleave makes two threads whose entries share packs.
+func (w *world) interleave(entries int) (a, b events.Thread) {
+	w.Helper()
+	a, b = events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "both"})
+	for i := 1; i <= entries; i++ {
+		var es []client.Entry
+		for _, t := range []events.Thread{a, b} {
+			es = append(es, client.Entry{Thread: t, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
+		}
+		w.must(p.Publish(w.Context(), es...))
+		w.must(w.cl.Await(w.Context(), b, "both", 0, uint64(2*i)))
+		w.must(w.cl.Await(w.Context(), a, "both", 0, uint64(2*i-1)))
+	}
+	return a, b
+}
+
+// fix repairs, and gives what was done to a thread.
+func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
+	w.Helper()
+	rep, err := fsck.Fix(w.Context(), w.conn, w.conn, w.conn.Store(0), cfg)
+	w.must(err)
+	for _, r := range rep.Repairs {
+		if r.Record == events.HeadKey(id) {
+			return r, true
+		}
+	}
+	return fsck.Repair{}, false
+}
+
+// path are the places of a thread's states, newest first.
+func (w *world) path(id events.Thread) []casstore.Located {
+	w.Helper()
+	head, err := w.cl.Thread(w.Context(), id)
+	w.must(err)
+	var at []casstore.Located
+	for s, err := range w.cl.Reader().Walk(w.Context(), head.Head()) {
+		w.must(err)
+		at = append(at, s.At)
+	}
+	return at
+}
+
+// A gap in the middle of threads is filled from SPOOL_EVENTS with nodes of the same hashes: heads, numbers and all that is
+// behind the gap stay as they are. Threads that shared the lost packs share the new one.
+func TestGapIsFilled(t *testing.T) {
+	for name, lose := range map[string]func(w *world, key string){
+		"no record": func(w *world, key string) { w.put(key, nil) },
+		"no bytes": func(w *world, key string) {
+			w.spoil(key, func(b []byte) []byte { return append([]byte("XXXX"), b[4:]...) })
+		},
+		"a bad node": func(w *world, key string) { w.spoil(key, func(b []byte) []byte { return flip(b, len(b)-9) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.interleave(30)
+			w.stop()
+			paths := map[events.Thread][]casstore.Located{a: w.path(a), b: w.path(b)}
+			lost := map[string]bool{}
+			for _, l := range paths[a][12:15] {
+				lost[events.PackKey(l.Pack.String())] = true
+			}
+			for key := range lost {
+				lose(w, key)
+			}
+			if rep := w.check(); len(rep.Findings) == 0 {
+				t.Fatal("nothing is found")
+			}
+			for _, id := range []events.Thread{a, b} {
+				before, err := w.cl.Thread(t.Context(), id)
+				w.must(err)
+				if id == a {
+					done, ok := w.fix(id, fsck.Config{})
+					if !ok || done.Remade < 6 || done.To != before.Head().Ref.String() || done.Lost != 0 {
+						t.Fatalf("repair = %+v, %v, want the gap filled", done, ok)
+					}
+				}
+				after, err := w.cl.Thread(t.Context(), id)
+				w.must(err)
+				if string(after.Encode()) != string(before.Encode()) {
+					t.Errorf("%s: the head is another one", id)
+				}
+			}
+			w.wantClean()
+			for id, want := range paths {
+				w.cl = client.New(w.conn) // nothing cached
+				if got := w.path(id); !slices.EqualFunc(got, want, func(a, b casstore.Located) bool { return a.Ref == b.Ref }) {
+					t.Errorf("%s: the states are others", id)
+				}
+			}
+			w.start()
+			w.steps(events.Thread{Session: "s", Name: "third"}, 1, 3)
+			w.wantClean()
+		})
+	}
+}
+
+func flip(b []byte, at int) []byte {
+	b = slices.Clone(b)
+	b[at] ^= 1
+	return b
+}
+
+// A gap that begins a thread is filled, too, and one in a fork that misses what it was forked from.
+func TestGapAtTheBeginning(t *testing.T) {
+	w := newWorld(t)
+	id, fork := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
+	w.steps(id, 1, 6)
+	w.must(w.cl.Fork(t.Context(), fork, events.Fork{Session: "s", Thread: "main", Index: 2}))
+	w.steps(fork, 1, 20)
+	w.steps(id, 6, 30)
+	w.stop()
+	path := w.path(id)
+	for _, l := range path[len(path)-4:] {
+		w.put(events.PackKey(l.Pack.String()), nil)
+	}
+	done, ok := w.fix(id, fsck.Config{})
+	if !ok || done.Remade == 0 {
+		t.Fatalf("repair = %+v, %v, want the gap filled", done, ok)
+	}
+	w.wantClean()
+}
+
+// Without its events a gap stays, the head too, and the report says what is lost. Told to, the repair cuts the thread.
+func TestGapWithoutEvents(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 31)
+	w.stop()
+	path := w.path(id)
+	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
+	w.must(err)
+	w.must(stream.Purge(t.Context()))
+	for _, l := range path[10:13] { // entries 18 to 20
+		w.put(events.PackKey(l.Pack.String()), nil)
+	}
+	before, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	done, ok := w.fix(id, fsck.Config{})
+	if !ok || done.To != "" || done.Remade != 0 || !strings.Contains(done.Detail, "entries 18 to 20") || !strings.Contains(done.Detail, "--cut") {
+		t.Fatalf("repair = %+v, %v, want it to say what is lost", done, ok)
+	}
+	after, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	if after.Head() != before.Head() || after.Entries != before.Entries {
+		t.Errorf("the head moved to %s", after.Head())
+	}
+	done, ok = w.fix(id, fsck.Config{Cut: true})
+	if !ok || done.To != path[13].Ref.String() || done.Lost != 13 {
+		t.Fatalf("repair = %+v, %v, want the thread cut before the gap", done, ok)
+	}
+	w.wantClean()
 }

@@ -34,6 +34,7 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		n, err := p.Node(ref)
 		if err != nil {
 			c.bad[ref] = &cause{Corrupt, err.Error()}
+			c.unread[ref] = i
 			continue
 		}
 		r := resolver{c: c, ctx: ctx, pack: p}
@@ -108,6 +109,11 @@ func (c *checker) kept(r *resolver, ref casstore.Ref, st *threads.State) {
 func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
 	parent := c.states[st.Parent]
 	if parent == nil {
+		for _, ref := range append([]casstore.Ref{st.Parent}, st.Ancestors...) {
+			if id, ok := r.pack.Locate(ref); ok && c.states[ref] == nil {
+				c.absent[ref] = id
+			}
+		}
 		r.blame(Missing, ref, fmt.Sprintf("its parent %s is not there or cannot be read", st.Parent))
 		return
 	}
@@ -188,6 +194,7 @@ func (r *resolver) node(ref casstore.Ref) {
 	if err != nil {
 		r.failed = err
 	} else if !has {
+		r.c.absent[ref] = id
 		r.blame(Missing, ref, "it is not in pack "+id.String())
 	}
 }

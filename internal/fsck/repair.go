@@ -23,37 +23,82 @@ type Writer interface {
 	PublishEvents(ctx context.Context, evs []*events.Event) error
 }
 
-// Repair is what was done to a thread whose newest state is gone, or why nothing was.
+// Packs are those that are stored. What UploadPack writes no record names yet.
+type Packs interface {
+	casstore.PackGetter
+	UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error)
+}
+
+// packCache is how many bytes of packs a repair keeps.
+const packCache = 32 << 20
+
+// Repair is what was done to a thread that has lost something, or why nothing was.
 type Repair struct {
 	Record   string `json:"record"`
 	From     string `json:"from"`         // the state that cannot be read
 	To       string `json:"to,omitempty"` // the head since; empty: nothing was changed
 	Lost     int64  `json:"lost"`         // entries between both
 	Replayed int    `json:"replayed"`     // events that were published again
+	Remade   int    `json:"remade"`       // nodes that were made again, under the same hashes
 	Detail   string `json:"detail"`
 }
 
-// Fix looks at everything and moves each head whose state cannot be read back to its last ancestor that can. The entries
-// that the thread loses so are published again if SPOOL_EVENTS still has them; else the repair says what must be. Nothing
-// else is changed: what has other causes is left as it is.
-func Fix(ctx context.Context, s Store, w Writer, packs casstore.PackGetter, cfg Config) (*Report, error) {
+// Fix looks at everything and repairs threads. What is missing behind a head is made again from SPOOL_EVENTS, so that nothing
+// changes but that it is there; what cannot be is reported, and stays unless Config.Cut says otherwise. A head whose own state
+// cannot be read goes back to its last ancestor that can, and the entries that the thread loses so are published again if
+// SPOOL_EVENTS still has them; else the repair says what must be. What has other causes is left as it is. The findings are
+// those from before.
+func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Report, error) {
 	c, err := look(ctx, s, cfg)
 	if err != nil {
 		return nil, err
 	}
-	f := &fixer{c: c, w: w, r: threads.Reader{Packs: packs}}
+	f := &fixer{c: c, w: w, packs: packs, r: threads.Reader{Packs: casstore.NewPackCache(packs, packCache)}}
+	var gaps []gap
 	for i := range c.heads {
 		h := &c.heads[i]
-		if !c.lost(h) {
-			continue
+		g, broken := c.gapOf(h)
+		switch {
+		case c.lost(h):
+			err = f.move(ctx, h)
+		case broken && c.found(h):
+			gaps = append(gaps, g)
 		}
-		done, err := f.fix(ctx, h)
 		if err != nil {
-			return nil, fmt.Errorf("repair %s: %w", h.key, err)
+			return nil, err
 		}
-		c.report.Repairs = append(c.report.Repairs, done)
+	}
+	filled, err := f.fill(ctx, gaps)
+	if err != nil {
+		return nil, fmt.Errorf("repair gaps: %w", err)
+	}
+	for _, done := range filled {
+		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
+		if done.To == "" && cfg.Cut {
+			err = f.move(ctx, gaps[i].h)
+		} else {
+			c.report.Repairs = append(c.report.Repairs, done)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return c.report, nil
+}
+
+// move moves one head back and notes it.
+func (f *fixer) move(ctx context.Context, h *head) error {
+	done, err := f.fix(ctx, h)
+	if err != nil {
+		return fmt.Errorf("repair %s: %w", h.key, err)
+	}
+	f.c.report.Repairs = append(f.c.report.Repairs, done)
+	return nil
+}
+
+// found reports whether something is wrong with a head that is still the one that was looked at.
+func (c *checker) found(h *head) bool {
+	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Record == h.key })
 }
 
 // lost reports whether the state at a thread's head is gone and the record is still the one that was looked at.
@@ -64,9 +109,10 @@ func (c *checker) lost(h *head) bool {
 }
 
 type fixer struct {
-	c *checker
-	w Writer
-	r threads.Reader
+	c     *checker
+	w     Writer
+	packs Packs
+	r     threads.Reader
 }
 
 // fix moves one head back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 // Done is what applying a plan did.
 type Done struct {
+	Buried    int   `json:"buried"` // packs whose garbage was named
 	Condemned int   `json:"condemned"`
 	Spared    int   `json:"spared"`   // of what the plan condemns: somebody took it up again
 	Repacked  int   `json:"repacked"` // packs that went into new ones
@@ -92,20 +94,39 @@ func (r *run) alone(ctx context.Context) error {
 // condemnBatch is how many records are condemned together.
 const condemnBatch = 250
 
-// condemn writes tombstones, in the order of the plan: referrers before referents. A crash leaves a prefix of them.
+// change is what a record becomes if it is as the plan saw it.
+type change struct {
+	key string
+	seq uint64
+	// to gives the new value, and the bytes that nothing needs then. done: the record is so already, by an attempt whose answer was
+	// lost, by an earlier application of the plan, or by somebody else.
+	to func(record.Record) (value []byte, freed record.Object, done bool, err error)
+}
+
+// condemn writes what is garbage into the records: buried nodes, then tombstones in the order of the plan, so that referrers
+// come before referents. A crash leaves a prefix of them.
 func (r *run) condemn(ctx context.Context) error {
-	for rest := r.plan.Condemn; len(rest) > 0; {
-		n := min(len(rest), condemnBatch)
+	var changes []change
+	for _, v := range r.plan.Bury {
+		changes = append(changes, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
+			return buried(now, v.Nodes)
+		}})
+	}
+	for _, v := range r.plan.Condemn {
+		changes = append(changes, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
+			return tombstone(now, r.cfg.Quarantine > 0)
+		}})
+	}
+	for batch := range slices.Chunk(changes, condemnBatch) {
 		if err := r.At(StepCondemn); err != nil {
 			return err
 		}
 		for again := true; again; {
 			var err error
-			if again, err = r.condemnSome(ctx, rest[:n]); err != nil {
+			if again, err = r.change(ctx, batch); err != nil {
 				return fmt.Errorf("condemn: %w", err)
 			}
 		}
-		rest = rest[n:]
 	}
 	for _, v := range r.plan.Condemn {
 		if r.spared[v.Key] {
@@ -115,11 +136,11 @@ func (r *run) condemn(ctx context.Context) error {
 	return nil
 }
 
-// condemnSome condemns those records that are as the plan saw them. again: something changed in between.
-func (r *run) condemnSome(ctx context.Context, list []Condemned) (again bool, err error) {
+// change changes those records that are as the plan saw them. again: something else did in between.
+func (r *run) change(ctx context.Context, list []change) (again bool, err error) {
 	keys := make([]string, len(list))
 	for i, v := range list {
-		keys[i] = v.Key
+		keys[i] = v.key
 	}
 	now, err := r.now(ctx, keys)
 	if err != nil {
@@ -128,21 +149,23 @@ func (r *run) condemnSome(ctx context.Context, list []Condemned) (again bool, er
 	var puts []record.Put
 	var objects []record.Object
 	for i, v := range list {
-		if r.spared[v.Key] {
+		if r.spared[v.key] {
 			continue
 		}
-		stone, object, gone, err := tombstone(now[i], r.cfg.Quarantine > 0)
+		value, object, done, err := v.to(now[i])
 		switch {
 		case err != nil:
 			return false, err
-		case gone: // by an attempt whose answer was lost, or by somebody else
-		case now[i].Seq != v.Seq:
-			if err := r.spare(ctx, v.Key); err != nil {
+		case done:
+		case now[i].Seq != v.seq:
+			if err := r.spare(ctx, v.key); err != nil {
 				return false, err
 			}
 		default:
-			puts = append(puts, record.Put{Key: v.Key, Value: stone, Expect: v.Seq})
-			objects = append(objects, object)
+			puts = append(puts, record.Put{Key: v.key, Value: value, Expect: v.seq})
+			if object.NUID != "" {
+				objects = append(objects, object)
+			}
 		}
 	}
 	for _, put := range puts {
@@ -154,7 +177,8 @@ func (r *run) condemnSome(ctx context.Context, list []Condemned) (again bool, er
 		return false, nil
 	}
 	if _, again, err = r.commit(ctx, puts); err == nil && !again {
-		r.done.Condemned += len(puts)
+		r.done.Condemned += len(objects)
+		r.done.Buried += len(puts) - len(objects)
 		r.freed = append(r.freed, objects...)
 	}
 	return again, err
@@ -182,6 +206,19 @@ func (r *run) commit(ctx context.Context, puts []record.Put) (first uint64, agai
 		return 0, true, ctx.Err()
 	}
 	return first, false, err
+}
+
+// buried is a pack's record with its garbage named. A pack that was collected since has none.
+func buried(now record.Record, nodes casstore.Bits) (value []byte, _ record.Object, done bool, err error) {
+	if !now.Exists() {
+		return nil, record.Object{}, true, nil
+	}
+	p, err := record.DecodePack(now.Value)
+	if done = p.Gone || slices.Equal(p.Buried, nodes); p.Order == 0 {
+		p.Order = now.Seq
+	}
+	p.Buried = nodes
+	return p.Encode(), record.Object{}, done, err
 }
 
 // tombstone is what condemns a record. As long as it says where the bytes are it can be undone; one that does not leaves them

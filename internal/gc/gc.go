@@ -107,6 +107,7 @@ type Config struct {
 	Small  int64 // live bytes of nodes below which a pack is merged with its neighbours; 0 = 512 KiB
 	Target int64 // bytes of nodes in a pack that is made of several, at most; 0 = 4 MiB
 	Merge  int   // small neighbours that are worth a merge; 0 = 4
+	Dense  bool  // repack every pack that holds garbage, however little: for an erasure
 }
 
 // Safe is the margin for a system with publishers.

@@ -10,16 +10,21 @@ import (
 	"spool/pkg/casstore"
 )
 
-// ErrUnsafe: something is not as it must be, so that nothing is known to be garbage. Nothing was deleted.
-var ErrUnsafe = errors.New("not safe to collect")
+// ErrUnsafe: something is not as it must be, so that nothing is known to be garbage. Nothing was deleted. ErrDangling, which it
+// wraps: something that a thread reaches is missing.
+var (
+	ErrUnsafe   = errors.New("not safe to collect")
+	ErrDangling = fmt.Errorf("%w: missing", ErrUnsafe)
+)
 
 // headers reads the header of a pack that is in the graph.
 type headers func(ctx context.Context, id casstore.PackID) (*casstore.Header, error)
 
 // vertex is a pack as the marker sees it.
 type vertex struct {
-	id    casstore.PackID
-	young bool
+	id     casstore.PackID
+	young  bool
+	buried func(node int) bool // nil: none is
 }
 
 // graph is what is marked: every live pack, newest first by order, and every live blob.
@@ -36,14 +41,17 @@ type marks struct {
 	live  []casstore.Bits // by place in graph.packs; nil: nothing, and the header was not read
 	raw   []int64         // bytes of the live nodes
 	count []int           // live nodes
+	heads []bool          // by place: a thread reaches some of it; else it is kept because it, or what refers to it, is young
 	named map[casstore.PackID]bool
+
+	dangling int // refs of threads to what is missing, where that is allowed
 }
 
 // marker is a pass over a graph. Refs go to older packs alone, so that what is wanted of a pack is known when its turn comes:
 // only what is wanted of the packs that are still to come is in memory.
 //
 // There are two colours. What heads reach must be there; what only a young pack reaches need not be: a pack that was touched
-// is young with all its nodes, and some of them may be garbage that refers to garbage which is gone.
+// is young with all its nodes but the buried, and some of them may be garbage that refers to garbage which is gone.
 type marker struct {
 	graph
 	marks
@@ -57,7 +65,7 @@ type marker struct {
 func newMarker(g graph) *marker {
 	n := len(g.packs)
 	m := &marker{graph: g, place: make(map[casstore.PackID]int32, n), firm: make([]wanted, n), faint: make([]wanted, n), at: -1}
-	m.live, m.raw, m.count = make([]casstore.Bits, n), make([]int64, n), make([]int, n)
+	m.live, m.raw, m.count, m.heads = make([]casstore.Bits, n), make([]int64, n), make([]int, n), make([]bool, n)
 	m.named = map[casstore.PackID]bool{}
 	for i, p := range g.packs {
 		m.place[p.id] = int32(i)
@@ -76,8 +84,8 @@ func (m *marker) root(l casstore.Located, firm bool) error {
 // want hands a ref to the pack that its locator names.
 func (m *marker) want(l casstore.Located, firm bool) error {
 	if l.Ref.Kind() == casstore.KindBlob {
-		if !m.blobs.mark(l.Ref.Sum()) && firm && !m.loose {
-			return fmt.Errorf("%w: %s refers to %s, which is not stored", ErrUnsafe, m.where(), l.Ref)
+		if !m.blobs.mark(l.Ref.Sum(), firm) && firm {
+			return m.missing(fmt.Errorf("%w: %s refers to %s, which is not stored", ErrDangling, m.where(), l.Ref))
 		}
 		return nil
 	}
@@ -87,10 +95,10 @@ func (m *marker) want(l casstore.Located, firm bool) error {
 		at, ok = m.place[m.moved(l.Pack)]
 	}
 	switch {
-	case !ok && (!firm || m.loose):
+	case !ok && !firm:
 		return nil
 	case !ok:
-		return fmt.Errorf("%w: %s refers to %s, and there is no such pack", ErrUnsafe, m.where(), l)
+		return m.missing(fmt.Errorf("%w: %s refers to %s, and there is no such pack", ErrDangling, m.where(), l))
 	case at <= m.at:
 		return fmt.Errorf("%w: %s refers to %s, which is in no older pack", ErrUnsafe, m.where(), l)
 	case firm:
@@ -99,6 +107,15 @@ func (m *marker) want(l casstore.Located, firm bool) error {
 		m.faint[at].add(l.Ref.Sum())
 	}
 	return nil
+}
+
+// missing is the end of the cycle, unless what is missing was given up.
+func (m *marker) missing(err error) error {
+	m.dangling++
+	if m.loose {
+		return nil
+	}
+	return err
 }
 
 func (m *marker) where() string {
@@ -134,13 +151,18 @@ func (m *marker) take(ctx context.Context, i int) error {
 	}
 	m.header = h
 	firm, faint := casstore.NewBits(h.Len()), casstore.NewBits(h.Len())
-	if left := m.firm[i].find(h, firm); len(left) > 0 && !m.loose {
-		return fmt.Errorf("%w: %s has no node %x, which something refers to", ErrUnsafe, m.where(), left[0])
+	m.heads[i] = m.firm[i] != nil
+	for _, sum := range m.firm[i].find(h, firm) {
+		if err := m.missing(fmt.Errorf("%w: %s has no node %x, which something refers to", ErrDangling, m.where(), sum)); err != nil {
+			return err
+		}
 	}
 	m.faint[i].find(h, faint)
 	if p.young {
 		for n := range h.Len() {
-			faint.Set(n)
+			if p.buried == nil || !p.buried(n) {
+				faint.Set(n)
+			}
 		}
 	}
 	if err := m.spread(firm, true, nil); err != nil {
@@ -214,17 +236,21 @@ func (w wanted) find(h *casstore.Header, found casstore.Bits) (left wanted) {
 type blobSet struct {
 	sums   []([32]byte)
 	marked casstore.Bits
+	heads  casstore.Bits // those that a thread reaches
 }
 
 func (s *blobSet) find(sum [32]byte) (int, bool) {
 	return slices.BinarySearchFunc(s.sums, sum, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// mark reports whether the blob is there.
-func (s *blobSet) mark(sum [32]byte) bool {
+// mark reports whether the blob is there. firm: a thread reaches it.
+func (s *blobSet) mark(sum [32]byte, firm bool) bool {
 	i, ok := s.find(sum)
 	if ok {
 		s.marked.Set(i)
+	}
+	if ok && firm {
+		s.heads.Set(i)
 	}
 	return ok
 }

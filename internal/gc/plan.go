@@ -24,7 +24,11 @@ type Plan struct {
 	Last    uint64            `json:"last"`   // sequence of the newest record that was read
 	Streams map[string]string `json:"streams"`
 	Stock   Stock             `json:"stock"`
+	Kept    Kept              `json:"kept"`
+	// Dangling is how many refs of threads lead to what is missing; not 0 only where AllowMissing is.
+	Dangling int `json:"dangling,omitempty"`
 
+	Bury    []Burial    `json:"bury"`    // packs that stay, with nodes that are garbage
 	Condemn []Condemned `json:"condemn"` // referrers before referents
 	Repack  []Group     `json:"repack"`
 	Reclaim []Waste     `json:"reclaim"` // bytes that no record names
@@ -36,6 +40,15 @@ type Plan struct {
 }
 
 const planVersion = 1
+
+// Burial is a pack that stays and has garbage beside what is live: its record says which nodes nothing may refer to any more,
+// and what these lead to can go.
+type Burial struct {
+	Key   string        `json:"key"`
+	Seq   uint64        `json:"seq"`
+	Nodes casstore.Bits `json:"nodes"` // buried from now on, by their index
+	Count int           `json:"count"`
+}
 
 // Condemned is a record that becomes a tombstone.
 type Condemned struct {
@@ -92,7 +105,7 @@ type Braked struct {
 
 // Empty reports that there is nothing to do.
 func (p *Plan) Empty() bool {
-	return len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget) == 0
+	return len(p.Bury)+len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget) == 0
 }
 
 // state is what a cycle remembers for the next one.
@@ -132,11 +145,18 @@ var buckets = []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsB
 
 // decide says what becomes of each pack and blob.
 func (c *Collector) decide(p *Plan, w *world, m *marker) {
-	p.Stock = w.stock(m)
+	p.Stock, p.Dangling = w.stock(m), m.dangling
+	p.Kept = w.kept(m)
 	for i, v := range m.packs {
 		old := w.packs[v.id]
-		if m.count[i] == 0 && !v.young {
+		switch {
+		case v.young:
+		case m.count[i] == 0:
 			p.Condemn = append(p.Condemn, Condemned{packKey(v.id), old.seq, old.order(), old.Object.Size, old.Nodes, "no thread reaches any of its nodes"})
+		default:
+			if dead := m.live[i].Without(old.Nodes); !slices.Equal(dead, old.Buried) {
+				p.Bury = append(p.Bury, Burial{packKey(v.id), old.seq, dead, old.Nodes - m.count[i]})
+			}
 		}
 	}
 	for i, sum := range m.blobs.sums {
@@ -161,11 +181,15 @@ func (c *Collector) forget(p *Plan, w *world, m *marker) {
 		_, moved := w.moved[id] // its nodes are elsewhere: nobody will want these bytes back
 		if text := why(t.Gone, t.seq, moved || t.age >= c.cfg.Quarantine); text != "" {
 			p.Forget = append(p.Forget, Old{packKey(id), t.seq, t.Object.Size, text})
+		} else if t.Gone {
+			p.Kept.quarantine(t.Object.Size)
 		}
 	}
 	for sum, t := range w.blobs {
 		if text := why(t.gone, t.seq, t.age >= c.cfg.Quarantine); text != "" {
 			p.Forget = append(p.Forget, Old{blobKey(sum), t.seq, t.size, text})
+		} else if t.gone {
+			p.Kept.quarantine(t.size)
 		}
 	}
 	for id, t := range w.moved {
@@ -216,10 +240,13 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 				continue
 			case bucket == events.ArtifactsBucket && !ownArtifact(w, s.Object.Name):
 				continue
+			case bucket == events.InboxBucket && claims.Bodies[s.Object.Name]:
+				p.Kept.Claimed++
+				continue
+			case bucket == events.InboxBucket && s.Age < c.cfg.InboxAge:
+				p.Kept.Waiting++
+				continue
 			case bucket == events.InboxBucket:
-				if claims.Bodies[s.Object.Name] || s.Age < c.cfg.InboxAge {
-					continue
-				}
 				why = "no event claims it"
 			}
 			p.Reclaim = append(p.Reclaim, Waste{bucket, s.Object.NUID, s.Object.Name, s.Last, s.Object.Size, why})
@@ -281,6 +308,32 @@ func packIDOf(key string) (casstore.PackID, bool) {
 	}
 	id, err := casstore.ParsePackID(text)
 	return id, err == nil
+}
+
+func (k *Kept) quarantine(bytes int64) {
+	k.Quarantine++
+	k.QuarantineBytes += bytes
+}
+
+// kept counts why packs and blobs are kept.
+func (w *world) kept(m *marker) (k Kept) {
+	for i, v := range m.packs {
+		switch {
+		case m.heads[i]:
+			k.Root++
+		case m.count[i] > 0 || v.young:
+			k.Young++
+		}
+	}
+	for i := range m.blobs.sums {
+		switch {
+		case m.blobs.heads.Has(i):
+			k.Root++
+		case m.blobs.marked.Has(i):
+			k.Young++
+		}
+	}
+	return k
 }
 
 // stock counts what there is.

@@ -33,6 +33,11 @@ func (g *gen) addPack(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if rapid.Bool().Draw(t, "any") { // a step may refer to what no thread reaches
+		if err := g.known(func(l casstore.Located) error { found[l.Ref] = l; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	there := slices.SortedFunc(maps.Values(found), func(a, b casstore.Located) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
 	var own []casstore.Located
 	for i := range n {
@@ -171,10 +176,77 @@ func (g *gen) check(t *rapid.T, ctx context.Context, c *Collector) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Condemn)+len(p.Repack) > 0 {
+	if err := g.sound(); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
 		t.Fatalf("a plan right after: %+v, want nothing to condemn or repack", p.Sum())
 	}
 	if len(p.Reclaim) > 0 {
 		t.Fatalf("a plan right after: %+v to reclaim, want nothing", p.Reclaim)
 	}
+}
+
+// sound: what a node in a live pack leads to is there, unless the node is buried: so whoever knows a node may refer to it.
+func (g *gen) sound() error {
+	whole := map[casstore.Ref]error{}
+	var visit func(casstore.Located) error
+	visit = func(l casstore.Located) error {
+		if err, ok := whole[l.Ref]; ok {
+			return err
+		}
+		whole[l.Ref] = nil
+		at, p, err := g.open(l.Pack)
+		if err == nil && !p.Has(l.Ref) {
+			err = casstore.ErrNotFound
+		}
+		for _, ref := range g.refs[l.Ref] {
+			next := casstore.Located{Ref: ref, Pack: at}
+			switch {
+			case err != nil:
+			case ref.Kind() == casstore.KindBlob:
+				if b, e := record.DecodeBlob(g.recs[blobKey(ref.Sum())].Value); e != nil || b.Gone {
+					err = fmt.Errorf("%s is gone", ref)
+				}
+			default:
+				if !p.Has(ref) {
+					next.Pack, _ = p.Locate(ref)
+				}
+				err = visit(next)
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", l, err)
+		}
+		whole[l.Ref] = err
+		return err
+	}
+	return g.known(visit)
+}
+
+// known calls f with every node in a live pack that is not buried.
+func (g *gen) known(f func(casstore.Located) error) error {
+	for key, r := range g.recs {
+		id, ok := packIDOf(key)
+		if !ok || !r.Exists() {
+			continue
+		}
+		rec, err := record.DecodePack(r.Value)
+		if err != nil || rec.Gone {
+			continue
+		}
+		_, p, err := g.open(id)
+		if err != nil {
+			return err
+		}
+		for i := range p.Len() {
+			if rec.IsBuried(i) {
+				continue
+			}
+			if err := f(casstore.Located{Ref: p.Ref(i), Pack: id}); err != nil {
+				return fmt.Errorf("pack %s, node %d: %w", id, i, err)
+			}
+		}
+	}
+	return nil
 }

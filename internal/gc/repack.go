@@ -22,7 +22,7 @@ func (c *Collector) groups(w *world, m *marker) (out []Group) {
 	g := grouping{cfg: c.cfg, header: int64(c.Bulk.MaxPayload()-headerRoom) / 2}
 	for i := len(m.packs) - 1; i >= 0; i-- {
 		v, p := m.packs[i], w.packs[m.packs[i].id]
-		half := 2*m.raw[i] < p.Raw
+		half := 2*m.raw[i] < p.Raw || c.cfg.Dense && m.count[i] < p.Nodes
 		switch s := (Source{v.id.String(), p.seq, p.order(), m.live[i], m.count[i], p.Nodes, p.Object.Size}); {
 		case v.young:
 			g.end()
@@ -77,7 +77,11 @@ func (g *grouping) end() {
 }
 
 func (g *grouping) alone(s Source) {
-	g.out = append(g.out, Group{Packs: []Source{s}, Order: s.Order, Why: "less than half of it is live"})
+	why := "less than half of it is live"
+	if g.cfg.Dense {
+		why = "it holds garbage"
+	}
+	g.out = append(g.out, Group{Packs: []Source{s}, Order: s.Order, Why: why})
 }
 
 // follow notes the moved records that lead to the group's packs: they are to lead to the new one.
@@ -132,7 +136,8 @@ func (r *run) hindered(g Group) bool {
 	return false
 }
 
-// repackGroup reports false when one of the packs changed since the plan was made.
+// repackGroup reports false when one of the packs is gone, or when what it is to lose is not buried: then somebody may be referring
+// to it. That it was touched since the plan was made is nothing: what is live of it goes along.
 func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
 	keys := make([]string, len(g.Packs))
 	for i, s := range g.Packs {
@@ -144,8 +149,9 @@ func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
 	}
 	b := casstore.NewPackBuilder()
 	for i, s := range g.Packs {
-		if !now[i].Exists() || now[i].Seq != s.Seq {
-			return false, nil
+		ok, err := s.covered(now[i])
+		if err != nil || !ok {
+			return false, err
 		}
 		if err := r.copyLive(ctx, b, s, now[i]); err != nil {
 			if e := r.alone(ctx); e != nil { // a newer cycle may have repacked it, and reclaimed the bytes since
@@ -174,6 +180,23 @@ func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
 	return r.move(ctx, g, now, id, made)
 }
 
+// covered reports whether a pack is there and nothing can refer to any node that a repack leaves out.
+func (s Source) covered(now record.Record) (bool, error) {
+	if !now.Exists() {
+		return false, nil
+	}
+	p, err := record.DecodePack(now.Value)
+	if err != nil || p.Gone {
+		return false, err
+	}
+	for i := range p.Nodes {
+		if !(i/64 < len(s.Keep) && s.Keep.Has(i)) && !p.IsBuried(i) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // move puts the new pack in the place of the old ones: all of it or nothing.
 func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstore.PackID, made record.Pack) (bool, error) {
 	to := record.Moved{To: id}.Encode()
@@ -183,7 +206,7 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 		if err != nil {
 			return false, err
 		}
-		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: s.Seq})
+		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
 	}
 	for _, f := range g.Follow {
 		puts = append(puts, record.Put{Key: f.Key, Value: to, Expect: f.Seq})
@@ -203,7 +226,7 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 		case rs[0].Exists(): // the answer was lost
 			return true, nil
 		}
-		same, err := r.unchanged(ctx, g)
+		same, err := r.unchanged(ctx, g, now)
 		if err != nil || !same {
 			return false, err
 		}
@@ -211,11 +234,11 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 }
 
 // unchanged tells whether the records that a repack expects are still there.
-func (r *run) unchanged(ctx context.Context, g Group) (bool, error) {
+func (r *run) unchanged(ctx context.Context, g Group, was []record.Record) (bool, error) {
 	var keys []string
 	var seqs []uint64
-	for _, s := range g.Packs {
-		keys, seqs = append(keys, events.PackKey(s.ID)), append(seqs, s.Seq)
+	for _, s := range was {
+		keys, seqs = append(keys, s.Key), append(seqs, s.Seq)
 	}
 	for _, f := range g.Follow {
 		keys, seqs = append(keys, f.Key), append(seqs, f.Seq)

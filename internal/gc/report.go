@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -27,20 +28,49 @@ type Stock struct {
 	Moved      int   `json:"moved"`
 }
 
-// Report is what a cycle found and did.
+// Kept is why packs, blobs and bytes are kept.
+type Kept struct {
+	Root       int `json:"root"`       // packs and blobs that a thread reaches
+	Young      int `json:"young"`      // packs and blobs that none reaches: they, or what refers to them, were written since the cycle began
+	Claimed    int `json:"claimed"`    // bodies in the inbox that an event or a dead letter claims
+	Waiting    int `json:"waiting"`    // bodies that nobody claims, and that are younger than Config.InboxAge
+	Quarantine int `json:"quarantine"` // tombstones whose bytes stay for Config.Quarantine
+
+	QuarantineBytes int64 `json:"quarantine_bytes"`
+}
+
+// Report is what a cycle found and did: all that a person or a monitor is told of it.
 type Report struct {
 	Stock
-	Cycle   string         `json:"cycle"`
-	Applied bool           `json:"applied"`
-	Planned Planned        `json:"planned"`
-	Done    Done           `json:"done"`
-	Brakes  []Braked       `json:"brakes,omitempty"`
-	Refused string         `json:"refused,omitempty"` // why it was not applied, or not to its end
-	Streams []record.Usage `json:"streams,omitempty"`
+	Cycle     string         `json:"cycle"`
+	Applied   bool           `json:"applied"`
+	Seconds   float64        `json:"seconds"`
+	Kept      Kept           `json:"kept"`
+	Planned   Planned        `json:"planned"`
+	Done      Done           `json:"done"`
+	Trimmed   uint64         `json:"trimmed_events,omitempty"` // SPOOL_EVENTS was trimmed up to this sequence
+	Dangling  int            `json:"dangling"`                 // refs of threads to what is missing; a cycle ends at the first one unless that is allowed
+	Anomalies []string       `json:"anomalies,omitempty"`      // what looks wrong
+	Brakes    []Braked       `json:"brakes,omitempty"`
+	Refused   string         `json:"refused,omitempty"` // why it was not applied, or not to its end
+	Streams   []record.Usage `json:"streams,omitempty"`
+	Before    []record.Usage `json:"streams_before,omitempty"`
+}
+
+// Fail notes why a cycle was not applied, or not to its end.
+func (r *Report) Fail(err error) {
+	r.Refused = err.Error()
+	if errors.Is(err, ErrDangling) {
+		r.Dangling++
+	}
+	if errors.Is(err, ErrUnsafe) {
+		r.Anomalies = append(r.Anomalies, err.Error())
+	}
 }
 
 // Planned is a plan in numbers.
 type Planned struct {
+	Bury         int   `json:"bury"` // packs
 	Condemn      int   `json:"condemn"`
 	CondemnBytes int64 `json:"condemn_bytes"`
 	Repack       int   `json:"repack"` // packs
@@ -52,7 +82,7 @@ type Planned struct {
 
 // Sum is the plan in numbers.
 func (p *Plan) Sum() (s Planned) {
-	s.Condemn, s.Into, s.Reclaim, s.Forget = len(p.Condemn), len(p.Repack), len(p.Reclaim), len(p.Forget)
+	s.Bury, s.Condemn, s.Into, s.Reclaim, s.Forget = len(p.Bury), len(p.Condemn), len(p.Repack), len(p.Reclaim), len(p.Forget)
 	for _, v := range p.Condemn {
 		s.CondemnBytes += v.Bytes
 	}
@@ -67,7 +97,14 @@ func (p *Plan) Sum() (s Planned) {
 
 // Report is what a plan finds.
 func (p *Plan) Report() Report {
-	return Report{Stock: p.Stock, Cycle: p.Cycle, Planned: p.Sum(), Brakes: p.Brakes}
+	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(), Brakes: p.Brakes, Dangling: p.Dangling}
+	for _, b := range p.Brakes {
+		r.Anomalies = append(r.Anomalies, b.Why)
+	}
+	if p.Dangling > 0 {
+		r.Anomalies = append(r.Anomalies, fmt.Sprintf("%d refs of threads lead to what is missing", p.Dangling))
+	}
+	return r
 }
 
 // Write prints the report for people.
@@ -88,17 +125,24 @@ func (r Report) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%d messages\t%s\t%s\n", s.Stream, s.Messages, text.Bytes(int64(s.Bytes)), limit)
 	}
+	k := r.Kept
+	row("kept", k.Root, fmt.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting",
+		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting))
 	p := r.Planned
+	row("bury", p.Bury, "packs with garbage that stay")
 	row("condemn", p.Condemn, text.Bytes(p.CondemnBytes))
 	row("repack", p.Repack, fmt.Sprintf("packs into %d", p.Into))
 	row("reclaim", p.Reclaim, text.Bytes(p.ReclaimBytes)+" that no record names")
 	row("forget", p.Forget, "old tombstones and moved records")
 	if r.Applied {
 		d := r.Done
-		row("done", d.Condemned, fmt.Sprintf("condemned, %d spared; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
-			d.Spared, d.Repacked, d.Made, d.Skipped, d.Reclaimed, text.Bytes(d.Bytes), d.Forgotten))
+		row("done", d.Condemned, fmt.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
+			d.Spared, d.Buried, d.Repacked, d.Made, d.Skipped, d.Reclaimed, text.Bytes(d.Bytes), d.Forgotten))
 	} else {
 		row("done", 0, "nothing was deleted: this is a plan")
+	}
+	if r.Trimmed > 0 {
+		row("trimmed", r.Trimmed, "sequence up to which applied events were dropped")
 	}
 	for _, b := range r.Brakes {
 		row("brake", b.Brake, b.Why)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/natsio"
 	"spool/internal/persist"
@@ -21,10 +22,10 @@ import (
 	"spool/pkg/threads"
 )
 
-// TestSoak lets writers append, fork, end and remove threads while collectors and persisters run and are killed, and then reads
-// everything that is there. SPOOL_GC_SOAK is how long, 8s by default.
+// TestSoak lets eight writers append, fork, end and remove threads and refer to nodes that they remember, while collectors and
+// persisters run and are killed, and then checks everything that is there. SPOOL_GC_SOAK is how long, 15s by default.
 func TestSoak(t *testing.T) {
-	length := 8 * time.Second
+	length := 15 * time.Second
 	if text := os.Getenv("SPOOL_GC_SOAK"); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
@@ -41,7 +42,7 @@ func TestSoak(t *testing.T) {
 	others.Go(func() { s.persisters(all, rand.New(rand.NewPCG(seed, 1))) })
 	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 2))) })
 	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 3))) })
-	for i := range 3 {
+	for i := range 8 {
 		writers.Go(func() { s.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(10+i)))) })
 	}
 	writers.Wait()
@@ -55,7 +56,7 @@ func TestSoak(t *testing.T) {
 type soak struct {
 	*rig
 	cycles, kills, condemned, repacked, spared, refused atomic.Int64
-	deaths, forks, removals                             atomic.Int64
+	buried, deaths, forks, removals, refs, missing      atomic.Int64
 
 	calm atomic.Bool // nobody is killed any more
 }
@@ -121,6 +122,7 @@ func (s *soak) collectors(ctx context.Context, r *rand.Rand) {
 			s.condemned.Add(int64(d.Condemned))
 			s.repacked.Add(int64(d.Repacked))
 			s.spared.Add(int64(d.Spared))
+			s.buried.Add(int64(d.Buried))
 		}
 		s.cycles.Add(1)
 		switch {
@@ -144,6 +146,7 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 	}
 	p := s.Publisher(client.PublisherConfig{Producer: fmt.Sprint("writer", who)})
 	seq := uint64(0)
+	var known []casstore.Located // nodes of threads, many of which are gone
 	for n := 0; ctx.Err() == nil; n++ {
 		t := names()
 		switch k := r.IntN(20); {
@@ -158,7 +161,26 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 				es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: body, Seq: seq})
 			}
 			s.ok(ctx, p.Publish(ctx, es...))
-		case k < 16:
+		case k == 14:
+			if h, err := s.Thread(ctx, t); err == nil {
+				known = append(known, h.Head())
+			}
+			if len(known) == 0 {
+				continue
+			}
+			seq++
+			to := known[r.IntN(len(known))]
+			step := fmt.Appendf(nil, `{"id":"r%d","role":"coder","content":"see there","refs":[%q]}`, seq, to)
+			err := p.Publish(ctx, client.Entry{Thread: events.Thread{Session: t.Session, Name: "steps"}, Dialect: "step", Body: step, Seq: seq})
+			switch {
+			case errors.Is(err, client.ErrMissingRef):
+				s.missing.Add(1)
+			case err == nil:
+				s.refs.Add(1)
+			default:
+				s.ok(ctx, err)
+			}
+		case k < 17:
 			to := events.Thread{Session: t.Session, Name: fmt.Sprint("fork", n)}
 			if r.IntN(2) == 0 {
 				to.Session = fmt.Sprintf("w%d-%d", who, r.IntN(12))
@@ -211,15 +233,22 @@ func (s *soak) settle() {
 }
 
 func (s *soak) finish() {
-	s.t.Logf("%d cycles, %d killed, %d refused; %d condemned, %d spared, %d repacked; %d persisters died; %d forks, %d removals", s.cycles.Load(), s.kills.Load(),
-		s.refused.Load(), s.condemned.Load(), s.spared.Load(), s.repacked.Load(), s.deaths.Load(), s.forks.Load(), s.removals.Load())
-	if s.condemned.Load() == 0 || s.repacked.Load() == 0 || s.kills.Load() == 0 || s.removals.Load() == 0 {
+	s.t.Logf("%d cycles, %d killed, %d refused; %d condemned, %d spared, %d buried in, %d repacked; %d persisters died; %d forks, %d removals, %d refs by hash, %d to what was gone",
+		s.cycles.Load(), s.kills.Load(), s.refused.Load(), s.condemned.Load(), s.spared.Load(), s.buried.Load(), s.repacked.Load(), s.deaths.Load(),
+		s.forks.Load(), s.removals.Load(), s.refs.Load(), s.missing.Load())
+	if s.condemned.Load() == 0 || s.repacked.Load() == 0 || s.kills.Load() == 0 || s.removals.Load() == 0 || s.refs.Load() == 0 {
 		s.t.Error("the soak did not try what it is for")
 	}
 	all := s.everything()
 	for range 3 {
 		s.collect(brave())
 		all()
+	}
+	rep, err := fsck.Check(s.t.Context(), s.conn, fsck.Config{})
+	if err != nil || len(rep.Findings) > 0 || rep.Changed > 0 {
+		s.t.Errorf("fsck = %+v, %v, want no findings", rep, err)
+	} else {
+		s.t.Logf("fsck: %d threads, %d states, %d packs, %d blobs, no findings", rep.Threads, rep.States, rep.Packs, rep.Blobs)
 	}
 	if p, _ := s.collect(brave()); !p.Empty() {
 		s.t.Errorf("after all: %+v to do, want nothing", p.Sum())
@@ -263,6 +292,9 @@ func (s *soak) letters() {
 			s.t.Fatal(err)
 		}
 		reason := m.Header.Get(natsio.HeaderReason)
+		if strings.Contains(reason, persist.ErrMissingRef.Error()) { // it was, when the step was published
+			continue
+		}
 		for _, bad := range []string{"gone", "latched", "corrupt", "not found", "neither"} {
 			if strings.Contains(reason, bad) {
 				s.t.Errorf("dead letter %d: %s", seq, reason)

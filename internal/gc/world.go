@@ -92,8 +92,8 @@ func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
 
 // barren are classes of records that keep nothing alive.
 var barren = map[string]bool{
-	"session": true, "counter": true, "prompt": true, "answered": true, "left": true, "run": true, "shared": true, "fence": true,
-	"lane": true, "gc": true,
+	"session": true, "counter": true, "outputbase": true, "prompt": true, "answered": true, "left": true, "run": true, "shared": true, "fence": true,
+	"lane": true, "gc": true, "stream": true, "deleted": true, "deleting": true, "retention": true,
 }
 
 // take learns one record. A class that this version does not know may hold on to something: it is an error.
@@ -246,7 +246,7 @@ func (w *world) graph(open headers) graph {
 	g := graph{moved: w.end, open: open, blobs: &blobSet{}}
 	for id, p := range w.packs {
 		if !p.Gone {
-			g.packs = append(g.packs, vertex{id, w.young(p.seq)})
+			g.packs = append(g.packs, vertex{id, w.young(p.seq), p.IsBuried})
 		}
 	}
 	slices.SortFunc(g.packs, func(a, b vertex) int {
@@ -258,7 +258,7 @@ func (w *world) graph(open headers) graph {
 		}
 	}
 	slices.SortFunc(g.blobs.sums, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
-	g.blobs.marked = casstore.NewBits(len(g.blobs.sums))
+	g.blobs.marked, g.blobs.heads = casstore.NewBits(len(g.blobs.sums)), casstore.NewBits(len(g.blobs.sums))
 	return g
 }
 
@@ -276,12 +276,12 @@ func (w *world) root(m *marker, mentioned map[string]bool) error {
 	}
 	for sum, b := range w.blobs {
 		if w.young(b.seq) {
-			m.blobs.mark(sum)
+			m.blobs.mark(sum, false)
 		}
 	}
 	for text := range mentioned {
 		if ref, err := casstore.ParseRef(text); err == nil {
-			m.blobs.mark(ref.Sum())
+			m.blobs.mark(ref.Sum(), false)
 		}
 	}
 	return nil

@@ -43,8 +43,10 @@ const (
 // errAgain says that what was to be read is not there any more: look at the stream again.
 var errAgain = errors.New("the stream has moved on")
 
-// Follow catches up and goes on, until ctx ends or something fails. Calling it again continues.
+// Follow catches up and goes on, until ctx ends or something fails. Calling it again continues. Sessions that are deleted
+// meanwhile are forgotten.
 func (f *Follower) Follow(ctx context.Context) error {
+	defer f.forgetDeleted(ctx)()
 	known, err := f.db.Sessions(ctx)
 	if err == nil {
 		_, err = f.Forget(ctx, known)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/ingest"
 	"spool/pkg/events"
 )
@@ -21,11 +21,6 @@ const (
 	headerSeq      = "Spool-Seq"
 )
 
-const (
-	typeJSON   = "application/json"
-	typeNDJSON = "application/x-ndjson"
-)
-
 // entryTime is how long a client may take to send one entry, and answerTime how long to read a piece of an answer.
 const (
 	entryTime  = 5 * time.Minute
@@ -33,58 +28,54 @@ const (
 )
 
 // entries stores one entry or a stream of them in the thread that the path names.
-func (a *api) entries(w http.ResponseWriter, r *http.Request) {
+func (a *api) entries(w http.ResponseWriter, r *http.Request) error {
 	cfg := ingest.Config{
 		Thread:  events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")},
 		Dialect: r.URL.Query().Get("dialect"),
 	}
 	switch mediaType(r) {
 	case typeJSON:
-		a.store(w, r, cfg, a.one)
+		return a.store(w, r, cfg, a.one)
 	case typeNDJSON:
-		a.store(w, r, cfg, a.stream)
-	default:
-		a.wrongType(w, r, typeJSON+" for one entry or "+typeNDJSON+" for an entry a line")
+		return a.store(w, r, cfg, a.stream)
 	}
+	return a.wrongType(r, typeJSON+" for one entry or "+typeNDJSON+" for an entry a line")
 }
 
 // events stores a stream of envelopes.
-func (a *api) events(w http.ResponseWriter, r *http.Request) {
+func (a *api) events(w http.ResponseWriter, r *http.Request) error {
 	if mediaType(r) != typeNDJSON {
-		a.wrongType(w, r, typeNDJSON)
-		return
+		return a.wrongType(r, typeNDJSON)
 	}
-	a.store(w, r, ingest.Config{Envelopes: true}, a.stream)
+	if g := access.From(r.Context()); !g.Everything() {
+		return fmt.Errorf("%w: %s is for some sessions only: POST to /v1/sessions/{session}/threads/{thread}/entries", errForbidden, g.Name)
+	}
+	return a.store(w, r, ingest.Config{Envelopes: true}, a.stream)
 }
 
-func mediaType(r *http.Request) string {
-	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return t
-}
-
-func (a *api) wrongType(w http.ResponseWriter, r *http.Request, want string) {
-	refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: use %s", r.Header.Get("Content-Type"), want))
+func (a *api) wrongType(r *http.Request, want string) error {
+	return fmt.Errorf("%w: Content-Type %.100q: use %s", errMedia, r.Header.Get("Content-Type"), want)
 }
 
 // store finds out as whom a request stores, and lets it. next returns the sequence after the last one it used.
-func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) {
+func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) error {
 	cfg.User, cfg.Inbox, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.Inbox, a.cfg.MaxBody, a.cfg.Patience
 	if cfg.Envelopes {
 		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)
 	}
 	named, err := identity(r, &cfg)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return err
 	}
 	if named {
 		next(w, r, cfg)
-		return
+		return nil
 	}
 	p := a.producers.take()
 	cfg.Producer, cfg.Start = p.id, p.next
 	p.next = max(p.next, next(w, r, cfg))
 	a.producers.give(p)
+	return nil
 }
 
 // identity reads the idempotency headers.

@@ -1,36 +1,21 @@
-// Package httpapi takes entries over HTTP, for agents that have no Spool client, and gives artifacts, logs and prompts.
+// Package httpapi is Spool over HTTP: entries and outputs in, sessions, threads and items out, live or from the past.
 //
-//	POST /v1/sessions/{session}/threads/{thread}/entries?dialect=D[&user=U]
-//	    application/json       one entry, as the agent wrote it     202 {"ok":true,"seq":N}
-//	    application/x-ndjson   an entry a line                      200, a line of JSON for each
-//	POST /v1/events[?user=U]
-//	    application/x-ndjson   an envelope a line (ingest.Config.Envelopes)
-//	GET  /v1/sessions/{session}/artifacts                      the artifacts of a session, a JSON object a line
-//	POST /v1/sessions/{session}/artifacts[?tool=T&filename=F&agent=A&run=R&tool_call=C&summary=S&category=K]
-//	                                                           201: the body is an artifact; agent without tool: that agent's output
-//	GET  /v1/artifacts/{id}                                    the bytes of an artifact; ranges, ETag
-//	GET  /v1/sessions/{session}/threads/{thread}/logs/thread.log[?offset=N&limit=N]
-//	                                                           a thread's items as they were before any cut
-//	GET  /v1/read?url=U[&session=S][&offset=N&limit=N]         what an address leads to, by lines
-//	GET  /v1/prompts[?session=S]                               prompts that wait, a JSON object a line
-//	GET  /v1/sessions/{session}/threads/{thread}/prompts/{id}  one prompt
-//	POST /v1/sessions/{session}/threads/{thread}/prompts/{id}/answer   {"answer":…,"by":…}
-//	                                                           200, or 409 when it is settled; with the resolution
-//	GET  /healthz              the process runs
-//	GET  /readyz               entries can be stored
+// The table in routes.go is the API: the handlers, what a request may be, what it needs and the OpenAPI document are all taken
+// from it. docs/http.md says it to people.
+//
+//	request ── guard: host, origin ── route: method, token, scope, session, room ── handler ── pkg/client ── NATS
+//	                                                                    └─ streams ── hub: one feed for each filter, many readers
 //
 // An answer of 202, or "ok":true, means durable. A client that wants to repeat a request after any error without storing
 // anything twice says who it is: Spool-Producer, a name of its own, and Spool-Seq, the sequence of the first line, which grows
 // from request to request (Spool-Epoch, optional, fences an older incarnation). It has one request in flight at a time.
 //
-// The answer to a stream comes while the stream is sent: a client reads it as it goes on, or keeps its streams short.
+// The answer to a stream of entries comes while the stream is sent: a client reads it as it goes on, or keeps its streams short.
 package httpapi
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -40,9 +25,15 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/ingest"
 	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // Config of the API. Publisher is required.
@@ -50,13 +41,22 @@ type Config struct {
 	Publisher ingest.Publisher
 	Ready     func(ctx context.Context) error // why entries cannot be stored now; nil = always ready
 	Client    *client.Client                  // what is read; nil = nothing is. It should be Serving
+	History   string                          // file of the prompt history; empty: there is none
 
-	// Token is what requests must carry as "Authorization: Bearer"; empty: none, and then only requests that name this
-	// machine as their host are answered, so that no web page reaches the API by a name of its own.
-	Token    string
+	Page    http.Handler // what people see, at / and all that is not the API's; nil = nothing is there
+	Streams http.Handler // Durable Streams, at /v1/stream/; nil = none
+	Metrics http.Handler // at /metrics; nil = none
+
+	// Tokens are what requests must carry as "Authorization: Bearer"; nil: none, and then only requests that name this machine
+	// as their host are answered, so that no web page reaches the API by a name of its own.
+	Tokens  *access.Tokens
+	Origins []string // origins of web pages that may use the API, as in https://example.com; none: only its own page
+
 	Inbox    ingest.Inbox  // takes entries that are too large for memory; nil: those are refused
 	MaxBody  int64         // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB
 	Requests int           // that store entries at a time, each with an entry or a batch in memory, and that read; 0 = 64
+	Outputs  int           // that stream an output at a time; 0 = 256
+	Readers  int           // event streams at a time; 0 = 4,096
 	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Log      *slog.Logger
 }
@@ -67,10 +67,11 @@ const bodyInMemory = 64 << 20
 // api is the handler's state.
 type api struct {
 	cfg       Config
-	token     [sha256.Size]byte
-	room      chan struct{} // of requests that store
-	readers   chan struct{} // of requests that read
+	rooms     [lanes]chan struct{} // places of requests, by what they take
 	producers producers
+	hub       *hub
+	origins   forks
+	document  []byte // OpenAPI
 }
 
 // New makes the handler.
@@ -79,41 +80,70 @@ func New(cfg Config) http.Handler {
 		cfg.MaxBody = cmp.Or(cfg.MaxBody, 4<<30)
 	}
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, bodyInMemory)
-	cfg.Requests = cmp.Or(cfg.Requests, 64)
+	cfg.Requests, cfg.Outputs, cfg.Readers = cmp.Or(cfg.Requests, 64), cmp.Or(cfg.Outputs, 256), cmp.Or(cfg.Readers, 4096)
 	cfg.Patience = cmp.Or(cfg.Patience, 5*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &api{cfg: cfg, token: sha256.Sum256([]byte(cfg.Token)), room: make(chan struct{}, cfg.Requests), readers: make(chan struct{}, cfg.Requests)}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, okay{OK: true}) })
-	mux.HandleFunc("GET /readyz", a.ready)
-	mux.Handle("/v1/sessions/{session}/threads/{thread}/entries", a.storing(a.entries))
-	mux.Handle("/v1/events", a.storing(a.events))
-	if cfg.Client != nil {
-		a.read(mux)
+	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log)}
+	for lane, places := range map[lane]int{storing: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers} {
+		a.rooms[lane] = make(chan struct{}, places)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries")
-	})
-	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusForbidden, "requests of web pages of other origins are refused")
-	}))
-	return a.guard(cross.Handler(mux))
+	a.document = a.describe()
+	return a.guard(a.mux())
 }
 
 // guard is what holds for every request.
 func (a *api) guard(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range a.cfg.Origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil {
+			a.cfg.Log.Warn("origin is not trusted", "origin", origin, "error", err)
+		}
+	}
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, "requests of web pages of other origins are refused")
+	}))
+	next = cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if a.cfg.Token == "" && !loopbackHost(r.Host) {
+		if !a.cfg.Tokens.Required() && !loopbackHost(r.Host) {
 			refuse(w, http.StatusForbidden, "without a token only requests to localhost or 127.0.0.1 are answered")
+			return
+		}
+		if a.shared(w, r) {
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// shared tells the browser that a page of a trusted origin may read the answer; done reports that this was all it asked for.
+func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
+	if len(a.cfg.Origins) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	for _, trusted := range a.cfg.Origins {
+		if origin != trusted {
+			continue
+		}
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After")
+		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+			return false
+		}
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+		h.Set("Access-Control-Allow-Headers",
+			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", headerProducer, headerEpoch, headerSeq}, ", "))
+		h.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+		return true
+	}
+	return false
 }
 
 func loopbackHost(hostport string) bool {
@@ -124,56 +154,60 @@ func loopbackHost(hostport string) bool {
 	return loopback(strings.Trim(host, "[]"))
 }
 
-// storing guards a handler that stores entries: method, token, room.
-func (a *api) storing(next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			refuse(w, http.StatusMethodNotAllowed, r.Method+": use POST")
-			return
+// admit finds out who asks and whether that is enough; the request that goes on knows its grant. On false it is answered.
+func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (*http.Request, bool) {
+	grant := access.All()
+	if a.cfg.Tokens.Required() {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		var ok bool
+		if grant, ok = a.cfg.Tokens.Grant(strings.TrimSpace(token)); !ok || !strings.EqualFold(scheme, "Bearer") {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
+			return r, false
 		}
-		if !a.admit(w, r, a.room) {
-			return
+	}
+	if grant.Scopes&need != need {
+		refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this: it needs the scope "+need.String())
+		return r, false
+	}
+	for _, session := range []string{r.PathValue("session"), r.URL.Query().Get("session")} {
+		if session != "" && !grant.Session(session) {
+			refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this session: it is for those that begin with "+strings.Join(grant.Sessions, ", "))
+			return r, false
 		}
-		defer func() { <-a.room }()
-		next(w, r)
-	})
+	}
+	return r.WithContext(access.With(r.Context(), grant)), true
 }
 
-// admit checks the token and takes a place in room; the caller gives it back.
-func (a *api) admit(w http.ResponseWriter, r *http.Request, room chan struct{}) bool {
-	if !a.authorized(r) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
-		return false
+// enter takes a place in a lane; the caller gives it back. On false the request is answered.
+func (a *api) enter(w http.ResponseWriter, in lane) (leave func(), ok bool) {
+	room := a.rooms[in]
+	if room == nil {
+		return func() {}, true
 	}
 	select {
 	case room <- struct{}{}:
-		return true
+		return func() { <-room }, true
 	default:
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
-		return false
+		return nil, false
 	}
 }
 
-func (a *api) authorized(r *http.Request) bool {
-	if a.cfg.Token == "" {
-		return true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
-}
-
-func (a *api) ready(w http.ResponseWriter, r *http.Request) {
+func (a *api) ready(w http.ResponseWriter, r *http.Request) error {
 	if a.cfg.Ready != nil {
 		if err := a.cfg.Ready(r.Context()); err != nil {
 			refuse(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
-			return
+			return nil
 		}
 	}
+	return a.alive(w, r)
+}
+
+func (a *api) alive(w http.ResponseWriter, _ *http.Request) error {
 	answer(w, http.StatusOK, okay{OK: true})
+	return nil
 }
 
 type okay struct {
@@ -186,39 +220,84 @@ type failure struct {
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that is gone
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // a client that is gone
 }
 
 func refuse(w http.ResponseWriter, status int, text string) { answer(w, status, failure{text}) }
 
-// fail answers with what an error means to the client.
+// begunError: an answer that began with a status of success.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }
+
+// fail answers with what an error means to the client. What has begun is cut off: its client sees that it is incomplete.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var begun begunError
+	if errors.As(err, &begun) {
+		if r.Context().Err() == nil {
+			a.cfg.Log.ErrorContext(r.Context(), "answer is cut off", "path", r.URL.Path, "error", err)
+		}
+		panic(http.ErrAbortHandler)
+	}
 	status, after := verdict(err)
 	if after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}
 	if status == http.StatusInternalServerError {
-		a.cfg.Log.ErrorContext(r.Context(), "store entries", "path", r.URL.Path, "error", err)
+		a.cfg.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 	}
 	refuse(w, status, err.Error())
 }
 
+// ErrRequest is wrapped by errors about what a client asked for.
+var ErrRequest = errors.New("bad request")
+
 // verdict is the status of an error, and after how many seconds to try again.
 func verdict(err error) (status, after int) {
+	is := func(targets ...error) bool {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return true
+			}
+		}
+		return false
+	}
 	var long *http.MaxBytesError
 	switch {
-	case errors.As(err, &long), errors.Is(err, ingest.ErrTooLarge):
+	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
-	case errors.Is(err, ingest.ErrEntry):
+	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
-	case errors.Is(err, record.ErrBusy):
+	case is(errMedia):
+		return http.StatusUnsupportedMediaType, 0
+	case is(errForbidden):
+		return http.StatusForbidden, 0
+	case is(client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused, client.ErrNoContext, client.ErrRunEnded):
+		return http.StatusConflict, 0
+	case is(casstore.ErrGone):
+		return http.StatusGone, 0
+	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,
+		sessions.ErrNotFound, sessions.ErrNoSession, record.ErrNotFound, casstore.ErrNotFound, errNothing):
+		return http.StatusNotFound, 0
+	case is(artifacts.ErrPastEnd):
+		return http.StatusRequestedRangeNotSatisfiable, 0
+	case is(record.ErrBusy):
 		return http.StatusTooManyRequests, 1
-	case errors.Is(err, record.ErrFull):
+	case is(record.ErrFull):
 		return http.StatusServiceUnavailable, 5
-	case errors.Is(err, record.ErrUnknown), errors.Is(err, context.Canceled):
+	case is(record.ErrUnknown, context.Canceled, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, 1
 	}
 	return http.StatusInternalServerError, 0
 }
+
+var (
+	errNothing   = errors.New("not found")
+	errForbidden = errors.New("not with this token")
+	errTooLarge  = errors.New("too large for one answer")
+	errMedia     = errors.New("wrong type of body")
+)

@@ -9,13 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/httpapi"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -194,7 +193,7 @@ func TestIdentitiesAreLent(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	url := start(t, httpapi.Config{Publisher: &sink{}, Token: "0123456789abcdef", Ready: func(context.Context) error { return errors.New("no stream") }})
+	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: access.One("0123456789abcdef"), Ready: func(context.Context) error { return errors.New("no stream") }})
 	for auth, want := range map[string]int{
 		"": 401, "Bearer": 401, "Bearer 0123456789abcdeF": 401, "Basic 0123456789abcdef": 401,
 		"Bearer 0123456789abcdef": 202, "bearer 0123456789abcdef": 202,
@@ -212,14 +211,14 @@ func TestToken(t *testing.T) {
 // A client that keeps its stream open reads the result of each line as soon as it is durable; the end of the server ends the
 // stream in order.
 func TestLiveStreamAndDrain(t *testing.T) {
-	l, err := httpapi.Listen("127.0.0.1:0", "")
+	l, err := httpapi.Listen("127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- httpapi.Serve(ctx, l, httpapi.Server(httpapi.New(httpapi.Config{Publisher: &sink{}}), ""))
+		served <- httpapi.Serve(ctx, l, httpapi.Server(httpapi.New(httpapi.Config{Publisher: &sink{}})))
 	}()
 	r, w := io.Pipe()
 	req, _ := http.NewRequestWithContext(t.Context(), "POST", fmt.Sprintf("http://%s%s", l.Addr(), entriesPath), r)
@@ -256,28 +255,16 @@ func TestLiveStreamAndDrain(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "example.com:80", "7717"} {
-		if l, err := httpapi.Listen(addr, ""); !errors.Is(err, httpapi.ErrListen) {
+		if l, err := httpapi.Listen(addr, nil); !errors.Is(err, httpapi.ErrListen) {
 			t.Errorf("Listen(%q) = %v, %v, want ErrListen", addr, l, err)
 		}
 	}
-	for addr, token := range map[string]string{"127.0.0.1:0": "", "localhost:0": "", "0.0.0.0:0": "t"} {
-		l, err := httpapi.Listen(addr, token)
+	for addr, tokens := range map[string]*access.Tokens{"127.0.0.1:0": nil, "localhost:0": nil, "0.0.0.0:0": access.One("t")} {
+		l, err := httpapi.Listen(addr, tokens)
 		if err != nil {
-			t.Errorf("Listen(%q, %q) = %v", addr, token, err)
+			t.Errorf("Listen(%q) = %v", addr, err)
 			continue
 		}
 		_ = l.Close()
-	}
-}
-
-func TestReadToken(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	for content, ok := range map[string]bool{"": false, "short": false, "0123456789 abcdef": false, " 0123456789abcdef\n": true} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if token, err := httpapi.ReadToken(file); (err == nil) != ok || ok && token != "0123456789abcdef" {
-			t.Errorf("ReadToken of %q = %q, %v, want ok = %v", content, token, err, ok)
-		}
 	}
 }

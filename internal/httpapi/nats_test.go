@@ -14,7 +14,7 @@ import (
 // What is answered with success is in EVENTS; a full stream is the client's to know (DESIGN 3).
 func TestOnAServer(t *testing.T) {
 	conn := natstest.Dial(t, natstest.Server(t))
-	url := httptest.NewServer(httpapi.For(conn, "", nil))
+	url := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
 	t.Cleanup(url.Close)
 	if status, _, body := do(t, url.URL, request{method: "GET", path: "/readyz"}); status != 503 {
 		t.Errorf("readyz without streams = %d %s, want 503", status, body)

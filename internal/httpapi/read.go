@@ -11,86 +11,26 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/ingest"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
-	"spool/pkg/threads"
 )
-
-// read adds what is read.
-func (a *api) read(mux *http.ServeMux) {
-	mux.Handle("GET /v1/artifacts/{id}", a.reading(a.artifact))
-	mux.Handle("GET /v1/sessions/{session}/artifacts", a.reading(a.artifacts))
-	mux.Handle("POST /v1/sessions/{session}/artifacts", a.storing(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.putArtifact(w, r); err != nil {
-			a.failRead(w, r, err)
-		}
-	}))
-	mux.Handle("GET /v1/sessions/{session}/threads/{thread}/logs/thread.log", a.reading(a.log))
-	mux.Handle("GET /v1/read", a.reading(a.resolve))
-	mux.Handle("GET /v1/prompts", a.reading(a.prompts))
-	mux.Handle("GET /v1/sessions/{session}/threads/{thread}/prompts/{id}", a.reading(a.prompt))
-	mux.Handle("/v1/sessions/{session}/threads/{thread}/prompts/{id}/answer", a.storing(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.answer(w, r); err != nil {
-			a.failRead(w, r, err)
-		}
-	}))
-}
-
-// reading guards a handler that reads: token, room; and answers its error.
-func (a *api) reading(next func(http.ResponseWriter, *http.Request) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.admit(w, r, a.readers) {
-			return
-		}
-		defer func() { <-a.readers }()
-		if err := next(w, r); err != nil {
-			a.failRead(w, r, err)
-		}
-	})
-}
-
-// failRead answers with what an error of reading means. What has begun is cut off: its client sees that it is incomplete.
-func (a *api) failRead(w http.ResponseWriter, r *http.Request, err error) {
-	var begun begunError
-	if errors.As(err, &begun) {
-		if r.Context().Err() == nil {
-			a.cfg.Log.ErrorContext(r.Context(), "read", "path", r.URL.Path, "error", err)
-		}
-		panic(http.ErrAbortHandler)
-	}
-	status := http.StatusInternalServerError
-	switch {
-	case errors.Is(err, artifacts.ErrURL), errors.Is(err, artifacts.ErrRecord), errors.Is(err, events.ErrToken), errors.Is(err, events.ErrControl):
-		status = http.StatusBadRequest
-	case errors.Is(err, artifacts.ErrNotFound), errors.Is(err, artifacts.ErrUnavailable), errors.Is(err, threads.ErrNoThread),
-		errors.Is(err, client.ErrNoPrompt), errors.Is(err, record.ErrNotFound):
-		status = http.StatusNotFound
-	case errors.Is(err, artifacts.ErrPastEnd):
-		status = http.StatusRequestedRangeNotSatisfiable
-	case errors.Is(err, client.ErrEnded):
-		status = http.StatusConflict
-	default:
-		a.fail(w, r, err)
-		return
-	}
-	refuse(w, status, err.Error())
-}
-
-// begunError: an answer that began with a status of success.
-type begunError struct{ error }
-
-func (e begunError) Unwrap() error { return e.error }
 
 // artifact gives the bytes of an artifact: for download, never to be shown by a browser (DESIGN 11).
 func (a *api) artifact(w http.ResponseWriter, r *http.Request) error {
 	cl := a.cfg.Client
 	rec, err := cl.Artifact(r.Context(), artifacts.ID(r.PathValue("id")))
+	if err == nil && !access.From(r.Context()).Session(rec.Session) {
+		err = fmt.Errorf("%w: artifact %s is of the session %s", errForbidden, rec.ID, rec.Session)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,6 +47,7 @@ func (a *api) artifact(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("ETag", `"sha256-`+hex.EncodeToString(o.Sum[:])+`"`)
 	}
 	download(w, rec.Filename, rec.MIME)
+	w.Header().Set("Cache-Control", immutable)
 	http.ServeContent(&patient{w, http.NewResponseController(w)}, r, "", time.UnixMilli(rec.Created), seeker)
 	return nil
 }
@@ -121,6 +62,43 @@ func download(w http.ResponseWriter, name, contentType string) {
 	h.Set("Content-Disposition", cmp.Or(mime.FormatMediaType("attachment", map[string]string{"filename": name}), "attachment"))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, no-cache")
+}
+
+// immutable: what has this address never changes.
+const immutable = "private, max-age=31536000, immutable"
+
+// pictures are the types that a blob is given as; any other is bytes.
+var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// blob gives the bytes of a blob.
+func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
+	ref, err := casstore.ParseRef("blob:sha256:" + r.PathValue("sha256"))
+	if err != nil {
+		return fmt.Errorf("%w: %.100q is no SHA-256: want 64 hex digits in lower case", ErrRequest, r.PathValue("sha256"))
+	}
+	body, size, err := a.cfg.Client.SeekBlob(r.Context(), ref)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	w.Header().Set("ETag", `"sha256-`+ref.Hex()+`"`)
+	kind := "application/octet-stream"
+	if size > 0 && r.Header.Get("If-None-Match") == "" {
+		begin := make([]byte, min(size, 512))
+		if _, err := io.ReadFull(body, begin); err != nil {
+			return fmt.Errorf("%s: %w", ref, err)
+		}
+		if found := http.DetectContentType(begin); slices.Contains(pictures, found) {
+			kind = found
+		}
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	download(w, ref.Hex()[:16], kind)
+	w.Header().Set("Cache-Control", immutable)
+	http.ServeContent(&patient{w, http.NewResponseController(w)}, r, "", time.Time{}, body)
+	return nil
 }
 
 // patient gives a client answerTime for each piece of an answer.
@@ -168,26 +146,28 @@ func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
 	if err := events.CheckToken("session", session); err != nil {
 		return err
 	}
-	list, err := a.cfg.Client.Artifacts(r.Context(), session)
+	all, err := a.cfg.Client.Artifacts(r.Context(), session)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b artifacts.Record) int {
+	slices.SortFunc(all, func(a, b artifacts.Record) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	return lines(w, list, client.ArtifactJSON)
+	return lines(w, r, "artifacts", all, client.ArtifactJSON)
 }
 
-// lines answers with a JSON object a line.
-func lines[T any](w http.ResponseWriter, list []T, form func(T) any) error {
-	w.Header().Set("Content-Type", typeNDJSON)
-	enc := json.NewEncoder(&patient{w, http.NewResponseController(w)})
-	for _, one := range list {
-		if err := enc.Encode(form(one)); err != nil {
-			return begunError{err}
-		}
+// lines answers with a JSON object a line, or with all in one object for who accepts JSON alone: these lists were lines before
+// there was another form.
+func lines[T any](w http.ResponseWriter, r *http.Request, name string, all []T, form func(T) any) error {
+	out := make([]any, len(all))
+	for i, one := range all {
+		out[i] = form(one)
 	}
-	return nil
+	if !strings.Contains(r.Header.Get("Accept"), typeJSON) {
+		r = r.Clone(r.Context())
+		r.Header.Set("Accept", typeNDJSON)
+	}
+	return list(w, r, name, out, "")
 }
 
 // log gives the items of a thread as they were before any cut (SPEC I5).
@@ -196,15 +176,18 @@ func (a *api) log(w http.ResponseWriter, r *http.Request) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	return a.write(w, r, "", project.LocalLog(t))
+	return a.give(w, r, "", project.LocalLog(t))
 }
 
 // resolve gives what an address leads to.
 func (a *api) resolve(w http.ResponseWriter, r *http.Request) error {
-	return a.write(w, r, r.URL.Query().Get("session"), r.URL.Query().Get("url"))
+	if t, ok := project.ParseLocalLog(strings.TrimPrefix(r.URL.Query().Get("url"), "/")); ok && !access.From(r.Context()).Session(t.Session) {
+		return fmt.Errorf("%w: the log of the session %s", errForbidden, t.Session)
+	}
+	return a.give(w, r, r.URL.Query().Get("session"), r.URL.Query().Get("url"))
 }
 
-func (a *api) write(w http.ResponseWriter, r *http.Request, session, address string) error {
+func (a *api) give(w http.ResponseWriter, r *http.Request, session, address string) error {
 	var sel artifacts.Lines
 	for name, p := range map[string]*int64{"offset": &sel.Offset, "limit": &sel.Limit} {
 		text := r.URL.Query().Get(name)
@@ -240,11 +223,13 @@ func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	list, err := a.cfg.Client.Prompts(r.Context(), session)
+	all, err := a.cfg.Client.Prompts(r.Context(), session)
 	if err != nil {
 		return err
 	}
-	return lines(w, list, client.PromptJSON)
+	grant := access.From(r.Context())
+	all = slices.DeleteFunc(all, func(p client.Prompt) bool { return !grant.Session(p.Thread.Session) })
+	return lines(w, r, "prompts", all, client.PromptJSON)
 }
 
 func (a *api) prompt(w http.ResponseWriter, r *http.Request) error {
@@ -259,11 +244,10 @@ func (a *api) prompt(w http.ResponseWriter, r *http.Request) error {
 // maxAnswer is the largest body of an answer, in bytes: a little over the largest answer.
 const maxAnswer = 70_000
 
-// answer settles a prompt. The first answer does; to any other the status is 409, with how the prompt was settled.
-func (a *api) answer(w http.ResponseWriter, r *http.Request) error {
+// answerPrompt settles a prompt. The first answer does; to any other the status is 409, with how the prompt was settled.
+func (a *api) answerPrompt(w http.ResponseWriter, r *http.Request) error {
 	if t := mediaType(r); t != typeJSON {
-		a.wrongType(w, r, typeJSON)
-		return nil
+		return a.wrongType(r, typeJSON)
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime))
 	var got struct {

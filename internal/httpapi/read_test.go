@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/httpapi"
 	"spool/internal/natstest"
 	"spool/internal/service"
@@ -26,7 +27,7 @@ func world(t *testing.T) (context.Context, *client.Client, string) {
 	done := make(chan error, 1)
 	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
 	go func() { done <- p.Run(run) }()
-	srv := httptest.NewServer(httpapi.For(conn, "", nil))
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
 	t.Cleanup(func() { cancel(); srv.Close(); stop(); <-done })
 	return ctx, client.New(conn), srv.URL
 }
@@ -246,7 +247,7 @@ func TestReadPrompts(t *testing.T) {
 // Reading needs the token too.
 func TestReadGuarded(t *testing.T) {
 	conn := natstest.Conn(t)
-	srv := httptest.NewServer(httpapi.For(conn, "0123456789abcdef", nil))
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Tokens: access.One("0123456789abcdef")}))
 	t.Cleanup(srv.Close)
 	for _, path := range []string{"/v1/prompts", "/v1/artifacts/x", "/v1/sessions/s/artifacts", "/v1/read?url=blob:x", "/v1/sessions/s/threads/t/logs/thread.log", "/v1/sessions/s/threads/t/prompts/p"} {
 		if status, _, _ := get(t, srv.URL, path); status != 401 {

@@ -1,6 +1,7 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -27,12 +28,20 @@ const (
 // batch publishes all messages or none, in one stream, and returns the sequence of the last: the others have the ones
 // before it. On a server with sync_interval "always" it costs one sync. The messages' headers are changed.
 func (c *Conn) batch(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	return c.batchAs(ctx, "", msgs)
+}
+
+// batchAs is batch; the first message of an announced batch has been sent.
+func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > MaxBatch {
 		return 0, fmt.Errorf("%w: a batch of %d messages; at most %d", record.ErrRefused, len(msgs), MaxBatch)
 	}
-	id := nuid.Next()
+	id := cmp.Or(announced, nuid.Next())
 	last := len(msgs) - 1
 	for i, m := range msgs {
+		if i == 0 && announced != "" {
+			continue
+		}
 		if m.Header == nil {
 			m.Header = make(nats.Header, 3)
 		}

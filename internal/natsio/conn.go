@@ -29,6 +29,11 @@ type Config struct {
 	Timeout  time.Duration // of one request; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
 
+	// Offline is a directory where pkg/client keeps what it cannot publish, until a server takes it; empty: none. With it no
+	// server needs to be there when a program begins. OfflineBytes is the most that it may hold; 0 = 1 GiB.
+	Offline      string
+	OfflineBytes int64
+
 	// InProcess connects to a server in this process without a socket and ignores the addresses above.
 	InProcess nats.InProcessConnProvider
 	Logger    *slog.Logger
@@ -43,10 +48,14 @@ type Conn struct {
 	streams *streams
 	events  sender
 	items   sender
-	log     *slog.Logger
+
+	announced announcements
+
+	log *slog.Logger
 }
 
-// Dial connects, and goes on reconnecting for as long as the Conn is open. The first connection must succeed.
+// Dial connects, and goes on reconnecting for as long as the Conn is open. The first connection must succeed, unless there is
+// a directory for what is published offline.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	log := cfg.Logger
 	if log == nil {
@@ -117,6 +126,9 @@ func (cfg Config) options(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted()) }),
+	}
+	if cfg.Offline != "" {
+		opts = append(opts, nats.RetryOnFailedConnect(true))
 	}
 	if cfg.Creds != "" {
 		opts = append(opts, nats.UserCredentials(cfg.Creds))

@@ -54,6 +54,7 @@ type Delivery struct {
 	Subject   string // as EVENTS stores it: events.ParseStored
 	Data      []byte
 	Seq       uint64 // EVENTS stream sequence
+	Stored    int64  // when the server stored it, Unix nanoseconds
 	Partition int
 
 	msg jetstream.Msg
@@ -74,22 +75,18 @@ func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery
 	if err != nil {
 		return nil, fmt.Errorf("consumer of partition %d: %w", partition, wrapErr(err))
 	}
-	f := &feed{c: c, cons: cons, partition: partition}
-	if cons.CachedInfo().NumAckPending > 0 {
-		f.reset(ctx)
-	}
+	f := newFeed(ctx, c, events.EventsStream, cons)
 	cc, err := cons.Consume(func(m jetstream.Msg) {
 		meta, err := m.Metadata()
 		if err != nil {
 			c.log.Error("event without metadata", "subject", m.Subject(), "error", err)
 			return
 		}
-		f.pin = m.Headers().Get(hdrPinID)
-		if !f.inOrder(ctx, meta.Sequence.Consumer) {
+		if !f.inOrder(ctx, m, meta) {
 			return
 		}
 		deliver(Delivery{
-			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream,
+			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
 			Partition: partition, msg: m,
 		})
 	},
@@ -112,7 +109,7 @@ func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery
 // hdrPinID tells a pinned client its pin.
 const hdrPinID = "Nats-Pin-Id"
 
-// feed sees to it that a partition's events arrive without a gap.
+// feed sees to it that what a pinned consumer gives arrives without a gap.
 //
 // JetStream gives a new owner of a consumer what comes next, not what the old one was given and never acknowledged: that
 // comes again when its ack is overdue, behind younger events. An event that is applied after a younger one of its thread
@@ -121,11 +118,22 @@ const hdrPinID = "Nats-Pin-Id"
 // applied already is skipped. So too when this process begins while deliveries are open: their owner may be dead, and if it
 // is not, it only sees them twice.
 type feed struct {
-	c         *Conn
-	cons      jetstream.Consumer
-	partition int
-	next      uint64 // consumer sequence of the next delivery; 0 = not known yet
-	pin       string // our pin, as of the last delivery
+	c      *Conn
+	stream string
+	name   string
+	cons   jetstream.Consumer
+	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
+	pin    string // our pin, as of the last delivery
+}
+
+func newFeed(ctx context.Context, c *Conn, stream string, cons jetstream.Consumer) *feed {
+	info := cons.CachedInfo()
+	f := &feed{c: c, stream: stream, name: info.Name, cons: cons}
+	if info.NumAckPending > 0 {
+		f.reset(ctx)
+		f.next = 0 // another process may be pinned, and be given them
+	}
+	return f
 }
 
 // unpin gives the partition away at once, if it is ours; else the next owner would wait for pinnedTTL.
@@ -143,15 +151,19 @@ func (f *feed) unpin() {
 		if g.PinnedClientID != f.pin {
 			continue
 		}
-		if s, err := f.c.js.Stream(ctx, events.EventsStream); err == nil {
-			_ = s.UnpinConsumer(ctx, events.PartitionConsumer(f.partition), g.Group)
+		if s, err := f.c.js.Stream(ctx, f.stream); err == nil {
+			_ = s.UnpinConsumer(ctx, f.name, g.Group)
 		}
 	}
 }
 
-// inOrder reports whether the delivery with that consumer sequence is the next one. Otherwise it has the consumer reset,
-// and the deliveries until its new first one are dropped.
-func (f *feed) inOrder(ctx context.Context, seq uint64) bool {
+// inOrder reports whether a delivery is the next one. Otherwise it has the consumer reset, and the deliveries until its new
+// first one are dropped.
+func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+	seq := meta.Sequence.Consumer
+	if pin := m.Headers().Get(hdrPinID); pin != f.pin {
+		f.pin, f.next = pin, 0 // what came in between went to another process
+	}
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
 		if err == nil && info.AckFloor.Consumer+1 == seq {
@@ -171,12 +183,12 @@ func (f *feed) inOrder(ctx context.Context, seq uint64) bool {
 }
 
 func (f *feed) reset(ctx context.Context) {
-	if _, err := f.c.js.ResetConsumer(ctx, events.EventsStream, events.PartitionConsumer(f.partition)); err != nil {
-		f.c.log.Warn("reset a partition's consumer", "partition", f.partition, "error", err)
+	if _, err := f.c.js.ResetConsumer(ctx, f.stream, f.name); err != nil {
+		f.c.log.Warn("reset a pinned consumer", "stream", f.stream, "consumer", f.name, "error", err)
 		f.next = 0 // the next delivery tries again; at the latest when these come again, after ackWait
 		return
 	}
-	f.c.log.Debug("partition's consumer starts again above its ack floor", "partition", f.partition)
+	f.c.log.Debug("pinned consumer starts again above its ack floor", "stream", f.stream, "consumer", f.name)
 	f.next = 1
 }
 

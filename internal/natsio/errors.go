@@ -23,6 +23,7 @@ const (
 	codeTooMany     = 10167 // too many requests
 	codeBatchMax    = 10210 // too many batches in flight on the stream
 	codeBatchMaxAll = 10211 // too many batches in flight on the server
+	codeIncomplete  = 10176 // a batch that the server gave up, or never saw from its beginning
 	codeNoMessage   = 10037
 )
 
@@ -38,7 +39,7 @@ func (e *apiError) verdict() error {
 		return record.ErrConflict
 	case e.ErrCode == codeFull, e.ErrCode == codeFullMsgs, e.ErrCode == codeResources:
 		return record.ErrFull
-	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll,
+	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll, e.ErrCode == codeIncomplete,
 		e.Code == 429, e.Code == 503:
 		return record.ErrBusy
 	case e.ErrCode == codeNoMessage, e.Code == 404:

@@ -96,11 +96,16 @@ func (u *upload) send(ctx context.Context, chunks [][]byte) error {
 // meta is the meta message of the object as it is.
 func (u *upload) meta() (*nats.Msg, error) {
 	u.sum.Sum(u.obj.Sum[:0])
+	return metaMsg(u.obj)
+}
+
+// metaMsg is the message that makes an object of chunks.
+func metaMsg(o record.Object) (*nats.Msg, error) {
 	body, err := json.Marshal(objectMeta{
-		Name: u.obj.Name, Bucket: u.obj.Bucket, NUID: u.obj.NUID, Size: uint64(u.obj.Size), Chunks: uint32(u.obj.Chunks),
-		ModTime: time.Now().UTC(), Digest: digestPrefix + base64.URLEncoding.EncodeToString(u.obj.Sum[:]),
+		Name: o.Name, Bucket: o.Bucket, NUID: o.NUID, Size: uint64(o.Size), Chunks: uint32(o.Chunks), ModTime: time.Now().UTC(),
+		Digest: digestPrefix + base64.URLEncoding.EncodeToString(o.Sum[:]),
 	})
-	return &nats.Msg{Subject: metaSubject(u.obj.Bucket, u.obj.Name), Data: body}, err
+	return &nats.Msg{Subject: metaSubject(o.Bucket, o.Name), Data: body}, err
 }
 
 func (u *upload) finish(ctx context.Context) (record.Object, error) {

@@ -3,7 +3,6 @@ package natsio
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,14 +45,11 @@ func (c *Conn) PutPart(ctx context.Context, token string, after uint64, part []b
 // FinishParts writes the meta message of an object whose chunks are all there, unless it is there already: from then on any
 // client of the object store can read it.
 func (c *Conn) FinishParts(ctx context.Context, o record.Object) error {
-	body, err := json.Marshal(objectMeta{
-		Name: o.Name, Bucket: o.Bucket, NUID: o.NUID, Size: uint64(o.Size), Chunks: uint32(o.Chunks), ModTime: time.Now().UTC(),
-		Digest: digestPrefix + base64.URLEncoding.EncodeToString(o.Sum[:]),
-	})
+	meta, err := metaMsg(o)
 	if err != nil {
 		return err
 	}
-	if _, err = c.putOnce(ctx, metaSubject(o.Bucket, o.Name), 0, body); errors.Is(err, record.ErrConflict) {
+	if _, err = c.putOnce(ctx, meta.Subject, 0, meta.Data); errors.Is(err, record.ErrConflict) {
 		return nil
 	}
 	return err

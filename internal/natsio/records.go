@@ -106,18 +106,23 @@ func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
 // record.ErrConflict: nothing was stored, something moved. record.ErrUnknown: it was stored or not.
 func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
 	msgs := make([]*nats.Msg, 0, len(puts)+1)
-	msgs = append(msgs, &nats.Msg{Subject: events.RecordSubject(events.LaneKey(f.Lane)), Header: nats.Header{
-		hdrExpectSubj: {events.RecordSubject(events.FenceKey(f.Lane))},
-		hdrExpectSeq:  {strconv.FormatUint(f.Seq, 10)},
-	}})
+	msgs = append(msgs, fenceMsg(f))
 	for _, p := range puts {
 		msgs = append(msgs, putMsg(p))
 	}
-	last, err := c.batch(ctx, msgs)
+	last, err := c.batchAs(ctx, c.announced.take(f), msgs)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
 	}
 	return last - uint64(len(puts)) + 1, nil
+}
+
+// fenceMsg is the record that a commit begins with.
+func fenceMsg(f record.Fence) *nats.Msg {
+	return &nats.Msg{Subject: events.RecordSubject(events.LaneKey(f.Lane)), Header: nats.Header{
+		hdrExpectSubj: {events.RecordSubject(events.FenceKey(f.Lane))},
+		hdrExpectSeq:  {strconv.FormatUint(f.Seq, 10)},
+	}}
 }
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
@@ -132,7 +137,7 @@ func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
 // List reads every record whose key matches the filter (a subject filter without the bucket's prefix), ordered by key.
 //
 // The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
-// is written during the scan: those are read one by one.
+// is written during the scan: those are read one by one. Of a session that is being deleted there is nothing.
 func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error) {
 	s, err := c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
@@ -169,13 +174,14 @@ func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error)
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
-	return out, nil
+	return c.visible(ctx, out)
 }
 
 // scanAhead is how many records a scan asks for at once; with the default of 500 the waiting takes longer than the reading.
 const scanAhead = 8192
 
-// scan reads the last value of each key until it has seen them all or the consumer has nothing more.
+// scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
+// it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
 func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
@@ -191,7 +197,10 @@ func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, name
 	defer it.Stop()
 	found := make(map[string]record.Record, names)
 	for {
-		m, err := it.Next(jetstream.NextContext(ctx))
+		m, err := next(ctx, it, c.timeout)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return found, nil
+		}
 		if err != nil {
 			return nil, wrapErr(err)
 		}
@@ -205,4 +214,11 @@ func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, name
 			return found, nil
 		}
 	}
+}
+
+// next waits for a message, but not for ever.
+func next(ctx context.Context, it jetstream.MessagesContext, most time.Duration) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return it.Next(jetstream.NextContext(ctx))
 }

@@ -26,7 +26,7 @@ func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.Stor
 	}
 	var out []record.StoredEvent
 	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if e, err := events.Decode(m.Data()); err == nil && e.Thread == t {
+		if e, err := events.Open(m.Subject(), m.Data()); err == nil {
 			for _, one := range e.Each() {
 				out = append(out, record.StoredEvent{Event: one, Seq: meta.Sequence.Stream})
 			}

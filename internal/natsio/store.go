@@ -96,7 +96,7 @@ func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, erro
 // locateHeaders is how many headers Locate reads.
 const locateHeaders = 1024
 
-// Locate looks for a node in the headers of the newest packs.
+// Locate looks for a node that is not buried in the headers of the newest packs.
 func (s *Store) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
 	return s.locate(ctx, ref, locateHeaders)
 }
@@ -126,7 +126,7 @@ func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstor
 		if err != nil {
 			return casstore.Located{}, fmt.Errorf("%s: %w", r.Key, err)
 		}
-		if _, ok := h.Find(ref); !ok {
+		if i, ok := h.Find(ref); !ok || rec.IsBuried(i) {
 			continue
 		}
 		id, err := casstore.ParsePackID(r.Key[len(events.PackKey("")):])

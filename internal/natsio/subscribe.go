@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -19,19 +20,31 @@ type Position struct {
 	Seq   uint64    // with that ITEMS sequence
 }
 
-func (p Position) config() jetstream.OrderedConsumerConfig {
+// deliver is the position as a consumer has it. What is next is a sequence too: a consumer that is made anew after a
+// disconnection, before its first item, must not begin later.
+func (c *Conn) deliver(ctx context.Context, p Position) (policy jetstream.DeliverPolicy, seq uint64, since *time.Time, err error) {
 	switch {
 	case p.Seq != 0:
-		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: p.Seq}
+		return jetstream.DeliverByStartSequencePolicy, p.Seq, nil, nil
 	case !p.Since.IsZero():
-		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &p.Since}
+		return jetstream.DeliverByStartTimePolicy, 0, &p.Since, nil
 	case p.Last:
-		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+		return jetstream.DeliverLastPerSubjectPolicy, 0, nil, nil
 	case p.All:
-		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+		return jetstream.DeliverAllPolicy, 0, nil, nil
 	}
-	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}
+	s, err := c.js.Stream(ctx, events.ItemsStream)
+	if err != nil {
+		return 0, 0, nil, wrapErr(err)
+	}
+	return jetstream.DeliverByStartSequencePolicy, s.CachedInfo().State.LastSeq + 1, nil, nil
 }
+
+// What a subscription asks for ahead: a reader that is behind gets a window at a time, and a slow one holds no more.
+const (
+	readMessages = 2000
+	readBytes    = 8 << 20
+)
 
 // StoredItem is an item as ITEMS holds it.
 type StoredItem struct {
@@ -47,14 +60,19 @@ type StoredItem struct {
 // is called once the subscription stands: what is stored from then on will come.
 func (c *Conn) Items(ctx context.Context, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
-		cfg := from.config()
-		cfg.FilterSubjects = filters
-		cons, err := c.js.OrderedConsumer(ctx, events.ItemsStream, cfg)
+		policy, seq, since, err := c.deliver(ctx, from)
+		if err != nil {
+			yield(StoredItem{}, err)
+			return
+		}
+		cons, err := c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
+		})
 		if err != nil {
 			yield(StoredItem{}, wrapErr(err))
 			return
 		}
-		it, err := cons.Messages()
+		it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes))
 		if err != nil {
 			yield(StoredItem{}, wrapErr(err))
 			return
@@ -77,13 +95,17 @@ func (c *Conn) Items(ctx context.Context, filters []string, from Position, ready
 				yield(StoredItem{}, err)
 				return
 			}
-			if !yield(StoredItem{
-				Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp,
-				Pending: meta.NumPending, Data: m.Data(),
-			}, nil) {
+			if !yield(storedItem(m, meta), nil) {
 				return
 			}
 		}
+	}
+}
+
+func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
+	return StoredItem{
+		Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp,
+		Pending: meta.NumPending, Data: m.Data(),
 	}
 }
 
@@ -101,4 +123,31 @@ func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
 		return time.Time{}, wrapErr(err)
 	}
 	return m.Time, nil
+}
+
+// FirstItem is the sequence and the number of the first item that ITEMS holds of a thread whose number is at least n; seq 0: it
+// holds none. It looks for it by halves, some twenty reads.
+func (c *Conn) FirstItem(ctx context.Context, t events.Thread, n int64) (seq uint64, at int64, err error) {
+	s, err := c.js.Stream(ctx, events.ItemsStream)
+	if err != nil {
+		return 0, 0, wrapErr(err)
+	}
+	state, filter := s.CachedInfo().State, events.ItemFilter(t.Session, t.Name, "")
+	for low, high := max(state.FirstSeq, 1), state.LastSeq+1; low < high; {
+		middle := low + (high-low)/2
+		m, err := s.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(filter))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			high = middle
+			continue
+		case err != nil:
+			return 0, 0, fmt.Errorf("find item %d of %s: %w", n, t, wrapErr(err))
+		}
+		if got := itemNumber(m.Data); got >= n {
+			seq, at, high = m.Sequence, got, middle
+		} else {
+			low = m.Sequence + 1
+		}
+	}
+	return seq, at, nil
 }

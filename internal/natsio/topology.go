@@ -19,6 +19,10 @@ type Limits struct {
 	EventsBytes int64         // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
 	ItemsBytes  int64         // ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
 	ItemsAge    time.Duration // ITEMS forgets items older than this; 0 = never
+
+	// First is the sequence that the first message of a new stream gets, by stream: a restore goes on where the backup ended,
+	// because records name sequences. Streams that exist are not changed.
+	First map[string]uint64
 }
 
 const defaultStreamBytes = 4 << 30
@@ -27,6 +31,7 @@ const defaultStreamBytes = 4 << 30
 func Topology(l Limits) []jetstream.StreamConfig {
 	common := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 		cfg.Storage = jetstream.FileStorage
+		cfg.FirstSeq = l.First[cfg.Name]
 		cfg.Replicas = max(l.Replicas, 1)
 		cfg.Duplicates = time.Second // (producer, epoch, seq) identifies an event; no message id is trusted
 		if cfg.MaxBytes == 0 {

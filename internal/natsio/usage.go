@@ -2,9 +2,12 @@ package natsio
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -44,4 +47,20 @@ func (c *Conn) Account(ctx context.Context) (Account, error) {
 func (c *Conn) Report(ctx context.Context, report []byte) error {
 	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
 	return err
+}
+
+// LastReport reads the newest report of gc, and when it was stored; nil when there is none.
+func (c *Conn) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
+	s, err := c.js.Stream(ctx, events.GCStream)
+	if err != nil {
+		return nil, at, fmt.Errorf("read gc's report: %w", wrapErr(err))
+	}
+	m, err := s.GetLastMsgForSubject(ctx, events.GCReportSubject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, at, nil
+	}
+	if err != nil {
+		return nil, at, fmt.Errorf("read gc's report: %w", wrapErr(err))
+	}
+	return m.Data, m.Time, nil
 }

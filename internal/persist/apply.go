@@ -18,9 +18,17 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 	if !s.known {
 		return nil
 	}
+	if op, ok := deletes(s); ok {
+		return l.delete(ctx, c, s, op)
+	}
 	t, err := l.settledThread(ctx, c, s.event.Thread)
 	if err != nil {
 		return err
+	}
+	if t.session.past(s.msg) {
+		l.p.stats.repeated.Add(1)
+		s.dead = nil
+		return nil
 	}
 	if cause := l.latchedBy(t.key); cause != nil {
 		s.dead = cause
@@ -165,7 +173,7 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID, Room: &c.room}
 	st.Entry = s.record(t, d, &e)
 	a.note(&st.Entry, &e, before, after)
-	stamp.Results = project.MarkResults(&st.Entry, large)
+	stamp.Results = project.MarkResults(&st.Entry, large, l.p.cfg.Artifacts)
 	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
 	content := threads.Content{Text: s.text, Refs: refs}
 	if e.Content != nil {
@@ -219,7 +227,7 @@ func (c *commit) refer(t *thread, refs []casstore.Ref, to []casstore.Located) []
 		}
 		c.nodes.Locate(at)
 		n := c.byKey[t.key]
-		n.beside = append(n.beside, at.Pack)
+		n.refers = append(n.refers, at)
 	}
 	return refs
 }

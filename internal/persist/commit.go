@@ -43,6 +43,7 @@ type commit struct {
 	room       project.Arena // their memory
 	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
+	deletion   *deletion // of a session: then there is nothing else
 }
 
 type packed struct{ header, body []byte }
@@ -50,14 +51,15 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
-	key     events.Thread     // its name as the commit leaves it: a later one may rename it while this one is being published
-	record  string            // key of the head's record as the commit leaves it
-	removes string            // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
-	value   []byte            // head record
-	last    int64             // number of its last item
-	base    casstore.PackID   // pack of the parent that the first new state builds on; zero for a new thread
-	leaves  *leaving          // it is renamed or removed
-	beside  []casstore.PackID // packs of other states that the thread has from now on, or goes back to
+	key     events.Thread      // its name as the commit leaves it: a later one may rename it while this one is being published
+	record  string             // key of the head's record as the commit leaves it
+	removes string             // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
+	value   []byte             // head record
+	last    int64              // number of its last item
+	base    casstore.PackID    // pack of the parent that the first new state builds on; zero for a new thread
+	leaves  *leaving           // it is renamed or removed
+	beside  []casstore.PackID  // packs of other states that the thread has from now on, or goes back to
+	refers  []casstore.Located // nodes that its steps name by themselves
 }
 
 // empty reports that nothing is to be stored.
@@ -319,9 +321,18 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		return nil, nil
 	}
 	touched := map[string]record.Put{}
+	touch := func(l live) {
+		if !c.fence.Stale(l.rec.Seq) {
+			return
+		}
+		if l.pack.Order == 0 {
+			l.pack.Order = l.rec.Seq // a touched record keeps its place
+		}
+		touched[l.rec.Key] = record.Put{Key: l.rec.Key, Value: l.pack.Encode(), Expect: l.rec.Seq}
+	}
 	for _, t := range c.threads {
 		for base := range t.builtOn() {
-			rec, pack, err := p.livePack(ctx, base)
+			l, err := livePack(ctx, p.Records, base)
 			if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
 				p.lane.latch(t.key, err)
 				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
@@ -329,29 +340,44 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 			if err != nil {
 				return nil, err
 			}
-			if !c.fence.Stale(rec.Seq) {
-				continue
+			touch(l)
+		}
+		for _, at := range t.refers { // no head leads there, perhaps: a collector may have buried it since it was found
+			l, err := livePack(ctx, p.Records, at.Pack)
+			if err == nil {
+				err = l.holds(ctx, p.Packs, at.Ref)
 			}
-			if pack.Order == 0 {
-				pack.Order = rec.Seq // a touched record keeps its place
+			if errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound) {
+				return nil, fmt.Errorf("%w: %s refers to %s: %w", record.ErrConflict, t.key, at, err)
 			}
-			touched[rec.Key] = record.Put{Key: rec.Key, Value: pack.Encode(), Expect: rec.Seq}
+			if err != nil {
+				return nil, err
+			}
+			touch(l)
 		}
 	}
 	return slices.Collect(maps.Values(touched)), nil
 }
 
+// live is a pack that is there, with its record.
+type live struct {
+	id   casstore.PackID
+	rec  record.Record
+	pack record.Pack
+}
+
 // livePack reads the record of a pack, or of the one that a repack moved its nodes to.
-func (p *Persister) livePack(ctx context.Context, id casstore.PackID) (record.Record, record.Pack, error) {
+func livePack(ctx context.Context, from records, id casstore.PackID) (live, error) {
+	at := id
 	for range maxMoves {
-		rs, err := p.Records.Records(ctx, events.PackKey(id.String()), events.MovedKey(id.String()))
+		rs, err := from.Records(ctx, events.PackKey(at.String()), events.MovedKey(at.String()))
 		if err != nil {
-			return record.Record{}, record.Pack{}, err
+			return live{}, err
 		}
 		if rs[0].Exists() {
 			pack, err := record.DecodePack(rs[0].Value)
 			if err != nil || !pack.Gone {
-				return rs[0], pack, err
+				return live{at, rs[0], pack}, err
 			}
 		}
 		if !rs[1].Exists() {
@@ -359,11 +385,11 @@ func (p *Persister) livePack(ctx context.Context, id casstore.PackID) (record.Re
 		}
 		moved, err := record.DecodeMoved(rs[1].Value)
 		if err != nil {
-			return record.Record{}, record.Pack{}, err
+			return live{}, err
 		}
-		id = moved.To
+		at = moved.To
 	}
-	return record.Record{}, record.Pack{}, fmt.Errorf("pack %s: %w", id, casstore.ErrGone)
+	return live{}, fmt.Errorf("pack %s: %w", id, casstore.ErrGone)
 }
 
 // maxMoves ends a circle of moved records.

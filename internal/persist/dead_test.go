@@ -3,6 +3,8 @@ package persist_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -204,5 +208,66 @@ func TestALetterThatFillsAMessage(t *testing.T) {
 	}
 	if got, err := r.conn.Read(t.Context(), o); err != nil || !bytes.Equal(got, garbage) {
 		t.Errorf("the letter's object holds %d bytes, %v, want the %d that came", len(got), err, len(garbage))
+	}
+}
+
+// TestReplay: an entry that was too large for the persister of that day is appended once the limit is raised, behind what came
+// since, and once, however often it is replayed.
+func TestReplay(t *testing.T) {
+	r := newRig(t)
+	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })
+	large := []byte(`{"type":"custom","data":[` + strings.Repeat("1,", 8_000) + `1]}`)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	es := []client.Entry{
+		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom","data":1}`), Seq: 1},
+		{Thread: thread(0), Dialect: "omp", Body: large, Seq: 2},
+		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom","data":3}`), Seq: 3},
+	}
+	if err := pub.Publish(t.Context(), es...); err != nil {
+		t.Fatal(err)
+	}
+	r.await(thread(0), "p", 3)
+	if err := small.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := r.DeadLetters(t.Context(), "s0")
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "10000") || dead[0].Thread != thread(0) || dead[0].Kind != "entry" {
+		t.Fatalf("DeadLetters = %+v, %v", dead, err)
+	}
+	if others, err := r.DeadLetters(t.Context(), "s1"); err != nil || len(others) != 0 {
+		t.Errorf("dead letters of another session = %+v, %v", others, err)
+	}
+	body, err := r.OpenDeadLetter(t.Context(), dead[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(body)
+	if e, bad := events.Decode(raw); err != nil || bad != nil || !bytes.Equal(e.Body, large) {
+		t.Errorf("the letter holds %d bytes, %v, %v", len(raw), err, bad)
+	}
+
+	r.start(nil)
+	for range 2 {
+		if err := r.ReplayDeadLetter(t.Context(), dead[0].At); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.publish(pub, thread(0), 3, 4)
+	r.await(thread(0), "p", 4)
+	var out bytes.Buffer
+	n, err := r.Export(t.Context(), thread(0), &out)
+	if want := string(es[0].Body) + "\n" + string(es[2].Body) + "\n" + string(large) + "\n"; err != nil || n != 4 || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("Export = %d entries, %v: %.200s", n, err, out.String())
+	}
+	for range 2 {
+		if err := r.RemoveDeadLetter(t.Context(), dead[0].At); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.DeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("DeadLetter after its removal = %v, want ErrNotFound", err)
+	}
+	if err := r.ReplayDeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("ReplayDeadLetter after its removal = %v, want ErrNotFound", err)
 	}
 }

@@ -41,7 +41,6 @@ func TestEveryEntryOnceWhateverDies(t *testing.T) {
 				if err := <-p.died; !errors.Is(err, errKilled) {
 					t.Fatalf("Run() = %v, want it killed at %s", err, step)
 				}
-				p.died <- nil
 				_ = p.stop()
 			}
 			for i := range pubs {
@@ -152,7 +151,7 @@ func TestTwoPersistersOnEverything(t *testing.T) {
 // deaf is a persister that is fed by hand.
 func (r *rig) deaf() *persist.Persister {
 	store := r.conn.Store(0)
-	p := persist.New(persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Packs: store}, persist.Config{BatchEvents: 20})
+	p := persist.New(persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: store}, persist.Config{BatchEvents: 20})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()

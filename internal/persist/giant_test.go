@@ -157,7 +157,6 @@ func TestGiantWhateverDies(t *testing.T) {
 			if err := <-p.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v, want it killed at %s", err, step)
 			}
-			p.died <- nil
 			_ = p.stop()
 			r.start(streaming)
 			if head := r.await(thread(0), "p", 4); head.Entries != 4 || head.N != 4 {

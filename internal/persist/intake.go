@@ -48,10 +48,7 @@ type blob struct {
 // Deliver takes a message and returns when there is room for it: that is how a busy persister slows its consumers down.
 // Messages of a partition must be delivered in order.
 func (p *Persister) Deliver(ctx context.Context, m Message) {
-	e, err := events.Decode(m.Data)
-	if err == nil {
-		err = p.check(&e, m.Subject)
-	}
+	e, err := events.Open(m.Subject, m.Data)
 	each := e.Each()
 	for i := range each {
 		s := &staged{msg: m, event: each[i], known: err == nil, shared: len(each) > 1, last: i == len(each)-1}
@@ -139,18 +136,6 @@ func (s *staged) rawSize() int64 {
 
 // rawDialect holds bytes that are not JSON.
 const rawDialect = "raw"
-
-// check holds the envelope against the subject, which alone says who was allowed to publish it.
-func (p *Persister) check(e *events.Event, subject string) error {
-	t, kind, err := events.ParseStored(subject)
-	if err != nil {
-		return err
-	}
-	if t != e.Thread || kind != e.Kind {
-		return fmt.Errorf("%w: it says %s %s and was published as %s %s", events.ErrEnvelope, e.Thread, e.Kind, t, kind)
-	}
-	return e.Validate()
-}
 
 // reserve takes the event's share of the queue; the largest takes all of it and so is alone in memory.
 func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {

@@ -268,6 +268,7 @@ func (l *lane) commitLoop(ctx context.Context) error {
 }
 
 func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
+	start := time.Now()
 	err := l.p.retry(ctx, "commit", func() error { return l.p.commit(ctx, c) })
 	if errors.Is(err, record.ErrConflict) {
 		l.p.stats.refused.Add(1)
@@ -280,6 +281,7 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 	if err != nil {
 		return err
 	}
+	l.p.Committed(Committed{len(c.events), time.Since(start)})
 	select {
 	case l.committed <- c:
 		return nil

@@ -103,7 +103,7 @@ func (l *lane) openOutput(c *commit, t *thread, s *staged, o *openOutput) error 
 		Artifact: artifacts.NewID(time.UnixMilli(s.event.Time), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
 	}
 	o.open, o.fresh, o.session = true, c, t.key.Session
-	o.body = newParts(o.rec)
+	o.body = newParts(o.rec, nil)
 	o.sink = output.NewSink(o.config(l.p))
 	c.touch(o)
 	return nil
@@ -120,12 +120,9 @@ func identity(s *staged) [sha256.Size]byte {
 func (l *lane) data(c *commit, t *thread, s *staged, o *openOutput) {
 	c.news(t, s, t.head)
 	n := c.touch(o)
-	write := o.sink.Write
-	if s.chunk.Stream == events.Stderr {
-		write = o.sink.WriteErr
-	}
-	live, _ := write(time.Time{}, s.chunk.Data)
-	n.live = append(n.live, live...)
+	piece := record.Piece{Stream: s.chunk.Stream, Bytes: s.chunk.Data}
+	n.live = append(n.live, o.write(piece)...)
+	o.note(piece)
 	o.rec.Seq = s.chunk.Seq
 	o.rec.Touched = max(o.rec.Touched, s.event.Time)
 	o.raw += len(s.chunk.Data)

@@ -258,7 +258,6 @@ func TestOutputWhateverDies(t *testing.T) {
 				case <-time.After(20 * time.Second):
 					t.Fatalf("not killed at %s", step)
 				}
-				p.died <- nil
 				_ = p.stop()
 			}
 			p := r.start(nil)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding"
+	"errors"
 	"fmt"
 	"hash"
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -20,16 +22,19 @@ import (
 // openOutput is an output as the lane knows it. One that was never begun, or is no longer open, is kept too: what comes for
 // it is refused with the right reason.
 type openOutput struct {
-	key, session string
-	bad          error // why its record can not be read
+	key, baseKey, session string
+
+	bad error // why its record can not be read
 
 	// Stage 1: what the last prepared commit will leave.
 	open, removed bool
-	rec           record.Output // but for Parts, Part, Sum and Sink, which are in the following
+	rec           record.Output // but for Parts and Total, which follow from sink and body
+	since         int           // bytes of rec.Pieces; above maxPieces they are not kept
 	sink          *output.Sink
 	body          *parts
 	fresh         *commit // the commit that opens it, and how many bytes it has taken in since
 	raw           int
+	parts         int    // parts of its artifact that are in the base
 	used          uint64 // turn of the cache in which it was last wanted
 
 	pending atomic.Int64 // prepared commits that touch it and are not through stage 2
@@ -50,8 +55,9 @@ type parts struct {
 	ready [][]byte // whole parts that no commit has taken yet
 }
 
-func newParts(rec record.Output) *parts {
-	return &parts{id: rec.Artifact, sum: sha256.New(), count: rec.Parts.Count, part: rec.Part, bytes: rec.Size()}
+func newParts(rec record.Output, part []byte) *parts {
+	size := int64(rec.Parts.Count)*record.PartSize + int64(len(part))
+	return &parts{id: rec.Artifact, sum: sha256.New(), count: rec.Parts.Count, part: part, bytes: size}
 }
 
 // Write implements output.Artifact.
@@ -93,61 +99,130 @@ func (o *openOutput) memory() int {
 	if !o.open {
 		return 256
 	}
-	return 2048 + o.sink.Size() + cap(o.body.part)
+	return 2048 + o.since + o.sink.Size() + cap(o.body.part)
 }
 
-// load takes an output from its record.
-func (o *openOutput) load(p *Persister, r record.Record, lost error) {
+const (
+	// maxPieces is how many bytes of pieces follow the base in an output's record, before there is a new base (ADR 8).
+	maxPieces = 8 << 10
+	pieceHead = 8 // bytes of a piece beside its own
+)
+
+// write takes a piece in, and gives what live subscribers get.
+func (o *openOutput) write(p record.Piece) []byte {
+	write := o.sink.Write
+	if p.Stream == events.Stderr {
+		write = o.sink.WriteErr
+	}
+	live, _ := write(time.Time{}, p.Bytes)
+	return live
+}
+
+// note keeps a piece for the record.
+func (o *openOutput) note(p record.Piece) {
+	if len(p.Bytes) == 0 {
+		return // a sign of life
+	}
+	if o.since += len(p.Bytes) + pieceHead; o.since <= maxPieces {
+		o.rec.Pieces = append(o.rec.Pieces, record.Piece{Stream: p.Stream, Bytes: slices.Clone(p.Bytes)})
+	}
+}
+
+// errTorn: the records of an output were read while somebody wrote them.
+var errTorn = errors.New("its base is of another piece than its record says")
+
+// load takes an output from its record and its base. errTorn: they must be read again.
+func (o *openOutput) load(p *Persister, r, base record.Record, lost error) error {
 	o.rev, o.removed = r.Seq, r.Removed()
 	if !r.Exists() {
-		return
+		return nil
 	}
-	if o.bad = o.read(p, r); o.bad != nil {
-		o.bad = fmt.Errorf("%w: its record: %w", ErrOutput, o.bad)
-		return
+	if err := o.read(p, r, base); errors.Is(err, errTorn) {
+		return err
+	} else if err != nil {
+		o.bad = fmt.Errorf("%w: its record: %w", ErrOutput, err)
+		return nil
 	}
 	if lost != nil {
 		o.sink.Lose(lost)
+		o.since = maxPieces + 1 // the pieces alone do not tell
 	}
+	return nil
 }
 
-func (o *openOutput) read(p *Persister, r record.Record) (err error) {
+// read makes the output that the pieces have made of its base: what applied them when they came does so again.
+func (o *openOutput) read(p *Persister, r, stored record.Record) (err error) {
 	if o.rec, err = record.DecodeOutput(r.Value); err != nil {
 		return err
 	}
-	o.session, _, _ = events.ParseOutputKey(r.Key)
-	o.first, o.last = o.rec.Parts.First, o.rec.Parts.Last
-	o.body = newParts(o.rec)
-	var begun output.Artifact
-	if len(o.rec.Sum) > 0 {
-		if err := o.body.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(o.rec.Sum); err != nil {
+	var base record.OutputBase
+	if o.rec.Base > 0 && stored.Exists() {
+		if base, err = record.DecodeOutputBase(stored.Value); err != nil {
 			return err
 		}
-		o.body.begun = true
-		begun = o.body
 	}
-	state := o.rec.Sink
-	o.rec.Part, o.rec.Sum, o.rec.Sink = nil, nil, nil
-	o.sink, err = output.Resume(o.config(p), state, begun)
-	o.open = err == nil
-	return err
+	if base.Seq != o.rec.Base {
+		return errTorn
+	}
+	o.session, _, _ = events.ParseOutputKey(r.Key)
+	o.first, o.last = o.rec.Parts.First, o.rec.Parts.Last
+	o.body = newParts(o.rec, base.Part)
+	o.parts = o.body.count
+	o.sink = output.NewSink(o.config(p))
+	if base.Seq > 0 {
+		if o.sink, err = o.resume(p, base); err != nil {
+			return err
+		}
+	}
+	for _, piece := range o.rec.Pieces {
+		o.since += len(piece.Bytes) + pieceHead
+		o.write(piece)
+	}
+	if len(o.body.ready) > 0 {
+		return fmt.Errorf("%w: its pieces make a part of its artifact", record.ErrValue)
+	}
+	o.open = true
+	return nil
 }
 
-// value is what the record of an open output will hold, but for the sequences of its parts.
-func (o *openOutput) value() record.Output {
-	rec := o.rec
+func (o *openOutput) resume(p *Persister, base record.OutputBase) (*output.Sink, error) {
+	if len(base.Sum) == 0 {
+		return output.Resume(o.config(p), base.Sink, nil)
+	}
+	if err := o.body.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(base.Sum); err != nil {
+		return nil, err
+	}
+	o.body.begun = true
+	return output.Resume(o.config(p), base.Sink, o.body)
+}
+
+// value is what the record of an open output will hold, but for the sequences of its parts, and its base when there is a
+// new one.
+func (o *openOutput) value() (rec record.Output, base []byte) {
+	if o.since > maxPieces || o.body.count > o.parts {
+		base = o.base().Encode()
+		o.rec.Base, o.rec.Pieces, o.since, o.parts = o.rec.Seq, nil, 0, o.body.count
+	}
+	rec = o.rec
+	rec.Pieces = slices.Clip(rec.Pieces)
 	rec.Total = o.sink.Total()
 	rec.Parts.Count = o.body.count
-	state, err := o.sink.MarshalBinary()
+	return rec, base
+}
+
+// base is how an open output stands.
+func (o *openOutput) base() record.OutputBase {
+	base := record.OutputBase{Seq: o.rec.Seq}
+	var err error
+	base.Sink, err = o.sink.MarshalBinary()
 	if err == nil && o.body.begun {
-		rec.Part = slices.Clone(o.body.part)
-		rec.Sum, err = o.body.sum.(encoding.BinaryMarshaler).MarshalBinary()
+		base.Part = o.body.part
+		base.Sum, err = o.body.sum.(encoding.BinaryMarshaler).MarshalBinary()
 	}
 	if err != nil {
 		panic(err) // a Sink and a SHA-256 always marshal
 	}
-	rec.Sink = state
-	return rec
+	return base
 }
 
 // outputCache holds outputs and the counters of their sessions, for stage 1.
@@ -212,7 +287,7 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	h.trim()
 	outputs, counters := map[string]*openOutput{}, map[string]*counter{}
 	var keys []string
-	var take []func(record.Record)
+	var take []func([]record.Record) (read int, err error) // each is given the records from its own on
 	for _, s := range batch {
 		chunk := s.event.Kind == events.KindChunk
 		if !chunk && !l.p.mayAttach(s) || !s.known || s.dead != nil {
@@ -222,9 +297,10 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 		if key := events.OutputKey(session, s.chunk.Output); chunk && h.outputs[key] != nil {
 			h.outputs[key].used = h.turn
 		} else if chunk && outputs[key] == nil {
-			o := &openOutput{key: key, used: h.turn}
-			outputs[key], keys = o, append(keys, key)
-			take = append(take, func(r record.Record) { o.load(l.p, r, l.lostArtifact(key)) })
+			o := &openOutput{key: key, baseKey: events.OutputBaseKey(session, s.chunk.Output), used: h.turn}
+			outputs[key], keys = o, append(keys, o.key, o.baseKey)
+			lost := l.lostArtifact(key)
+			take = append(take, func(rs []record.Record) (int, error) { return l.takeOutput(ctx, o, rs, lost) })
 		}
 		if chunk && (s.chunk.Op == events.ChunkData || s.chunk.Op == events.ChunkStart) || counters[session] != nil {
 			continue
@@ -239,15 +315,39 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	if err != nil {
 		return err
 	}
-	for i, r := range rs {
-		take[i](r)
+	for _, f := range take {
+		n, err := f(rs)
+		if err != nil {
+			return err
+		}
+		rs = rs[n:]
 	}
 	maps.Copy(h.outputs, outputs)
 	maps.Copy(h.counters, counters)
 	return nil
 }
 
-func (n *counter) load(r record.Record) {
-	n.rev = r.Seq
-	n.rec, n.bad = record.DecodeCounter(r.Value)
+// takeOutput loads an output from its two records, the first of some, and reads them again while somebody who thinks that
+// the output is his writes them.
+func (l *lane) takeOutput(ctx context.Context, o *openOutput, rs []record.Record, lost error) (read int, err error) {
+	for {
+		before := o.rev
+		err := o.load(l.p, rs[0], rs[1], lost)
+		if err == nil {
+			return 2, nil
+		}
+		if o.rev == before { // nobody does
+			o.bad = fmt.Errorf("%w: %w", ErrOutput, err)
+			return 2, nil
+		}
+		if rs, err = l.p.Records.Records(ctx, o.key, o.baseKey); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (n *counter) load(rs []record.Record) (read int, err error) {
+	n.rev = rs[0].Seq
+	n.rec, n.bad = record.DecodeCounter(rs[0].Value)
+	return 1, nil
 }

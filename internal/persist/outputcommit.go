@@ -30,9 +30,9 @@ type Live interface {
 	PublishLive(t events.Thread, output string, frame events.Live) error
 }
 
-// maxBatchOutputs is how many outputs a commit changes at most: each record holds what is shown of its output and less than
-// a part, and they are all in one atomic batch.
-const maxBatchOutputs = 100
+// maxBatchOutputs is how many outputs a commit changes at most, four records each at worst: its base holds what is shown of
+// an output and less than a part, and they are all in one atomic batch.
+const maxBatchOutputs = 60
 
 // touchedOutput is an output with news in a commit.
 type touchedOutput struct {
@@ -45,6 +45,7 @@ type touchedOutput struct {
 	whole    record.Object     // its bytes
 
 	rec   record.Output // what the commit leaves of one that is open
+	base  *record.Put   // of its base; nil: it stays as it is
 	ready [][]byte      // parts to upload before
 
 	from int64  // live text: what came before it, in bytes
@@ -72,7 +73,10 @@ func (c *commit) finishOutputs() {
 		n.ready, n.body.ready = n.body.ready, nil
 		switch {
 		case !n.ended:
-			n.rec = n.value()
+			var base []byte
+			if n.rec, base = n.value(); base != nil {
+				n.base = &record.Put{Key: n.baseKey, Value: base, Expect: record.Any} // the record beside it is the fence
+			}
 		case n.artifact != nil:
 			n.whole = record.Object{
 				Bucket: events.ArtifactsBucket, Name: n.artifact.Object, NUID: n.token, Size: n.body.size(),
@@ -80,7 +84,10 @@ func (c *commit) finishOutputs() {
 			}
 		}
 		if n.ended { // the cache keeps that it has ended, and no more
-			n.sink, n.body = nil, nil
+			if n.openOutput.rec.Base > 0 {
+				n.base = &record.Put{Key: n.baseKey, Expect: record.Any}
+			}
+			n.sink, n.body, n.openOutput.rec = nil, nil, record.Output{}
 		}
 	}
 	for n := range c.numbers {
@@ -99,7 +106,7 @@ func (c *commit) outputsThrough() {
 	}
 }
 
-// uploadOutputs stores the parts that are complete and lists the records: outputs, counters, artifacts, in this order. A crash
+// uploadOutputs stores the parts that are complete and lists the records: outputs, counters, then the others. A crash
 // here leaves parts that no record counts yet: whoever applies the same events makes them again, finds them, and goes on.
 func (p *Persister) uploadOutputs(ctx context.Context, c *commit) ([]record.Put, error) {
 	g, gctx := errgroup.WithContext(ctx)
@@ -123,6 +130,9 @@ func (p *Persister) uploadOutputs(ctx context.Context, c *commit) ([]record.Put,
 		puts = append(puts, record.Put{Key: n.key, Value: c.numbers[n], Expect: n.rev})
 	}
 	for _, n := range c.outputs {
+		if n.base != nil {
+			puts = append(puts, *n.base)
+		}
 		if n.artifact != nil {
 			puts = append(puts, record.Put{Key: events.ArtifactKey(n.thread.Session, string(n.artifact.ID)), Value: n.artifact.Encode()})
 		}

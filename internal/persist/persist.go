@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -22,15 +23,18 @@ type Message struct {
 	Subject   string // as EVENTS stores it
 	Data      []byte // the envelope
 	Seq       uint64 // EVENTS sequence
+	Stored    int64  // when the server stored it, Unix nanoseconds; 0 = unknown
 	Partition int
 	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
 	Working   func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
 }
 
-// Records is the record bucket: the truth, read from the leader and changed all or nothing. Errors are package record's.
+// Records is the record bucket: the truth, read from the leader and changed all or nothing. WillCommit is a hint that a commit
+// behind that fence will follow: it does not wait and promises nothing. Errors are package record's.
 type Records interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Fence(ctx context.Context, lane int) (record.Fence, error)
+	WillCommit(f record.Fence)
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
 }
 
@@ -75,9 +79,20 @@ type Deps struct {
 	Live   Live
 	Leases Leases
 
+	Sessions Sessions // removes sessions as a whole; without it that is refused
+
+	// Committed is told of every commit; it must not block. nil: nobody keeps statistics.
+	Committed func(Committed)
+
 	// At is called before each durable step with its name; an error there fails the step. Tests inject faults with it; nil
 	// otherwise.
 	At func(Step) error
+}
+
+// Committed is one commit in numbers.
+type Committed struct {
+	Events int
+	Took   time.Duration // from its first upload to its answer, repeats included
 }
 
 // Config bounds a persister. The zero value is good.
@@ -90,6 +105,8 @@ type Config struct {
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB
 	Threads     int   // heads kept in memory; 0 = 10,000
 	OutputBytes int   // bytes of open outputs kept in memory; 0 = 32 MiB
+
+	Artifacts artifacts.Thresholds // results over them become artifacts (SPEC A4)
 
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 }
@@ -151,6 +168,9 @@ func New(deps Deps, cfg Config) *Persister {
 	if deps.At == nil {
 		deps.At = func(Step) error { return nil }
 	}
+	if deps.Committed == nil {
+		deps.Committed = func(Committed) {}
+	}
 	p := &Persister{
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
 		reader: threads.Reader{Packs: deps.Packs}, broken: make(chan error, 1),
@@ -201,4 +221,12 @@ const (
 	StepItems   Step = "items"
 	StepAck     Step = "ack"
 	StepDiscard Step = "discard"
+)
+
+// The durable steps of deleting a session, in order (delete.go). Each may come several times.
+const (
+	StepRemove Step = "remove" // a batch of its records
+	StepFree   Step = "free"   // bytes of its artifacts
+	StepPurge  Step = "purge"  // its items, dead letters and events
+	StepDone   Step = "done"
 )

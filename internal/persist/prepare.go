@@ -34,6 +34,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if c.fence, err = l.p.Records.Fence(ctx, l.p.cfg.Lane); err != nil {
 		return nil, nil, err
 	}
+	l.announce(c.fence)
 	batch, rest = l.split(batch)
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err
@@ -54,9 +55,24 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 			return nil, nil, err
 		}
 		c.events = append(c.events, s)
+		if c.deletion != nil { // what follows finds the session gone
+			rest = append(batch[i+1:len(batch):len(batch)], rest...)
+			break
+		}
 	}
 	l.finish(c)
 	return c, rest, nil
+}
+
+// announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in its
+// way: both are made ready by the same hand.
+func (l *lane) announce(f record.Fence) {
+	l.mu.Lock()
+	busy := l.inFlight > 0
+	l.mu.Unlock()
+	if !busy {
+		l.p.Records.WillCommit(f)
+	}
 }
 
 // split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs.
@@ -97,9 +113,9 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 
 // loadThreads reads the heads of threads that are not in memory, and their sessions.
 func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
-	keys := make([]string, 0, 2*len(missing))
+	keys := make([]string, 0, 3*len(missing))
 	for _, t := range missing {
-		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session))
+		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
 	}
 	rs, err := l.p.Records.Records(ctx, keys...)
 	if err != nil {
@@ -107,18 +123,21 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	}
 	lefts := make([]*left, len(missing))
 	for i, t := range missing {
-		if rs[2*i], err = l.p.ended(ctx, t, rs[2*i]); err != nil {
+		if rs[3*i], err = l.p.ended(ctx, t, rs[3*i]); err != nil {
 			return err
 		}
-		if rs[2*i].Removed() {
+		if rs[3*i].Removed() {
 			if lefts[i], err = l.p.readLeft(ctx, t); err != nil {
 				l.latch(t, err)
 			}
 		}
 	}
 	for i, t := range missing {
-		th := &thread{key: t, fresh: true, left: lefts[i], session: l.heads.session(t.Session, rs[2*i+1])}
-		if err := th.read(rs[2*i]); err != nil {
+		th := &thread{key: t, fresh: true, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
+		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
+			l.latch(t, err)
+		}
+		if err := th.read(rs[3*i]); err != nil {
 			l.latch(t, err)
 		}
 		l.heads.threads[t] = th
@@ -169,6 +188,20 @@ func (h *headCache) session(id string, r record.Record) *session {
 	}
 	h.sessions[id] = s
 	return s
+}
+
+// learnDeleted takes what is known of the session's deletion.
+func (s *session) learnDeleted(r record.Record) error {
+	s.deleted, s.deletedRev = nil, r.Seq
+	if !r.Exists() {
+		return nil
+	}
+	d, err := record.DecodeDeleted(r.Value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Key, err)
+	}
+	s.deleted = &d
+	return nil
 }
 
 // trim forgets threads that no commit in flight touches when there are too many.

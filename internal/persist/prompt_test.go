@@ -219,7 +219,6 @@ func TestPromptKilled(t *testing.T) {
 			if err := <-dies.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v", err)
 			}
-			dies.died <- nil
 			_ = dies.stop()
 			r.start(nil)
 			if got := <-done; got.err != nil || string(got.Answer) != `"yes"` || got.By != "mira" {

@@ -38,6 +38,12 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		}
 	}
 
+	if c.deletion != nil {
+		if err := p.retry(ctx, "delete session", func() error { return p.finishDeletion(ctx, c.deletion) }); err != nil {
+			return err
+		}
+	}
+
 	// Step 4: ack. A crash here leaves events that come again and are skipped.
 	if err := p.At(StepAck); err != nil {
 		return err

@@ -51,11 +51,14 @@ func (l *lane) findRefs(ctx context.Context, t *thread, refs []casstore.Located)
 // ErrMissingRef: a step refers to what is not stored.
 var ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
 
+// records reads records by their keys.
+type records interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+}
+
 // FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the one
 // that find knows. Errors wrap ErrMissingRef for what is not there.
-func FindRefs(ctx context.Context, records interface {
-	Records(ctx context.Context, keys ...string) ([]record.Record, error)
-}, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
+func FindRefs(ctx context.Context, rs records, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
 	found := make([]casstore.Located, len(refs))
 	var keys []string
 	var blobs []int
@@ -64,9 +67,12 @@ func FindRefs(ctx context.Context, records interface {
 			keys, blobs = append(keys, events.BlobKey(at.Ref.Hex())), append(blobs, i)
 			continue
 		}
-		err := holds(ctx, packs, at)
+		var err error
 		if at.Pack.IsZero() {
 			found[i], err = find.Locate(ctx, at.Ref)
+		}
+		if err == nil {
+			err = holds(ctx, rs, packs, found[i])
 		}
 		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) {
 			err = fmt.Errorf("%w (%w)", ErrMissingRef, err)
@@ -75,11 +81,11 @@ func FindRefs(ctx context.Context, records interface {
 			return nil, fmt.Errorf("refs[%d]: %s %w", i, at, err)
 		}
 	}
-	rs, err := records.Records(ctx, keys...)
+	there, err := rs.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range rs {
+	for i, r := range there {
 		if b, err := record.DecodeBlob(r.Value); !r.Exists() || err != nil || b.Gone {
 			return nil, fmt.Errorf("refs[%d]: %s %w", blobs[i], refs[blobs[i]], ErrMissingRef)
 		}
@@ -90,16 +96,31 @@ func FindRefs(ctx context.Context, records interface {
 // errNoLocator says what a step must bring along.
 var errNoLocator = errors.New("name the pack that holds it, as node:sha256:<64 hex>@<32 hex>")
 
-// holds checks that a node is in the pack that is named.
-func holds(ctx context.Context, packs casstore.PackGetter, at casstore.Located) error {
+// holds checks that a node is in the pack that is named, wherever that has moved to, and not buried there: then all that it
+// leads to is stored.
+func holds(ctx context.Context, rs records, packs casstore.PackGetter, at casstore.Located) error {
 	if at.Pack.IsZero() {
 		return casstore.ErrNotFound
 	}
-	pack, err := packs.Pack(ctx, at.Pack)
-	if err == nil && !pack.Has(at.Ref) {
-		err = fmt.Errorf("pack %s: %w", at.Pack, casstore.ErrNotFound)
+	live, err := livePack(ctx, rs, at.Pack)
+	if err != nil {
+		return err
 	}
-	return err
+	return live.holds(ctx, packs, at.Ref)
+}
+
+func (l live) holds(ctx context.Context, packs casstore.PackGetter, ref casstore.Ref) error {
+	pack, err := packs.Pack(ctx, l.id)
+	if err != nil {
+		return err
+	}
+	switch i, ok := pack.Find(ref); {
+	case !ok:
+		return fmt.Errorf("pack %s: %w", l.id, casstore.ErrNotFound)
+	case l.pack.IsBuried(i):
+		return fmt.Errorf("pack %s: %w: it is garbage", l.id, casstore.ErrGone)
+	}
+	return nil
 }
 
 // near looks for a node where the heads of the session's threads in memory are, then where the outside knows to look.
@@ -132,7 +153,7 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 		}
 		tried[id] = true
 		at := casstore.Located{Ref: ref, Pack: id}
-		if err := holds(ctx, n.p.Packs, at); err == nil {
+		if err := holds(ctx, n.p.Records, n.p.Packs, at); err == nil {
 			return at, nil
 		} else if record.Temporary(err) {
 			return at, err

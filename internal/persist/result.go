@@ -27,7 +27,7 @@ const maxCommitResults = 100
 
 // mayAttach reports whether an event could have a large result, and so take a number of its session's artifacts.
 func (p *Persister) mayAttach(s *staged) bool {
-	return p.Wholes != nil && s.event.Kind == events.KindEntry && len(s.text) >= project.ResultFrom
+	return p.Wholes != nil && s.event.Kind == events.KindEntry && len(s.text) >= p.cfg.Artifacts.Least()
 }
 
 // results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where that
@@ -36,7 +36,7 @@ func (l *lane) results(c *commit, s *staged, d dialect.Dialect, before dialect.M
 	if !l.p.mayAttach(s) {
 		return nil, nil
 	}
-	large := project.Results(e.Items)
+	large := project.Results(e.Items, l.p.cfg.Artifacts)
 	if len(large) == 0 {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (l *lane) results(c *commit, s *staged, d dialect.Dialect, before dialect.M
 		return large, nil // the rules made another entry of it: the text is what its item is made of
 	}
 	texts := map[int]string{}
-	for _, r := range project.Results(whole.Items) {
+	for _, r := range project.Results(whole.Items, l.p.cfg.Artifacts) {
 		texts[r.Index] = r.Text
 	}
 	for i := range large {

@@ -174,7 +174,6 @@ func TestLargeResultsOverFaults(t *testing.T) {
 			if err := <-p.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v, want it killed at %s", err, step)
 			}
-			p.died <- nil
 			_ = p.stop()
 			u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
 			r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 2 })
@@ -228,4 +227,44 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 	if rows, err := r.Artifacts(t.Context(), "s0"); err != nil || len(rows) != entries {
 		t.Errorf("%d artifacts, %v, want %d", len(rows), err, entries)
 	}
+}
+
+// TestResultThresholds: what is an artifact is for the operator to say, each persister's own; each item is made again as it was
+// sent, whatever is configured then, and entries that no limit touches are the same nodes under any (SPEC A4).
+func TestResultThresholds(t *testing.T) {
+	r := newRig(t)
+	said := 0
+	say := func(limit artifacts.Thresholds, bytes int, want bool) {
+		t.Helper()
+		p := r.start(func(_ *persist.Deps, c *persist.Config) { c.Artifacts = limit })
+		r.say(thread(0), "claude", resultLine("claude", said, bytes))
+		said++
+		if got := r.lastResult(thread(0)).Metadata.Artifact; (got != nil) != want {
+			t.Errorf("thresholds %v: a result of %d bytes refers to %v, want an artifact: %v", limit, bytes, got, want)
+		} else if want {
+			r.artifact(got.ID, []byte(largeResult(bytes)))
+		}
+		if err := p.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(artifacts.Thresholds{Bytes: 2000}, 2000, false)
+	say(artifacts.Thresholds{Bytes: 2000}, 2001, true)
+	say(artifacts.Thresholds{Tokens: 500}, 2003, false)
+	say(artifacts.Thresholds{Tokens: 500}, 2004, true)
+	say(artifacts.Thresholds{}, 2004, false)
+	say(artifacts.Thresholds{Bytes: 499_998, Tokens: 1 << 30}, 70_000, false)
+	say(artifacts.Thresholds{Bytes: 499_998, Tokens: 1 << 30}, 700_000, true)
+
+	n := r.head(thread(0)).N
+	past, err := r.Past(t.Context(), thread(0), 1, n)
+	if err != nil || int64(len(past)) != n {
+		t.Fatalf("Past = %d items, %v, want %d", len(past), err, n)
+	}
+	for i, it := range past {
+		if sent := r.raw(thread(0), int64(i+1)); string(it.Raw) != sent {
+			t.Errorf("item %d is rebuilt with other bytes than were sent", i+1)
+		}
+	}
+	r.verify(thread(0))
 }

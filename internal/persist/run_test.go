@@ -270,7 +270,6 @@ func TestRunKilled(t *testing.T) {
 			if err := <-dies.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v", err)
 			}
-			dies.died <- nil
 			_ = dies.stop()
 			last := r.start(nil)
 			r.signs(pub, thread(6), 3, events.Run{ID: "k", State: "running"}, events.Run{ID: "l", State: "queued"})

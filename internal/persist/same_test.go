@@ -145,7 +145,6 @@ func TestSameEntriesSameNodes(t *testing.T) {
 				if err := <-p.died; !errors.Is(err, errKilled) {
 					r.t.Fatalf("Run() = %v, want it killed at %s", err, step)
 				}
-				p.died <- nil
 				_ = p.stop()
 			}
 			r.start(nil)

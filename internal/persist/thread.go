@@ -37,6 +37,9 @@ type session struct {
 	id    string
 	info  sessions.Info
 	value []byte // the record that the last prepared commit will leave; nil if there is none
+
+	deleted    *record.Deleted // how it was deleted, if it was; as of when a thread of it was loaded
+	deletedRev uint64
 }
 
 // headCache holds threads and sessions by name, for stage 1.

@@ -3,6 +3,7 @@ package persist
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"spool/internal/jsonscan"
 	"spool/internal/record"
@@ -25,7 +26,7 @@ func (l *lane) whole(ctx context.Context, c *commit, t *thread, s *staged, op ev
 	case events.OpCompact:
 		return l.compact(ctx, c, t, s, *op.Compact)
 	case events.OpRename:
-		return l.rename(ctx, c, t, s, op.Rename.To)
+		return l.rename(ctx, c, t, s, *op.Rename)
 	case events.OpReopen:
 		if t.head.Status != threads.StatusFailed {
 			return fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened", events.ErrControl, t.key, t.head.Status)
@@ -34,7 +35,7 @@ func (l *lane) whole(ctx context.Context, c *commit, t *thread, s *staged, op ev
 		t.head.Status, t.head.Failure = threads.StatusActive, ""
 		return nil
 	}
-	return l.remove(ctx, c, t, s)
+	return l.remove(ctx, c, t, s, *op.Remove)
 }
 
 // compact appends a step that summarizes all before it (SPEC C6). In a session of omp it is the entry that omp itself
@@ -93,7 +94,8 @@ func FindKept(ctx context.Context, r threads.Reader, t events.Thread, head threa
 }
 
 // rename gives a thread another name: its head's record moves in one batch, and the old name says where it went.
-func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, to string) error {
+func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op events.Rename) error {
+	to := op.To
 	target := events.Thread{Session: t.key.Session, Name: to}
 	if err := target.Validate(); err != nil {
 		return fmt.Errorf("%w: rename: %w", events.ErrControl, err)
@@ -104,7 +106,8 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, to s
 	if err := l.barrier(ctx, c); err != nil {
 		return err
 	}
-	if err := l.quiet(ctx, t.key); err != nil {
+	open, err := l.quiet(ctx, t.key, op.Force)
+	if err != nil {
 		return err
 	}
 	other, err := l.reload(ctx, target)
@@ -119,6 +122,7 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, to s
 
 	// From here on nothing fails.
 	c.news(t, s, t.head)
+	l.drop(c, open)
 	t.head.Batch = c.id
 	n := c.byKey[t.key]
 	n.leaves = &leaving{to: to, takes: other.rev}
@@ -133,41 +137,63 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, to s
 	return nil
 }
 
-// quiet refuses what would take a thread away from under whoever works in it.
-func (l *lane) quiet(ctx context.Context, t events.Thread) error {
+// quiet refuses what would take a thread away from under whoever works in it. force does not mind runs and outputs: the
+// records of those that are open are to be dropped then.
+func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []string, err error) {
 	rs, err := l.p.Records.Records(ctx, events.PromptKey(t, "*"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if rs[0].Exists() {
-		return fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
+		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
 	}
-	if l.p.Leases == nil {
-		return nil
+	if l.p.Sessions == nil {
+		return nil, nil
 	}
-	open, err := l.p.Leases.SilentOutputs(ctx, 0)
+	live, err := l.live(ctx, t.Session)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, o := range open {
-		if o.Session == t.Session && o.Thread == t.Name {
-			return fmt.Errorf("%w: output %s of %s is open: end it first", events.ErrControl, o.ID, t)
+	for _, o := range live.Outputs {
+		switch {
+		case o.Thread != t.Name:
+		case !force:
+			return nil, fmt.Errorf("%w: output %s of %s is open: end it first", events.ErrControl, o.ID, t)
+		case len(open) == maxBatchOutputs:
+			return nil, fmt.Errorf("%w: more than %d outputs of %s are open: end some first", events.ErrControl, len(open), t)
+		default:
+			open = append(open, events.OutputKey(t.Session, o.ID))
 		}
 	}
-	return nil
+	now := time.Now()
+	for _, r := range live.Runs {
+		if !force && r.Thread == t.Name && !r.At(now).Standing(now).Ended() {
+			return nil, fmt.Errorf("%w: run %s of %s is %s: end it first", events.ErrControl, r.ID, t, r.Status)
+		}
+	}
+	return open, nil
+}
+
+// drop removes outputs without a result. The parts of their artifacts are gc's.
+func (l *lane) drop(c *commit, keys []string) {
+	for _, key := range keys {
+		c.records[key] = record.Put{Key: key, Expect: record.Any}
+		delete(l.outputs.outputs, key)
+	}
 }
 
 // remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and are a
 // collector's then. What it had seen stays known, so that none of it comes back; its name is free.
-func (l *lane) remove(ctx context.Context, c *commit, t *thread, s *staged) error {
+func (l *lane) remove(ctx context.Context, c *commit, t *thread, s *staged, op events.Remove) error {
 	if err := l.barrier(ctx, c); err != nil {
 		return err
 	}
-	err := l.quiet(ctx, t.key)
+	open, err := l.quiet(ctx, t.key, op.Force)
 	if err != nil {
 		return err
 	}
 	c.news(t, s, t.head)
+	l.drop(c, open)
 	n := c.byKey[t.key]
 	n.leaves, n.base = &leaving{}, casstore.PackID{}
 	t.gone = true

@@ -289,7 +289,6 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 					if !errors.Is(err, errKilled) {
 						t.Fatalf("Run() = %v, want it killed at %s", err, step)
 					}
-					run.died <- nil
 				case <-time.After(2 * time.Second): // all is applied
 				}
 				_ = run.stop()

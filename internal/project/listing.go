@@ -74,7 +74,25 @@ func Count(h *threads.Head, e *dialect.Entry) {
 		h.Messages++
 	}
 	h.Standing = uint8(standing(sessions.Status(h.Standing), e))
+	for i := range e.Items {
+		if e.Items[i].Type == events.TypeTurnEnd {
+			h.Turns++
+			stats := jsonscan.Get(e.Items[i].Metadata, "stats")
+			h.TokensIn += tokens(stats, "input_tokens")
+			h.TokensCached += tokens(stats, "input_tokens_cached")
+			h.TokensOut += tokens(stats, "output_tokens")
+		}
+	}
 }
+
+// tokens is a number of tokens that an agent told; what can not be one counts as none.
+func tokens(stats []byte, name string) int64 {
+	n, _ := jsonscan.Int(jsonscan.Get(stats, name))
+	return min(max(n, 0), mostTokens)
+}
+
+// mostTokens of a turn are believed.
+const mostTokens = 1 << 40
 
 // said tells whether somebody speaks in that role: a user, an agent, a tool, a workflow's role; not a program about itself,
 // and not Spool ("__end__", "__fork__").

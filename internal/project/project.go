@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -28,7 +29,7 @@ type Stamp struct {
 	Node   casstore.Ref // state of the entry
 	Source string       // the entry's id where it came from
 
-	Results bool // large results are artifacts, and their items refer to them (SPEC A4)
+	Results *artifacts.Thresholds // results over them are artifacts, and their items refer to them (SPEC A4); nil: none are
 
 	Room *Arena // where the items are written; nil = each in memory of its own
 }
@@ -99,36 +100,37 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	if st.Entry.Raw != nil {
 		raw = st.Entry.Raw
 	}
-	e, err := reread(t, st, raw)
+	e, limit, err := reread(t, st, raw)
 	if err != nil {
 		return nil, err
 	}
-	posted, _, err := stampOf(t, at, st).All(e.Items, st.Entry.First)
+	posted, _, err := stampOf(t, at, st, limit).All(e.Items, st.Entry.First)
 	if err == nil && int64(len(posted)) != st.Entry.Count {
 		err = fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted), st.Entry.Count)
 	}
 	return posted, err
 }
 
-func stampOf(t events.Thread, at casstore.Ref, st threads.State) Stamp {
-	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: hasResults(st)}
+func stampOf(t events.Thread, at casstore.Ref, st threads.State, limit *artifacts.Thresholds) Stamp {
+	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: limit}
 }
 
-// reread reads a stored entry as it was read when it came.
-func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, err error) {
-	name, _, _ := strings.Cut(st.Entry.Projection, "/") // an operation has no dialect, but a projection
+// reread reads a stored entry as it was read when it came, and tells from what size on its results are artifacts.
+func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *artifacts.Thresholds, err error) {
+	version, limit, err := parseProjection(st.Entry.Projection)
+	name, _, _ := strings.Cut(version, "/") // an operation has no dialect, but a projection
 	d, ok := dialect.Lookup(name)
-	if !ok || Version(d) != strings.TrimSuffix(st.Entry.Projection, withResults) {
-		return e, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
+	if err != nil || !ok || Version(d) != version {
+		return e, nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
 	}
 	mem, err := dialect.DecodeMemory(st.Entry.Memory)
 	if err == nil {
 		e, err = d.Read(raw, &mem)
 	}
 	if err != nil {
-		return e, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
+		return e, nil, fmt.Errorf("entry %d of %s: %w", st.Entry.Index, t, err)
 	}
-	return e, nil
+	return e, limit, nil
 }
 
 // All posts the items of an entry as number first and on. An item that is too large is left out and is the error: the

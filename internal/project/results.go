@@ -12,14 +12,12 @@ import (
 )
 
 const (
-	// ResultFrom is the size in bytes below which neither an entry nor an item's metadata holds a large result: over 16,000
-	// tokens are over 64,000 characters (SPEC A4, U2).
-	ResultFrom = 64_000
 	// maxResults is how many results of one entry become artifacts, so that their records fit into the commit.
 	maxResults = 64
 	// resultSummary is how much of an item's brief goes into the reference, in bytes.
 	resultSummary = 200
-	// withResults ends the projection of an entry whose large results are artifacts.
+	// withResults ends the projection of an entry whose large results are artifacts. The thresholds follow when they are not
+	// the default ones: "claude/1/results:32768,8000".
 	withResults = "/results"
 )
 
@@ -31,14 +29,15 @@ type Result struct {
 	Summary string
 }
 
-// Results are the large results among the items of an entry. One that refers to an artifact already is left alone.
-func Results(items []events.Item) (large []Result) {
+// Results are the results over a limit among the items of an entry. One that refers to an artifact already is left alone.
+func Results(items []events.Item, limit artifacts.Thresholds) (large []Result) {
+	least := limit.Least()
 	for i, it := range items {
-		if it.Type != events.TypeToolResult || len(it.Metadata) < ResultFrom || len(large) == maxResults {
+		if it.Type != events.TypeToolResult || len(it.Metadata) < least || len(large) == maxResults {
 			continue
 		}
 		text, ok := jsonscan.Text(jsonscan.Get(it.Metadata, "tool", "output"))
-		if !ok || !(artifacts.Thresholds{}).Exceeded([]byte(text)) || jsonscan.Get(it.Metadata, "artifact") != nil {
+		if !ok || !limit.Exceeded([]byte(text)) || jsonscan.Get(it.Metadata, "artifact") != nil {
 			continue
 		}
 		call, _ := jsonscan.Text(jsonscan.Get(it.Metadata, "tool", "invocation_id"))
@@ -64,11 +63,11 @@ func (s Stamp) ResultID(r Result) artifacts.ID {
 
 // attach puts the references of large results into the metadata of their items.
 func (s Stamp) attach(items []events.Item) []events.Item {
-	if !s.Results {
+	if s.Results == nil {
 		return items
 	}
 	items = slices.Clone(items)
-	for _, r := range Results(items) {
+	for _, r := range Results(items, *s.Results) {
 		it := &items[r.Index]
 		ref := artifacts.Ref{ID: s.ResultID(r), Summary: r.Summary, MIME: artifacts.ResultMIME}.JSON()
 		open := bytes.TrimSuffix(bytes.TrimRight(it.Metadata, " \t\r\n"), []byte("}"))
@@ -77,12 +76,29 @@ func (s Stamp) attach(items []events.Item) []events.Item {
 	return items
 }
 
-// MarkResults notes in an entry's record that its large results are artifacts, and reports whether there are any.
-func MarkResults(r *threads.Record, large []Result) bool {
-	if len(large) > 0 {
-		r.Projection += withResults
+// MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the limit
+// for its items: they are made the same again whatever the limit is then.
+func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds) *artifacts.Thresholds {
+	if len(large) == 0 {
+		return nil
 	}
-	return len(large) > 0
+	r.Projection += withResults
+	if limit.Set() != (artifacts.Thresholds{}).Set() {
+		r.Projection += ":" + limit.String()
+	}
+	return &limit
 }
 
-func hasResults(st threads.State) bool { return strings.HasSuffix(st.Entry.Projection, withResults) }
+// parseProjection divides what is recorded of an entry's projection into its version and, when large results are artifacts,
+// their limit.
+func parseProjection(p string) (version string, limit *artifacts.Thresholds, err error) {
+	version, rest, marked := strings.Cut(p, withResults)
+	if !marked {
+		return p, nil, nil
+	}
+	limit = new(artifacts.Thresholds)
+	if rest != "" {
+		*limit, err = artifacts.ParseThresholds(strings.TrimPrefix(rest, ":"))
+	}
+	return version, limit, err
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/pkg/artifacts"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -34,7 +35,7 @@ func TestResults(t *testing.T) {
 		{"a reference that is there", withRef, false},
 		{"no text", object, false},
 	} {
-		if got := Results([]events.Item{c.item}); (len(got) == 1) != c.want {
+		if got := Results([]events.Item{c.item}, artifacts.Thresholds{}); (len(got) == 1) != c.want {
 			t.Errorf("%s: %d large results, want %v", c.name, len(got), c.want)
 		}
 	}
@@ -42,7 +43,7 @@ func TestResults(t *testing.T) {
 	for i := range many {
 		many[i] = resultItem(strings.Repeat("x", 70_000))
 	}
-	if got := Results(many); len(got) != maxResults || got[maxResults-1].Index != maxResults-1 {
+	if got := Results(many, artifacts.Thresholds{}); len(got) != maxResults || got[maxResults-1].Index != maxResults-1 {
 		t.Errorf("%d large results of %d, want the first %d", len(got), len(many), maxResults)
 	}
 }
@@ -55,7 +56,7 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 	if got := s.attach(items); jsonscan.Get(got[1].Metadata, "artifact") != nil {
 		t.Errorf("attach without Results: %s", got[1].Metadata[len(got[1].Metadata)-100:])
 	}
-	s.Results = true
+	s.Results = &artifacts.Thresholds{}
 	got := s.attach(items)
 	if jsonscan.Valid(got[1].Metadata) != nil || jsonscan.Get(got[1].Metadata, "artifact", "artifact_id") == nil || jsonscan.Get(got[0].Metadata, "artifact") != nil {
 		t.Errorf("attach = …%s and %s, want a reference in the second alone", got[1].Metadata[len(got[1].Metadata)-200:], got[0].Metadata)
@@ -63,15 +64,36 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 	if string(items[1].Metadata) != before {
 		t.Error("attach changed the dialect's item")
 	}
-	var st threads.State
-	st.Entry.Projection = "omp/1"
-	if hasResults(st) {
-		t.Error("omp/1 has results")
+}
+
+// TestMarkResults: the mark says from what size on, and leads back to it; without a large result there is none. Entries of
+// before it was configurable have the mark alone.
+func TestMarkResults(t *testing.T) {
+	one := make([]Result, 1)
+	for _, c := range []struct {
+		large []Result
+		limit artifacts.Thresholds
+		want  string
+	}{
+		{nil, artifacts.Thresholds{Bytes: 2000}, "omp/1"},
+		{one, artifacts.Thresholds{}, "omp/1/results"},
+		{one, artifacts.Thresholds{Bytes: 65_536, Tokens: 16_000}, "omp/1/results"},
+		{one, artifacts.Thresholds{Bytes: 2000}, "omp/1/results:2000,16000"},
+		{one, artifacts.Thresholds{Tokens: 300}, "omp/1/results:65536,300"},
+	} {
+		st := threads.Record{Projection: "omp/1"}
+		limit := MarkResults(&st, c.large, c.limit)
+		if st.Projection != c.want {
+			t.Errorf("MarkResults(%v) = %s, want %s", c.limit, st.Projection, c.want)
+		}
+		version, read, err := parseProjection(st.Projection)
+		if err != nil || version != "omp/1" || (read == nil) != (limit == nil) || read != nil && read.Set() != c.limit.Set() {
+			t.Errorf("parseProjection(%s) = %s, %v, %v, want the limit that was marked", st.Projection, version, read, err)
+		}
 	}
-	if MarkResults(&st.Entry, nil) || hasResults(st) {
-		t.Errorf("%s after no large result", st.Entry.Projection)
-	}
-	if !MarkResults(&st.Entry, make([]Result, 1)) || !hasResults(st) {
-		t.Errorf("%s has no results", st.Entry.Projection)
+	for _, bad := range []string{"omp/1/results:", "omp/1/results:1", "omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
+		if _, limit, err := parseProjection(bad); err == nil {
+			t.Errorf("parseProjection(%s) = %v, want an error", bad, limit)
+		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 // that part k is the same bytes whoever makes it.
 const PartSize = 128 << 10
 
-// Output is the value of an open output's record: all that a persister needs to go on with the next byte (SPEC O7).
+// Output is the value of an open output's record. With its base it is all that a persister needs to go on with the next byte
+// (SPEC O7): the pieces are applied to the base again. So a commit writes what is new, and not again and again what is shown.
 type Output struct {
 	ID      string
 	Thread  string
@@ -28,9 +29,22 @@ type Output struct {
 	Artifact artifacts.ID
 	NUID     string // token of the chunks' subject
 	Parts    Parts
-	Part     []byte // what follows the parts, less than PartSize
-	Sum      []byte // state of the SHA-256 of the parts
 
+	Base   uint64  // number of the last piece that is in the base; 0: there is no base
+	Pieces []Piece // those after it
+}
+
+// Piece is what an event brought, as it came.
+type Piece struct {
+	Stream events.Stream
+	Bytes  []byte
+}
+
+// OutputBase is the value of the record beside an output's: how it stood after one of its pieces.
+type OutputBase struct {
+	Seq  uint64 // number of that piece
+	Part []byte // what follows the parts, less than PartSize
+	Sum  []byte // state of the SHA-256 of the parts; empty: no artifact has begun
 	Sink []byte // output.Sink, without the artifact
 }
 
@@ -56,19 +70,35 @@ func (o Output) Lease(lease time.Duration) time.Duration {
 // Encode is the value's bytes.
 func (o Output) Encode() []byte {
 	start := events.Chunk{Op: events.ChunkStart, Output: o.ID, Start: o.Start}.Encode()
+	pieces := make([]any, len(o.Pieces))
+	for i, p := range o.Pieces {
+		pieces[i] = []any{byte(p.Stream), p.Bytes}
+	}
 	return encode(version, o.Thread, o.User, start, o.Begun, o.Touched, o.Seq, o.Total, string(o.Artifact), o.NUID,
-		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Part, o.Sum, o.Sink)
+		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Base, pieces)
 }
+
+// Encode is the value's bytes.
+func (b OutputBase) Encode() []byte { return encode(version, b.Seq, b.Part, b.Sum, b.Sink) }
 
 // DecodeOutput reads the value of an open output's record.
 func DecodeOutput(b []byte) (o Output, err error) {
-	r := open("output", b, 16)
+	r := open("output", b, 15)
 	o.Thread, o.User = r.string(), r.string()
 	start := read(r, r.dec.DecodeBytes)
 	o.Begun, o.Touched, o.Seq, o.Total = r.int(), r.int(), uint64(r.int()), r.int()
 	o.Artifact, o.NUID = artifacts.ID(r.string()), r.string()
 	o.Parts = Parts{Count: int(r.int()), First: uint64(r.int()), Last: uint64(r.int())}
-	o.Part, o.Sum, o.Sink = read(r, r.dec.DecodeBytes), read(r, r.dec.DecodeBytes), read(r, r.dec.DecodeBytes)
+	o.Base = uint64(r.int())
+	for range read(r, r.dec.DecodeArrayLen) {
+		if n := read(r, r.dec.DecodeArrayLen); r.err == nil && n != 2 {
+			r.fail(fmt.Errorf("a piece of %d members, want 2", n))
+		}
+		o.Pieces = append(o.Pieces, Piece{events.Stream(r.int()), read(r, r.dec.DecodeBytes)})
+		if r.err != nil {
+			break
+		}
+	}
 	if r.err != nil {
 		return o, r.err
 	}
@@ -80,8 +110,13 @@ func DecodeOutput(b []byte) (o Output, err error) {
 	return o, nil
 }
 
-// Size is the length of the artifact so far.
-func (o Output) Size() int64 { return int64(o.Parts.Count)*PartSize + int64(len(o.Part)) }
+// DecodeOutputBase reads the value of an output's base.
+func DecodeOutputBase(v []byte) (b OutputBase, err error) {
+	r := open("output base", v, 5)
+	b.Seq = uint64(r.int())
+	b.Part, b.Sum, b.Sink = read(r, r.dec.DecodeBytes), read(r, r.dec.DecodeBytes), read(r, r.dec.DecodeBytes)
+	return b, r.err
+}
 
 // Object is what of the artifact is stored as chunks.
 func (o Output) Object() Object {

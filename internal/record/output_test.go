@@ -15,7 +15,8 @@ func TestOutputRecord(t *testing.T) {
 	want := record.Output{
 		ID: "o1", Thread: "main", User: "u", Start: events.OutputStart{Tool: "Bash", Cwd: "/srv", Head: 5, Lease: 90_000},
 		Begun: 1_000, Touched: 2_000, Seq: 9, Total: 300_000, Artifact: "art_1", NUID: "token",
-		Parts: record.Parts{Count: 2, First: 10, Last: 12}, Part: []byte("part"), Sum: []byte("sum"), Sink: []byte("sink"),
+		Parts: record.Parts{Count: 2, First: 10, Last: 12}, Base: 7,
+		Pieces: []record.Piece{{Stream: events.Stdout, Bytes: []byte("out")}, {Stream: events.Stderr, Bytes: []byte("err")}},
 	}
 	b := want.Encode()
 	got, err := record.DecodeOutput(b)
@@ -25,15 +26,29 @@ func TestOutputRecord(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("DecodeOutput(Encode) (-want +got):\n%s", d)
 	}
-	if got, want := got.Size(), int64(2*record.PartSize+4); got != want {
-		t.Errorf("Size = %d, want %d", got, want)
-	}
 	if got := got.Deadline(time.Second); !got.Equal(time.UnixMilli(92_000)) {
 		t.Errorf("Deadline = %v, want its own lease", got)
 	}
 	for n := range len(b) {
 		if _, err := record.DecodeOutput(b[:n]); !errors.Is(err, record.ErrValue) {
 			t.Fatalf("DecodeOutput of %d of %d bytes = %v, want ErrValue", n, len(b), err)
+		}
+	}
+}
+
+func TestOutputBaseRecord(t *testing.T) {
+	want := record.OutputBase{Seq: 7, Part: []byte("part"), Sum: []byte("sum"), Sink: []byte("sink")}
+	b := want.Encode()
+	got, err := record.DecodeOutputBase(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("DecodeOutputBase(Encode) (-want +got):\n%s", d)
+	}
+	for n := range len(b) {
+		if _, err := record.DecodeOutputBase(b[:n]); !errors.Is(err, record.ErrValue) {
+			t.Fatalf("DecodeOutputBase of %d of %d bytes = %v, want ErrValue", n, len(b), err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/internal/bounded"
+	"spool/pkg/casstore"
 )
 
 // version is the first member of every value.
@@ -41,7 +42,13 @@ type Pack struct {
 	// Order places the pack among the others: a ref points into the same pack or one of a lower order. 0 = the sequence of
 	// this very record; a touch and a repack write it out, and so inherit it.
 	Order uint64
+	// Buried are nodes that are garbage in a pack which has others that are not, by their index: what they refer to may be
+	// collected, so nothing may refer to them any more. A touch leaves them as they are.
+	Buried casstore.Bits
 }
+
+// IsBuried reports whether the node at an index is.
+func (p Pack) IsBuried(i int) bool { return i/64 < len(p.Buried) && p.Buried.Has(i) }
 
 // Blob is the value of a blob's record.
 type Blob struct {
@@ -54,7 +61,11 @@ type Moved struct{ To [16]byte }
 
 // Encode is the value's bytes: a msgpack array that begins with the version (docs/format.md, "Records").
 func (p Pack) Encode() []byte {
-	return encode(version, p.Gone, p.Object.fields(), p.Header, p.Nodes, p.Raw, p.Order)
+	fields := []any{version, p.Gone, p.Object.fields(), p.Header, p.Nodes, p.Raw, p.Order}
+	if len(p.Buried) > 0 {
+		fields = append(fields, p.Buried.Bytes())
+	}
+	return encode(fields...)
 }
 
 // Encode is the value's bytes.
@@ -81,6 +92,9 @@ func DecodePack(b []byte) (p Pack, err error) {
 	p.Gone = r.bool()
 	p.Object = r.object()
 	p.Header, p.Nodes, p.Raw, p.Order = r.int(), int(r.int()), r.int(), uint64(r.int())
+	if r.members > 7 {
+		p.Buried = casstore.ReadBits(read(r, r.dec.DecodeBytes))
+	}
 	return p, r.err
 }
 
@@ -101,20 +115,21 @@ func DecodeMoved(b []byte) (m Moved, err error) {
 
 // reader decodes member after member and keeps the first error.
 type reader struct {
-	what string
-	dec  *msgpack.Decoder
-	err  error
+	what    string
+	members int
+	dec     *msgpack.Decoder
+	err     error
 }
 
 // open checks the shape of a value, its version and that it has the members of version 1; later ones are ignored.
 func open(what string, b []byte, members int) *reader {
 	r := bare(what, b)
-	n := read(r, r.dec.DecodeArrayLen)
+	r.members = read(r, r.dec.DecodeArrayLen)
 	if v := r.int(); r.err == nil && v != version {
 		r.fail(fmt.Errorf("version %d; this program reads version %d", v, version))
 	}
-	if r.err == nil && n < members {
-		r.fail(fmt.Errorf("%d members, want %d", n, members))
+	if r.err == nil && r.members < members {
+		r.fail(fmt.Errorf("%d members, want %d", r.members, members))
 	}
 	return r
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"spool/internal/retention"
 )
 
 // ConfigEnv names the configuration file where no flag does.
@@ -24,8 +26,9 @@ var Daemons = []string{"gc", "ingest", "persister"}
 // Config is what a configuration file says: TOML, whose keys are flags, at the top for every program, or in the table of a
 // command ("up", "session.ls") or a daemon.
 type Config struct {
-	path   string
-	values map[Setting]any
+	path     string
+	values   map[Setting]any
+	policies []retention.Policy
 }
 
 // Setting is a key of the file. Section is the path of its table, joined with dots; "" at the top.
@@ -55,6 +58,9 @@ func OpenConfig(path string) (*Config, error) {
 	var root map[string]any
 	if err := toml.Unmarshal(text, &root); err != nil {
 		return nil, UsageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	if err := c.takePolicies(root); err != nil {
+		return nil, err
 	}
 	return c, c.take("", root)
 }
@@ -143,6 +149,15 @@ func Parse(set *flag.FlagSet, args []string) error {
 	given := map[string]bool{}
 	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	common, env := commonFlags()
+	for name, variable := range artifactEnv {
+		env[name] = variable
+		if set.Lookup(name) == nil || given[name] || !InEnv(variable) {
+			continue
+		}
+		if err := set.Set(name, os.Getenv(variable)); err != nil {
+			return UsageError{fmt.Errorf("%s: %q: %w", variable, os.Getenv(variable), err)}
+		}
+	}
 	for _, section := range []string{"", set.Name()} {
 		for _, s := range c.Settings() {
 			if s.Section != section {

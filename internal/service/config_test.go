@@ -38,12 +38,14 @@ type daemon struct {
 	lane  int
 	lease time.Duration
 	level string
+	large Artifacts
 }
 
 func parse(args ...string) (d daemon, err error) {
 	set := flag.NewFlagSet("persister", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	d.nats.Flags(set)
+	d.large.Flags(set)
 	set.IntVar(&d.lane, "lane", -1, "")
 	set.DurationVar(&d.lease, "output-lease", 0, "")
 	set.StringVar(&d.level, "log-level", "info", "")
@@ -61,6 +63,8 @@ timeout = "9s"
 lane = 7
 output-lease = "3m"
 log-level = "debug"
+artifact-bytes = 3000
+artifact-tokens = 4000
 [gc]
 every = "1h"
 [up]
@@ -68,11 +72,12 @@ data = "/srv/spool"
 `)
 	t.Setenv("NATS_CREDS", "env.creds")
 	t.Setenv("NATS_USER", "env")
+	t.Setenv("SPOOL_ARTIFACT_BYTES", "2000")
 	d, err := parse("-user", "flag", "-output-lease=1m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug"}
+	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug", large: Artifacts{2000, 4000}}
 	if d != want {
 		t.Errorf("Parse = %+v, want %+v", d, want)
 	}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"spool/internal/gc"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
@@ -41,6 +43,11 @@ func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Colle
 // Collect runs one cycle, or with apply false the plan of one, and stores its report for whoever watches. The report is good
 // beside an error too: it says why nothing, or not all, was done.
 func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
+	began := time.Now()
+	before, err := conn.Usage(ctx)
+	if err != nil {
+		return nil, gc.Report{Refused: err.Error()}, err
+	}
 	var r gc.Report
 	p, err := c.Plan(ctx)
 	if err == nil {
@@ -50,15 +57,19 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 			r.Applied = true
 		}
 	}
-	if err != nil {
-		r.Refused = err.Error()
+	if err == nil && apply {
+		r.Trimmed, err = conn.Trim(ctx)
 	}
+	r.Before, r.Seconds = before, time.Since(began).Seconds()
 	return p, r, StoreReport(ctx, conn, &r, err)
 }
 
-// StoreReport adds what the streams hold and stores a report: in the stream of reports, and as a record. It returns the cycle's
-// error, or its own.
+// StoreReport adds the cycle's error and what the streams hold, and stores a report: in the stream of reports, and as a record. It
+// returns the cycle's error, or its own.
 func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle error) error {
+	if cycle != nil {
+		r.Fail(cycle)
+	}
 	var err error
 	r.Streams, err = conn.Usage(ctx)
 	b, e := json.Marshal(r)
@@ -69,6 +80,53 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 	}
 	if cycle != nil {
 		return cycle
+	}
+	return err
+}
+
+// GC is a collector that runs every so often.
+type GC struct {
+	gc.Config
+	Every  time.Duration
+	DryRun bool
+	AtOnce bool                   // the first cycle of all need not wait for its time
+	Report func(gc.Report, error) // is told of each cycle that ran here; nil: nobody
+}
+
+// Run runs the cycles that are asked for, until ctx ends: by the schedule, which the server keeps, or by anybody. Of all that run on
+// a system, one runs a cycle, and no two at a time. A cycle that fails is tried again at its next time: it left nothing that the
+// next one does not finish.
+func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
+	c, err := NewCollector(conn, g.Config, log)
+	if err != nil {
+		return err
+	}
+	cycle := func(ctx context.Context) {
+		_, r, err := Collect(ctx, conn, c, !g.DryRun)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Error("gc cycle", "error", err)
+		default:
+			log.Info("gc cycle", "seconds", r.Seconds, "condemned", r.Done.Condemned, "reclaimed_bytes", r.Done.Bytes)
+		}
+		if g.Report != nil {
+			g.Report(r, err)
+		}
+	}
+	err = retry.Do(ctx, func(err error, wait time.Duration) { log.Warn("wait for gc requests", "error", err, "again_in", wait) }, func() error {
+		made, err := conn.ScheduleGC(ctx, g.Every)
+		if err == nil && made && g.AtOnce {
+			err = conn.AskGC(ctx)
+		}
+		if err == nil {
+			err = conn.GCRuns(ctx, cycle)
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/metrics"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
@@ -16,7 +17,8 @@ import (
 // PersisterConfig bounds a persister process.
 type PersisterConfig struct {
 	persist.Config
-	PackCache int // bytes of packs kept for branches and forks; 0 = 32 MiB
+	PackCache int               // bytes of packs kept for branches and forks; 0 = 32 MiB
+	Metrics   *metrics.Registry // what it does is added there; nil: nowhere
 }
 
 // Persister is a persister with its consumers.
@@ -31,9 +33,15 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 		cfg.PackCache = 32 << 20
 	}
 	store := conn.Store(max(cfg.Lane, 0))
-	return &Persister{conn: conn, p: persist.New(persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Log: log,
-	}, cfg.Config)}
+	s := &Persister{conn: conn}
+	deps := persist.Deps{
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Log: log,
+	}
+	if cfg.Metrics != nil {
+		deps.Committed = cfg.Metrics.Persister(s.Stats)
+	}
+	s.p = persist.New(deps, cfg.Config)
+	return s
 }
 
 // Stats reads the counters.
@@ -66,7 +74,7 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
 			stops[i], err = s.conn.Consume(ctx, i, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: d.Partition, Ack: d.Ack, Working: d.Working})
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

@@ -15,6 +15,7 @@ import (
 	"spool/internal/history"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
+	"spool/internal/web"
 )
 
 // UpConfig is everything in one process.
@@ -24,12 +25,13 @@ type UpConfig struct {
 	Listen  string // its address; empty: this process only
 	Sync    time.Duration
 	Limits  natsio.Limits
-	HTTP    string // address of the HTTP side; empty: none
-	Token   string // bearer token that HTTP requests must carry; needed beyond loopback
+	HTTP    string         // address of the HTTP side; empty: none
+	API     httpapi.Config // of the HTTP side: tokens, which are needed beyond loopback, the page, metrics, limits
 	Log     *slog.Logger
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
+	GC      GC     // Every 0: none
 }
 
 // Up is a running Spool.
@@ -64,17 +66,27 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HTTP != "" {
-		l, err := httpapi.Listen(cfg.HTTP, cfg.Token)
+		l, err := httpapi.Listen(cfg.HTTP, cfg.API.Tokens)
 		if err != nil {
 			return err
 		}
 		up.HTTP = l.Addr().String()
-		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg.Token, cfg.Log), "")) })
+		api := cfg.API
+		api.Log, api.History, api.Page = cfg.Log, cfg.History, web.Handler()
+		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, api))) })
 	}
 	g.Go(func() error { return up.Persister.Run(ctx) })
 	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })
 	if cfg.History != "" {
 		g.Go(func() error { return history.Keep(ctx, cfg.History, conn, cfg.Log) })
+	}
+	if cfg.GC.Every > 0 {
+		g.Go(func() error {
+			if err := cfg.GC.Run(ctx, conn, cfg.Log); err != nil { // nothing else needs it
+				cfg.Log.Error("gc stopped", "error", err)
+			}
+			return nil
+		})
 	}
 	if cfg.Ready != nil {
 		cfg.Ready(up)

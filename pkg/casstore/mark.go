@@ -1,5 +1,7 @@
 package casstore
 
+import "encoding/binary"
+
 // Bits is a set of small integers, one bit each.
 type Bits []uint64
 
@@ -15,6 +17,42 @@ func (b Bits) Set(i int) bool {
 
 // Has reports whether i is in the set.
 func (b Bits) Has(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
+
+// Without is the integers from 0 to n-1 that are not in the set; nil when all are.
+func (b Bits) Without(n int) Bits {
+	out, some := NewBits(n), false
+	for i := range n {
+		if !b.Has(i) {
+			out.Set(i)
+			some = true
+		}
+	}
+	if !some {
+		return nil
+	}
+	return out
+}
+
+// Bytes is the set as bytes, the bit of 0 the lowest of the first; ReadBits reads it.
+func (b Bits) Bytes() []byte {
+	out := make([]byte, 0, 8*len(b))
+	for _, word := range b {
+		out = binary.LittleEndian.AppendUint64(out, word)
+	}
+	return out
+}
+
+// ReadBits is the inverse of Bytes; bytes that are left out are zero.
+func ReadBits(p []byte) Bits {
+	if len(p) == 0 {
+		return nil
+	}
+	b := NewBits(8 * len(p))
+	for i, c := range p {
+		b[i/8] |= uint64(c) << (i % 8 * 8)
+	}
+	return b
+}
 
 // Mark adds to marked, a set of node indexes, all own nodes reachable from those in it, and to outside, a set of indexes of
 // the outside table, all entries they refer to. A ref always points to a lower index, so one pass from the last node to

@@ -11,6 +11,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/project"
 	"spool/pkg/artifacts"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -133,8 +134,8 @@ func (c *Client) resolveLog(ctx context.Context, t events.Thread, lines artifact
 }
 
 // OpenLog reads a thread's log: every item of the thread as it was before any cut, a line of JSON each, in their order, made
-// again from the nodes (SPEC I5). An item that was too large to be posted is in it with the number 0. One entry at a time is in
-// memory, as it was before it was cut. threads.ErrNoThread: there is no such thread.
+// again from the nodes (SPEC I5). An item that was too large to be posted is in it with the number 0. Memory is bounded, whatever
+// the size of an entry. threads.ErrNoThread: there is no such thread.
 func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
@@ -171,17 +172,26 @@ func (l logReader) Close() error {
 	return nil
 }
 
+// giantEntry is from how many bytes on an entry of a log is read as a stream.
+const giantEntry = 8 << 20
+
 // writeItems writes the full items of one step.
 func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.Step, w *bufio.Writer) error {
 	entry := &step.State.Entry
-	if entry.Projection == "" {
-		return nil // no entry: a fork point, a transcript's tail
+	if entry.Projection == "" || !dialect.IsJSON(entry.Dialect) {
+		return nil // no entry: a fork point, a transcript's tail; or one that has no items
 	}
 	raw := entry.Raw
 	switch {
 	case !entry.Full.IsZero():
-		var err error
-		if raw, err = c.store.Blob(ctx, entry.Full); err != nil {
+		whole, size, err := c.store.SeekBlob(ctx, entry.Full)
+		if err == nil && size > giantEntry {
+			return c.writeGiant(ctx, t, step, whole, w)
+		}
+		if err == nil {
+			raw, err = c.store.Blob(ctx, entry.Full)
+		}
+		if err != nil {
 			return fmt.Errorf("entry %d of %s before it was cut: %w", entry.Index, t, err)
 		}
 	case raw == nil:
@@ -197,4 +207,16 @@ func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.S
 		_ = w.WriteByte('\n') // the first error comes again from Flush
 	}
 	return err
+}
+
+// writeGiant writes the full items of a step whose entry is too large for memory.
+func (c *Client) writeGiant(ctx context.Context, t events.Thread, step threads.Step, whole io.ReadSeeker, w io.Writer) error {
+	checked, err := c.store.OpenBlob(ctx, step.State.Entry.Full)
+	if err == nil {
+		err = project.FullTo(w, t, step.At.Ref, step.State, checked, whole)
+	}
+	if err != nil {
+		return fmt.Errorf("entry %d of %s before it was cut: %w", step.State.Entry.Index, t, err)
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ type Client struct {
 	serving bool // see Serving
 
 	outputs *Publisher // of all tool outputs
+
+	offline *offline // nil: none
 }
 
 // packCache is how many bytes of packs a client keeps.
@@ -46,11 +48,23 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(conn), nil
+	c := New(conn)
+	if cfg.Offline != "" {
+		if c.offline, err = openOffline(conn, cfg); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
-// Close ends the connection.
-func (c *Client) Close() { c.conn.Close() }
+// Close ends the connection. What is in an offline directory stays there, and the next program that uses it publishes it.
+func (c *Client) Close() {
+	if c.offline != nil {
+		c.offline.close()
+	}
+	c.conn.Close()
+}
 
 // New makes a client on a connection, which stays the caller's.
 func New(conn *natsio.Conn) *Client {
@@ -187,9 +201,12 @@ func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	rs, err := c.conn.Records(ctx, events.HeadKey(t))
+	rs, err := c.conn.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
 	if err != nil {
 		return threads.Head{}, err
+	}
+	if rs[1].Exists() {
+		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t)
 	}
 	if rs[0].Removed() {
 		if rs, err = c.conn.Records(ctx, events.HistoryOf(t)); err != nil {

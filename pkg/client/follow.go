@@ -1,6 +1,8 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,8 +33,10 @@ type OpenOutput struct {
 	events.Thread
 	ID          string
 	Tool        string
+	Invocation  string    // id that its call and its result share
 	Begun, Last time.Time // of its first and its newest chunk
 	Bytes       int64     // of sanitized text
+	Tail        int64     // what it printed from this byte on is at hand; what was before is in the artifact's parts
 }
 
 // Outputs lists the open outputs of a session, or of all when session is "".
@@ -49,8 +53,9 @@ func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, err
 			return nil, fmt.Errorf("%s: %w", r.Key, err)
 		}
 		open = append(open, OpenOutput{
-			Thread: events.Thread{Session: in, Name: o.Thread}, ID: o.ID, Tool: o.Start.Tool,
+			Thread: events.Thread{Session: in, Name: o.Thread}, ID: o.ID, Tool: o.Start.Tool, Invocation: cmp.Or(o.Start.Invocation, o.ID),
 			Begun: time.UnixMilli(o.Begun), Last: time.UnixMilli(o.Touched), Bytes: o.Total,
+			Tail: int64(o.Parts.Count) * record.PartSize,
 		})
 	}
 	return open, nil
@@ -128,7 +133,7 @@ func (f *follower) take(ctx context.Context, live *events.Live) error {
 
 // catchUp gives all that is stored.
 func (f *follower) catchUp(ctx context.Context) error {
-	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id))
+	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
 	if err != nil {
 		return err
 	}
@@ -143,26 +148,71 @@ func (f *follower) catchUp(ctx context.Context) error {
 	if err != nil || o.Total <= f.at {
 		return err
 	}
-	sink, err := output.Resume(output.Config{Head: o.Start.Head, Columns: o.Start.Columns}, o.Sink, nil)
+	var base record.OutputBase
+	if o.Base > 0 && rs[1].Exists() {
+		if base, err = record.DecodeOutputBase(rs[1].Value); err != nil {
+			return err
+		}
+	}
+	if base.Seq != o.Base {
+		return nil // written between the two readings: the frame that tells of it is on its way
+	}
+	whole, rest, err := stored(o, base)
 	if err != nil {
 		return err
 	}
-	if whole, ok := sink.Whole(); ok {
-		f.give(0, whole, nil)
-		return nil
-	}
-	if len(o.Sum) > 0 {
+	if rest != nil {
 		if err := f.parts(ctx, o); err != nil {
 			return err
 		}
-		f.give(int64(o.Parts.Count)*record.PartSize, o.Part, nil)
+		f.give(int64(o.Parts.Count)*record.PartSize, rest.Bytes(), nil)
 	}
+	f.give(0, whole, nil)
 	f.give(o.Total, nil, nil)
 	return nil
 }
 
+// rest is the artifact of an open output behind its parts.
+type rest struct{ bytes.Buffer }
+
+func (*rest) Commit() (string, error) { return "", nil }
+func (*rest) Abort()                  {}
+
+// stored is the text of an open output that its records hold: all of it while nothing was cut, else what follows the parts of
+// its artifact, if it has one.
+func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest, err error) {
+	cfg := output.Config{Head: o.Start.Head, Columns: o.Start.Columns, Artifact: func() (output.Artifact, error) {
+		behind = new(rest)
+		return behind, nil
+	}}
+	sink := output.NewSink(cfg)
+	switch {
+	case base.Seq > 0 && len(base.Sum) > 0:
+		behind = new(rest)
+		behind.Write(base.Part)
+		sink, err = output.Resume(cfg, base.Sink, behind)
+	case base.Seq > 0:
+		sink, err = output.Resume(cfg, base.Sink, nil)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range o.Pieces {
+		if p.Stream == events.Stderr {
+			sink.WriteErr(time.Time{}, p.Bytes)
+		} else {
+			sink.Write(time.Time{}, p.Bytes)
+		}
+	}
+	whole, _ = sink.Whole()
+	return whole, behind, nil
+}
+
 // parts gives what is in the parts of an unfinished artifact.
 func (f *follower) parts(ctx context.Context, o record.Output) error {
+	if f.at >= int64(o.Parts.Count)*record.PartSize {
+		f.part, f.next = o.Parts.Count, o.Parts.Last+1
+	}
 	if f.next == 0 {
 		f.next = o.Parts.First
 	}

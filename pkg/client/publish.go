@@ -63,12 +63,22 @@ func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
 func (p *Publisher) Producer() string { return p.cfg.Producer }
 
 // Publish appends entries, in order, and returns when they are durable. While the server is busy, full or away it tries
-// again, with exponential backoff, for as long as ctx lives.
+// again, with exponential backoff, for as long as ctx lives; a client with an offline directory keeps them there after two
+// seconds, or at once while something waits there, and then durable means on this machine's disk.
 func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 	evs := make([]*events.Event, len(entries))
 	for i, e := range entries {
-		if err := p.checkRefs(ctx, e); err != nil {
-			return fmt.Errorf("entry %d: %w", i+1, err)
+		away := p.client.away()
+		if away && e.Open != nil {
+			var err error
+			if e, err = inMemory(e); err != nil {
+				return fmt.Errorf("entry %d: %w", i+1, err)
+			}
+		}
+		if !away {
+			if err := p.checkRefs(ctx, e); err != nil {
+				return fmt.Errorf("entry %d: %w", i+1, err)
+			}
 		}
 		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq}
 		if e.Open == nil {
@@ -122,7 +132,7 @@ func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 			return err
 		}
 	}
-	err := retry.Do(ctx, nil, func() error { return p.conn.PublishEvents(ctx, evs) })
+	err := p.client.keep(ctx, evs)
 	if err == nil {
 		p.seq = seq
 	}

@@ -3,11 +3,14 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"spool/internal/natsio"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // Item is one thread item as subscribers see it (SPEC I1).
@@ -26,6 +29,9 @@ type Item struct {
 	Seq  uint64 `json:"-"` // position in ITEMS, to go on from
 	More uint64 `json:"-"` // items that are stored behind it
 	Raw  []byte `json:"-"` // the JSON it was read from
+
+	// Filled: SPOOL_ITEMS did not have it where it belongs, and it was made from the thread's nodes. Seq and More are 0.
+	Filled bool `json:"-"`
 }
 
 // Part is one piece of an item's content.
@@ -55,26 +61,77 @@ func (i *Item) Text() string {
 	return ""
 }
 
-// Position is where a subscription starts; the zero value is with the next item.
-type Position = natsio.Position
+// Position is where a subscription starts; the zero value is with the next item. One field at most is set.
+type Position struct {
+	All   bool      // with the first item that is kept
+	Last  bool      // with the newest item of each subject: of each thread, by type and detail
+	Since time.Time // with the first item stored at or after that time
+	Seq   uint64    // with that ITEMS sequence, an Item's Seq
+	N     int64     // with that item of the one thread that the filter names, also when SPOOL_ITEMS has it no more
+}
+
+func (p Position) stored() natsio.Position {
+	return natsio.Position{All: p.All, Last: p.Last, Since: p.Since, Seq: p.Seq}
+}
 
 // Filter chooses items; empty fields choose everything.
 type Filter struct {
 	Session string
 	Thread  string
 	Type    string // metadata.type, or "message"
+	Detail  string // the tool of a tool_call, "ok" or "error" of a tool_result; with or without Type
 	NotUser string // leaves out items of that user_id: a program that posts and reads would else read itself (SPEC I6)
 }
 
-func (f Filter) subjects() []string {
-	if f.Type == "" {
-		return []string{events.ItemFilter(f.Session, f.Thread, "")}
+// ErrFilter: a filter or a position that means nothing.
+var ErrFilter = errors.New("bad filter")
+
+func (f Filter) check(from Position) error {
+	var errs []error
+	for what, name := range map[string]string{"session": f.Session, "thread": f.Thread} {
+		if name != "" {
+			errs = append(errs, events.CheckToken(what, name))
+		}
 	}
-	return events.ItemFilters(f.Session, f.Thread, f.Type)
+	if from.N != 0 && (from.N < 0 || f.Session == "" || f.Thread == "" || f.narrow()) {
+		errs = append(errs, fmt.Errorf("%w: a position by number needs a filter for one thread and nothing else", ErrFilter))
+	}
+	return errors.Join(errs...)
 }
+
+// narrow reports that a filter leaves items of a thread out, so that their numbers have gaps.
+func (f Filter) narrow() bool { return f.Type != "" || f.Detail != "" }
+
+func (f Filter) subjects() []string {
+	switch {
+	case f.Detail != "":
+		return []string{events.DetailFilter(f.Session, f.Thread, f.Type, f.Detail)}
+	case f.Type != "":
+		return events.ItemFilters(f.Session, f.Thread, f.Type)
+	}
+	return []string{events.ItemFilter(f.Session, f.Thread, "")}
+}
+
+// ErrGap: items of a thread are missing and can not be had from its nodes either; errors.As with *Gap says which.
+var ErrGap = errors.New("items are missing")
+
+// Gap is what is missing of a thread.
+type Gap struct {
+	Thread   events.Thread
+	From, To int64 // numbers of the first and the last item
+	Err      error // why they can not be had
+}
+
+func (g *Gap) Error() string {
+	return fmt.Sprintf("items %d to %d of %s are not in SPOOL_ITEMS, and not to be had from its nodes: %v", g.From, g.To, g.Thread, g.Err)
+}
+
+// Unwrap gives ErrGap and the cause.
+func (g *Gap) Unwrap() []error { return []error{ErrGap, g.Err} }
 
 // Subscribe follows items from a position until ctx ends or the caller breaks off. Of each thread they come in the order of
 // n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes.
+// An error ends it; a *Gap does not when the caller goes on.
 func (c *Client) Subscribe(ctx context.Context, f Filter, from Position) iter.Seq2[Item, error] {
 	return c.SubscribeReady(ctx, f, from, nil)
 }
@@ -82,54 +139,160 @@ func (c *Client) Subscribe(ctx context.Context, f Filter, from Position) iter.Se
 // SubscribeReady is Subscribe; ready is called once the subscription stands: all that is stored after it will come.
 func (c *Client) SubscribeReady(ctx context.Context, f Filter, from Position, ready func()) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		last := map[events.Thread]int64{}
-		for stored, err := range c.conn.Items(ctx, f.subjects(), from, ready) {
-			if err != nil {
-				yield(Item{}, err)
-				return
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: map[events.Thread]int64{}, yield: yield}
+		start, err := s.start()
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		stands := func() {
+			if ready != nil {
+				ready()
 			}
-			items, err := c.next(ctx, f, from, last, stored)
-			if err != nil {
-				yield(Item{}, err)
-				return
+			if from.N != 0 && start.Seq == 0 && !s.past() {
+				stop()
 			}
-			for _, item := range items {
-				if f.NotUser != "" && item.User == f.NotUser {
-					continue
-				}
-				if !yield(item, nil) {
-					return
-				}
-			}
+		}
+		s.run(c.conn.Items(ctx, f.subjects(), start, stands))
+	}
+}
+
+// SubscribeDurable is Subscribe from a position that is kept under a name, across programs and machines; from says where the
+// name begins the first time. An item is done when the loop asks for the next one: what was given and not done comes again, to
+// whoever subscribes next, and after a crash so does what was done in the last quarter of a second. Of several programs that use a
+// name at the same time one gets the items, and another one when it stops or dies. ErrDurable: the name is taken.
+func (c *Client) SubscribeDurable(ctx context.Context, name string, f Filter, from Position) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: map[events.Thread]int64{}, yield: yield}
+		err := f.check(from)
+		if err == nil && from.N != 0 {
+			err = fmt.Errorf("%w: a durable subscription begins at a sequence, a time, or one end", ErrFilter)
+		}
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		s.run(c.conn.DurableItems(ctx, name, f.subjects(), from.stored(), nil))
+	}
+}
+
+// ErrDurable: a durable subscription of that name exists, to other items.
+var ErrDurable = natsio.ErrReader
+
+// Forget drops the position that is kept under the name of a durable subscription. ErrNotFound: there is none.
+func (c *Client) Forget(ctx context.Context, name string) error {
+	return c.conn.ForgetReader(ctx, name)
+}
+
+// subscription is what one reader has seen.
+type subscription struct {
+	c      *Client
+	ctx    context.Context
+	filter Filter
+	from   Position
+	last   map[events.Thread]int64 // number of the last item of each thread
+	yield  func(Item, error) bool
+}
+
+// start checks what was asked for, and finds where SPOOL_ITEMS goes on from a number.
+func (s *subscription) start() (natsio.Position, error) {
+	at := s.from.stored()
+	if err := s.filter.check(s.from); err != nil || s.from.N == 0 {
+		return at, err
+	}
+	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
+	seq, _, err := s.c.conn.FirstItem(s.ctx, t, s.from.N)
+	s.last[t] = s.from.N - 1
+	at.Seq = seq
+	return at, err
+}
+
+// past gives what SPOOL_ITEMS has nothing of any more. Called when the subscription stands: what comes after it is not missed.
+func (s *subscription) past() bool {
+	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
+	head, err := s.c.Thread(s.ctx, t)
+	if errors.Is(err, threads.ErrNoThread) {
+		return true // it may come
+	}
+	if err != nil {
+		s.yield(Item{}, err)
+		return false
+	}
+	if head.N < s.from.N {
+		return true
+	}
+	s.last[t] = head.N
+	return s.fill(t, s.from.N, head.N)
+}
+
+// run gives what is stored to the caller.
+func (s *subscription) run(items iter.Seq2[natsio.StoredItem, error]) {
+	for stored, err := range items {
+		if err != nil {
+			s.yield(Item{}, err)
+			return
+		}
+		if !s.take(stored) {
+			return
 		}
 	}
 }
 
-// next is what a stored item adds to a subscription: nothing when it came before; the missing ones first, made from the
-// thread's nodes, when there is a gap. Where items are left out by type or by position, gaps are as they should be.
-func (c *Client) next(ctx context.Context, f Filter, from Position, last map[events.Thread]int64, stored natsio.StoredItem) ([]Item, error) {
+// take gives a stored item, and before it those that are missing, made from the thread's nodes; nothing when it came before.
+// Where items are left out by type or by position, gaps are as they should be. It reports whether the caller goes on.
+func (s *subscription) take(stored natsio.StoredItem) bool {
 	item, err := parseItem(stored.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err)
+		s.yield(Item{}, fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err))
+		return false
 	}
 	item.Seq, item.More = stored.Seq, stored.Pending
+	if s.from.Last {
+		return s.give(item)
+	}
 	t := events.Thread{Session: item.Session, Name: item.Thread}
-	before := last[t]
-	if from.Last {
-		return []Item{item}, nil
+	before, known := s.last[t]
+	if known && item.N <= before {
+		return true
 	}
-	if item.N <= before {
-		return nil, nil
+	s.last[t] = item.N
+	if known && item.N > before+1 && !s.filter.narrow() && !s.fill(t, before+1, item.N-1) {
+		return false
 	}
-	last[t] = item.N
-	if before == 0 || item.N == before+1 || f.Type != "" {
-		return []Item{item}, nil
+	return s.give(item)
+}
+
+func (s *subscription) give(item Item) bool {
+	if s.filter.NotUser != "" && item.User == s.filter.NotUser {
+		return true
 	}
-	missing, err := c.Past(ctx, t, before+1, item.N-1)
-	if err != nil {
-		return nil, fmt.Errorf("items %d to %d of %s are not in ITEMS: %w", before+1, item.N-1, t, err)
+	return s.yield(item, nil)
+}
+
+// fillItems is how many items are made from nodes at a time: they are in memory together.
+const fillItems = 100
+
+// fill gives items that SPOOL_ITEMS does not have.
+func (s *subscription) fill(t events.Thread, from, to int64) bool {
+	for ; from <= to; from += fillItems {
+		end := min(to, from+fillItems-1)
+		items, err := s.c.Past(s.ctx, t, from, end)
+		if err == nil && len(items) == 0 {
+			err = threads.ErrNoPoint
+		}
+		if err != nil {
+			return s.yield(Item{}, &Gap{Thread: t, From: from, To: to, Err: err})
+		}
+		for _, item := range items {
+			item.Filled = true
+			if !s.give(item) {
+				return false
+			}
+		}
 	}
-	return append(missing, item), nil
+	return true
 }
 
 // Empty reports whether a subscription would get nothing of what is stored now.

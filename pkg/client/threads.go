@@ -73,9 +73,18 @@ func (c *Client) Reopen(ctx context.Context, t events.Thread) error {
 }
 
 // Rename gives a thread another name in its session, and returns when it has it. Whoever reads the old name gets Renamed, what
-// is published to it goes to the dead letters. Items that were sent keep the old name. Not while a prompt or an output of the
-// thread is open. ErrThreadExists: the name is taken.
+// is published to it goes to the dead letters. Items that were sent keep the old name. ErrBusyThread: a prompt of the thread
+// waits, or a run or an output of it is live. ErrThreadExists: the name is taken.
 func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
+	return c.rename(ctx, t, to, false)
+}
+
+// ForceRename is Rename that does not mind live runs and outputs; those that are open are dropped.
+func (c *Client) ForceRename(ctx context.Context, t events.Thread, to string) error {
+	return c.rename(ctx, t, to, true)
+}
+
+func (c *Client) rename(ctx context.Context, t events.Thread, to string, force bool) error {
 	target := events.Thread{Session: t.Session, Name: to}
 	if err := target.Validate(); err != nil {
 		return err
@@ -83,7 +92,7 @@ func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
 	if _, err := c.open(ctx, t); err != nil {
 		return err
 	}
-	if err := c.quiet(ctx, t); err != nil {
+	if err := c.quiet(ctx, t, force); err != nil {
 		return err
 	}
 	var was *Renamed
@@ -96,23 +105,30 @@ func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}); err != nil {
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: to, Force: force}}); err != nil {
 		return err
 	}
 	return c.awaitLeaving(ctx, t, p.Producer())
 }
 
 // Remove takes a thread out of the index or the history (SPEC C9), and returns when it is gone. Its name is free then; its
-// nodes stay for as long as another thread has them. Not while a prompt or an output of the thread is open.
-func (c *Client) Remove(ctx context.Context, t events.Thread) error {
+// nodes stay for as long as another thread has them. ErrBusyThread as for Rename.
+func (c *Client) Remove(ctx context.Context, t events.Thread) error { return c.remove(ctx, t, false) }
+
+// ForceRemove is Remove that does not mind live runs and outputs; those that are open are dropped.
+func (c *Client) ForceRemove(ctx context.Context, t events.Thread) error {
+	return c.remove(ctx, t, true)
+}
+
+func (c *Client) remove(ctx context.Context, t events.Thread, force bool) error {
 	if _, err := c.Thread(ctx, t); err != nil {
 		return err
 	}
-	if err := c.quiet(ctx, t); err != nil {
+	if err := c.quiet(ctx, t, force); err != nil {
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: force}}); err != nil {
 		return err
 	}
 	return c.awaitLeaving(ctx, t, p.Producer())
@@ -121,8 +137,8 @@ func (c *Client) Remove(ctx context.Context, t events.Thread) error {
 // ErrBusyThread: somebody works in the thread.
 var ErrBusyThread = errors.New("thread is busy")
 
-// quiet refuses to take a thread away from under an open prompt or output.
-func (c *Client) quiet(ctx context.Context, t events.Thread) error {
+// quiet refuses to take a thread away from under an open prompt or, unless it is forced, a live run or output.
+func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 	prompts, err := c.Prompts(ctx, t.Session)
 	if err != nil {
 		return err
@@ -132,6 +148,9 @@ func (c *Client) quiet(ctx context.Context, t events.Thread) error {
 			return fmt.Errorf("%w: prompt %q of %s waits for its answer", ErrBusyThread, p.ID, t)
 		}
 	}
+	if force {
+		return nil
+	}
 	outputs, err := c.Outputs(ctx, t.Session)
 	if err != nil {
 		return err
@@ -139,6 +158,15 @@ func (c *Client) quiet(ctx context.Context, t events.Thread) error {
 	for _, o := range outputs {
 		if o.Thread == t {
 			return fmt.Errorf("%w: output %s of %s is open", ErrBusyThread, o.ID, t)
+		}
+	}
+	runs, err := c.Runs(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.Thread == t && r.Active() {
+			return fmt.Errorf("%w: run %s of %s is %s", ErrBusyThread, r.ID, t, r.State)
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@
 //	raw entry + Memory ──Read──▶ Step (role, time, place, …) + Items, Memory
 //
 // Each dialect has its own package with its mapping table: omp, claude, codex (transcripts), item and step (Spool's own
-// contracts), raw (anything; also part, what stands between entries). Read is pure, so items are never stored: they are read again from the entry, with the
+// contracts), raw (anything; also part, what stands between entries, and tagged, what has an id before it). Read is pure, so items are never stored: they are read again from the entry, with the
 // memory that stood before it when Memory.Used said that it mattered.
 package dialect
 
@@ -53,7 +53,7 @@ const MaxMemory = entry.MaxMemory
 // DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
 func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
-var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}}
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}, raw.Tagged{}}
 
 // Lookup finds a dialect by its name.
 func Lookup(name string) (Dialect, bool) {
@@ -65,14 +65,16 @@ func Lookup(name string) (Dialect, bool) {
 	return nil, false
 }
 
-// IsJSON tells whether the entries of a dialect are JSON. Those of raw and part are any bytes.
-func IsJSON(name string) bool { return name != raw.Dialect{}.Name() && name != raw.PartName }
+// IsJSON tells whether the entries of a dialect are JSON. Those of raw, part and tagged are any bytes.
+func IsJSON(name string) bool {
+	return name != raw.Dialect{}.Name() && name != raw.PartName && name != raw.TaggedName
+}
 
-// Names lists the dialects that agents and files have, sorted: all but part, which is of Spool's own making.
+// Names lists the dialects that agents and files have, sorted: all but part and tagged, which are of Spool's own making.
 func Names() []string {
 	var names []string
 	for _, d := range all {
-		if d.Name() != raw.PartName {
+		if d.Name() != raw.PartName && d.Name() != raw.TaggedName {
 			names = append(names, d.Name())
 		}
 	}

@@ -95,8 +95,12 @@ func (c Chunk) Encode() []byte {
 	return buf.Bytes()
 }
 
-// ParseChunk reads the body of a chunk event. Data aliases b. Members that a later version adds are ignored.
+// ParseChunk reads the body of a chunk event, msgpack or a JSON object. Data may alias b. Members that a later version adds are
+// ignored.
 func ParseChunk(b []byte) (Chunk, error) {
+	if isJSON(b) {
+		return parseChunkJSON(b)
+	}
 	if err := bounded.Exactly(b); err != nil {
 		return Chunk{}, fmt.Errorf("%w: %w", ErrChunk, err)
 	}

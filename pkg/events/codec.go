@@ -73,9 +73,12 @@ func (e *Event) Encode() []byte {
 
 var encoders = sync.Pool{New: func() any { return msgpack.NewEncoder(nil) }}
 
-// Decode reads an envelope. The body aliases b. Hostile bytes cost no more memory than they have: their shape is checked
+// Decode reads an envelope, msgpack or JSON. The body may alias b. Hostile bytes cost no more memory than they have: their shape is checked
 // before msgpack sees them.
 func Decode(b []byte) (Event, error) {
+	if isJSON(b) {
+		return decodeJSON(b)
+	}
 	if err := bounded.Exactly(b); err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}

@@ -43,6 +43,7 @@ type Control struct {
 	Rename  *Rename  `json:"rename,omitempty"`
 	Reopen  *Reopen  `json:"reopen,omitempty"`
 	Remove  *Remove  `json:"remove,omitempty"`
+	Delete  *Delete  `json:"delete,omitempty"`
 }
 
 // Start holds the parameters of a thread's start node (SPEC C1).
@@ -126,8 +127,10 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.Reopen != nil
 	case OpRemove:
 		arg = c.Remove != nil
+	case OpDelete:
+		arg = c.Delete != nil
 	default:
-		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, run, branch, reset, label, branch_summary, append, compact, rename, reopen and remove", ErrControl, c.Op)
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, run, branch, reset, label, branch_summary, append, compact, rename, reopen, remove and delete", ErrControl, c.Op)
 	}
 	if !arg {
 		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)

@@ -39,7 +39,8 @@ const (
 	ItemSubjects      = root + "item.>"
 	DeadSubjects      = root + "dead.*.*.*"
 	GCSubjects        = root + "gc.>"
-	GCRunSubject      = root + "gc.run"
+	GCRunSubject      = root + "gc.run"      // asks for a cycle
+	GCScheduleSubject = root + "gc.schedule" // has the server ask for one every so often
 	GCReportSubject   = root + "gc.report"
 	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
 	PartitionSubjects = root + "p.>"
@@ -152,6 +153,16 @@ func ItemFilters(session, thread, typ string) []string {
 	return []string{s, s + ".*"}
 }
 
+// DetailFilter matches items of a type, "" for any, with a detail.
+func DetailFilter(session, thread, typ, detail string) string {
+	if typ == "" {
+		typ = "*"
+	} else {
+		typ = Token(typ)
+	}
+	return root + "item." + star(session) + "." + star(thread) + "." + typ + "." + Token(detail)
+}
+
 // LiveSubject is where the persister tells what an open output prints, as Live frames. No stream holds it.
 func LiveSubject(t Thread, output string) string {
 	return root + "live." + t.Session + "." + t.Name + "." + output
@@ -166,6 +177,21 @@ func ParseItemSubject(subject string) (Thread, bool) {
 	}
 	return Thread{Session: parts[0], Name: parts[1]}, true
 }
+
+// DeadFilter matches the dead letters of a session, or of all.
+func DeadFilter(session string) string { return root + "dead." + star(session) + ".*.*" }
+
+// ParseDead reads the subject of a dead letter: what is known of the event, "_" where nothing is.
+func ParseDead(subject string) (t Thread, kind string) {
+	parts := strings.Split(strings.TrimPrefix(subject, root+"dead."), ".")
+	if len(parts) != 3 {
+		return Thread{}, ""
+	}
+	return Thread{Session: parts[0], Name: parts[1]}, parts[2]
+}
+
+// ServiceSubject is where a daemon of a role answers what it did.
+func ServiceSubject(role string) string { return root + "service." + role + ".stats" }
 
 // DeadSubject is where a poison event goes (SPEC B1). Names that are no tokens are made such.
 func DeadSubject(session, thread, kind string) string {
@@ -258,6 +284,9 @@ func ArtifactKeys(session, id string) string { return ArtifactKey(star(session),
 // OutputKey holds an output that is open (SPEC O7); it is removed when the output ends.
 func OutputKey(session, id string) string { return "output." + session + "." + id }
 
+// OutputBaseKey holds the base of an open output, once it has one; it is removed with the output's record.
+func OutputBaseKey(session, id string) string { return "outputbase." + session + "." + id }
+
 // OutputKeys matches the open outputs of a session, or of all when session is "".
 func OutputKeys(session string) string { return OutputKey(star(session), "*") }
 
@@ -320,6 +349,21 @@ func ParseRunKey(key string) (session, id string, ok bool) {
 	return parts[1], parts[2], true
 }
 
+// StreamKey holds how a thread is a stream of the Durable Streams protocol. StreamKeys matches them all.
+func StreamKey(t Thread) string { return "stream." + t.Session + "." + t.Name }
+
+// StreamKeys matches the records of streams, see StreamKey.
+const StreamKeys = "stream.*.*"
+
+// ParseStreamKey is the inverse of StreamKey.
+func ParseStreamKey(key string) (Thread, bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 || parts[0] != "stream" {
+		return Thread{}, false
+	}
+	return Thread{Session: parts[1], Name: parts[2]}, true
+}
+
 // PackKey says where a pack's bytes are, or that they are gone.
 func PackKey(id string) string { return "pack." + id }
 
@@ -349,6 +393,12 @@ const RecordsStream = "KV_" + RecordsBucket
 
 // ObjectStream is the stream behind an object bucket.
 func ObjectStream(bucket string) string { return "OBJ_" + bucket }
+
+// ReaderConsumer is the durable consumer of a subscription to items that has a name.
+func ReaderConsumer(name string) string { return "reader_" + name }
+
+// ReadersGroup is the priority group in which processes share a named subscription: one of them is pinned.
+const ReadersGroup = "reader"
 
 // PartitionConsumer is the durable consumer of one partition.
 func PartitionConsumer(p int) string { return "p" + strconv.Itoa(p) }

@@ -18,11 +18,14 @@ type Compact struct {
 
 // Rename names a thread anew.
 type Rename struct {
-	To string `json:"to"`
+	To    string `json:"to"`
+	Force bool   `json:"force,omitempty"` // although a run or an output of the thread is live
 }
 
 // Reopen has no operands.
 type Reopen struct{}
 
-// Remove has no operands.
-type Remove struct{}
+// Remove says how a thread is removed.
+type Remove struct {
+	Force bool `json:"force,omitempty"` // although a run or an output of the thread is live
+}

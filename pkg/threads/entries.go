@@ -17,8 +17,14 @@ var ErrNoStep = errors.New("no such step in the thread")
 // without an index come where their branch puts them. The first error ends it. It first hops along the ancestors to learn
 // where the states are, 49 bytes each in memory, then reads them from the oldest on.
 func (r Reader) Entries(ctx context.Context, head Head) iter.Seq2[Step, error] {
+	return r.EntriesFrom(ctx, head, 0)
+}
+
+// EntriesFrom is Entries without the states that all items of are before that number: what is read for it does not depend on how
+// much of the thread is before.
+func (r Reader) EntriesFrom(ctx context.Context, head Head, item int64) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
-		branches, err := r.branches(ctx, head)
+		branches, err := r.branches(ctx, head, item)
 		if err != nil {
 			yield(Step{}, err)
 			return
@@ -85,8 +91,9 @@ func (h *branchHeap) Pop() any {
 	return b
 }
 
-// branches lists the places of all states: those of the head's chain, then for each tip those no chain before it has.
-func (r Reader) branches(ctx context.Context, head Head) ([][]casstore.Located, error) {
+// branches lists the places of all states: those of the head's chain, then for each tip those no chain before it has; of each
+// only down to the item.
+func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]casstore.Located, error) {
 	seen := make(map[casstore.Ref]bool)
 	var all [][]casstore.Located
 	for _, root := range head.states() {
@@ -96,6 +103,9 @@ func (r Reader) branches(ctx context.Context, head Head) ([][]casstore.Located, 
 			added, err := t.extend(ctx)
 			if err != nil {
 				return nil, err
+			}
+			if last, ok := t.record.LastItem(); ok && last < item {
+				break // so are those before it
 			}
 			for _, l := range added {
 				if met = seen[l.Ref]; met {

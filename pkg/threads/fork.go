@@ -124,7 +124,7 @@ func findPoint(ctx context.Context, r Reader, head Head, at Point) (s Step, err 
 
 // FindNode is the state of a thread with that ref; one state in eleven is read. Errors wrap ErrNoPoint and name the choices.
 func (r Reader) FindNode(ctx context.Context, head Head, ref casstore.Ref) (Step, error) {
-	branches, err := r.branches(ctx, head)
+	branches, err := r.branches(ctx, head, 0)
 	if err != nil {
 		return Step{}, err
 	}

@@ -68,6 +68,9 @@ type Head struct {
 	Messages int64 // entries that somebody said something in
 	Standing uint8 // where its last message left it; the values are those of sessions.Status
 
+	// Of its own turns, as far as they told: how many, and the tokens that the model read, of these from a cache, and wrote.
+	Turns, TokensIn, TokensCached, TokensOut int64
+
 	Later []byte // encoded fields of a later writer, kept as they are
 }
 

@@ -25,7 +25,7 @@ func fullHead() threads.Head {
 		Producers: []threads.Producer{{ID: "a", Epoch: 1, Seq: 2, At: 3}, {ID: "~b", Epoch: 1 << 40, Seq: 0, At: 1 << 50}},
 		Applied:   900, N: 12, Sent: 10, Entries: 7, Status: threads.StatusFailed, Failure: "why", Leaf: "leaf", Dialect: "omp",
 		Memory: []byte{1, 2, 3}, Batch: [16]byte{1, 15: 2}, Updated: 1778308464001, Created: 1778308464000,
-		Truncated: 1, Externalized: 2, Unknown: 3, BytesIn: 4, Messages: 5, Standing: 2,
+		Truncated: 1, Externalized: 2, Unknown: 3, BytesIn: 4, Messages: 5, Standing: 2, Turns: 6, TokensIn: 7, TokensCached: 8, TokensOut: 9,
 	}
 }
 
@@ -47,18 +47,26 @@ func TestHeadRoundTrip(t *testing.T) {
 	}
 }
 
-// A head that was written before messages and standing were kept has 21 fields.
+// Heads that were written before messages and standing were kept have 21 fields, those before turns and tokens 23.
 func TestDecodeHeadWithoutListing(t *testing.T) {
-	want := fullHead()
-	want.Messages, want.Standing = 0, 0
-	b := want.Encode()
-	if !bytes.Equal(b[:3], []byte{0xdc, 0, 23}) {
-		t.Fatalf("a head begins with % x, want an array of 23", b[:3])
-	}
-	b = append([]byte{0xdc, 0, 21}, b[3:len(b)-2]...)
-	got, err := threads.DecodeHead(b)
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("DecodeHead(21 fields): %v (-want +got):\n%s", err, diff)
+	for _, fields := range []int{21, 23} {
+		want := fullHead()
+		want.Turns, want.TokensIn, want.TokensCached, want.TokensOut = 0, 0, 0, 0
+		if fields == 21 {
+			want.Messages, want.Standing = 0, 0
+		}
+		b := want.Encode()
+		if !bytes.Equal(b[:3], []byte{0xdc, 0, 27}) {
+			t.Fatalf("a head begins with % x, want an array of 27", b[:3])
+		}
+		cut := 4 // of one byte each
+		if fields == 21 {
+			cut = 6
+		}
+		got, err := threads.DecodeHead(append([]byte{0xdc, 0, byte(fields)}, b[3:len(b)-cut]...))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("DecodeHead(%d fields): %v (-want +got):\n%s", fields, err, diff)
+		}
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 // HeadVersion is the version of the head encoding that this package writes and reads.
 const HeadVersion = 1
 
-// headFields is the length of the array, the version included, that this version writes; of the last two a reader can do
+// headFields is the length of the array, the version included, that this version writes; of the last six a reader can do
 // without.
-const headFields, minHeadFields = 23, 21
+const headFields, minHeadFields = 27, 21
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
@@ -36,6 +36,8 @@ func (h Head) Encode() []byte {
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Truncated), h.Externalized)
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Unknown), h.BytesIn)
 	b = casstore.AppendUint(casstore.AppendInt(b, h.Messages), uint64(h.Standing))
+	b = casstore.AppendInt(casstore.AppendInt(b, h.Turns), h.TokensIn)
+	b = casstore.AppendInt(casstore.AppendInt(b, h.TokensCached), h.TokensOut)
 	return append(b, h.Later...)
 }
 
@@ -74,6 +76,11 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	if fields > minHeadFields+1 {
 		h.Standing = uint8(min(c.Uint(), 255))
+	}
+	for i, field := range []*int64{&h.Turns, &h.TokensIn, &h.TokensCached, &h.TokensOut} {
+		if fields > minHeadFields+2+i {
+			*field = c.Int()
+		}
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest

@@ -16,7 +16,8 @@ type trail struct {
 	pack   *casstore.Pack
 	places []casstore.Located // newest first
 	known  map[casstore.Ref]int
-	index  int64 // of the state read last
+	index  int64  // of the state read last
+	record Record // of the same
 }
 
 func (r Reader) trail(from casstore.Located) *trail {
@@ -33,7 +34,7 @@ func (t *trail) extend(ctx context.Context) ([]casstore.Located, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.pack, t.index, t.next = s.pack, s.Entry.Index, casstore.Located{}
+	t.pack, t.index, t.record, t.next = s.pack, s.Entry.Index, s.Entry, casstore.Located{}
 	if last := len(recent) - 1; last > 0 {
 		t.next, recent = recent[last], recent[:last]
 	}

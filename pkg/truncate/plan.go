@@ -29,13 +29,14 @@ type edit struct {
 	lines      int    // counted: the new number
 	size       int64  // externalized: bytes of the blob
 	ref        string // externalized
+	mark       string // truncated: what comes behind the notice
 }
 
 // text is what comes in the place of the old text.
 func (e *edit) text() string {
 	switch e.rule {
 	case truncated:
-		return quotedNotice
+		return quotedNotice + e.mark
 	case counted:
 		return strconv.Itoa(e.lines)
 	case externalized:
@@ -101,6 +102,24 @@ func (p *Plan) count(rule rule) {
 	case externalized:
 		p.Externalized++
 	}
+}
+
+// Hole is what a cut took out of a string: a range of bytes of the entry, inside a string as JSON spells it.
+type Hole struct{ Start, End int64 }
+
+// Marked is the plan with mark(k) behind Notice where the k-th cut string ends, and what is missing there: wherever such a
+// string is copied to, its mark leads back to all of it. mark must need no escapes in JSON.
+func (p *Plan) Marked(mark func(k int) string) (*Plan, []Hole) {
+	m, holes := *p, []Hole(nil)
+	m.edits = slices.Clone(p.edits)
+	for i := range m.edits {
+		if e := &m.edits[i]; e.rule == truncated {
+			e.mark = mark(len(holes))
+			m.TextSize += int64(len(e.mark))
+			holes = append(holes, Hole{e.start, e.end})
+		}
+	}
+	return &m, holes
 }
 
 // Clean says that no rule applies: the text stays what it is.

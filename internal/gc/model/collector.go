@@ -59,7 +59,7 @@ func (m *machine) collector(s *state, i int, emit func(state, string)) {
 	case secondReading:
 		m.mark(next)
 		next.step = condemning
-		say("marks: condemn %08b, keep of P %06b", next.condemn, next.repack)
+		say("marks: condemn %08b; of P bury %03b, keep %03b", next.condemn, next.bury, next.repack)
 	case condemning:
 		m.condemn(&n, i, say)
 	case uploading:
@@ -109,7 +109,7 @@ func (s *store) reached() (bits uint16) {
 func (m *machine) read(s *state, i int, say func(string, ...any)) {
 	c := &s.c[i]
 	if !m.ByItem {
-		c.seen, c.inR, c.moved, c.object, c.ref = s.recs, s.inR, s.moved, s.object, s.ref
+		c.seen, c.inR, c.buried, c.moved, c.object, c.ref = s.recs, s.inR, s.buried, s.moved, s.object, s.ref
 		c.roots |= s.reached()
 		c.step = secondReading
 		say("has read on to the end")
@@ -138,7 +138,7 @@ func (m *machine) readItem(s *state, i int) {
 		case packR:
 			c.inR = s.inR
 		case packP:
-			c.moved = s.moved
+			c.moved, c.buried = s.moved, s.buried
 		case packF:
 			c.ref = s.ref
 		case blob:
@@ -166,7 +166,7 @@ func (m *machine) mark(c *collector) {
 	}
 	for n := range int8(nodes) {
 		p := int8(home[n])
-		if young(p) || p == packP && young(packR) && c.inR&(1<<n) != 0 {
+		if young(p) && c.buried&(1<<n) == 0 || p == packP && young(packR) && c.inR&(1<<n) != 0 {
 			root(n)
 		}
 	}
@@ -187,9 +187,11 @@ func (m *machine) mark(c *collector) {
 			c.condemn |= 1 << r
 		}
 	}
-	const inP = 1<<nodeH | 1<<nodeY
 	if p := c.seen[packP]; m.Mixed && p.status == live && p.epoch < c.first && reach&inP != 0 && reach&inP != inP {
 		c.repack = uint8(reach & inP)
+		if !m.NoBury {
+			c.bury = inP &^ c.repack
+		}
 	}
 }
 
@@ -222,6 +224,8 @@ func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
 		}
 	}
 	switch {
+	case c.bury != 0 && m.ownFence(s, c):
+		m.bury(s, c, say)
 	case at == none:
 		if c.step = reclaiming; c.repack != 0 {
 			c.step = uploading
@@ -250,12 +254,38 @@ func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
 	}
 }
 
+// bury comes before the first tombstone: what is buried refers to what they stand for.
+func (m *machine) bury(s *state, c *collector, say func(string, ...any)) {
+	nodes := c.bury
+	c.bury = 0
+	switch {
+	case s.recs[packP] == c.seen[packP]:
+		s.buried = nodes
+		s.store.write(packP, live)
+		say("buries %03b of P", nodes)
+	case s.recs[packP].status != live || s.buried == nodes:
+		say("finds P gone, or buried already")
+	default:
+		c.condemn &^= leads[packP]
+		c.repack = 0
+		say("spares P and all that it leads to")
+	}
+}
+
+// covered: what a repack leaves out of P nothing can refer to; whoever touched P since refers to something else.
+func (m *machine) covered(s *state, c *collector) bool {
+	if m.NoBury {
+		return s.recs[packP] == c.seen[packP]
+	}
+	return s.recs[packP].status == live && inP&^c.repack&^s.buried == 0
+}
+
 // ownFence: a collector's commits are made behind the fence that it moved.
 func (m *machine) ownFence(s *state, c *collector) bool { return m.NoFence || s.fence == c.second }
 
 func (m *machine) repack(s *state, i int, say func(string, ...any)) {
 	c := &s.c[i]
-	if !m.ownFence(s, c) || s.recs[packP] != c.seen[packP] {
+	if !m.ownFence(s, c) || !m.covered(s, c) {
 		s.c[i] = collector{}
 		say("leaves P alone")
 		return

@@ -9,7 +9,8 @@ import (
 // Protocol is what is tried. The zero value is that of internal/gc.
 type Protocol struct {
 	Mixed   bool // P has a node of another thread, so that it can be half garbage
-	AnyFork bool // forks build on a node that they know, whether a thread reaches it or not
+	Refs    bool // steps refer to nodes that they know, whether a thread reaches them or not
+	AnyFork bool // forks do, too, and follow no head
 	Zombie  bool // a second collector may begin while one is on its way
 
 	// What is left out, or done in another way.
@@ -22,6 +23,7 @@ type Protocol struct {
 	YoungNoRoots     bool
 	NoSparing        bool
 	OwnHeadUntouched bool
+	NoBury           bool // a pack that stays does not say which of its nodes are garbage
 	RepackInTwo      bool // not one atomic batch
 	NoB0             bool // bytes are waste however new they are
 }

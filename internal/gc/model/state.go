@@ -66,6 +66,7 @@ type store struct {
 	recs    [records]rec
 	object  uint8 // of the blob's record: blob or blobAgain
 	inR     uint8 // the nodes in R, as bits
+	buried  uint8 // of P, by its record
 	moved   bool  // P has moved to R
 	ref     int8  // what f refers to
 	heads   [threadCount]head
@@ -93,6 +94,7 @@ type collector struct {
 	before   uint16 // objects that were there when it began
 	seen     [records]rec
 	inR      uint8
+	buried   uint8
 	moved    bool
 	object   uint8
 	ref      int8
@@ -101,6 +103,7 @@ type collector struct {
 	backward bool
 	condemn  uint8 // records to condemn, as bits
 	freed    uint16
+	bury     uint8 // nodes of P to bury
 	repack   uint8 // nodes of P to keep; 0: do not
 }
 
@@ -132,6 +135,8 @@ func refOf(n, forked int8) int8 {
 	}
 	return none
 }
+
+const inP = 1<<nodeH | 1<<nodeY
 
 // hasBlob reports whether a node refers to the blob.
 func hasBlob(n int8) bool { return n == nodeA || n == nodeD }

@@ -8,7 +8,7 @@ type op struct {
 	node   int8
 	from   int8 // thread that it builds on; none: it finds its parent by itself
 	parent int8 // its parent when from is none; none: it refers to the blob alone
-	any    bool // it may build on a node that no thread reaches
+	any    bool // it may refer to a node that no thread reaches, whose hash it knows
 	ahead  bool // the blob's record is written ahead of the commit, as persist.spill does
 }
 
@@ -18,8 +18,8 @@ var ops = []op{
 	{name: "fork T2 as T0", thread: 0, pack: packG, node: nodeG, from: 2},
 	{name: "create T2", thread: 2, pack: packD, node: nodeD, from: none, parent: none},
 	{name: "create T2, its blob ahead", thread: 2, pack: packD, node: nodeD, from: none, parent: none, ahead: true},
-	{name: "fork h as T2", thread: 2, pack: packF, node: nodeF, from: none, parent: nodeH, any: true},
-	{name: "fork n as T2", thread: 2, pack: packF, node: nodeF, from: none, parent: nodeN, any: true},
+	{name: "T2 refers to h", thread: 2, pack: packF, node: nodeF, from: none, parent: nodeH, any: true},
+	{name: "T2 refers to n", thread: 2, pack: packF, node: nodeF, from: none, parent: nodeN, any: true},
 }
 
 // The steps of a writer: persist.StepFence, the reading of heads, StepBulk, the reading of what it builds on, StepCommit.
@@ -96,7 +96,8 @@ func (m *machine) start(s *state, i int, emit func(state, string)) {
 		return
 	}
 	for k, o := range ops {
-		if o.any != m.AnyFork && (o.any || o.from != none && o.from != o.thread) {
+		fork := !o.any && o.from != none && o.from != o.thread
+		if o.any && !m.AnyFork && !m.Refs || fork && m.AnyFork {
 			continue
 		}
 		n := *s
@@ -135,7 +136,10 @@ func (m *machine) base(s *state, o op, w *writer) bool {
 	if w.parent != none {
 		w.base = int8(home[w.parent])
 		if w.base == packP && s.recs[packP].status != live && s.moved {
-			w.base = packR // it does not look whether the node is in it: that is the collector's to see to
+			w.base = packR // whoever follows a head does not look whether the node is in it: that is the collector's to see to
+		}
+		if o.any && (w.base == packR && s.inR&(1<<w.parent) == 0 || w.base == packP && s.buried&(1<<w.parent) != 0) {
+			return false
 		}
 	}
 	w.seen = s.recs[w.base]

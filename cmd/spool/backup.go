@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/backup"
+	"spool/internal/embedded"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/text"
+)
+
+type backupCmd struct {
+	Create backupCreateCmd `cmd:"" default:"withargs" help:"Add a snapshot of everything to a directory (the default); writers go on."`
+	Ls     backupLsCmd     `cmd:"" aliases:"list" help:"List the snapshots in a directory."`
+	Verify backupVerifyCmd `cmd:"" help:"Read a snapshot wholly and check every byte."`
+}
+
+type backupCreateCmd struct {
+	Dir  string `arg:"" help:"Directory of the backup; what it has already is not copied again."`
+	JSON bool   `help:"The result as one line of JSON."`
+}
+
+func (c *backupCreateCmd) Run(a *app) error {
+	repo, err := backup.Open(c.Dir, true)
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	start, bar := time.Now(), a.copyBar("copying")
+	m, err := backup.Create(a.ctx, conn, repo, bar.show)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(a.out).Encode(m)
+	}
+	_, err = fmt.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
+		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead, time.Since(start).Round(time.Millisecond))
+	return err
+}
+
+type backupLsCmd struct {
+	Dir  string `arg:"" help:"Directory of the backup."`
+	JSON bool   `help:"Each snapshot as one line of JSON."`
+}
+
+func (c *backupLsCmd) Run(a *app) error {
+	repo, err := backup.Open(c.Dir, false)
+	if err != nil {
+		return err
+	}
+	all, err := repo.Snapshots()
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a.out)
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !c.JSON && len(all) > 0 {
+		fmt.Fprintln(t, "SNAPSHOT\tRECORDS\tOBJECTS\tBYTES\tNEW\tEVENTS\tDEAD")
+	}
+	for _, m := range all {
+		if c.JSON {
+			if err := enc.Encode(m); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%d\t%d\n", m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), text.Bytes(m.NewBytes), m.Events, m.Dead)
+	}
+	return t.Flush()
+}
+
+type backupVerifyCmd struct {
+	Dir      string `arg:"" help:"Directory of the backup."`
+	Snapshot string `help:"Which snapshot (default: the newest)."`
+}
+
+func (c *backupVerifyCmd) Run(a *app) error {
+	repo, err := backup.Open(c.Dir, false)
+	if err != nil {
+		return err
+	}
+	m, err := repo.Snapshot(c.Snapshot)
+	if err != nil {
+		return err
+	}
+	bar := a.copyBar("reading")
+	err = backup.Verify(a.ctx, repo, m, bar.show)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "snapshot %s is whole: %d objects, %s\n", m.ID, m.Objects, text.Bytes(m.Bytes))
+	return err
+}
+
+type restoreCmd struct {
+	Dir         string `arg:"" help:"Directory of the backup."`
+	Snapshot    string `help:"Which snapshot (default: the newest)."`
+	Data        string `placeholder:"DIR" help:"Restore into a new data directory of spool up, instead of a NATS system."`
+	Replicas    int    `default:"1" help:"Copies of each stream."`
+	EventsBytes int64  `placeholder:"BYTES" help:"Size of EVENTS (default 4 GiB or a quarter of the disk limit)."`
+	ItemsBytes  int64  `placeholder:"BYTES" help:"Size of ITEMS."`
+}
+
+func (c *restoreCmd) Help() string {
+	return "The system must hold nothing of Spool. Start persisters afterwards: they apply what the backup had as events."
+}
+
+func (c *restoreCmd) Run(a *app) error {
+	repo, err := backup.Open(c.Dir, false)
+	if err != nil {
+		return err
+	}
+	m, err := repo.Snapshot(c.Snapshot)
+	if err != nil {
+		return err
+	}
+	limits := natsio.Limits{Replicas: c.Replicas, EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes}
+	conn, done, err := c.target(a, &limits)
+	if err != nil {
+		return err
+	}
+	defer done()
+	bar := a.copyBar("restoring")
+	err = backup.Restore(a.ctx, conn, repo, m, limits, bar.show)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now start a persister, or spool up, then: spool fsck\n",
+		m.ID, m.Objects, text.Bytes(m.Bytes), m.Events, m.Dead)
+	return err
+}
+
+// target is the system to restore into.
+func (c *restoreCmd) target(a *app, limits *natsio.Limits) (*natsio.Conn, func(), error) {
+	if c.Data == "" {
+		conn, err := a.dial()
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, conn.Close, nil
+	}
+	if a.nats.Given() {
+		return nil, nil, service.UsageError{Err: fmt.Errorf("--data %s and a NATS system: restore into one of them", c.Data)}
+	}
+	s, err := embedded.Start(embedded.Config{Dir: c.Data})
+	if err != nil {
+		return nil, nil, err
+	}
+	limits.EventsBytes = cmp.Or(limits.EventsBytes, s.StreamBytes())
+	limits.ItemsBytes = cmp.Or(limits.ItemsBytes, s.StreamBytes())
+	conn, err := natsio.Dial(a.ctx, natsio.Config{InProcess: s, Name: "spool restore", Logger: a.log})
+	if err != nil {
+		s.Stop()
+		return nil, nil, err
+	}
+	return conn, func() { conn.Close(); s.Stop() }, nil
+}
+
+// copyBar shows how far a copy is.
+func (a *app) copyBar(what string) copyBar { return copyBar{newBar(a.err, what, false)} }
+
+type copyBar struct{ *bar }
+
+func (b copyBar) show(p backup.Progress) { b.set(int64(p.Objects), int64(p.All), text.Bytes(p.Bytes)) }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// bar shows progress on a terminal, and nothing elsewhere.
+type bar struct {
+	w     io.Writer
+	what  string
+	bytes bool // what is counted
+	bar   *progressbar.ProgressBar
+}
+
+func newBar(w io.Writer, what string, bytes bool) *bar {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &bar{w: w, what: what, bytes: bytes}
+	}
+	return &bar{}
+}
+
+// set shows that so much of all is done, with a note beside it.
+func (b *bar) set(done, all int64, note string) {
+	if b.w == nil {
+		return
+	}
+	if b.bar == nil {
+		b.bar = progressbar.NewOptions64(max(all, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(b.bytes),
+			progressbar.OptionSetDescription(b.what), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	b.bar.Describe(b.what + " " + note)
+	_ = b.bar.Set64(done)
+}
+
+func (b *bar) end() {
+	if b.bar != nil {
+		_ = b.bar.Finish()
+	}
+}

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// checkCmd is for monitoring: numbers against thresholds, and an exit code that says the worst of them.
+type checkCmd struct {
+	Names    []string           `arg:"" optional:"" name:"check" help:"What to check: ${checks} (default: all)."`
+	Format   string             `default:"text" enum:"nagios,json,prometheus,text" help:"Form of the answer (${enum})."`
+	Warn     map[string]float64 `placeholder:"CHECK=N" help:"From which value on a check warns; also several, separated by semicolons."`
+	Critical map[string]float64 `placeholder:"CHECK=N" help:"From which value on it is critical."`
+	Outfile  string             `placeholder:"FILE" help:"Write the answer there, all at once, instead of to standard output."`
+}
+
+// level is a state of a check, and its exit code as Nagios has it.
+type level int
+
+const (
+	levelOK level = iota
+	levelWarning
+	levelCritical
+	levelUnknown
+)
+
+func (l level) String() string { return [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[l] }
+
+// worse orders states: what nobody knows is worse than a warning and better than what is known to be critical.
+func (l level) worse(than level) bool { return []int{0, 1, 3, 2}[l] > []int{0, 1, 3, 2}[than] }
+
+// probe is one check. The greater its value the worse.
+type probe struct {
+	name, unit     string
+	what           string
+	warn, critical float64 // defaults; 0 = never
+	measure        func(a *app, conn *natsio.Conn) (value float64, detail string, err error)
+}
+
+var probes = []probe{
+	{"streams", "", "streams that are missing, or not as they must be", 0, 1, checkStreams},
+	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions, checkPartitions},
+	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, checkBacklog},
+	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, checkFill(events.EventsStream)},
+	{"account", "%", "how much of what the account may store is used", 80, 95, checkAccount},
+	{"dead", "", "events that could not be applied", 1, 1000, checkDead},
+	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, checkPrompts},
+	{"gc", "s", "time since gc last ended well", 2 * 86_400, 7 * 86_400, checkGC},
+	{"clock", "s", "how far this clock and the server's are apart", 5, 60, checkClock},
+}
+
+func checkNamesList() string {
+	names := make([]string, len(probes))
+	for i, p := range probes {
+		names[i] = p.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// checked is one answer.
+type checked struct {
+	Check    string  `json:"check"`
+	Status   string  `json:"status"`
+	Value    float64 `json:"value"`
+	Unit     string  `json:"unit,omitempty"`
+	Warn     float64 `json:"warn,omitempty"`
+	Critical float64 `json:"critical,omitempty"`
+	Detail   string  `json:"detail"`
+	What     string  `json:"what"`
+	level    level
+}
+
+func (c *checkCmd) Run(a *app) error {
+	chosen, err := c.chosen()
+	if err != nil {
+		fmt.Fprintln(a.err, "spool:", err)
+		return exitCode(levelUnknown)
+	}
+	all, worst := []checked{}, levelOK
+	if conn, err := a.dial(); err != nil {
+		worst = levelCritical
+		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()), What: "whether the NATS system is reached", level: worst}}
+	} else {
+		defer conn.Close()
+		for _, p := range chosen {
+			r := c.run(a, conn, p)
+			if r.level.worse(worst) {
+				worst = r.level
+			}
+			all = append(all, r)
+		}
+	}
+	if err := c.write(a, all, worst); err != nil {
+		return err
+	}
+	if worst != levelOK {
+		return exitCode(worst)
+	}
+	return nil
+}
+
+// chosen is the checks that were named, with thresholds that name checks.
+func (c *checkCmd) chosen() ([]probe, error) {
+	known := func(name string) bool {
+		return slices.ContainsFunc(probes, func(p probe) bool { return p.name == name })
+	}
+	for _, name := range slices.Concat(c.Names, slices.Collect(maps.Keys(c.Warn)), slices.Collect(maps.Keys(c.Critical))) {
+		if !known(name) && name != "all" {
+			return nil, service.UsageError{Err: fmt.Errorf("check %q: use %s, or all", name, checkNamesList())}
+		}
+	}
+	if len(c.Names) == 0 || slices.Contains(c.Names, "all") {
+		return probes, nil
+	}
+	var out []probe
+	for _, p := range probes {
+		if slices.Contains(c.Names, p.name) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (c *checkCmd) run(a *app, conn *natsio.Conn, p probe) checked {
+	r := checked{Check: p.name, Unit: p.unit, What: p.what, Warn: p.warn, Critical: p.critical}
+	if w, ok := c.Warn[p.name]; ok {
+		r.Warn = w
+	}
+	if w, ok := c.Critical[p.name]; ok {
+		r.Critical = w
+	}
+	var err error
+	r.Value, r.Detail, err = p.measure(a, conn)
+	switch {
+	case errors.Is(err, errFailed):
+		r.level, r.Detail = levelWarning, err.Error()
+	case err != nil:
+		r.level, r.Detail = levelUnknown, err.Error()
+	case r.Critical > 0 && r.Value >= r.Critical:
+		r.level = levelCritical
+	case r.Warn > 0 && r.Value >= r.Warn:
+		r.level = levelWarning
+	}
+	r.Status, r.Detail = r.level.String(), oneLine(r.Detail)
+	return r
+}
+
+func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
+
+// write gives the answer in the form that was asked for, to a file as a whole: whoever reads it meanwhile sees the old one.
+func (c *checkCmd) write(a *app, all []checked, worst level) error {
+	if c.Outfile == "" {
+		return c.format(a.out, all, worst)
+	}
+	return writeFile(c.Outfile, func(w io.Writer) error {
+		if f, ok := w.(*os.File); ok { // for a collector that is another user
+			if err := f.Chmod(0o644); err != nil {
+				return err
+			}
+		}
+		return c.format(w, all, worst)
+	})
+}
+
+func (c *checkCmd) format(w io.Writer, all []checked, worst level) error {
+	switch c.Format {
+	case "json":
+		enc := json.NewEncoder(w)
+		for _, r := range all {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "nagios":
+		return nagios(w, all, worst)
+	case "prometheus":
+		return prometheusText(w, all)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Status, r.Check, cmp.Or(r.Detail, number(r.Value)+r.Unit))
+	}
+	return t.Flush()
+}
+
+// nagios is one line: the worst, what is not well, then every value with its thresholds.
+func nagios(w io.Writer, all []checked, worst level) error {
+	var bad, data []string
+	for _, r := range all {
+		if r.level != levelOK {
+			bad = append(bad, r.Check+": "+strings.ReplaceAll(r.Detail, "|", "/"))
+		}
+		threshold := func(v float64) string {
+			if v == 0 {
+				return ""
+			}
+			return number(v)
+		}
+		data = append(data, fmt.Sprintf("%s=%s%s;%s;%s;0", r.Check, number(r.Value), r.Unit, threshold(r.Warn), threshold(r.Critical)))
+	}
+	text := strings.Join(bad, "; ")
+	if text == "" {
+		text = fmt.Sprintf("%d checks", len(all))
+	}
+	_, err := fmt.Fprintf(w, "SPOOL %s: %s | %s\n", worst, text, strings.Join(data, " "))
+	return err
+}
+
+func prometheusText(w io.Writer, all []checked) error {
+	var b strings.Builder
+	b.WriteString("# HELP spool_check_status State of a check: 0 ok, 1 warning, 2 critical, 3 unknown.\n# TYPE spool_check_status gauge\n")
+	for _, r := range all {
+		fmt.Fprintf(&b, "spool_check_status{check=%q} %d\n", r.Check, r.level)
+	}
+	b.WriteString("# HELP spool_check_value What a check measured.\n# TYPE spool_check_value gauge\n")
+	for _, r := range all {
+		if r.level != levelUnknown {
+			fmt.Fprintf(&b, "spool_check_value{check=%q} %s\n", r.Check, number(r.Value))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func number(v float64) string { return fmt.Sprintf("%.10g", v) }
+
+func checkStreams(a *app, conn *natsio.Conn) (float64, string, error) {
+	if err := conn.Verify(a.ctx); err != nil {
+		n := 1
+		if many, ok := err.(interface{ Unwrap() []error }); ok {
+			n = len(many.Unwrap())
+		}
+		return float64(n), err.Error(), nil
+	}
+	return 0, "all there, as they must be", nil
+}
+
+func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {
+	b, err := conn.Backlog(a.ctx)
+	return float64(events.Partitions - b.Waiting), fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions), err
+}
+
+func checkBacklog(a *app, conn *natsio.Conn) (float64, string, error) {
+	b, err := conn.Backlog(a.ctx)
+	return float64(b.Pending + b.Unacked), fmt.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked), err
+}
+
+func checkFill(stream string) func(*app, *natsio.Conn) (float64, string, error) {
+	return func(a *app, conn *natsio.Conn) (float64, string, error) {
+		usage, err := conn.Usage(a.ctx)
+		for _, u := range usage {
+			if u.Stream == stream && u.Limit > 0 {
+				return percent(float64(u.Bytes), float64(u.Limit)), fmt.Sprintf("%d of %d bytes", u.Bytes, u.Limit), err
+			}
+		}
+		return 0, "without a limit", err
+	}
+}
+
+func percent(part, all float64) float64 { return float64(int(1000*part/all)) / 10 }
+
+func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
+	acc, err := conn.Account(a.ctx)
+	if err != nil || acc.MaxStore == 0 {
+		return 0, "without a limit", err
+	}
+	return percent(float64(acc.Store), float64(acc.MaxStore)), fmt.Sprintf("%d of %d bytes", acc.Store, acc.MaxStore), nil
+}
+
+func checkDead(a *app, conn *natsio.Conn) (float64, string, error) {
+	usage, err := conn.Usage(a.ctx)
+	for _, u := range usage {
+		if u.Stream == events.DeadStream && u.Messages > 0 {
+			return float64(u.Messages), fmt.Sprintf("%d could not be applied: spool dead ls", u.Messages), err
+		}
+	}
+	return 0, "none", err
+}
+
+func checkPrompts(a *app, conn *natsio.Conn) (float64, string, error) {
+	list, err := client.New(conn).Prompts(a.ctx, "")
+	var oldest time.Duration
+	waiting := 0
+	for _, p := range list {
+		if p.Answerable && !p.Overdue(time.Now()) {
+			waiting++
+			oldest = max(oldest, time.Since(time.UnixMilli(p.Asked)))
+		}
+	}
+	return oldest.Round(time.Second).Seconds(), fmt.Sprintf("%d wait", waiting), err
+}
+
+// errFailed: it is known to have gone wrong, without a number.
+var errFailed = errors.New("the last one did not end well")
+
+func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
+	raw, at, err := conn.LastReport(a.ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	if raw == nil {
+		return 0, "no cycle has run yet", nil
+	}
+	var r gc.Report
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return 0, "", fmt.Errorf("gc's report: %w", err)
+	}
+	if r.Refused != "" {
+		return 0, "", fmt.Errorf("%w: %s", errFailed, r.Refused)
+	}
+	since := time.Since(at).Round(time.Second)
+	return since.Seconds(), fmt.Sprintf("%v ago, %d bytes freed", since, r.Done.Bytes), nil
+}
+
+func checkClock(a *app, conn *natsio.Conn) (float64, string, error) {
+	b, err := conn.Backlog(a.ctx)
+	skew := time.Since(b.ServerNow).Abs().Round(time.Millisecond)
+	return skew.Seconds(), fmt.Sprintf("%v apart from the server", skew), err
+}

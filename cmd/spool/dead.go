@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/client"
+)
+
+// deadCmd reads and mends what could not be applied (SPEC B1).
+type deadCmd struct {
+	Ls     deadLsCmd     `cmd:"" aliases:"list" help:"List the events that could not be applied, and why."`
+	Show   deadShowCmd   `cmd:"" help:"Write the bytes of one as they came."`
+	Replay deadReplayCmd `cmd:"" help:"Publish them again, behind what came since; those that are published are removed from the dead letters."`
+	Rm     deadRmCmd     `cmd:"" aliases:"del,delete" help:"Remove them for good."`
+}
+
+type deadLsCmd struct {
+	Session string `arg:"" optional:"" help:"Only those of this session."`
+	JSON    bool   `help:"Each as one line of JSON."`
+}
+
+// deadLine is a dead letter for programs.
+type deadLine struct {
+	At      uint64    `json:"at"` // sequence in SPOOL_DEAD
+	Time    time.Time `json:"time"`
+	Session string    `json:"session"`
+	Thread  string    `json:"thread"`
+	Kind    string    `json:"kind"`
+	Seq     uint64    `json:"event_seq"` // in SPOOL_EVENTS
+	Subject string    `json:"subject"`
+	Bytes   int64     `json:"bytes,omitempty"` // left out where they are in the inbox
+	Reason  string    `json:"reason"`
+}
+
+func (c *deadLsCmd) Run(a *app) error {
+	if c.Session != "" {
+		if err := checkNames(c.Session, ""); err != nil {
+			return service.UsageError{Err: err}
+		}
+	}
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := cl.DeadLetters(a.ctx, c.Session)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a.out)
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !c.JSON && len(list) > 0 {
+		fmt.Fprintln(t, "AT\tTHREAD\tKIND\tWHEN\tBYTES\tREASON")
+	}
+	for _, d := range list {
+		if c.JSON {
+			line := deadLine{d.At, d.Time, d.Thread.Session, d.Thread.Name, d.Kind, d.Seq, d.Subject, max(d.Size, 0), d.Reason}
+			if err := enc.Encode(line); err != nil {
+				return err
+			}
+			continue
+		}
+		size := "large"
+		if d.Size >= 0 {
+			size = text.Bytes(d.Size)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, printable(d.Reason))
+	}
+	return t.Flush()
+}
+
+type deadShowCmd struct {
+	At uint64 `arg:"" help:"Its number in spool dead ls."`
+}
+
+func (c *deadShowCmd) Run(a *app) error {
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	d, err := cl.DeadLetter(a.ctx, c.At)
+	if err != nil {
+		return noLetter(err, c.At)
+	}
+	r, err := cl.OpenDeadLetter(a.ctx, d)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s, %s, event %d: %s\n", d.Thread, d.Kind, d.Seq, printable(d.Reason))
+	_, err = io.Copy(a.out, r)
+	return err
+}
+
+func noLetter(err error, at uint64) error {
+	if errors.Is(err, record.ErrNotFound) {
+		return fmt.Errorf("there is no dead letter %d: spool dead ls lists them", at)
+	}
+	return err
+}
+
+// deadSome is which dead letters a command is for.
+type deadSome struct {
+	At      []uint64 `arg:"" optional:"" help:"Their numbers in spool dead ls."`
+	All     bool     `help:"All of them."`
+	Session string   `help:"All of this session."`
+}
+
+func (s *deadSome) which(a *app, cl *client.Client) ([]uint64, error) {
+	switch {
+	case len(s.At) > 0 && (s.All || s.Session != ""), len(s.At) == 0 && !s.All && s.Session == "":
+		return nil, service.UsageError{Err: errors.New("name dead letters by their numbers, or give --all, or --session")}
+	case len(s.At) > 0:
+		return s.At, nil
+	}
+	list, err := cl.DeadLetters(a.ctx, s.Session)
+	at := make([]uint64, len(list))
+	for i, d := range list {
+		at[i] = d.At
+	}
+	return at, err
+}
+
+type deadReplayCmd struct {
+	deadSome
+	Keep bool `help:"Leave them in the dead letters."`
+}
+
+func (c *deadReplayCmd) Run(a *app) error {
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := c.which(a, cl)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, at := range list {
+		// A crash after the first step leaves a letter whose event is applied: replaying it again adds nothing.
+		err := cl.ReplayDeadLetter(a.ctx, at)
+		if err == nil && !c.Keep {
+			err = cl.RemoveDeadLetter(a.ctx, at)
+		}
+		if err != nil {
+			failed = append(failed, noLetter(err, at))
+		}
+	}
+	fmt.Fprintf(a.err, "%d published again; what still cannot be applied comes back: spool dead ls\n", len(list)-len(failed))
+	return errors.Join(failed...)
+}
+
+type deadRmCmd struct {
+	deadSome
+	Force bool `short:"f" help:"Do not ask."`
+}
+
+func (c *deadRmCmd) Run(a *app) error {
+	cl, done, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := c.which(a, cl)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if err := a.confirm(c.Force, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
+		return err
+	}
+	for _, at := range list {
+		if err := cl.RemoveDeadLetter(a.ctx, at); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(a.err, "%d removed\n", len(list))
+	return nil
+}

@@ -1,0 +1,199 @@
+// Package access says who may do what over HTTP: tokens, what each of them is for, and for which sessions.
+//
+// A process serves one tenant, the NATS account that it is connected to; no token reaches beyond it (DESIGN 11).
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Scope is what a request needs.
+type Scope uint8
+
+// The scopes. Admin has the others in it; write has no read in it: an agent that only reports needs none.
+const (
+	Read  Scope = 1 << iota // see sessions, threads, artifacts, prompts
+	Write                   // append, answer, fork, end
+	Admin                   // delete
+
+	None Scope = 0
+)
+
+func (s Scope) String() string {
+	switch {
+	case s&Admin != 0:
+		return "admin"
+	case s&Write != 0:
+		return "write"
+	case s&Read != 0:
+		return "read"
+	}
+	return "none"
+}
+
+// parseScope reads a scope with all that is in it.
+func parseScope(name string) (Scope, bool) {
+	switch name {
+	case "read":
+		return Read, true
+	case "write":
+		return Write, true
+	case "admin":
+		return Admin | Read | Write, true
+	}
+	return None, false
+}
+
+// Grant is what a token gives to whoever has it. The zero value gives nothing.
+type Grant struct {
+	Name     string // for logs
+	Scopes   Scope
+	Sessions []string // beginnings of the sessions' names; none: all sessions
+}
+
+// All is the grant of who needs no token, and of a token that stands alone in its file.
+func All() Grant { return Grant{Name: "all", Scopes: Read | Write | Admin} }
+
+// Session reports whether the grant is good for a session.
+func (g Grant) Session(session string) bool {
+	return len(g.Sessions) == 0 || slices.ContainsFunc(g.Sessions, func(prefix string) bool { return strings.HasPrefix(session, prefix) })
+}
+
+// Everything reports whether the grant is good for all sessions.
+func (g Grant) Everything() bool { return len(g.Sessions) == 0 }
+
+type key struct{}
+
+// With puts a grant into the context of a request that was let in.
+func With(ctx context.Context, g Grant) context.Context { return context.WithValue(ctx, key{}, g) }
+
+// From is the grant of a request; the zero Grant when nobody let it in.
+func From(ctx context.Context) Grant {
+	g, _ := ctx.Value(key{}).(Grant)
+	return g
+}
+
+// Tokens are the tokens that are taken. nil: none is needed.
+type Tokens struct{ list []token }
+
+type token struct {
+	sum   [sha256.Size]byte
+	grant Grant
+}
+
+// Required reports whether requests need a token.
+func (t *Tokens) Required() bool { return t != nil && len(t.list) > 0 }
+
+// Grant is what a token gives; ok is false for one that is not taken. How long it takes tells nothing about the tokens.
+func (t *Tokens) Grant(text string) (g Grant, ok bool) {
+	sum := sha256.Sum256([]byte(text))
+	for i := range t.list {
+		if subtle.ConstantTimeCompare(sum[:], t.list[i].sum[:]) == 1 {
+			g, ok = t.list[i].grant, true
+		}
+	}
+	return g, ok
+}
+
+// One is a single token that gives everything.
+func One(text string) *Tokens { return &Tokens{[]token{{sha256.Sum256([]byte(text)), All()}}} }
+
+// minToken is the shortest token that is taken, in bytes.
+const minToken = 16
+
+// ReadFile reads a token file: one word, a token that gives everything, or a line for each token:
+//
+//	NAME SCOPES TOKEN [session=PREFIX]…
+//
+// SCOPES are read, write, admin, joined by commas. Empty lines, and lines that begin with #, do not count.
+func ReadFile(file string) (*Tokens, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	t, err := Parse(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("token file %s: %w", file, err)
+	}
+	return t, nil
+}
+
+// Parse reads what a token file holds. No error shows a token.
+func Parse(text string) (*Tokens, error) {
+	if words := strings.Fields(text); len(words) == 1 && !strings.HasPrefix(words[0], "#") {
+		if err := checkToken(words[0]); err != nil {
+			return nil, err
+		}
+		return One(words[0]), nil
+	}
+	t, names, errs := &Tokens{}, map[string]bool{}, []error(nil)
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		one, err := parseLine(line)
+		switch {
+		case err != nil:
+		case names[one.grant.Name]:
+			err = fmt.Errorf("the name %s is there twice", one.grant.Name)
+		case t.has(one.sum):
+			err = fmt.Errorf("%s has the token of another line", one.grant.Name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("line %d: %w", i+1, err))
+			continue
+		}
+		names[one.grant.Name] = true
+		t.list = append(t.list, one)
+	}
+	if len(t.list) == 0 && errs == nil {
+		errs = append(errs, errors.New("it holds no token; make one with: openssl rand -hex 32"))
+	}
+	return t, errors.Join(errs...)
+}
+
+func (t *Tokens) has(sum [sha256.Size]byte) bool {
+	return slices.ContainsFunc(t.list, func(other token) bool { return other.sum == sum })
+}
+
+func parseLine(line string) (t token, err error) {
+	words := strings.Fields(line)
+	if len(words) < 3 {
+		return t, errors.New("want NAME SCOPES TOKEN [session=PREFIX]…")
+	}
+	t.grant.Name = words[0]
+	for _, name := range strings.Split(words[1], ",") {
+		scope, ok := parseScope(name)
+		if !ok {
+			return t, fmt.Errorf("%s: %q is no scope; use read, write, admin, joined by commas", t.grant.Name, name)
+		}
+		t.grant.Scopes |= scope
+	}
+	if err := checkToken(words[2]); err != nil {
+		return t, fmt.Errorf("%s: %w", t.grant.Name, err)
+	}
+	t.sum = sha256.Sum256([]byte(words[2]))
+	for _, word := range words[3:] {
+		prefix, ok := strings.CutPrefix(word, "session=")
+		if !ok || prefix == "" {
+			return t, fmt.Errorf("%s: %q: behind the token stands session=PREFIX, or nothing", t.grant.Name, word)
+		}
+		t.grant.Sessions = append(t.grant.Sessions, prefix)
+	}
+	return t, nil
+}
+
+func checkToken(text string) error {
+	if len(text) < minToken {
+		return fmt.Errorf("a token has at least %d characters; make one with: openssl rand -hex 32", minToken)
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/backup"
+	"spool/internal/fsck"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// system is a server with a persister.
+type system struct {
+	conn *natsio.Conn
+	*client.Client
+}
+
+func work(t *testing.T, conn *natsio.Conn) *system {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1, BatchEvents: 20}}, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	})
+	return &system{conn, client.New(conn)}
+}
+
+func thread(i int) events.Thread { return events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"} }
+
+func line(n int) []byte {
+	text := fmt.Sprintf("line %d", n)
+	if n%50 == 49 { // its text is a blob: it is cut
+		text += strings.Repeat(" and so on", 60_000)
+	}
+	return fmt.Appendf(nil, `{"type":"message","id":"e%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":%q}}`, n, text)
+}
+
+func (s *system) export(t *testing.T, th events.Thread) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := s.Export(t.Context(), th, &out); err != nil {
+		t.Fatalf("Export(%s) = %v", th, err)
+	}
+	return out.Bytes()
+}
+
+func (s *system) await(t *testing.T, th events.Thread, producer string, seq uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Await(ctx, th, producer, 0, seq); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A backup that is taken while writers go on, restored elsewhere, holds every entry that was acknowledged before it began, in
+// order; what was published again adds nothing; and the whole of it is sound.
+func TestBackupUnderLoad(t *testing.T) {
+	src := work(t, natstest.Conn(t))
+	ctx := t.Context()
+	const writers = 4
+	acked := make([]int, writers) // entries that were acknowledged before the backup began
+	go1 := make(chan struct{})
+	stop := make(chan struct{})
+	totals := make(chan [2]int, writers)
+	begun := make(chan struct{}, writers)
+	for w := range writers {
+		go func() {
+			pub := src.Publisher(client.PublisherConfig{Producer: fmt.Sprint("w", w)})
+			n := 0
+			for {
+				if n == 120 {
+					begun <- struct{}{}
+					<-go1
+				}
+				select {
+				case <-stop:
+					totals <- [2]int{w, n}
+					return
+				default:
+				}
+				if err := pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
+					t.Error(err)
+					totals <- [2]int{w, n}
+					return
+				}
+				n++
+			}
+		}()
+	}
+	for range writers {
+		<-begun
+	}
+	for w := range writers {
+		acked[w] = 120
+	}
+	report := strings.Repeat("42 tests passed\n", 100_000)
+	put, err := src.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}, Tool: "make"}, strings.NewReader(report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	poison := events.Thread{Session: "s0", Name: "bad"}
+	bad := src.Publisher(client.PublisherConfig{Producer: "bad"})
+	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1}, client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}); err != nil {
+		t.Fatal(err)
+	}
+	src.await(t, poison, "bad", 2)
+	large := bytes.Repeat([]byte(`{"type":"custom","data":1}       `), 60_000) // a body that waits in the inbox until it is applied
+	large = append([]byte(`{"type":"custom","text":"`), append(bytes.Repeat([]byte("x"), len(large)), `"}`...)...)
+	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "omp", Body: large, Seq: 3}); err != nil {
+		t.Fatal(err)
+	}
+
+	close(go1)
+	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := backup.Create(ctx, src.conn, repo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	total := make([]int, writers)
+	for range writers {
+		n := <-totals
+		total[n[0]] = n[1]
+	}
+	if err := backup.Verify(ctx, repo, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := backup.Create(ctx, src.conn, repo, nil)
+	if err != nil || again.NewObjects >= again.Objects || again.Objects < m.Objects-m.Events {
+		t.Errorf("a second backup copied %d of %d objects anew, %v", again.NewObjects, again.Objects, err)
+	}
+
+	empty := natstest.Dial(t, natstest.Server(t))
+	if err := backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil); err != nil {
+		t.Fatal(err)
+	}
+	dst := work(t, empty)
+	for w := range writers {
+		dst.await(t, thread(w), fmt.Sprint("w", w), uint64(acked[w]))
+	}
+	dst.await(t, poison, "bad", 3)
+	for w := range writers {
+		src.await(t, thread(w), fmt.Sprint("w", w), uint64(total[w]))
+		got, want := dst.export(t, thread(w)), src.export(t, thread(w))
+		if !bytes.HasPrefix(want, got) || bytes.Count(got, []byte("\n")) < acked[w] {
+			t.Errorf("%s: %d lines, want the beginning of %d with %d at least", thread(w), bytes.Count(got, []byte("\n")), total[w], acked[w])
+		}
+	}
+	if got, want := dst.export(t, poison), src.export(t, poison); !bytes.Equal(got, want) {
+		t.Errorf("%s: %d bytes, want %d", poison, len(got), len(want))
+	}
+	if dead, err := dst.DeadLetters(ctx, ""); err != nil || len(dead) != 1 || dead[0].Thread != poison {
+		t.Errorf("dead letters = %+v, %v", dead, err)
+	}
+	r, _, err := dst.OpenArtifact(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil || string(text) != report {
+		t.Errorf("artifact of %d bytes, %v, want %d", len(text), err, len(report))
+	}
+
+	// What the writers publish again, because they do not know what the restored system has, is added once.
+	for w := range writers {
+		pub := dst.Publisher(client.PublisherConfig{Producer: fmt.Sprint("w", w)})
+		for n := range total[w] {
+			if err := pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dst.await(t, thread(w), fmt.Sprint("w", w), uint64(total[w]))
+		if got, want := dst.export(t, thread(w)), src.export(t, thread(w)); !bytes.Equal(got, want) {
+			t.Errorf("%s: after publishing all again %d bytes, want %d", thread(w), len(got), len(want))
+		}
+	}
+	checkSound(t, empty)
+}
+
+func checkSound(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	report, err := fsck.Check(t.Context(), conn, fsck.Config{})
+	if err != nil || len(report.Findings) != 0 {
+		t.Errorf("fsck = %+v, %v", report, err)
+	}
+}
+
+// A restore refuses what is not empty, and what is damaged before anything of it can be seen.
+func TestRestoreRefuses(t *testing.T) {
+	src := work(t, natstest.Conn(t))
+	ctx := t.Context()
+	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
+	for n := range 60 {
+		if err := pub.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src.await(t, thread(0), "p", 60)
+	dir := filepath.Join(t.TempDir(), "b")
+	repo, err := backup.Open(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := backup.Create(ctx, src.conn, repo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := backup.Restore(ctx, src.conn, repo, m, natsio.Limits{}, nil); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("Restore over what is there = %v, want ErrNotEmpty", err)
+	}
+	if _, err := backup.Open(filepath.Dir(dir), true); !errors.Is(err, backup.ErrRepository) {
+		t.Errorf("Open of a directory with other things = %v, want ErrRepository", err)
+	}
+	var files []string
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(path) != "manifest.json" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, path := range files {
+		was, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := slices.Clone(was)
+		bad[len(bad)/2] ^= 4
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := backup.Verify(ctx, repo, m, nil); err == nil {
+			t.Errorf("Verify with a bit flipped in %s finds nothing", path)
+		}
+		empty := natstest.Dial(t, natstest.Server(t))
+		if err := backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil); err == nil {
+			t.Errorf("Restore with a bit flipped in %s says nothing", path)
+		}
+		if err := os.WriteFile(path, was, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// ErrNotEmpty: there is something of Spool in the system already.
+var ErrNotEmpty = errors.New("the system is not empty")
+
+// Restore puts a snapshot into a system that has nothing of Spool; limits are the sizes of the streams that it makes. After a
+// crash the system holds a part, which no persister should work on: empty it and begin anew. tell may be nil.
+func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifest, limits natsio.Limits, tell func(Progress)) error {
+	there, err := conn.Empty(ctx)
+	if err != nil {
+		return err
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%w: there is %s; restore into an account, or a data directory, without them", ErrNotEmpty, strings.Join(there, ", "))
+	}
+	limits.First = m.First
+	if err := conn.Ensure(ctx, limits); err != nil {
+		return err
+	}
+	if tell == nil {
+		tell = func(Progress) {}
+	}
+	r := &restore{conn: conn, repo: repo, m: m, tell: tell}
+	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type restore struct {
+	conn  *natsio.Conn
+	repo  *Repository
+	m     Manifest
+	tell  func(Progress)
+	parts map[string]record.Parts // where the chunks of uploads that go on are now, by token
+}
+
+func (r *restore) objects(ctx context.Context) error {
+	r.parts = map[string]record.Parts{}
+	var all []Object
+	if err := read(r.repo, r.m, objectsFile, func(o Object) error { all = append(all, o); return nil }); err != nil {
+		return err
+	}
+	done := Progress{All: len(all)}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(copies)
+	for _, o := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			first, last, err := r.object(ctx, o)
+			if err != nil {
+				return fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if o.Name == "" {
+				r.parts[o.Token] = record.Parts{Count: len(o.Chunks), First: first, Last: last}
+			}
+			done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
+			r.tell(done)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// object stores one, and checks its bytes on the way: records, which would make it visible, come later.
+func (r *restore) object(ctx context.Context, o Object) (first, last uint64, err error) {
+	to := record.Object{Bucket: o.Bucket, NUID: o.Token, Name: o.Name, Size: o.Size, Chunks: len(o.Chunks)}
+	raw, err := hex.DecodeString(o.Sum)
+	if err != nil || len(raw) != len(to.Sum) {
+		return 0, 0, fmt.Errorf("%w: SHA-256 %q", ErrRepository, o.Sum)
+	}
+	copy(to.Sum[:], raw)
+	return r.conn.PutObject(ctx, to, r.repo.chunks(o))
+}
+
+// chunks reads the file of an object; the last thing that it gives is an error if the bytes are not what they were.
+func (r *Repository) chunks(o Object) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f, err := os.Open(filepath.Clean(r.objectPath(o.Token)))
+		if err != nil {
+			yield(nil, fmt.Errorf("%w: %w", ErrRepository, err))
+			return
+		}
+		defer f.Close()
+		sum := sha256.New()
+		buf := []byte{}
+		for _, n := range o.Chunks {
+			buf = slices.Grow(buf[:0], n)[:n]
+			if _, err := io.ReadFull(f, buf); err != nil {
+				yield(nil, fmt.Errorf("%w: %s: %w", ErrRepository, f.Name(), err))
+				return
+			}
+			sum.Write(buf)
+			if !yield(buf, nil) {
+				return
+			}
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != o.Sum {
+			yield(nil, fmt.Errorf("%w: %s has SHA-256 %s, was %s", ErrRepository, f.Name(), got, o.Sum))
+		}
+	}
+}
+
+// putBatch is how many records are stored before their acks are awaited.
+const putBatch = 1000
+
+// records stores what there was at the moment of the backup, heads last.
+func (r *restore) records(ctx context.Context) error {
+	all := map[string][]byte{}
+	err := read(r.repo, r.m, recordsFile, func(rec Record) error {
+		if rec.Value == nil {
+			delete(all, rec.Key)
+			return nil
+		}
+		all[rec.Key] = rec.Value
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var first, heads []record.Put
+	for key, value := range all {
+		put := record.Put{Key: key, Value: value, Expect: record.Any}
+		switch class, _, _ := strings.Cut(key, "."); class {
+		case "thread", "history":
+			heads = append(heads, put)
+			continue
+		case "output":
+			if put.Value, err = r.output(value); err != nil {
+				return fmt.Errorf("record %s: %w", key, err)
+			}
+		}
+		first = append(first, put)
+	}
+	for batch := range slices.Chunk(append(first, heads...), putBatch) {
+		if err := r.conn.PutRecords(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// output says of an open one where its parts are now.
+func (r *restore) output(value []byte) ([]byte, error) {
+	o, err := record.DecodeOutput(value)
+	if err != nil || o.Parts.Count == 0 {
+		return value, err
+	}
+	parts, ok := r.parts[o.NUID]
+	if !ok || parts.Count != o.Parts.Count {
+		return nil, fmt.Errorf("%w: %d parts of %d", ErrRepository, parts.Count, o.Parts.Count)
+	}
+	o.Parts = parts
+	return o.Encode(), nil
+}
+
+func (r *restore) dead(ctx context.Context) error {
+	return r.messages(ctx, deadFile, func(m Message) (string, error) { return m.Subject, nil })
+}
+
+// events publishes what may not have been applied, in the order in which it came. What had been is recognized.
+func (r *restore) events(ctx context.Context) error {
+	return r.messages(ctx, eventsFile, func(m Message) (string, error) {
+		t, kind, err := events.ParseStored(m.Subject)
+		return events.EventSubject(t, kind), err
+	})
+}
+
+func (r *restore) messages(ctx context.Context, file string, subject func(Message) (string, error)) error {
+	var batch []natsio.StoredMessage
+	size := 0
+	flush := func() error {
+		err := r.conn.PutMessages(ctx, batch)
+		batch, size = batch[:0], 0
+		return err
+	}
+	err := read(r.repo, r.m, file, func(m Message) error {
+		to, err := subject(m)
+		if err != nil {
+			return err
+		}
+		batch = append(batch, natsio.StoredMessage{Subject: to, Header: m.Header, Data: m.Data})
+		if size += len(m.Data); size >= 4<<20 || len(batch) == putBatch {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// Verify reads a snapshot wholly and says what is wrong with it, all of it.
+func Verify(ctx context.Context, repo *Repository, m Manifest, tell func(Progress)) error {
+	if tell == nil {
+		tell = func(Progress) {}
+	}
+	done := Progress{All: m.Objects}
+	var errs []error
+	err := read(repo, m, objectsFile, func(o Object) error {
+		for _, err := range repo.chunks(o) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err))
+			}
+		}
+		done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
+		tell(done)
+		return ctx.Err()
+	})
+	skip := func(Record) error { return nil }
+	pass := func(Message) error { return nil }
+	return errors.Join(append(errs, err, read(repo, m, recordsFile, skip), read(repo, m, eventsFile, pass), read(repo, m, deadFile, pass))...)
+}

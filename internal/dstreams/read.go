@@ -1,0 +1,280 @@
+package dstreams
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"unicode/utf8"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/dialect/raw"
+	"spool/pkg/threads"
+)
+
+// chunkBytes is how much one answer holds. An append of JSON that is larger is whole, up to wholeBytes; of an entry that is
+// larger still, which an agent wrote, what is shown of it is given.
+const (
+	chunkBytes = 1 << 20
+	wholeBytes = 2 * maxJSON
+	chunkSteps = 1024 // entries of one answer at most
+)
+
+// chunk is a piece of a stream.
+type chunk struct {
+	body []byte // of JSON: the messages, with commas between them
+	more bool   // there is nothing in it, because the next append is whole or not at all, and does not fit
+	next offset
+	tail bool // it ends where the stream does
+	done bool // and the stream is closed
+}
+
+// array is the JSON array of a chunk's messages.
+func (c *chunk) array() []byte {
+	return append(append(append(make([]byte, 0, len(c.body)+2), '['), c.body...), ']')
+}
+
+// end is the chunk of nothing at the end of a stream.
+func (v *view) end() chunk {
+	return chunk{next: v.tail(), tail: true, done: v.completed}
+}
+
+// chunk reads up to that many bytes from an offset.
+func (h *Handler) chunk(ctx context.Context, s *state, v *view, from offset, most int64) (c chunk, err error) {
+	tail := v.tail()
+	if from.after(tail) {
+		return c, refuse(http.StatusBadRequest, fmt.Sprintf("offset %s is behind the end of the stream, %s", from, tail))
+	}
+	if from == tail {
+		return v.end(), nil
+	}
+	steps, err := h.steps(ctx, s, v, from.entries, chunkSteps)
+	if err != nil {
+		return c, err
+	}
+	c.next = from
+	for _, step := range steps {
+		if step.Entry.Dialect != "" && step.Entry.Dialect != raw.PartName {
+			full, err := h.add(ctx, v, &c, step, most)
+			if err != nil || full {
+				return c, err
+			}
+		}
+		c.next = offset{entries: step.Entry.Index}
+		if len(c.body) >= chunkBytes {
+			break
+		}
+	}
+	if len(steps) == 0 || !tail.after(c.next) {
+		c.next, c.tail, c.done = tail, true, v.completed
+	}
+	return c, nil
+}
+
+// chunks reads a chunk, within the memory there is for answers.
+type chunks func(ctx context.Context, v *view, from offset, most int64) (chunk, error)
+
+// with gives a chunk to use, and takes its memory back when that returns.
+func (h *Handler) with(ctx context.Context, read chunks, v *view, from offset, use func(chunk) error) error {
+	for _, most := range []int64{chunkBytes, wholeBytes} {
+		again, err := h.withRoom(ctx, most, func() (bool, error) {
+			c, err := read(ctx, v, from, most)
+			if err != nil || c.more && most < wholeBytes {
+				return err == nil, err
+			}
+			return false, use(c)
+		})
+		if !again {
+			return err
+		}
+	}
+	return nil
+}
+
+// withRoom runs something that needs that much memory.
+func (h *Handler) withRoom(ctx context.Context, bytes int64, f func() (bool, error)) (bool, error) {
+	if err := h.room.Acquire(ctx, bytes); err != nil {
+		return false, err
+	}
+	defer h.room.Release(bytes)
+	return f()
+}
+
+// add appends an entry to a chunk, or what fits of it; full: nothing more fits.
+func (h *Handler) add(ctx context.Context, v *view, c *chunk, step threads.Step, most int64) (full bool, err error) {
+	if isJSON(v.contentType()) {
+		body, fits, err := h.whole(ctx, step, most-int64(len(c.body)))
+		if !fits || err != nil {
+			c.more = len(c.body) == 0
+			return true, err
+		}
+		if len(c.body) > 0 && len(body) > 0 {
+			c.body = append(c.body, ',')
+		}
+		c.body = append(c.body, body...)
+		return false, nil
+	}
+	out := window{b: c.body, skip: c.next.bytes, left: most - int64(len(c.body)), untag: isTagged(step)}
+	if err := h.read(ctx, step, &out); err != nil {
+		return false, err
+	}
+	if out.more {
+		if isText(v.contentType()) {
+			out.b = out.b[:max(len(c.body), wholeRunes(out.b))]
+		}
+		c.next = offset{entries: step.Entry.Index - 1, bytes: c.next.bytes + int64(len(out.b)-len(c.body))}
+	}
+	c.body = out.b
+	return out.more, nil
+}
+
+// wholeRunes is the length of a text without the character that is cut at its end.
+func wholeRunes(b []byte) int {
+	for n := len(b); n > 0 && n > len(b)-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n-1]) {
+			if utf8.FullRune(b[n-1:]) {
+				return len(b)
+			}
+			return n - 1
+		}
+	}
+	return len(b)
+}
+
+func isTagged(step threads.Step) bool { return step.Entry.Dialect == raw.TaggedName }
+
+// read writes an entry's bytes to a window, up to its end.
+func (h *Handler) read(ctx context.Context, step threads.Step, out *window) error {
+	_, err := h.cfg.Client.Source().RawTo(ctx, step, out)
+	if errors.Is(err, errFull) {
+		return nil
+	}
+	return err
+}
+
+// whole is the messages of an entry of JSON, if it has at most that many bytes: of an append the elements of its array, or itself.
+func (h *Handler) whole(ctx context.Context, step threads.Step, most int64) (body []byte, fits bool, err error) {
+	out := window{left: most, untag: isTagged(step)}
+	if err := h.read(ctx, step, &out); err != nil || out.more && most < wholeBytes {
+		return nil, false, err
+	}
+	body = out.b
+	if out.more {
+		if body, _, err = h.cfg.Client.Source().Stored(ctx, step); err != nil {
+			return nil, false, err
+		}
+	}
+	body = bytes.TrimSpace(body)
+	switch {
+	case dialect.IsJSON(step.Entry.Dialect):
+	case jsonscan.Valid(body) != nil: // of an agent that wrote something else
+		body = jsonscan.AppendString(nil, string(body))
+	case jsonscan.KindOf(body) == jsonscan.KindArray:
+		body = bytes.TrimSpace(body[1 : len(body)-1])
+	}
+	return body, true, nil
+}
+
+// errFull ends the reading of an entry whose end is not wanted.
+var errFull = errors.New("enough")
+
+// window takes a part of what is written to it.
+type window struct {
+	b     []byte
+	untag bool  // the first line does not count
+	skip  int64 // bytes to leave out
+	left  int64 // bytes to take then
+	more  bool  // there were others behind
+}
+
+func (w *window) Write(p []byte) (int, error) {
+	n := len(p)
+	if w.untag {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			return n, nil
+		}
+		w.untag, p = false, p[i+1:]
+	}
+	cut := min(w.skip, int64(len(p)))
+	w.skip, p = w.skip-cut, p[cut:]
+	cut = min(w.left, int64(len(p)))
+	w.b, w.left = append(w.b, p[:cut]...), w.left-cut
+	if cut < int64(len(p)) {
+		w.more = true
+		return n, errFull
+	}
+	return n, nil
+}
+
+// steps reads up to n states of a stream behind an index, oldest first; none at its end.
+func (h *Handler) steps(ctx context.Context, s *state, v *view, behind int64, n int64) ([]threads.Step, error) {
+	if len(v.head.Tips) > 0 {
+		return h.branched(ctx, v, behind, n)
+	}
+	last := min(behind+n, v.head.Entries)
+	if last <= behind {
+		return nil, nil
+	}
+	at, err := h.locate(ctx, s, v, last)
+	if err != nil {
+		return nil, err
+	}
+	var steps []threads.Step
+	for step, err := range h.cfg.Client.Reader().Walk(ctx, at) {
+		if err != nil {
+			return nil, err
+		}
+		if step.Entry.Index <= behind {
+			break
+		}
+		steps = append(steps, step)
+	}
+	slices.Reverse(steps)
+	return steps, nil
+}
+
+// locate finds the state with an index in a linear thread, from the nearest place behind it that is known.
+func (h *Handler) locate(ctx context.Context, s *state, v *view, index int64) (casstore.Located, error) {
+	r, id := h.cfg.Client.Reader(), v.identity()
+	at := mark{index: v.head.Entries, at: v.head.Head()}
+	if m, ok := s.places.nearest(id, index); ok && m.index < at.index {
+		at = m
+	}
+	for at.index > index {
+		next := max(index, (at.index-1)/markEvery*markEvery)
+		to, err := r.Back(ctx, at.at, int(at.index-next))
+		if err != nil {
+			return casstore.Located{}, err
+		}
+		if at = (mark{next, to}); next%markEvery == 0 {
+			s.places.add(id, at)
+		}
+	}
+	step, err := r.Step(ctx, at.at)
+	if err != nil || step.Entry.Index == index {
+		return at.at, err
+	}
+	step, err = r.At(ctx, v.head, threads.Point{Entry: index}) // some states have no number
+	return step.At, err
+}
+
+// branched is steps in a thread that has branches: all its states in the order in which they came.
+func (h *Handler) branched(ctx context.Context, v *view, behind, n int64) (steps []threads.Step, err error) {
+	for step, err := range h.cfg.Client.Reader().Entries(ctx, v.head) {
+		if err != nil {
+			return nil, err
+		}
+		if step.Entry.Index > behind {
+			steps = append(steps, step)
+		}
+		if int64(len(steps)) == n {
+			break
+		}
+	}
+	return steps, nil
+}

@@ -1,0 +1,55 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Erase is Forget that leaves nothing in the file either: the indexes, and then the file, are written anew.
+func (db *DB) Erase(ctx context.Context, session string) error {
+	if err := db.Forget(ctx, session); err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')",
+		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
+	} {
+		if _, err := db.sql.ExecContext(ctx, statement); err != nil {
+			return wrap("erase the prompts of "+session, err)
+		}
+	}
+	return nil
+}
+
+// forgetDeleted forgets sessions as they are deleted, until stop is called.
+func (f *Follower) forgetDeleted(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for r, err := range f.conn.Watch(ctx, events.DeletedKey("*"), false, nil) {
+			if err == nil && r.Exists() {
+				err = f.forget(ctx, r)
+			}
+			if err != nil && ctx.Err() == nil {
+				f.log.Warn("forget the prompts of a deleted session", "error", err)
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (f *Follower) forget(ctx context.Context, r record.Record) error {
+	d, err := record.DecodeDeleted(r.Value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Key, err)
+	}
+	session, _ := events.ParseDeletedKey(r.Key)
+	if d.Erase {
+		return f.db.Erase(ctx, session)
+	}
+	return f.db.Forget(ctx, session)
+}

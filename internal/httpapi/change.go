@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+
+	"spool/internal/access"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// Each of these answers when the thread has taken it: what is read next shows it.
+
+// done answers with where the thread is now.
+func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.Thread) error {
+	head, err := a.cfg.Client.Thread(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head})
+	if err == nil {
+		answer(w, status, out)
+	}
+	return err
+}
+
+// fork starts a thread at a point of this one.
+func (a *api) fork(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		To    string `json:"to"`    // THREAD, or SESSION/THREAD
+		N     int64  `json:"n"`     // item
+		Index int64  `json:"index"` // entry
+		Node  string `json:"node"`
+		Entry string `json:"entry"` // its id at its source
+		Role  string `json:"role"`
+		Whole bool   `json:"whole"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	to, err := target(t, in.To)
+	if err != nil {
+		return err
+	}
+	if !access.From(r.Context()).Session(to.Session) {
+		return fmt.Errorf("%w: fork into the session %s", errForbidden, to.Session)
+	}
+	if in.Node != "" {
+		if _, err := casstore.ParseRef(in.Node); err != nil {
+			return fmt.Errorf("%w: node: %w", ErrRequest, err)
+		}
+	}
+	err = a.cfg.Client.Fork(r.Context(), to, events.Fork{
+		Session: t.Session, Thread: t.Name, Item: in.N, Index: in.Index, Node: in.Node, Entry: in.Entry, Role: in.Role, Whole: in.Whole,
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/sessions/"+to.Session+"/threads/"+to.Name)
+	return a.done(w, r, http.StatusCreated, to)
+}
+
+// target reads the name of a new thread: in the same session unless it names one.
+func target(t events.Thread, name string) (events.Thread, error) {
+	to := events.Thread{Session: t.Session, Name: name}
+	for i := range name {
+		if name[i] == '/' {
+			to = events.Thread{Session: name[:i], Name: name[i+1:]}
+			break
+		}
+	}
+	return to, to.Validate()
+}
+
+// compact makes a summary stand for all so far.
+func (a *api) compact(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Summary   string `json:"summary"`
+		FirstKept string `json:"first_kept"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if err := a.cfg.Client.Compact(r.Context(), t, in.Summary, in.FirstKept); err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusOK, t)
+}
+
+// endThread completes a thread.
+func (a *api) endThread(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		ReturnCode int    `json:"return_code"`
+		Summary    string `json:"summary"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if err := a.cfg.Client.End(r.Context(), t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary}); err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusOK, t)
+}
+
+// rename gives a thread another name in its session.
+func (a *api) rename(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		To string `json:"to"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if err := a.cfg.Client.Rename(r.Context(), t, in.To); err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusOK, events.Thread{Session: t.Session, Name: in.To})
+}
+
+// branch moves the leaf to an entry, or with none away from all.
+func (a *api) branch(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Entry string `json:"entry"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if in.Entry == "" {
+		err = a.cfg.Client.Reset(r.Context(), t)
+	} else {
+		err = a.cfg.Client.Branch(r.Context(), t, in.Entry)
+	}
+	if err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusOK, t)
+}
+
+// label names an entry.
+func (a *api) label(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Entry string `json:"entry"`
+		Label string `json:"label"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	id, err := a.cfg.Client.Label(r.Context(), t, in.Entry, in.Label)
+	if err == nil {
+		answer(w, http.StatusOK, map[string]any{"ok": true, "id": id})
+	}
+	return err
+}

@@ -1,0 +1,319 @@
+package httpapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"spool/internal/access"
+	"spool/internal/jsonscan"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// How many items a page has, and how many bytes: it ends behind the item that reaches them.
+const (
+	usualItems = 100
+	mostItems  = 1000
+	pageBytes  = 8 << 20
+)
+
+// pageOut is a page of a thread's items.
+type pageOut struct {
+	First int64     `json:"first"` // of the thread; 0 when it has none
+	Last  int64     `json:"last"`
+	Items []itemOut `json:"items"`
+	Next  int64     `json:"next,omitempty"` // "from" of the next page
+}
+
+// items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
+func (a *api) items(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	head, err := a.cfg.Client.Thread(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	from, most, err := span(r, head.N)
+	if err != nil {
+		return err
+	}
+	page := pageOut{First: min(1, head.N), Last: head.N, Items: []itemOut{}}
+	if most > 0 {
+		size := 0
+		for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, from) {
+			if err != nil {
+				return err
+			}
+			if int64(len(page.Items)) == most || size > pageBytes {
+				page.Next = p.N
+				break
+			}
+			size += len(p.Data)
+			page.Items = append(page.Items, itemOf(p.Data))
+		}
+	}
+	if !wantsLines(r) {
+		answer(w, http.StatusOK, page)
+		return nil
+	}
+	next := ""
+	if page.Next > 0 {
+		next = strconv.FormatInt(page.Next, 10)
+	}
+	return list(w, r, "items", page.Items, next)
+}
+
+// span reads which items are asked for: from=N, before=N, last=K; none: from the first.
+func span(r *http.Request, end int64) (from, most int64, err error) {
+	if most, err = limit(r, usualItems, mostItems); err != nil {
+		return 0, 0, err
+	}
+	from, given, err := number(r, "from")
+	before, toBefore, err2 := number(r, "before")
+	last, ofLast, err3 := number(r, "last")
+	if err := errors.Join(err, err2, err3); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case given && toBefore, given && ofLast, toBefore && ofLast:
+		return 0, 0, fmt.Errorf("%w: give one of from, before and last", ErrRequest)
+	case ofLast:
+		most = min(last, mostItems)
+		return max(1, end-most+1), most, nil
+	case toBefore:
+		from = max(1, before-most)
+		return from, max(0, min(most, before-from)), nil
+	}
+	return max(1, from), most, nil
+}
+
+// item gives one item; with ?full as it was before any cut.
+func (a *api) item(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(r.PathValue("n"), 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%w: item %.50q: want its number, from 1", ErrRequest, r.PathValue("n"))
+	}
+	head, err := a.cfg.Client.Thread(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	if n > head.N {
+		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
+	}
+	if r.URL.Query().Get("full") != "" {
+		raw, err := a.cfg.Client.FullItem(r.Context(), t, head, n)
+		if errors.Is(err, client.ErrTooLong) {
+			err = fmt.Errorf("%w: %w", errTooLarge, err)
+		}
+		if err == nil {
+			answer(w, http.StatusOK, itemOf(raw))
+		}
+		return err
+	}
+	for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, n) {
+		if err == nil {
+			answer(w, http.StatusOK, itemOf(p.Data))
+		}
+		return err
+	}
+	return fmt.Errorf("%w: item %d of %s", errNothing, n, t)
+}
+
+// node says where a state is: a link that holds for every thread that has it.
+func (a *api) node(w http.ResponseWriter, r *http.Request) error {
+	text := r.PathValue("hash")
+	if !strings.Contains(text, ":") {
+		text = "node:sha256:" + text
+	}
+	ref, err := casstore.ParseRef(text)
+	if err != nil || ref.Kind() != casstore.KindNode {
+		return fmt.Errorf("%w: %.100q is no hash of a node: want 64 hex digits, or node:sha256: and those", ErrRequest, r.PathValue("hash"))
+	}
+	hint := events.Thread{Session: r.URL.Query().Get("session"), Name: cmp.Or(r.URL.Query().Get("thread"), events.MainThread)}
+	t, n, err := a.cfg.Client.FindNode(r.Context(), ref, hint)
+	if err == nil && !access.From(r.Context()).Session(t.Session) {
+		err = fmt.Errorf("%w: %s is in no thread that the token is for", errNothing, ref)
+	}
+	if err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, map[string]any{"session": t.Session, "thread": t.Name, "n": n, "hash": ref.String()})
+	return nil
+}
+
+// matchOut is an item that a search found.
+type matchOut struct {
+	N       int64  `json:"n"`
+	Hash    string `json:"hash"`
+	Type    string `json:"type"`
+	Time    string `json:"time,omitempty"`
+	Snippet string `json:"snippet"`
+}
+
+// search finds the items of a thread that hold a text, letter case aside, newest first.
+func (a *api) search(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	most, err := limit(r, 50, 500)
+	if err != nil {
+		return err
+	}
+	query := strings.TrimSpace(r.URL.Query().Get("q"))
+	if query == "" || len(query) > 1000 {
+		return fmt.Errorf("%w: q: what to look for, at most 1,000 bytes", ErrRequest)
+	}
+	head, err := a.cfg.Client.Thread(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	before, given, err := number(r, "before")
+	if err != nil {
+		return err
+	}
+	if !given {
+		before = head.N + 1
+	}
+	var found []matchOut
+	next := ""
+	for at := before; at > 1 && next == ""; {
+		from := max(1, at-mostItems)
+		page, err := a.matching(r, t, head, from, at, query)
+		if err != nil {
+			return err
+		}
+		for len(page) > 0 && next == "" {
+			if int64(len(found)) == most {
+				next = strconv.FormatInt(found[most-1].N, 10)
+				break
+			}
+			found = append(found, page[len(page)-1])
+			page = page[:len(page)-1]
+		}
+		at = from
+	}
+	return list(w, r, "matches", found, next)
+}
+
+// matching are the items from a number up to before another that hold a text.
+func (a *api) matching(r *http.Request, t events.Thread, head threads.Head, from, before int64, query string) (found []matchOut, err error) {
+	for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, from) {
+		if err != nil {
+			return nil, err
+		}
+		if p.N >= before {
+			break
+		}
+		snippet, ok := find(p.Data, query)
+		if !ok {
+			continue
+		}
+		it := itemOf(p.Data)
+		kind, _ := kindOf(jsonscan.Get(p.Data, "metadata"))
+		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, "message"), it.Time, snippet})
+	}
+	return found, nil
+}
+
+// find looks for a text in what an item says: the strings of its content, and of its metadata.
+func find(item []byte, query string) (snippet string, ok bool) {
+	var look func(raw []byte) bool
+	look = func(raw []byte) bool {
+		switch jsonscan.KindOf(raw) {
+		case jsonscan.KindString:
+			text, _ := jsonscan.Text(raw)
+			if at, end := indexFold(text, query); at >= 0 {
+				snippet, ok = around(text, at, end), true
+			}
+		case jsonscan.KindArray:
+			_ = jsonscan.Array(raw, look)
+		case jsonscan.KindObject:
+			_ = jsonscan.Object(raw, func(_, value []byte) bool { return look(value) })
+		}
+		return !ok
+	}
+	look(jsonscan.Get(item, "metadata"))
+	if !ok {
+		look(jsonscan.Get(item, "content"))
+	}
+	return snippet, ok
+}
+
+// indexFold is where a text has another one, letter case aside.
+func indexFold(text, query string) (at, end int) {
+	if i := strings.Index(text, query); i >= 0 {
+		return i, i + len(query)
+	}
+	wanted := []rune(strings.ToLower(query))
+	for i, first := range text {
+		if unicode.ToLower(first) != wanted[0] {
+			continue
+		}
+		k, size := 0, 0
+		for _, c := range text[i:] {
+			if k == len(wanted) || unicode.ToLower(c) != wanted[k] {
+				break
+			}
+			k, size = k+1, size+utf8.RuneLen(c)
+		}
+		if k == len(wanted) {
+			return i, i + size
+		}
+	}
+	return -1, -1
+}
+
+// beside is how many bytes of text a snippet shows on each side.
+const beside = 80
+
+func around(text string, at, end int) string {
+	from, to := max(0, at-beside), min(len(text), end+beside)
+	for from > 0 && !utf8.RuneStart(text[from]) {
+		from--
+	}
+	for to < len(text) && !utf8.RuneStart(text[to]) {
+		to++
+	}
+	s := text[from:to]
+	if from > 0 {
+		s = "…" + s
+	}
+	if to < len(text) {
+		s += "…"
+	}
+	return s
+}
+
+// context gives what the model is sent at the leaf, or at another entry.
+func (a *api) context(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), nil)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	_, err = (&patient{w, http.NewResponseController(w)}).Write(append(c.JSON(), '\n'))
+	if err != nil {
+		return begunError{err}
+	}
+	return nil
+}

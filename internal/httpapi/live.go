@@ -1,0 +1,540 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"spool/internal/access"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// follower is one reader of a thread's event stream. Its cursor, the id of every event, says what it has: the number of the last
+// item, and of each open output how many bytes. Whatever comes, from the feed or from what is stored, is held against it: what
+// the reader has is left out, what is missing before it is read from where it is stored. So it does not matter where a
+// connection is cut.
+//
+//	41                  the items to 41
+//	41;o7:8192;o9:0     and 8,192 bytes of the output o7, nothing yet of o9
+type follower struct {
+	api    *api
+	out    *sse
+	thread events.Thread
+	n      int64            // items given
+	at     map[string]int64 // bytes given of outputs; -1: to its end
+}
+
+// streamThread follows one thread.
+func (a *api) streamThread(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	head, err := a.cfg.Client.Thread(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	f := &follower{api: a, thread: t, n: head.N, at: map[string]int64{}}
+	resumed, err := f.begin(r)
+	if err != nil {
+		return err
+	}
+	feed, err := a.hub.join(r.Context(), threadFeed{t})
+	if err != nil {
+		return err
+	}
+	defer feed.close()
+	f.out = startSSE(w)
+	return f.run(r.Context(), feed, resumed, r.URL.Query().Get("whole") != "")
+}
+
+// begin reads where the reader stands: Last-Event-ID, else ?from, else now.
+func (f *follower) begin(r *http.Request) (resumed bool, err error) {
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		return true, f.parse(id)
+	}
+	from, given, err := number(r, "from")
+	if given {
+		f.n = max(from, 1) - 1
+	}
+	return false, err
+}
+
+// mostOpen is how many outputs a cursor tells of.
+const mostOpen = 64
+
+func (f *follower) parse(id string) (err error) {
+	bad := func() error { return fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id) }
+	parts := strings.Split(id, ";")
+	if f.n, err = strconv.ParseInt(parts[0], 10, 64); err != nil || f.n < 0 || len(parts) > mostOpen+1 {
+		return bad()
+	}
+	for _, part := range parts[1:] {
+		output, at, _ := strings.Cut(part, ":")
+		n, err := strconv.ParseInt(at, 10, 64)
+		if err != nil || n < 0 || events.CheckToken("output", output) != nil {
+			return bad()
+		}
+		f.at[output] = n
+	}
+	return nil
+}
+
+// cursor is the id of an event after which the reader has what it has now.
+func (f *follower) cursor() string {
+	id := strconv.AppendInt(make([]byte, 0, 32), f.n, 10)
+	if len(f.at) == 0 {
+		return string(id)
+	}
+	open := make([]string, 0, len(f.at))
+	for output, at := range f.at {
+		if at >= 0 {
+			open = append(open, output)
+		}
+	}
+	slices.Sort(open)
+	for _, output := range open[:min(len(open), mostOpen)] {
+		id = append(append(append(id, ';'), output...), ':')
+		id = strconv.AppendInt(id, f.at[output], 10)
+	}
+	return string(id)
+}
+
+// run gives what is stored, then what comes, until the reader goes or the thread does.
+func (f *follower) run(ctx context.Context, feed *reader, resumed, whole bool) error {
+	err := f.stored(ctx, !resumed, whole)
+	return f.api.follow(ctx, f.out, feed, err, func() error { return f.stored(ctx, false, whole) }, func(m *moment) error { return f.give(ctx, m) })
+}
+
+// ended ends an event stream. The reader connects again and goes on from its cursor; what it should know of first, it is told.
+func (a *api) ended(ctx context.Context, out *sse, err error) {
+	if ctx.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errFeedEnded) {
+		a.cfg.Log.Warn("event stream failed", "error", err)
+		_ = out.send(eventFailed, "", encode(failure{err.Error()}))
+	}
+	_ = out.flush() // a reader that is gone
+}
+
+// errOver: the stream has ended as it should.
+var errOver = errors.New("the stream is over")
+
+// stored gives all that is stored and the reader does not have. first: the reader is told what is open, and gets of it what is
+// at hand, or with whole all of it.
+func (f *follower) stored(ctx context.Context, first, whole bool) error {
+	cl := f.api.cfg.Client
+	head, err := cl.Thread(ctx, f.thread)
+	if err != nil {
+		return f.gone(err)
+	}
+	if f.n > head.N { // another thread of that name
+		f.n, f.at = 0, map[string]int64{}
+		if err := f.reset("replaced", "the thread was removed and began anew"); err != nil {
+			return err
+		}
+	}
+	open, err := cl.OpenOutputs(ctx, f.thread)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		if _, known := f.at[o.ID]; known {
+			continue
+		}
+		f.at[o.ID] = 0
+		if first && !whole {
+			f.at[o.ID] = o.Tail
+		}
+	}
+	if err := f.out.send(eventOpen, f.cursor(), encode(f.openJSON(head, open))); err != nil {
+		return err
+	}
+	if err := f.items(ctx, head, head.N); err != nil {
+		return err
+	}
+	for _, output := range f.following() {
+		if err := f.output(ctx, output, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) following() []string {
+	var list []string
+	for output, at := range f.at {
+		if at >= 0 {
+			list = append(list, output)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// openOut is what of a thread is open.
+type openOut struct {
+	Session string          `json:"session"`
+	Thread  string          `json:"thread"`
+	N       int64           `json:"n"`
+	State   string          `json:"state"`
+	Head    string          `json:"head"`
+	Outputs []openOutputOut `json:"outputs"`
+}
+
+type openOutputOut struct {
+	Output     string `json:"output"`
+	Invocation string `json:"invocation_id"` // that its call and its result share
+	Tool       string `json:"tool,omitempty"`
+	Begun      string `json:"begun_at,omitempty"`
+	Bytes      int64  `json:"bytes"`  // printed so far
+	Offset     int64  `json:"offset"` // of the first byte that comes
+}
+
+func (f *follower) openJSON(head threads.Head, open []client.OpenOutput) openOut {
+	out := openOut{
+		Session: f.thread.Session, Thread: f.thread.Name, N: f.n, State: head.Status.String(), Head: head.Head().Ref.String(),
+		Outputs: make([]openOutputOut, len(open)),
+	}
+	for i, o := range open {
+		out.Outputs[i] = openOutputOut{o.ID, o.Invocation, o.Tool, stamp(o.Begun.UnixMilli()), o.Bytes, max(f.at[o.ID], 0)}
+	}
+	return out
+}
+
+// give gives a moment of the feed, and before it what is missing.
+func (f *follower) give(ctx context.Context, m *moment) error {
+	switch m.kind {
+	case eventItem:
+		return f.item(ctx, m)
+	case eventLive:
+		return f.live(ctx, m)
+	case eventReset:
+		if err := f.out.send(eventReset, "", m.data); err != nil {
+			return err
+		}
+		return errOver
+	}
+	return f.out.send(m.kind, f.cursor(), m.data)
+}
+
+func (f *follower) item(ctx context.Context, m *moment) error {
+	if m.n <= f.n {
+		return nil
+	}
+	if m.n > f.n+1 {
+		head, err := f.api.cfg.Client.Thread(ctx, f.thread)
+		if err != nil {
+			return f.gone(err)
+		}
+		if err := f.items(ctx, head, m.n-1); err != nil {
+			return err
+		}
+	}
+	f.n = m.n
+	return f.out.send(eventItem, f.cursor(), m.data)
+}
+
+// items gives the stored items up to a number.
+func (f *follower) items(ctx context.Context, head threads.Head, to int64) error {
+	for p, err := range f.api.cfg.Client.ItemsFrom(ctx, f.thread, head, f.n+1) {
+		if lost(err) {
+			return f.skip(to, err)
+		}
+		if err != nil {
+			return err
+		}
+		if p.N > to {
+			break
+		}
+		f.n = p.N
+		if err := f.out.send(eventItem, f.cursor(), encode(itemOf(p.Data))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lost reports whether what was to be read is not there any more, today or tomorrow.
+func lost(err error) bool {
+	return errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrCorrupt)
+}
+
+// skip tells the reader that the items up to a number can not be had.
+func (f *follower) skip(to int64, why error) error {
+	from := f.n + 1
+	f.n = to
+	return f.out.send(eventReset, f.cursor(), encode(map[string]any{"reason": "lost", "from": from, "to": to, "message": why.Error()}))
+}
+
+func (f *follower) live(ctx context.Context, m *moment) error {
+	at := f.at[m.output] // one that is not known has begun since: 0
+	if at < 0 {
+		return nil
+	}
+	f.at[m.output] = at
+	if m.frame.Offset > at && m.frame.Missed == 0 {
+		if err := f.output(ctx, m.output, m.frame.Offset); err != nil {
+			return err
+		}
+	}
+	return f.frame(m.output, m.frame)
+}
+
+// output gives what is stored of an output and the reader does not have, up to a byte, -1 for all.
+func (f *follower) output(ctx context.Context, output string, to int64) error {
+	var torn []byte // of a character
+	for frame, err := range f.api.cfg.Client.OutputFrom(ctx, f.thread, output, f.at[output]) {
+		if err != nil {
+			return err
+		}
+		if to >= 0 && frame.Offset >= to {
+			break
+		}
+		if len(torn) > 0 && frame.Missed == 0 {
+			frame.Offset, frame.Text = frame.Offset-int64(len(torn)), append(torn, frame.Text...)
+			torn = nil
+		}
+		if whole := runes(frame.Text); frame.End == nil && whole < len(frame.Text) {
+			torn = append([]byte(nil), frame.Text[whole:]...)
+			frame.Text = frame.Text[:whole]
+		}
+		if err := f.frame(output, frame); err != nil {
+			return err
+		}
+		if f.at[output] < 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// runes is how many bytes of text are whole characters.
+func runes(text []byte) int {
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			if utf8.FullRune(text[i:]) {
+				return len(text)
+			}
+			return i
+		}
+	}
+	return len(text)
+}
+
+// liveOut is what an output prints.
+type liveOut struct {
+	Output string `json:"output"`
+	Offset int64  `json:"offset"`
+	Text   string `json:"text"`
+	// Missed bytes before the text are kept nowhere.
+	Missed int64           `json:"missed,omitempty"`
+	End    *events.LiveEnd `json:"end,omitempty"`
+}
+
+// frame gives the part of a frame that the reader does not have.
+func (f *follower) frame(output string, frame client.Frame) error {
+	at := f.at[output]
+	out := liveOut{Output: output, Offset: at, Missed: frame.Missed, End: frame.End}
+	if frame.Offset > at {
+		out.Offset, out.Missed = frame.Offset, frame.Offset-at
+	}
+	if skip := out.Offset - frame.Offset; skip < int64(len(frame.Text)) {
+		out.Text = string(frame.Text[skip:])
+	}
+	if out.Text == "" && out.End == nil && out.Missed == 0 {
+		return nil
+	}
+	f.at[output] = out.Offset + int64(len(out.Text))
+	if out.End != nil {
+		f.at[output] = -1
+		f.forget()
+	}
+	return f.out.send(eventLive, f.cursor(), encode(out))
+}
+
+// mostEnded is how many outputs that have ended a reader remembers.
+const mostEnded = 1024
+
+func (f *follower) forget() {
+	if len(f.at) < mostEnded {
+		return
+	}
+	for output, at := range f.at {
+		if at < 0 {
+			delete(f.at, output)
+		}
+	}
+}
+
+// gone tells the reader that there is nothing more to come under this name.
+func (f *follower) gone(err error) error {
+	if !errors.Is(err, threads.ErrNoThread) {
+		return err
+	}
+	if err := f.out.send(eventReset, "", resetJSON(err)); err != nil {
+		return err
+	}
+	return errOver
+}
+
+func (f *follower) reset(reason, message string) error {
+	return f.out.send(eventReset, "0", encode(map[string]string{"reason": reason, "message": message}))
+}
+
+// streamItems follows the items of a session, or of all that the token is for. The id of an event is where SPOOL_ITEMS has the
+// item.
+func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	key := itemFeed{q.Get("session"), q.Get("thread"), q.Get("type"), q.Get("detail")}
+	if err := key.validate(); err != nil {
+		return err
+	}
+	from, err := itemPosition(r)
+	if err != nil {
+		return err
+	}
+	feed, err := a.hub.join(r.Context(), key)
+	if err != nil {
+		return err
+	}
+	defer feed.close()
+	grant := access.From(r.Context())
+	out, ctx := startSSE(w), r.Context()
+	seq := from.Seq
+	if seq > 0 {
+		seq--
+	}
+	give := func(session string, at uint64, data []byte) error {
+		seq = max(seq, at)
+		if !grant.Session(session) {
+			return nil
+		}
+		return out.send(eventItem, strconv.FormatUint(seq, 10), data)
+	}
+	stored := func(from client.Position) error {
+		first, last, err := a.cfg.Client.ItemsSpan(ctx)
+		if err != nil {
+			return err
+		}
+		if from.Seq > 0 && from.Seq < first {
+			text := "items between the last one that was read and the first of these are no longer in SPOOL_ITEMS: read the threads"
+			if err := out.send(eventReset, strconv.FormatUint(first-1, 10), encode(map[string]any{"reason": "trimmed", "message": text, "first": first})); err != nil {
+				return err
+			}
+		}
+		had := map[events.Thread]int64{}
+		err = a.cfg.Client.ItemsUntilNow(ctx, key.filter(), from, func(it client.Item) error {
+			t := events.Thread{Session: it.Session, Name: it.Thread}
+			if it.Seq <= seq || it.N <= had[t] {
+				return nil
+			}
+			had[t] = it.N
+			return give(it.Session, it.Seq, encode(itemOf(it.Raw)))
+		})
+		seq = max(seq, last)
+		return err
+	}
+	if from != (client.Position{}) {
+		err = stored(from)
+	} else {
+		_, seq, err = a.cfg.Client.ItemsSpan(ctx)
+	}
+	return a.follow(ctx, out, feed, err, func() error { return stored(client.Position{Seq: seq + 1}) }, func(m *moment) error {
+		if m.seq != 0 && m.seq <= seq {
+			return nil
+		}
+		return give(m.thread.Session, m.seq, m.data)
+	})
+}
+
+// streamHeads follows the heads of active threads.
+func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
+	session := r.URL.Query().Get("session")
+	if session != "" {
+		if err := events.CheckToken("session", session); err != nil {
+			return err
+		}
+	}
+	rev, err := revision(r)
+	if err != nil {
+		return err
+	}
+	feed, err := a.hub.join(r.Context(), headFeed{session})
+	if err != nil {
+		return err
+	}
+	defer feed.close()
+	grant := access.From(r.Context())
+	out, ctx := startSSE(w), r.Context()
+	give := func(at uint64, session string, data []byte) error {
+		if at <= rev && rev != 0 || !grant.Session(session) {
+			return nil
+		}
+		rev = max(rev, at)
+		return out.send(eventHead, strconv.FormatUint(rev, 10), data)
+	}
+	stored := func() error {
+		moves, err := a.cfg.Client.HeadsSince(ctx, session, rev)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(moves, func(a, b client.Move) int { return int(int64(a.Rev) - int64(b.Rev)) })
+		for _, m := range moves {
+			if err := give(m.Rev, m.Session, encode(threadJSON(m.Thread))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if rev != 0 || r.URL.Query().Get("current") != "" {
+		err = stored()
+	}
+	return a.follow(ctx, out, feed, err, stored, func(m *moment) error { return give(m.seq, m.thread.Session, m.data) })
+}
+
+// follow gives the moments of a feed until the reader goes. behind reads what is stored when the reader was too slow.
+func (a *api) follow(ctx context.Context, out *sse, feed *reader, err error, behind func() error, give func(*moment) error) error {
+	beat := time.NewTimer(heartbeat)
+	defer beat.Stop()
+	for err == nil {
+		ms, news, late := feed.next()
+		if late {
+			err = behind()
+			continue
+		}
+		for _, m := range ms {
+			if err = give(m); err != nil {
+				break
+			}
+		}
+		if len(ms) > 0 && err == nil {
+			continue
+		}
+		if err == nil {
+			err = out.flush()
+		}
+		if err != nil {
+			break
+		}
+		beat.Reset(heartbeat)
+		select {
+		case <-news:
+		case <-beat.C:
+			err = out.beat()
+		case <-feed.ended:
+			err = feed.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	a.ended(ctx, out, err)
+	return nil
+}

@@ -1,0 +1,558 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// event is what an event stream gives.
+type event struct{ name, id, data string }
+
+// stream is an open event stream.
+type stream struct {
+	t    testing.TB
+	in   *bufio.Reader
+	stop func()
+}
+
+// follow opens an event stream behind an event; "" = where the path says.
+func follow(t testing.TB, ctx context.Context, url, last string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
+		t.Fatalf("GET %s = %d %s", url, res.StatusCode, kind)
+	}
+	s := &stream{t: t, in: bufio.NewReader(res.Body), stop: func() { cancel(); _ = res.Body.Close() }}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// next is the next event.
+func (s *stream) next() event {
+	s.t.Helper()
+	var e event
+	for {
+		line, err := s.in.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("event stream: %v after %+v", err, e)
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch name {
+		case "event":
+			e.name = value
+		case "id":
+			e.id = value
+		case "data":
+			e.data = value
+		case "":
+			if e.name != "" {
+				return e
+			}
+		}
+	}
+}
+
+// until reads to the first event of a name, and gives what came before it too.
+func (s *stream) until(name string) (before []event, e event) {
+	s.t.Helper()
+	for {
+		if e = s.next(); e.name == name {
+			return before, e
+		}
+		before = append(before, e)
+	}
+}
+
+type itemEvent struct {
+	N       int64
+	Thread  string
+	Hash    string
+	Subject string
+	Item    json.RawMessage
+}
+
+type liveEvent struct {
+	Output string
+	Offset int64
+	Text   string
+	Missed int64
+	End    *events.LiveEnd
+}
+
+func decode[T any](t testing.TB, e event) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(e.data), &v); err != nil {
+		t.Fatalf("event %+v: %v", e, err)
+	}
+	return v
+}
+
+// say posts text items.
+func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread, texts ...string) {
+	t.Helper()
+	pub := cl.Publisher(client.PublisherConfig{})
+	for i, text := range texts {
+		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "metadata": map[string]any{"type": "text"}})
+		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tally is what a reader has of a thread.
+type tally struct {
+	t     testing.TB
+	items []string
+	at    map[string]int64
+	text  map[string]*strings.Builder
+	ends  map[string]events.LiveEnd
+}
+
+func newTally(t testing.TB) *tally {
+	return &tally{t: t, at: map[string]int64{}, text: map[string]*strings.Builder{}, ends: map[string]events.LiveEnd{}}
+}
+
+// take adds an event, which must go on exactly where the one before it ended.
+func (c *tally) take(e event) {
+	c.t.Helper()
+	switch e.name {
+	case "item":
+		it := decode[itemEvent](c.t, e)
+		if it.N != int64(len(c.items))+1 {
+			c.t.Fatalf("item %d after %d", it.N, len(c.items))
+		}
+		c.items = append(c.items, string(it.Item))
+	case "live":
+		l := decode[liveEvent](c.t, e)
+		if c.text[l.Output] == nil {
+			c.text[l.Output] = &strings.Builder{}
+		}
+		if l.Offset != c.at[l.Output] || l.Missed != 0 {
+			c.t.Fatalf("frame of %s at %d after %d bytes, %d missed", l.Output, l.Offset, c.at[l.Output], l.Missed)
+		}
+		c.at[l.Output] += int64(len(l.Text))
+		c.text[l.Output].WriteString(l.Text)
+		if l.End == nil {
+			break
+		}
+		if _, twice := c.ends[l.Output]; twice {
+			c.t.Fatalf("%s ended twice", l.Output)
+		}
+		c.ends[l.Output] = *l.End
+	case "reset", "failed":
+		c.t.Fatalf("%s: %s", e.name, e.data)
+	}
+}
+
+// A connection that is cut after every single event, while items come and outputs print, loses nothing and repeats nothing.
+func TestCutEverywhere(t *testing.T) {
+	ctx, cl, url := world(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, "begin")
+	want := map[string]*strings.Builder{"one": {}, "two": {}}
+	produced := make(chan error, 1)
+	go func() {
+		produced <- func() error {
+			var outs []*client.Output
+			for _, id := range []string{"one", "two"} {
+				out, err := cl.Output(ctx, th, client.OutputConfig{ID: id, Tool: "make", Input: []byte(`{"command":"make"}`)})
+				if err != nil {
+					return err
+				}
+				outs = append(outs, out)
+			}
+			pub := cl.Publisher(client.PublisherConfig{})
+			for i := range 20 {
+				for k, out := range outs {
+					text := fmt.Sprintf("%s %d 木🌲 %s\n", out.ID(), i, strings.Repeat("x", i*(k+1)*40))
+					want[out.ID()].WriteString(text)
+					if _, err := out.Write([]byte(text)); err != nil {
+						return err
+					}
+				}
+				body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}],"metadata":{"type":"text"}}`, i)
+				if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body}); err != nil {
+					return err
+				}
+				if err := cl.Await(ctx, th, pub.Producer(), 0, uint64(i+1)); err != nil {
+					return err
+				}
+			}
+			for _, out := range outs {
+				if err := out.Close(client.OutputEnd{}); err != nil {
+					return err
+				}
+				if err := out.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	const items = 1 + 2 + 20 + 2 // with two calls and two results
+	got, last, cuts := newTally(t), "0", 0
+	for len(got.items) < items || len(got.ends) < 2 {
+		s := follow(t, ctx, url+"/v1/sessions/s/threads/main/live", last)
+		e := s.next()
+		for e.name == "open" || e.name == "head" {
+			e = s.next()
+		}
+		got.take(e)
+		last, cuts = e.id, cuts+1
+		s.stop()
+	}
+	if err := <-produced; err != nil {
+		t.Fatal(err)
+	}
+	stored, err := cl.Past(ctx, th, 1, items)
+	if err != nil || len(stored) != items {
+		t.Fatalf("Past = %d items, %v", len(stored), err)
+	}
+	for i, it := range stored {
+		if string(it.Raw) != got.items[i] {
+			t.Errorf("item %d is\n%s, stored is\n%s", i+1, got.items[i], it.Raw)
+		}
+	}
+	for id, text := range want {
+		if got.text[id].String() != text.String() {
+			t.Errorf("%s: %d bytes, want %d", id, got.text[id].Len(), text.Len())
+		}
+		n := got.ends[id].Item
+		if n < 1 || n > items || !strings.Contains(got.items[n-1], `"tool_result"`) || !strings.Contains(got.items[n-1], `"invocation_id":"`+id+`"`) {
+			t.Errorf("%s is superseded by item %d", id, n)
+		}
+	}
+	t.Logf("%d cuts", cuts)
+}
+
+// Whoever joins in the middle of an output is told of it first, then gets what is at hand of it, then what it prints; or, asked
+// for, all of it.
+func TestJoinInTheMiddle(t *testing.T) {
+	ctx, cl, url := world(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	out, err := cl.Output(ctx, th, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	print := func(text string) {
+		all.WriteString(text)
+		if _, err := out.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8_000 {
+		print(fmt.Sprintf("line %d of what a tool prints while nobody looks 木\n", i))
+	}
+	for f, err := range cl.Follow(ctx, th, "o") { // until all of it is stored
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Offset+int64(len(f.Text)) == int64(all.Len()) {
+			break
+		}
+	}
+	late := follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "")
+	whole := follow(t, ctx, url+"/v1/sessions/s/threads/main/live?from=1&whole=1", "")
+	type opened struct {
+		Outputs []struct {
+			Output, Tool string
+			Invocation   string `json:"invocation_id"`
+			Bytes        int64
+			Offset       int64
+		}
+	}
+	first := late.next()
+	o := decode[opened](t, first)
+	if first.name != "open" || len(o.Outputs) != 1 || o.Outputs[0].Invocation != "call-1" || o.Outputs[0].Bytes != int64(all.Len()) || o.Outputs[0].Offset == 0 {
+		t.Fatalf("first event = %+v, want what is open, from where it is at hand", first)
+	}
+	if e := whole.next(); e.name != "open" || decode[opened](t, e).Outputs[0].Offset != 0 {
+		t.Fatalf("first event = %+v, want what is open, from its beginning", e)
+	}
+	print("and now they do\n")
+	if err := out.Close(client.OutputEnd{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*stream{"late": late, "whole": whole} {
+		got := newTally(t)
+		from := int64(0)
+		if name == "late" {
+			from = o.Outputs[0].Offset
+			got.at["o"] = from
+		}
+		for len(got.ends) == 0 || len(got.items) == 0 {
+			got.take(s.next())
+		}
+		if text := got.text["o"].String(); text != all.String()[from:] {
+			t.Errorf("%s: %d bytes from %d, want %d", name, len(text), from, all.Len()-int(from))
+		}
+		if got.ends["o"].Item != 1 || got.ends["o"].Artifact == "" {
+			t.Errorf("%s: end = %+v, want item 1 and the artifact", name, got.ends["o"])
+		}
+	}
+}
+
+// What SPOOL_ITEMS has forgotten comes from the thread, and the reader does not notice.
+func TestForgottenItemsStream(t *testing.T) {
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{})
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, "1", "2", "3", "4")
+	s := follow(t, ctx, url+"/v1/sessions/s/threads/main/live?from=1", "")
+	got := newTally(t)
+	got.take(second(s))
+	got.take(s.next())
+	s.stop()
+	items, err := conn.JetStream().Stream(ctx, events.ItemsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := items.Purge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	say(ctx, t, cl, th, "5", "6")
+	s = follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "2")
+	for len(got.items) < 6 {
+		got.take(s.next())
+	}
+
+	// Of many threads at once nobody knows what was between: that is told, with where it goes on.
+	s = follow(t, ctx, url+"/v1/live?session=s", "1")
+	e := s.next()
+	if e.name != "reset" || !strings.Contains(e.data, `"reason":"trimmed"`) || e.id != "4" {
+		t.Errorf("first event = %+v, want a reset", e)
+	}
+	if it := decode[itemEvent](t, s.next()); it.N != 5 {
+		t.Errorf("then item %d, want 5", it.N)
+	}
+}
+
+// second skips the event that says what is open.
+func second(s *stream) event {
+	if e := s.next(); e.name != "open" {
+		s.t.Fatalf("first event = %+v, want open", e)
+	}
+	return s.next()
+}
+
+// A reader that does not read slows nobody, costs a bounded number of bytes, and reads on without a loss.
+func TestSlowReader(t *testing.T) {
+	ctx, cl, url := world(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, "0")
+	path := url + "/v1/sessions/s/threads/main/live?from=1"
+	slow, fast := follow(t, ctx, path, ""), follow(t, ctx, path, "")
+	if e := slow.next(); e.name != "open" {
+		t.Fatalf("first event = %+v", e)
+	}
+	const items = 120
+	text := strings.Repeat("x", 200<<10) // 24 MB in all: more than every buffer on the way
+	done := make(chan *tally)
+	go func() {
+		got := newTally(t)
+		for len(got.items) < items+1 {
+			got.take(fast.next())
+		}
+		done <- got
+	}()
+	for range items / 10 {
+		say(ctx, t, cl, th, text, text, text, text, text, text, text, text, text, text)
+	}
+	quick := <-done
+	got := newTally(t)
+	for len(got.items) < items+1 {
+		got.take(slow.next())
+	}
+	for i := range quick.items {
+		if quick.items[i] != got.items[i] {
+			t.Fatalf("item %d differs", i+1)
+		}
+	}
+}
+
+// Readers of one thread share what is asked of the server.
+func TestReadersShare(t *testing.T) {
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{Readers: 41})
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, "1")
+	consumers := func() int {
+		s, err := conn.JetStream().Stream(ctx, events.ItemsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().State.Consumers
+	}
+	before := consumers()
+	var all []*stream
+	for range 40 {
+		s := follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "")
+		s.next()
+		all = append(all, s)
+	}
+	if n := consumers() - before; n != 1 {
+		t.Errorf("40 readers have %d consumers, want 1", n)
+	}
+	say(ctx, t, cl, th, "2")
+	for _, s := range all {
+		if _, e := s.until("item"); decode[itemEvent](t, e).N != 2 {
+			t.Errorf("event = %+v, want item 2", e)
+		}
+	}
+	follow(t, ctx, url+"/v1/live", "")
+	if status, h, body := get(t, url, "/v1/live"); status != 429 || one(h, "Retry-After") == "" {
+		t.Errorf("reader 42 of 41 = %d %s, want 429", status, body)
+	}
+}
+
+// A thread that goes away says so, and where to.
+func TestStreamOfWhatGoes(t *testing.T) {
+	ctx, cl, url := world(t)
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	say(ctx, t, cl, a, "1")
+	s := follow(t, ctx, url+"/v1/sessions/s/threads/a/live?from=1", "")
+	_, first := s.until("item")
+	if err := cl.Rename(ctx, a, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
+		t.Errorf("reset = %s, want the new name", e.data)
+	}
+	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", first.id)
+	if err := cl.Remove(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"removed"`) {
+		t.Errorf("reset = %s, want that it was removed", e.data)
+	}
+	if status, _, body := get(t, url, "/v1/sessions/s/threads/b/live"); status != 404 {
+		t.Errorf("stream of a removed thread = %d %s, want 404", status, body)
+	}
+	// Of its name a new one may begin: a reader of the old one begins anew, too.
+	say(ctx, t, cl, b, "anew")
+	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", "7")
+	if e := s.next(); e.name != "reset" || !strings.Contains(e.data, `"reason":"replaced"`) || e.id != "0" {
+		t.Errorf("first event = %+v, want a reset", e)
+	}
+	if _, e := s.until("item"); decode[itemEvent](t, e).N != 1 {
+		t.Errorf("event = %+v, want item 1", e)
+	}
+}
+
+// Items of a session, or of all, by type and detail, from a time or an event on.
+func TestItemStreams(t *testing.T) {
+	ctx, cl, url := world(t)
+	a, b := events.Thread{Session: "a", Name: "main"}, events.Thread{Session: "b", Name: "main"}
+	say(ctx, t, cl, a, "a1")
+	say(ctx, t, cl, b, "b1")
+	pub := cl.Publisher(client.PublisherConfig{})
+	for i, failed := range []string{"false", "true"} {
+		body := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"tool_result","tool":{"invocation_id":"i","is_error":` + failed + `,"output":"x"}}}`
+		if err := pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.Await(ctx, b, pub.Producer(), 0, uint64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	where := func(path, last string, n int) string {
+		t.Helper()
+		s := follow(t, ctx, url+path, last)
+		defer s.stop()
+		var got []string
+		for range n {
+			_, e := s.until("item")
+			it := decode[itemEvent](t, e)
+			got = append(got, fmt.Sprintf("%s %d @%s", it.Subject, it.N, e.id))
+		}
+		return strings.Join(got, ", ")
+	}
+	const prefix = "spool.v1.item."
+	for _, q := range []struct {
+		path, last string
+		want       []string
+	}{
+		{"/v1/live?since=all", "", []string{"a.main.text 1 @1", "b.main.text 1 @2", "b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
+		{"/v1/live", "2", []string{"b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
+		{"/v1/live?session=a&since=1h", "", []string{"a.main.text 1 @1"}},
+		{"/v1/live?type=tool_result&since=all", "", []string{"b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
+		{"/v1/live?type=tool_result&detail=error&since=all", "", []string{"b.main.tool_result.error 3 @4"}},
+	} {
+		if got, want := where(q.path, q.last, len(q.want)), prefix+strings.Join(q.want, ", "+prefix); got != want {
+			t.Errorf("%s after %q = %s, want %s", q.path, q.last, got, want)
+		}
+	}
+	s := follow(t, ctx, url+"/v1/live?type=text", "")
+	heads := follow(t, ctx, url+"/v1/heads?session=b", "")
+	say(ctx, t, cl, a, "a2")
+	say(ctx, t, cl, b, "b2")
+	if e := s.next(); e.id != "5" || decode[itemEvent](t, e).N != 2 {
+		t.Errorf("next = %+v, want a's second item", e)
+	}
+	head := heads.next()
+	if head.name != "head" || !strings.Contains(head.data, `"session":"b"`) || !strings.Contains(head.data, `"n":4`) {
+		t.Errorf("head = %+v, want b's", head)
+	}
+	heads.stop()
+	say(ctx, t, cl, b, "b3")
+	if e := follow(t, ctx, url+"/v1/heads?session=b", head.id).next(); !strings.Contains(e.data, `"n":5`) {
+		t.Errorf("head behind %s = %+v, want the fifth item's", head.id, e)
+	}
+	if e := follow(t, ctx, url+"/v1/heads?current=1&session=a", "").next(); !strings.Contains(e.data, `"session":"a"`) {
+		t.Errorf("current head = %+v, want a's", e)
+	}
+	for path, status := range map[string]int{
+		"/v1/live?session=a.b": 400, "/v1/live?type=a%20b": 400, "/v1/live?since=soon": 400, "/v1/heads?session=%3E": 400,
+		"/v1/sessions/a/threads/none/live": 404, "/v1/sessions/a/threads/main/live?from=x": 400,
+	} {
+		if got, _, body := get(t, url, path); got != status {
+			t.Errorf("%s = %d %s, want %d", path, got, body, status)
+		}
+	}
+	for path, last := range map[string]string{"/v1/live": "x", "/v1/heads": "-1", "/v1/sessions/a/threads/main/live": "1;a.b:2"} {
+		if got, _, body := get(t, url, path, "Last-Event-ID", last); got != 400 {
+			t.Errorf("%s behind %q = %d %s, want 400", path, last, got, body)
+		}
+	}
+}
+
+// worldOn is world with a configuration of the API.
+func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *client.Client, string) {
+	conn := natstest.Conn(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	run, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
+	go func() { done <- p.Run(run) }()
+	srv := httptest.NewServer(httpapi.For(conn, cfg))
+	t.Cleanup(func() { cancel(); srv.CloseClientConnections(); srv.Close(); stop(); <-done })
+	return conn, ctx, client.New(conn), srv.URL
+}
+

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// The trailers, or headers, that say how a tool ended.
+const (
+	headerExit  = "Spool-Exit-Code"
+	headerError = "Spool-Is-Error"
+)
+
+// outputOut is an output that was taken whole.
+type outputOut struct {
+	OK       bool   `json:"ok"`
+	Output   string `json:"output"`
+	Bytes    int64  `json:"bytes"` // that were sent
+	N        int64  `json:"n"`     // of the item with the result
+	Node     string `json:"node,omitempty"`
+	Artifact string `json:"artifact_id,omitempty"`
+}
+
+// openOutputs lists what of a thread is open.
+func (a *api) openOutputs(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	open, err := a.cfg.Client.OpenOutputs(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	out := make([]openOutputOut, len(open))
+	for i, o := range open {
+		out[i] = openOutputOut{o.ID, o.Invocation, o.Tool, stamp(o.Begun.UnixMilli()), o.Bytes, o.Tail}
+	}
+	return list(w, r, "outputs", out, "")
+}
+
+// putOutput takes what a tool prints, as it prints it: each chunk of the body is on its way to subscribers at once. The answer
+// comes when the result is in the thread. A body that breaks off leaves the output open; what arrived is durable, and the output
+// closes as aborted after its lease.
+func (a *api) putOutput(w http.ResponseWriter, r *http.Request) error {
+	t, err := threadOf(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	cfg := client.OutputConfig{
+		ID: q.Get("id"), Tool: q.Get("tool"), Invocation: q.Get("invocation_id"), Cwd: q.Get("cwd"), Agent: q.Get("agent"), Run: q.Get("run"),
+		User: q.Get("user"),
+	}
+	if q.Has("input") {
+		cfg.Input = []byte(q.Get("input"))
+	}
+	head, _, err := number(r, "head")
+	columns, _, err2 := number(r, "columns")
+	lease, _, err3 := number(r, "lease_ms")
+	if err := errors.Join(err, err2, err3, checkInput(cfg.Input)); err != nil {
+		return err
+	}
+	cfg.Head, cfg.Columns, cfg.Lease = int(min(head, 1<<20)), int(min(columns, 1<<20)), time.Duration(lease)*time.Millisecond
+	out, err := a.cfg.Client.Output(r.Context(), t, cfg)
+	if err != nil {
+		return err
+	}
+	begun, ctl := time.Now(), http.NewResponseController(w)
+	_ = ctl.SetReadDeadline(time.Time{}) // a tool may be silent for hours; a dead connection is found by the kernel
+	n, err := io.Copy(out, r.Body)
+	if err != nil {
+		return fmt.Errorf("%w: output %s broke off after %d bytes; it closes as aborted after its lease: %w", ErrRequest, out.ID(), n, err)
+	}
+	end, err := outputEnd(r)
+	if err != nil {
+		return err
+	}
+	end.DurationMS = time.Since(begun).Milliseconds()
+	if err := errors.Join(out.Close(end), out.Wait(r.Context())); err != nil {
+		return err
+	}
+	res := outputOut{OK: true, Output: out.ID(), Bytes: n}
+	for frame, err := range a.cfg.Client.OutputFrom(r.Context(), t, out.ID(), 1<<62) {
+		if err != nil {
+			return err
+		}
+		if frame.End != nil {
+			res.N, res.Node, res.Artifact = frame.End.Item, frame.End.Node, frame.End.Artifact
+		}
+	}
+	answer(w, http.StatusCreated, res)
+	return nil
+}
+
+// outputEnd reads how the tool ended, from the trailers or the headers.
+func outputEnd(r *http.Request) (end events.OutputEnd, err error) {
+	code := cmp.Or(r.Trailer.Get(headerExit), r.Header.Get(headerExit), "0")
+	if end.ExitCode, err = strconv.Atoi(code); err != nil {
+		return end, fmt.Errorf("%w: %s %.50q: want a whole number", ErrRequest, headerExit, code)
+	}
+	failed := cmp.Or(r.Trailer.Get(headerError), r.Header.Get(headerError))
+	end.IsError = failed == "true" || failed == "" && end.ExitCode != 0
+	return end, nil
+}
+
+// checkInput checks what the tool was called with, if it is told.
+func checkInput(input []byte) error {
+	if input != nil && !json.Valid(input) {
+		return fmt.Errorf("%w: input is no JSON", ErrRequest)
+	}
+	return nil
+}

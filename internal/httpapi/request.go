@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// threadOf is the thread that the path names.
+func threadOf(r *http.Request) (events.Thread, error) {
+	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
+	return t, t.Validate()
+}
+
+// sessionOf is the session that the path names.
+func sessionOf(r *http.Request) (string, error) {
+	session := r.PathValue("session")
+	return session, events.CheckToken("session", session)
+}
+
+// asked is the session that the query names; "" for none.
+func asked(r *http.Request) (string, error) {
+	session := r.URL.Query().Get("session")
+	if session == "" {
+		return "", nil
+	}
+	return session, events.CheckToken("session", session)
+}
+
+// number reads a whole number from the query.
+func number(r *http.Request, name string) (n int64, given bool, err error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
+		return 0, true, fmt.Errorf("%w: %s=%.50q: want a whole number", ErrRequest, name, text)
+	}
+	return n, true, nil
+}
+
+// limit reads how many are asked for at most.
+func limit(r *http.Request, usual, most int64) (int64, error) {
+	n, _, err := number(r, "limit")
+	return min(cmp.Or(n, usual), most), err
+}
+
+// revision reads which revision an event stream of heads goes on after; 0 for none.
+func revision(r *http.Request) (uint64, error) {
+	id := r.Header.Get("Last-Event-ID")
+	if id == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id)
+	}
+	return n, nil
+}
+
+// itemPosition reads where an event stream of items begins: Last-Event-ID, else ?since, else now.
+func itemPosition(r *http.Request) (client.Position, error) {
+	after, err := revision(r)
+	since := r.URL.Query().Get("since")
+	switch {
+	case err != nil:
+		return client.Position{}, err
+	case r.Header.Get("Last-Event-ID") != "":
+		return client.Position{Seq: after + 1}, nil
+	case since == "":
+		return client.Position{}, nil
+	case since == "all":
+		return client.Position{All: true}, nil
+	}
+	if d, err := time.ParseDuration(since); err == nil && d >= 0 {
+		return client.Position{Since: time.Now().Add(-d)}, nil
+	}
+	at, err := time.Parse(time.RFC3339, since)
+	if err != nil {
+		return client.Position{}, fmt.Errorf("%w: since=%.50q: want a time like 2026-11-20T10:00:00Z, a duration like 1h, or all", ErrRequest, since)
+	}
+	return client.Position{Since: at}, nil
+}
+
+func mediaType(r *http.Request) string {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return t
+}
+
+// wantsLines reports whether a list is asked for as a JSON object a line.
+func wantsLines(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), typeNDJSON)
+}
+
+// maxBody is the largest body of a request that changes something, in bytes.
+const maxBody = 1 << 20
+
+// read reads a JSON body into v.
+func read(w http.ResponseWriter, r *http.Request, v any) error {
+	if t := mediaType(r); t != typeJSON {
+		return fmt.Errorf("%w: Content-Type %.100q: use %s", errMedia, r.Header.Get("Content-Type"), typeJSON)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime))
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%w: body: %w", ErrRequest, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("%w: body: one JSON object, and nothing behind it", ErrRequest)
+	}
+	return nil
+}
+
+// list answers with items under a name and where to go on, or with one of them a line.
+func list[T any](w http.ResponseWriter, r *http.Request, name string, items []T, next string) error {
+	if items == nil {
+		items = []T{}
+	}
+	if !wantsLines(r) {
+		out := map[string]any{name: items}
+		if next != "" {
+			out["next"] = next
+		}
+		answer(w, http.StatusOK, out)
+		return nil
+	}
+	w.Header().Set("Content-Type", typeNDJSON)
+	if next != "" {
+		w.Header().Set("Link", `<?after=`+next+`>; rel="next"`)
+	}
+	out := &patient{w, http.NewResponseController(w)}
+	for _, it := range items {
+		if _, err := out.Write(append(encode(it), '\n')); err != nil {
+			return begunError{err}
+		}
+	}
+	return nil
+}

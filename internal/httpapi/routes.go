@@ -1,0 +1,364 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"spool/internal/access"
+	"spool/pkg/events"
+)
+
+// route is a row of the API: where it is, what it needs, what it is to a reader of the OpenAPI document, and who answers.
+type route struct {
+	method, path string
+	need         access.Scope
+	in           lane
+	about        string  // one line
+	query        []param // and header fields
+	takes        []body  // of the request; none: no body
+	gives        []body  // of a success
+	status       int     // of a success; 0 = 200
+	also         []int   // statuses of refusals beside those that every route has
+	do           func(a *api, w http.ResponseWriter, r *http.Request) error
+}
+
+// lane is what of the process a request takes while it lasts.
+type lane int
+
+const (
+	free      lane = iota
+	storing        // an entry or a batch in memory
+	reading        // a page or a piece of an object
+	sending        // a streaming output
+	following      // an event stream
+	lanes
+)
+
+// param is a parameter of the query, or with header of the header. Its type is string, integer or boolean (given, or not).
+type param struct {
+	name, kind, about string
+	header            bool
+}
+
+// body is a form that a body can have: its media type, and the schema of schemas.json; "" for bytes. Of an event stream, and of
+// lines, it is the schema of one.
+type body struct{ media, schema string }
+
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+	typeSSE    = "text/event-stream"
+	typeBytes  = "application/octet-stream"
+)
+
+const (
+	sessionPath = "/v1/sessions/{session}"
+	threadPath  = sessionPath + "/threads/{thread}"
+)
+
+func object(schema string) []body { return []body{{typeJSON, schema}} }
+
+// either is a list as one object, or as a line for each.
+func either(whole, one string) []body { return []body{{typeJSON, whole}, {typeNDJSON, one}} }
+
+func sseOf(schema string) []body { return []body{{typeSSE, schema}} }
+
+var (
+	pLimit   = param{name: "limit", kind: "integer", about: "at most so many"}
+	pAfter   = param{name: "after", kind: "string", about: `the "next" of the page before`}
+	pSession = param{name: "session", kind: "string", about: "of this session only"}
+	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items"}
+	pRange   = param{name: "Range", kind: "string", about: "bytes=FROM-TO", header: true}
+	pMatch   = param{name: "If-None-Match", kind: "string", about: "the ETag of what is there", header: true}
+	pResume  = param{name: "Last-Event-ID", kind: "string", about: "go on behind that event", header: true}
+
+	pIdentity = []param{
+		{name: headerProducer, kind: "string", about: "who sends; with it a request can be repeated and adds nothing", header: true},
+		{name: headerSeq, kind: "integer", about: "sequence of the first line; it grows from request to request", header: true},
+		{name: headerEpoch, kind: "integer", about: "incarnation of the producer; fences the ones before", header: true},
+	}
+	pLines = []param{
+		{name: "offset", kind: "integer", about: "first line, from 1"},
+		{name: "limit", kind: "integer", about: "lines"},
+	}
+)
+
+// open are the routes of every process.
+var open = []route{
+	{method: "GET", path: "/healthz", about: "The process runs.", gives: object("ok"), do: (*api).alive},
+	{method: "GET", path: "/readyz", about: "Entries can be stored: streams are there, persisters keep up.", gives: object("ok"), also: []int{503}, do: (*api).ready},
+	{method: "GET", path: "/v1/openapi.json", about: "This document.", gives: object("openapi"), do: (*api).openapi},
+	{
+		method: "POST", path: threadPath + "/entries", need: access.Write, in: storing,
+		about: "Append one entry, or an entry a line; the answer to lines has a line for each.",
+		query: append([]param{{name: "dialect", kind: "string", about: "what the entries are: claude, codex, omp, item, step, raw"}, pUser}, pIdentity...),
+		takes: []body{{typeJSON, "entry"}, {typeNDJSON, "entry"}}, gives: []body{{typeJSON, "stored"}, {typeNDJSON, "line"}}, status: 202,
+		also: []int{413, 415, 503}, do: (*api).entries,
+	},
+	{
+		method: "POST", path: "/v1/events", need: access.Write, in: storing, about: "Append entries of any threads, an envelope a line.",
+		query: append([]param{pUser}, pIdentity...), takes: []body{{typeNDJSON, "envelope"}}, gives: []body{{typeNDJSON, "line"}},
+		also: []int{413, 415, 503}, do: (*api).events,
+	},
+}
+
+// served are the routes of a process that reads.
+var served = []route{
+	{
+		method: "GET", path: "/v1/sessions", need: access.Read, in: reading, about: "Sessions, newest first.",
+		query: []param{
+			{name: "cwd", kind: "string", about: "of this working directory"}, {name: "q", kind: "string", about: "words of title, prompt, id or directory"},
+			{name: "unanswered", kind: "boolean", about: "also those that no agent has answered in"}, pLimit, pAfter,
+		},
+		gives: either("sessions", "session"), do: (*api).sessions,
+	},
+	{method: "GET", path: sessionPath, need: access.Read, in: reading, about: "A session and its threads.", gives: object("session"), do: (*api).session},
+	{method: "GET", path: sessionPath + "/graph", need: access.Read, in: reading, about: "How its threads come from each other.", gives: either("graph", "graph_node"), do: (*api).graph},
+	{method: "GET", path: sessionPath + "/threads", need: access.Read, in: reading, about: "Its threads.", gives: either("threads", "thread"), do: (*api).threads},
+	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"), do: (*api).oneThread},
+	{
+		method: "GET", path: threadPath + "/items", need: access.Read, in: reading, about: "Items of a thread, from its nodes: also those that SPOOL_ITEMS has forgotten.",
+		query: []param{
+			{name: "from", kind: "integer", about: "from this number on"}, {name: "before", kind: "integer", about: "the last ones before this number"},
+			{name: "last", kind: "integer", about: "the last so many"}, pLimit,
+		},
+		gives: either("items", "item"), do: (*api).items,
+	},
+	{
+		method: "GET", path: threadPath + "/items/{n}", need: access.Read, in: reading, about: "One item.",
+		query: []param{{name: "full", kind: "boolean", about: "as it was before any cut"}}, gives: object("item"), also: []int{413}, do: (*api).item,
+	},
+	{
+		method: "GET", path: threadPath + "/search", need: access.Read, in: reading, about: "Items that hold a text, newest first.",
+		query: []param{
+			{name: "q", kind: "string", about: "the text; letter case does not matter"}, {name: "before", kind: "integer", about: `only before this number: the "next" of the page before`}, pLimit,
+		},
+		gives: either("matches", "match"), do: (*api).search,
+	},
+	{
+		method: "GET", path: threadPath + "/context", need: access.Read, in: reading, about: "What the model is sent at the leaf.",
+		query: []param{{name: "leaf", kind: "string", about: "at this entry instead"}}, gives: object("context"), also: []int{409}, do: (*api).context,
+	},
+	{
+		method: "GET", path: threadPath + "/logs/thread.log", need: access.Read, in: reading, about: "The items as they were before any cut, a line each.",
+		query: pLines, gives: []body{{typeNDJSON, "full_item"}}, also: []int{416}, do: (*api).log,
+	},
+	{
+		method: "GET", path: "/v1/nodes/{hash}", need: access.Read, in: reading, about: "Where a state is: a link that survives forks.",
+		query: []param{{name: "session", kind: "string", about: "look here first"}, {name: "thread", kind: "string", about: "look here first; main unless given"}},
+		gives: object("place"), do: (*api).node,
+	},
+	{
+		method: "GET", path: threadPath + "/live", need: access.Read, in: following, about: "Follow a thread: item, live, open, head, reset.",
+		query: []param{pResume, {name: "from", kind: "integer", about: "begin with this item, not with the next one"}, {name: "whole", kind: "boolean", about: "open outputs from their first byte"}},
+		gives: sseOf("thread_event"), do: (*api).streamThread,
+	},
+	{
+		method: "GET", path: "/v1/live", need: access.Read, in: following, about: "Follow the items of a session or of all.",
+		query: []param{
+			pSession, {name: "thread", kind: "string", about: "of threads of this name"}, {name: "type", kind: "string", about: "metadata.type, or message"},
+			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"}, {name: "since", kind: "string", about: "a time, a duration, or all"}, pResume,
+		},
+		gives: sseOf("item"), do: (*api).streamItems,
+	},
+	{
+		method: "GET", path: "/v1/heads", need: access.Read, in: following, about: "Follow the heads of active threads.",
+		query: []param{pSession, {name: "current", kind: "boolean", about: "begin with where they are"}, pResume}, gives: sseOf("thread"), do: (*api).streamHeads,
+	},
+	{
+		method: "POST", path: threadPath + "/fork", need: access.Write, in: storing, about: "Start a thread at a point of this one.", takes: object("fork"),
+		gives: object("thread"), status: 201, also: []int{409, 415}, do: (*api).fork,
+	},
+	{
+		method: "POST", path: threadPath + "/compact", need: access.Write, in: storing, about: "Make a summary stand for all so far.", takes: object("compact"),
+		gives: object("thread"), also: []int{409, 415}, do: (*api).compact,
+	},
+	{
+		method: "POST", path: threadPath + "/end", need: access.Write, in: storing, about: "Complete the thread.", takes: object("end"), gives: object("thread"),
+		also: []int{409, 415}, do: (*api).endThread,
+	},
+	{
+		method: "POST", path: threadPath + "/rename", need: access.Write, in: storing, about: "Give the thread another name.", takes: object("rename"),
+		gives: object("thread"), also: []int{409, 415}, do: (*api).rename,
+	},
+	{
+		method: "POST", path: threadPath + "/branch", need: access.Write, in: storing, about: "Move the leaf to an entry; without one, away from all.", takes: object("branch"),
+		gives: object("thread"), also: []int{409, 415}, do: (*api).branch,
+	},
+	{
+		method: "POST", path: threadPath + "/label", need: access.Write, in: storing, about: "Name an entry; without a label its name goes.", takes: object("label"),
+		gives: object("labelled"), also: []int{409, 415}, do: (*api).label,
+	},
+	{method: "GET", path: threadPath + "/outputs", need: access.Read, in: reading, about: "Outputs that are open.", gives: either("outputs", "open_output"), do: (*api).openOutputs},
+	{
+		method: "POST", path: threadPath + "/outputs", need: access.Write, in: sending, about: "Stream what a tool prints: the body, as it prints it.",
+		query: []param{
+			{name: "tool", kind: "string", about: "name of the tool"}, {name: "id", kind: "string", about: "names the output in its session"},
+			{name: "invocation_id", kind: "string", about: "id that call and result share"}, {name: "input", kind: "string", about: "JSON: also post the call"},
+			{name: "cwd", kind: "string", about: "working directory"}, {name: "agent", kind: "string", about: "for the artifact"}, {name: "run", kind: "string", about: "for the artifact"}, pUser,
+			{name: "head", kind: "integer", about: "bytes of the beginning that the result shows"}, {name: "columns", kind: "integer", about: "longest line that the result shows, in bytes"},
+			{name: "lease_ms", kind: "integer", about: "how long it may be silent"},
+			{name: headerExit, kind: "integer", about: "exit code; also as a trailer", header: true}, {name: headerError, kind: "string", about: "true: the tool failed; also as a trailer", header: true},
+		},
+		takes: []body{{typeBytes, ""}}, gives: object("output"), status: 201, also: []int{503}, do: (*api).putOutput,
+	},
+	{
+		method: "GET", path: "/v1/prompts", need: access.Read, in: reading, about: "Prompts that wait for an answer.", query: []param{pSession},
+		gives: either("prompts", "prompt"), do: (*api).prompts,
+	},
+	{method: "GET", path: threadPath + "/prompts/{id}", need: access.Read, in: reading, about: "One prompt.", gives: object("prompt"), do: (*api).prompt},
+	{
+		method: "POST", path: threadPath + "/prompts/{id}/answer", need: access.Write, in: storing, about: "Answer a prompt; the first answer counts.", takes: object("answer"),
+		gives: object("answered"), also: []int{409, 415}, do: (*api).answerPrompt,
+	},
+	{method: "GET", path: "/v1/runs", need: access.Read, in: reading, about: "Runs of agents.", query: []param{pSession}, gives: either("runs", "run"), do: (*api).runs},
+	{
+		method: "GET", path: "/v1/history", need: access.Read, in: reading, about: "What people asked for, newest first.",
+		query: []param{{name: "q", kind: "string", about: "words"}, pSession, {name: "cwd", kind: "string", about: "of this working directory"}, pLimit},
+		gives: either("history", "history_prompt"), do: (*api).history,
+	},
+	{
+		method: "GET", path: sessionPath + "/artifacts", need: access.Read, in: reading, about: "Artifacts of a session, oldest first.",
+		gives: either("artifacts", "artifact"), do: (*api).artifacts,
+	},
+	{
+		method: "POST", path: sessionPath + "/artifacts", need: access.Write, in: storing, about: "Store the body as an artifact.",
+		query: []param{
+			{name: "tool", kind: "string", about: "which printed it"}, {name: "filename", kind: "string", about: "its name"}, {name: "agent", kind: "string", about: "whose output it is"},
+			{name: "run", kind: "string", about: "run it belongs to"}, {name: "tool_call", kind: "string", about: "call it belongs to"},
+			{name: "summary", kind: "string", about: "what it is"}, {name: "category", kind: "string", about: "provider_raw, hook_log, traceback, debug, …"},
+		},
+		takes: []body{{typeBytes, ""}}, gives: object("artifact"), status: 201, also: []int{413, 503}, do: (*api).putArtifact,
+	},
+	{
+		method: "GET", path: "/v1/artifacts/{id}", need: access.Read, in: reading, about: "The bytes of an artifact, to be saved.", query: []param{pRange, pMatch},
+		gives: []body{{typeBytes, ""}}, also: []int{304, 416}, do: (*api).artifact,
+	},
+	{
+		method: "GET", path: "/v1/blobs/{sha256}", need: access.Read, in: reading, about: "The bytes of a blob, to be saved.", query: []param{pRange, pMatch},
+		gives: []body{{typeBytes, ""}}, also: []int{304, 410, 416}, do: (*api).blob,
+	},
+	{
+		method: "GET", path: "/v1/read", need: access.Read, in: reading, about: "What an address leads to, by lines.",
+		query: append([]param{{name: "url", kind: "string", about: "artifact://…, agent://…, blob:sha256:…, or a local_log"}, {name: "session", kind: "string", about: "whose numbers are meant"}}, pLines...),
+		gives: []body{{typeBytes, ""}}, also: []int{416}, do: (*api).resolve,
+	},
+}
+
+// routes are those that this process serves.
+func (a *api) routes() []route {
+	if a.cfg.Client == nil {
+		return open
+	}
+	return slices.Concat(open, served)
+}
+
+// mux leads requests to their routes, and what is no route's to the handlers beside.
+func (a *api) mux() http.Handler {
+	mux := http.NewServeMux()
+	byPath := map[string][]route{}
+	for _, r := range a.routes() {
+		byPath[r.path] = append(byPath[r.path], r)
+	}
+	for path, routes := range byPath {
+		mux.Handle(path, a.at(routes))
+	}
+	if a.cfg.Streams != nil {
+		mux.Handle(streamPath, a.beside(ofStream(a.cfg.Streams), func(r *http.Request) access.Scope {
+			switch r.Method {
+			case http.MethodGet, http.MethodHead:
+				return access.Read
+			case http.MethodDelete:
+				return access.Admin
+			}
+			return access.Write
+		}))
+	}
+	if a.cfg.Metrics != nil {
+		mux.Handle("/metrics", a.beside(a.cfg.Metrics, func(*http.Request) access.Scope { return access.Read }))
+	}
+	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, "nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries; all paths are in /v1/openapi.json")
+	})
+	if a.cfg.Page == nil {
+		mux.Handle("/", nothing)
+	} else {
+		mux.Handle("/v1/", nothing)
+		mux.Handle("/", a.cfg.Page) // files that hold nothing secret: they ask the API, with a token
+	}
+	return mux
+}
+
+// at answers at one path.
+func (a *api) at(routes []route) http.Handler {
+	methods := make([]string, len(routes))
+	for i, r := range routes {
+		methods[i] = r.method
+	}
+	allow := strings.Join(methods, ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		i := slices.Index(methods, method)
+		if i < 0 {
+			w.Header().Set("Allow", allow)
+			refuse(w, http.StatusMethodNotAllowed, r.Method+": use "+allow)
+			return
+		}
+		a.serve(routes[i], w, r)
+	})
+}
+
+// serve lets a request in, or answers why not, and answers its error.
+func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
+	if to.need != access.None {
+		var ok bool
+		if r, ok = a.admit(w, r, to.need); !ok {
+			return
+		}
+	}
+	if to.in == following && r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", typeSSE)
+		return
+	}
+	leave, ok := a.enter(w, to.in)
+	if !ok {
+		return
+	}
+	defer leave()
+	if err := to.do(a, w, r); err != nil {
+		a.fail(w, r, err)
+	}
+}
+
+// beside guards a handler that is not of the table.
+func (a *api) beside(next http.Handler, need func(*http.Request) access.Scope) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r, ok := a.admit(w, r, need(r)); ok {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+const (
+	streamPath   = "/v1/stream/"
+	headerSource = "Stream-Forked-From" // a stream that a new one begins with
+)
+
+// ofStream lets a token for some sessions only at streams that are named after these: any other name may be of any session.
+func ofStream(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		grant := access.From(r.Context())
+		for _, path := range []string{r.URL.Path, r.Header.Get(headerSource)} {
+			t, err := events.ParseThread(strings.TrimPrefix(path, streamPath))
+			if path != "" && !grant.Everything() && (err != nil || !grant.Session(t.Session)) {
+				refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,128 @@
+// Package metrics shows what a process does, and what the NATS system holds, in the text format of Prometheus. The names are in
+// docs/operations.md; their labels come from closed sets, and are never an id.
+//
+//	what this process does    counters of the persister, histograms of its commits, requests of the HTTP side: added as it works
+//	what the system holds     streams, backlog, persisters, dead letters, the last gc: asked for when somebody looks
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"spool/internal/persist"
+)
+
+// Registry is the metrics of one process. The zero value is not usable.
+type Registry struct{ reg *prometheus.Registry }
+
+// New makes the registry of a process: role is what it is ("up", "persister", "ingest", "gc"), version what it was built from.
+func New(role, version string) *Registry {
+	r := &Registry{prometheus.NewRegistry()}
+	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spool_build_info", Help: "1, with what runs here."}, []string{"role", "version"})
+	build.WithLabelValues(role, version).Set(1)
+	r.reg.MustRegister(build)
+	return r
+}
+
+// Persister adds what a persister does. The function that it returns is for persist.Deps.Committed.
+func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed) {
+	for _, c := range []struct {
+		name, help string
+		value      func(persist.Stats) int64
+	}{
+		{"spool_events_applied_total", "Events that are through, the repeated and the dead included.", func(s persist.Stats) int64 { return s.Applied }},
+		{"spool_events_repeated_total", "Events that had been applied before.", func(s persist.Stats) int64 { return s.Repeated }},
+		{"spool_dead_letters_total", "Events that went to the dead letters.", func(s persist.Stats) int64 { return s.Dead }},
+		{"spool_entries_total", "Entries appended to threads.", func(s persist.Stats) int64 { return s.Entries }},
+		{"spool_entries_unknown_total", "Entries of a type that their dialect does not know.", func(s persist.Stats) int64 { return s.Unknown }},
+		{"spool_items_total", "Items published.", func(s persist.Stats) int64 { return s.Items }},
+		{"spool_nodes_total", "Nodes stored.", func(s persist.Stats) int64 { return s.Nodes }},
+		{"spool_commits_total", "Atomic batches of records.", func(s persist.Stats) int64 { return s.Commits }},
+		{"spool_commits_refused_total", "Commits that were prepared again, because a head or a fence had moved.", func(s persist.Stats) int64 { return s.Refused }},
+		{"spool_entries_truncated_total", "Entries that a size rule cut.", func(s persist.Stats) int64 { return s.Truncated }},
+		{"spool_values_externalized_total", "Values moved into blobs.", func(s persist.Stats) int64 { return s.Externalized }},
+		{"spool_entry_bytes_total", "Bytes of entries as they came.", func(s persist.Stats) int64 { return s.BytesIn }},
+		{"spool_stored_bytes_total", "Bytes of packs and blobs written.", func(s persist.Stats) int64 { return s.BytesStored }},
+		{"spool_deduplicated_bytes_total", "Bytes of blobs that were stored already.", func(s persist.Stats) int64 { return s.Deduplicated }},
+		{"spool_outputs_total", "Streaming outputs that ended.", func(s persist.Stats) int64 { return s.Outputs }},
+		{"spool_output_bytes_total", "Bytes of streaming outputs as they came.", func(s persist.Stats) int64 { return s.OutputBytes }},
+	} {
+		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, func() float64 { return float64(c.value(stats())) }))
+	}
+	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds", Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
+	r.reg.MustRegister(batch, took)
+	return func(c persist.Committed) {
+		batch.Observe(float64(c.Events))
+		took.Observe(c.Took.Seconds())
+	}
+}
+
+// HTTP counts the requests of a handler by route and status class, and how long those took that were not streams.
+func (r *Registry) HTTP(next http.Handler) http.Handler {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spool_http_requests_total", Help: "Requests answered."}, []string{"method", "code"})
+	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "spool_http_requests_open", Help: "Requests that are being answered, live readers included."})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_http_request_seconds", Help: "Time to the end of an answer.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)})
+	r.reg.MustRegister(requests, open, took)
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		open.Inc()
+		defer open.Dec()
+		start, s := time.Now(), &status{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(s, q)
+		requests.WithLabelValues(method(q.Method), strconv.Itoa(s.code/100)+"xx").Inc()
+		took.Observe(time.Since(start).Seconds())
+	})
+}
+
+// method keeps the label in a closed set: what a client sends is not.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodPatch:
+		return m
+	}
+	return "other"
+}
+
+// status remembers what was answered.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+func (s *status) WriteHeader(code int) { s.code = code; s.ResponseWriter.WriteHeader(code) }
+
+// Unwrap lets a stream flush and set deadlines.
+func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// Handler answers a scrape.
+func (r *Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r.reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: scrapeTime})
+}
+
+// scrapeTime bounds a scrape: the system is asked over the network.
+const scrapeTime = 10 * time.Second
+
+// Serve answers GET /metrics on an address of its own until ctx ends, for processes that have no HTTP side.
+func (r *Registry) Serve(ctx context.Context, addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", r.Handler())
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

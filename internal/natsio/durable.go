@@ -1,0 +1,142 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
+)
+
+// ErrReader: a subscription of that name exists and is to other items.
+var ErrReader = errors.New("the durable subscription is another one")
+
+// readerAcks is how many items may be given and not acknowledged, and readerAckEvery how long one waits for others to share
+// its ack.
+const (
+	readerAcks     = 20_000
+	readerAckEvery = 250 * time.Millisecond
+)
+
+// DurableItems is Items from a position that the server keeps under a name; from says where it begins the first time. An item
+// is done when the caller comes back for the next one, and then not given again; a crash gives those again that were done in
+// the last quarter of a second. Of several processes under one name one gets the items, and another when that one stops.
+func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
+	return func(yield func(StoredItem, error) bool) {
+		cons, err := c.readerConsumer(ctx, name, filters, from)
+		if err != nil {
+			yield(StoredItem{}, fmt.Errorf("durable subscription %q: %w", name, err))
+			return
+		}
+		f := newFeed(ctx, c, events.ItemsStream, cons)
+		it, err := cons.Messages(
+			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
+			jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
+		if err != nil {
+			yield(StoredItem{}, wrapErr(err))
+			return
+		}
+		if ready != nil {
+			ready()
+		}
+		var done jetstream.Msg // the last item that is done and not acknowledged
+		acked := time.Now()
+		defer func() {
+			it.Stop()
+			if done != nil {
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+				defer cancel()
+				_ = done.DoubleAck(last) // lost: the items come again
+			}
+			f.unpin()
+		}()
+		for {
+			wait, cancel := ctx, context.CancelFunc(func() {})
+			if done != nil {
+				wait, cancel = context.WithTimeout(ctx, readerAckEvery)
+			}
+			m, err := it.Next(jetstream.NextContext(wait))
+			idle := wait.Err() != nil
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			if done != nil && (err != nil && idle || time.Since(acked) >= readerAckEvery) {
+				_ = done.Ack()
+				done, acked = nil, time.Now()
+			}
+			if err != nil && idle || errors.Is(err, jetstream.ErrNoHeartbeat) {
+				continue // nothing new; without heartbeats another process is pinned, or the server away
+			}
+			if err != nil {
+				yield(StoredItem{}, wrapErr(err))
+				return
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				yield(StoredItem{}, err)
+				return
+			}
+			if !f.inOrder(ctx, m, meta) {
+				continue
+			}
+			if !yield(storedItem(m, meta), nil) {
+				return
+			}
+			done = m
+		}
+	}
+}
+
+// readerConsumer finds the consumer of a name, or makes it.
+func (c *Conn) readerConsumer(ctx context.Context, name string, filters []string, from Position) (jetstream.Consumer, error) {
+	if err := events.CheckToken("durable name", name); err != nil {
+		return nil, err
+	}
+	durable := events.ReaderConsumer(name)
+	cons, err := c.js.Consumer(ctx, events.ItemsStream, durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		var policy jetstream.DeliverPolicy
+		var seq uint64
+		var since *time.Time
+		if policy, seq, since, err = c.deliver(ctx, from); err != nil {
+			return nil, err
+		}
+		cons, err = c.js.CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
+			Durable: durable, FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
+			AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: readerAcks,
+			PriorityPolicy: jetstream.PriorityPolicyPinned, PriorityGroups: []string{events.ReadersGroup}, PinnedTTL: pinnedTTL,
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster
+			cons, err = c.js.Consumer(ctx, events.ItemsStream, durable)
+		}
+	}
+	if err != nil {
+		return nil, wrapErr(err)
+	}
+	cfg := cons.CachedInfo().Config
+	have := slices.Sorted(slices.Values(append(cfg.FilterSubjects, cfg.FilterSubject)))
+	want := slices.Sorted(slices.Values(append(slices.Clone(filters), "")))
+	if have = slices.DeleteFunc(have, empty); !slices.Equal(have, slices.DeleteFunc(want, empty)) {
+		return nil, fmt.Errorf("%w: it is to %v, not to %v; choose another name, or forget it first", ErrReader, have, filters)
+	}
+	return cons, nil
+}
+
+func empty(s string) bool { return s == "" }
+
+// ForgetReader drops the position that is kept under a name. record.ErrNotFound: there is none.
+func (c *Conn) ForgetReader(ctx context.Context, name string) error {
+	if err := events.CheckToken("durable name", name); err != nil {
+		return err
+	}
+	if err := c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
+		return fmt.Errorf("durable subscription %q: %w", name, wrapErr(err))
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
+)
+
+// gcAckWait is how long a collector that died keeps the next one waiting.
+const gcAckWait = 30 * time.Second
+
+// gcConsumer gives a request for a cycle to one collector, and no other request while that one is at it.
+func gcConsumer() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Name: "gc", Durable: "gc", Description: "one collector at a time", FilterSubject: events.GCRunSubject,
+		DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy, AckWait: gcAckWait, MaxAckPending: 1, MaxDeliver: 3,
+	}
+}
+
+// The server publishes by a schedule (ADR-51): to the target, whose older messages go by rollup, so that after a night without a
+// collector one request waits and not all that were missed.
+const (
+	hdrSchedule       = "Nats-Schedule"
+	hdrScheduleTarget = "Nats-Schedule-Target"
+	hdrScheduleRollup = "Nats-Schedule-Rollup"
+)
+
+// ScheduleGC makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there already and says
+// the same goes on; made says that it was not. The first request comes when the time has passed once.
+func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, err error) {
+	want := "@every " + every.String()
+	s, err := c.js.Stream(ctx, events.GCStream)
+	if err != nil {
+		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
+	}
+	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
+	switch {
+	case err == nil && old.Header.Get(hdrSchedule) == want:
+		return false, nil
+	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
+	}
+	_, err = c.publish(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject}, hdrScheduleRollup: {"sub"},
+	}}})
+	if err != nil {
+		return false, fmt.Errorf("schedule gc every %v: %w", every, err)
+	}
+	return true, nil
+}
+
+// UnscheduleGC takes the schedule away.
+func (c *Conn) UnscheduleGC(ctx context.Context) error {
+	s, err := c.js.Stream(ctx, events.GCStream)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(events.GCScheduleSubject))
+	}
+	if err != nil {
+		return fmt.Errorf("take the schedule of gc away: %w", wrapErr(err))
+	}
+	return nil
+}
+
+// AskGC asks for a cycle now.
+func (c *Conn) AskGC(ctx context.Context) error {
+	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
+	return err
+}
+
+// GCRuns calls run for each cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
+// gets a request, and the next one waits until run has returned. A request whose collector dies goes to another after gcAckWait.
+func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
+	cons, err := c.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
+	if err != nil {
+		return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+	}
+	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
+	if err != nil {
+		return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+	}
+	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)()
+	for {
+		m, err := it.Next()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the server is away; the iterator asks again
+			continue
+		case err != nil:
+			return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+		}
+		c.atWork(ctx, m, run)
+	}
+}
+
+// atWork holds a request while it is carried out. It is done whatever came of it: the next cycle finishes what this one left.
+func (c *Conn) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(ctx)
+	}()
+	t := time.NewTicker(gcAckWait / 3)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if err := m.InProgress(); err != nil {
+				c.log.Warn("tell that gc is at work", "error", err)
+			}
+			continue
+		case <-done:
+		}
+		if err := m.Ack(); err != nil && ctx.Err() == nil {
+			c.log.Warn("ack the request for gc", "error", err)
+		}
+		return
+	}
+}

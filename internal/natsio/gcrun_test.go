@@ -1,0 +1,86 @@
+package natsio_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+)
+
+// Of several collectors one gets a request, and no other request is carried out meanwhile.
+func TestGCRunsOneAtATime(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var busy, runs atomic.Int64
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			err := c.GCRuns(ctx, func(context.Context) {
+				if busy.Add(1) > 1 {
+					t.Error("two cycles at a time")
+				}
+				runs.Add(1)
+				began <- struct{}{}
+				<-goOn
+				busy.Add(-1)
+			})
+			if err != nil {
+				t.Errorf("GCRuns() = %v", err)
+			}
+		})
+	}
+	for range 3 {
+		if err := c.AskGC(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		<-began
+		goOn <- struct{}{}
+	}
+	stop()
+	wg.Wait()
+	if n := runs.Load(); n != 3 {
+		t.Errorf("%d cycles for 3 requests", n)
+	}
+}
+
+// The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes its place.
+func TestScheduleGC(t *testing.T) {
+	c := natstest.Conn(t)
+	for i, want := range []bool{true, false} {
+		if made, err := c.ScheduleGC(t.Context(), time.Hour); err != nil || made != want {
+			t.Fatalf("ScheduleGC() for the %d. time = %v, %v, want %v", i+1, made, err, want)
+		}
+	}
+	if made, err := c.ScheduleGC(t.Context(), time.Second); err != nil || !made {
+		t.Fatalf("ScheduleGC(another time) = %v, %v, want it made", made, err)
+	}
+	requests(t, c, 2)
+	if err := c.UnscheduleGC(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := c.ScheduleGC(t.Context(), time.Second); err != nil || !made {
+		t.Fatalf("ScheduleGC() after it was taken away = %v, %v, want it made", made, err)
+	}
+}
+
+// requests waits for so many.
+func requests(t *testing.T, c *natsio.Conn, n int) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	got := 0
+	if err := c.GCRuns(ctx, func(context.Context) {
+		if got++; got == n {
+			stop()
+		}
+	}); err != nil || got < n {
+		t.Errorf("GCRuns() = %v after %d requests, want %d", err, got, n)
+	}
+}

@@ -1,0 +1,97 @@
+package natsio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
+)
+
+// LiveFrame is a live frame and the output that it belongs to. The zero value says that frames may have been missed.
+type LiveFrame struct {
+	Output string
+	*events.Live
+}
+
+// LiveOutputs follows the frames of all outputs of a thread, as Live does of one.
+func (c *Conn) LiveOutputs(ctx context.Context, t events.Thread, silence time.Duration) iter.Seq2[LiveFrame, error] {
+	return func(yield func(LiveFrame, error) bool) {
+		sub, err := c.nc.SubscribeSync(events.LiveSubject(t, "*"))
+		if err != nil {
+			yield(LiveFrame{}, wrapErr(err))
+			return
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if _, err := c.nc.RTT(); err != nil { // the server knows of the subscription
+			yield(LiveFrame{}, wrapErr(err))
+			return
+		}
+		if !yield(LiveFrame{}, nil) {
+			return
+		}
+		for ctx.Err() == nil {
+			wait, cancel := context.WithTimeout(ctx, silence)
+			m, err := sub.NextMsgWithContext(wait)
+			cancel()
+			var frame LiveFrame
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				frame = LiveFrame{m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], new(events.Live)}
+				if err = json.Unmarshal(m.Data, frame.Live); err != nil {
+					err = fmt.Errorf("live frame on %s: %w", m.Subject, err)
+				}
+			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
+				err = nil
+			default:
+				err = wrapErr(err)
+			}
+			if !yield(frame, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ItemsUntilNow gives the items of ITEMS from a position on, in order, and ends behind the last one that is stored. It stops at
+// the first error of f, and returns it.
+func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Position, f func(StoredItem) error) error {
+	policy, seq, since, err := c.deliver(ctx, from)
+	if err != nil {
+		return err
+	}
+	cons, err := c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since, InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("read items: %w", wrapErr(err))
+	}
+	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		return f(StoredItem{
+			Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp, Pending: meta.NumPending, Data: m.Data(),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("read items: %w", err)
+	}
+	return nil
+}
+
+// ItemsSpan is the sequence of the first item that ITEMS holds, and of the last one that it was given.
+func (c *Conn) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
+	s, err := c.js.Stream(ctx, events.ItemsStream)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read items: %w", wrapErr(err))
+	}
+	state := s.CachedInfo().State
+	return state.FirstSeq, state.LastSeq, nil
+}

@@ -1,0 +1,283 @@
+// Package offline keeps events on disk while no server takes them, and gives them back in order.
+//
+// A directory holds a queue for each process that uses it:
+//
+//	DIR/<queue>/lock          held by its process for as long as it lives
+//	DIR/<queue>/00000001.log  segments, in order: a magic, then frames of length, CRC-32C and envelope
+//	DIR/refused/…             what a server will never take, as segments; somebody has to look at them
+//
+// Append makes one write and one fsync, and returns behind both. What a crash leaves:
+//
+//	in Append               a torn frame at the end of the newest segment: it is cut, nobody was told that it is kept
+//	after Append            events that are on disk; whoever drains next publishes them
+//	in Drain, after an ack  a segment whose events are published: they are published again, and a thread skips what it has
+//
+// A queue whose process is gone is drained by the next one that uses the directory. Events keep the identity that they were
+// published under, so nothing doubles, whoever sends them and however often.
+package offline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// ErrFull: the directory holds as much as it may, or its disk does. Nothing of what was to be appended is kept.
+var ErrFull = errors.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
+
+// ErrDamaged: a segment has bytes that were never written so. What is before them is published, the file is kept under another name.
+var ErrDamaged = errors.New("damaged offline segment")
+
+// Config of a directory. Dir is required.
+type Config struct {
+	Dir     string
+	Limit   int64 // bytes of all queues in the directory; 0 = 1 GiB
+	Segment int64 // bytes after which a segment is closed: what a crash can make be sent again; 0 = 8 MiB
+	Log     *slog.Logger
+}
+
+// Queue is the part of a directory that one process appends to. Safe for concurrent use.
+type Queue struct {
+	cfg  Config
+	name string
+	lock *os.File
+
+	draining sync.Mutex // held by the one Drain that works
+
+	mu      sync.Mutex
+	active  *segment      // that Append writes to; nil: the next one begins one
+	next    int           // number of the next segment
+	waiting int           // own segments that are not drained
+	used    int64         // bytes of the directory, as far as this process knows
+	some    chan struct{} // holds a token while there is something to drain
+	empty   chan struct{} // closed while there is nothing
+}
+
+// Open makes a queue in a directory, which it creates.
+func Open(cfg Config) (*Queue, error) {
+	cfg.Limit, cfg.Segment = cmp.Or(cfg.Limit, 1<<30), cmp.Or(cfg.Segment, 8<<20)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	q := &Queue{cfg: cfg, name: ulid.Make().String(), next: 1, some: make(chan struct{}, 1), empty: make(chan struct{})}
+	close(q.empty)
+	if err := os.MkdirAll(q.dir(), 0o700); err != nil {
+		return nil, fmt.Errorf("offline directory: %w", err)
+	}
+	lock, held, err := tryLock(filepath.Join(q.dir(), lockFile))
+	if err == nil && !held {
+		err = errors.New("its lock is held")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("offline queue %s: %w", q.dir(), err)
+	}
+	q.lock = lock
+	if q.used, err = usage(cfg.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("offline directory: %w", err), q.Close())
+	}
+	if q.used > 0 {
+		q.wake()
+	}
+	return q, nil
+}
+
+// Close ends the queue. What it holds stays for the next process.
+func (q *Queue) Close() error {
+	q.draining.Lock()
+	defer q.draining.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.seal()
+	if q.waiting == 0 {
+		err = errors.Join(err, os.RemoveAll(q.dir()))
+	}
+	return errors.Join(err, q.lock.Close())
+}
+
+const lockFile = "lock"
+
+func (q *Queue) dir() string { return filepath.Join(q.cfg.Dir, q.name) }
+
+// Empty reports whether this process has nothing waiting here.
+func (q *Queue) Empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting == 0
+}
+
+// Drained is closed while this process has nothing waiting here.
+func (q *Queue) Drained() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.empty
+}
+
+// Some has a token while there may be something to drain.
+func (q *Queue) Some() <-chan struct{} { return q.some }
+
+func (q *Queue) wake() {
+	select {
+	case q.some <- struct{}{}:
+	default:
+	}
+}
+
+// Append keeps events behind what is there. They are on disk when it returns without an error; with one, a part of them may
+// be, and appending all of them again is harmless.
+func (q *Queue) Append(evs []*events.Event) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var buf []byte
+	for _, e := range evs {
+		buf = appendFrame(buf, e.Encode())
+		if int64(len(buf)) >= q.cfg.Segment {
+			if err := q.write(buf); err != nil {
+				return err
+			}
+			buf = nil
+		}
+	}
+	if len(buf) == 0 {
+		return nil
+	}
+	return q.write(buf)
+}
+
+// write makes frames durable at the end of the active segment.
+func (q *Queue) write(frames []byte) error {
+	if q.used+int64(len(frames)) > q.cfg.Limit {
+		used, err := usage(q.cfg.Dir) // other processes may have made room
+		if err != nil {
+			return fmt.Errorf("offline directory: %w", err)
+		}
+		if q.used = used; used+int64(len(frames)) > q.cfg.Limit {
+			return fmt.Errorf("%w: %s holds %d of %d bytes", ErrFull, q.cfg.Dir, used, q.cfg.Limit)
+		}
+	}
+	if q.active != nil && q.active.size+int64(len(frames)) > q.cfg.Segment {
+		if err := q.seal(); err != nil {
+			return err
+		}
+	}
+	if q.active == nil {
+		s, err := createSegment(q.dir(), q.next)
+		if err != nil {
+			return asFull(err)
+		}
+		if q.waiting == 0 {
+			q.empty = make(chan struct{})
+		}
+		q.active, q.next, q.waiting = s, q.next+1, q.waiting+1
+		q.used += s.size
+	}
+	if err := q.active.append(frames); err != nil {
+		return asFull(errors.Join(err, q.seal())) // the next one gets a file of its own
+	}
+	q.used += int64(len(frames))
+	q.wake()
+	return nil
+}
+
+// seal closes the active segment; it is drained like the others.
+func (q *Queue) seal() error {
+	if q.active == nil {
+		return nil
+	}
+	err := q.active.file.Close()
+	q.active = nil
+	return err
+}
+
+// Drain gives everything that waits to send, in order, in groups of one batch, and forgets it when send returns nil: first
+// what dead processes left, then its own, until nothing is left. It returns the first error that may pass; what send
+// will never take (see record.Temporary) is moved aside.
+func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
+	q.draining.Lock()
+	defer q.draining.Unlock()
+	d := &drain{q: q, send: send}
+	if err := d.leftovers(ctx); err != nil {
+		return err
+	}
+	for {
+		q.mu.Lock()
+		err := q.seal()
+		q.mu.Unlock()
+		if err != nil {
+			return fmt.Errorf("offline queue: %w", err)
+		}
+		names, err := segments(q.dir())
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := d.segment(ctx, filepath.Join(q.dir(), name), false); err != nil {
+				return err
+			}
+			q.mu.Lock()
+			if q.waiting--; q.waiting == 0 {
+				close(q.empty)
+			}
+			q.mu.Unlock()
+		}
+		if len(names) == 0 {
+			return nil
+		}
+	}
+}
+
+// segments lists the segments of a queue, oldest first.
+func segments(dir string) ([]string, error) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("offline queue: %w", err)
+	}
+	var names []string
+	for _, e := range all {
+		if n, ok := strings.CutSuffix(e.Name(), segmentSuffix); ok {
+			if _, err := strconv.Atoi(n); err == nil {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// usage is how many bytes of segments a directory holds.
+func usage(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) { // drained meanwhile
+			return nil
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, segmentSuffix) {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
+
+// temporary reports whether sending again can help.
+func temporary(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || record.Temporary(err) || errors.Is(err, context.DeadlineExceeded)
+}

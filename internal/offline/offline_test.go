@@ -1,0 +1,314 @@
+package offline
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+func event(producer string, seq uint64, size int) *events.Event {
+	return &events.Event{
+		Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"},
+		Body: []byte(strings.Repeat("x", size)),
+	}
+}
+
+// sink is a server that can be told to fail.
+type sink struct {
+	got  []string
+	fail error
+}
+
+func (s *sink) send(_ context.Context, evs []*events.Event) error {
+	if s.fail != nil {
+		return s.fail
+	}
+	for _, e := range evs {
+		if string(e.Body) == "refuse" {
+			return record.ErrRefused
+		}
+	}
+	for _, e := range evs {
+		s.got = append(s.got, fmt.Sprintf("%s:%d", e.Producer, e.Seq))
+	}
+	return nil
+}
+
+func open(t *testing.T, cfg Config) *Queue {
+	t.Helper()
+	q, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func ids(producer string, from, to int) (out []string) {
+	for i := from; i <= to; i++ {
+		out = append(out, fmt.Sprintf("%s:%d", producer, i))
+	}
+	return out
+}
+
+func TestDrainInOrder(t *testing.T) {
+	q := open(t, Config{Dir: t.TempDir(), Segment: 1000})
+	for i := range 50 {
+		if err := q.Append([]*events.Event{event("p", uint64(2*i+1), 100), event("p", uint64(2*i+2), 300)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sink{fail: record.ErrBusy}
+	if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) || q.Empty() {
+		t.Fatalf("Drain while the server is away = %v, empty: %v, want ErrBusy and not empty", err, q.Empty())
+	}
+	s.fail = nil
+	if err := q.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if want := ids("p", 1, 100); !slices.Equal(s.got, want) {
+		t.Errorf("drained %v, want 1 to 100 in order", s.got)
+	}
+	if !q.Empty() || q.used != 0 {
+		t.Errorf("after the drain empty is %v, used %d bytes, want true and 0", q.Empty(), q.used)
+	}
+	<-q.Drained()
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(q.cfg.Dir); len(left) != 0 || err != nil {
+		t.Errorf("Close left %v, %v, want nothing", left, err)
+	}
+}
+
+// A crash can end the newest segment anywhere: what was appended before is drained whole, and nothing else.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		sub := filepath.Join(dir, rapid.StringMatching("[a-z]{12}").Draw(rt, "dir"))
+		q, err := Open(Config{Dir: sub, Segment: 600})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		n := rapid.IntRange(1, 12).Draw(rt, "events")
+		for i := range n {
+			if err := q.Append([]*events.Event{event("p", uint64(i+1), 50+10*i)}); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		names, _ := segments(q.dir())
+		last := filepath.Join(q.dir(), names[len(names)-1])
+		whole, _ := os.ReadFile(last)
+		cut := rapid.IntRange(0, len(whole)).Draw(rt, "cut")
+		kept := n
+		var ends []int
+		scanEnds(whole, &ends)
+		for _, end := range ends {
+			if end > cut {
+				kept--
+			}
+		}
+		if err := os.Truncate(last, int64(cut)); err != nil {
+			rt.Fatal(err)
+		}
+		_ = q.lock.Close() // the process is dead
+
+		next, err := Open(Config{Dir: sub})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		s := &sink{}
+		if err := next.Drain(context.Background(), s.send); err != nil {
+			rt.Fatal(err)
+		}
+		if want := ids("p", 1, kept); !slices.Equal(s.got, want) {
+			rt.Errorf("cut at byte %d of %d: drained %v, want %v", cut, len(whole), s.got, want)
+		}
+		if err := next.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(sub, "*", "*")); len(left) != 0 {
+			rt.Errorf("left behind: %v", left)
+		}
+		_ = os.RemoveAll(sub)
+	})
+}
+
+// scanEnds finds where each frame ends.
+func scanEnds(b []byte, ends *[]int) {
+	at := len(magic)
+	scan(b, func(payload []byte) {
+		at += frameHead + len(payload)
+		*ends = append(*ends, at)
+	})
+}
+
+func TestDamageIsKept(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, Config{Dir: dir, Segment: 400})
+	for i := range 6 {
+		if err := q.Append([]*events.Event{event("p", uint64(i+1), 100)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, _ := segments(q.dir())
+	first := filepath.Join(q.dir(), names[0])
+	b, _ := os.ReadFile(first)
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(first, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = q.lock.Close()
+	next, s := open(t, Config{Dir: dir}), &sink{}
+	if err := next.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.got) != 5 || s.got[4] != "p:6" {
+		t.Errorf("drained %v, want the five whole events", s.got)
+	}
+	if _, err := os.Stat(first + ".damaged"); err != nil {
+		t.Errorf("the damaged segment is gone: %v", err)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	q := open(t, Config{Dir: t.TempDir(), Limit: 2000})
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		err = q.Append([]*events.Event{event("p", uint64(n+1), 300)})
+	}
+	if !errors.Is(err, ErrFull) || n < 4 {
+		t.Fatalf("Append %d = %v, want ErrFull after some", n, err)
+	}
+	s := &sink{}
+	if err := q.Drain(t.Context(), s.send); err != nil || len(s.got) != n-1 {
+		t.Fatalf("Drain = %v with %d events, want %d", err, len(s.got), n-1)
+	}
+	if err := q.Append([]*events.Event{event("p", uint64(n), 300)}); err != nil {
+		t.Errorf("Append after the drain = %v, want room", err)
+	}
+}
+
+func TestRefusedMovesAside(t *testing.T) {
+	q := open(t, Config{Dir: t.TempDir()})
+	bad := event("p", 2, 0)
+	bad.Body = []byte("refuse")
+	if err := q.Append([]*events.Event{event("p", 1, 1), bad, event("p", 3, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{}
+	if err := q.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"p:1", "p:3"}; !slices.Equal(s.got, want) {
+		t.Errorf("drained %v, want %v", s.got, want)
+	}
+	files, _ := filepath.Glob(filepath.Join(q.cfg.Dir, refusedDir, "*"))
+	if len(files) != 1 {
+		t.Fatalf("%d files in %s, want 1", len(files), refusedDir)
+	}
+	b, _ := os.ReadFile(files[0])
+	scan(b, func(payload []byte) {
+		if e, err := events.Decode(payload); err != nil || e.Seq != 2 {
+			t.Errorf("refused event is %v, %v, want seq 2", e, err)
+		}
+	})
+}
+
+// A process that lives keeps its queue; two processes drain each their own, and a dead one's goes once.
+func TestProcessesKeepApart(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, Config{Dir: dir}), open(t, Config{Dir: dir})
+	for _, one := range []struct {
+		q *Queue
+		p string
+	}{{a, "a"}, {b, "b"}} {
+		if err := one.q.Append([]*events.Event{event(one.p, 1, 10), event(one.p, 2, 10)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sink{}
+	if err := b.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if want := ids("b", 1, 2); !slices.Equal(s.got, want) {
+		t.Errorf("b drained %v, want its own", s.got)
+	}
+	_ = a.lock.Close() // a dies
+	if err := b.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if want := slices.Concat(ids("b", 1, 2), ids("a", 1, 2)); !slices.Equal(s.got, want) {
+		t.Errorf("b drained %v, want also what a left", s.got)
+	}
+}
+
+// TestKilled kills a process while it appends, again and again: all that it was told is kept is drained, once and in order.
+func TestKilled(t *testing.T) {
+	if os.Getenv("SPOOL_OFFLINE_CHILD") != "" {
+		child()
+		return
+	}
+	dir, want := t.TempDir(), map[string]int{}
+	for round := range 5 {
+		producer := fmt.Sprintf("p%d", round)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), "SPOOL_OFFLINE_CHILD="+producer, "SPOOL_OFFLINE_DIR="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 20+7*round && lines.Scan(); n++ {
+			want[producer]++ // it said that one more is kept
+		}
+		_ = cmd.Process.Kill()
+		for lines.Scan() { // said before it died
+			want[producer]++
+		}
+		_ = cmd.Wait()
+	}
+	q, s := open(t, Config{Dir: dir}), &sink{}
+	if err := q.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, id := range s.got {
+		var seq int
+		producer, n, _ := strings.Cut(id, ":")
+		_, _ = fmt.Sscan(n, &seq)
+		if got[producer]++; seq != got[producer] {
+			t.Fatalf("%s comes as number %d of its producer", id, got[producer])
+		}
+	}
+	for p, n := range want {
+		if n == 0 || got[p] < n || got[p] > n+1 {
+			t.Errorf("%s: %d drained, want the %d that were acknowledged, or the one under way too", p, got[p], n)
+		}
+	}
+}
+
+func child() {
+	q, err := Open(Config{Dir: os.Getenv("SPOOL_OFFLINE_DIR"), Segment: 4000})
+	for seq := uint64(1); err == nil; seq++ {
+		if err = q.Append([]*events.Event{event(os.Getenv("SPOOL_OFFLINE_CHILD"), seq, 500)}); err == nil {
+			fmt.Println("kept")
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+}

@@ -1,0 +1,352 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// A session is deleted by an operation that its partition's persister applies in order with its events (SPEC A6):
+//
+//	refuse   while a run or an output is live, unless it is forced
+//	remove   its records, in one atomic batch; when they are too many, in several, behind a mark that hides the session
+//	free     the bytes of its artifacts that no other session names
+//	purge    items, dead letters, and the events before the operation: once all that was published before is out
+//	done
+//
+// Each batch writes the record events.DeletedKey, expecting the revision before, so that of two persisters that both delete one
+// stops. A crash leaves that record, and the operation, which is not acked, in EVENTS: whoever applies it goes on. What is
+// published to the session behind the operation is a new life of it; what was before is skipped.
+
+// Sessions finds and takes away what a session has beside what this persister keeps of it.
+type Sessions interface {
+	// SessionKeys lists the keys of all records that belong to a session, also of those that are removed.
+	SessionKeys(ctx context.Context, session string) ([]string, error)
+	SessionLive(ctx context.Context, session string) (record.Live, error)
+	// FreeObjects drops bytes that the artifacts of a session named, but for those that another session names too. PurgeSession
+	// drops its items and dead letters, and its events below a sequence. Both may be repeated.
+	FreeObjects(ctx context.Context, session string, objects []record.Object) error
+	PurgeSession(ctx context.Context, session string, below uint64) error
+	// SessionEnds is how far the streams of items and of dead letters are now.
+	SessionEnds(ctx context.Context) (items, dead uint64, err error)
+}
+
+// deleteBatch is how many records go in one batch: with the deletion's own two and the lane's they fit an atomic batch.
+const deleteBatch = 900
+
+// deletion is one under way.
+type deletion struct {
+	session string
+	rec     record.Deleted
+	rev     uint64 // of its record
+}
+
+// deletes gives the operands of an event that deletes its session.
+func deletes(s *staged) (op events.Delete, ok bool) {
+	if s.event.Kind != events.KindControl || s.dead != nil {
+		return op, false
+	}
+	c, err := events.ParseControl(s.event.Body)
+	if err != nil || c.Op != events.OpDelete {
+		return op, false
+	}
+	return *c.Delete, true
+}
+
+// past reports whether an event was published before its session was deleted.
+func (s *session) past(m Message) bool { return s.deleted.Before(m.Seq, m.Stored) }
+
+// delete applies the operation. When it returns, nothing of the session is left in the record bucket or in memory.
+func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delete) error {
+	t, err := l.settledThread(ctx, c, s.event.Thread)
+	if err != nil {
+		return err
+	}
+	was := t.session.deleted
+	again := was.Is(&s.event) && was.Seq == s.msg.Seq && was.State != record.Done
+	if !again && (was.Is(&s.event) || t.session.past(s.msg)) {
+		l.p.stats.repeated.Add(1)
+		return nil
+	}
+	if !again && l.seen(c, t, s) { // it was refused
+		return nil
+	}
+	if err := l.barrier(ctx, c); err != nil {
+		return err
+	}
+	d := &deletion{session: s.event.Thread.Session, rev: t.session.deletedRev}
+	if again {
+		d.rec = *was
+	} else {
+		refused, err := l.refuseDelete(ctx, d.session, op)
+		if err != nil {
+			return err
+		}
+		if s.dead = refused; refused != nil {
+			l.pass(c, t, s)
+			return nil
+		}
+		d.rec = record.Deleted{
+			Seq: s.msg.Seq, Stored: s.msg.Stored, Producer: s.event.Producer, Epoch: s.event.Epoch, Event: s.event.Seq, At: s.event.Time, Delete: op,
+		}
+	}
+	err = l.p.retry(ctx, "delete session", func() error { return l.p.removeRecords(ctx, d) })
+	if errors.Is(err, record.ErrConflict) { // another persister is at it: what it did so far is to be read
+		l.epoch.Add(1)
+		return errEpoch
+	}
+	if err != nil {
+		return err
+	}
+	l.forget(d.session)
+	c.deletion = d
+	l.p.Log.Info("session deleted", "session", d.session, "threads", d.rec.Gone.Threads, "records", d.rec.Gone.Records)
+	return nil
+}
+
+// refuseDelete says why a session is not deleted.
+func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delete) (refused, err error) {
+	if l.p.Sessions == nil {
+		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl), nil
+	}
+	if op.Force {
+		return nil, nil
+	}
+	live, err := l.live(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	return live.Activity("", time.Now(), l.p.cfg.OutputLease).Deletable(time.Now()), nil
+}
+
+func (l *lane) live(ctx context.Context, session string) (live record.Live, err error) {
+	err = l.p.retry(ctx, "look for live runs", func() (err error) {
+		live, err = l.p.Sessions.SessionLive(ctx, session)
+		return err
+	})
+	return live, err
+}
+
+// forget drops what is in memory of a session; all that was prepared before is committed.
+func (l *lane) forget(session string) {
+	maps.DeleteFunc(l.heads.threads, func(t events.Thread, _ *thread) bool { return t.Session == session })
+	delete(l.heads.sessions, session)
+	maps.DeleteFunc(l.outputs.outputs, func(key string, _ *openOutput) bool { return events.SessionOf(key) == session })
+	delete(l.outputs.counters, session)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.latched, func(t events.Thread, _ error) bool { return t.Session == session })
+	maps.DeleteFunc(l.lost, func(key string, _ error) bool { return events.SessionOf(key) == session })
+}
+
+// going is a record that is to be removed, and the bytes that it names.
+type going struct {
+	key  string
+	rev  uint64
+	free []byte // locator
+}
+
+// removeRecords removes the records of a session, and frees what they name. record.ErrConflict: another persister does it.
+func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
+	if err := p.free(ctx, d); err != nil {
+		return err
+	}
+	for d.rec.State != record.Removed {
+		list, gone, err := p.inventory(ctx, d.session)
+		if err != nil {
+			return err
+		}
+		if d.rec.State == 0 {
+			d.rec.Gone = gone
+		}
+		for whole := len(list) <= deleteBatch && d.rec.State == 0; d.rec.State != record.Removed; {
+			n := min(len(list), deleteBatch)
+			changed, err := p.removeSome(ctx, d, list[:n], n == len(list), whole)
+			if err != nil {
+				return err
+			}
+			if changed { // somebody put an artifact there, or a collector began
+				break
+			}
+			list = list[n:]
+		}
+	}
+	return nil
+}
+
+// removeSome removes a batch of records. changed: one of them is another by now, nothing was done.
+func (p *Persister) removeSome(ctx context.Context, d *deletion, list []going, last, whole bool) (changed bool, err error) {
+	next := d.rec
+	next.State, next.Free = record.Removing, nil
+	mark := []byte{1}
+	if last {
+		next.State, mark = record.Removed, nil
+	}
+	puts := make([]record.Put, 1, len(list)+2)
+	for _, g := range list {
+		puts = append(puts, record.Put{Key: g.key, Expect: g.rev})
+		if g.free != nil {
+			next.Free = append(next.Free, g.free)
+		}
+	}
+	if !whole {
+		puts = append(puts, record.Put{Key: events.DeletingKey(d.session), Value: mark, Expect: record.Any})
+	}
+	// A crash here leaves the records of this batch and the later ones, behind the mark if there were earlier ones.
+	if err := p.At(StepRemove); err != nil {
+		return false, err
+	}
+	changed, err = p.note(ctx, d, next, puts)
+	if err != nil || changed {
+		return changed, err
+	}
+	return false, p.free(ctx, d)
+}
+
+// note writes the deletion's record, as the first of puts. changed: it is as it was, and another of the records is not.
+func (p *Persister) note(ctx context.Context, d *deletion, next record.Deleted, puts []record.Put) (changed bool, err error) {
+	key := events.DeletedKey(d.session)
+	puts[0] = record.Put{Key: key, Value: next.Encode(), Expect: d.rev}
+	fence, err := p.Records.Fence(ctx, p.cfg.Lane)
+	if err != nil {
+		return false, err
+	}
+	rev, err := p.Records.Commit(ctx, fence, puts)
+	if errors.Is(err, record.ErrConflict) || errors.Is(err, record.ErrUnknown) {
+		rs, e := p.Records.Records(ctx, key)
+		switch {
+		case e != nil:
+			return false, e
+		case rs[0].Seq == d.rev:
+			return errors.Is(err, record.ErrConflict), notConflict(err)
+		case string(rs[0].Value) != string(puts[0].Value):
+			return false, fmt.Errorf("%w: session %s is being deleted elsewhere", record.ErrConflict, d.session)
+		}
+		rev, err = rs[0].Seq, nil // done, and the answer was lost
+	}
+	if err == nil {
+		d.rec, d.rev = next, rev
+	}
+	return false, err
+}
+
+func notConflict(err error) error {
+	if errors.Is(err, record.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// free drops the bytes that the last batch left without a record. With Erase those under names of our own are left to
+// whoever writes over them, and to gc.
+func (p *Persister) free(ctx context.Context, d *deletion) error {
+	var objects []record.Object
+	for _, b := range d.rec.Free {
+		o, err := record.DecodeLocator(b)
+		if err != nil {
+			return err
+		}
+		if !d.rec.Erase || o.Name != "" && !ours(o.Name) {
+			objects = append(objects, o)
+		}
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	// A crash here leaves bytes that the deletion's record names.
+	if err := p.At(StepFree); err != nil {
+		return err
+	}
+	return p.Sessions.FreeObjects(ctx, d.session, objects)
+}
+
+// ours reports whether an artifact's object has a name as Spool gives it: <session>/<artifact>/<file>.
+func ours(object string) bool { return strings.Count(object, "/") == 2 }
+
+// inventory lists the records of a session, and counts what goes with them.
+func (p *Persister) inventory(ctx context.Context, session string) (list []going, gone record.Gone, err error) {
+	keys, err := p.Sessions.SessionKeys(ctx, session)
+	if err != nil {
+		return nil, gone, err
+	}
+	for some := range slices.Chunk(keys, deleteBatch) {
+		rs, err := p.Records.Records(ctx, some...)
+		if err != nil {
+			return nil, gone, err
+		}
+		for _, r := range rs {
+			if !r.Exists() {
+				continue
+			}
+			list = append(list, going{r.Key, r.Seq, count(&gone, r)})
+		}
+	}
+	return list, gone, nil
+}
+
+// count adds a record, and gives the locator of bytes that it names. One that cannot be read is removed all the same; its bytes
+// are gc's.
+func count(g *record.Gone, r record.Record) (free []byte) {
+	g.Records++
+	switch class, _, _ := strings.Cut(r.Key, "."); class {
+	case "thread", "history":
+		g.Threads++
+		if h, err := threads.DecodeHead(r.Value); err == nil {
+			g.Entries, g.Items, g.Bytes = g.Entries+h.Entries, g.Items+h.N, g.Bytes+h.BytesIn
+		}
+	case "artifact":
+		g.Artifacts++
+		if a, err := artifacts.DecodeRecord(r.Value); err == nil {
+			g.ArtifactBytes += max(a.Size, 0)
+			return a.Locator
+		}
+	case "output":
+		g.Outputs++
+		if o, err := record.DecodeOutput(r.Value); err == nil {
+			return record.Object{Bucket: events.ArtifactsBucket, NUID: o.NUID}.Locator()
+		}
+	case "run":
+		g.Runs++
+	case "prompt":
+		g.Prompts++
+	}
+	return nil
+}
+
+// finishDeletion is the part behind the batch's items. Another persister may have gone on with it meanwhile.
+func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
+	rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))
+	if err != nil || rs[0].Seq != d.rev { // then what is there now may be of a new life
+		return err
+	}
+	next := d.rec
+	next.State, next.Free = record.Done, nil
+	if err := p.At(StepPurge); err != nil {
+		return err
+	}
+	if next.Erase {
+		next.Items, next.Dead, err = p.Sessions.SessionEnds(ctx)
+	} else {
+		err = p.Sessions.PurgeSession(ctx, d.session, d.rec.Seq)
+	}
+	if err != nil {
+		return err
+	}
+	// A crash here leaves the operation to be applied again: there is nothing left for it to do but this.
+	if err := p.At(StepDone); err != nil {
+		return err
+	}
+	if _, err := p.note(ctx, d, next, make([]record.Put, 1)); err != nil && !errors.Is(err, record.ErrConflict) {
+		return err
+	}
+	return nil
+}

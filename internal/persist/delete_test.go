@@ -1,0 +1,469 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// furnish gives a session a bit of everything: two threads, one of them ended, an artifact, a prompt, a run that ended.
+func (r *rig) furnish(session string) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	main, sub := events.Thread{Session: session, Name: "main"}, events.Thread{Session: session, Name: "0-sub"}
+	r.steps(main, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 6)
+	r.steps(sub, r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 3)
+	if err := r.End(ctx, sub, events.End{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("the whole output of "+session)); err != nil {
+		r.t.Fatal(err)
+	}
+	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
+	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
+	if err := pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await(main, pub.Producer(), 1)
+	run, err := r.StartRun(ctx, main, client.RunConfig{ID: "r1"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// applied returns when all that was published to a session is applied: an entry behind it is.
+func (r *rig) applied(session string) {
+	r.t.Helper()
+	r.steps(events.Thread{Session: session, Name: "last"}, r.Publisher(client.PublisherConfig{}), 1, 2)
+}
+
+// records are the keys of a session's records.
+func (r *rig) records(session string) (keys []string) {
+	r.t.Helper()
+	for _, filter := range events.OfSession(session) {
+		rs, err := r.conn.List(r.t.Context(), filter)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, one := range rs {
+			keys = append(keys, one.Key)
+		}
+	}
+	return keys
+}
+
+// stored counts the messages of a stream that match a filter.
+func (r *rig) stored(stream, filter string) (n int) {
+	r.t.Helper()
+	s, err := r.conn.JetStream().Stream(r.t.Context(), stream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, count := range info.State.Subjects {
+		n += int(count)
+	}
+	return n
+}
+
+// gone checks that nothing is left of a session, but for the event that deleted it.
+func (r *rig) gone(session string) {
+	r.t.Helper()
+	if keys := r.records(session); len(keys) > 0 {
+		r.t.Errorf("records of %s are left: %v", session, keys)
+	}
+	for stream, filter := range map[string]string{events.ItemsStream: events.ItemsOfSession(session), events.DeadStream: events.DeadFilter(session)} {
+		if n := r.stored(stream, filter); n != 0 {
+			r.t.Errorf("%s holds %d messages of %s", stream, n, session)
+		}
+	}
+	if n := r.stored(events.EventsStream, events.StoredOfSession(session)); n > 1 {
+		r.t.Errorf("SPOOL_EVENTS holds %d messages of %s, want the deletion alone", n, session)
+	}
+	if list, err := r.Sessions(r.t.Context(), session); err != nil || len(list) != 0 {
+		r.t.Errorf("Sessions(%s) = %v, %v, want none", session, list, err)
+	}
+}
+
+// A deleted session leaves nothing but its forks, with what they share; its name begins anew.
+func TestDeleteSession(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := t.Context()
+	r.furnish("s")
+	r.furnish("other")
+	if err := r.ForkSession(ctx, "s", "child", client.SessionFork{}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := r.Artifacts(ctx, "s")
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("Artifacts = %v, %v", rows, err)
+	}
+	got, err := r.DeleteSession(ctx, "s", client.Deletion{By: "mira"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := got.Gone
+	if !got.Deleted || got.By != "mira" || g.Threads != 2 || g.Artifacts != 1 || g.Runs != 1 || g.Prompts != 1 || g.Entries == 0 || g.Items == 0 {
+		t.Errorf("receipt = %+v", got)
+	}
+	if len(got.Kept) != 3 || fmt.Sprint(got.Kept[0].Sessions) != "[child]" || got.Kept[1].Count != 1 {
+		t.Errorf("kept = %+v, want the entries and the artifact of the fork", got.Kept)
+	}
+	r.gone("s")
+	if _, err := r.Thread(ctx, events.Thread{Session: "s", Name: "main"}); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("Thread = %v, want ErrNoThread", err)
+	}
+	if _, err := r.Artifact(ctx, rows[0].ID); !errors.Is(err, artifacts.ErrNotFound) {
+		t.Errorf("Artifact = %v, want ErrNotFound", err)
+	}
+	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); !errors.Is(err, client.ErrSessionNotFound) {
+		t.Errorf("second DeleteSession = %v, want ErrSessionNotFound", err)
+	}
+	child := events.Thread{Session: "child", Name: "main"}
+	r.intact(child)
+	forked, err := r.Artifacts(ctx, "child")
+	if err != nil || len(forked) != 1 {
+		t.Fatalf("artifacts of the fork = %v, %v, want one", forked, err)
+	}
+	body, _, err := r.OpenArtifact(ctx, forked[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(body); err != nil || text.String() != "the whole output of s" {
+		t.Errorf("artifact of the fork = %q, %v", &text, err)
+	}
+	r.intact(events.Thread{Session: "other", Name: "main"})
+	if n := r.stored(events.ItemsStream, events.ItemsOfSession("other")); n == 0 {
+		t.Error("the other session's items are gone")
+	}
+
+	if h := r.steps(events.Thread{Session: "s", Name: "main"}, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 3); h.Entries != 2 || h.N != 2 {
+		t.Errorf("the name begins anew with %d entries, %d items, want 2 of each", h.Entries, h.N)
+	}
+	r.items(events.Thread{Session: "s", Name: "main"}, 2)
+	if _, err := r.DeleteSession(ctx, "child", client.Deletion{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.stored(events.ObjectStream(events.ArtifactsBucket), "$O.spool_artifacts.>"); n != 2 { // the chunk and the name of "other"
+		t.Errorf("the bucket of artifacts holds %d messages, want the 2 of the session that is left", n)
+	}
+}
+
+// A session in which somebody works is refused with what keeps it; a lease that is over does not keep it (SPEC A6).
+func TestDeleteActiveSession(t *testing.T) {
+	r := newRig(t)
+	p := r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = time.Hour })
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	run, err := r.StartRun(ctx, id, client.RunConfig{ID: "r1"})
+	if err == nil {
+		err = run.Wait(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Output(ctx, id, client.OutputConfig{ID: "o1", Tool: "Bash"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.applied("s")
+	var active *artifacts.ActiveError
+	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); !errors.As(err, &active) || !errors.Is(err, artifacts.ErrSessionActive) {
+		t.Fatalf("DeleteSession = %v, want ErrSessionActive", err)
+	}
+	if fmt.Sprint(active.Runs, active.Outputs) != "[r1] [o1]" {
+		t.Errorf("what is live: %v %v, want r1 and o1", active.Runs, active.Outputs)
+	}
+	// Whoever does not ask first is refused by the persister, and can tell why.
+	pub := r.Publisher(client.PublisherConfig{Producer: "rude"})
+	if err := pub.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "rude", 1)
+	if err := run.End(ctx, artifacts.RunCancelled, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(run.Wait(ctx), out.Close(client.OutputEnd{}), out.Wait(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.stop()
+	if n := p.Stats().Dead; n != 1 {
+		t.Errorf("%d dead letters, want the refused deletion", n)
+	}
+	r.start(nil)
+	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); err != nil {
+		t.Fatalf("DeleteSession when all has ended = %v", err)
+	}
+	r.gone("s")
+
+	// Forced, whatever is live goes.
+	if _, err := r.StartRun(ctx, id, client.RunConfig{ID: "r2", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	r.applied("s")
+	if _, err := r.DeleteSession(ctx, "s", client.Deletion{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("s")
+}
+
+// Wherever a persister dies, and however often, the session is deleted once, with all that came before it; what came behind
+// the deletion is there, once.
+func TestDeletionSurvivesDeath(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepRemove, persist.StepFree, persist.StepPurge, persist.StepDone, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			first := r.start(nil)
+			r.furnish("s")
+			_ = first.stop()
+			id := events.Thread{Session: "s", Name: "main"}
+			pub := r.Publisher(client.PublisherConfig{Producer: "late"})
+			ctx := t.Context()
+			say := func(seq uint64) {
+				t.Helper()
+				body := fmt.Appendf(nil, `{"role":"coder","content":"late %d","timestamp":1795176000000}`, seq)
+				if err := pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			say(1)
+			del := r.Publisher(client.PublisherConfig{Producer: "eraser"})
+			if err := del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
+				t.Fatal(err)
+			}
+			say(2)
+			for range 2 { // the step was not taken: the next persister comes to it again
+				p := r.start(func(d *persist.Deps, _ *persist.Config) {
+					d.At = func(s persist.Step) error {
+						if s == step {
+							return errKilled
+						}
+						return nil
+					}
+				})
+				if err := <-p.died; !errors.Is(err, errKilled) {
+					t.Fatalf("Run() = %v, want it killed at %s", err, step)
+				}
+				_ = p.stop()
+			}
+			p := r.start(nil)
+			h := r.await(id, "late", 2)
+			if h.Entries != 1 || h.N != 1 {
+				t.Errorf("%d entries, %d items, want the one behind the deletion", h.Entries, h.N)
+			}
+			r.items(id, 1)
+			r.intact(id)
+			say(3)
+			r.await(id, "late", 3)
+			_ = p.stop()
+			if n := p.Stats().Dead; n != 0 {
+				t.Errorf("%d dead letters, want none", n)
+			}
+			if n := r.stored(events.ItemsStream, events.ItemsOfSession("s")); n != 2 {
+				t.Errorf("%d items are stored, want the 2 behind the deletion", n)
+			}
+			d, err := r.conn.Records(ctx, events.DeletedKey("s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rec, err := record.DecodeDeleted(d[0].Value); err != nil || rec.State != record.Done || rec.Gone.Threads != 2 || rec.Gone.Artifacts != 1 {
+				t.Errorf("the deletion's record = %+v, %v, want it done, with 2 threads and an artifact", rec, err)
+			}
+			if n := r.stored(events.ObjectStream(events.ArtifactsBucket), "$O.spool_artifacts.>"); n != 0 {
+				t.Errorf("the bucket of artifacts holds %d messages, want none", n)
+			}
+		})
+	}
+}
+
+// A session with more records than a batch takes is gone for readers with the first batch, whatever dies, and for good in the
+// end.
+func TestDeleteLargeSession(t *testing.T) {
+	r := newRig(t)
+	first := r.start(nil)
+	ctx := t.Context()
+	const many = 1900
+	var es []client.Entry
+	for i := range many {
+		es = append(es, client.Entry{Thread: events.Thread{Session: "s", Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(i + 1)})
+	}
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	if err := pub.Publish(ctx, es...); err != nil {
+		t.Fatal(err)
+	}
+	r.await(es[many-1].Thread, "p", many)
+	_ = first.stop()
+	if n := len(r.records("s")); n != many+1 {
+		t.Fatalf("%d records, want %d", n, many+1)
+	}
+	var steps atomic.Int64
+	p := r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepRemove && steps.Add(1) == 3 {
+				return errKilled
+			}
+			return nil
+		}
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := r.DeleteSession(ctx, "s", client.Deletion{})
+		asked <- err
+	}()
+	if err := <-p.died; !errors.Is(err, errKilled) {
+		t.Fatalf("Run() = %v, want it killed at the third batch", err)
+	}
+	_ = p.stop()
+	if n := r.stored(events.RecordsStream, events.RecordSubject(events.HeadKeys("s"))); n != many {
+		t.Fatalf("%d subjects of heads, want %d: markers and records", n, many)
+	}
+	if list, err := r.Threads(t.Context(), ""); err != nil || len(list) != 0 {
+		t.Errorf("a reader sees %d threads of a session that is being deleted, %v", len(list), err)
+	}
+	if _, err := r.Thread(t.Context(), es[many-1].Thread); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("Thread = %v, want ErrNoThread", err)
+	}
+	r.start(nil)
+	if err := <-asked; err != nil {
+		t.Fatalf("DeleteSession = %v", err)
+	}
+	cancel()
+	r.gone("s")
+	if h := r.steps(es[0].Thread, r.Publisher(client.PublisherConfig{Producer: "again"}), 1, 2); h.Entries != 1 {
+		t.Errorf("%d entries under the free name, want 1", h.Entries)
+	}
+	if list, err := r.Threads(t.Context(), "s"); err != nil || len(list) != 1 {
+		t.Errorf("%d threads of the new life, %v, want 1", len(list), err)
+	}
+}
+
+// Two persisters that both apply everything delete the session once, and neither takes the new life for the old one.
+func TestTwoPersistersDelete(t *testing.T) {
+	r := newRig(t)
+	a, b := r.deaf(), r.deaf()
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	say := func(p *client.Publisher, from, to uint64) {
+		t.Helper()
+		for seq := from; seq < to; seq++ {
+			body := fmt.Appendf(nil, `{"role":"coder","content":"%d","timestamp":1795176000000}`, seq)
+			if err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old, next := r.Publisher(client.PublisherConfig{Producer: "old"}), r.Publisher(client.PublisherConfig{Producer: "new"})
+	for round := range 3 {
+		say(old, uint64(20*round+1), uint64(20*round+21))
+		del := r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("del", round)})
+		if err := del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(next, 1, 31)
+	r.feed(a, b)
+	h := r.await(id, "new", 30)
+	if h.Entries != 30 || h.N != 30 {
+		t.Errorf("%d entries, %d items, want the 30 behind the last deletion", h.Entries, h.N)
+	}
+	r.intact(id)
+	r.items(id, 30)
+}
+
+// A thread in which a run or an output is live is not renamed or removed, unless that is forced.
+func TestLeavingWhileLive(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := t.Context()
+	id, to := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	run, err := r.StartRun(ctx, id, client.RunConfig{ID: "r1", Lease: time.Hour})
+	if err == nil {
+		err = run.Wait(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Rename(ctx, id, "b"); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "r1") {
+		t.Errorf("Rename = %v, want ErrBusyThread: r1", err)
+	}
+	rude := r.Publisher(client.PublisherConfig{Producer: "rude"})
+	if err := rude.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "rude", 1)
+	if err := r.ForceRename(ctx, id, "b"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Output(ctx, to, client.OutputConfig{ID: "o1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Write([]byte("so far")); err != nil {
+		t.Fatal(err)
+	}
+	r.applied("s")
+	if err := r.Remove(ctx, to); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "o1") {
+		t.Errorf("Remove = %v, want ErrBusyThread: o1", err)
+	}
+	if err := r.ForceRemove(ctx, to); err != nil {
+		t.Fatal(err)
+	}
+	if open, err := r.Outputs(ctx, "s"); err != nil || len(open) != 0 {
+		t.Errorf("open outputs = %v, %v, want none", open, err)
+	}
+	if _, err := r.Thread(ctx, to); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("Thread = %v, want ErrNoThread", err)
+	}
+}
+
+// An answer that never comes means done or not done: the deletion goes on from what the store says.
+func TestDeletionWithLostAnswers(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		t.Run(fmt.Sprint("done=", done), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			first := r.start(nil)
+			r.furnish("s")
+			_ = first.stop()
+			lose := func(n int64) bool { return n <= 2 } // the records, and that all is done
+			if !done {
+				lose = func(n int64) bool { return n%2 == 1 }
+			}
+			u := &unsure{bucket: r.conn, lose: lose, done: func(int64) bool { return done }}
+			p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
+			got, err := r.DeleteSession(t.Context(), "s", client.Deletion{})
+			if err != nil || got.Gone.Threads != 2 {
+				t.Fatalf("DeleteSession = %+v, %v", got, err)
+			}
+			_ = p.stop()
+			r.gone("s")
+			if n := u.n.Load(); n < 2 {
+				t.Errorf("%d commits, want at least two", n)
+			}
+		})
+	}
+}

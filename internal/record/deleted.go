@@ -1,0 +1,121 @@
+package record
+
+import (
+	"time"
+
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+)
+
+// Deleted is the value of the record of a session that was deleted (SPEC A6): the event that did it, how far that is, and what
+// went. It stays when all is done, so that what was published before the event is not applied again.
+type Deleted struct {
+	State    DeletedState
+	Seq      uint64 // of the event in EVENTS
+	Stored   int64  // when the server stored it, Unix nanoseconds; 0 = unknown
+	Producer string // identity of the event
+	Epoch    uint64
+	Event    uint64
+	At       int64 // time of the event, Unix milliseconds
+	events.Delete
+
+	Gone Gone
+	Free [][]byte // locators of bytes that no record may name any more: they are freed next
+
+	// With Erase, once it is done: up to which sequences the streams hold what is of the session as it was.
+	Items, Dead uint64
+	Erased      bool // and that they hold nothing of it any more
+}
+
+// DeletedState is how far a deletion is.
+type DeletedState int
+
+// The states. A reader takes a session for gone from the first on.
+const (
+	Removing DeletedState = 1 // its records go, batch by batch
+	Removed  DeletedState = 2 // they are gone; items, events and dead letters follow
+	Done     DeletedState = 3
+)
+
+// Gone counts what a session had when it was deleted.
+type Gone struct {
+	Records       int64 `json:"records"`
+	Threads       int64 `json:"threads"`
+	Entries       int64 `json:"entries"`
+	Items         int64 `json:"items"`
+	Bytes         int64 `json:"bytes"` // of the entries as they came
+	Artifacts     int64 `json:"artifacts"`
+	ArtifactBytes int64 `json:"artifact_bytes"`
+	Runs          int64 `json:"runs"`
+	Outputs       int64 `json:"outputs"` // that were open
+	Prompts       int64 `json:"prompts"`
+}
+
+// Is reports whether an event is the one that deleted the session.
+func (d *Deleted) Is(e *events.Event) bool {
+	return d != nil && d.Producer == e.Producer && d.Epoch == e.Epoch && d.Event == e.Seq
+}
+
+// Before reports whether an event at that place in EVENTS was published before the session was deleted. A stream that was made
+// anew counts from 1 again: what it stores is later all the same. stored 0 is unknown.
+func (d *Deleted) Before(seq uint64, stored int64) bool {
+	return d != nil && seq < d.Seq && (stored == 0 || d.Stored == 0 || stored <= d.Stored)
+}
+
+// Encode is the value's bytes.
+func (d Deleted) Encode() []byte {
+	free := make([]any, len(d.Free))
+	for i, b := range d.Free {
+		free[i] = b
+	}
+	g := d.Gone
+	return encode(version, int(d.State), d.Seq, d.Stored, d.Producer, d.Epoch, d.Event, d.At, d.Force, d.Erase, d.By,
+		[]any{g.Records, g.Threads, g.Entries, g.Items, g.Bytes, g.Artifacts, g.ArtifactBytes, g.Runs, g.Outputs, g.Prompts},
+		free, d.Items, d.Dead, d.Erased)
+}
+
+// DecodeDeleted reads the value of such a record.
+func DecodeDeleted(b []byte) (d Deleted, err error) {
+	r := open("deleted", b, 16)
+	d.State, d.Seq, d.Stored = DeletedState(r.int()), uint64(r.int()), r.int()
+	d.Producer, d.Epoch, d.Event, d.At = r.string(), uint64(r.int()), uint64(r.int()), r.int()
+	d.Force, d.Erase, d.By = r.bool(), r.bool(), r.string()
+	g := &d.Gone
+	counts := []*int64{&g.Records, &g.Threads, &g.Entries, &g.Items, &g.Bytes, &g.Artifacts, &g.ArtifactBytes, &g.Runs, &g.Outputs, &g.Prompts}
+	n := read(r, r.dec.DecodeArrayLen)
+	for i := range n {
+		if v := r.int(); i < len(counts) {
+			*counts[i] = v
+		}
+	}
+	for range read(r, r.dec.DecodeArrayLen) {
+		d.Free = append(d.Free, read(r, r.dec.DecodeBytes))
+		if r.err != nil {
+			break
+		}
+	}
+	d.Items, d.Dead, d.Erased = uint64(r.int()), uint64(r.int()), r.bool()
+	return d, r.err
+}
+
+// Live is the runs and the open outputs of a session, as its records tell.
+type Live struct {
+	Runs    []Seen
+	Outputs []Silent
+}
+
+// Activity is what goes on at the reader's time now, in one thread or, if it is "", in the whole session. lease is of outputs
+// that do not say their own.
+func (l Live) Activity(thread string, now time.Time, lease time.Duration) (a artifacts.Activity) {
+	for _, r := range l.Runs {
+		if thread == "" || r.Thread == thread {
+			a.Runs = append(a.Runs, r.At(now))
+		}
+	}
+	for _, o := range l.Outputs {
+		if thread == "" || o.Thread == thread {
+			a.Outputs = append(a.Outputs, artifacts.Open{ID: o.ID, Lease: now.Add(o.Lease(lease) - o.For)})
+		}
+	}
+	return a
+}

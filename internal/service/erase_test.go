@@ -1,0 +1,233 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/internal/history"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// secret is what must not be found. It does not compress, and stands behind the 200 characters of a first prompt that a session's
+// record keeps: of that record the server may keep earlier revisions, which the receipt says.
+const secret = "zq7Vw0-PXk3mJ9dLr5TbN1yHsGfC4uA8eQ2o"
+
+// holding lists the files below a directory that have a text in them, by their first folder of streams.
+func holding(t *testing.T, dir, text string) (streams []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a block that the server replaced meanwhile
+		}
+		if bytes.Contains(b, []byte(text)) {
+			_, rest, _ := strings.Cut(path, "/streams/")
+			name, _, _ := strings.Cut(rest, "/")
+			streams = append(streams, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(streams)
+	return slices.Compact(streams)
+}
+
+// An erased session is not in the files of the server any more; what its fork and others have with it is, and is in the receipt.
+func TestErase(t *testing.T) {
+	dir := t.TempDir()
+	conn := natstest.Dial(t, natstest.ServerIn(t, dir))
+	ctx := t.Context()
+	if err := conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
+	cl := client.New(conn)
+	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
+	seq := uint64(0)
+	say := func(session, text string) {
+		t.Helper()
+		seq++
+		picture := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("picture of "+session+" ", 100) + text))
+		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"text","text":"%s %s"},{"type":"image","data":%q,"mimeType":"image/png"}]}}`,
+			seq, strings.Repeat("Nothing to see here. ", 20), text, picture)
+		if err := pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("mine", secret)
+	if err := cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, 1); err != nil { // else they may share a start node
+		t.Fatal(err)
+	}
+	for i := range 19 {
+		say("mine", fmt.Sprintf("%s %d", secret, i))
+		say("yours", fmt.Sprint("harmless ", i))
+	}
+	if err := cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, seq-1); err != nil {
+		t.Fatal(err)
+	}
+	say("yours", "the last")
+	if err := cl.Await(ctx, events.Thread{Session: "yours", Name: "main"}, "p", 0, seq); err != nil {
+		t.Fatal(err)
+	}
+	put := client.NewArtifact{Record: artifacts.Record{Session: "mine"}}
+	if _, err := cl.PutArtifact(ctx, put, strings.NewReader("an output with "+secret)); err != nil {
+		t.Fatal(err)
+	}
+	prompts := filepath.Join(t.TempDir(), "history.db")
+	err := history.With(prompts, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range []string{"SPOOL_EVENTS", "SPOOL_ITEMS", "OBJ_spool_artifacts", "OBJ_spool_blobs"} {
+		if found := holding(t, dir, secret); !slices.Contains(found, stream) {
+			t.Fatalf("the secret is in %v, want it in %s: else this test shows nothing", found, stream)
+		}
+	}
+	if len(holding(t, filepath.Dir(prompts), secret)) == 0 {
+		t.Fatal("the prompt history does not hold the secret: this test shows nothing")
+	}
+
+	e := service.Erasure{Conn: conn, How: client.Deletion{By: "mira"}, Histories: []string{prompts}, Log: slog.New(slog.DiscardHandler)}
+	receipts, err := e.Run(ctx, "mine")
+	if err != nil || len(receipts) != 1 {
+		t.Fatalf("Run = %+v, %v", receipts, err)
+	}
+	r := receipts[0]
+	if !r.Deleted || r.By != "mira" || r.Gone.Entries != 20 || r.Collected == nil || r.Collected.Condemned == 0 || r.Collected.Refused != "" {
+		t.Errorf("receipt = %+v, collected %+v", r, r.Collected)
+	}
+	var over []string
+	for _, w := range r.Overwritten {
+		over = append(over, w.Stream)
+	}
+	slices.Sort(over)
+	if want := "[OBJ_spool_artifacts OBJ_spool_blobs OBJ_spool_nodes SPOOL_EVENTS SPOOL_ITEMS]"; fmt.Sprint(over) != want {
+		t.Errorf("written over in %v, want %s", over, want)
+	}
+	if len(r.Kept) != 0 {
+		t.Errorf("kept = %+v, want nothing: nobody shares it", r.Kept)
+	}
+	if found := holding(t, dir, secret); len(found) != 0 {
+		t.Errorf("the secret is still in the files of %v", found)
+	}
+	if found := holding(t, filepath.Dir(prompts), secret); len(found) != 0 {
+		t.Error("the secret is still in the files of the prompt history")
+	}
+	// Packs are compressed, and text in them is not found so: there must be none but those that the other session has now.
+	live := map[string]bool{}
+	packs, err := conn.List(ctx, events.PackKey("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range packs {
+		if p, err := record.DecodePack(rec.Value); err == nil && !p.Gone {
+			live[p.Object.NUID] = true
+		}
+	}
+	stored, err := conn.Stored(ctx, events.NodesBucket)
+	if err != nil || len(stored) != len(live) {
+		t.Errorf("%d packs are stored, %v, and %d are live", len(stored), err, len(live))
+	}
+	for _, s := range stored {
+		if !live[s.Object.NUID] {
+			t.Errorf("the pack %s is stored, and no record names it", s.Object.NUID)
+		}
+	}
+	if len(r.MayRemain) == 0 {
+		t.Error("the receipt does not say where something may remain")
+	}
+	head, err := cl.Thread(ctx, events.Thread{Session: "yours", Name: "main"})
+	if err == nil {
+		err = threads.Verify(ctx, client.New(conn).Reader(), head)
+	}
+	if err != nil {
+		t.Errorf("the other session: %v", err)
+	}
+	if _, err := e.Run(ctx, "mine"); !errors.Is(err, client.ErrSessionNotFound) {
+		t.Errorf("second Run = %v, want ErrSessionNotFound", err)
+	}
+}
+
+// What a fork shares with an erased session stays, and the receipt counts it.
+func TestEraseShared(t *testing.T) {
+	conn := natstest.Conn(t)
+	ctx := t.Context()
+	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
+	cl := client.New(conn)
+	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
+	from := events.Thread{Session: "mine", Name: "main"}
+	for seq := range uint64(10) {
+		picture := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(seq)}, 2000))
+		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"image","data":%q,"mimeType":"image/png"}]}}`, seq+1, picture)
+		if err := pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cl.Await(ctx, from, "p", 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	to := events.Thread{Session: "child", Name: "main"}
+	if err := cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}); err != nil {
+		t.Fatal(err)
+	}
+	receipts, err := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}.Run(ctx, "mine", "nobody")
+	if !errors.Is(err, client.ErrSessionNotFound) || len(receipts) != 1 {
+		t.Fatalf("Run = %+v, %v, want a receipt, and one session not found", receipts, err)
+	}
+	kept := map[string]client.Kept{}
+	for _, k := range receipts[0].Kept {
+		kept[k.What] = k
+	}
+	if k := kept["blobs"]; k.Count != 4 || k.Bytes != 4*2000 {
+		t.Errorf("kept blobs = %+v, want the 4 that the fork has", k)
+	}
+	if k := kept["nodes"]; k.Count < 8 || fmt.Sprint(k.Sessions) != "[child]" { // states and contents, a start with its prompt
+		t.Errorf("kept nodes = %+v, want those of 4 entries, for the session child", k)
+	}
+	if k := kept["nodes"]; k.Count > 11 {
+		t.Errorf("%d nodes are kept, want at most those of 4 entries and the start", k.Count)
+	}
+	head, err := cl.Thread(ctx, to)
+	if err == nil {
+		err = threads.Verify(ctx, client.New(conn).Reader(), head)
+	}
+	if err != nil {
+		t.Errorf("the fork: %v", err)
+	}
+}
+
+func run(t *testing.T, p *service.Persister) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/retention"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// RetentionReport is what policies say about the sessions that there are, and what was done about it.
+type RetentionReport struct {
+	At       string             `json:"at"`
+	Policies []retention.Policy `json:"policies"`
+	Sessions int                `json:"sessions"`
+	Due      []retention.Due    `json:"due"`
+	Bytes    int64              `json:"bytes"` // of the entries of those that are due
+	Applied  bool               `json:"applied"`
+	Removed  []string           `json:"removed"`
+	Errors   []string           `json:"errors"`
+}
+
+// Retention removes sessions by policies.
+type Retention struct {
+	Conn     *natsio.Conn
+	Policies []retention.Policy
+	By       string // for the receipts
+	Log      *slog.Logger
+}
+
+// deleteWait is how long one session may take: without a persister it would be for ever.
+const deleteWait = time.Minute
+
+// Report says what the policies would remove, and remembers it: Run applies policies that were reported before.
+func (r Retention) Report(ctx context.Context) (RetentionReport, error) {
+	rep, err := r.look(ctx)
+	if err != nil {
+		return rep, err
+	}
+	return rep, r.remember(ctx, rep)
+}
+
+// Apply removes what the policies say, session by session, and goes on when one can not be removed.
+func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
+	rep, err := r.look(ctx)
+	if err != nil {
+		return rep, err
+	}
+	rep.Applied = true
+	cl := client.New(r.Conn)
+	var errs []error
+	for _, d := range rep.Due {
+		if err := ctx.Err(); err != nil {
+			return rep, errors.Join(append(errs, err)...)
+		}
+		one, cancel := context.WithTimeout(ctx, deleteWait)
+		_, err := cl.DeleteSession(one, d.Session, client.Deletion{By: r.By, Plain: true})
+		cancel()
+		switch {
+		case err == nil:
+			rep.Removed = append(rep.Removed, d.Session)
+			r.Log.Info("session removed", "session", d.Session, "policy", d.Policy, "reason", d.Why)
+		case !errors.Is(err, client.ErrSessionNotFound): // else somebody was faster
+			err = fmt.Errorf("session %s: %w", d.Session, err)
+			rep.Errors, errs = append(rep.Errors, err.Error()), append(errs, err)
+		}
+	}
+	return rep, errors.Join(append(errs, r.remember(ctx, rep))...)
+}
+
+// Run is Report the first time that it sees policies, and Apply from then on. No policies are nothing to do.
+func (r Retention) Run(ctx context.Context) error {
+	if len(r.Policies) == 0 {
+		return nil
+	}
+	last, err := LastRetention(ctx, r.Conn)
+	if err != nil {
+		return err
+	}
+	if last == nil || !same(last.Policies, r.Policies) {
+		rep, err := r.Report(ctx)
+		r.Log.Info("retention policies are new: this time what they would remove is only reported; see spool retention report",
+			"sessions", len(rep.Due), "bytes", rep.Bytes)
+		return err
+	}
+	rep, err := r.Apply(ctx)
+	if len(rep.Removed) > 0 {
+		r.Log.Info("retention", "removed", len(rep.Removed), "due", len(rep.Due))
+	}
+	return err
+}
+
+func same(a, b []retention.Policy) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// look finds what is due.
+func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
+	if err := retention.Validate(r.Policies); err != nil {
+		return rep, UsageError{err}
+	}
+	now := time.Now()
+	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{}, Removed: []string{}, Errors: []string{}}
+	cl := client.New(r.Conn)
+	list, err := cl.Sessions(ctx, "")
+	if err != nil {
+		return rep, err
+	}
+	active, err := r.active(ctx, cl)
+	if err != nil {
+		return rep, err
+	}
+	all := make([]retention.Session, len(list))
+	for i, s := range list {
+		row := s.Row()
+		all[i] = retention.Session{
+			ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Modified: row.Modified, Bytes: row.Size, Active: active[s.ID],
+		}
+	}
+	rep.Sessions = len(all)
+	rep.Due = append(rep.Due, retention.Plan(r.Policies, all, now)...)
+	for _, d := range rep.Due {
+		rep.Bytes += d.Bytes
+	}
+	return rep, nil
+}
+
+// active is the sessions in which a run or an output is live, or that wait for a person.
+func (r Retention) active(ctx context.Context, cl *client.Client) (map[string]bool, error) {
+	active := map[string]bool{}
+	runs, err := cl.Runs(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		if run.Active() {
+			active[run.Thread.Session] = true
+		}
+	}
+	outputs, err := cl.Outputs(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outputs {
+		active[o.Thread.Session] = true
+	}
+	prompts, err := cl.Prompts(ctx, "")
+	for _, p := range prompts {
+		if p.Answerable {
+			active[p.Thread.Session] = true
+		}
+	}
+	return active, err
+}
+
+func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
+	const most = 1000 // of a record's room; the report itself has all
+	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed), most)], rep.Errors[:min(len(rep.Errors), most)]
+	b, err := json.Marshal(rep)
+	if err == nil {
+		_, err = r.Conn.Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})
+	}
+	if err != nil {
+		return fmt.Errorf("remember the retention report: %w", err)
+	}
+	return nil
+}
+
+// LastRetention is the newest report, in which at most 1,000 sessions are named; nil if there is none.
+func LastRetention(ctx context.Context, conn *natsio.Conn) (*RetentionReport, error) {
+	rs, err := conn.Records(ctx, events.RetentionKey)
+	if err != nil || !rs[0].Exists() {
+		return nil, err
+	}
+	var rep RetentionReport
+	if err := json.Unmarshal(rs[0].Value, &rep); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", events.RetentionKey, record.ErrValue, err)
+	}
+	return &rep, nil
+}

@@ -1,0 +1,36 @@
+package service
+
+import (
+	"regexp"
+	"runtime/debug"
+)
+
+// Version is what this program was built from: the version of the module, "devel" where there is none, and the commit, where
+// it is known.
+func Version() (version, commit string) {
+	version = "devel"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version, ""
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		version = v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value
+		}
+	}
+	return version, commit
+}
+
+// semantic is the version as NATS services want it: without a v, and never without numbers.
+func semantic() string {
+	version, _ := Version()
+	if m := semver.FindStringSubmatch(version); m != nil {
+		return m[1]
+	}
+	return "0.0.0-devel"
+}
+
+var semver = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)`)

@@ -1,0 +1,92 @@
+// Elements. Text from anywhere becomes text nodes; addresses pass safe(), so that no scheme but these leads out of a page.
+
+const schemes = /^(?:https?:\/\/|blob:|[/#?]|$)/i;
+
+/** safe is the address, or null when its scheme is not one that a link may have. */
+export function safe(address) {
+  const text = String(address).trim();
+  return schemes.test(text) && !/^[/\\]{2}/.test(text) ? text : null;
+}
+
+function set(el, name, value) {
+  if (value === undefined || value === null || value === false) return;
+  if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
+  else if (name === 'href' || name === 'src') {
+    const address = safe(value);
+    if (address !== null) el.setAttribute(name, address);
+  } else if (name === 'value' || name === 'checked' || name === 'open') el[name] = value;
+  else el.setAttribute(name, value === true ? '' : String(value));
+}
+
+function fill(el, children) {
+  for (const child of children) {
+    if (child === undefined || child === null || child === false) continue;
+    if (Array.isArray(child)) fill(el, child);
+    else el.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return el;
+}
+
+function make(el, classes, attributes, children) {
+  if (classes.length) el.setAttribute('class', classes.join(' '));
+  for (const [name, value] of Object.entries(attributes)) set(el, name, value);
+  return fill(el, children);
+}
+
+function split(rest) {
+  const first = rest[0];
+  const plain = first !== null && typeof first === 'object' && !(first instanceof Node) && !Array.isArray(first);
+  return plain ? [first, rest.slice(1)] : [{}, rest];
+}
+
+/** h makes an element: h('p.note', {title: 'T', onclick: f}, 'text', child, [more]). Attributes may be left out. */
+export function h(spec, ...rest) {
+  const [name, ...classes] = spec.split('.');
+  return make(document.createElement(name), classes, ...split(rest));
+}
+
+/** svg makes an element of a drawing, as h does. */
+export function svg(spec, ...rest) {
+  const [name, ...classes] = spec.split('.');
+  return make(document.createElementNS('http://www.w3.org/2000/svg', name), classes, ...split(rest));
+}
+
+/** append adds text and elements to one that is there. */
+export function append(el, ...children) {
+  return fill(el, children);
+}
+
+/** keyed makes the children of a parent those of a list, in its order. An element whose data did not change stays, with its
+ *  focus and what was typed into it. */
+export function keyed(parent, list, key, build) {
+  const old = new Map([...parent.children].map((el) => [el.dataset.key, el]));
+  let at = parent.firstElementChild;
+  for (const one of list) {
+    const id = key(one);
+    const data = JSON.stringify(one);
+    let el = old.get(id);
+    old.delete(id);
+    if (!el || el.keyedData !== data) {
+      const fresh = build(one);
+      fresh.dataset.key = id;
+      fresh.keyedData = data;
+      if (el) {
+        const focused = el === document.activeElement || el.contains(document.activeElement);
+        if (at === el) at = fresh;
+        el.replaceWith(fresh);
+        if (focused) (fresh.matches('a, button') ? fresh : fresh.querySelector('a, button'))?.focus();
+      }
+      el = fresh;
+    }
+    if (el === at) at = at.nextElementSibling;
+    else parent.insertBefore(el, at);
+  }
+  for (const el of old.values()) el.remove();
+}
+
+const region = () => document.getElementById('announce');
+
+/** announce tells a screen reader, politely. */
+export function announce(text) {
+  region().textContent = text;
+}

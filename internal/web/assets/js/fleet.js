@@ -1,0 +1,218 @@
+// The first screen: who waits for a person, then every session by what it is doing.
+
+import { announce, h, keyed } from './dom.js';
+import { follow, get, query } from './api.js';
+import { count, plural, time } from './format.js';
+import { answering, deadline, kindOf, nameField } from './prompts.js';
+import { harnessName, isQuiet, nameOf, stateOf, states, threadLink, tokens } from './sessions.js';
+import { ticking } from './ticking.js';
+
+/** first is how many sessions are listed before more are asked for. */
+const first = 60;
+
+/** Between two readings of the list: at least this long, and at most that, in milliseconds. */
+const soon = 1_000;
+const late = 15_000;
+
+/** stays is how long an answered prompt is shown before it goes, in milliseconds. */
+const stays = 4_000;
+
+export async function open(main, { signal, query: words, waiting }) {
+  const view = new Fleet(signal, words, waiting);
+  main.replaceChildren(view.root);
+  await view.read();
+  view.watch();
+  return view;
+}
+
+class Fleet {
+  constructor(signal, words, waiting) {
+    Object.assign(this, { signal, waiting });
+    this.title = 'Fleet';
+    this.limit = first;
+    this.filter = { q: words ?? '', state: '' };
+    this.sessions = [];
+    this.prompts = [];
+    this.answered = new Map(); // key of a prompt → it, for as long as its answer is shown
+    this.current = -1;
+    this.build();
+  }
+
+  build() {
+    this.needs = h('ul.prompts');
+    this.needsCount = h('span.count');
+    this.nobody = h('p.empty', 'Nobody waits for you.');
+    this.groups = h('div.groups');
+    this.field = h('input', {
+      type: 'search', placeholder: 'Filter sessions', 'aria-label': 'Filter sessions', value: this.filter.q, oninput: () => {
+        this.filter.q = this.field.value.trim();
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.read(), 200);
+      },
+    });
+    this.tabs = h('div.tabs', { role: 'group', 'aria-label': 'Sessions that are shown' });
+    this.more = h('button.more', { type: 'button', hidden: true, onclick: () => { this.limit *= 3; this.read(); } }, 'More sessions');
+    this.problem = h('p.problem', { role: 'alert', hidden: true });
+    this.root = h('div.fleet',
+      h('h1.unseen', 'Fleet'),
+      this.problem,
+      h('section.needs', { id: 'needs-you', 'aria-labelledby': 'needs-title', tabindex: -1 },
+        h('div.section-head', h('h2', { id: 'needs-title' }, 'Needs you ', this.needsCount), nameField()),
+        this.nobody, this.needs),
+      h('section.sessions', { 'aria-labelledby': 'sessions-title' },
+        h('div.section-head', h('h2', { id: 'sessions-title' }, 'Sessions'), this.tabs, this.field),
+        this.groups, this.more));
+  }
+
+  /** watch reads anew when heads move, not more often than is useful, and now and then in any case. */
+  watch() {
+    let due = 0;
+    let lastRead = Date.now();
+    const again = (wait) => {
+      clearTimeout(due);
+      due = setTimeout(async () => {
+        lastRead = Date.now();
+        if (!document.hidden) await this.read();
+        again(late);
+      }, wait);
+    };
+    again(late);
+    let moved = false;
+    follow(() => '/v1/heads', {
+      signal: this.signal,
+      state: (s) => this.onlink?.(s),
+      take: () => {
+        if (moved) return;
+        moved = true;
+        setTimeout(() => {
+          moved = false;
+          again(0);
+        }, Math.max(150, soon - (Date.now() - lastRead)));
+      },
+    });
+    this.signal.addEventListener('abort', () => clearTimeout(due));
+  }
+
+  async read() {
+    try {
+      const [prompts, listed] = await Promise.all([
+        get('/v1/prompts', { signal: this.signal }),
+        get('/v1/sessions' + query({ limit: this.limit, unanswered: 1, q: this.filter.q }), { signal: this.signal }),
+      ]);
+      this.take(prompts.prompts);
+      this.sessions = listed.sessions;
+      this.more.hidden = !listed.next;
+      this.problem.hidden = true;
+    } catch (err) {
+      if (this.signal.aborted) return;
+      this.problem.hidden = false;
+      this.problem.textContent = `The list could not be read: ${err.message}. It is tried again.`;
+    }
+    this.draw();
+  }
+
+  take(list) {
+    const now = new Set(list.map(promptKey));
+    const fresh = this.prompts.length ? list.filter((p) => !this.prompts.some((old) => promptKey(old) === promptKey(p))) : [];
+    if (fresh.length) announce(`${plural(fresh.length, 'new prompt')} waits for you.`);
+    this.prompts = list;
+    for (const key of this.answered.keys()) if (now.has(key)) list.splice(list.findIndex((p) => promptKey(p) === key), 1);
+    this.waiting(list.filter((p) => p.answerable !== false).length);
+  }
+
+  draw() {
+    this.drawNeeds();
+    this.drawTabs();
+    const shown = this.filter.state ? [this.filter.state] : states;
+    const groups = shown.map((state) => ({ state, list: this.sessions.filter((s) => stateOf(s) === state) })).filter((g) => g.list.length);
+    if (!groups.length) {
+      this.groups.replaceChildren(this.sessions.length || this.filter.q || this.filter.state
+        ? h('p.empty', 'No session is like that.')
+        : h('div.empty', h('p', 'Nothing is stored yet. Sessions appear here as agents publish, or as transcripts are imported:'), h('pre.code', 'spool import ~/.claude/projects ~/.codex/sessions')));
+      return;
+    }
+    for (const el of [...this.groups.children]) if (!el.dataset.key) el.remove();
+    keyed(this.groups, groups.map((g) => g.state), (s) => s, (s) => h('section.group', h('h3', h(`span.dot.${s}`), groupName[s], ' ', h('span.count')), h('ul.rows')));
+    for (const g of groups) {
+      const el = this.groups.querySelector(`[data-key="${g.state}"]`);
+      el.querySelector('.count').textContent = g.list.length;
+      keyed(el.querySelector('.rows'), g.list, (s) => s.id, (s) => sessionRow(s));
+    }
+  }
+
+  drawTabs() {
+    const tab = (state, text) => h('button.tab', { type: 'button', 'aria-pressed': String(this.filter.state === state), onclick: () => { this.filter.state = state; this.draw(); } }, text);
+    const all = states.map((s) => [s, this.sessions.filter((x) => stateOf(x) === s).length]);
+    const data = JSON.stringify([all, this.filter.state]);
+    if (this.tabData === data) return;
+    this.tabData = data;
+    const focused = [...this.tabs.children].indexOf(document.activeElement);
+    this.tabs.replaceChildren(tab('', 'All'), ...all.map(([s, n]) => tab(s, [groupName[s], ' ', h('span.count', n)])));
+    this.tabs.children[focused]?.focus();
+  }
+
+  drawNeeds() {
+    const list = [...this.prompts, ...this.answered.values()].sort((a, b) => (time(a.asked_at) || 0) - (time(b.asked_at) || 0));
+    const open = list.filter((p) => !this.answered.has(promptKey(p)));
+    this.needsCount.textContent = open.length || '';
+    this.nobody.hidden = list.length > 0;
+    this.needs.closest('section').classList.toggle('calm', open.length === 0);
+    const names = new Map(this.sessions.map((s) => [s.id, s]));
+    keyed(this.needs, list.map(({ overdue, ...p }) => ({ ...p, overdue, name: names.has(p.session) ? nameOf(names.get(p.session)) : p.session })), promptKey, (p) => this.card(p));
+  }
+
+  card(p) {
+    const key = promptKey(p);
+    const asked = time(p.asked_at);
+    return h('li.prompt', { class: p.kind === 'approval' ? 'prompt approval' : 'prompt' },
+      h('p.prompt-head', h('span.tag.warm', kindOf(p)), h('a', { href: threadLink(p.session, p.thread, p.n) }, p.name, p.thread === 'main' ? '' : ` / ${p.thread}`),
+        h('span.facts', !Number.isNaN(asked) && ['asked ', ticking('ago', asked)], deadline(p) && [' · answer ', deadline(p)])),
+      h('p.prompt-text', p.text),
+      answering(p, () => {
+        this.answered.set(key, p);
+        setTimeout(() => {
+          this.answered.delete(key);
+          this.read();
+        }, stays);
+      }));
+  }
+
+  get keys() {
+    const links = () => [...this.root.querySelectorAll('.prompt-head a, .session-link')];
+    const step = (by) => {
+      const all = links();
+      const at = all.indexOf(document.activeElement);
+      all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.focus();
+    };
+    return [
+      ['j', 'next prompt or session', () => step(1)],
+      ['k', 'previous prompt or session', () => step(-1)],
+      ['/', 'filter sessions', () => this.field.select()],
+    ];
+  }
+
+  close() {}
+}
+
+const groupName = { running: 'Running', idle: 'Idle', failed: 'Failed', done: 'Done' };
+
+const promptKey = (p) => `${p.session}/${p.thread}/${p.id}`;
+
+function sessionRow(s) {
+  const at = time(s.modified);
+  const name = nameOf(s);
+  const prompt = s.first_prompt && s.first_prompt !== name ? s.first_prompt.slice(0, 200) : '';
+  const facts = [harnessName(s), s.host, s.cwd && h('span.cwd', { title: s.cwd }, s.cwd)].filter(Boolean);
+  const figures = [s.turns > 0 && plural(s.turns, 'turn'), tokens(s), s.entries > 0 && `${count(s.entries)} entries`, s.threads > 1 && `${s.threads} threads`].filter(Boolean);
+  return h('li.session',
+    h('a.session-link', { href: `/s/${encodeURIComponent(s.id)}` },
+      h('span.session-title', name),
+      s.prompts > 0 && h('span.tag.warm', plural(s.prompts, 'prompt'), ' waiting'),
+      isQuiet(s) && h('span.tag', { title: 'It has said nothing for more than five minutes. It may be at work all the same.' }, 'quiet')),
+    h('p.session-when', Number.isNaN(at) ? '' : ticking('ago', at)),
+    prompt && h('p.session-prompt', prompt),
+    h('p.session-facts', joined(facts)),
+    h('p.session-figures', joined(figures)));
+}
+
+const joined = (list) => list.flatMap((x, i) => (i ? [' · ', x] : [x]));

@@ -1,0 +1,87 @@
+// Prompts across sessions: what was asked for, found again.
+
+import { h } from './dom.js';
+import { get, query } from './api.js';
+import { time } from './format.js';
+import { harnessName, threadLink } from './sessions.js';
+import { ticking } from './ticking.js';
+
+const most = 100;
+
+export async function open(main, { query: words, signal }) {
+  const view = new Prompts(words ?? '', signal);
+  main.replaceChildren(view.root);
+  await view.read();
+  return view;
+}
+
+class Prompts {
+  constructor(words, signal) {
+    this.title = 'Prompts';
+    this.signal = signal;
+    this.field = h('input', {
+      type: 'search', value: words, placeholder: 'Words of a prompt', 'aria-label': 'Words of a prompt', oninput: () => {
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.read(), 200);
+      },
+    });
+    this.state = h('p.hint', { role: 'status' });
+    this.list = h('ol.found-prompts');
+    this.root = h('div.history', h('div.section-head', h('h1', 'Prompts'), this.field), this.state, this.list);
+  }
+
+  async read() {
+    const q = this.field.value.trim();
+    history.replaceState(history.state, '', '/history' + query({ q }));
+    try {
+      const got = await get('/v1/history' + query({ q, limit: most }), { signal: this.signal });
+      if (q !== this.field.value.trim()) return;
+      const list = got.prompts;
+      this.state.textContent = list.length ? (q ? `${list.length}${list.length === most ? ' or more' : ''} found, newest first` : 'The newest first') : q ? 'No prompt has these words.' : 'Nobody has asked for anything yet.';
+      this.list.replaceChildren(...list.map((p) => found(p, q)));
+    } catch (err) {
+      if (!this.signal.aborted) this.state.textContent = `The prompts could not be read: ${err.message}`;
+    }
+  }
+
+  get keys() {
+    const step = (by) => {
+      const all = [...this.list.querySelectorAll('a')];
+      const at = all.indexOf(document.activeElement);
+      all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.focus();
+    };
+    return [
+      ['j', 'next prompt', () => step(1)],
+      ['k', 'previous prompt', () => step(-1)],
+      ['/', 'search', () => this.field.select()],
+    ];
+  }
+
+  close() {}
+}
+
+function found(p, q) {
+  const at = time(p.time);
+  const { text } = p;
+  const link = threadLink(p.session, p.thread, p.n);
+  return h('li', h('a', { href: link }, marked(text.length > 400 ? `${text.slice(0, 400)}…` : text, q)),
+    h('p.hint', [harnessName(p), p.host, p.cwd].filter(Boolean).join(' · '), !Number.isNaN(at) && [' · ', ticking('ago', at)]));
+}
+
+/** marked sets off the words that were looked for. */
+function marked(text, q) {
+  const words = q.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  if (!words.length) return [text];
+  const lower = text.toLowerCase();
+  if (lower.length !== text.length) return [text];
+  const out = [];
+  let at = 0;
+  while (at < text.length) {
+    const next = words.map((w) => [lower.indexOf(w, at), w]).filter(([i]) => i >= 0).sort((a, b) => a[0] - b[0] || b[1].length - a[1].length)[0];
+    if (!next) break;
+    out.push(text.slice(at, next[0]), h('mark', text.slice(next[0], next[0] + next[1].length)));
+    at = next[0] + next[1].length;
+  }
+  out.push(text.slice(at));
+  return out;
+}

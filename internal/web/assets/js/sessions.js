@@ -1,0 +1,50 @@
+// What a session says of itself.
+
+import { count, plural, time } from './format.js';
+
+/** threadLink is the address of a thread in this page, at an item if one is named. */
+export function threadLink(session, thread, n) {
+  return `/s/${encodeURIComponent(session)}/${encodeURIComponent(thread)}${n ? `?n=${n}` : ''}`;
+}
+
+/** states in the order of the first screen. */
+export const states = ['running', 'idle', 'failed', 'done'];
+
+/** stateOf is running, idle, failed or done. */
+export const stateOf = (s) => (states.includes(s.live) ? s.live : 'idle');
+
+/** quiet is after how long without an entry a running session is said to be quiet, in milliseconds. It may be at work all the same. */
+export const quiet = 5 * 60_000;
+
+/** isQuiet tells a running session that has said nothing for a while. */
+export const isQuiet = (s, now = Date.now()) => stateOf(s) === 'running' && now - time(s.modified) > quiet;
+
+const harnesses = { claude: 'Claude Code', codex: 'Codex', omp: 'oh-my-pi', item: 'items', step: 'workflow', raw: 'raw' };
+
+/** harnessName is which program the agent is, for people. */
+export const harnessName = (s) => harnesses[s.harness || s.dialect] ?? s.harness ?? '';
+
+/** nameOf is what a person knows a session by. */
+export const nameOf = (s) => s.title || (s.first_prompt ? s.name : s.id);
+
+/** tokens of a session, as text; '' when none are known. */
+export function tokens(s) {
+  const t = s.tokens ?? {};
+  return t.in || t.out ? `${count(t.in)} in, ${count(t.out)} out` : '';
+}
+
+/** facts of a session, as pairs. */
+export function facts(s) {
+  return [
+    ['Agent', harnessName(s)],
+    ['Model', s.model],
+    ['Host', s.host],
+    ['Directory', s.cwd],
+    ['Branch', s.git_branch],
+    ['Turns', s.turns ? String(s.turns) : ''],
+    ['Tokens', tokens(s)],
+    ['Entries', s.entries ? count(s.entries) : ''],
+    ['Runs', s.runs?.length ? plural(s.runs.length, 'run') : ''],
+    ['Id', s.id],
+  ].filter(([, value]) => value);
+}

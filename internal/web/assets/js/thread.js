@@ -1,0 +1,479 @@
+// A thread: its items in a window, live, with what one needs to find one's way in it.
+
+import { announce, h, keyed } from './dom.js';
+import { bytes as readBytes, follow, get, path, query } from './api.js';
+import { bytes, count, plural, time, whole } from './format.js';
+import { stripped } from './ansi.js';
+import { drawing } from './graph.js';
+import { marker, row } from './rows.js';
+import { facts, nameOf, stateOf, threadLink } from './sessions.js';
+import { Items } from './store.js';
+import { ticking } from './ticking.js';
+import { WindowedList } from './window.js';
+
+/** largest item that is read whole, in bytes; a longer one is for a program. */
+const largest = 32 << 20;
+
+/** tail is how much of a running output is shown, in characters. */
+const tail = 20_000;
+
+const encoder = new TextEncoder();
+
+/** open shows a thread in main; at is the item to begin at, undefined for the end. It gives what app.js needs of a view. */
+export async function open(main, { session, thread, at, query: words, navigate, signal }) {
+  const base = path('sessions', session, 'threads', thread);
+  const [head, info] = await Promise.all([get(base, { signal }), get(path('sessions', session), { signal })]);
+  const view = new ThreadView({ session, thread, base, head, info, navigate, signal });
+  main.replaceChildren(view.root);
+  view.start(at, words);
+  return view;
+}
+
+class ThreadView {
+  constructor({ session, thread, base, head, info, navigate, signal }) {
+    Object.assign(this, { session, thread, base, head, info, navigate, signal });
+    this.title = `${nameOf(info)} – ${thread}`;
+    this.choices = new Map(); // "n key" → whether that part of a row is open
+    this.fulls = new Map(); // n → how reading it whole goes
+    this.prompts = new Map(); // id → a prompt of this thread that waits
+    this.forks = new Map(); // n → forks that begin after it
+    this.outputs = new Map(); // id → an open output
+    this.unseen = 0;
+    this.current = null; // number of the item that the keys are at
+    this.search = { q: '', matches: [], at: -1 };
+    this.items = new Items({
+      session, thread, signal,
+      changed: (ns) => this.changed(ns),
+      failed: (err, n) => this.failed(err, n),
+    });
+    this.items.count = head.n ?? 0;
+    this.build();
+  }
+
+  get count() {
+    return this.items.count;
+  }
+
+  // The frame
+
+  build() {
+    this.holder = h('div.list');
+    this.tail = h('section.tail', { 'aria-label': 'Running outputs' });
+    this.problem = h('p.problem', { role: 'alert', hidden: true });
+    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.top(), this.holder, this.tail);
+    this.newer = h('button.newer', { type: 'button', hidden: true, onclick: () => this.toEnd() });
+    this.counter = h('span.count');
+    this.field = h('input', { type: 'search', placeholder: 'Search this thread', 'aria-label': 'Search this thread', onkeydown: (e) => this.searchKey(e), oninput: () => this.searchSoon() });
+    this.found = h('span.found', { role: 'status' });
+    this.followButton = h('button.quiet', { type: 'button', 'aria-pressed': 'false', title: 'Follow (f)', onclick: () => this.toggleFollow() }, 'Follow');
+    this.side = h('aside.side', { 'aria-label': 'Session' });
+    this.drawSide();
+    this.root = h('div.thread',
+      h('details.fold', { open: matchMedia('(min-width: 64rem)').matches }, h('summary', 'Session'), this.side),
+      h('section.stream', { 'aria-labelledby': 'thread-name' },
+        h('div.tools',
+          h('h2.thread-name', { id: 'thread-name' }, this.thread, ' ', this.counter),
+          h('div.find', { role: 'search' }, this.field, this.found,
+            h('button.quiet', { type: 'button', title: 'Previous match (Shift+Enter)', 'aria-label': 'Previous match', onclick: () => this.match(-1) }, '↑'),
+            h('button.quiet', { type: 'button', title: 'Next match (Enter)', 'aria-label': 'Next match', onclick: () => this.match(1) }, '↓')),
+          this.followButton),
+        this.problem, this.feed, this.newer));
+    this.list = new WindowedList(this.feed, this.holder, {
+      estimate: 40,
+      build: (i) => this.row(i + 1),
+      need: (from, to) => this.items.need(from + 1, Math.max(from + 1, to)),
+      moved: (atEnd) => this.moved(atEnd),
+    });
+    this.showCount();
+  }
+
+  top() {
+    const from = this.head.fork_of;
+    if (!from) return null;
+    const n = from.n ?? 0;
+    return marker(n ? `Forked from item ${whole(n)} of ` : 'Forked from ', h('a', { href: threadLink(from.session, from.thread, n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`));
+  }
+
+  drawSide() {
+    const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
+    this.graph = h('div.graph');
+    this.side.replaceChildren(
+      h('p.crumb', h('a', { href: '/' }, 'Fleet')),
+      h('h1.session-name', nameOf(this.info)),
+      h('p.state-line', h(`span.dot.${stateOf(this.info)}`), h('span', stateOf(this.info)), !Number.isNaN(time(this.info.modified)) && [h('span', '·'), ticking('ago', time(this.info.modified))]),
+      h('dl.facts', facts(this.info).map(([key, value]) => [h('dt', key), h('dd', value)])),
+      h('h2', plural(threads.length, 'thread')),
+      h('ul.threads', threads.map((t) => h('li', h('a', { href: threadLink(this.session, t.thread), 'aria-current': t.thread === this.thread ? 'page' : null },
+        h('span.thread-title', t.thread), h('span.n', count(t.n ?? 0)), t.state && t.state !== 'active' && h('span.tag', t.state))))),
+      this.graph);
+  }
+
+  start(at, words) {
+    this.list.resize(this.count);
+    if (at) this.goto(at, { focus: true });
+    else this.list.follow(true);
+    this.moved(this.list.atEnd);
+    if (words) {
+      this.field.value = words;
+      this.searchNow();
+    }
+    this.loadPrompts();
+    this.loadGraph();
+    follow(() => this.base + '/live' + query({ from: this.count + 1 }), {
+      signal: this.signal, take: (e) => this.live(e), state: (s) => this.linked(s),
+    });
+  }
+
+  close() {
+    this.list.close();
+    CSS.highlights?.delete('found');
+  }
+
+  // Rows
+
+  row(n) {
+    const rec = this.items.get(n);
+    if (!rec) return null;
+    const el = row(rec, this);
+    if (n === this.current) el.classList.add('current');
+    for (const fork of this.forks.get(n) ?? []) {
+      el.append(marker('Fork: ', h('a', { href: threadLink(fork.session, fork.thread, n) }, `${fork.session === this.session ? '' : `${fork.session}/`}${fork.thread}`)));
+    }
+    if (this.search.q) requestAnimationFrame(() => this.highlight());
+    return el;
+  }
+
+  changed(ns) {
+    if (!this.list) return;
+    this.list.resize(this.count);
+    for (const n of ns) {
+      if (this.items.folded(n) !== undefined) this.list.hide(n - 1);
+      else {
+        if (this.list.hidden(n - 1)) this.list.show(n - 1);
+        this.list.refresh(n - 1);
+      }
+    }
+  }
+
+  get(n) { return this.items.get(n); }
+  part(n) { return this.items.part(n); }
+  folded(n) { return this.items.folded(n); }
+  prompt(id) { return this.prompts.get(id); }
+  opened(n, key, usual) { return this.choices.get(`${n} ${key}`) ?? usual; }
+  fullState(n) { return this.fulls.get(n); }
+
+  open(n, key, on) {
+    this.choices.set(`${n} ${key}`, on);
+    this.list.following = false;
+    const row = this.items.folded(n) ?? n;
+    this.list.refresh(row - 1);
+    this.list.rows.get(row - 1)?.querySelector('.head')?.focus({ preventScroll: true });
+    this.moved(this.list.atEnd);
+  }
+
+  running(n) {
+    if (!this.items.complete(n)) return null;
+    return this.head.state === 'active' && n > this.count - 200 && stateOf(this.info) === 'running';
+  }
+
+  async full(n) {
+    const redraw = () => this.list.refresh((this.items.folded(n) ?? n) - 1);
+    this.fulls.set(n, 'loading');
+    redraw();
+    try {
+      const { blob, more } = await readBytes(`${this.items.base}/${n}?full=1`, largest, { signal: this.signal });
+      if (more) throw new Error(`it has more than ${bytes(largest)}; spool read ${this.session}/threads/${this.thread}/logs/thread.log --offset ${n} --limit 1`);
+      const rec = JSON.parse(await blob.text());
+      this.fulls.delete(n);
+      this.items.replace(n, rec.item ?? rec);
+      announce(`Item ${n} is shown in full.`);
+    } catch (err) {
+      this.fulls.set(n, err);
+      redraw();
+    }
+  }
+
+  async download(id, button) {
+    button.disabled = true;
+    try {
+      const { blob, more } = await readBytes(path('artifacts', id), largest * 8, { signal: this.signal });
+      if (more) throw new Error(`it has more than ${bytes(largest * 8)}: spool artifact get ${id}`);
+      const address = URL.createObjectURL(blob);
+      h('a', { href: address, download: `${id}.bin` }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+    } catch (err) {
+      this.failed(new Error(`The artifact could not be read: ${err.message}`), 0);
+    }
+    button.disabled = false;
+  }
+
+  permalink(rec) {
+    let i = 0;
+    while (this.items.get(rec.n - i - 1)?.hash === rec.hash && rec.hash) i++;
+    return rec.hash ? `/n/${rec.hash.split(':').pop()}${query({ s: this.session, t: this.thread, i })}` : threadLink(this.session, this.thread, rec.n);
+  }
+
+  copy(e) {
+    if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    e.preventDefault();
+    e.stopPropagation();
+    const link = e.currentTarget;
+    history.replaceState(history.state, '', link.href);
+    navigator.clipboard?.writeText(link.href).then(() => announce('The link is copied.'), () => {});
+    link.classList.add('copied');
+    setTimeout(() => link.classList.remove('copied'), 1200);
+  }
+
+  // Live
+
+  live({ event, data }) {
+    if (event === 'item') this.arrived([data]);
+    else if (event === 'open') this.opens(data);
+    else if (event === 'live') this.prints(data);
+    else if (event === 'reset') this.reset(data);
+    else if (event === 'failed') this.failed(new Error(data.error), 0);
+  }
+
+  reset({ reason, message, session, thread }) {
+    if (reason === 'renamed') this.navigate(threadLink(session, thread));
+    else if (reason === 'replaced') this.navigate(threadLink(this.session, this.thread));
+    else this.failed(new Error(reason === 'removed' ? `This thread was removed: ${message}` : message), 0);
+  }
+
+  arrived(list) {
+    const was = this.count;
+    const fresh = this.items.grow(list);
+    if (!fresh) return;
+    this.showCount();
+    if (list.some((rec) => rec.item.metadata?.type?.startsWith('pending_prompt'))) this.loadPrompts();
+    if (!this.list.following) {
+      this.unseen += this.count - was;
+      this.moved(this.list.atEnd);
+    }
+    announce(`${plural(this.count - was, 'new item')}`);
+  }
+
+  /** opens takes which outputs are open, of each of which frames come; the text of those that were open before stays. */
+  opens({ state, outputs }) {
+    this.head.state = state;
+    this.outputs = new Map(outputs.map((o) => [o.output, { text: '', ...this.outputs.get(o.output), tool: o.tool, bytes: o.bytes }]));
+    this.drawOutputs();
+  }
+
+  /** prints takes what an output prints; at its end the item with its result has come or is to come. */
+  prints({ output, offset, text, missed, end }) {
+    const out = this.outputs.get(output) ?? { tool: 'output', text: '' };
+    out.text = (out.text + (missed ? `\n[${bytes(missed)} are not kept]\n` : '') + text).slice(-tail);
+    out.bytes = Math.max(out.bytes ?? 0, offset + encoder.encode(text).length);
+    if (end) this.outputs.delete(output);
+    else this.outputs.set(output, out);
+    this.drawSoon ||= requestAnimationFrame(() => {
+      this.drawSoon = 0;
+      this.drawOutputs();
+    });
+  }
+
+  drawOutputs() {
+    keyed(this.tail, [...this.outputs].map(([id, o]) => ({ id, ...o })), (o) => o.id, (o) => h('div.running-output',
+      h('p.who', h('span.state.running', h('span.unseen', 'running')), o.tool, h('span.facts', bytes(o.bytes))),
+      o.text && h('pre.code.output', stripped(o.text).split('\n').slice(-30).join('\n'))));
+    if (this.list.following) this.list.toEnd();
+  }
+
+  linked(state) {
+    if (state instanceof Error) this.failed(new Error(`Live items end here: ${state.message}`), 0);
+    this.onlink?.(state);
+  }
+
+  async loadPrompts() {
+    try {
+      const got = await get('/v1/prompts' + query({ session: this.session }), { signal: this.signal });
+      const mine = got.prompts.filter((p) => p.thread === this.thread);
+      const ids = new Set([...this.prompts.keys(), ...mine.map((p) => p.id)]);
+      this.prompts = new Map(mine.map((p) => [p.id, p]));
+      for (const id of ids) for (const n of this.items.openers.get(`prompt ${id}`) ?? []) this.list.refresh(n - 1);
+    } catch { /* the fleet's poll says what is wrong */ }
+  }
+
+  async loadGraph() {
+    try {
+      const graph = await get(path('sessions', this.session, 'graph'), { signal: this.signal });
+      const drawn = drawing(graph, { session: this.session, thread: this.thread });
+      if (drawn) this.graph.replaceChildren(h('h2', 'Forks'), drawn);
+      for (const node of graph.nodes) {
+        const from = node.source;
+        if (from?.session === this.session && from.thread === this.thread && from.n) {
+          this.forks.set(from.n, [...(this.forks.get(from.n) ?? []), node]);
+          this.list.refresh(from.n - 1);
+        }
+      }
+    } catch { /* a thread without its graph is a thread still */ }
+  }
+
+  failed(err, n) {
+    this.problem.hidden = false;
+    this.problem.replaceChildren(n ? `Items from ${n} on could not be read: ${err.message} ` : `${err.message} `,
+      h('button', { type: 'button', onclick: () => { this.problem.hidden = true; this.list.schedule(); } }, n ? 'Try again' : 'Hide'));
+  }
+
+  // Where one is
+
+  showCount() {
+    this.counter.textContent = plural(this.count, 'item');
+  }
+
+  moved(atEnd) {
+    if (atEnd) this.unseen = 0;
+    this.newer.hidden = atEnd || this.unseen === 0;
+    this.newer.textContent = `${whole(this.unseen)} new ↓`;
+    this.followButton.setAttribute('aria-pressed', String(this.list?.following ?? false));
+    this.followButton.textContent = this.list?.following ? 'Following' : 'Follow';
+  }
+
+  toEnd() {
+    this.list.follow(true);
+    this.moved(true);
+  }
+
+  toggleFollow() {
+    if (this.list.following) this.list.follow(false);
+    else this.list.follow(true);
+    this.moved(this.list.atEnd);
+  }
+
+  /** goto brings an item into view, or the one that it is a part of. Its neighbourhood is read first, so that it stays there. */
+  async goto(n, { focus = false, nearest = false } = {}) {
+    n = Math.max(1, Math.min(n, this.count));
+    this.list.following = false;
+    if (!this.items.get(n)) {
+      await Promise.all([this.items.load(this.items.pageOf(n)), this.items.load(this.items.pageOf(Math.max(1, n - 16)))]);
+      if (this.signal.aborted) return;
+    }
+    const shown = this.items.folded(n) ?? n;
+    if (shown !== n) this.choices.set(`${shown} tool`, true);
+    this.select(shown);
+    if (shown !== n) this.list.refresh(shown - 1);
+    const el = this.list.reveal(shown - 1, { nearest });
+    if (focus) el?.focus({ preventScroll: true });
+  }
+
+  select(n) {
+    const old = this.current;
+    this.current = n;
+    this.list.rows.get(old - 1)?.classList.remove('current');
+    this.list.rows.get(n - 1)?.classList.add('current');
+  }
+
+  step(by) {
+    const from = this.current ? this.current - 1 : this.list.first - (by > 0 ? 1 : -1);
+    const i = this.list.next(from, by);
+    if (i < 0 || i >= this.count) return;
+    this.goto(i + 1, { focus: true, nearest: true });
+  }
+
+  /** turn goes to the prompt before or after: of what is read, as far as it is read. */
+  turn(by) {
+    for (let n = (this.current ?? this.list.first + 1) + by; n >= 1 && n <= this.count; n += by) {
+      const rec = this.items.get(n);
+      if (!rec || !rec.item.metadata?.type) {
+        this.goto(n, { focus: true });
+        return;
+      }
+    }
+  }
+
+  press() {
+    this.list.rows.get(this.current - 1)?.querySelector('.head, button')?.click();
+  }
+
+  // Search
+
+  searchSoon() {
+    clearTimeout(this.searching);
+    this.searching = setTimeout(() => this.searchNow(), 250);
+  }
+
+  async searchNow() {
+    clearTimeout(this.searching);
+    const q = this.field.value.trim();
+    this.search = { q, matches: [], at: -1 };
+    if (!q) {
+      this.found.textContent = '';
+      this.highlight();
+      return;
+    }
+    this.found.textContent = '…';
+    try {
+      const got = await get(`${this.base}/search` + query({ q, limit: 500 }), { signal: this.signal });
+      if (this.search.q !== q) return;
+      this.search.matches = got.matches.map((m) => m.n).sort((a, b) => a - b);
+      this.search.more = Boolean(got.next);
+      this.found.textContent = this.search.matches.length ? '' : 'Nothing found';
+      const here = this.search.matches.findIndex((n) => n >= this.list.first + 1);
+      if (this.search.matches.length) this.match(0, here < 0 ? this.search.matches.length - 1 : here);
+    } catch (err) {
+      if (!this.signal.aborted) this.found.textContent = err.message;
+    }
+  }
+
+  match(by, at = this.search.at + by) {
+    const { matches } = this.search;
+    if (!matches.length) return;
+    this.search.at = (at + matches.length) % matches.length;
+    const n = matches[this.search.at];
+    this.found.textContent = `${whole(this.search.at + 1)} of ${whole(matches.length)}${this.search.more ? '+' : ''}`;
+    this.goto(n).then(() => this.highlight());
+  }
+
+  searchKey(e) {
+    if (e.key === 'Enter') {
+      e.preventDefault();
+      if (this.search.q !== this.field.value.trim()) this.searchNow();
+      else this.match(e.shiftKey ? -1 : 1);
+    } else if (e.key === 'Escape') {
+      this.field.value = '';
+      this.searchNow();
+      this.feed.focus();
+    }
+  }
+
+  /** highlight marks what was searched for in the rows that are there, without touching them. */
+  highlight() {
+    if (!CSS.highlights) return;
+    CSS.highlights.delete('found');
+    const q = this.search.q.toLowerCase();
+    if (!q) return;
+    const words = [q, ...q.split(/\s+/)].filter((w, i, all) => w.length > 1 && all.indexOf(w) === i);
+    const ranges = [];
+    const texts = document.createTreeWalker(this.holder, NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node && ranges.length < 500; node = texts.nextNode()) {
+      const text = node.data.toLowerCase();
+      for (const word of words) {
+        for (let at = text.indexOf(word); at >= 0 && ranges.length < 500; at = text.indexOf(word, at + word.length)) {
+          const range = new Range();
+          range.setStart(node, at);
+          range.setEnd(node, Math.min(node.length, at + word.length));
+          ranges.push(range);
+        }
+      }
+    }
+    CSS.highlights.set('found', new Highlight(...ranges));
+  }
+
+  // Keys
+
+  get keys() {
+    return [
+      ['j', 'next item', () => this.step(1)],
+      ['k', 'previous item', () => this.step(-1)],
+      ['o', 'open or close the item', () => this.press()],
+      [']', 'next prompt', () => this.turn(1)],
+      ['[', 'previous prompt', () => this.turn(-1)],
+      ['/', 'search this thread', () => this.field.select()],
+      ['n', 'next match', () => this.match(1)],
+      ['N', 'previous match', () => this.match(-1)],
+      ['f', 'follow what is new, or stop', () => this.toggleFollow()],
+      ['G', 'to the end', () => this.toEnd()],
+    ];
+  }
+}

@@ -1,0 +1,313 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/web"
+)
+
+// j is a JSON object.
+type j = map[string]any
+
+// fleet is an API of internal/httpapi's shape whose sessions a test writes itself: threads of any length at once, answers
+// that fail, streams that break. The page with the real one is tested in e2e_test.go.
+type fleet struct {
+	*httptest.Server
+	token string
+
+	mu       sync.Mutex
+	moved    chan struct{} // closed when anything changes
+	sessions []j
+	threads  map[string][]j // "session/thread" → items
+	whole    map[string]j   // "session/thread/n" → the item before it was cut
+	forks    map[string][]j // session → nodes of its graph
+	outputs  map[string][]j // "session/thread" → frames of open outputs
+	prompts  []j
+	answers  []j
+	blobs    map[string][]byte
+	fail     string // a path that is answered with 500
+	asked    []string
+}
+
+func newFleet(t *testing.T) *fleet {
+	f := &fleet{
+		moved: make(chan struct{}), threads: map[string][]j{}, whole: map[string]j{}, forks: map[string][]j{}, outputs: map[string][]j{}, blobs: map[string][]byte{},
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler())
+	for pattern, h := range map[string]func(*http.Request) (any, int){
+		"GET /v1/sessions":                                      f.list,
+		"GET /v1/sessions/{s}":                                  f.session,
+		"GET /v1/sessions/{s}/graph":                            f.graph,
+		"GET /v1/sessions/{s}/threads/{t}":                      f.thread,
+		"GET /v1/sessions/{s}/threads/{t}/items":                f.items,
+		"GET /v1/sessions/{s}/threads/{t}/items/{n}":            f.item,
+		"GET /v1/sessions/{s}/threads/{t}/search":               f.search,
+		"GET /v1/nodes/{hash}":                                  f.node,
+		"GET /v1/history":                                       f.history,
+		"GET /v1/prompts":                                       func(r *http.Request) (any, int) { return j{"prompts": f.waiting(r)}, 200 },
+		"POST /v1/sessions/{s}/threads/{t}/prompts/{id}/answer": f.answer,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			f.mu.Lock()
+			f.asked = append(f.asked, r.URL.RequestURI())
+			v, status := any(j{"error": "broken on purpose"}), 500
+			if f.token != "" && r.Header.Get("Authorization") != "Bearer "+f.token {
+				v, status = j{"error": "wrong or missing token"}, 401
+			} else if f.fail != r.URL.Path {
+				v, status = h(r)
+			}
+			b, _ := json.Marshal(v)
+			f.mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = w.Write(b)
+		})
+	}
+	mux.HandleFunc("GET /v1/blobs/{hash}", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(f.blobs[r.PathValue("hash")]) })
+	mux.HandleFunc("GET /v1/heads", f.heads)
+	mux.HandleFunc("GET /v1/sessions/{s}/threads/{t}/live", f.live)
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		f.CloseClientConnections()
+		f.Close()
+	})
+	return f
+}
+
+// change does something to the fleet and tells the streams.
+func (f *fleet) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func text(s string) []j { return []j{{"type": "text", "text": s}} }
+
+// add appends items to a thread, and makes its session. An item is {"content", "metadata"}.
+func (f *fleet) add(session, thread string, items ...j) {
+	f.change(func() {
+		if !slices.ContainsFunc(f.sessions, func(s j) bool { return s["id"] == session }) {
+			f.sessions = append(f.sessions, j{"id": session, "title": "Session " + session, "name": "Session " + session, "live": "running", "modified": time.Now().UnixMilli(), "tokens": j{}})
+		}
+		key := session + "/" + thread
+		for _, it := range items {
+			n := len(f.threads[key]) + 1
+			f.threads[key] = append(f.threads[key], j{
+				"n": n, "hash": fmt.Sprintf("node:sha256:%x%08x", session+thread, n), "time": time.Unix(int64(1_790_000_000+n), 0).UTC().Format(time.RFC3339), "item": it,
+			})
+		}
+	})
+}
+
+func user(s string) j { return j{"content": text(s)} }
+
+func agent(s string) j { return j{"content": text(s), "metadata": j{"type": "text"}} }
+
+func call(id, name string, input any) j {
+	return j{"content": text(name + " → something"), "metadata": j{"type": "tool_call", "tool": j{"name": name, "invocation_id": id, "input": input}}}
+}
+
+func result(id, output string, isError bool) j {
+	return j{"content": text("→ " + output), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": id, "is_error": isError, "output": output}}}
+}
+
+func turnEnd() j {
+	return j{"content": text("Turn complete"), "metadata": j{"type": "turn_end", "stats": j{"input_tokens": 12480, "input_tokens_cached": 9600, "output_tokens": 1322, "duration_ms": 8421}}}
+}
+
+// ask puts a prompt into a thread, and among those that wait.
+func (f *fleet) ask(session, thread, id, kind, question string, body j) {
+	prompt := j{"id": id, "kind": kind}
+	maps.Copy(prompt, body)
+	f.add(session, thread, j{"content": text(question), "metadata": j{"type": "pending_prompt", "prompt": prompt}})
+	f.change(func() {
+		f.prompts = append(f.prompts, j{
+			"session": session, "thread": thread, "id": id, "kind": kind, "text": question, "n": len(f.threads[session+"/"+thread]),
+			"asked_at": time.Now().UTC().Format(time.RFC3339), "answerable": true, "overdue": false, "prompt": prompt,
+		})
+	})
+}
+
+func key(r *http.Request) string { return r.PathValue("s") + "/" + r.PathValue("t") }
+
+func number(r *http.Request, name string, usual int) int {
+	n, err := strconv.Atoi(r.URL.Query().Get(name))
+	if err != nil {
+		return usual
+	}
+	return n
+}
+
+func (f *fleet) list(r *http.Request) (any, int) {
+	q := strings.ToLower(r.URL.Query().Get("q"))
+	out := slices.DeleteFunc(slices.Clone(f.sessions), func(s j) bool { return !strings.Contains(strings.ToLower(fmt.Sprint(s)), q) })
+	return j{"sessions": out}, 200
+}
+
+func (f *fleet) session(r *http.Request) (any, int) {
+	for _, s := range f.sessions {
+		if s["id"] == r.PathValue("s") {
+			threads := []j{}
+			for k := range f.threads {
+				if session, thread, _ := strings.Cut(k, "/"); session == s["id"] {
+					threads = append(threads, f.head(session, thread))
+				}
+			}
+			s = maps.Clone(s)
+			s["threads"], s["thread_list"] = len(threads), threads
+			return s, 200
+		}
+	}
+	return j{"error": "no such session: " + r.PathValue("s")}, 404
+}
+
+func (f *fleet) head(session, thread string) j {
+	return j{"session": session, "thread": thread, "n": len(f.threads[session+"/"+thread]), "state": "active"}
+}
+
+func (f *fleet) thread(r *http.Request) (any, int) {
+	if f.threads[key(r)] == nil {
+		return j{"error": "no such thread: " + key(r)}, 404
+	}
+	return f.head(r.PathValue("s"), r.PathValue("t")), 200
+}
+
+func (f *fleet) items(r *http.Request) (any, int) {
+	all := f.threads[key(r)]
+	from := min(max(0, number(r, "from", 1)-1), len(all))
+	return j{"first": 1, "last": len(all), "items": all[from:min(len(all), from+number(r, "limit", 100))]}, 200
+}
+
+func (f *fleet) item(r *http.Request) (any, int) {
+	n, _ := strconv.Atoi(r.PathValue("n"))
+	if whole, ok := f.whole[key(r)+"/"+r.PathValue("n")]; ok && r.URL.Query().Get("full") == "1" {
+		return j{"n": n, "item": whole}, 200
+	}
+	return f.threads[key(r)][n-1], 200
+}
+
+func (f *fleet) search(r *http.Request) (any, int) {
+	out := []j{}
+	for _, it := range f.threads[key(r)] {
+		if strings.Contains(strings.ToLower(fmt.Sprint(it["item"])), strings.ToLower(r.URL.Query().Get("q"))) {
+			out = append(out, j{"n": it["n"], "snippet": ""})
+		}
+	}
+	return j{"matches": out}, 200
+}
+
+func (f *fleet) node(r *http.Request) (any, int) {
+	for k, items := range f.threads {
+		for _, it := range items {
+			if session, thread, _ := strings.Cut(k, "/"); it["hash"] == "node:sha256:"+r.PathValue("hash") {
+				return j{"session": session, "thread": thread, "n": it["n"]}, 200
+			}
+		}
+	}
+	return j{"error": "no such node"}, 404
+}
+
+func (f *fleet) graph(r *http.Request) (any, int) {
+	return j{"nodes": append([]j{}, f.forks[r.PathValue("s")]...)}, 200
+}
+
+func (f *fleet) history(r *http.Request) (any, int) {
+	out := []j{}
+	for k, items := range f.threads {
+		session, thread, _ := strings.Cut(k, "/")
+		for _, it := range items {
+			item := it["item"].(j)
+			if s := item["content"].([]j)[0]["text"].(string); item["metadata"] == nil && strings.Contains(s, r.URL.Query().Get("q")) {
+				out = append(out, j{"text": s, "session": session, "thread": thread, "n": it["n"], "time": it["time"]})
+			}
+		}
+	}
+	return j{"prompts": out}, 200
+}
+
+func (f *fleet) waiting(r *http.Request) []j {
+	return slices.DeleteFunc(slices.Clone(f.prompts), func(p j) bool {
+		s := r.URL.Query().Get("session")
+		return s != "" && p["session"] != s
+	})
+}
+
+func (f *fleet) answer(r *http.Request) (any, int) {
+	var got j
+	_ = json.NewDecoder(r.Body).Decode(&got)
+	got["prompt"] = r.PathValue("id")
+	outcome := map[any]string{true: "approved", false: "denied"}[got["answer"]]
+	if outcome == "" {
+		outcome = "answered"
+	}
+	resolution := j{"outcome": outcome, "answer": got["answer"], "by": got["by"]}
+	for i, p := range f.prompts {
+		if p["id"] == got["prompt"] {
+			f.prompts = slices.Delete(f.prompts, i, i+1)
+			f.answers = append(f.answers, got)
+			return j{"ok": true, "resolution": resolution}, 200
+		}
+	}
+	return j{"ok": false, "error": "the prompt was settled before", "resolution": j{"outcome": "denied", "by": "noa"}}, 409
+}
+
+// stream sends what next gives, and again when anything has changed.
+func (f *fleet) stream(w http.ResponseWriter, r *http.Request, next func(send func(event, id string, v any))) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		f.mu.Lock()
+		moved := f.moved
+		next(func(event, id string, v any) {
+			b, _ := json.Marshal(v)
+			fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n\n", event, id, b)
+		})
+		f.mu.Unlock()
+		w.(http.Flusher).Flush()
+		select {
+		case <-moved:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (f *fleet) heads(w http.ResponseWriter, r *http.Request) {
+	f.stream(w, r, func(send func(event, id string, v any)) {
+		for k := range f.threads {
+			session, thread, _ := strings.Cut(k, "/")
+			send("head", "0", f.head(session, thread))
+		}
+	})
+}
+
+func (f *fleet) live(w http.ResponseWriter, r *http.Request) {
+	at := number(r, "from", 1) - 1
+	if id, err := strconv.Atoi(r.Header.Get("Last-Event-ID")); err == nil {
+		at = id
+	}
+	frames := 0
+	f.stream(w, r, func(send func(event, id string, v any)) {
+		for all := f.threads[key(r)]; at < len(all); at++ {
+			send("item", strconv.Itoa(at+1), all[at])
+		}
+		if frames == 0 {
+			send("open", strconv.Itoa(at), j{"state": "active", "outputs": []j{}})
+		}
+		for all := f.outputs[key(r)]; frames < len(all); frames++ {
+			send("live", strconv.Itoa(at), all[frames])
+		}
+	})
+}

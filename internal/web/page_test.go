@@ -1,0 +1,618 @@
+package web_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"image"
+	"image/png"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+const wide, tall = 1280, 900
+
+// working is a fleet with a bit of everything.
+func working(t *testing.T) *fleet {
+	f := newFleet(t)
+	f.add("orchard", "main",
+		user("Please **find** the late frost warning."),
+		j{"content": text("[thinking] Where"), "metadata": j{"type": "thinking", "text": "Where do the *nights* begin?\n\nAt noon.", "full_text_length": 38}},
+		agent("I look at `night.go` first:\n\n1. the tests\n2. the clock\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```go\nfunc Night() int { return 7 } // here\n```"),
+		call("c1", "Bash", j{"command": "go test ./forecast\necho done"}),
+		result("c1", "\x1b[31mFAIL\x1b[0m night_test.go:31\nexit 1", true),
+		call("c2", "Edit", j{"file_path": "/orchard/night.go", "old_string": "a\nb\nc", "new_string": "a\nB\nc"}),
+		result("c2", "updated", false),
+		call("c3", "Bash", j{"command": "cat log"}),
+		j{"content": text("→ log"), "metadata": j{
+			"type": "tool_result", "truncated": true, "truncated_fields": []string{"tool.output"}, "local_log": "orchard/threads/main/logs/thread.log",
+			"tool": j{"invocation_id": "c3", "is_error": false, "output": "begins\n…[truncated 412992 bytes; see orchard/threads/main/logs/thread.log]…\nends"},
+		}},
+		j{"content": text("Compacting context..."), "metadata": j{"type": "status", "status": "compacting_context", "detail": "38k → 12k tokens"}},
+		turnEnd(),
+	)
+	f.whole["orchard/main/9"] = j{"content": text("→ log"), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": "c3", "output": "begins\n" + strings.Repeat("row\n", 500) + "the whole ends"}}}
+	return f
+}
+
+func TestFleet(t *testing.T) {
+	f := working(t)
+	f.add("ferry", "main", user("Paint it"))
+	f.add("fence", "main", user("Mend it"))
+	f.change(func() { f.sessions[1]["live"], f.sessions[2]["live"] = "failed", "idle" })
+	p := open(t, f.URL, wide, tall)
+	p.has("Nobody waits for you.")
+	if got := eval[[]string](p, `[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim())`); fmt.Sprint(got) != "[Running 1 Idle 1 Failed 1]" {
+		t.Errorf("groups are %q, want running, idle, failed", got)
+	}
+
+	f.ask("ferry", "main", "colour", "text", "Which colour?", nil)
+	p.has("Which colour?")
+	p.wait(`document.title === '(1) Fleet – Spool'`)
+
+	f.change(func() { f.sessions[1]["title"] = "A new name" })
+	p.has("A new name")
+
+	p.click(".tab:nth-child(4)")
+	p.wait(`document.querySelectorAll('.session').length === 1`)
+	p.click(".tab:nth-child(1)")
+
+	p.press("/")
+	p.press("mend")
+	p.wait(`document.querySelectorAll('.session').length === 0`)
+	p.has("No session is like that.")
+}
+
+func TestAnswerApproval(t *testing.T) {
+	f := working(t)
+	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
+	f.ask("orchard", "main", "drop", "approval", "Drop the table?", nil)
+	p := open(t, f.URL, wide, tall)
+	p.click(".name input")
+	p.press("mira")
+	p.click(`[data-key="orchard/main/ship"] .yes`)
+	p.has("Approved by mira")
+	p.click(`[data-key="orchard/main/drop"] .no`)
+	p.has("Denied by mira")
+	p.has("Nobody waits for you.")
+	if got := fmt.Sprint(f.answers); got != "[map[answer:true by:mira prompt:ship] map[answer:false by:mira prompt:drop]]" {
+		t.Errorf("answers are %s", got)
+	}
+}
+
+func TestAnswerQuestions(t *testing.T) {
+	f := working(t)
+	options := []j{{"label": "Pear", "description": "Keeps"}, {"label": "Plum"}}
+	f.ask("orchard", "main", "one", "ask_user_question", "Which tree?", j{"questions": []j{{"question": "Which tree?", "options": options}}})
+	p := open(t, f.URL, wide, tall)
+	p.click(`.choice:nth-child(2)`)
+	p.has("Which tree? Plum")
+
+	f.ask("orchard", "main", "two", "ask_user_question", "Some things", j{"questions": []j{
+		{"question": "Where?", "options": []j{{"label": "South"}, {"label": "North"}}},
+		{"question": "What with?", "multiSelect": true, "options": []j{{"label": "Moss"}, {"label": "Bark"}}},
+	}})
+	p.click(`input[value="North"]`)
+	p.click(`[data-key="orchard/main/two"] .yes`) // one answer is missing: nothing is sent
+	p.click(`input[value="Moss"]`)
+	p.click(`input[value="Bark"]`)
+	p.click(`[data-key="orchard/main/two"] .yes`)
+	p.has("Where? North")
+
+	f.ask("orchard", "main", "three", "text", "Say it", nil)
+	p.click(`[data-key="orchard/main/three"] textarea`)
+	p.press("in words")
+	p.click(`[data-key="orchard/main/three"] .free button`)
+	p.has("Answered: in words")
+	want := "[map[answer:map[answers:map[Which tree?:Plum]] prompt:one] " +
+		"map[answer:map[answers:map[What with?:[Moss Bark] Where?:North]] prompt:two] map[answer:in words prompt:three]]"
+	if got := fmt.Sprint(f.answers); got != want {
+		t.Errorf("answers are\n%s, want\n%s", got, want)
+	}
+}
+
+func TestAnswerTooLate(t *testing.T) {
+	f := working(t)
+	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
+	p := open(t, f.URL, wide, tall)
+	p.has("Ship it?")
+	f.mu.Lock()
+	f.prompts = nil
+	f.mu.Unlock()
+	p.expect("409")
+	p.click(".yes")
+	p.has("Somebody was first. Denied by noa")
+}
+
+func TestThread(t *testing.T) {
+	f := working(t)
+	p := open(t, f.URL+"/s/orchard", wide, tall)
+	p.has("End of turn")
+	p.wait(`location.pathname === '/s/orchard/main'`)
+
+	// A call and its result are one row; thinking is closed; what failed and what was edited is open.
+	if got := eval[string](p, `[...document.querySelectorAll('.row')].map((el) => el.dataset.n).join()`); got != "1,2,3,4,6,8,10,11" {
+		t.Errorf("rows are %s", got)
+	}
+	if eval[bool](p, `document.body.innerText.includes('At noon')`) {
+		t.Error("thinking is open")
+	}
+	p.click(`[data-n="2"] .head`)
+	p.has("At noon.")
+	p.wait(`document.querySelector('[data-n="4"] .ansi-red')?.textContent === 'FAIL'`)
+	p.wait(`document.querySelector('[data-n="6"] .diff-line.added')?.textContent === '+ B\n'`)
+	p.wait(`document.querySelector('[data-n="6"] .diff-line.removed')?.textContent === '- b\n'`)
+	p.wait(`document.querySelector('[data-n="3"] .code-word')?.textContent === 'func'`)
+	p.wait(`document.querySelectorAll('[data-n="3"] ol > li').length === 2 && !!document.querySelector('[data-n="3"] table')`)
+	p.wait(`document.querySelector('[data-n="1"] strong').textContent === 'find'`)
+	p.has("Context compacted")
+	p.has("12.5k tokens in, 77 % cached")
+
+	p.click(`[data-n="8"] .head`)
+	p.has("413 KB (412,992 bytes) of the output is left out here")
+	p.click(".cut button")
+	p.wait(`!document.querySelector('.cut')`)
+	p.click(`[data-n="8"] button.more`)
+	p.has("the whole ends")
+}
+
+func TestLoadFullFails(t *testing.T) {
+	f := working(t)
+	f.fail = "/v1/sessions/orchard/threads/main/items/9"
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.expect("500")
+	p.click(`[data-n="8"] .head`)
+	p.click(".cut button")
+	p.has("It could not be read: broken on purpose")
+}
+
+func TestLive(t *testing.T) {
+	f := working(t)
+	for i := range 100 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("Line 99")
+
+	// Followed: what is new comes into view.
+	f.add("orchard", "main", agent("This is new"))
+	p.has("This is new")
+	atEnd := `(() => { const el = document.querySelector('.feed'); return el.scrollTop + el.clientHeight > el.scrollHeight - 40; })()`
+	p.wait(atEnd)
+
+	// A person who has scrolled up reads on undisturbed, and is told.
+	eval[int](p, `document.querySelector('.feed').scrollTop -= 1200`)
+	p.wait(`!document.querySelector('[aria-pressed="true"]')`)
+	settled := eval[string](p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(`+topRow+`))))`)
+	for i := range 30 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Later %d\n\nmore\n\nmore", i)))
+	}
+	p.has("30 new ↓")
+	if got := eval[string](p, topRow); got != settled {
+		t.Errorf("the view went from %s to %s", settled, got)
+	}
+	p.click(".newer")
+	p.has("Later 29")
+	p.wait(atEnd)
+
+	// A call at work becomes one with its result.
+	f.add("orchard", "main", call("x", "make", j{"command": "make all"}))
+	p.wait(`!!document.querySelector('[data-n="143"] .state.running')`)
+	f.add("orchard", "main", result("x", "built", false))
+	p.wait(`!!document.querySelector('[data-n="143"] .state.ok') && !document.querySelector('[data-n="144"]')`)
+
+	// The stream breaks, and goes on behind the last item that came.
+	f.CloseClientConnections()
+	p.expect("ERR_")
+	f.add("orchard", "main", agent("After the break"))
+	p.has("After the break")
+	if got := eval[string](p, `document.querySelector('.thread-name .count').textContent`); got != "145 items" {
+		t.Errorf("there are %s, want 145", got)
+	}
+}
+
+// topRow is the row at the top of the view, and where it is.
+const topRow = `(() => {
+	const feed = document.querySelector('.feed').getBoundingClientRect();
+	const row = [...document.querySelectorAll('.row')].find((el) => el.getBoundingClientRect().bottom > feed.top);
+	return row.dataset.n + ' at ' + Math.round(row.getBoundingClientRect().top - feed.top);
+})()`
+
+func TestOutput(t *testing.T) {
+	f := working(t)
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("End of turn")
+	f.change(func() {
+		f.outputs["orchard/main"] = append(f.outputs["orchard/main"], j{"output": "o1", "tool": "make", "offset": 0, "text": "compiling\n"})
+	})
+	p.has("compiling")
+	f.change(func() {
+		f.outputs["orchard/main"] = append(f.outputs["orchard/main"], j{"output": "o1", "offset": 10, "text": "linking\n"})
+	})
+	p.has("linking")
+	f.change(func() {
+		f.outputs["orchard/main"] = append(f.outputs["orchard/main"], j{"output": "o1", "offset": 18, "end": j{"item": 13}})
+	})
+	p.wait(`!document.querySelector('.running-output')`)
+}
+
+func TestPermalink(t *testing.T) {
+	f := working(t)
+	for i := range 300 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	f.change(func() { f.threads["orchard/main"][3]["hash"] = f.threads["orchard/main"][4]["hash"] }) // two items of an entry
+	p := open(t, f.URL+"/s/orchard/main?n=40", wide, tall)
+	p.wait(`document.activeElement?.dataset.n === '40'`)
+	p.click(`[data-n="40"] a.n`)
+	link := eval[string](p, `location.href`)
+	if want := fmt.Sprintf("/n/%x%08x", "orchardmain", 40); !strings.Contains(link, want) {
+		t.Fatalf("the link is %s, want one with %s", link, want)
+	}
+	p = open(t, link, wide, tall)
+	p.wait(`document.activeElement?.dataset.n === '40'`)
+
+	// Of the second item of an entry; it is a result, and shown with its call.
+	p = open(t, fmt.Sprintf("%s/n/%x%08x?s=orchard&t=main&i=1", f.URL, "orchardmain", 5), wide, tall)
+	p.wait(`document.activeElement?.dataset.n === '4'`)
+
+	p = open(t, f.URL+"/n/0123456789", wide, tall)
+	p.expect("404")
+	p.has("no such node")
+}
+
+func TestSearchThread(t *testing.T) {
+	f := working(t)
+	for i := range 2000 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	f.add("orchard", "main", agent("A needle here"))
+	for i := range 200 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	f.change(func() { f.threads["orchard/main"][20]["item"] = agent("The other needle") })
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("Line 199")
+	p.press("/")
+	p.press("needle")
+	p.has("A needle here")
+	p.wait(`document.querySelector('.found').textContent === '2 of 2' && CSS.highlights.get('found')?.size > 0`)
+	p.press(kb.Enter)
+	p.has("The other needle")
+	p.press(kb.Escape)
+	p.wait(`document.activeElement.className === 'feed'`)
+}
+
+func TestPrompts(t *testing.T) {
+	f := working(t)
+	f.add("ferry", "main", user("Paint the ferry green"))
+	p := open(t, f.URL+"/history?q=ferry", wide, tall)
+	p.wait(`document.querySelector('mark')?.textContent === 'ferry'`)
+	p.click(".found-prompts a")
+	p.wait(`location.pathname === '/s/ferry/main' && document.activeElement?.dataset.n === '1'`)
+}
+
+// TestLongThread scrolls through a thread of 100,000 items: what is in the document stays small, and each place can be reached.
+func TestLongThread(t *testing.T) {
+	f := newFleet(t)
+	items := make([]j, 0, 100_000)
+	for i := 0; len(items) < cap(items); i++ {
+		id := fmt.Sprint("c", i)
+		items = append(items, user(fmt.Sprint("Prompt ", i)), call(id, "Bash", j{"command": "make"}), result(id, strings.Repeat("row\n", i%9), i%7 == 0), agent(strings.Repeat("word ", i%90)+"."), turnEnd())
+	}
+	f.add("long", "main", items...)
+	p := open(t, f.URL+"/s/long/main", wide, tall)
+	p.wait(`!!document.querySelector('[data-n="100000"]')`)
+	check := func(where string) {
+		t.Helper()
+		if n := eval[int](p, `document.querySelector('.list').childElementCount`); n > 120 {
+			t.Errorf("%s: %d rows are in the document", where, n)
+		}
+		if n := eval[int](p, `document.querySelectorAll('*').length`); n > 3000 {
+			t.Errorf("%s: %d elements are in the document", where, n)
+		}
+	}
+	check("at the end")
+	if n := len(f.asked); n > 20 {
+		t.Errorf("%d requests until the end was shown: %q", n, f.asked)
+	}
+	for _, n := range []int{1, 50_001, 99_996, 777 * 5} {
+		p.press("g")
+		p.wait(`!!document.querySelector('dialog input')`)
+		p.press(fmt.Sprint(n + 1))
+		p.has(fmt.Sprintf("Item %d", n+1))
+		p.press(kb.Enter)
+		p.wait(fmt.Sprintf(`document.activeElement?.dataset.n === '%d'`, n+1))
+		check(fmt.Sprint("at ", n))
+	}
+	// Page by page through a part: no place stays empty, and none is shown twice.
+	for i := range 40 {
+		eval[int](p, `document.querySelector('.feed').scrollTop += document.querySelector('.feed').clientHeight`)
+		p.wait(`document.querySelectorAll('.row.pending').length === 0 && document.querySelectorAll('.row').length > 5`)
+		shown := eval[[]int](p, `[...document.querySelectorAll('.row')].map((el) => Number(el.dataset.n))`)
+		for k := 1; k < len(shown); k++ {
+			if step := shown[k] - shown[k-1]; step != 1 && (step != 2 || shown[k]%5 != 4) {
+				t.Fatalf("page %d: rows are %v", i, shown)
+			}
+		}
+		check(fmt.Sprint("page ", i))
+	}
+}
+
+// TestHostile shows what tries to be more than text.
+func TestHostile(t *testing.T) {
+	f := newFleet(t)
+	evil := `<script>window.owned=1</script><img src=x onerror="window.owned=1"><svg onload="window.owned=1"></svg>`
+	links := "[a](javascript:window.owned=1) [b](JaVaScRiPt:window.owned=1) [c](data:text/html,<script>window.owned=1</script>) " +
+		"[d](//evil.example/x) ![e](https://evil.example/pixel.png) [f](vbscript:x) [g](\tjavascript:window.owned=1) <a href=\"javascript:window.owned=1\">h</a> https://fine.example/?q=<b>"
+	long := strings.Repeat("[", 90_000) + strings.Repeat("**a ", 5_000) + strings.Repeat("`", 5_000)
+	f.add("evil", "main",
+		user(evil+"\n\n"+links), agent(evil+"\n\n"+links+"\n\n# "+evil+"\n\n> "+evil+"\n\n```html\n"+evil+"\n```\n\n|"+evil+"|b|\n|--|--|\n|"+evil+"|"+evil+"|"),
+		j{"content": text(evil), "metadata": j{"type": "thinking", "text": evil, "full_text_length": 5000}},
+		call("c", evil, j{"command": evil, evil: evil, "__proto__": j{"a": 1}}), result("c", "\x1b]8;;javascript:window.owned=1\x07click\x1b]8;;\x07\x1b[31m"+evil, true),
+		call("d", "Edit", j{"file_path": evil, "old_string": evil, "new_string": evil + "x"}),
+		j{"content": text(evil), "metadata": j{"type": "status", "status": evil, "detail": evil}},
+		j{"content": []j{{"type": "image", "data": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9IndpbmRvdy5vd25lZD0xIi8+"}}, "metadata": j{"type": "text"}},
+		j{"content": []j{{"type": "image", "data": "https://evil.example/x.png"}}, "metadata": j{"type": evil}},
+		j{"content": text("odd"), "metadata": j{"type": "tool_call", "tool": nil}},
+		j{"content": nil, "metadata": j{"type": "turn_end"}},
+		j{"content": text(long), "metadata": j{"type": "text"}},
+		turnEnd(),
+	)
+	f.ask("evil", "main", evil, "ask_user_question", evil, j{"questions": []j{{"question": evil, "options": []j{{"label": evil, "description": evil}}}}})
+	f.change(func() {
+		for _, k := range []string{"title", "first_prompt", "cwd", "host", "harness"} {
+			f.sessions[0][k] = evil
+		}
+		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "live": evil, "modified": evil, "name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
+	})
+	safe := func(p *tab, where string) {
+		t.Helper()
+		p.wait(`document.querySelectorAll('.row').length > 5 || document.querySelectorAll('.session, .found-prompts li').length > 0`)
+		eval[bool](p, `document.querySelectorAll('.head[aria-expanded="false"]').forEach((el) => el.click()), true`)
+		eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 0))`)
+		if eval[bool](p, `'owned' in window`) {
+			t.Errorf("%s: a script ran", where)
+		}
+		got := eval[[]string](p, `[...document.querySelectorAll('#main :is(script, iframe, object, embed, style, link, base, form[action], svg [onload], [onerror], [onclick], [style*="url"])')].map((el) => el.outerHTML)`)
+		if len(got) != 0 {
+			t.Errorf("%s: elements of an agent's making: %q", where, got)
+		}
+		for _, address := range eval[[]string](p, `[...document.querySelectorAll('a, img')].map((el) => el.getAttribute('href') ?? el.getAttribute('src') ?? '')`) {
+			if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "#") && !strings.HasPrefix(address, "blob:") {
+				t.Errorf("%s: a link to %q", where, address)
+			}
+		}
+		if outside := eval[[]string](p, `performance.getEntriesByType('resource').map((e) => e.name).filter((n) => !n.startsWith(location.origin) && !n.startsWith('blob:'))`); len(outside) != 0 {
+			t.Errorf("%s: requests to %q", where, outside)
+		}
+	}
+	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/history"} {
+		safe(open(t, f.URL+path, wide, tall), path)
+	}
+	p := open(t, f.URL+"/s/evil/main?n=1", wide, tall)
+	p.wait(`document.querySelector('[data-n="1"]')?.textContent.includes('<script>window.owned=1</script>')`)
+	if n := eval[int](p, `document.querySelectorAll('[data-n="1"] a.out').length`); n != 2 {
+		t.Errorf("%d links, want the two of the web", n)
+	}
+	// The policy itself: what a module would do wrong is an error.
+	for _, js := range []string{`document.body.innerHTML = '<b>x</b>'`, `document.write('<b>x</b>')`, `eval('1')`, `setTimeout('window.owned=1')`, `document.createElement('script').src = '/x.js'`} {
+		p.expect("")
+		if !eval[bool](p, `(() => { try { `+js+`; return false; } catch { return true; } })()`) {
+			t.Errorf("the policy allows %s", js)
+		}
+	}
+}
+
+func TestPictures(t *testing.T) {
+	f := newFleet(t)
+	var file bytes.Buffer
+	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 40, 30))); err != nil {
+		t.Fatal(err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(file.Bytes()))
+	f.blobs[sum] = file.Bytes()
+	f.blobs[strings.Repeat("0", 64)] = []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"/>`)
+	f.add("art", "main",
+		j{"content": []j{{"type": "text", "text": "See"}, {"type": "image", "data": "blob:sha256:" + sum}}, "metadata": j{"type": "text"}},
+		j{"content": []j{{"type": "image", "data": "blob:sha256:" + strings.Repeat("0", 64), "mimeType": "image/svg+xml"}}, "metadata": j{"type": "text"}},
+	)
+	p := open(t, f.URL+"/s/art/main", wide, tall)
+	p.wait(`document.querySelector('[data-n="1"] img')?.naturalWidth === 40`)
+	p.has("A picture that cannot be shown: not a PNG, JPEG, GIF or WebP.")
+}
+
+func TestToken(t *testing.T) {
+	f := working(t)
+	f.token = "0123456789abcdef"
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.expect("401")
+	p.has("This server wants a token.")
+	p.press("wrong" + kb.Enter)
+	p.has("That token is not accepted.")
+	p.press(f.token + kb.Enter)
+	p.has("End of turn")
+	if got := eval[string](p, `sessionStorage.getItem('spool.token') + localStorage.getItem('spool.token') + document.cookie`); got != f.token+"null" {
+		t.Errorf("the token is kept as %q", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	f := working(t)
+	p := open(t, f.URL+"/s/orchard/main?n=1", wide, tall)
+	at := func(n string) {
+		t.Helper()
+		p.wait(`document.activeElement?.closest('.row')?.dataset.n === '` + n + `'`)
+	}
+	at("1")
+	p.press("j")
+	at("2")
+	p.press("o")
+	p.has("At noon.")
+	p.press("jjj")
+	at("6") // 5 is a part of 4
+	p.press("k")
+	at("4")
+	p.press("?")
+	p.wait(`document.querySelector('dialog[open] h2')?.textContent === 'Keys'`)
+	p.press("j") // a key of the view behind does nothing
+	p.press(kb.Escape)
+	p.wait(`!document.querySelector('dialog')`)
+	p.press("G")
+	p.wait(`document.querySelector('[aria-pressed]').getAttribute('aria-pressed') === 'true'`)
+	theme := `document.documentElement.dataset.theme ?? ''`
+	for _, want := range []string{"light", "dark", ""} {
+		p.press("t")
+		if got := eval[string](p, theme); got != want {
+			t.Errorf("the theme is %q, want %q", got, want)
+		}
+	}
+	p.press("u")
+	p.wait(`location.pathname === '/'`)
+	p.has("Session orchard")
+	p.press("j")
+	p.press(kb.Enter)
+	p.wait(`location.pathname === '/s/orchard/main'`)
+	p.has("End of turn")
+	eval[bool](p, `history.back(), true`)
+	p.wait(`location.pathname === '/'`)
+	p.press("p")
+	p.wait(`location.pathname === '/history'`)
+}
+
+// TestOutline holds each view to what a screen reader goes by.
+func TestOutline(t *testing.T) {
+	f := working(t)
+	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
+	f.ask("orchard", "main", "pick", "ask_user_question", "Pick", j{"questions": []j{
+		{"question": "A?", "options": []j{{"label": "x"}}}, {"question": "B?", "options": []j{{"label": "y"}}},
+	}})
+	for path, outline := range map[string]string{
+		"/":               "1 Fleet, 2 Needs you 2, 2 Sessions, 3 Running 1",
+		"/s/orchard/main": "1 Session orchard, 2 1 thread, 2 main 13 items, 3 Prompt: Please **find** the late frost warning.",
+		"/history":        "1 Prompts",
+		"/s/none/main":    "1 Not there",
+	} {
+		p := open(t, f.URL+path, wide, tall)
+		p.expect("404")
+		p.wait(`!!document.querySelector('main h1')`)
+		p.wait(`!document.querySelector('.feed') || document.querySelectorAll('.row').length > 5`)
+		p.wait(`!document.querySelector('.fleet') || document.querySelectorAll('.prompt').length === 2`)
+		p.wait(`!document.querySelector('.history') || document.querySelectorAll('.found-prompts li').length > 0`)
+		got := eval[string](p, `[...document.querySelectorAll('h1, h2, h3, h4')].map((el) => el.tagName[1] + ' ' + el.textContent.trim().replace(/\s+/g, ' ')).join(', ')`)
+		if got != outline {
+			t.Errorf("%s: the outline is\n%s, want\n%s", path, got, outline)
+		}
+		for what, js := range map[string]string{
+			"one main, header, nav": `document.querySelectorAll('main').length === 1 && document.querySelectorAll('body > header nav[aria-label]').length === 1`,
+			"a way past the bar":    `document.querySelector('body > a').getAttribute('href') === '#main'`,
+			"a polite live region":  `document.querySelector('[aria-live="polite"]') !== null`,
+			"a title":               `document.title.endsWith('Spool')`,
+			"a language":            `document.documentElement.lang === 'en'`,
+			"names of controls":     `[...document.querySelectorAll('button, a[href], input, textarea')].every((el) => (el.getAttribute('aria-label') ?? el.labels?.[0]?.textContent ?? el.textContent).trim() !== '')`,
+			"no clickable boxes":    `![...document.querySelectorAll('#main :is(div, span, p)')].some((el) => el.onclick || el.getAttribute('role') === 'button')`,
+			"ids that are unique":   `new Set([...document.querySelectorAll('[id]')].map((el) => el.id)).size === document.querySelectorAll('[id]').length`,
+			"references that exist": `[...document.querySelectorAll('[aria-labelledby]')].every((el) => document.getElementById(el.getAttribute('aria-labelledby')))`,
+			"places in the feed":    `[...document.querySelectorAll('[role="feed"] article')].every((el) => el.ariaPosInSet && el.ariaSetSize && el.ariaLabel)`,
+		} {
+			if !eval[bool](p, js) {
+				t.Errorf("%s: has not %s", path, what)
+			}
+		}
+	}
+}
+
+// TestContrast computes, in both themes, the contrast of each text with what is behind it: at least 4.5 (WCAG 2.2, 1.4.3).
+func TestContrast(t *testing.T) {
+	f := working(t)
+	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, path := range []string{"/", "/s/orchard/main?n=4", "/history"} {
+			p := open(t, f.URL+path, wide, tall)
+			p.colours(scheme)
+			p.wait(`document.querySelectorAll('.session, .row, .found-prompts li').length > 0`)
+			for _, low := range eval[[]string](p, lowContrast) {
+				t.Errorf("%s of %s: %s", scheme, path, low)
+			}
+		}
+	}
+}
+
+const lowContrast = `(() => {
+	const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+	const over = (colours) => {
+		canvas.clearRect(0, 0, 1, 1);
+		for (const c of colours) { canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); }
+		return [...canvas.getImageData(0, 0, 1, 1).data];
+	};
+	const light = (rgb) => {
+		const [r, g, b] = rgb.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const out = new Set();
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+		const el = node.parentElement;
+		if (!node.data.trim() || !el.checkVisibility() || el.closest('.unseen, .skip, noscript, [disabled]')) continue;
+		const behind = [];
+		for (let up = el; up; up = up.parentElement) behind.unshift(getComputedStyle(up).backgroundColor);
+		const ground = over(behind);
+		const ink = over([...behind, getComputedStyle(el).color]);
+		const [a, b] = [light(ground), light(ink)].sort((x, y) => y - x);
+		if ((a + 0.05) / (b + 0.05) < 4.5) out.add(((a + 0.05) / (b + 0.05)).toFixed(2) + ' ' + el.className + ' ' + node.data.trim().slice(0, 40));
+	}
+	return [...out];
+})()`
+
+// TestNarrow holds each view to the width of a phone: nothing reaches out of it.
+func TestNarrow(t *testing.T) {
+	f := working(t)
+	f.add("orchard", "main", agent(strings.Repeat("W", 600)), call("l", "mcp__a_server_with_a_very_long_name__and_a_tool", j{"query": strings.Repeat("x", 300)}))
+	f.ask("orchard", "main", "ship", "approval", strings.Repeat("Ship", 80), nil)
+	for _, path := range []string{"/", "/s/orchard/main", "/history"} {
+		p := open(t, f.URL+path, 390, 844)
+		p.wait(`document.querySelectorAll('.session, .row, .found-prompts li').length > 0`)
+		wider := eval[[]string](p, `[...document.querySelectorAll('body, body *')].filter((el) => el.checkVisibility() && !el.closest('.unseen, .skip, pre, .table') && el.getBoundingClientRect().right > innerWidth + 1).map((el) => el.tagName + '.' + el.className)`)
+		if len(wider) != 0 || eval[bool](p, `document.documentElement.scrollWidth > innerWidth`) {
+			t.Errorf("%s is wider than the phone: %q", path, wider)
+		}
+	}
+}
+
+func TestForks(t *testing.T) {
+	f := working(t)
+	f.add("orchard", "retry", user("Please find it"), agent("Anew"))
+	f.change(func() {
+		f.forks["orchard"] = []j{
+			{"session": "orchard", "thread": "main", "n": 11, "from_n": 0},
+			{"session": "orchard", "thread": "retry", "n": 4, "from_n": 3, "source": j{"session": "orchard", "thread": "main", "n": 3}},
+		}
+	})
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.wait(`document.querySelectorAll('.forks svg .lane').length === 2 && document.querySelectorAll('.fork-list a').length === 2`)
+	p.wait(`document.querySelector('[data-n="3"] .marker')?.textContent === 'Fork: retry'`)
+	p.click(`[data-n="3"] .marker a`)
+	p.wait(`location.pathname === '/s/orchard/retry'`)
+}
+
+func TestErrors(t *testing.T) {
+	f := working(t)
+	f.fail = "/v1/sessions"
+	p := open(t, f.URL, wide, tall)
+	p.expect("500")
+	p.has("The list could not be read: broken on purpose")
+
+	f.mu.Lock()
+	f.fail = "/v1/sessions/orchard/threads/main/items"
+	f.mu.Unlock()
+	p = open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.expect("500")
+	p.has("could not be read: broken on purpose")
+	f.mu.Lock()
+	f.fail = ""
+	f.mu.Unlock()
+	p.click(".problem button")
+	p.has("End of turn")
+}

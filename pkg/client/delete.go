@@ -1,0 +1,323 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Deletion says how a session is deleted. The zero value works.
+type Deletion struct {
+	Force bool   // although a run or an output is live
+	By    string // who does it, for the receipt
+	Plain bool   // the receipt does not say which other sessions have something of it: that costs reading every session's record
+
+	// Erase leaves items, events, dead letters and the bytes of artifacts where they are: EraseStreams is to write over them.
+	Erase bool
+}
+
+// Receipt says what went with a session, and what stays and why.
+type Receipt struct {
+	Session string      `json:"session"`
+	Deleted bool        `json:"deleted"`
+	At      string      `json:"at"` // when it was asked for
+	By      string      `json:"by,omitempty"`
+	Forced  bool        `json:"forced,omitempty"`
+	Event   uint64      `json:"event"` // sequence of the operation in SPOOL_EVENTS
+	Gone    record.Gone `json:"gone"`
+	Kept    []Kept      `json:"kept"`
+
+	// Of an erasure.
+	Overwritten []natsio.Overwritten `json:"overwritten,omitempty"`
+	Collected   *Collected           `json:"collected,omitempty"`
+	MayRemain   []string             `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
+}
+
+// Kept is something of a deleted session that is still stored.
+type Kept struct {
+	What     string   `json:"what"`
+	Count    int64    `json:"count,omitempty"`
+	Bytes    int64    `json:"bytes,omitempty"`
+	Why      string   `json:"why"`
+	Sessions []string `json:"sessions,omitempty"` // that have it too
+}
+
+// Collected is what a collection of garbage right behind an erasure did.
+type Collected struct {
+	Condemned int    `json:"condemned"` // packs and blobs
+	Repacked  int    `json:"repacked"`  // packs that others use too, without the nodes of the session
+	Reclaimed int    `json:"reclaimed"` // objects
+	Bytes     int64  `json:"bytes"`
+	Refused   string `json:"refused,omitempty"` // why not all, or nothing, was done
+}
+
+// ErrSessionNotFound: there is no such session.
+var ErrSessionNotFound = artifacts.ErrSessionNotFound
+
+// DeleteSession removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
+// artifacts (SPEC A6), and returns when that is done. What its forks have stays with them; packs and blobs that nobody has
+// any more are the collector's. What is published to the session later begins it anew.
+//
+// artifacts.ErrSessionActive, with an *artifacts.ActiveError: a run or an output is live. ErrSessionNotFound: there is none of
+// that name, and no deletion of it that is still under way.
+func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion) (Receipt, error) {
+	r := Receipt{Session: session}
+	if err := events.CheckToken("session", session); err != nil {
+		return r, err
+	}
+	carrier, err := c.carrier(ctx, session)
+	if errors.Is(err, ErrSessionNotFound) {
+		return c.finished(ctx, session, how)
+	}
+	if err != nil {
+		return r, err
+	}
+	if !how.Force {
+		if err := c.Deletable(ctx, session); err != nil {
+			return r, err
+		}
+	}
+	var kept []Kept
+	if !how.Plain {
+		if kept, err = c.shared(ctx, session); err != nil {
+			return r, err
+		}
+	}
+	p := c.Publisher(PublisherConfig{User: how.By})
+	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: how.Force, Erase: how.Erase, By: how.By}}
+	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(), Body: op.Encode()}}); err != nil {
+		return r, err
+	}
+	d, err := c.awaitDeletion(ctx, carrier, p.Producer())
+	if err != nil {
+		return r, err
+	}
+	r = receipt(session, d)
+	r.Kept = append(r.Kept, kept...)
+	if !how.Erase {
+		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes"})
+	}
+	return r, nil
+}
+
+// Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
+func (c *Client) Deletable(ctx context.Context, session string) error {
+	live, err := c.conn.SessionLive(ctx, session)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return live.Activity("", now, defaultOutputLease).Deletable(now)
+}
+
+// defaultOutputLease is a persister's, for outputs that do not say their own.
+const defaultOutputLease = 10 * time.Minute
+
+// carrier finds a thread of a session for the operation: main, or any; when there is none the session may have artifacts.
+func (c *Client) carrier(ctx context.Context, session string) (events.Thread, error) {
+	ts, err := c.Threads(ctx, session)
+	if err != nil {
+		return events.Thread{}, err
+	}
+	at := events.Thread{Session: session, Name: events.MainThread}
+	if len(ts) > 0 {
+		if !slices.ContainsFunc(ts, func(t Thread) bool { return t.Thread == at }) {
+			at = ts[0].Thread
+		}
+		return at, nil
+	}
+	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""), events.RunKeys(session), events.OutputKeys(session)} {
+		rs, err := c.conn.List(ctx, filter)
+		if err != nil || len(rs) > 0 {
+			return at, err
+		}
+	}
+	return at, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
+}
+
+// finished is the receipt of a session that is deleted already, if there is still something to do for whoever asks.
+func (c *Client) finished(ctx context.Context, session string, how Deletion) (Receipt, error) {
+	d, err := c.deleted(ctx, session)
+	if err != nil {
+		return Receipt{Session: session}, err
+	}
+	if d == nil || d.State == record.Done && (!how.Erase || !d.Erase || d.Erased) {
+		return Receipt{Session: session}, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
+	}
+	for wait := 2 * time.Millisecond; d.State != record.Done; wait = min(2*wait, 250*time.Millisecond) {
+		if err := pause(ctx, wait, session); err != nil {
+			return Receipt{Session: session}, err
+		}
+		if d, err = c.deleted(ctx, session); err != nil {
+			return Receipt{Session: session}, err
+		}
+	}
+	return receipt(session, d), nil
+}
+
+func receipt(session string, d *record.Deleted) Receipt {
+	return Receipt{Session: session, Deleted: true, At: stamp(d.At), By: d.By, Forced: d.Force, Event: d.Seq, Gone: d.Gone, Kept: []Kept{}}
+}
+
+// deleted reads how a session was deleted; nil if it never was.
+func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, error) {
+	rs, err := c.conn.Records(ctx, events.DeletedKey(session))
+	if err != nil || !rs[0].Exists() {
+		return nil, err
+	}
+	d, err := record.DecodeDeleted(rs[0].Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rs[0].Key, err)
+	}
+	return &d, nil
+}
+
+// awaitDeletion returns when the first event of a producer has deleted the session of a thread, or was refused.
+func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string) (*record.Deleted, error) {
+	event := &events.Event{Producer: producer, Seq: 1}
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		d, err := c.deleted(ctx, t.Session)
+		if err != nil || d.Is(event) && d.State == record.Done {
+			return d, err
+		}
+		head, err := c.Thread(ctx, t)
+		if err == nil && head.Duplicate(producer, 0, 1) {
+			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, ErrRefused))
+		}
+		if err != nil && !errors.Is(err, threads.ErrNoThread) {
+			return nil, err
+		}
+		if err := pause(ctx, wait, t.Session); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration, session string) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("session %s is not deleted yet; is a persister running? %w", session, ctx.Err())
+	case <-time.After(wait):
+		return nil
+	}
+}
+
+// shared finds what other sessions have of a session: forks of it, and of those, and artifacts whose bytes they name.
+func (c *Client) shared(ctx context.Context, session string) ([]Kept, error) {
+	infos, err := c.infos(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var kept []Kept
+	if forks := descendants(session, func(yield func(id, parent string)) {
+		for id, info := range infos {
+			yield(id, info.Parent)
+		}
+	}); len(forks) > 0 {
+		kept = append(kept, Kept{What: "entries", Why: "forked sessions have them up to where they were forked", Sessions: forks})
+	}
+	rows, err := c.Artifacts(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	k, users := Kept{What: "artifacts", Why: "artifacts of other sessions have the same bytes"}, map[string]bool{}
+	for _, a := range rows {
+		if a.Locator == nil {
+			continue
+		}
+		names, err := c.conn.NamedBy(ctx, a.Object)
+		if err != nil {
+			return nil, err
+		}
+		delete(names, session)
+		if len(names) > 0 {
+			k.Count, k.Bytes = k.Count+1, k.Bytes+max(a.Size, 0)
+		}
+		for s := range names {
+			users[s] = true
+		}
+	}
+	if k.Count > 0 {
+		k.Sessions = sorted(users)
+		kept = append(kept, k)
+	}
+	return kept, nil
+}
+
+// descendants are the sessions that come from one, through any number of parents, sorted.
+func descendants(of string, all func(yield func(id, parent string))) []string {
+	children := map[string][]string{}
+	all(func(id, parent string) {
+		if parent != "" && parent != id {
+			children[parent] = append(children[parent], id)
+		}
+	})
+	found := map[string]bool{}
+	for open := []string{of}; len(open) > 0; {
+		next := children[open[0]]
+		open = open[1:]
+		for _, id := range next {
+			if id != of && !found[id] {
+				found[id] = true
+				open = append(open, id)
+			}
+		}
+	}
+	return sorted(found)
+}
+
+func sorted(set map[string]bool) []string {
+	out := make([]string, 0, len(set))
+	for s := range set {
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be
+// repeated until it succeeds.
+func (c *Client) EraseStreams(ctx context.Context, session string) ([]natsio.Overwritten, error) {
+	d, err := c.deleted(ctx, session)
+	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
+		return nil, err
+	}
+	published, err := c.conn.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	if err != nil {
+		return nil, err
+	}
+	items, err := c.conn.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := c.conn.OverwriteDead(ctx, session, d.Dead)
+	if err != nil {
+		return nil, err
+	}
+	return append([]natsio.Overwritten{published, items}, dead...), nil
+}
+
+// Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the
+// session with Erase again.
+func (c *Client) Erased(ctx context.Context, session string) error {
+	rs, err := c.conn.Records(ctx, events.DeletedKey(session))
+	if err != nil || !rs[0].Exists() {
+		return err
+	}
+	d, err := record.DecodeDeleted(rs[0].Value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rs[0].Key, err)
+	}
+	d.Erased = true
+	_, err = c.conn.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
+	return err
+}

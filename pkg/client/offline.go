@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/natsio"
+	queue "spool/internal/offline"
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/events"
+)
+
+// ErrOfflineFull: no server takes what is published, and the offline directory holds as much as it may. Nothing was kept.
+var ErrOfflineFull = queue.ErrFull
+
+// ErrTooLarge: an entry given by Open is too large to be kept offline.
+var ErrTooLarge = errors.New("entry is too large")
+
+// offlineEntry is the largest entry given by Open that is kept offline, in bytes: it has to fit into memory.
+const offlineEntry = 64 << 20
+
+// offlineAfter is how long a server is tried before an entry is kept offline.
+const offlineAfter = 2 * time.Second
+
+// offline is a queue on disk, and the goroutine that publishes from it.
+type offline struct {
+	*queue.Queue
+	stop context.CancelFunc
+	done errgroup.Group
+}
+
+func openOffline(conn *natsio.Conn, cfg Config) (*offline, error) {
+	q, err := queue.Open(queue.Config{Dir: cfg.Offline, Limit: cfg.OfflineBytes, Log: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	o := &offline{Queue: q, stop: stop}
+	o.done.Go(func() error {
+		for {
+			select {
+			case <-q.Some():
+			case <-ctx.Done():
+				return nil
+			}
+			_ = retry.Do(ctx, nil, func() error {
+				return unknown(q.Drain(ctx, func(ctx context.Context, evs []*events.Event) error { return publish(ctx, conn, evs) }))
+			})
+		}
+	})
+	return o, nil
+}
+
+// unknown makes whatever stopped a drain worth another try: there is nobody to tell, and nothing is lost by it.
+func unknown(err error) error {
+	if err == nil || record.Temporary(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", record.ErrUnknown, err)
+}
+
+// publish does not touch a connection that does not stand: it knows nothing of the server then, not even how large a message may be.
+func publish(ctx context.Context, conn *natsio.Conn, evs []*events.Event) error {
+	if !conn.Connected() {
+		return fmt.Errorf("%w: not connected", record.ErrBusy)
+	}
+	return conn.PublishEvents(ctx, evs)
+}
+
+// close ends the goroutine first: the queue belongs to it while it drains.
+func (o *offline) close() {
+	o.stop()
+	_ = o.done.Wait()
+	_ = o.Close()
+}
+
+// away reports that what is published now goes to the offline directory.
+func (c *Client) away() bool {
+	return c.offline != nil && (!c.offline.Empty() || !c.conn.Connected())
+}
+
+// keep makes events durable: in SPOOL_EVENTS, or on this machine's disk when no server takes them. A publisher's events go
+// through the disk for as long as some of them wait there, so that they stay in order.
+func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
+	if c.offline == nil {
+		return retry.Do(ctx, nil, func() error { return c.conn.PublishEvents(ctx, evs) })
+	}
+	if !c.away() {
+		short, cancel := context.WithTimeout(ctx, offlineAfter)
+		defer cancel()
+		err := retry.Do(short, nil, func() error { return publish(short, c.conn, evs) })
+		if err == nil || ctx.Err() != nil || short.Err() == nil && !record.Temporary(err) {
+			return err
+		}
+	}
+	return c.offline.Append(evs)
+}
+
+// Flush returns when nothing that this client published waits in the offline directory any more.
+func (c *Client) Flush(ctx context.Context) error {
+	for c.offline != nil && !c.offline.Empty() {
+		select {
+		case <-c.offline.Drained():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// inMemory reads an entry that is given by Open.
+func inMemory(e Entry) (Entry, error) {
+	r, err := e.Open()
+	if err != nil {
+		return e, err
+	}
+	e.Body, err = io.ReadAll(io.LimitReader(r, offlineEntry+1))
+	if err = errors.Join(err, r.Close()); err != nil {
+		return e, err
+	}
+	if len(e.Body) > offlineEntry {
+		return e, fmt.Errorf("%w: offline it may have %d bytes", ErrTooLarge, offlineEntry)
+	}
+	e.Open = nil
+	return e, nil
+}

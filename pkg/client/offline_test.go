@@ -1,0 +1,252 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/pkg/client"
+)
+
+func connectOffline(t *testing.T, s *site, dir string, most int64) *client.Client {
+	t.Helper()
+	c, err := client.Connect(t.Context(), client.Config{URL: s.url(), Offline: dir, OfflineBytes: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A program begins without a server, goes on while one comes, goes and comes again, and every entry is there once, in order.
+func TestOffline(t *testing.T) {
+	s, dir, th := newSite(t), t.TempDir(), thread("s")
+	c := connectOffline(t, s, dir, 0)
+	defer c.Close()
+	p := c.Publisher(client.PublisherConfig{})
+	publish := func(from, to int) {
+		t.Helper()
+		if err := p.Publish(limited(t), posts(th, from, to)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1, 10)
+	publish(11, 20)
+	s.up()
+	if err := c.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	publish(21, 30) // straight to the server
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.log")); len(left) != 0 {
+		t.Errorf("%v is left while the server is there", left)
+	}
+	s.down()
+	publish(31, 35)
+	body := string(post(th, "36").Body)
+	streamed := client.Entry{Thread: th, Dialect: "item", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
+	if err := p.Publish(limited(t), streamed); err != nil {
+		t.Fatal(err)
+	}
+	s.up()
+	if err := c.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	publish(37, 40)
+	one := client.Filter{Session: "s", Thread: "main"}
+	if got := texts(t, c.Subscribe(limited(t), one, client.Position{N: 1}), 40); !slices.Equal(got, numbers(1, 40)) {
+		t.Errorf("items %v, want 1 to 40 once and in order", got)
+	}
+	head, err := c.Thread(t.Context(), th)
+	if err != nil || head.N != 40 {
+		t.Errorf("the thread has %d items, %v, want 40", head.N, err)
+	}
+}
+
+// What a program left on the disk is published by the next one, and what it had published already is not doubled.
+func TestOfflineIsTakenOver(t *testing.T) {
+	s, dir, th := newSite(t), t.TempDir(), thread("s")
+	first := connectOffline(t, s, dir, 0)
+	p := first.Publisher(client.PublisherConfig{Producer: "laptop"})
+	if err := p.Publish(limited(t), posts(th, 1, 7)...); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log"))
+	if len(files) != 1 {
+		t.Fatalf("files %v, want one segment", files)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.up()
+	for round := range 2 { // the second time as if the first had crashed before it removed the segment
+		c := connectOffline(t, s, dir, 0)
+		await(t, c, th, "laptop", 7)
+		c.Close()
+		if round == 0 {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(files[0]), 0o700), os.WriteFile(files[0], kept, 0o600),
+				os.WriteFile(filepath.Join(filepath.Dir(files[0]), "lock"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c := connectOffline(t, s, dir, 0)
+	defer c.Close()
+	q := c.Publisher(client.PublisherConfig{})
+	if err := q.Publish(limited(t), post(th, "8")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, th, q.Producer(), 1)
+	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 8); !slices.Equal(got, numbers(1, 8)) {
+		t.Errorf("items %v, want 1 to 8", got)
+	}
+}
+
+func TestOfflineFull(t *testing.T) {
+	s := newSite(t)
+	c := connectOffline(t, s, t.TempDir(), 4000)
+	defer c.Close()
+	p := c.Publisher(client.PublisherConfig{})
+	var err error
+	n := 0
+	for ; err == nil && n < 100; n++ {
+		err = p.Publish(limited(t), post(thread("s"), strings.Repeat("x", 300)))
+	}
+	if !errors.Is(err, client.ErrOfflineFull) || n < 5 {
+		t.Fatalf("publish %d = %v, want ErrOfflineFull after some", n, err)
+	}
+	s.up()
+	if err := c.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(limited(t), post(thread("s"), "there is room")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, thread("s"), p.Producer(), uint64(n)) // the refused one took no number
+}
+
+func TestAsync(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	stored := 0
+	a := r.Async(client.AsyncConfig{Window: 20_000, Stored: func(n int) { stored += n }})
+	for _, e := range posts(th, 1, 1000) {
+		if err := a.Publish(limited(t), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Flush(limited(t)); err != nil || stored != 1000 {
+		t.Fatalf("Flush = %v with %d stored, want 1000", err, stored)
+	}
+	if got := texts(t, r.Subscribe(limited(t), client.Filter{}, client.Position{All: true}), 1000); !slices.Equal(got, numbers(1, 1000)) {
+		t.Errorf("items are not 1 to 1000 in order: %v", got)
+	}
+	if err := a.Close(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Publish(limited(t), post(th, "late")); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("Publish after Close = %v, want ErrClosed", err)
+	}
+}
+
+// The window is in bytes: a publisher that is ahead of the server waits, for as long as its context lives.
+func TestAsyncWindow(t *testing.T) {
+	s, th := newSite(t), thread("s")
+	s.up()
+	c, err := client.Connect(t.Context(), client.Config{URL: s.url()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	a := c.Async(client.AsyncConfig{Window: 10_000})
+	s.down()
+	big := post(th, strings.Repeat("x", 3000))
+	for i := range 3 {
+		if err := a.Publish(limited(t), big); err != nil {
+			t.Fatalf("entry %d = %v, want room for three", i, err)
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Publish(gone, big); !errors.Is(err, context.Canceled) {
+		t.Errorf("the fourth = %v, want to wait for room", err)
+	}
+	if err := a.Flush(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("Flush = %v, want to wait", err)
+	}
+	s.up()
+	if err := a.Close(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true}), 3); len(got) != 3 {
+		t.Errorf("%d items, want 3", len(got))
+	}
+}
+
+// What can never be stored ends the publisher: what was before it is stored, nothing behind it.
+func TestAsyncRefused(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	a := r.Async(client.AsyncConfig{})
+	bad := client.Entry{Thread: th, Dialect: "step", Body: fmt.Appendf(nil, `{"role":"a","content":"b","refs":["blob:sha256:%064d"]}`, 7)}
+	for _, e := range []client.Entry{post(th, "1"), post(th, "2"), bad, post(th, "3")} {
+		if err := a.Publish(limited(t), e); err != nil && !errors.Is(err, client.ErrMissingRef) {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Flush(limited(t)); !errors.Is(err, client.ErrMissingRef) {
+		t.Fatalf("Flush = %v, want ErrMissingRef", err)
+	}
+	if err := a.Publish(limited(t), post(th, "4")); !errors.Is(err, client.ErrMissingRef) {
+		t.Errorf("Publish afterwards = %v, want the cause", err)
+	}
+	if err := a.Close(limited(t)); !errors.Is(err, client.ErrMissingRef) {
+		t.Errorf("Close = %v, want the cause", err)
+	}
+	r.publish(t, post(th, "5"))
+	if got := texts(t, r.Subscribe(limited(t), client.Filter{}, client.Position{All: true}), 3); !slices.Equal(got, []string{"1", "2", "5"}) {
+		t.Errorf("items %v, want 1, 2 and what another publisher sent", got)
+	}
+}
+
+// Many goroutines over one client: nothing is lost, and each publisher's own order holds.
+func TestConcurrentUse(t *testing.T) {
+	r := newRig(t)
+	const writers, each = 8, 60
+	done := make(chan error, 2*writers)
+	for w := range writers {
+		th := thread(fmt.Sprintf("w%d", w))
+		go func() {
+			p := r.Publisher(client.PublisherConfig{})
+			for _, e := range posts(th, 1, each) {
+				if err := p.Publish(t.Context(), e); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		go func() {
+			want := 1
+			for item, err := range r.Subscribe(limited(t), client.Filter{Session: th.Session}, client.Position{All: true}) {
+				if err == nil && item.Text() != fmt.Sprint(want) {
+					err = fmt.Errorf("%s: item %s, want %d", th, item.Text(), want)
+				}
+				if want++; err != nil || want > each {
+					done <- err
+					return
+				}
+			}
+			done <- errors.New("the subscription ended")
+		}()
+	}
+	for range 2 * writers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

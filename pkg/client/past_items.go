@@ -1,0 +1,173 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"spool/internal/jsonscan"
+	"spool/internal/project"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// ItemsFrom makes the items of a thread again from its nodes, in order, from number n to the last one that the head has: the
+// same, byte for byte, as were sent. What it reads does not depend on how much of the thread is before n.
+func (c *Client) ItemsFrom(ctx context.Context, t events.Thread, head threads.Head, n int64) iter.Seq2[events.Posted, error] {
+	return func(yield func(events.Posted, error) bool) {
+		if n > head.N {
+			return
+		}
+		for step, err := range c.reader.EntriesFrom(ctx, head, n) {
+			var items []events.Posted
+			if err == nil && step.Entry.Count > 0 && step.Entry.First+step.Entry.Count > n {
+				items, err = c.itemsOf(ctx, t, step)
+			}
+			if err != nil {
+				yield(events.Posted{}, err)
+				return
+			}
+			for _, it := range items {
+				if it.N >= n && !yield(it, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (c *Client) itemsOf(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
+	content, err := step.ReadContent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return project.Rebuild(t, step.At.Ref, step.State, content.Text)
+}
+
+// maxFull is the most bytes of an item that FullItem gives.
+const maxFull = 64 << 20
+
+// ErrTooLong: an item is too large to be had in one piece. The log of its thread streams it (OpenLog).
+var ErrTooLong = errors.New("item is too large to be read in one piece: read its local_log")
+
+// FullItem makes an item as it was before any cut (SPEC I5), up to 64 MiB; above, the error wraps ErrTooLong.
+// threads.ErrNoPoint: the thread has no item of that number.
+func (c *Client) FullItem(ctx context.Context, t events.Thread, head threads.Head, n int64) ([]byte, error) {
+	step, err := c.reader.At(ctx, head, threads.Point{Item: n})
+	if err != nil {
+		return nil, err
+	}
+	lines := &bounded{most: maxFull}
+	w := bufio.NewWriter(lines)
+	if err := errors.Join(c.writeItems(ctx, t, step, w), w.Flush()); err != nil {
+		return nil, fmt.Errorf("item %d of %s: %w", n, t, err)
+	}
+	for line := range bytes.Lines(lines.buf.Bytes()) {
+		if got, _ := jsonscan.Int(jsonscan.Get(line, "n")); got == n {
+			return bytes.TrimSuffix(line, []byte("\n")), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: item %d of %s", threads.ErrNoPoint, n, t)
+}
+
+// bounded keeps what is written to it, up to a limit.
+type bounded struct {
+	buf  bytes.Buffer
+	most int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > b.most {
+		return 0, ErrTooLong
+	}
+	return b.buf.Write(p)
+}
+
+var _ io.Writer = (*bounded)(nil)
+
+// FindNode finds the thread that a state is in, and the number of its first item: that which hint names if it has it, else any.
+// It looks through the heads of all threads that begin like the state's. threads.ErrNoStep: no thread has it.
+func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thread) (t events.Thread, n int64, err error) {
+	if hint.Validate() == nil {
+		if head, err := c.Thread(ctx, hint); err == nil {
+			if step, err := c.reader.FindNode(ctx, head, ref); err == nil {
+				return hint, step.Entry.First, nil
+			}
+		}
+	}
+	nowhere := fmt.Errorf("%w: %s is in none", threads.ErrNoStep, ref)
+	at, err := c.store.Locate(ctx, ref)
+	if errors.Is(err, casstore.ErrNotFound) {
+		return t, 0, nowhere
+	}
+	if err != nil {
+		return t, 0, err
+	}
+	state, err := c.reader.State(ctx, at)
+	if errors.Is(err, threads.ErrShape) {
+		return t, 0, nowhere
+	}
+	if err != nil {
+		return t, 0, err
+	}
+	all, err := c.Threads(ctx, "")
+	if err != nil {
+		return t, 0, err
+	}
+	for _, one := range all {
+		if one.Head.Start.Ref != state.Start {
+			continue
+		}
+		switch _, err := c.reader.FindNode(ctx, one.Head, ref); {
+		case err == nil:
+			return one.Thread, state.Entry.First, nil
+		case !errors.Is(err, threads.ErrNoPoint):
+			return t, 0, err
+		}
+	}
+	return t, 0, nowhere
+}
+
+// Forked is where a thread left another one.
+type Forked struct {
+	From  events.Thread
+	N     int64        // items that both have
+	Point casstore.Ref // newest state that both have; zero: they have the start alone
+}
+
+// ForkPoint is where a thread left the one that it is a fork of; ok is false for a thread that is none. It walks back to that
+// point.
+func (c *Client) ForkPoint(ctx context.Context, head threads.Head) (f Forked, ok bool, err error) {
+	if len(head.Recent) == 0 {
+		return f, false, nil
+	}
+	for step, err := range c.reader.Walk(ctx, head.Head()) {
+		if err != nil {
+			return f, false, err
+		}
+		if step.Role != threads.RoleFork {
+			continue
+		}
+		f.N, f.Point = step.Entry.First-1, step.Parent
+		meta, err := casstore.DecodeValue(step.Meta)
+		if err != nil {
+			return f, false, err
+		}
+		m, _ := meta.(map[string]any)
+		from, _ := m["from"].(string)
+		f.From, err = events.ParseThread(from)
+		return f, err == nil, err
+	}
+	return f, false, nil
+}
+
+// SeekBlob reads a blob from any place, in bounded memory, and says how long it is. Whoever reads it from beginning to end learns
+// at its end if the bytes have another hash. Errors wrap casstore.ErrNotFound or casstore.ErrGone.
+func (c *Client) SeekBlob(ctx context.Context, ref casstore.Ref) (io.ReadSeekCloser, int64, error) {
+	return c.store.SeekBlob(ctx, ref)
+}

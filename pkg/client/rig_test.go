@@ -1,0 +1,185 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"spool/internal/embedded"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// persister runs a persister until stop is called.
+func persister(conn *natsio.Conn) (stop func(), err error) {
+	store := conn.Store(0)
+	p := persist.New(persist.Deps{
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store,
+	}, persist.Config{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var stops []func()
+	var run sync.WaitGroup
+	stop = func() {
+		cancel()
+		for _, s := range stops {
+			s()
+		}
+		run.Wait()
+	}
+	run.Go(func() { _ = p.Run(ctx) })
+	for part := range events.Partitions {
+		s, err := conn.Consume(ctx, part, func(d natsio.Delivery) {
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack, Working: d.Working})
+		})
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, s)
+	}
+	return stop, nil
+}
+
+// rig is a client with a server and a persister of its own.
+type rig struct {
+	*client.Client
+	conn *natsio.Conn
+	stop func() // of the persister
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	conn := natstest.Conn(t)
+	stop, err := persister(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(stop)
+	t.Cleanup(stop)
+	return &rig{client.New(conn), conn, stop}
+}
+
+// site is a server at an address that it keeps, so that it can go away and come back.
+type site struct {
+	t    *testing.T
+	dir  string
+	addr string
+	srv  *embedded.Server
+	conn *natsio.Conn
+	end  func()
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.down)
+	return s
+}
+
+func (s *site) url() string { return "nats://" + s.addr }
+
+func (s *site) up() {
+	s.t.Helper()
+	var err error
+	if s.srv, err = embedded.Start(embedded.Config{Dir: s.dir, Listen: s.addr, Sync: time.Minute}); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.conn, err = natsio.Dial(context.Background(), natsio.Config{InProcess: s.srv}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err = s.conn.Ensure(s.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.end, err = persister(s.conn); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) down() {
+	if s.srv == nil {
+		return
+	}
+	s.end()
+	s.conn.Close()
+	s.srv.Stop()
+	s.srv = nil
+}
+
+func thread(session string) events.Thread {
+	return events.Thread{Session: session, Name: events.MainThread}
+}
+
+// post is an entry that makes one item.
+func post(t events.Thread, text string) client.Entry {
+	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}
+}
+
+func posts(t events.Thread, from, to int) (es []client.Entry) {
+	for i := from; i <= to; i++ {
+		es = append(es, post(t, strconv.Itoa(i)))
+	}
+	return es
+}
+
+// publish appends entries and waits until their thread has them.
+func (r *rig) publish(t *testing.T, es ...client.Entry) {
+	t.Helper()
+	p := r.Publisher(client.PublisherConfig{})
+	if err := p.Publish(t.Context(), es...); err != nil {
+		t.Fatal(err)
+	}
+	await(t, r.Client, es[0].Thread, p.Producer(), uint64(len(es)))
+}
+
+func await(t *testing.T, c *client.Client, th events.Thread, producer string, seq uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := c.Await(ctx, th, producer, 0, seq); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// texts takes n items of a subscription.
+func texts(t *testing.T, items func(func(client.Item, error) bool), n int) (out []string) {
+	t.Helper()
+	if n == 0 {
+		return nil
+	}
+	for item, err := range items {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = append(out, item.Text()); len(out) == n {
+			break
+		}
+	}
+	return out
+}
+
+func numbers(from, to int) (out []string) {
+	for i := from; i <= to; i++ {
+		out = append(out, strconv.Itoa(i))
+	}
+	return out
+}
