@@ -201,7 +201,7 @@ func TestOutputKilled(t *testing.T) {
 }
 
 // leanPersister is the memory that a persister with GOMEMLIMIT=128MiB may have, whatever streams through it.
-const leanPersister = 192 << 20
+const leanPersister = 224 << 20
 
 func checkPeak(t *testing.T, p *process, limit int64) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// runMark stands on the line before a ```sh block of README.md that this test runs.
+// runMark stands on the line before a ```sh block of a document that this test runs.
 const runMark = "<!-- run -->"
 
 // snippet is a marked block.
@@ -59,25 +59,31 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestReadme runs the marked blocks of README.md one after the other, in one shell, in a home of their own. Ports are moved to
+// TestReadme runs the marked blocks of a document one after the other, in one shell, in a home of their own. Ports are moved to
 // free ones, and commands behind a spool up wait until it is up, as a reader does.
 func TestReadme(t *testing.T) {
+	for _, file := range []string{"README.md", "docs/http.md", "docs/streams.md"} {
+		t.Run(file, func(t *testing.T) { testDocument(t, file) })
+	}
+}
+
+func testDocument(t *testing.T, file string) {
 	t.Parallel()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks, err := snippets(string(text))
 	if err != nil {
-		t.Fatalf("README.md: %v", err)
+		t.Fatalf("%s: %v", file, err)
 	}
 	if len(blocks) == 0 {
-		t.Fatalf("README.md has no ```sh block behind a line %s: the first steps that it shows are to be tested", runMark)
+		t.Fatalf("%s has no ```sh block behind a line %s: the first steps that it shows are to be tested", file, runMark)
 	}
 	w := newWorld(t)
 	script := "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n"
 	for _, b := range blocks {
-		script += fmt.Sprintf("echo '== README.md:%d' >&2\n%s", b.line, w.moved(b.text))
+		script += fmt.Sprintf("echo '== %s:%d' >&2\n%s", file, b.line, w.moved(b.text))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -89,7 +95,7 @@ func TestReadme(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		t.Errorf("README.md: %v; the last block that began is the one at fault:\n%s", err, out.String())
+		t.Errorf("%s: %v; the last block that began is the one at fault:\n%s", file, err, out.String())
 	}
 }
 

@@ -1,16 +1,49 @@
 package e2e_test
 
 import (
+	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs the commands as testdata/script describes them.
+// TestScripts runs the commands as testdata/script describes them. ADDR is an address that is free.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
-		e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-		return nil
-	}})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await},
+		Setup: func(e *testscript.Env) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Setenv("ADDR", l.Addr().String())
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return l.Close()
+		}})
+}
+
+// await repeats a command until it succeeds: await [grep TEXT] COMMAND…; with grep it must print the text, too, in which a dot
+// stands for any space.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	text := ""
+	if len(args) > 2 && args[0] == "grep" {
+		text, args = strings.ReplaceAll(args[1], ".", " "), args[2:]
+	}
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: await [grep TEXT] COMMAND…")
+	}
+	path := strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0]
+	var out []byte
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		cmd := exec.Command(path+"/"+args[0], args[1:]...)
+		cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "NATS_URL="+ts.Getenv("NATS_URL"), "HOME="+ts.Getenv("HOME"))
+		var err error
+		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(strings.Join(strings.Fields(string(out)), " "), text) {
+			return
+		}
+	}
+	ts.Fatalf("await %v: not within 30 s; the last answer was:\n%s", args, out)
 }

@@ -41,6 +41,9 @@ func run(args []string, out io.Writer) error {
 		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", g.Every)}
 	}
 	log, err := service.Log(os.Stderr, *format, *level)
+	if err == nil {
+		g.Retain, err = service.OpenPolicies(fs.Lookup("config").Value.String())
+	}
 	if err != nil {
 		return err
 	}
@@ -62,8 +65,9 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		kept := service.Retention{Conn: conn, Policies: g.Retain, By: "gc", Log: log}.Run(ctx, g.DryRun)
 		_, r, err := service.Collect(ctx, conn, c, !g.DryRun)
-		return errors.Join(err, write(r))
+		return errors.Join(kept, err, write(r))
 	}
 	g.Report = func(r gc.Report, _ error) {
 		if err := write(r); err != nil {

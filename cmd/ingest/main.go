@@ -82,5 +82,8 @@ func run(args []string) error {
 		return err
 	}
 	log.Info("ingest listens", "http", l.Addr().String())
-	return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, api)))
+	reg := service.Metrics("ingest")
+	api.Metrics = reg.Handler()
+	defer service.Observed(conn, reg, "ingest", "takes entries and gives what is stored, over HTTP", nil, log)()
+	return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api))))
 }

@@ -15,9 +15,10 @@ import (
 
 // benchCmd measures on servers of its own; it needs no NATS system and touches none.
 type benchCmd struct {
-	GC       benchGCCmd       `cmd:"" name:"gc" help:"Collecting: marking, repacking, and what it costs whoever writes meanwhile."`
-	Pipeline benchPipelineCmd `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
-	Threads  benchThreadsCmd  `cmd:"" help:"Reading threads: the tail, contexts, forks, verification."`
+	GC        benchGCCmd        `cmd:"" name:"gc" help:"Collecting: marking, repacking, and what it costs whoever writes meanwhile."`
+	Pipeline  benchPipelineCmd  `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
+	Subscribe benchSubscribeCmd `cmd:"" help:"Reading live: 1,000 readers of two kinds, slow ones beside them, and catching up."`
+	Threads   benchThreadsCmd   `cmd:"" help:"Reading threads: the tail, contexts, forks, verification."`
 }
 
 type benchPipelineCmd struct {

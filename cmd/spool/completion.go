@@ -99,14 +99,24 @@ func place(root *kong.Node, words []string) (s spot) {
 
 // find looks for a flag here and in the commands above.
 func (s spot) find(name string) *kong.Flag {
-	for _, f := range s.node.AllFlags(false) {
-		for _, flag := range f {
-			if flag.Name == name || flag.Short != 0 && string(flag.Short) == name {
-				return flag
-			}
+	for _, flag := range s.flags(false) {
+		if flag.Name == name || flag.Short != 0 && string(flag.Short) == name {
+			return flag
 		}
 	}
 	return nil
+}
+
+// flags are those that may stand here: of the command, those above, and the one that it stands for when none is named.
+func (s spot) flags(hide bool) (out []*kong.Flag) {
+	at := s.node
+	if at.DefaultCmd != nil {
+		at = at.DefaultCmd
+	}
+	for _, group := range at.AllFlags(hide) {
+		out = append(out, group...)
+	}
+	return out
 }
 
 func child(n *kong.Node, word string) *kong.Node {
@@ -122,12 +132,13 @@ func child(n *kong.Node, word string) *kong.Node {
 func (s spot) candidates(a *app, last string) (out []string) {
 	switch {
 	case s.flag != nil:
-		return s.flag.EnumSlice()
+		if s.flag.Enum != "" {
+			out = s.flag.EnumSlice()
+		}
+		return out
 	case strings.HasPrefix(last, "-"):
-		for _, group := range s.node.AllFlags(true) {
-			for _, f := range group {
-				out = append(out, "--"+f.Name)
-			}
+		for _, f := range s.flags(true) {
+			out = append(out, "--"+f.Name)
 		}
 		return out
 	}
@@ -136,9 +147,13 @@ func (s spot) candidates(a *app, last string) (out []string) {
 			out = append(out, c.Name)
 		}
 	}
-	if s.args < len(s.node.Positional) {
-		arg := s.node.Positional[s.args]
-		if len(arg.EnumSlice()) > 0 {
+	args := s.node.Positional
+	if s.node.DefaultCmd != nil {
+		args = s.node.DefaultCmd.Positional
+	}
+	if s.args < len(args) {
+		arg := args[s.args]
+		if arg.Enum != "" {
 			return arg.EnumSlice()
 		}
 		if strings.HasPrefix(arg.Name, "session") || arg.Name == "from" {

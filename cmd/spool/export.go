@@ -9,12 +9,14 @@ import (
 
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
 type exportCmd struct {
-	Thread string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Thread string `arg:"" optional:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
+	All    string `placeholder:"DIR" help:"Write every thread, each to DIR/SESSION/THREAD.jsonl."`
 	Full   bool   `xor:"form" help:"Entries as they were, images in line (the default)."`
 	Stored bool   `xor:"form" help:"Entries as they are stored: long strings cut, images as blob refs."`
 }
@@ -24,36 +26,88 @@ func (c *exportCmd) Help() string {
 }
 
 func (c *exportCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
 	form := rehydrate.Full
 	if c.Stored {
 		form = rehydrate.Stored
+	}
+	switch {
+	case c.All != "" && (c.Thread != "" || c.Output != ""):
+		return service.UsageError{Err: errors.New("--all takes a directory, and neither a thread nor -o")}
+	case c.All == "" && c.Thread == "":
+		return service.UsageError{Err: errors.New("name a thread, or give --all DIR")}
 	}
 	cl, done, err := a.client()
 	if err != nil {
 		return err
 	}
 	defer done()
-	entries, missing := 0, 0
-	write := func(w io.Writer) (err error) {
-		entries, err = cl.ExportAs(a.ctx, id, form, w, func(m rehydrate.Missing) {
-			missing++
-			fmt.Fprintln(a.err, m)
-		})
-		return err
+	e := export{app: a, Client: cl, form: form}
+	if c.All != "" {
+		return e.all(c.All)
+	}
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
 	}
 	if c.Output == "" || c.Output == "-" {
-		err = write(a.out)
-	} else if err = writeFile(c.Output, write); err == nil {
-		fmt.Fprintf(a.err, "%d entries of %s in %s\n", entries, id, c.Output)
+		err = e.write(id, a.out)
+	} else if err = writeFile(c.Output, func(w io.Writer) error { return e.write(id, w) }); err == nil {
+		fmt.Fprintf(a.err, "%d entries of %s in %s\n", e.entries, id, c.Output)
 	}
-	if err == nil && missing > 0 {
-		err = fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
+	return e.end(err)
+}
+
+// export writes threads and counts what could not be had.
+type export struct {
+	*app
+	*client.Client
+	form    rehydrate.Form
+	entries int
+	missing int
+}
+
+func (e *export) write(id events.Thread, w io.Writer) error {
+	n, err := e.ExportAs(e.ctx, id, e.form, w, func(m rehydrate.Missing) {
+		e.missing++
+		fmt.Fprintln(e.err, m)
+	})
+	e.entries += n
+	return err
+}
+
+func (e *export) end(err error) error {
+	if err == nil && e.missing > 0 {
+		err = fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", e.missing)
 	}
 	return err
+}
+
+// all writes every thread. One that cannot be read is named, and the others are written.
+func (e *export) all(dir string) error {
+	list, err := e.Threads(e.ctx, "")
+	if err != nil {
+		return err
+	}
+	bar := newBar(e.app.err, "exporting", false)
+	defer bar.end()
+	var failed []error
+	for i, t := range list {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		below := filepath.Join(dir, t.Session)
+		err := os.MkdirAll(below, 0o700)
+		if err == nil {
+			err = writeFile(filepath.Join(below, t.Name+".jsonl"), func(w io.Writer) error { return e.write(t.Thread, w) })
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", t.Thread, err))
+		}
+		bar.set(int64(i+1), int64(len(list)), t.Session)
+	}
+	bar.end()
+	fmt.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, len(list)-len(failed), dir)
+	return e.end(errors.Join(failed...))
 }
 
 // writeFile writes beside the file and renames: whoever finds the file finds all of it.

@@ -164,7 +164,7 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 
 type duCmd struct {
 	Session string `arg:"" optional:"" help:"Session; default: all."`
-	JSON    bool   `name:"json" help:"A JSON object a line."`
+	JSON    bool   `name:"json" help:"A JSON object a line; the last one is what is stored by class."`
 }
 
 func (c *duCmd) Run(a *app) error {
@@ -173,12 +173,12 @@ func (c *duCmd) Run(a *app) error {
 		return err
 	}
 	defer conn.Close()
-	use, err := gc.DiskUse(a.ctx, conn, c.Session)
+	use, all, err := gc.DiskUse(a.ctx, conn, c.Session)
 	if err != nil {
 		return err
 	}
 	if !c.JSON {
-		return gc.WriteUse(a.out, use)
+		return gc.WriteUse(a.out, use, all)
 	}
 	enc := json.NewEncoder(a.out)
 	for _, u := range use {
@@ -186,5 +186,5 @@ func (c *duCmd) Run(a *app) error {
 			return err
 		}
 	}
-	return nil
+	return enc.Encode(map[string]gc.Classes{"stored": all})
 }

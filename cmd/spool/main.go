@@ -24,6 +24,7 @@ type cli struct {
 	Config       string `env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
 	Up         upCmd         `cmd:"" help:"Run everything in one process on a data directory."`
+	Serve      serveCmd      `cmd:"" help:"Serve the page and the HTTP API on a NATS system."`
 	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
 	Import     importCmd     `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
 	Publish    publishCmd    `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
@@ -43,6 +44,8 @@ type cli struct {
 	Fsck       fsckCmd       `cmd:"" help:"Check everything that is stored, and repair heads."`
 	GC         gcCmd         `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
 	Du         duCmd         `cmd:"" help:"What sessions take."`
+	Retention  retentionCmd  `cmd:"" help:"Sessions that have been kept long enough, by policies."`
+	Tasks      tasksCmd      `cmd:"" help:"Logs of tasks in a project's directory."`
 	Backup     backupCmd     `cmd:"" help:"Copy everything that is stored into a directory, while writers go on."`
 	Restore    restoreCmd    `cmd:"" help:"Put a backup into an empty system."`
 	Dead       deadCmd       `cmd:"" help:"Events that could not be applied: read them, publish them again."`
@@ -57,6 +60,7 @@ type cli struct {
 type app struct {
 	ctx      context.Context
 	nats     *service.NATS
+	config   string // path of the configuration file; empty: where it is by default
 	log      *slog.Logger
 	model    *kong.Application
 	in       io.Reader
@@ -87,7 +91,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, log: log, model: parser.Model, in: in, out: out, err: errw})
+	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: parser.Model, in: in, out: out, err: errw})
 	if code := exitCode(0); errors.As(err, &code) {
 		return int(code)
 	}

@@ -66,6 +66,9 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	}
 	collect := service.GC{Config: gc.Safe(), Every: c.GCEvery}
 	collect.Quarantine = c.GCKeep
+	if collect.Retain, err = service.OpenPolicies(a.config); err != nil {
+		return service.UpConfig{}, err
+	}
 	prompts := ""
 	if !a.nats.Given() {
 		prompts = service.HistoryFile(c.Data)

@@ -15,7 +15,7 @@ class Nats:
     def __init__(self, url):
         at = urllib.parse.urlparse(url)
         self.sock = socket.create_connection((at.hostname, at.port or 4222), timeout=30)
-        self.read = self.sock.makefile("rb")
+        self.read, self.early = self.sock.makefile("rb"), []
         self.read.readline()  # INFO
         options = {"verbose": False, "headers": True, "no_responders": True, "lang": "python", "version": "1", "protocol": 1}
         if at.username:
@@ -36,6 +36,9 @@ class Nats:
 
     def next(self):
         """The next message: its subject, its headers as they came, its payload."""
+        return self.early.pop(0) if self.early else self.receive()
+
+    def receive(self):
         while True:
             words = self.read.readline().split()
             if not words:
@@ -55,9 +58,10 @@ class Nats:
         self.subscribe(reply)
         self.publish(subject, payload, reply, headers)
         while True:
-            to, head, data = self.next()
-            if to == reply:
-                return {"error": {"code": 503}} if head.startswith(b"NATS/1.0 503") else json.loads(data)
+            message = self.receive()
+            if message[0] == reply:
+                return {"error": {"code": 503}} if message[1].startswith(b"NATS/1.0 503") else json.loads(message[2])
+            self.early.append(message)  # of a subscription: it came before the answer
 
 
 class Spool:

@@ -77,9 +77,11 @@ var rules = []rule{
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
-	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
 
 	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+
+	{adapt, []string{"internal/backup"}, slices.Concat(layer0, layer1, []string{"internal/natsio"}), []string{any_}},
 
 	{adapt, []string{"internal/metrics"}, slices.Concat(layer0, layer1, []string{"internal/natsio"}), []string{any_}},
 
@@ -88,7 +90,7 @@ var rules = []rule{
 		slices.Concat(layer0, layer1, []string{"internal/access", "internal/natsio", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client"}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/natsio", "internal/history", "internal/interchange", "internal/httpapi", "internal/web", "internal/embedded", "internal/service", "internal/bench",
+			"internal/access", "internal/backup", "internal/natsio", "internal/history", "internal/interchange", "internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench",
 			"internal/demo", "pkg/client", "examples/...",
 		}), []string{any_}},
 

@@ -131,6 +131,15 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	over := events.Thread{Session: "s0", Name: "over"} // its head is in the history
+	if err := bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}); err != nil {
+		t.Fatal(err)
+	}
+	src.await(t, over, "bad", 4)
+	if err := src.End(ctx, over, events.End{Summary: "done"}); err != nil {
+		t.Fatal(err)
+	}
+
 	close(go1)
 	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
 	if err != nil {
@@ -170,8 +179,10 @@ func TestBackupUnderLoad(t *testing.T) {
 			t.Errorf("%s: %d lines, want the beginning of %d with %d at least", thread(w), bytes.Count(got, []byte("\n")), total[w], acked[w])
 		}
 	}
-	if got, want := dst.export(t, poison), src.export(t, poison); !bytes.Equal(got, want) {
-		t.Errorf("%s: %d bytes, want %d", poison, len(got), len(want))
+	for _, th := range []events.Thread{poison, over} {
+		if got, want := dst.export(t, th), src.export(t, th); !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, want %d", th, len(got), len(want))
+		}
 	}
 	if dead, err := dst.DeadLetters(ctx, ""); err != nil || len(dead) != 1 || dead[0].Thread != poison {
 		t.Errorf("dead letters = %+v, %v", dead, err)

@@ -135,25 +135,20 @@ const putBatch = 1000
 // records stores what there was at the moment of the backup, heads last.
 func (r *restore) records(ctx context.Context) error {
 	all := map[string][]byte{}
-	err := read(r.repo, r.m, recordsFile, func(rec Record) error {
-		if rec.Value == nil {
-			delete(all, rec.Key)
-			return nil
-		}
-		all[rec.Key] = rec.Value
-		return nil
-	})
+	err := read(r.repo, r.m, recordsFile, func(rec Record) error { all[rec.Key] = rec.Value; return nil })
 	if err != nil {
 		return err
 	}
 	var first, heads []record.Put
 	for key, value := range all {
 		put := record.Put{Key: key, Value: value, Expect: record.Any}
-		switch class, _, _ := strings.Cut(key, "."); class {
-		case "thread", "history":
+		switch class, _, _ := strings.Cut(key, "."); {
+		case class == "thread", class == "history": // also where it was removed: the mark says that a thread is in the history
 			heads = append(heads, put)
 			continue
-		case "output":
+		case value == nil:
+			continue
+		case class == "output":
 			if put.Value, err = r.output(value); err != nil {
 				return fmt.Errorf("record %s: %w", key, err)
 			}

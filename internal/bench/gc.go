@@ -136,7 +136,7 @@ func collectorOf(conn *natsio.Conn) (*gc.Collector, error) {
 
 // repack stores packs of which a third is live, collects, and collects again: the old bytes go in the cycle after.
 func (r *GCReport) repack(ctx context.Context, cfg GCConfig) error {
-	rig, err := startRig(Config{Dir: cfg.Dir, Seconds: 10}, time.Minute)
+	rig, err := startRig(Config{Dir: cfg.Dir, Seconds: 10}, time.Second)
 	if err != nil {
 		return err
 	}
@@ -191,6 +191,10 @@ func (r *GCReport) repack(ctx context.Context, cfg GCConfig) error {
 	}
 	if _, _, err := service.Collect(ctx, conn, c, true); err != nil {
 		return err
+	}
+	select { // the server closes holes in its files when it syncs
+	case <-time.After(3 * time.Second):
+	case <-ctx.Done():
 	}
 	return size(&r.RepackBytesAfter, &r.DiskAfter)
 }

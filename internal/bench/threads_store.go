@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +14,6 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
-	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -84,13 +78,6 @@ type StoreReport struct {
 	ChainTailAfter Reading `json:"chain_tail_after"`
 }
 
-// Reading is what one reading took.
-type Reading struct {
-	Seconds float64 `json:"seconds"`
-	Packs   int64   `json:"packs"` // asked for, again where the cache had dropped them
-	Heap    int64   `json:"heap"`  // live bytes at most, in another run
-}
-
 // Missed says what is not as bounded as it must be, whatever the machine.
 func (r *StoreReport) Missed() (list []string) {
 	for what, packs := range map[string]int64{"tail": r.Tail.Packs, "tail_after": r.TailAfter.Packs, "chain_tail_after": r.ChainTailAfter.Packs} {
@@ -130,11 +117,11 @@ func (r *StoreReport) Write(w io.Writer) error {
 	row("forks of forks", sec(r.ChainSeconds), "%d deep", r.ChainDepth)
 	reading("tail of the deepest", fmt.Sprintf("last %d entries", tailEntries), r.ChainTail)
 	reading("read it all", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainWalk)
-	reading("verify it", "", r.ChainVerify)
+	reading("verify it", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainVerify)
 	row("forks of one", sec(r.ForkSeconds), "%d; each %.0f bytes of packs, %.0f of records, %.2f nodes; listed in %s", r.Forks, r.ForkBytes, r.ForkRecords, r.ForkNodes, ms(r.ListSeconds))
 	row("gc and repack", sec(r.GCSeconds), "%d threads removed; %d packs into %d, %s left", r.RemovedThreads, r.RepackedPacks, r.IntoPacks, mib(r.BytesAfter))
 	reading("tail after it", fmt.Sprintf("last %d entries", tailEntries), r.TailAfter)
-	reading("tail of the deepest", "", r.ChainTailAfter)
+	reading("tail of the deepest after it", fmt.Sprintf("last %d entries", tailEntries), r.ChainTailAfter)
 	return t.Flush()
 }
 
@@ -303,96 +290,6 @@ func stock(ctx context.Context, conn *natsio.Conn) (out packStock, err error) {
 	return out, err
 }
 
-// readings is how often the heap is measured in a reading.
-const readings = 16
-
-// sampled measures the live heap at some of the packs that are read.
-type sampled struct {
-	casstore.PackGetter
-	n, every, most int64
-}
-
-func (s *sampled) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
-	p, err := s.PackGetter.Pack(ctx, id)
-	if s.n++; s.n%s.every == 0 {
-		s.most = max(s.most, liveHeap())
-	}
-	return p, err
-}
-
-// measure reads twice with empty caches: for time, and for memory.
-func measure(ctx context.Context, conn *natsio.Conn, t events.Thread, read func(r threads.Reader, head threads.Head) error) (out Reading, err error) {
-	cl := client.New(conn)
-	began := time.Now()
-	head, err := cl.Thread(ctx, t)
-	if err != nil {
-		return out, err
-	}
-	counted := &countedPacks{PackGetter: conn.Store(0)}
-	if err := read(threads.Reader{Packs: casstore.NewPackCache(counted, readerCache)}, head); err != nil {
-		return out, err
-	}
-	out.Seconds, out.Packs = time.Since(began).Seconds(), counted.n.Load()
-	base, s := liveHeap(), &sampled{PackGetter: conn.Store(0), every: max(out.Packs/readings, 1)}
-	err = read(threads.Reader{Packs: casstore.NewPackCache(s, readerCache)}, head)
-	out.Heap = max(s.most-base, 0)
-	return out, err
-}
-
-// readerCache is how many bytes of packs a reader keeps.
-const readerCache = 64 << 20
-
-// last reads the last entries of a thread, contents too.
-func last(ctx context.Context, n int) func(threads.Reader, threads.Head) error {
-	return func(r threads.Reader, head threads.Head) error {
-		steps, err := r.Last(ctx, head.Head(), n)
-		if err != nil {
-			return err
-		}
-		return contents(ctx, steps, int(min(int64(n), head.Entries)))
-	}
-}
-
-// walk reads a thread whole, entry by entry, contents too.
-func walk(ctx context.Context) func(threads.Reader, threads.Head) error {
-	return func(r threads.Reader, head threads.Head) error {
-		n := int64(0)
-		for s, err := range r.Walk(ctx, head.Head()) {
-			if err == nil {
-				_, err = s.ReadContent(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			n++
-		}
-		if n != head.Entries {
-			return fmt.Errorf("%w: %d entries on the way, want %d", ErrWrong, n, head.Entries)
-		}
-		return nil
-	}
-}
-
-func verify(ctx context.Context) func(threads.Reader, threads.Head) error {
-	return func(r threads.Reader, head threads.Head) error { return threads.Verify(ctx, r, head) }
-}
-
-// one is a reading to be done.
-type one struct {
-	into *Reading
-	t    events.Thread
-	read func(threads.Reader, threads.Head) error
-}
-
-func measureAll(ctx context.Context, conn *natsio.Conn, all ...one) (err error) {
-	for _, o := range all {
-		if *o.into, err = measure(ctx, conn, o.t, o.read); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (b *storeBench) read(ctx context.Context, conn *natsio.Conn) error {
 	page := func(r threads.Reader, head threads.Head) error {
 		steps, err := r.Page(ctx, head.Head(), int(head.Entries/2), 20)
@@ -549,25 +446,6 @@ func (b *storeBench) forks(ctx context.Context, s *spool) error {
 		err = fmt.Errorf("%w: %d threads are listed, want %d", ErrWrong, len(list), b.cfg.Forks+1)
 	}
 	return err
-}
-
-// liveHeap is what is reachable, in bytes.
-func liveHeap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// rss is the process's resident memory in bytes, once what is free went back to the system; 0 where that cannot be told.
-func rss() int64 {
-	debug.FreeOSMemory()
-	raw, err := os.ReadFile("/proc/self/statm")
-	if fields := strings.Fields(string(raw)); err == nil && len(fields) > 1 {
-		pages, _ := strconv.ParseInt(fields[1], 10, 64)
-		return pages * int64(os.Getpagesize())
-	}
-	return 0
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -14,6 +14,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/dialect/raw"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // inMemory is how many bytes of an append wait in memory; what is longer goes to the inbox as it comes. maxJSON is the longest
@@ -96,7 +97,16 @@ type appending struct {
 	producer   string // empty: none
 	epoch, num int64
 
-	own uint64 // sequence of the handler's own producer
+	own  uint64 // the handler's own sequence; the one above it is its too
+	sent bool   // it was published, perhaps without an answer
+
+	// What came of it, once done is closed.
+	done   chan struct{}
+	err    error
+	fresh  bool // false: it was there before
+	next   offset
+	closed bool
+	last   threads.Producer // what is known of its producer
 }
 
 // maxSeq is the longest Stream-Seq, in bytes.
@@ -136,36 +146,58 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, t events.Thread) 
 	}
 	s := h.take(t)
 	defer h.drop(s)
-	if err := h.open(ctx, t, s); err != nil { // before the body is read
-		return err
+	if r.ContentLength < 0 || r.ContentLength > inMemory { // not worth reading for a stream that is not there
+		if err := h.open(ctx, t, s); err != nil {
+			return err
+		}
 	}
 	if a.payload, err = h.payload(w, r); err != nil {
 		a.free()
 		return err
 	}
 	defer a.free()
-	if err := s.lock(ctx); err != nil {
+	if err := h.together(ctx, t, s, &a); err != nil {
 		return err
 	}
-	defer s.unlock()
-	a.own = h.seq.Add(1) // under the lock: in each thread they grow
-	fresh, err := h.append(ctx, t, s, &a)
-	if err != nil {
-		return err
-	}
-	h.touch(ctx, t, &s.view)
-	place(w.Header(), offset{entries: s.entries}, s.closed)
+	place(w.Header(), a.next, a.closed)
 	status := http.StatusNoContent
 	if a.producer != "" {
-		last := s.producers[s.producerName(a.producer)]
-		w.Header().Set(hdrEpoch, itoa(int64(last.Epoch)))
-		w.Header().Set(hdrProdSeq, itoa(int64(last.Seq)-1))
-		if fresh && !a.empty() {
+		w.Header().Set(hdrEpoch, itoa(int64(a.last.Epoch)))
+		w.Header().Set(hdrProdSeq, itoa(int64(a.last.Seq)-1))
+		if a.fresh && !a.empty() {
 			status = http.StatusOK
 		}
 	}
 	w.WriteHeader(status)
 	return nil
+}
+
+// together does an append, or lets another request do it: whoever gets the stream's lock does all that wait for it, and stores
+// them as one.
+func (h *Handler) together(ctx context.Context, t events.Thread, s *state, a *appending) error {
+	a.done = make(chan struct{})
+	s.await(a)
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		s.leave(a)
+		return ctx.Err()
+	case s.sem <- struct{}{}:
+	}
+	defer s.unlock()
+	for {
+		select {
+		case <-a.done:
+			return a.err
+		default:
+		}
+		list := s.next()
+		h.append(context.WithoutCancel(ctx), t, s, list) // the others' clients are still there
+		for _, a := range list {
+			close(a.done)
+		}
+	}
 }
 
 // open makes sure that a stream can be appended to, as far as its records tell.
@@ -212,35 +244,57 @@ func (h *Handler) opened(ctx context.Context, t events.Thread, s *state) error {
 // tries is how often an append is decided anew when others write at the same time.
 const tries = 16
 
-// append does what a POST asks for; fresh is false if it was done before. Only SPOOL_EVENTS can confirm what was known from
-// before, so whatever is not published is decided by a state that was just loaded.
-func (h *Handler) append(ctx context.Context, t events.Thread, s *state, a *appending) (fresh bool, err error) {
-	sent := false
+// append does what requests ask for, in their order. What it says of a stream that was known from before is confirmed by
+// SPOOL_EVENTS, which takes nothing that was decided by an older state; where nothing is to be stored, the state is loaded anew.
+func (h *Handler) append(ctx context.Context, t events.Thread, s *state, list []*appending) {
+	err := fmt.Errorf("%w: too many others append to %s", record.ErrBusy, nameOf(t))
 	for range tries {
 		loaded := !s.known
-		if err := h.opened(ctx, t, s); err != nil {
-			return false, err
+		if e := h.opened(ctx, t, s); e != nil {
+			err = e
+			break
 		}
-		evs, err := h.decide(ctx, t, s, a)
-		if err != nil || len(evs) == 0 {
-			if !loaded {
-				s.known = false
-				continue
-			}
-			return sent && err == nil, err // what was sent and not answered was stored
+		var evs []*events.Event
+		for _, a := range list {
+			evs = append(evs, h.settleOne(ctx, t, s, a)...)
 		}
-		sent = true
-		if err = h.publish(ctx, s, evs...); err == nil {
-			if a.seq != "" {
-				s.tag = a.seq
+		switch {
+		case len(evs) > 0:
+			h.touch(ctx, t, &s.view)
+			if err = h.publish(ctx, s, evs...); err == nil {
+				return
 			}
-			return true, nil
+		case loaded:
+			return
+		default:
+			s.known = false
+			continue
 		}
 		if !errors.Is(err, record.ErrConflict) {
-			return false, err
+			break
 		}
 	}
-	return false, fmt.Errorf("%w: too many others append to %s", record.ErrBusy, nameOf(t))
+	for _, a := range list {
+		a.err = err
+	}
+}
+
+// settleOne decides one request and brings the state up to it.
+func (h *Handler) settleOne(ctx context.Context, t events.Thread, s *state, a *appending) []*events.Event {
+	if a.own == 0 {
+		a.own = h.seq.Add(2) - 1 // under the lock: in each thread they grow
+	}
+	evs, err := h.decide(ctx, t, s, a)
+	a.err, a.fresh = err, a.sent && err == nil // what was sent and not answered was stored
+	if len(evs) > 0 {
+		a.fresh, a.sent = true, true
+		s.extend(evs...)
+		if a.seq != "" {
+			s.tag = a.seq
+		}
+	}
+	a.next, a.closed, a.last = offset{entries: s.entries}, s.closed, s.producers[s.producerName(a.producer)]
+	return evs
 }
 
 // identify is who appends, and as what. Sequences of events begin at 1, those of the protocol at 0.
@@ -257,7 +311,7 @@ func (h *Handler) decide(ctx context.Context, t events.Thread, s *state, a *appe
 		return nil, refuse(http.StatusBadRequest, "the body is empty: there is nothing to append")
 	}
 	producer, epoch, seq := h.identify(s, a)
-	if s.saw(producer, epoch, seq) {
+	if (a.producer != "" || a.sent) && s.saw(producer, epoch, seq) {
 		if now := s.producers[producer].Epoch; epoch < now {
 			return nil, refuse(http.StatusForbidden, fmt.Sprintf("%s: a later one, %d, has taken over", hdrEpoch, now), hdrEpoch, itoa(int64(now)))
 		}
@@ -289,7 +343,7 @@ func (h *Handler) decide(ctx context.Context, t events.Thread, s *state, a *appe
 	if a.closes {
 		end := base
 		if len(evs) > 0 { // a producer's number is one event's, and its last
-			end.Producer, end.Epoch, end.Seq = h.writer, 0, h.seq.Add(1)
+			end.Producer, end.Epoch, end.Seq = h.writer, 0, a.own+1
 		}
 		end.Kind, end.Body = events.KindControl, events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()
 		evs = append(evs, &end)

@@ -211,6 +211,7 @@ func (h *Handler) make(ctx context.Context, t events.Thread, s *state, c *creati
 		s.tag = "" // the source's
 	}
 	if len(first) > 0 && !s.saw(first[0].Producer, 0, first[0].Seq) {
+		s.extend(first...)
 		if err := h.publish(ctx, s, first...); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type Handler struct {
 	writer string              // producer of what is appended without one
 	seq    atomic.Uint64       // of the writer's newest event
 	lane   int                 // of commits
+	out    outbox
 
 	mu        sync.Mutex
 	states    map[events.Thread]*state
@@ -64,7 +65,7 @@ func New(cfg Config) *Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Handler{
-		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(), lane: rand.IntN(events.Lanes),
+		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(), lane: rand.IntN(events.Lanes), out: outbox{conn: cfg.Conn},
 		states: map[events.Thread]*state{}, followers: map[events.Thread]*follower{},
 	}
 }

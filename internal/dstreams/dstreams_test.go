@@ -1,4 +1,4 @@
-package dstreams
+package dstreams_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/dstreams"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -27,7 +28,7 @@ type rig struct {
 	t    *testing.T
 	ctx  context.Context
 	conn *natsio.Conn
-	h    *Handler
+	h    *dstreams.Handler
 	url  string
 }
 
@@ -43,8 +44,8 @@ func start(t *testing.T) *rig {
 }
 
 // serve starts another process that serves streams: one that knows nothing of what the others know.
-func (r *rig) serve() (*Handler, string) {
-	h := New(Config{Client: client.New(r.conn), Conn: r.conn, LongPoll: 30 * time.Second})
+func (r *rig) serve() (*dstreams.Handler, string) {
+	h := dstreams.New(dstreams.Config{Client: client.New(r.conn), Conn: r.conn, LongPoll: 30 * time.Second})
 	srv := httptest.NewServer(h)
 	r.t.Cleanup(srv.Close)
 	return h, srv.URL + "/v1/stream/"
@@ -53,13 +54,22 @@ func (r *rig) serve() (*Handler, string) {
 // restart puts a new process in the place of the one there is.
 func (r *rig) restart() { r.h, r.url = r.serve() }
 
+// change changes a stream's record, as somebody who died might have left it.
+func (r *rig) change(name string, change func(*dstreams.Stream)) {
+	r.t.Helper()
+	if err := r.h.Change(r.ctx, name, change); err != nil {
+		r.t.Fatal(err)
+	}
+	r.restart()
+}
+
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (a answer) next() string { return a.header.Get(hdrNext) }
+func (a answer) next() string { return a.header.Get("Stream-Next-Offset") }
 
 // do asks; pairs are headers.
 func (r *rig) do(method, path, body string, pairs ...string) answer {
@@ -109,6 +119,20 @@ func (r *rig) holds(name, want string) {
 const (
 	ct    = "Content-Type"
 	plain = "text/plain"
+
+	hdrUpToDate   = "Stream-Up-To-Date"
+	hdrClosed     = "Stream-Closed"
+	hdrSeq        = "Stream-Seq"
+	hdrTTL        = "Stream-TTL"
+	hdrExpires    = "Stream-Expires-At"
+	hdrForked     = "Stream-Forked-From"
+	hdrForkOffset = "Stream-Fork-Offset"
+	hdrForkSub    = "Stream-Fork-Sub-Offset"
+	hdrProducer   = "Producer-Id"
+	hdrEpoch      = "Producer-Epoch"
+	hdrProdSeq    = "Producer-Seq"
+	hdrExpected   = "Producer-Expected-Seq"
+	hdrReceived   = "Producer-Received-Seq"
 )
 
 // What a producer appended once is there once, and what came before is known, whichever process is asked.
@@ -176,7 +200,7 @@ func TestTwoServers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := r.h.settled(r.ctx, events.Thread{Session: "s", Name: "main"}); err != nil { // the other's too
+	if err := r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}); err != nil { // the other's too
 		t.Fatal(err)
 	}
 	all := r.want(200, "GET", "s", "").body
@@ -207,47 +231,34 @@ func TestTwoServers(t *testing.T) {
 // Who stops in the middle leaves nothing that the next request does not put right.
 func TestUnfinished(t *testing.T) {
 	r := start(t)
-	write := func(name string, change func(*stream)) {
-		t.Helper()
-		th, err := threadOf(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := r.h.look(r.ctx, th)
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(&v.stream)
-		if _, err := r.h.write(r.ctx, th, v.stream, v.rev); err != nil {
-			t.Fatal(err)
-		}
-		r.restart()
-	}
+	write := r.change
 	// PUT, before its thread.
-	write("a", func(s *stream) { *s = stream{ID: "01J", Type: plain, Pending: true, Created: time.Now().UnixMilli()} })
+	write("a", func(s *dstreams.Stream) {
+		*s = dstreams.Stream{ID: "01J", Type: plain, Pending: true, Created: time.Now().UnixMilli()}
+	})
 	r.want(404, "GET", "a", "")
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(201, "PUT", "a", "body", ct, plain)
 	r.holds("a", "body")
 	// PUT, after its thread: what it wrote is not written again.
-	write("a", func(s *stream) { s.Pending = true })
+	write("a", func(s *dstreams.Stream) { s.Pending = true })
 	r.want(404, "GET", "a", "")
 	r.want(201, "PUT", "a", "body", ct, plain)
 	r.holds("a", "body")
 	// The same, and somebody wants another stream of the name.
-	write("a", func(s *stream) { s.Pending = true })
+	write("a", func(s *dstreams.Stream) { s.Pending = true })
 	r.want(201, "PUT", "a", "[1]", ct, "application/json")
 	r.holds("a", "[1]")
 	// PUT of a fork, after its thread.
 	r.want(201, "PUT", "f", "", hdrForked, "/v1/stream/a")
-	write("f", func(s *stream) { s.Pending = true })
+	write("f", func(s *dstreams.Stream) { s.Pending = true })
 	r.want(201, "PUT", "f", "[2]", hdrForked, "/v1/stream/a")
 	r.holds("f", "[1,2]")
 	// DELETE, before its thread was removed.
-	write("a", func(s *stream) { s.Gone = true })
+	write("a", func(s *dstreams.Stream) { s.Gone = true })
 	r.want(410, "GET", "a", "")
 	r.want(409, "PUT", "a", "", ct, plain)
-	write("f", func(s *stream) { s.Gone = true })
+	write("f", func(s *dstreams.Stream) { s.Gone = true })
 	r.want(404, "GET", "f", "")
 	r.want(201, "PUT", "f", "anew", ct, plain) // which also ends what was left of a
 	r.holds("f", "anew")
@@ -255,9 +266,9 @@ func TestUnfinished(t *testing.T) {
 	r.want(201, "PUT", "a", "b", ct, plain)
 	r.holds("a", "b")
 	// sweep does as much when nobody asks.
-	write("a", func(s *stream) { s.Gone = true })
-	write("f", func(s *stream) { s.Pending, s.Created = true, 1 })
-	if err := r.h.sweep(r.ctx, time.Now()); err != nil {
+	write("a", func(s *dstreams.Stream) { s.Gone = true })
+	write("f", func(s *dstreams.Stream) { s.Pending, s.Created = true, 1 })
+	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if rs, err := r.conn.List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
@@ -268,14 +279,14 @@ func TestUnfinished(t *testing.T) {
 	// A thread that was removed or renamed by other means.
 	r.want(201, "PUT", "a", "x", ct, plain)
 	r.holds("a", "x")
-	if err := r.h.cfg.Client.Remove(r.ctx, events.Thread{Session: "a", Name: "main"}); err != nil {
+	if err := r.h.Client().Remove(r.ctx, events.Thread{Session: "a", Name: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	r.want(404, "GET", "a", "")
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(201, "PUT", "a", "y", ct, plain)
 	r.holds("a", "y")
-	if err := r.h.cfg.Client.Rename(r.ctx, events.Thread{Session: "a", Name: "main"}, "b"); err != nil {
+	if err := r.h.Client().Rename(r.ctx, events.Thread{Session: "a", Name: "main"}, "b"); err != nil {
 		t.Fatal(err)
 	}
 	r.want(404, "POST", "a", "x", ct, plain)
@@ -286,7 +297,7 @@ func TestUnfinished(t *testing.T) {
 // Threads of agents are streams of JSON that only their agents write.
 func TestThreadsAreStreams(t *testing.T) {
 	r := start(t)
-	c := r.h.cfg.Client
+	c := r.h.Client()
 	pub := c.Publisher(client.PublisherConfig{})
 	th := events.Thread{Session: "s", Name: "t"}
 	publish := func(dialect, body string) {
@@ -331,6 +342,83 @@ func TestThreadsAreStreams(t *testing.T) {
 	}
 }
 
+// A thread with branches is read in the order in which its entries came; a fork of it has the way to an entry.
+func TestBranches(t *testing.T) {
+	r := start(t)
+	pub := r.h.Client().Publisher(client.PublisherConfig{})
+	th := events.Thread{Session: "s", Name: "main"}
+	line := func(id, parent string) string {
+		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":%q}}`, id, parent, id)
+	}
+	all := []string{line("a", "null"), line("b", `"a"`), line("c", `"b"`), line("d", `"a"`), line("e", `"d"`)}
+	for _, l := range all {
+		if err := pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.h.Client().Await(r.ctx, th, pub.Producer(), 0, uint64(len(all))); err != nil {
+		t.Fatal(err)
+	}
+	r.holds("s", "["+strings.Join(all, ",")+"]")
+	for i := range all {
+		want := "[" + strings.Join(all[i:], ",") + "]"
+		if a := r.want(200, "GET", "s?offset="+dstreams.At(int64(i), 0).String(), ""); a.body != want {
+			t.Errorf("behind %d: %s, want %s", i, a.body, want)
+		}
+	}
+	r.want(201, "PUT", "f", `[1]`, hdrForked, "/v1/stream/s")
+	r.want(204, "POST", "f", `[2]`, ct, "application/json")
+	r.holds("f", "["+strings.Join([]string{all[0], all[3], all[4], "1,2"}, ",")+"]")
+	if a := r.want(200, "GET", "f?offset="+dstreams.At(2, 0).String(), ""); a.body != "["+strings.Join([]string{all[3], all[4], "1,2"}, ",")+"]" {
+		t.Errorf("fork behind 2: %s", a.body)
+	}
+}
+
+// Producers that say everything more than once, to any process, are each heard once and in their order.
+func TestProducersEverywhere(t *testing.T) {
+	r := start(t)
+	_, second := r.serve()
+	urls := []string{r.url, second}
+	r.want(201, "PUT", "s", "", ct, "application/json")
+	const producers, each = 5, 12
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for i := range each {
+				var same sync.WaitGroup
+				for try := range 1 + (p+i)%3 {
+					same.Go(func() {
+						a, err := request(r.ctx, urls[(p+try)%2], "POST", "s", fmt.Sprintf("[[%d,%d]]", p, i), ct, "application/json",
+							hdrProducer, fmt.Sprint(p), hdrEpoch, "0", hdrProdSeq, fmt.Sprint(i))
+						if err != nil || a.status != 200 && a.status != 204 {
+							t.Errorf("POST = %d %s, %v", a.status, a.body, err)
+						}
+					})
+				}
+				same.Wait()
+			}
+		})
+	}
+	wg.Wait()
+	if err := r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	var got [][2]int
+	if err := json.Unmarshal([]byte(r.want(200, "GET", "s", "").body), &got); err != nil {
+		t.Fatal(err)
+	}
+	next := [producers]int{}
+	for _, m := range got {
+		if m[1] != next[m[0]] {
+			t.Fatalf("producer %d: message %d, want %d, in %v", m[0], m[1], next[m[0]], got)
+		}
+		next[m[0]]++
+	}
+	if len(got) != producers*each {
+		t.Errorf("%d messages, want %d", len(got), producers*each)
+	}
+}
+
 // Large appends come back whole, in pieces.
 func TestLarge(t *testing.T) {
 	r := start(t)
@@ -343,7 +431,7 @@ func TestLarge(t *testing.T) {
 		t.Helper()
 		for at := "-1"; ; pieces++ {
 			a := r.want(200, "GET", name+"?offset="+at, "")
-			if len(a.body) > chunkBytes {
+			if len(a.body) > dstreams.ChunkBytes {
 				t.Errorf("piece of %d bytes", len(a.body))
 			}
 			got += a.body
@@ -359,7 +447,7 @@ func TestLarge(t *testing.T) {
 	if got != large+"between"+large || pieces < 6 {
 		t.Errorf("read %d bytes in %d pieces, want %d", len(got), pieces, 2*len(large)+7)
 	}
-	mid := offset{bytes: int64(len(large[:strings.Index(large, "7777€")]))}.String()
+	mid := dstreams.At(0, int64(strings.Index(large, "7777€"))).String()
 	r.want(201, "PUT", "f", "!", hdrForked, "/v1/stream/s", hdrForkOffset, mid, hdrForkSub, "4")
 	if got, _ := read("f"); got != large[:strings.Index(large, "7777€")+4]+"!" {
 		t.Errorf("fork inside of an append has %d bytes, and ends with %q", len(got), got[max(len(got)-10, 0):])
@@ -377,7 +465,7 @@ func TestLarge(t *testing.T) {
 	if b := r.want(200, "GET", "j?offset="+a.next(), ""); b.body != "[3]" {
 		t.Errorf("then %s", b.body)
 	}
-	r.want(413, "POST", "j", `"`+strings.Repeat("x", maxJSON)+`"`, ct, "application/json")
+	r.want(413, "POST", "j", `"`+strings.Repeat("x", dstreams.MaxJSON)+`"`, ct, "application/json")
 	r.want(413, "POST", "s", strings.Repeat("x", 64<<20+1), ct, plain)
 }
 
@@ -386,8 +474,8 @@ func TestLong(t *testing.T) {
 	r := start(t)
 	r.want(201, "PUT", "s", "", ct, plain)
 	th := events.Thread{Session: "s", Name: "main"}
-	const n = 3*markEvery + 100
-	pub := r.h.cfg.Client.Publisher(client.PublisherConfig{})
+	const n = 3*dstreams.MarkEvery + 100
+	pub := r.h.Client().Publisher(client.PublisherConfig{})
 	entries := make([]client.Entry, n)
 	for i := range entries {
 		entries[i] = client.Entry{Thread: th, Dialect: "raw", Body: fmt.Appendf(nil, "%d,", i+1)}
@@ -395,7 +483,7 @@ func TestLong(t *testing.T) {
 	if err := pub.Publish(r.ctx, entries...); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.h.cfg.Client.Await(r.ctx, th, pub.Producer(), 0, n); err != nil {
+	if err := r.h.Client().Await(r.ctx, th, pub.Producer(), 0, n); err != nil {
 		t.Fatal(err)
 	}
 	next, at := 1, "-1"
@@ -412,14 +500,14 @@ func TestLong(t *testing.T) {
 	if next != n+1 {
 		t.Errorf("read %d entries, want %d", next-1, n)
 	}
-	if got := len(r.h.states[th].places.marks); got != 3 {
+	if got := r.h.Marks(th); got != 3 {
 		t.Errorf("%d marks, want 3", got)
 	}
-	a := r.want(200, "GET", fmt.Sprintf("s?offset=%s", offset{entries: 5000}), "")
+	a := r.want(200, "GET", fmt.Sprintf("s?offset=%s", dstreams.At(5000, 0)), "")
 	if !strings.HasPrefix(a.body, "5001,5002,") {
 		t.Errorf("behind 5000: %.20s", a.body)
 	}
-	r.want(400, "GET", fmt.Sprintf("s?offset=%s", offset{entries: n, bytes: 1}), "")
+	r.want(400, "GET", fmt.Sprintf("s?offset=%s", dstreams.At(n, 1)), "")
 }
 
 // All who wait for a stream share one consumer, and each gets what comes.
@@ -447,19 +535,7 @@ func TestManyReaders(t *testing.T) {
 			got <- data
 		}()
 	}
-	waiting := func() int {
-		r.h.mu.Lock()
-		defer r.h.mu.Unlock()
-		if f := r.h.followers[events.Thread{Session: "s", Name: "main"}]; f != nil {
-			select {
-			case <-f.ready:
-				return f.users
-			default:
-			}
-		}
-		return 0
-	}
-	for waiting() < readers {
+	for r.h.Waiting(events.Thread{Session: "s", Name: "main"}) < readers {
 		if r.ctx.Err() != nil {
 			t.Fatal(r.ctx.Err())
 		}
@@ -494,16 +570,7 @@ func TestExpiry(t *testing.T) {
 	r.want(201, "PUT", "f", "", hdrForked, "/v1/stream/b", hdrTTL, "7200")
 	age := func(name string, by time.Duration) {
 		t.Helper()
-		th, _ := threadOf(name)
-		v, err := r.h.look(r.ctx, th)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Touched -= by.Milliseconds()
-		if _, err := r.h.write(r.ctx, th, v.stream, v.rev); err != nil {
-			t.Fatal(err)
-		}
-		r.restart()
+		r.change(name, func(s *dstreams.Stream) { s.Touched -= by.Milliseconds() })
 	}
 	age("a", 59*time.Minute)
 	r.want(200, "HEAD", "a", "")
@@ -518,12 +585,12 @@ func TestExpiry(t *testing.T) {
 	r.want(201, "PUT", "a", "new", ct, plain)
 	r.holds("a", "new")
 
-	if err := r.h.sweep(r.ctx, time.Now().Add(90*time.Minute)); err != nil { // c is listed, and its time is not over yet
+	if err := r.h.Sweep(r.ctx, time.Now().Add(90*time.Minute)); err != nil { // c is listed, and its time is not over yet
 		t.Fatal(err)
 	}
 	r.want(200, "HEAD", "c", "")
 	age("b", 68*time.Minute)
-	if err := r.h.sweep(r.ctx, time.Now()); err != nil {
+	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.want(410, "HEAD", "b", "")

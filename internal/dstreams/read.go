@@ -213,16 +213,16 @@ func (w *window) Write(p []byte) (int, error) {
 
 // steps reads up to n states of a stream behind an index, oldest first; none at its end.
 func (h *Handler) steps(ctx context.Context, s *state, v *view, behind int64, n int64) ([]threads.Step, error) {
-	if len(v.head.Tips) > 0 {
-		return h.branched(ctx, v, behind, n)
-	}
 	last := min(behind+n, v.head.Entries)
 	if last <= behind {
 		return nil, nil
 	}
-	at, err := h.locate(ctx, s, v, last)
+	at, linear, err := h.locate(ctx, s, v, last)
 	if err != nil {
 		return nil, err
+	}
+	if !linear {
+		return h.branched(ctx, v, behind, n)
 	}
 	var steps []threads.Step
 	for step, err := range h.cfg.Client.Reader().Walk(ctx, at) {
@@ -238,32 +238,38 @@ func (h *Handler) steps(ctx context.Context, s *state, v *view, behind int64, n 
 	return steps, nil
 }
 
-// locate finds the state with an index in a linear thread, from the nearest place behind it that is known.
-func (h *Handler) locate(ctx context.Context, s *state, v *view, index int64) (casstore.Located, error) {
+// locate finds the state with an index, from the nearest place behind it that is known. linear is false for a thread whose
+// states do not count up one by one: it has branches, or was forked from one that has.
+func (h *Handler) locate(ctx context.Context, s *state, v *view, index int64) (at casstore.Located, linear bool, err error) {
+	if len(v.head.Tips) > 0 {
+		return at, false, nil
+	}
 	r, id := h.cfg.Client.Reader(), v.identity()
-	at := mark{index: v.head.Entries, at: v.head.Head()}
-	if m, ok := s.places.nearest(id, index); ok && m.index < at.index {
-		at = m
+	from := mark{index: v.head.Entries, at: v.head.Head()}
+	if m, ok := s.places.nearest(id, index); ok && m.index < from.index {
+		from = m
 	}
-	for at.index > index {
-		next := max(index, (at.index-1)/markEvery*markEvery)
-		to, err := r.Back(ctx, at.at, int(at.index-next))
-		if err != nil {
-			return casstore.Located{}, err
+	for {
+		step, err := r.Step(ctx, from.at)
+		if err != nil || step.Entry.Index != from.index {
+			return at, false, err
 		}
-		if at = (mark{next, to}); next%markEvery == 0 {
-			s.places.add(id, at)
+		if from.index%markEvery == 0 {
+			s.places.add(id, from)
 		}
+		if from.index == index {
+			return from.at, true, nil
+		}
+		next := max(index, (from.index-1)/markEvery*markEvery)
+		to, err := r.Back(ctx, from.at, int(from.index-next))
+		if err != nil || to.IsZero() {
+			return at, false, err
+		}
+		from = mark{next, to}
 	}
-	step, err := r.Step(ctx, at.at)
-	if err != nil || step.Entry.Index == index {
-		return at.at, err
-	}
-	step, err = r.At(ctx, v.head, threads.Point{Entry: index}) // some states have no number
-	return step.At, err
 }
 
-// branched is steps in a thread that has branches: all its states in the order in which they came.
+// branched is steps in a thread that is not linear: all its states in the order in which they came.
 func (h *Handler) branched(ctx context.Context, v *view, behind, n int64) (steps []threads.Step, err error) {
 	for step, err := range h.cfg.Client.Reader().Entries(ctx, v.head) {
 		if err != nil {

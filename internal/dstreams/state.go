@@ -2,6 +2,8 @@ package dstreams
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +28,9 @@ type state struct {
 	tag       string // the greatest Stream-Seq; empty: none
 	producers map[string]threads.Producer
 	newest    uint64 // EVENTS sequence of the thread's newest event
+
+	mu      sync.Mutex
+	waiting []*appending // for whoever has the lock next, who does them all
 
 	places places // of entries, for readers
 }
@@ -77,6 +82,35 @@ func (s *state) lock(ctx context.Context) error {
 
 func (s *state) unlock() { <-s.sem }
 
+// maxTogether is how many appends are stored as one.
+const maxTogether = 64
+
+// await puts an append among those that wait; leave takes it away again; next gives the first of them.
+func (s *state) await(a *appending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, a)
+}
+
+func (s *state) leave(a *appending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(b *appending) bool { return b == a })
+}
+
+func (s *state) next() []*appending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, size := 0, 0
+	for n < len(s.waiting) && n < maxTogether && (n == 0 || size+len(s.waiting[n].bytes) <= inMemory) {
+		size += len(s.waiting[n].bytes)
+		n++
+	}
+	list := s.waiting[:n:n]
+	s.waiting = s.waiting[n:]
+	return list
+}
+
 // load makes the state known: it waits until the thread has applied its newest event.
 func (h *Handler) load(ctx context.Context, t events.Thread, s *state) error {
 	s.known = false
@@ -108,38 +142,6 @@ func (s *state) forkedAt() int64 {
 		return 0
 	}
 	return o.entries + 1
-}
-
-// publish stores events that were decided by the state, all or none, and brings the state up to them. A conflict, or an
-// outcome that nobody knows, makes the state unknown.
-func (h *Handler) publish(ctx context.Context, s *state, evs ...*events.Event) error {
-	seq, err := h.publishAfter(ctx, s.newest, evs)
-	if err != nil {
-		s.known = false
-		return err
-	}
-	s.newest = seq
-	s.published.Store(seq)
-	for _, e := range evs {
-		s.producers[e.Producer] = threads.Producer{ID: e.Producer, Epoch: e.Epoch, Seq: e.Seq}
-		switch op, _ := events.ParseControl(e.Body); {
-		case e.Kind == events.KindEntry:
-			s.entries++
-		case op.Op == events.OpEnd:
-			s.closed = true
-		}
-	}
-	return nil
-}
-
-// publishAfter tries again while the server is busy.
-func (h *Handler) publishAfter(ctx context.Context, last uint64, evs []*events.Event) (seq uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.Patience)
-	defer cancel()
-	return seq, again(ctx, func() error {
-		seq, err = h.cfg.Conn.PublishAfter(ctx, last, evs...)
-		return err
-	})
 }
 
 // saw reports whether the stream has an event.

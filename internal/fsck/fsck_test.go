@@ -428,19 +428,29 @@ func TestRepairWithoutEvents(t *testing.T) {
 	}
 }
 
-// interleave makes two threads whose entries share packs.
+// interleave makes two threads, half of whose packs they share.
 func (w *world) interleave(entries int) (a, b events.Thread) {
 	w.Helper()
 	a, b = events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
-	p := w.cl.Publisher(client.PublisherConfig{Producer: "both"})
-	for i := 1; i <= entries; i++ {
+	p, seq := w.cl.Publisher(client.PublisherConfig{Producer: "both"}), uint64(0)
+	say := func(i int, ts ...events.Thread) {
 		var es []client.Entry
-		for _, t := range []events.Thread{a, b} {
+		for _, t := range ts {
 			es = append(es, client.Entry{Thread: t, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
 		}
 		w.must(p.Publish(w.Context(), es...))
-		w.must(w.cl.Await(w.Context(), b, "both", 0, uint64(2*i)))
-		w.must(w.cl.Await(w.Context(), a, "both", 0, uint64(2*i-1)))
+		for _, t := range ts {
+			seq++
+			w.must(w.cl.Await(w.Context(), t, "both", 0, seq))
+		}
+	}
+	for i := 1; i <= entries; i++ {
+		if i%2 == 0 {
+			say(i, a)
+			say(i, b)
+		} else {
+			say(i, a, b)
+		}
 	}
 	return a, b
 }

@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,135 +104,219 @@ func (g *gap) what(c *checker) string {
 	return fmt.Sprintf("of the entries %d to %d", first, g.above-1)
 }
 
-// filling is a pack that takes the place of lost ones.
+// filling is a pack that takes the place of a lost one, or of several whose records are gone and with them their order.
 type filling struct {
-	gaps  []gap
+	id    casstore.PackID
+	lost  map[casstore.PackID]bool
 	nodes map[casstore.Ref]casstore.Node
 	at    map[casstore.Ref]casstore.PackID // where the nodes are that these refer to
-	lost  map[casstore.PackID]bool         // the packs that it stands for
 }
 
 // fill fills gaps. What was done, and why nothing was, is a repair each.
 func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error) {
-	var all []*filling
-	for _, g := range gaps {
+	nodes, at := map[casstore.Ref]casstore.Node{}, map[casstore.Ref]casstore.PackID{}
+	parts, whys := make([]map[casstore.Ref]casstore.Node, len(gaps)), make([]string, len(gaps))
+	for i, g := range gaps {
 		made, why, err := f.remake(ctx, g)
 		if err != nil {
 			return nil, err
 		}
-		p := f.c.filling(g, made)
-		if why == "" && len(p.nodes) == 0 {
-			why = "what its events make now has other hashes"
+		wanted, elsewhere := f.c.wanted(g, made)
+		if whys[i] = why; why == "" && len(wanted) == 0 {
+			whys[i] = "what its events make now has other hashes"
 		}
-		if why != "" {
-			done = append(done, g.unfilled(f.c, why))
-			continue
-		}
-		all = append(slices.DeleteFunc(all, func(q *filling) bool { return p.absorb(q) }), p)
+		parts[i] = wanted
+		maps.Copy(nodes, wanted)
+		maps.Copy(at, elsewhere)
 	}
-	for _, p := range all {
-		why, err := f.put(ctx, p)
-		if err != nil {
-			return nil, err
+	owner := f.c.share(nodes)
+	failed, err := f.putAll(ctx, f.c.fillings(nodes, at, owner))
+	if err != nil {
+		return nil, err
+	}
+	for i, g := range gaps {
+		for ref := range parts[i] {
+			whys[i] = cmp.Or(whys[i], failed[owner[ref]])
 		}
-		for _, g := range p.gaps {
-			if why != "" {
-				done = append(done, g.unfilled(f.c, why))
-				continue
-			}
-			at := g.h.Head.Head().Ref.String()
-			done = append(done, Repair{Record: g.h.key, From: at, To: at, Remade: len(p.nodes), Detail: "what was lost " + g.what(f.c) + " was made again from SPOOL_EVENTS, under the same hashes"})
+		at := g.h.Head.Head().Ref.String()
+		r := Repair{Record: g.h.key, From: at}
+		if whys[i] == "" {
+			r.To, r.Remade, r.Detail = at, len(parts[i]), "what was lost "+g.what(f.c)+" was made again from SPOOL_EVENTS, under the same hashes"
+		} else {
+			r.Detail = fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it", g.what(f.c), whys[i])
 		}
+		done = append(done, r)
 	}
 	return done, nil
 }
 
-// unfilled says that a gap stays.
-func (g *gap) unfilled(c *checker, why string) Repair {
-	return Repair{Record: g.h.key, From: g.h.Head.Head().Ref.String(), Detail: fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it", g.what(c), why)}
-}
-
-// absorb takes another filling in that stands for one of the same packs.
-func (p *filling) absorb(q *filling) bool {
-	shared := false
-	for id := range q.lost {
-		shared = shared || p.lost[id]
-	}
-	if shared {
-		p.gaps = append(p.gaps, q.gaps...)
-		maps.Copy(p.nodes, q.nodes)
-		maps.Copy(p.at, q.at)
-		maps.Copy(p.lost, q.lost)
-	}
-	return shared
-}
-
-// filling takes what is missing from what was made: the nodes that something names which is there, and all they lead to.
-func (c *checker) filling(g gap, made remade) *filling {
-	p := &filling{gaps: []gap{g}, nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}, lost: map[casstore.PackID]bool{}}
+// wanted takes what is missing from what was made: the nodes that something names which is there, and all that these lead to;
+// and where else they lead.
+func (c *checker) wanted(g gap, made remade) (nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID) {
+	nodes, at = map[casstore.Ref]casstore.Node{}, map[casstore.Ref]casstore.PackID{}
 	var open []casstore.Ref
 	for ref := range made.nodes {
-		if c.missing(ref) {
+		if _, missing := c.lostIn(ref); missing {
 			open = append(open, ref)
 		}
 	}
 	for len(open) > 0 {
 		ref := open[len(open)-1]
 		open = open[:len(open)-1]
+		if _, done := nodes[ref]; done {
+			continue
+		}
 		n, ok := made.nodes[ref]
-		if _, done := p.nodes[ref]; done {
+		_, missing := c.lostIn(ref)
+		switch s := c.states[ref]; {
+		case s != nil: // it was read
+			at[ref] = c.packs[s.pack].id
+			continue
+		case ref == g.h.Start.Ref && c.starts[ref] && !missing:
+			at[ref] = g.h.Start.Pack
+			continue
+		case !ok, c.starts[ref] && !missing:
+			at[ref] = made.at[ref]
 			continue
 		}
-		if s := c.states[ref]; s != nil { // it was read
-			p.at[ref] = c.packs[s.pack].id
-			continue
-		}
-		if !ok || c.starts[ref] && !c.missing(ref) {
-			if p.at[ref] = made.at[ref]; ref == g.h.Start.Ref {
-				p.at[ref] = g.h.Start.Pack
-			}
-			continue
-		}
-		p.nodes[ref] = n
-		if id, ok := c.absent[ref]; ok {
-			p.lost[c.final(id)] = true
-		}
-		if i, ok := c.unread[ref]; ok {
-			p.lost[c.packs[i].id] = true
-		}
+		nodes[ref] = n
 		for _, to := range n.Refs {
 			if to.Kind() == casstore.KindNode {
 				open = append(open, to)
 			}
 		}
 	}
-	return p
+	return nodes, at
 }
 
-// missing reports whether something names a node that cannot be read.
-func (c *checker) missing(ref casstore.Ref) bool {
-	_, absent := c.absent[ref]
-	_, unread := c.unread[ref]
-	return absent || unread
+// lostIn is the pack in which something that is there looks for a node in vain.
+func (c *checker) lostIn(ref casstore.Ref) (id casstore.PackID, missing bool) {
+	if id, ok := c.absent[ref]; ok {
+		return c.final(id), true
+	}
+	if i, ok := c.unread[ref]; ok {
+		return c.packs[i].id, true
+	}
+	return id, false
 }
 
-// put stores a filling in the place of the packs that it stands for, with what can still be read of those.
-func (f *fixer) put(ctx context.Context, p *filling) (why string, err error) {
-	if why, err = f.rest(ctx, p); err != nil || why != "" {
-		return why, err
+// share gives each node the order of the pack that it is to be in: that of the lost pack which something looks for it in. Where
+// the records are gone, and with them the orders, each is the highest at which no pack refers to a newer one.
+func (c *checker) share(nodes map[casstore.Ref]casstore.Node) (owner map[casstore.Ref]uint64) {
+	order := map[casstore.PackID]uint64{}
+	for ref := range nodes {
+		if id, ok := c.lostIn(ref); ok {
+			order[id] = c.lostOrder(id)
+		}
 	}
-	order, why := f.c.place(p)
-	if why != "" {
-		return why, nil
+	for changed := true; changed; {
+		changed = false
+		owner = c.owners(nodes, order)
+		for ref, own := range owner {
+			for _, to := range nodes[ref].Refs {
+				if id, named := c.lostIn(to); named && owner[to] > own {
+					order[id], changed = min(order[id], own), true
+				}
+			}
+		}
 	}
+	return owner
+}
+
+// owners is share under given orders. A node that nobody names goes to the oldest pack that leads to it.
+func (c *checker) owners(nodes map[casstore.Ref]casstore.Node, order map[casstore.PackID]uint64) map[casstore.Ref]uint64 {
+	roots := map[uint64][]casstore.Ref{}
+	owner := map[casstore.Ref]uint64{}
+	for ref := range nodes {
+		if id, ok := c.lostIn(ref); ok {
+			owner[ref] = order[id]
+			roots[order[id]] = append(roots[order[id]], ref)
+		}
+	}
+	for _, own := range slices.Sorted(maps.Keys(roots)) {
+		for open := roots[own]; len(open) > 0; {
+			n := nodes[open[len(open)-1]]
+			open = open[:len(open)-1]
+			for _, to := range n.Refs {
+				_, made := nodes[to]
+				if _, taken := owner[to]; made && !taken {
+					owner[to] = own
+					open = append(open, to)
+				}
+			}
+		}
+	}
+	return owner
+}
+
+// fillings are the packs in which the nodes are to be, by order.
+func (c *checker) fillings(nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) map[uint64]*filling {
+	all := map[uint64]*filling{}
+	for ref, own := range owner {
+		if all[own] == nil {
+			all[own] = &filling{id: casstore.PackID(ulid.Make()), lost: map[casstore.PackID]bool{}, nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
+		}
+		if id, ok := c.lostIn(ref); ok {
+			all[own].lost[id] = true
+		}
+		all[own].nodes[ref] = nodes[ref]
+	}
+	for ref, own := range owner {
+		for _, to := range nodes[ref].Refs {
+			if other, made := owner[to]; made && other != own {
+				all[own].at[to] = all[other].id
+			} else if pack, ok := at[to]; ok && !made {
+				all[own].at[to] = pack
+			}
+		}
+	}
+	return all
+}
+
+// lostOrder is the order of what takes the place of a lost pack: its record's, or just before the oldest pack that refers to
+// it, where the commit of that one has no pack.
+func (c *checker) lostOrder(id casstore.PackID) uint64 {
+	if i, ok := c.at[id]; ok {
+		return c.packs[i].order()
+	}
+	return c.users[id] - 1
+}
+
+// putAll stores fillings, oldest first. failed says why one was not.
+func (f *fixer) putAll(ctx context.Context, all map[uint64]*filling) (failed map[uint64]string, err error) {
+	failed = map[uint64]string{}
+	stored := map[casstore.PackID]bool{}
+	for _, p := range all {
+		stored[p.id] = false
+	}
+	for _, order := range slices.Sorted(maps.Keys(all)) {
+		p := all[order]
+		why, err := f.rest(ctx, p)
+		if err == nil && why == "" {
+			why = f.c.place(p, order, stored)
+		}
+		if err == nil && why == "" {
+			why, err = f.put(ctx, p, order)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if stored[p.id] = why == ""; why != "" {
+			failed[order] = why
+		}
+	}
+	return failed, nil
+}
+
+// put stores a filling in the place of what it stands for.
+func (f *fixer) put(ctx context.Context, p *filling, order uint64) (why string, err error) {
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return "", err
 	}
 	b := casstore.NewPackBuilder()
-	for ref, n := range p.nodes {
+	for _, n := range p.nodes {
 		b.AddNode(&n)
-		delete(p.at, ref)
 	}
 	for ref, id := range p.at {
 		b.Locate(casstore.Located{Ref: ref, Pack: id})
@@ -240,9 +325,8 @@ func (f *fixer) put(ctx context.Context, p *filling) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	id := casstore.PackID(ulid.Make())
 	// A crash after this leaves bytes that no record names.
-	rec, err := f.packs.UploadPack(ctx, id, header, body)
+	rec, err := f.packs.UploadPack(ctx, p.id, header, body)
 	if errors.Is(err, record.ErrRefused) {
 		return err.Error(), nil
 	}
@@ -250,80 +334,96 @@ func (f *fixer) put(ctx context.Context, p *filling) (why string, err error) {
 		return "", err
 	}
 	rec.Order = order
-	puts := []record.Put{{Key: events.PackKey(id.String()), Value: rec.Encode(), Expect: 0}}
+	puts := []record.Put{{Key: events.PackKey(p.id.String()), Value: rec.Encode(), Expect: 0}}
 	for lost := range p.lost {
-		puts = append(puts, record.Put{Key: events.MovedKey(lost.String()), Value: record.Moved{To: id}.Encode(), Expect: record.Any})
+		puts = append(puts, record.Put{Key: events.MovedKey(lost.String()), Value: record.Moved{To: p.id}.Encode(), Expect: record.Any})
 		if i, ok := f.c.at[lost]; ok {
-			puts = append(puts, record.Put{Key: f.c.packs[i].key(), Value: record.Pack{Gone: true}.Encode(), Expect: f.c.packs[i].seq})
+			gone := f.c.packs[i].rec
+			gone.Gone, gone.Order = true, f.c.packs[i].order()
+			puts = append(puts, record.Put{Key: f.c.packs[i].key(), Value: gone.Encode(), Expect: f.c.packs[i].seq})
 		}
 	}
-	for _, to := range f.c.bases(p) {
-		touched := to.rec
-		touched.Order = to.order()
-		puts = append(puts, record.Put{Key: to.key(), Value: touched.Encode(), Expect: to.seq})
+	puts, err = f.touch(ctx, fence, puts, p)
+	if err != nil {
+		return "", err
 	}
-	// A crash after this leaves whole threads.
+	// A crash after this leaves a lost pack less.
 	_, err = f.w.Commit(ctx, fence, puts)
 	return "", err
 }
 
-// rest adds what can still be read of the packs that a filling stands for.
-func (f *fixer) rest(ctx context.Context, p *filling) (why string, err error) {
-	for id := range p.lost {
-		i, ok := f.c.at[id]
-		if !ok || f.c.packs[i].lost {
+// touch writes the records again of the packs that a filling refers to, if a collector could take them for old (DESIGN 8).
+func (f *fixer) touch(ctx context.Context, fence record.Fence, puts []record.Put, p *filling) ([]record.Put, error) {
+	var keys []string
+	for _, to := range f.c.bases(p) {
+		keys = append(keys, to.key())
+	}
+	rs, err := f.c.s.Records(ctx, keys...)
+	for _, r := range rs {
+		rec, e := record.DecodePack(r.Value)
+		if e != nil || rec.Gone || !fence.Stale(r.Seq) {
 			continue
 		}
-		open, err := f.c.open(ctx, &f.c.packs[i])
+		rec.Order = cmp.Or(rec.Order, r.Seq)
+		puts = append(puts, record.Put{Key: r.Key, Value: rec.Encode(), Expect: r.Seq})
+	}
+	return puts, err
+}
+
+// rest adds what can still be read of what a filling stands for.
+func (f *fixer) rest(ctx context.Context, p *filling) (why string, err error) {
+	for id := range p.lost {
+		if i, ok := f.c.at[id]; ok && !f.c.packs[i].lost && err == nil && why == "" {
+			why, err = f.restOf(ctx, p, i)
+		}
+	}
+	return why, err
+}
+
+func (f *fixer) restOf(ctx context.Context, p *filling, i int) (why string, err error) {
+	open, err := f.c.open(ctx, &f.c.packs[i])
+	if err != nil {
+		return "", err
+	}
+	for k := range open.Len() {
+		ref := open.Ref(k)
+		if _, again := p.nodes[ref]; again || f.c.packs[i].rec.IsBuried(k) {
+			continue
+		}
+		n, err := open.Node(ref)
 		if err != nil {
-			return "", err
+			return fmt.Sprintf("%s, in the same pack, is corrupt too and belongs to nothing that could be made again", ref), nil
 		}
-		for k := range open.Len() {
-			if f.c.packs[i].rec.IsBuried(k) {
-				continue
-			}
-			ref := open.Ref(k)
-			n, err := open.Node(ref)
-			if _, again := p.nodes[ref]; err != nil && !again {
-				return fmt.Sprintf("%s, in the same pack, is corrupt too and belongs to nothing that could be made again", ref), nil
-			} else if !again {
-				p.nodes[ref] = n
-			}
-		}
-		for _, l := range open.Outside() {
-			if _, known := p.at[l.Ref]; !known && l.Ref.Kind() == casstore.KindNode {
-				p.at[l.Ref] = l.Pack
-			}
+		p.nodes[ref] = n
+	}
+	for _, l := range open.Outside() {
+		if _, known := p.at[l.Ref]; !known && l.Ref.Kind() == casstore.KindNode {
+			p.at[l.Ref] = l.Pack
 		}
 	}
 	return "", nil
 }
 
-// place is the order of a filling: not before what it refers to, not behind what refers to it (DESIGN 7).
-func (c *checker) place(p *filling) (order uint64, why string) {
-	least, most := uint64(0), ^uint64(0)
+// place says what is wrong with an order for a filling: it may not be before what the filling refers to (DESIGN 7).
+func (c *checker) place(p *filling, order uint64, stored map[casstore.PackID]bool) (why string) {
 	for _, to := range c.bases(p) {
-		least = max(least, to.order())
-	}
-	for id := range p.lost {
-		if user, ok := c.users[id]; ok {
-			most = min(most, user)
-		}
-		if i, ok := c.at[id]; ok {
-			order = max(order, c.packs[i].order())
+		if to.order() > order {
+			return "pack " + to.id.String() + ", which it refers to, is newer"
 		}
 	}
-	if order = max(order, least+1); order > most {
-		return 0, "packs that are there stand between those that are lost"
+	for _, id := range p.at {
+		if done, other := stored[id]; other && !done {
+			return "another lost pack, which it refers to, could not be made again"
+		}
 	}
-	return order, ""
+	return ""
 }
 
-// bases are the packs that a filling refers to.
+// bases are the packs that were there and that a filling refers to.
 func (c *checker) bases(p *filling) (list []pack) {
 	seen := map[int]bool{}
 	for _, id := range p.at {
-		if i, ok := c.at[c.final(id)]; ok && !seen[i] && !p.lost[c.packs[i].id] {
+		if i, ok := c.at[c.final(id)]; ok && !seen[i] {
 			seen[i] = true
 			list = append(list, c.packs[i])
 		}

@@ -40,7 +40,10 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var run errgroup.Group
-	run.Go(func() error { return p.Run(ctx) })
+	run.Go(func() error {
+		defer stop()
+		return p.Run(ctx)
+	})
 	run.Go(func() error {
 		defer stop()
 		subject := strings.TrimSuffix(events.StoredFilter(g.h.id), "*")
@@ -62,7 +65,8 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 	if err := run.Wait(); err != nil {
 		return made, "", err
 	}
-	return st.made()
+	made, err = st.made()
+	return made, "", err
 }
 
 // gapEvents finds the events that made what a gap has lost, and the head that they were applied to.
@@ -224,13 +228,13 @@ func (s *stage) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, e
 }
 
 // made are the nodes of the stage.
-func (s *stage) made() (out remade, why string, err error) {
+func (s *stage) made() (out remade, err error) {
 	out = remade{nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
 	for _, p := range s.packs {
 		for i := range p.Len() {
 			n, err := p.Node(p.Ref(i))
 			if err != nil {
-				return out, "", err
+				return out, err
 			}
 			out.nodes[p.Ref(i)] = n
 		}
@@ -240,5 +244,5 @@ func (s *stage) made() (out remade, why string, err error) {
 			}
 		}
 	}
-	return out, "", nil
+	return out, nil
 }

@@ -347,7 +347,11 @@ func (r *run) free(ctx context.Context, objects []record.Object) error {
 // expecting the revision that the plan read, so that nobody can undo a tombstone whose bytes go; the marker that this leaves
 // goes last. Nobody expects its revision: a blob that is put again is written over whatever is there.
 func (r *run) forget(ctx context.Context) error {
-	for rest := r.plan.Forget; len(rest) > 0; {
+	list := r.plan.Forget
+	if len(r.spared) > 0 { // what was garbage and is in use again may know packs by names that nothing else does
+		list = slices.DeleteFunc(slices.Clone(list), func(v Old) bool { return isMoved(v.Key) })
+	}
+	for rest := list; len(rest) > 0; {
 		n := min(len(rest), condemnBatch)
 		for again := true; again; {
 			var err error

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"spool/internal/gc"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -26,20 +30,20 @@ func (r *rig) step(refs ...string) client.Entry {
 func TestBuriedNode(t *testing.T) {
 	r := newRig(t)
 	r.persister(0)
-	keep, drop := events.Thread{Session: "both", Name: "keep"}, events.Thread{Session: "both", Name: "drop"}
-	r.publish(said{keep, talk(9, "keep")}, said{drop, [][]byte{image("d", 2)}})
-	r.await(drop)
-	h, err := r.Thread(t.Context(), drop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := h.Head()
-	if h, err = r.Thread(t.Context(), keep); err != nil {
-		t.Fatal(err)
-	}
-	alive := h.Head()
-	if alive.Pack != dead.Pack {
-		t.Fatalf("packs %s and %s, want one", alive.Pack, dead.Pack)
+	var drop events.Thread
+	var dead, alive casstore.Located
+	for i := 0; dead.IsZero() || alive.Pack != dead.Pack; i++ { // until both are in one batch
+		keep := events.Thread{Session: "both", Name: fmt.Sprint("keep", i)}
+		drop = events.Thread{Session: "both", Name: fmt.Sprint("drop", i)}
+		r.publish(said{keep, talk(9, "keep")}, said{drop, [][]byte{image("d", byte(i))}})
+		r.await(drop)
+		for at, th := range map[*casstore.Located]events.Thread{&alive: keep, &dead: drop} {
+			h, err := r.Thread(t.Context(), th)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*at = h.Head()
+		}
 	}
 	r.remove(drop)
 	cfg := brave()
@@ -47,6 +51,12 @@ func TestBuriedNode(t *testing.T) {
 	p, d := r.collect(cfg)
 	if d.Condemned != 1 || d.Buried != 1 || d.Repacked != 0 {
 		t.Fatalf("Apply(%+v) = %+v, want the blob condemned and the pack left", p.Sum(), d)
+	}
+	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil { // the record of its pack is older than this cycle
+		t.Fatal(err)
+	}
+	if e, err := r.collector(cfg, nil).Explain(t.Context(), dead.Ref.String()); err != nil || e.State != "garbage" || !strings.Contains(e.Why, "it is buried") {
+		t.Errorf("Explain(%s) = %+v, %v, want it buried garbage", dead.Ref, e, err)
 	}
 	bad := r.step(dead.String())
 	if err := r.producer.Publish(t.Context(), bad); !errors.Is(err, client.ErrMissingRef) {
@@ -69,5 +79,54 @@ func TestBuriedNode(t *testing.T) {
 	}
 	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
 		t.Errorf("Plan() after a step referred to what is garbage = %v", err)
+	}
+}
+
+// A step names a node by a pack that has moved, and the collector is about to forget where to: the step is stored with where the node
+// is now.
+func TestRefByAnOldName(t *testing.T) {
+	r := newRig(t)
+	r.persister(0)
+	r.say(th("keep"), talk(2, "first")...) // its head names the pack of its start
+	r.say(th("keep"), talk(2, "old")...)
+	h, err := r.Thread(t.Context(), th("keep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := h.Head()
+	r.say(th("keep"), talk(15, "new")...) // and that of these
+	cfg := brave()
+	cfg.Merge = 2
+	if _, d := r.collect(cfg); d.Repacked < 3 || d.Made != 1 {
+		t.Fatalf("Apply() = %+v, want all packs in one", d)
+	}
+	r.collect(cfg) // takes the tombstones
+	published := false
+	c := r.collector(cfg, func(s gc.Step) error {
+		if s == gc.StepForget && !published {
+			published = true
+			e := r.step(at.String())
+			if err := r.producer.Publish(t.Context(), e); err != nil {
+				return err
+			}
+			r.await(e.Thread)
+		}
+		return nil
+	})
+	p, err := c.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(p.Forget, func(o gc.Old) bool { return o.Key == events.MovedKey(at.Pack.String()) }) {
+		t.Fatalf("plan forgets %+v, want where %s moved to among them", p.Forget, at.Pack)
+	}
+	if _, err := c.Apply(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.Thread(t.Context(), th("steps")); err != nil || h.Entries != 1 || !published {
+		t.Errorf("%d entries, %v, want the step", h.Entries, err)
+	}
+	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
+		t.Errorf("Plan() afterwards = %v", err)
 	}
 }

@@ -26,37 +26,83 @@ type Use struct {
 	ArtifactBytes int64  `json:"artifact_bytes"`
 }
 
-// DiskUse adds up what sessions take, largest first. session "" is every one.
-func DiskUse(ctx context.Context, rs Records, session string) ([]Use, error) {
+// Classes is what is stored by its class, whoever uses it.
+type Classes struct {
+	Packs          int   `json:"packs"`
+	PackBytes      int64 `json:"pack_bytes"`
+	RawBytes       int64 `json:"raw_bytes"` // of their nodes before compression
+	Blobs          int   `json:"blobs"`
+	BlobBytes      int64 `json:"blob_bytes"`
+	Artifacts      int   `json:"artifacts"`
+	ArtifactBytes  int64 `json:"artifact_bytes"`
+	Tombstones     int   `json:"tombstones"`
+	TombstoneBytes int64 `json:"tombstone_bytes"` // still there, for their quarantine or until the next cycle
+	// What is saved by storing what is equal once, and by compression: bytes of entries as they came to all threads, those that a
+	// fork has from its source included, above those of packs and blobs.
+	SavedBytes int64 `json:"saved_bytes"`
+}
+
+// DiskUse adds up what sessions take, largest first, and what is stored by class. session "" is every one.
+func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Classes, err error) {
 	parts := map[string]Use{} // by record: one that is written meanwhile is told twice
-	_, err := rs.Scan(ctx, 1, func(r record.Stamped) error {
+	w := newWorld()
+	_, err = rs.Scan(ctx, 1, func(r record.Stamped) error {
+		switch class, id, _ := strings.Cut(r.Key, "."); class {
+		case "pack":
+			return w.takePack(id, r)
+		case "blob":
+			return w.takeBlob(id, r)
+		}
 		u, err := useOf(r.Record)
-		if delete(parts, r.Key); err == nil && u.Session != "" && (session == "" || u.Session == session) {
+		if delete(parts, r.Key); err == nil && u.Session != "" {
 			parts[r.Key] = u
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, all, err
 	}
-	use := map[string]*Use{}
+	sum := map[string]*Use{}
 	for _, p := range parts {
-		u := use[p.Session]
+		all.Artifacts, all.ArtifactBytes, all.SavedBytes = all.Artifacts+p.Artifacts, all.ArtifactBytes+p.ArtifactBytes, all.SavedBytes+p.Bytes
+		if session != "" && p.Session != session {
+			continue
+		}
+		u := sum[p.Session]
 		if u == nil {
 			u = &Use{Session: p.Session}
-			use[p.Session] = u
+			sum[p.Session] = u
 		}
 		u.Threads, u.Entries, u.Bytes = u.Threads+p.Threads, u.Entries+p.Entries, u.Bytes+p.Bytes
 		u.Artifacts, u.ArtifactBytes = u.Artifacts+p.Artifacts, u.ArtifactBytes+p.ArtifactBytes
 	}
-	out := make([]Use, 0, len(use))
-	for _, u := range use {
-		out = append(out, *u)
+	use = make([]Use, 0, len(sum))
+	for _, u := range sum {
+		use = append(use, *u)
 	}
-	slices.SortFunc(out, func(a, b Use) int {
+	slices.SortFunc(use, func(a, b Use) int {
 		return cmp.Or(cmp.Compare(b.Bytes+b.ArtifactBytes, a.Bytes+a.ArtifactBytes), strings.Compare(a.Session, b.Session))
 	})
-	return out, nil
+	w.classes(&all)
+	return use, all, nil
+}
+
+func (w *world) classes(all *Classes) {
+	for _, p := range w.packs {
+		if p.Gone {
+			all.Tombstones, all.TombstoneBytes = all.Tombstones+1, all.TombstoneBytes+p.Object.Size
+			continue
+		}
+		all.Packs, all.PackBytes, all.RawBytes = all.Packs+1, all.PackBytes+p.Object.Size, all.RawBytes+p.Raw
+	}
+	for _, b := range w.blobs {
+		if b.gone {
+			all.Tombstones, all.TombstoneBytes = all.Tombstones+1, all.TombstoneBytes+b.size
+			continue
+		}
+		all.Blobs, all.BlobBytes = all.Blobs+1, all.BlobBytes+b.size
+	}
+	all.SavedBytes = max(all.SavedBytes-all.PackBytes-all.BlobBytes, 0)
 }
 
 // useOf is what one record adds; its Session is empty when that is nothing.
@@ -84,11 +130,20 @@ func useOf(r record.Record) (Use, error) {
 }
 
 // WriteUse prints it for people.
-func WriteUse(w io.Writer, use []Use) error {
+func WriteUse(w io.Writer, use []Use, all Classes) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SESSION\tTHREADS\tENTRIES\tBYTES\tARTIFACTS\tBYTES")
 	for _, u := range use {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%s\n", u.Session, u.Threads, u.Entries, text.Bytes(u.Bytes), u.Artifacts, text.Bytes(u.ArtifactBytes))
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(t, "\nSTORED\tNUMBER\tBYTES\t")
+	fmt.Fprintf(t, "packs\t%d\t%s\t%s before compression\n", all.Packs, text.Bytes(all.PackBytes), text.Bytes(all.RawBytes))
+	fmt.Fprintf(t, "blobs\t%d\t%s\t\n", all.Blobs, text.Bytes(all.BlobBytes))
+	fmt.Fprintf(t, "artifacts\t%d\t%s\t\n", all.Artifacts, text.Bytes(all.ArtifactBytes))
+	fmt.Fprintf(t, "tombstones\t%d\t%s\tgo with a later cycle of gc\n", all.Tombstones, text.Bytes(all.TombstoneBytes))
+	fmt.Fprintf(t, "saved\t\t%s\tby storing what is equal once, and compressed\n", text.Bytes(all.SavedBytes))
 	return t.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/pkg/casstore"
 )
@@ -66,7 +67,7 @@ func (x *explainer) target(ctx context.Context, name string, e *Explanation) err
 		case !ok:
 			e.State, e.Why = "missing", "there is no record of it"
 		case b.gone:
-			e.State, e.Why = "tombstone", "it was collected"
+			e.State, e.Why = "tombstone", condemned(b.age)
 		default:
 			x.want, e.In = []casstore.Located{{Ref: ref}}, blobKey(ref.Sum())
 			if x.w.young(b.seq) {
@@ -98,7 +99,7 @@ func (x *explainer) targetPack(ctx context.Context, id casstore.PackID, e *Expla
 	if !ok || p.Gone {
 		e.State, e.Why = "missing", "there is no record of it"
 		if ok {
-			e.State, e.Why = "tombstone", "it was collected"
+			e.State, e.Why = "tombstone", condemned(p.age)
 		}
 		return nil
 	}
@@ -147,8 +148,37 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 		e.State = "young"
 		return nil
 	}
-	e.Why = "nothing reaches it: the next cycle takes it"
+	e.Why = "nothing reaches it: the next cycle condemns it, and its bytes go then, or with the first cycle after the quarantine"
+	at := x.want[0]
+	if stays, err := x.stays(ctx, at.Pack); err != nil || !stays {
+		return err
+	}
+	e.Why = "nothing reaches it. Its pack stays for its other nodes: this one goes when less than half of the pack is live, or it is merged with its neighbours"
+	if h, err := x.m.open(ctx, at.Pack); err != nil {
+		return err
+	} else if i, ok := h.Find(at.Ref); ok && x.w.packs[at.Pack].IsBuried(i) {
+		e.Why += "; it is buried, and nothing can refer to it any more"
+	}
 	return nil
+}
+
+// condemned says when the bytes of a tombstone go.
+func condemned(age time.Duration) string {
+	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then", age.Round(time.Second))
+}
+
+// stays reports whether a root reaches something of a pack.
+func (x *explainer) stays(ctx context.Context, id casstore.PackID) (bool, error) {
+	at, ok := x.m.place[id]
+	if !ok {
+		return false, nil
+	}
+	x.m.loose = true // what is missing is for a cycle to say
+	if err := x.w.root(x.m, nil); err != nil {
+		return false, err
+	}
+	err := x.m.run(ctx)
+	return x.m.count[at] > 0, err
 }
 
 // look adds the nodes of a pack that reach the target.

@@ -441,6 +441,11 @@ func TestExplain(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), append(talk(2, "keep"), image("k", 1))...)
 	r.say(th("drop"), append(talk(2, "drop"), image("d", 2))...)
+	gone, err := r.Thread(t.Context(), th("drop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := gone.Head()
 	r.remove(th("drop"))
 	r.collect(gc.Config{Allow: []gc.Brake{gc.BrakeShare}, Quarantine: time.Hour})
 	states := map[string]int{}
@@ -469,6 +474,9 @@ func TestExplain(t *testing.T) {
 		if e, err := r.collector(brave(), nil).Explain(t.Context(), name); err != nil || e.State != "live" || !slices.Contains(e.Chain, h.Head().String()) {
 			t.Errorf("Explain(%s) = %+v, %v, want live", name, e, err)
 		}
+	}
+	if e, err := r.collector(brave(), nil).Explain(t.Context(), dropped.Ref.String()); err != nil || e.State != "missing" && e.State != "garbage" {
+		t.Errorf("Explain(collected) = %+v, %v, want it missing, or garbage in a pack that stays", e, err)
 	}
 	if e, err := r.collector(brave(), nil).Explain(t.Context(), casstore.SumNode(nil).String()); err != nil || e.State != "missing" {
 		t.Errorf("Explain(unknown) = %+v, %v, want missing", e, err)

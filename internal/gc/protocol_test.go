@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
+	"spool/pkg/events"
 )
 
 // chain stores h → a → blob, in a pack each, and a head of another pack; what it returns is garbage.
@@ -61,6 +62,38 @@ func TestSpare(t *testing.T) {
 	}
 	if b, err := record.DecodeBlob(f.recs[blobKey(blob.Sum())].Value); err != nil || b.Gone {
 		t.Errorf("the blob's record is %+v, %v, want it live", b, err)
+	}
+}
+
+// What is spared may know packs by the names that they had before they moved, which nothing else follows.
+func TestSpareKeepsNames(t *testing.T) {
+	f := newFake(t)
+	top, bottom, _ := chain(f)
+	was := f.recs[packKey(bottom.Pack)]
+	p, err := record.DecodePack(was.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Order = was.Seq
+	delete(f.recs, was.Key)
+	to := packID(9)
+	f.put(packKey(to), p.Encode())
+	f.put(events.MovedKey(bottom.Pack.String()), record.Moved{To: to}.Encode())
+	c := f.collector(Config{Allow: []Brake{BrakeShare}})
+	plan, err := c.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Condemn) != 3 || len(plan.Forget) != 1 {
+		t.Fatalf("plan = %+v, want three condemned and the moved record forgotten", plan.Sum())
+	}
+	touched := f.recs[packKey(top.Pack)]
+	f.put(touched.Key, touched.Value)
+	if d, err := c.Apply(t.Context(), plan); err != nil || d.Spared != 3 || d.Forgotten != 0 {
+		t.Errorf("Apply() = %+v, %v, want all three spared and nothing forgotten", d, err)
+	}
+	if err := f.lives(bottom); err != nil {
+		t.Errorf("%s: %v", bottom, err)
 	}
 }
 

@@ -40,8 +40,8 @@ func TestSoak(t *testing.T) {
 	all, end := context.WithCancel(t.Context())
 	var writers, others sync.WaitGroup
 	others.Go(func() { s.persisters(all, rand.New(rand.NewPCG(seed, 1))) })
-	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 2))) })
-	others.Go(func() { s.collectors(all, rand.New(rand.NewPCG(seed, 3))) })
+	others.Go(func() { s.collectors(all, 400*time.Millisecond, rand.New(rand.NewPCG(seed, 2))) })
+	others.Go(func() { s.collectors(all, 4*time.Second, rand.New(rand.NewPCG(seed, 3))) })
 	for i := range 8 {
 		writers.Go(func() { s.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(10+i)))) })
 	}
@@ -102,8 +102,8 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// collectors runs cycle after cycle; every other one is killed somewhere.
-func (s *soak) collectors(ctx context.Context, r *rand.Rand) {
+// collectors runs cycle after cycle with pauses in between; every other one is killed somewhere.
+func (s *soak) collectors(ctx context.Context, pause time.Duration, r *rand.Rand) {
 	for ctx.Err() == nil {
 		cfg := brave()
 		cfg.Lane, cfg.Small, cfg.Merge, cfg.InboxAge = 7, 1<<20, 3, time.Hour
@@ -134,7 +134,7 @@ func (s *soak) collectors(ctx context.Context, r *rand.Rand) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Duration(100+r.IntN(300)) * time.Millisecond):
+		case <-time.After(pause/4 + time.Duration(r.Int64N(int64(pause)))*3/4):
 		}
 	}
 }

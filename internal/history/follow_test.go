@@ -252,8 +252,48 @@ func TestKeep(t *testing.T) {
 	awaitPrompts(t, path, 2)
 }
 
+// What a session said is forgotten while it is deleted, and erased from the file when the session is.
+func TestForgottenAsDeleted(t *testing.T) {
+	s := newSpool(t)
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "history.db")
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
+	defer func() { stop(); <-done }()
+	s.say("a/main", 1, "user: the plum trees want pruning")
+	s.say("b/main", 2, "user: where is the ladder?")
+	s.say("c/main", 3, "user: thank you")
+	awaitPrompts(t, path, 3)
+	if _, err := s.DeleteSession(ctx, "a", client.Deletion{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitCount(t, path, func(n int64) bool { return n == 2 })
+	if _, err := s.DeleteSession(ctx, "b", client.Deletion{Erase: true}); err != nil {
+		t.Fatal(err)
+	}
+	awaitCount(t, path, func(n int64) bool { return n == 1 })
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	done <- nil
+	for _, part := range []string{"", "-wal"} {
+		b, err := os.ReadFile(path + part)
+		if err == nil && bytes.Contains(b, []byte("ladder")) {
+			t.Errorf("%s holds what an erased session said", filepath.Base(path)+part)
+		}
+	}
+}
+
 // awaitPrompts waits until a history that another one feeds has so many.
 func awaitPrompts(t testing.TB, path string, want int64) {
+	t.Helper()
+	awaitCount(t, path, func(n int64) bool { return n >= want })
+}
+
+// awaitCount waits until it has a number of prompts.
+func awaitCount(t testing.TB, path string, enough func(int64) bool) {
 	t.Helper()
 	var n int64
 	var err error
@@ -262,11 +302,11 @@ func awaitPrompts(t testing.TB, path string, want int64) {
 			n, err = db.Count(t.Context())
 			return err
 		})
-		if err == nil && n >= want {
+		if err == nil && enough(n) {
 			return
 		}
 	}
-	t.Fatalf("%d prompts, %v, want %d", n, err, want)
+	t.Fatalf("%d prompts, %v, want another number", n, err)
 }
 
 // In a process of its own, TestMain follows the server of this address into the file.

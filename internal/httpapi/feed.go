@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -322,6 +324,12 @@ const heartbeat = 15 * time.Second
 
 func (k itemFeed) filter() client.Filter {
 	return client.Filter{Session: k.session, Thread: k.thread, Type: k.kind, Detail: k.detail}
+}
+
+// takes reports whether an item of the filter's session is one of its items.
+func (k itemFeed) takes(raw []byte) bool {
+	kind, detail := kindOf(jsonscan.Get(raw, "metadata"))
+	return (k.kind == "" || events.Token(cmp.Or(kind, "message")) == k.kind) && (k.detail == "" || events.Token(detail) == k.detail)
 }
 
 func (k itemFeed) validate() error {

@@ -16,7 +16,6 @@ import (
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // How many items a page has, and how many bytes: it ends behind the item that reaches them.
@@ -192,43 +191,23 @@ func (a *api) search(w http.ResponseWriter, r *http.Request) error {
 	}
 	var found []matchOut
 	next := ""
-	for at := before; at > 1 && next == ""; {
-		from := max(1, at-mostItems)
-		page, err := a.matching(r, t, head, from, at, query)
+	for p, err := range a.cfg.Client.ItemsBack(r.Context(), t, head, before) {
 		if err != nil {
 			return err
-		}
-		for len(page) > 0 && next == "" {
-			if int64(len(found)) == most {
-				next = strconv.FormatInt(found[most-1].N, 10)
-				break
-			}
-			found = append(found, page[len(page)-1])
-			page = page[:len(page)-1]
-		}
-		at = from
-	}
-	return list(w, r, "matches", found, next)
-}
-
-// matching are the items from a number up to before another that hold a text.
-func (a *api) matching(r *http.Request, t events.Thread, head threads.Head, from, before int64, query string) (found []matchOut, err error) {
-	for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, from) {
-		if err != nil {
-			return nil, err
-		}
-		if p.N >= before {
-			break
 		}
 		snippet, ok := find(p.Data, query)
 		if !ok {
 			continue
 		}
+		if int64(len(found)) == most {
+			next = strconv.FormatInt(found[most-1].N, 10)
+			break
+		}
 		it := itemOf(p.Data)
 		kind, _ := kindOf(jsonscan.Get(p.Data, "metadata"))
 		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, "message"), it.Time, snippet})
 	}
-	return found, nil
+	return list(w, r, "matches", found, next)
 }
 
 // find looks for a text in what an item says: the strings of its content, and of its metadata.

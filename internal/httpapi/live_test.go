@@ -174,7 +174,7 @@ func (c *tally) take(e event) {
 
 // A connection that is cut after every single event, while items come and outputs print, loses nothing and repeats nothing.
 func TestCutEverywhere(t *testing.T) {
-	ctx, cl, url := world(t)
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, th, "begin")
 	want := map[string]*strings.Builder{"one": {}, "two": {}}
@@ -256,7 +256,7 @@ func TestCutEverywhere(t *testing.T) {
 // Whoever joins in the middle of an output is told of it first, then gets what is at hand of it, then what it prints; or, asked
 // for, all of it.
 func TestJoinInTheMiddle(t *testing.T) {
-	ctx, cl, url := world(t)
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
 	out, err := cl.Output(ctx, th, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"})
 	if err != nil {
@@ -344,8 +344,30 @@ func TestForgottenItemsStream(t *testing.T) {
 		got.take(s.next())
 	}
 
-	// Of many threads at once nobody knows what was between: that is told, with where it goes on.
-	s = follow(t, ctx, url+"/v1/live?session=s", "1")
+	// So it is of a session, cut off after every event; and by type.
+	other := events.Thread{Session: "s", Name: "other"}
+	last, had := "2;main:2", map[string]int64{"main": 2}
+	for had["main"] < 6 {
+		s = follow(t, ctx, url+"/v1/live?session=s", last)
+		e := s.next()
+		it := decode[itemEvent](t, e)
+		if e.name != "item" || it.N != had[it.Thread]+1 {
+			t.Fatalf("event = %+v after %v", e, had)
+		}
+		had[it.Thread], last = it.N, e.id
+		s.stop()
+	}
+	s = follow(t, ctx, url+"/v1/live?session=s", last)
+	say(ctx, t, cl, other, "o1")
+	if e := s.next(); decode[itemEvent](t, e).Thread != "other" || !strings.Contains(e.id, ";main:6;other:1") {
+		t.Errorf("event = %+v, want the other thread's first", e)
+	}
+	if e := follow(t, ctx, url+"/v1/live?session=s&type=text&thread=main", "1;main:5").next(); decode[itemEvent](t, e).N != 6 {
+		t.Errorf("event = %+v, want item 6", e)
+	}
+
+	// Of many sessions at once nobody knows what was between: that is told, with where it goes on.
+	s = follow(t, ctx, url+"/v1/live", "1")
 	e := s.next()
 	if e.name != "reset" || !strings.Contains(e.data, `"reason":"trimmed"`) || e.id != "4" {
 		t.Errorf("first event = %+v, want a reset", e)
@@ -365,7 +387,7 @@ func second(s *stream) event {
 
 // A reader that does not read slows nobody, costs a bounded number of bytes, and reads on without a loss.
 func TestSlowReader(t *testing.T) {
-	ctx, cl, url := world(t)
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, th, "0")
 	path := url + "/v1/sessions/s/threads/main/live?from=1"
@@ -373,8 +395,8 @@ func TestSlowReader(t *testing.T) {
 	if e := slow.next(); e.name != "open" {
 		t.Fatalf("first event = %+v", e)
 	}
-	const items = 120
-	text := strings.Repeat("x", 200<<10) // 24 MB in all: more than every buffer on the way
+	const items = 60
+	text := strings.Repeat("x", 200<<10) // 12 MB in all: more than every buffer on the way
 	done := make(chan *tally)
 	go func() {
 		got := newTally(t)
@@ -434,7 +456,7 @@ func TestReadersShare(t *testing.T) {
 
 // A thread that goes away says so, and where to.
 func TestStreamOfWhatGoes(t *testing.T) {
-	ctx, cl, url := world(t)
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	say(ctx, t, cl, a, "1")
 	s := follow(t, ctx, url+"/v1/sessions/s/threads/a/live?from=1", "")
@@ -468,7 +490,7 @@ func TestStreamOfWhatGoes(t *testing.T) {
 
 // Items of a session, or of all, by type and detail, from a time or an event on.
 func TestItemStreams(t *testing.T) {
-	ctx, cl, url := world(t)
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	a, b := events.Thread{Session: "a", Name: "main"}, events.Thread{Session: "b", Name: "main"}
 	say(ctx, t, cl, a, "a1")
 	say(ctx, t, cl, b, "b1")
@@ -536,7 +558,7 @@ func TestItemStreams(t *testing.T) {
 			t.Errorf("%s = %d %s, want %d", path, got, body, status)
 		}
 	}
-	for path, last := range map[string]string{"/v1/live": "x", "/v1/heads": "-1", "/v1/sessions/a/threads/main/live": "1;a.b:2"} {
+	for path, last := range map[string]string{"/v1/live": "x", "/v1/live?session=a": "1;a.b:1", "/v1/live?type=text": "1;main:1", "/v1/heads": "-1", "/v1/sessions/a/threads/main/live": "1;a.b:2"} {
 		if got, _, body := get(t, url, path, "Last-Event-ID", last); got != 400 {
 			t.Errorf("%s behind %q = %d %s, want 400", path, last, got, body)
 		}
@@ -546,7 +568,7 @@ func TestItemStreams(t *testing.T) {
 // worldOn is world with a configuration of the API.
 func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *client.Client, string) {
 	conn := natstest.Conn(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
@@ -555,4 +577,3 @@ func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *
 	t.Cleanup(func() { cancel(); srv.CloseClientConnections(); srv.Close(); stop(); <-done })
 	return conn, ctx, client.New(conn), srv.URL
 }
-

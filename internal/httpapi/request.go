@@ -67,26 +67,21 @@ func revision(r *http.Request) (uint64, error) {
 	return n, nil
 }
 
-// itemPosition reads where an event stream of items begins: Last-Event-ID, else ?since, else now.
-func itemPosition(r *http.Request) (client.Position, error) {
-	after, err := revision(r)
-	since := r.URL.Query().Get("since")
-	switch {
-	case err != nil:
-		return client.Position{}, err
-	case r.Header.Get("Last-Event-ID") != "":
-		return client.Position{Seq: after + 1}, nil
-	case since == "":
+// since reads from which time on an event stream of items begins; the zero Position is now.
+func since(r *http.Request) (client.Position, error) {
+	text := r.URL.Query().Get("since")
+	switch text {
+	case "":
 		return client.Position{}, nil
-	case since == "all":
+	case "all":
 		return client.Position{All: true}, nil
 	}
-	if d, err := time.ParseDuration(since); err == nil && d >= 0 {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return client.Position{Since: time.Now().Add(-d)}, nil
 	}
-	at, err := time.Parse(time.RFC3339, since)
+	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return client.Position{}, fmt.Errorf("%w: since=%.50q: want a time like 2026-11-20T10:00:00Z, a duration like 1h, or all", ErrRequest, since)
+		return client.Position{}, fmt.Errorf("%w: since=%.50q: want a time like 2026-11-20T10:00:00Z, a duration like 1h, or all", ErrRequest, text)
 	}
 	return client.Position{Since: at}, nil
 }

@@ -251,7 +251,7 @@ func (a *api) routes() []route {
 	if a.cfg.Client == nil {
 		return open
 	}
-	return slices.Concat(open, served)
+	return slices.Concat(open, served, removals)
 }
 
 // mux leads requests to their routes, and what is no route's to the handlers beside.

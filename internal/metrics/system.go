@@ -67,7 +67,7 @@ var (
 	descGCMarked     = gauge("spool_gc_marked_nodes", "Nodes that the last cycle found to be live.")
 	descGCCondemned  = gauge("spool_gc_condemned", "Packs and blobs that the last cycle condemned.")
 	descGCReclaimed  = gauge("spool_gc_reclaimed_bytes", "Bytes that the last cycle freed.")
-	descGCKept       = gauge("spool_gc_kept", "Packs, blobs and bodies that the last cycle kept although no root reaches them, by why.", "why")
+	descGCKept       = gauge("spool_gc_kept", "Packs, blobs and bodies that the last cycle kept, by why.", "why")
 	descGCTombstones = gauge("spool_gc_tombstones", "Condemned packs and blobs whose bytes are still there.")
 	descGCAnomalies  = gauge("spool_gc_anomalies", "Reasons for which the last cycle deleted nothing.")
 	descGCDangling   = gauge("spool_gc_dangling_refs", "References to what is not there that the last cycle met.")
@@ -167,14 +167,18 @@ func (a *asked) gc(ctx context.Context, conn *natsio.Conn) error {
 	if r.Refused == "" {
 		a.add(descGCSuccess, float64(at.Unix()))
 	}
+	a.add(descGCDuration, r.Seconds)
 	a.add(descGCMarked, float64(r.LiveNodes))
 	a.add(descGCCondemned, float64(r.Done.Condemned))
 	a.add(descGCReclaimed, float64(r.Done.Bytes))
 	a.add(descGCTombstones, float64(r.Tombstones))
-	anomalies := len(r.Brakes)
-	if r.Refused != "" && anomalies == 0 {
-		anomalies = 1
+	for why, n := range map[string]int{
+		"root": r.Kept.Root, "young": r.Kept.Young, "claimed": r.Kept.Claimed, "waiting": r.Kept.Waiting, "quarantine": r.Kept.Quarantine,
+		"spared": r.Done.Spared,
+	} {
+		a.add(descGCKept, float64(n), why)
 	}
-	a.add(descGCAnomalies, float64(anomalies))
+	a.add(descGCDangling, float64(r.Dangling))
+	a.add(descGCAnomalies, float64(len(r.Anomalies)+len(r.Brakes)))
 	return nil
 }

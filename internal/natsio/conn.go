@@ -26,7 +26,7 @@ type Config struct {
 	TLSKey   string        // client key file
 	TLSCA    string        // CA bundle file
 	Domain   string        // JetStream domain
-	Timeout  time.Duration // of one request; 0 = 5 s
+	Timeout  time.Duration // of one request, and of connecting; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
 
 	// Offline is a directory where pkg/client keeps what it cannot publish, until a server takes it; empty: none. With it no
@@ -126,6 +126,9 @@ func (cfg Config) options(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted()) }),
+	}
+	if cfg.Timeout > 0 {
+		opts = append(opts, nats.Timeout(cfg.Timeout))
 	}
 	if cfg.Offline != "" {
 		opts = append(opts, nats.RetryOnFailedConnect(true))

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,34 +17,73 @@ import (
 
 const getEvent = "$JS.API.STREAM.MSG.GET." + events.EventsStream
 
-// PublishAfter stores events of one thread, all or none, if last is the sequence of the thread's newest stored event, and
-// returns that of the last of them. So a writer that decides by what the thread holds is told when somebody else wrote.
-//
-// record.ErrConflict: nothing was stored, the thread moved. record.ErrUnknown: they were stored or not.
-func (c *Conn) PublishAfter(ctx context.Context, last uint64, evs ...*events.Event) (seq uint64, err error) {
-	msgs := make([]*nats.Msg, len(evs))
-	for i, e := range evs {
-		data, err := c.encode(ctx, e)
-		if err != nil {
-			return 0, err
+// Chain is events of one thread that are stored all or none, and only if Last is the sequence of the thread's newest stored
+// event. So a writer that decides by what the thread holds is told when somebody else wrote.
+type Chain struct {
+	Last   uint64
+	Events []*events.Event
+
+	Seq uint64 // of the last event, once stored
+	// Err is nil when it is stored. record.ErrConflict: it is not, the thread moved. record.ErrUnknown: it is or not.
+	Err error
+}
+
+// PublishChains stores chains of different threads, each by itself, and fills in what became of them. Many go in one atomic
+// batch, which costs one sync; when one of them makes the server refuse it, they are sent one by one.
+func (c *Conn) PublishChains(ctx context.Context, chains []*Chain) {
+	if total := 0; len(chains) > 1 {
+		for _, ch := range chains {
+			total += len(ch.Events)
 		}
-		msgs[i] = &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data}
+		if total >= batchFrom && total <= MaxBatch {
+			if err := c.publishChains(ctx, chains); err == nil || record.Temporary(err) {
+				return
+			}
+		}
 	}
-	msgs[0].Header = nats.Header{
-		hdrExpectSubj: {events.StoredFilter(evs[0].Thread)}, hdrExpectSeq: {strconv.FormatUint(last, 10)},
+	var all sync.WaitGroup
+	for _, ch := range chains {
+		all.Go(func() { _ = c.publishChains(ctx, []*Chain{ch}) })
+	}
+	all.Wait()
+}
+
+// publishChains stores chains all or none; they share the error.
+func (c *Conn) publishChains(ctx context.Context, chains []*Chain) error {
+	last, err := c.sendChains(ctx, chains)
+	for _, ch := range slices.Backward(chains) {
+		if ch.Seq, ch.Err = last, nil; err != nil {
+			ch.Seq, ch.Err = 0, fmt.Errorf("publish %d events of %s: %w", len(ch.Events), ch.Events[0].Thread, err)
+		}
+		last -= uint64(len(ch.Events))
+	}
+	return err
+}
+
+// sendChains stores the events of chains in one atomic batch, and returns the sequence of the last.
+func (c *Conn) sendChains(ctx context.Context, chains []*Chain) (last uint64, err error) {
+	var msgs []*nats.Msg
+	for _, ch := range chains {
+		first := len(msgs)
+		for _, e := range ch.Events {
+			data, err := c.encode(ctx, e)
+			if err != nil {
+				return 0, err
+			}
+			msgs = append(msgs, &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data})
+		}
+		msgs[first].Header = nats.Header{
+			hdrExpectSubj: {events.StoredFilter(ch.Events[0].Thread)}, hdrExpectSeq: {strconv.FormatUint(ch.Last, 10)},
+		}
 	}
 	if len(msgs) > 1 {
-		seq, err = c.batch(ctx, msgs)
-	} else {
-		var seqs []uint64
-		if seqs, err = c.publish(ctx, msgs); err == nil {
-			seq = seqs[0]
-		}
+		return c.batch(ctx, msgs)
 	}
+	seqs, err := c.publish(ctx, msgs)
 	if err != nil {
-		return 0, fmt.Errorf("publish %d events of %s: %w", len(evs), evs[0].Thread, err)
+		return 0, err
 	}
-	return seq, nil
+	return seqs[0], nil
 }
 
 // NewestEvent says where the newest stored event of a thread is; sequence 0: EVENTS holds none.

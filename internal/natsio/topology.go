@@ -27,6 +27,9 @@ type Limits struct {
 
 const defaultStreamBytes = 4 << 30
 
+// maxReaders is how many may follow items, or heads, at a time: a stream that does not say gets the server's default, 1,000.
+const maxReaders = 100_000
+
 // Topology is every stream and bucket of Spool (DESIGN 4).
 func Topology(l Limits) []jetstream.StreamConfig {
 	common := func(cfg jetstream.StreamConfig) jetstream.StreamConfig {
@@ -52,6 +55,7 @@ func Topology(l Limits) []jetstream.StreamConfig {
 			Name: events.ItemsStream, Description: "thread items for subscribers; derived from the threads",
 			Subjects: []string{events.ItemSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 			MaxBytes: l.ItemsBytes, MaxAge: l.ItemsAge, AllowDirect: true, AllowAtomicPublish: true, AllowBatchPublish: true,
+			MaxConsumers: maxReaders,
 		}),
 		common(jetstream.StreamConfig{
 			Name: events.DeadStream, Description: "events that could not be applied, as they came, with the reason",
@@ -67,7 +71,7 @@ func Topology(l Limits) []jetstream.StreamConfig {
 		common(jetstream.StreamConfig{
 			Name: events.RecordsStream, Description: "every fact that decides existence",
 			Subjects: []string{events.RecordSubject(">")}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-			MaxMsgsPerSubject: 1, AllowAtomicPublish: true,
+			MaxMsgsPerSubject: 1, AllowAtomicPublish: true, MaxConsumers: maxReaders,
 		}),
 	}
 	for bucket, what := range map[string]string{

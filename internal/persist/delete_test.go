@@ -467,3 +467,58 @@ func TestDeletionWithLostAnswers(t *testing.T) {
 		})
 	}
 }
+
+// A persister that stalls in the middle of a deletion, while another one finishes it and the session begins anew, takes nothing
+// of the new life away when it goes on.
+func TestStalledDeletion(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepRemove, persist.StepFree, persist.StepPurge, persist.StepDone} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			first := r.start(nil)
+			r.furnish("s")
+			_ = first.stop()
+			id := events.Thread{Session: "s", Name: "main"}
+			del := r.Publisher(client.PublisherConfig{Producer: "eraser"})
+			if err := del.Control(t.Context(), id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
+				t.Fatal(err)
+			}
+			stalled, goOn := make(chan struct{}), make(chan struct{})
+			var once atomic.Bool
+			a, b := r.deaf(func(d *persist.Deps) {
+				d.At = func(s persist.Step) error {
+					if s == step && !once.Swap(true) {
+						close(stalled)
+						<-goOn
+					}
+					return nil
+				}
+			}), r.deaf()
+			say := func(producer string) {
+				t.Helper()
+				body := []byte(`{"role":"coder","content":"late","timestamp":1795176000000}`)
+				e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 1}
+				if err := r.Publisher(client.PublisherConfig{Producer: producer}).Publish(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.feed(a)
+			<-stalled
+			say("next")
+			r.feed(b)
+			r.await(id, "next", 1)
+			close(goOn)
+			say("last")
+			r.feed(a)
+			h := r.await(id, "last", 1)
+			if h.Entries != 2 || h.N != 2 {
+				t.Errorf("%d entries, %d items, want the 2 behind the deletion", h.Entries, h.N)
+			}
+			r.intact(id)
+			r.items(id, 2)
+			if got := r.stored(events.ItemsStream, events.ItemsOfSession("s")); got != 2 {
+				t.Errorf("%d items are stored, want 2", got)
+			}
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -148,10 +150,14 @@ func TestTwoPersistersOnEverything(t *testing.T) {
 	}
 }
 
-// deaf is a persister that is fed by hand.
-func (r *rig) deaf() *persist.Persister {
+// deaf is a persister that is fed by hand, and whose world change alters.
+func (r *rig) deaf(change ...func(*persist.Deps)) *persist.Persister {
 	store := r.conn.Store(0)
-	p := persist.New(persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: store}, persist.Config{BatchEvents: 20})
+	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: store}
+	for _, c := range change {
+		c(&deps)
+	}
+	p := persist.New(deps, persist.Config{BatchEvents: 20})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -174,6 +180,9 @@ func (r *rig) feed(ps ...*persist.Persister) {
 	last := s.CachedInfo().State.LastSeq
 	for seq := uint64(1); seq <= last; seq++ {
 		m, err := s.GetMsg(r.t.Context(), seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) { // of a session that was deleted
+			continue
+		}
 		if err != nil {
 			r.t.Fatal(err)
 		}

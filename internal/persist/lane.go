@@ -23,6 +23,8 @@ type lane struct {
 
 	outputs outputCache // stage 1 only
 
+	fence record.Fence // behind which the packs in memory were read; stage 1 only
+
 	prepared  chan *commit
 	sealed    chan *commit
 	committed chan *commit

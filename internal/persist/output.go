@@ -83,7 +83,7 @@ func (o *openOutput) mustWait(c *commit, p events.Chunk) bool {
 	if p.Op == events.ChunkData {
 		return grows*(o.raw+len(p.Data)) >= record.PartSize
 	}
-	return o.raw > 0 && (grows*o.raw > output.DefaultThreshold/2 || o.rec.Start.Columns > 0)
+	return o.raw > 0 && (grows*o.raw > output.DefaultThreshold/2 || o.rec.Start.Columns > 0 || o.rec.Start.Keep)
 }
 
 // openOutput begins an output.
@@ -169,7 +169,7 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 
 // config is how an output is shown.
 func (o *openOutput) config(p *Persister) output.Config {
-	return output.Config{Head: o.rec.Start.Head, Columns: o.rec.Start.Columns, Artifact: func() (output.Artifact, error) {
+	return output.Config{Head: o.rec.Start.Head, Columns: o.rec.Start.Columns, Keep: o.rec.Start.Keep, Artifact: func() (output.Artifact, error) {
 		if p.Parts == nil {
 			return nil, errors.New("this persister stores no artifacts")
 		}

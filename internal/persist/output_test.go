@@ -224,6 +224,24 @@ func TestOutputSpills(t *testing.T) {
 	r.verify(thread(0))
 }
 
+// TestOutputKept: a tool may ask for an artifact of what is shown whole; of nothing there is none (SPEC A4).
+func TestOutputKept(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	for n, text := range []string{"one\ntwo\n", ""} {
+		o := r.begin(thread(0), client.OutputConfig{Tool: "t", Keep: true})
+		_, _ = o.Write([]byte(text))
+		r.finish(o, client.OutputEnd{})
+		m := r.result(thread(0), n+1).Metadata
+		if m.Tool.Output != text || m.Output.Truncated || (m.Artifact != nil) != (text != "") || m.Output.ArtifactError != "" {
+			t.Errorf("result = %+v with the artifact %v, want it whole, and an artifact of %q", m.Output, m.Artifact, text)
+		} else if m.Artifact != nil {
+			r.artifact(m.Artifact.ID, []byte(text))
+		}
+	}
+	r.verify(thread(0))
+}
+
 // TestOutputWhateverDies kills the persister again and again, at each durable step, while long outputs stream: each is in
 // its artifact to the byte (SPEC O7).
 func TestOutputWhateverDies(t *testing.T) {

@@ -35,6 +35,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 		return nil, nil, err
 	}
 	l.announce(c.fence)
+	l.forgetPacks(c.fence)
 	batch, rest = l.split(batch)
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err

@@ -71,8 +71,8 @@ func FindRefs(ctx context.Context, rs records, packs casstore.PackGetter, find L
 		if at.Pack.IsZero() {
 			found[i], err = find.Locate(ctx, at.Ref)
 		}
-		if err == nil {
-			err = holds(ctx, rs, packs, found[i])
+		if err == nil { // where it is now: the name by which it was known may be forgotten before the step is stored
+			found[i].Pack, err = holds(ctx, rs, packs, found[i])
 		}
 		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) {
 			err = fmt.Errorf("%w (%w)", ErrMissingRef, err)
@@ -97,16 +97,16 @@ func FindRefs(ctx context.Context, rs records, packs casstore.PackGetter, find L
 var errNoLocator = errors.New("name the pack that holds it, as node:sha256:<64 hex>@<32 hex>")
 
 // holds checks that a node is in the pack that is named, wherever that has moved to, and not buried there: then all that it
-// leads to is stored.
-func holds(ctx context.Context, rs records, packs casstore.PackGetter, at casstore.Located) error {
+// leads to is stored. It gives the pack.
+func holds(ctx context.Context, rs records, packs casstore.PackGetter, at casstore.Located) (casstore.PackID, error) {
 	if at.Pack.IsZero() {
-		return casstore.ErrNotFound
+		return at.Pack, casstore.ErrNotFound
 	}
 	live, err := livePack(ctx, rs, at.Pack)
 	if err != nil {
-		return err
+		return at.Pack, err
 	}
-	return live.holds(ctx, packs, at.Ref)
+	return live.id, live.holds(ctx, packs, at.Ref)
 }
 
 func (l live) holds(ctx context.Context, packs casstore.PackGetter, ref casstore.Ref) error {
@@ -153,7 +153,7 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 		}
 		tried[id] = true
 		at := casstore.Located{Ref: ref, Pack: id}
-		if err := holds(ctx, n.p.Records, n.p.Packs, at); err == nil {
+		if _, err := holds(ctx, n.p.Records, n.p.Packs, at); err == nil {
 			return at, nil
 		} else if record.Temporary(err) {
 			return at, err
@@ -167,4 +167,17 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 		err = fmt.Errorf("%w: %w", err, errNoLocator)
 	}
 	return at, err
+}
+
+// forgetPacks drops the packs in memory when a collector has begun another cycle. A pack that was repacked since tells where the
+// nodes are that it refers to as it was long ago; collectors keep moved records only for what is stored, and what is stored behind
+// this fence must name no other (DESIGN 7).
+func (l *lane) forgetPacks(f record.Fence) {
+	if f == l.fence {
+		return
+	}
+	l.fence = f
+	if cache, ok := l.p.Packs.(interface{ Clear() }); ok {
+		cache.Clear()
+	}
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,9 +132,9 @@ func TestSameEntriesSameNodes(t *testing.T) {
 	batches := func(n int) func(*rig) {
 		return func(r *rig) { r.start(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = n }) }
 	}
-	killedAt := func(step persist.Step) func(*rig) {
+	killedAt := func(step persist.Step, times int) func(*rig) {
 		return func(r *rig) {
-			for range 3 {
+			for range times {
 				var hits atomic.Int64
 				p := r.start(func(d *persist.Deps, c *persist.Config) {
 					c.BatchEvents = 11
@@ -147,7 +150,22 @@ func TestSameEntriesSameNodes(t *testing.T) {
 				}
 				_ = p.stop()
 			}
-			r.start(nil)
+		}
+	}
+	schedule := func(rng *rand.Rand) func(*rig) {
+		steps := []persist.Step{persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck}
+		kills, after := rng.IntN(3), steps[rng.IntN(len(steps))]
+		var sizes []int
+		for range 1 + rng.IntN(3) {
+			sizes = append(sizes, 1+rng.IntN(60))
+		}
+		return func(r *rig) {
+			for range kills {
+				killedAt(after, 1)(r)
+			}
+			for _, n := range sizes {
+				batches(n)(r)
+			}
 		}
 	}
 	want := play(t, 1000, batches(1000))
@@ -156,18 +174,27 @@ func TestSameEntriesSameNodes(t *testing.T) {
 			t.Errorf("export %s = %d bytes, want the %d that were published", id, len(got), len(lines))
 		}
 	}
-	for name, tt := range map[string]struct {
+	type played struct {
 		each int
 		run  func(*rig)
-	}{
+	}
+	cases := map[string]played{
 		"one at a time":    {1, batches(1)},
 		"batches of 7":     {5, batches(7)},
 		"three persisters": {20, func(r *rig) { batches(9)(r); batches(2)(r); batches(100)(r) }},
-		"killed at items":  {30, killedAt(persist.StepItems)},
-		"killed at commit": {30, killedAt(persist.StepCommit)},
+		"killed at items":  {30, func(r *rig) { killedAt(persist.StepItems, 3)(r); batches(1000)(r) }},
+		"killed at commit": {30, func(r *rig) { killedAt(persist.StepCommit, 3)(r); batches(1000)(r) }},
 		"forgetful":        {10, func(r *rig) { r.start(func(_ *persist.Deps, c *persist.Config) { c.Threads, c.BatchEvents = 1, 3 }) }},
 		"all to everybody": {50, func(r *rig) { r.feed(r.deaf(), r.deaf()) }},
-	} {
+	}
+	schedules, rng := 3, rand.New(rand.NewPCG(6, 7)) // SPOOL_TEST_BIG=1 plays more
+	if os.Getenv("SPOOL_TEST_BIG") == "1" {
+		schedules = 60
+	}
+	for i := range schedules {
+		cases[fmt.Sprint("schedule ", i)] = played{1 + rng.IntN(60), schedule(rng)}
+	}
+	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(want, play(t, tt.each, tt.run)); diff != "" {

@@ -138,6 +138,20 @@ func TestLearnFromASubagent(t *testing.T) {
 	}
 }
 
+// Turns and tokens are those that turns tell of; what can not be a number of tokens counts as none.
+func TestCountTurns(t *testing.T) {
+	turn := func(in, cached, out string) string {
+		return `{"content":[],"metadata":{"type":"turn_end","stats":{"input_tokens":` + in + `,"input_tokens_cached":` + cached + `,"output_tokens":` + out + `}}}`
+	}
+	_, head := read(t, "item", turn("10", "4", "3"), turn("5", "0", "2"), turn("-7", `"x"`, "1e99"), `{"content":[],"metadata":{"type":"turn_end"}}`)
+	if head.Turns != 4 || head.TokensIn != 15 || head.TokensCached != 4 || head.TokensOut != 5 {
+		t.Errorf("%d turns, tokens %d, %d, %d, want 4 and 15, 4, 5", head.Turns, head.TokensIn, head.TokensCached, head.TokensOut)
+	}
+	if _, head = read(t, "omp", user, answer); head.Turns != 1 {
+		t.Errorf("a prompt and its answer are %d turns, want 1", head.Turns)
+	}
+}
+
 // Counting is on the path of every entry.
 func TestCountAllocatesNothing(t *testing.T) {
 	d, _ := dialect.Lookup("omp")

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/gc"
 	"spool/internal/history"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -230,4 +231,70 @@ func run(t *testing.T, p *service.Persister) {
 			t.Errorf("persister: %v", err)
 		}
 	})
+}
+
+// An erasure that was cut off after the deletion goes on with the streams.
+func TestEraseResumed(t *testing.T) {
+	conn := natstest.Conn(t)
+	ctx := t.Context()
+	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
+	cl := client.New(conn)
+	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
+	id := events.Thread{Session: "s", Name: "main"}
+	say := func(seq uint64) {
+		t.Helper()
+		body := []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`)
+		if err := pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.Await(ctx, id, "p", 0, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(1)
+	say(2)
+	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}); err != nil {
+		t.Fatal(err)
+	}
+	e := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}
+	receipts, err := e.Run(ctx, "s")
+	if !errors.Is(err, gc.ErrBrake) || len(receipts) != 1 || receipts[0].Gone.Entries != 2 || receipts[0].Collected.Refused == "" {
+		t.Fatalf("Run = %+v, %v, want the receipt of the deletion, and that gc brakes: nobody knows any more whose garbage it is", receipts, err)
+	}
+	written := map[string]int64{}
+	for _, w := range receipts[0].Overwritten {
+		written[w.Stream] = w.Messages
+	}
+	if written[events.EventsStream] != 3 || written[events.ItemsStream] != 2 {
+		t.Errorf("written over: %v, want 2 entries and the operation, and 2 items", written)
+	}
+	e.Allow = []gc.Brake{gc.BrakeRoots, gc.BrakeShare}
+	if receipts, err := e.Run(ctx, "s"); err != nil || len(receipts) != 1 || receipts[0].Collected.Condemned == 0 {
+		t.Errorf("Run without brakes = %+v, %v, want the rest to be collected", receipts, err)
+	}
+	if _, err := e.Run(ctx, "s"); !errors.Is(err, client.ErrSessionNotFound) {
+		t.Errorf("Run when all is done = %v, want ErrSessionNotFound", err)
+	}
+
+	// What begins behind the deletion is not written over by whoever goes on with it.
+	say(3)
+	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}); err != nil {
+		t.Fatal(err)
+	}
+	say(4)
+	if streams, err := cl.EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
+		t.Fatalf("EraseStreams = %v, %v", streams, err)
+	}
+	n := 0
+	for it, err := range cl.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; it.N == 1 {
+			break
+		}
+	}
+	if head, err := cl.Thread(ctx, id); err != nil || head.N != 1 {
+		t.Errorf("the new life has %d items, %v, want 1", head.N, err)
+	}
 }

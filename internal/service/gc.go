@@ -12,6 +12,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/retention"
 	"spool/internal/retry"
 	"spool/pkg/events"
 )
@@ -90,6 +91,7 @@ type GC struct {
 	Every  time.Duration
 	DryRun bool
 	AtOnce bool                   // the first cycle of all need not wait for its time
+	Retain []retention.Policy     // by which sessions are removed before each cycle, unless it is a dry run
 	Report func(gc.Report, error) // is told of each cycle that ran here; nil: nobody
 }
 
@@ -102,6 +104,9 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 		return err
 	}
 	cycle := func(ctx context.Context) {
+		if err := (Retention{Conn: conn, Policies: g.Retain, By: "gc", Log: log}).Run(ctx, g.DryRun); err != nil && ctx.Err() == nil {
+			log.Error("retention", "error", err)
+		}
 		_, r, err := Collect(ctx, conn, c, !g.DryRun)
 		switch {
 		case ctx.Err() != nil:

@@ -75,9 +75,9 @@ func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 	return rep, errors.Join(append(errs, r.remember(ctx, rep))...)
 }
 
-// Run is Report the first time that it sees policies, and Apply from then on. No policies are nothing to do.
-func (r Retention) Run(ctx context.Context) error {
-	if len(r.Policies) == 0 {
+// Run is Report the first time that it sees policies, and Apply from then on. No policies are nothing to do, and so is a dry run.
+func (r Retention) Run(ctx context.Context, dry bool) error {
+	if len(r.Policies) == 0 || dry {
 		return nil
 	}
 	last, err := LastRetention(ctx, r.Conn)

@@ -67,7 +67,7 @@ func TestRetention(t *testing.T) {
 	}
 	ret := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "p", MaxAge: 72 * time.Hour}}, By: "gc", Log: slog.New(slog.DiscardHandler)}
 	for i, want := range []string{"busy new old", "busy new", "busy new"} {
-		if err := ret.Run(ctx); err != nil {
+		if err := ret.Run(ctx, false); err != nil {
 			t.Fatal(err)
 		}
 		if got := names(); got != want {
@@ -75,7 +75,7 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	ret.Policies = []retention.Policy{{Name: "none", Session: "new", MaxAge: time.Nanosecond}}
-	if err := ret.Run(ctx); err != nil {
+	if err := ret.Run(ctx, false); err != nil {
 		t.Fatal(err)
 	}
 	rep, err := service.LastRetention(ctx, conn)

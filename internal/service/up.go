@@ -11,11 +11,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/dstreams"
 	"spool/internal/embedded"
 	"spool/internal/history"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
 	"spool/internal/web"
+	"spool/pkg/client"
 )
 
 // UpConfig is everything in one process.
@@ -62,7 +64,13 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
 		return err
 	}
+	reg := Metrics("up")
+	if up.Server != nil {
+		reg.Disk(up.Server.Free)
+	}
+	cfg.Persist.Metrics = reg
 	up.Persister = NewPersister(conn, cfg.Persist, cfg.Log)
+	defer Observed(conn, reg, "persister", "applies events to threads", func() any { return up.Persister.Stats() }, cfg.Log)()
 
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HTTP != "" {
@@ -72,8 +80,11 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		}
 		up.HTTP = l.Addr().String()
 		api := cfg.API
-		api.Log, api.History, api.Page = cfg.Log, cfg.History, web.Handler()
-		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, api))) })
+		api.Log, api.History, api.Page, api.Metrics = cfg.Log, cfg.History, web.Handler(), reg.Handler()
+		streams := dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn, Log: cfg.Log})
+		api.Streams = streams
+		g.Go(func() error { return streams.Run(ctx) })
+		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api)))) })
 	}
 	g.Go(func() error { return up.Persister.Run(ctx) })
 	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })

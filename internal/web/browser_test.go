@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // patience is how long a page may take to become what a test waits for.
-const patience = 20 * time.Second
+const patience = 10 * time.Second
 
 var browser struct {
 	once  sync.Once
@@ -141,7 +143,7 @@ func (p *tab) wait(js string) {
 	defer cancel()
 	look := fmt.Sprintf(`new Promise((done) => { const look = () => ((%s) ? done(true) : setTimeout(look, 10)); look(); })`, js)
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](look, chromedp.EvalAwaitPromise)); err != nil {
-		p.t.Fatalf("%s does not come true: %v\nthe page says: %s", js, err, eval[string](p, `document.body.innerText.slice(0, 3000)`))
+		p.t.Fatalf("%s does not come true: %v\nthe page says: %s", js, err, eval[string](p, `document.body.innerText.replace(/\s+/g, ' ').slice(0, 1500)`))
 	}
 }
 
@@ -155,13 +157,24 @@ func (p *tab) has(text string) {
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf(`!!document.querySelector(%s)`, quoted(selector)))
-	p.do(chromedp.Click(selector))
+	eval[bool](p, fmt.Sprintf(`(() => { const el = document.querySelector(%s); el.focus(); el.click(); return true; })()`, quoted(selector)))
 }
 
-// press sends keys to what has the focus.
+// press sends keys to what has the focus, as a keyboard does: a key that the page takes types nothing.
 func (p *tab) press(keys string) {
 	p.t.Helper()
-	p.do(chromedp.KeyEvent(keys))
+	for _, r := range keys {
+		events := kb.Encode(r)
+		down, up := events[0], events[len(events)-1]
+		if len(events) == 3 {
+			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+		}
+		for _, e := range []*input.DispatchKeyEventParams{down, up} {
+			if _, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, *e); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // colours chooses light or dark, as the system would.

@@ -117,11 +117,21 @@ func user(s string) j { return j{"content": text(s)} }
 func agent(s string) j { return j{"content": text(s), "metadata": j{"type": "text"}} }
 
 func call(id, name string, input any) j {
-	return j{"content": text(name + " → something"), "metadata": j{"type": "tool_call", "tool": j{"name": name, "invocation_id": id, "input": input}}}
+	brief := name
+	if o, ok := input.(j); ok {
+		for _, k := range []string{"command", "file_path", "pattern"} {
+			if v, ok := o[k].(string); ok {
+				brief += " → " + v
+				break
+			}
+		}
+	}
+	return j{"content": text(brief), "metadata": j{"type": "tool_call", "tool": j{"name": name, "invocation_id": id, "input": input}}}
 }
 
 func result(id, output string, isError bool) j {
-	return j{"content": text("→ " + output), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": id, "is_error": isError, "output": output}}}
+	first, _, _ := strings.Cut(output, "\n")
+	return j{"content": text("→ " + first), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": id, "is_error": isError, "output": output}}}
 }
 
 func turnEnd() j {
@@ -230,7 +240,10 @@ func (f *fleet) history(r *http.Request) (any, int) {
 		session, thread, _ := strings.Cut(k, "/")
 		for _, it := range items {
 			item := it["item"].(j)
-			if s := item["content"].([]j)[0]["text"].(string); item["metadata"] == nil && strings.Contains(s, r.URL.Query().Get("q")) {
+			if item["metadata"] != nil {
+				continue
+			}
+			if s := item["content"].([]j)[0]["text"].(string); strings.Contains(s, r.URL.Query().Get("q")) {
 				out = append(out, j{"text": s, "session": session, "thread": thread, "n": it["n"], "time": it["time"]})
 			}
 		}
@@ -239,7 +252,7 @@ func (f *fleet) history(r *http.Request) (any, int) {
 }
 
 func (f *fleet) waiting(r *http.Request) []j {
-	return slices.DeleteFunc(slices.Clone(f.prompts), func(p j) bool {
+	return slices.DeleteFunc(append([]j{}, f.prompts...), func(p j) bool {
 		s := r.URL.Query().Get("session")
 		return s != "" && p["session"] != s
 	})
@@ -249,9 +262,9 @@ func (f *fleet) answer(r *http.Request) (any, int) {
 	var got j
 	_ = json.NewDecoder(r.Body).Decode(&got)
 	got["prompt"] = r.PathValue("id")
-	outcome := map[any]string{true: "approved", false: "denied"}[got["answer"]]
-	if outcome == "" {
-		outcome = "answered"
+	outcome := "answered"
+	if approved, ok := got["answer"].(bool); ok {
+		outcome = map[bool]string{true: "approved", false: "denied"}[approved]
 	}
 	resolution := j{"outcome": outcome, "answer": got["answer"], "by": got["by"]}
 	for i, p := range f.prompts {

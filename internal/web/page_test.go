@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -44,7 +46,8 @@ func TestFleet(t *testing.T) {
 	f.change(func() { f.sessions[1]["live"], f.sessions[2]["live"] = "failed", "idle" })
 	p := open(t, f.URL, wide, tall)
 	p.has("Nobody waits for you.")
-	if got := eval[[]string](p, `[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim())`); fmt.Sprint(got) != "[Running 1 Idle 1 Failed 1]" {
+	p.wait(`document.querySelectorAll('.group').length === 3`)
+	if got := eval[[]string](p, `[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim().replace(/\s+/g, ' '))`); fmt.Sprint(got) != "[Running 1 Idle 1 Failed 1]" {
 		t.Errorf("groups are %q, want running, idle, failed", got)
 	}
 
@@ -136,11 +139,11 @@ func TestThread(t *testing.T) {
 	if got := eval[string](p, `[...document.querySelectorAll('.row')].map((el) => el.dataset.n).join()`); got != "1,2,3,4,6,8,10,11" {
 		t.Errorf("rows are %s", got)
 	}
-	if eval[bool](p, `document.body.innerText.includes('At noon')`) {
+	if eval[bool](p, `!!document.querySelector('.prose.dim')`) {
 		t.Error("thinking is open")
 	}
 	p.click(`[data-n="2"] .head`)
-	p.has("At noon.")
+	p.wait(`document.querySelector('[data-n="2"] .prose.dim')?.textContent.includes('At noon.')`)
 	p.wait(`document.querySelector('[data-n="4"] .ansi-red')?.textContent === 'FAIL'`)
 	p.wait(`document.querySelector('[data-n="6"] .diff-line.added')?.textContent === '+ B\n'`)
 	p.wait(`document.querySelector('[data-n="6"] .diff-line.removed')?.textContent === '- b\n'`)
@@ -329,9 +332,13 @@ func TestLongThread(t *testing.T) {
 	}
 	// Page by page through a part: no place stays empty, and none is shown twice.
 	for i := range 40 {
-		eval[int](p, `document.querySelector('.feed').scrollTop += document.querySelector('.feed').clientHeight`)
-		p.wait(`document.querySelectorAll('.row.pending').length === 0 && document.querySelectorAll('.row').length > 5`)
-		shown := eval[[]int](p, `[...document.querySelectorAll('.row')].map((el) => Number(el.dataset.n))`)
+		shown := eval[[]int](p, `new Promise((done) => {
+			const feed = document.querySelector('.feed');
+			feed.scrollTop += feed.clientHeight;
+			const rows = () => [...document.querySelectorAll('.row')];
+			const look = () => (rows().some((el) => el.matches('.pending')) ? setTimeout(look, 10) : done(rows().map((el) => Number(el.dataset.n))));
+			requestAnimationFrame(() => requestAnimationFrame(look));
+		})`)
 		for k := 1; k < len(shown); k++ {
 			if step := shown[k] - shown[k-1]; step != 1 && (step != 2 || shown[k]%5 != 4) {
 				t.Fatalf("page %d: rows are %v", i, shown)
@@ -347,7 +354,7 @@ func TestHostile(t *testing.T) {
 	evil := `<script>window.owned=1</script><img src=x onerror="window.owned=1"><svg onload="window.owned=1"></svg>`
 	links := "[a](javascript:window.owned=1) [b](JaVaScRiPt:window.owned=1) [c](data:text/html,<script>window.owned=1</script>) " +
 		"[d](//evil.example/x) ![e](https://evil.example/pixel.png) [f](vbscript:x) [g](\tjavascript:window.owned=1) <a href=\"javascript:window.owned=1\">h</a> https://fine.example/?q=<b>"
-	long := strings.Repeat("[", 90_000) + strings.Repeat("**a ", 5_000) + strings.Repeat("`", 5_000)
+	long := strings.Repeat("[", 20_000) + strings.Repeat("**a ", 5_000) + strings.Repeat("`", 5_000)
 	f.add("evil", "main",
 		user(evil+"\n\n"+links), agent(evil+"\n\n"+links+"\n\n# "+evil+"\n\n> "+evil+"\n\n```html\n"+evil+"\n```\n\n|"+evil+"|b|\n|--|--|\n|"+evil+"|"+evil+"|"),
 		j{"content": text(evil), "metadata": j{"type": "thinking", "text": evil, "full_text_length": 5000}},
@@ -398,9 +405,10 @@ func TestHostile(t *testing.T) {
 		t.Errorf("%d links, want the two of the web", n)
 	}
 	// The policy itself: what a module would do wrong is an error.
+	strict := func(e *runtime.EvaluateParams) { e.AllowUnsafeEvalBlockedByCSP = new(bool) }
 	for _, js := range []string{`document.body.innerHTML = '<b>x</b>'`, `document.write('<b>x</b>')`, `eval('1')`, `setTimeout('window.owned=1')`, `document.createElement('script').src = '/x.js'`} {
 		p.expect("")
-		if !eval[bool](p, `(() => { try { `+js+`; return false; } catch { return true; } })()`) {
+		if refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`(() => { try { `+js+`; return false; } catch { return true; } })()`, strict)); err != nil || !refused {
 			t.Errorf("the policy allows %s", js)
 		}
 	}
@@ -450,7 +458,7 @@ func TestKeys(t *testing.T) {
 	p.press("j")
 	at("2")
 	p.press("o")
-	p.has("At noon.")
+	p.wait(`!!document.querySelector('[data-n="2"] .prose.dim')`)
 	p.press("jjj")
 	at("6") // 5 is a part of 4
 	p.press("k")

@@ -18,6 +18,7 @@ type PackCache struct {
 	recent *list.List               // of cachedPack, last used first; guarded by mu
 	byID   map[PackID]*list.Element // guarded by mu
 	flying map[PackID]*flight       // reads under way; guarded by mu
+	clears int                      // how often it was cleared; guarded by mu
 }
 
 type cachedPack struct {
@@ -27,9 +28,10 @@ type cachedPack struct {
 
 // flight is one read of the store. Its fields are written before done is closed.
 type flight struct {
-	done chan struct{}
-	pack *Pack
-	err  error
+	done   chan struct{}
+	pack   *Pack
+	err    error
+	clears int // of the cache when the read began
 }
 
 // NewPackCache returns a cache in front of from. The packs it keeps take at most limit bytes by Pack.Size, one that is larger
@@ -53,7 +55,7 @@ func (c *PackCache) Pack(ctx context.Context, id PackID) (*Pack, error) {
 		}
 		f, waiting := c.flying[id]
 		if !waiting {
-			f = &flight{done: make(chan struct{}), err: errors.New("the read of the pack did not return")}
+			f = &flight{done: make(chan struct{}), err: errors.New("the read of the pack did not return"), clears: c.clears}
 			c.flying[id] = f
 		}
 		c.mu.Unlock()
@@ -76,13 +78,17 @@ func (c *PackCache) read(ctx context.Context, id PackID, f *flight) (*Pack, erro
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.flying, id)
-		if f.err == nil {
+		if c.flying[id] == f {
+			delete(c.flying, id)
+		}
+		if f.err == nil && f.clears == c.clears {
 			c.keep(id, f.pack)
 		}
 		close(f.done)
 	}()
-	f.pack, f.err = c.from.Pack(ctx, id)
+	if f.pack, f.err = c.from.Pack(ctx, id); errors.Is(f.err, ErrGone) || errors.Is(f.err, ErrNotFound) {
+		c.Clear() // whoever asks may have the name from a pack in memory that is not how it is stored any more: the next try finds it
+	}
 	return f.pack, f.err
 }
 
@@ -108,4 +114,16 @@ func (c *PackCache) Forget(id PackID) {
 		delete(c.byID, id)
 		c.size -= c.recent.Remove(e).(cachedPack).pack.Size()
 	}
+}
+
+// Clear drops every pack, and does not keep those whose reads are under way: for a caller that must know where packs are now. The
+// nodes of a pack never change, but its table of where the nodes are that it refers to is as old as the pack.
+func (c *PackCache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clears++
+	c.size = 0
+	c.recent.Init()
+	clear(c.byID)
+	clear(c.flying)
 }

@@ -155,3 +155,35 @@ func TestPackCacheSurvivesACancelledReader(t *testing.T) {
 		t.Errorf("Pack(missing) = %v, want ErrNotFound", err)
 	}
 }
+
+// Clear drops what is kept, and what is being read is not kept.
+func TestPackCacheClear(t *testing.T) {
+	m := casstore.NewMemory()
+	putPacks(t, m, 2)
+	c := &counter{PackGetter: m, gate: make(chan struct{}), reached: make(chan struct{})}
+	cache := casstore.NewPackCache(c, 1<<20)
+	get := func(id byte) {
+		t.Helper()
+		if _, err := cache.Pack(t.Context(), casstore.PackID{id}); err != nil {
+			t.Error(err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { get(0) })
+	<-c.reached
+	cache.Clear()
+	close(c.gate)
+	wg.Wait()
+	for range 2 {
+		get(0)
+		get(1)
+	}
+	if n := c.reads.Load(); n != 3 {
+		t.Errorf("%d reads, want 3: the one under way, and one of each pack", n)
+	}
+	cache.Clear()
+	get(1)
+	if n := c.reads.Load(); n != 4 {
+		t.Errorf("%d reads after Clear, want 4", n)
+	}
+}

@@ -21,7 +21,9 @@ type NewArtifact = natsio.NewArtifact
 
 // Serving is the client for a program that acts for others: registered files of this machine are not read for them.
 func (c *Client) Serving() *Client {
-	return &Client{conn: c.conn, store: c.store, reader: c.reader, serving: true}
+	other := *c
+	other.serving = true
+	return &other
 }
 
 func (c *Client) artifactStore() *natsio.Artifacts {

@@ -1,7 +1,3 @@
-// Package client is Spool for Go programs: publish entries, follow items, read threads.
-//
-// A program that publishes needs only the JetStream ack: when Publish returns, the entry will be in its thread exactly
-// once, whatever dies. A program that reads gets items live or from any point, and threads from their nodes.
 package client
 
 import (

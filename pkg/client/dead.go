@@ -52,7 +52,7 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
 	if err != nil {
 		return fmt.Errorf("dead letter %d: %w", at, err)
 	}
-	e, err := events.Decode(raw)
+	e, err := events.Open(d.Subject, raw)
 	if err != nil {
 		return fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}

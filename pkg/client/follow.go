@@ -181,7 +181,7 @@ func (*rest) Abort()                  {}
 // stored is the text of an open output that its records hold: all of it while nothing was cut, else what follows the parts of
 // its artifact, if it has one.
 func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest, err error) {
-	cfg := output.Config{Head: o.Start.Head, Columns: o.Start.Columns, Artifact: func() (output.Artifact, error) {
+	cfg := output.Config{Head: o.Start.Head, Columns: o.Start.Columns, Keep: o.Start.Keep, Artifact: func() (output.Artifact, error) {
 		behind = new(rest)
 		return behind, nil
 	}}

@@ -26,6 +26,8 @@ type OutputConfig struct {
 	Head       int    // bytes of the beginning that the result shows, at most 25,600; 0 = the end alone (SPEC O3)
 	Columns    int    // longest line that the result shows, in bytes; 0 = any (SPEC O4)
 
+	// Keep makes an artifact of the whole output also when the result shows all of it (SPEC A4).
+	Keep bool
 	// Lease is how long the output may be silent, beyond what the persisters allow. A living Output is not silent.
 	Lease time.Duration
 	// Input, JSON, posts the invocation as a tool_call ahead of the output. nil: the agent posts it itself.
@@ -87,7 +89,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 	}
 	start := events.Chunk{Op: events.ChunkStart, Output: cfg.ID, Start: events.OutputStart{
 		Tool: cfg.Tool, Invocation: cfg.Invocation, Cwd: cfg.Cwd, Agent: cfg.Agent, Run: cfg.Run,
-		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(),
+		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep,
 	}}
 	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
-	"spool/pkg/threads"
 )
 
 // Past makes the items from..to of a thread again from its nodes: the same, byte for byte, as were sent (DESIGN 8). It finds
@@ -19,15 +18,9 @@ func (c *Client) Past(ctx context.Context, t events.Thread, from, to int64) ([]I
 	if err != nil {
 		return nil, err
 	}
-	roots := append([]casstore.Located{head.Head()}, head.Tips...)
-	if to < head.N && len(head.Tips) == 0 { // no branch was left: what is later is not walked through
-		if step, err := c.reader.At(ctx, head, threads.Point{Item: to}); err == nil && !step.At.IsZero() {
-			roots[0] = step.At
-		}
-	}
 	var posted []events.Posted
 	seen := map[casstore.Ref]bool{}
-	for _, root := range roots {
+	for _, root := range append([]casstore.Located{head.Head()}, head.Tips...) {
 		if root.Ref == head.Start.Ref {
 			continue
 		}

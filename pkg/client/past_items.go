@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"spool/internal/jsonscan"
 	"spool/internal/project"
@@ -34,6 +35,28 @@ func (c *Client) ItemsFrom(ctx context.Context, t events.Thread, head threads.He
 			}
 			for _, it := range items {
 				if it.N >= n && !yield(it, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ItemsBack makes the items of a thread again, from the one before a number back to the first, over all its branches. Who stops early
+// reads no more than that.
+func (c *Client) ItemsBack(ctx context.Context, t events.Thread, head threads.Head, before int64) iter.Seq2[events.Posted, error] {
+	return func(yield func(events.Posted, error) bool) {
+		for step, err := range c.reader.EntriesBack(ctx, head) {
+			var items []events.Posted
+			if err == nil && step.Entry.Count > 0 && step.Entry.First < before {
+				items, err = c.itemsOf(ctx, t, step)
+			}
+			if err != nil {
+				yield(events.Posted{}, err)
+				return
+			}
+			for _, it := range slices.Backward(items) {
+				if it.N < before && !yield(it, nil) {
 					return
 				}
 			}

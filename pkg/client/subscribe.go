@@ -271,28 +271,29 @@ func (s *subscription) give(item Item) bool {
 	return s.yield(item, nil)
 }
 
-// fillItems is how many items are made from nodes at a time: they are in memory together.
-const fillItems = 100
-
-// fill gives items that SPOOL_ITEMS does not have.
+// fill gives items that SPOOL_ITEMS does not have, from the thread's nodes.
 func (s *subscription) fill(t events.Thread, from, to int64) bool {
-	for ; from <= to; from += fillItems {
-		end := min(to, from+fillItems-1)
-		items, err := s.c.Past(s.ctx, t, from, end)
-		if err == nil && len(items) == 0 {
-			err = threads.ErrNoPoint
-		}
-		if err != nil {
-			return s.yield(Item{}, &Gap{Thread: t, From: from, To: to, Err: err})
-		}
-		for _, item := range items {
+	head, err := s.c.Thread(s.ctx, t)
+	if err == nil {
+		for posted, e := range s.c.ItemsFrom(s.ctx, t, head, from) {
+			var item Item
+			if err = e; err == nil && posted.N <= to {
+				item, err = parseItem(posted.Data)
+			}
+			if err != nil || posted.N > to {
+				break
+			}
 			item.Filled = true
 			if !s.give(item) {
 				return false
 			}
+			from = posted.N + 1
 		}
 	}
-	return true
+	if err == nil && from <= to {
+		err = threads.ErrNoPoint
+	}
+	return err == nil || s.yield(Item{}, &Gap{Thread: t, From: from, To: to, Err: err})
 }
 
 // Empty reports whether a subscription would get nothing of what is stored now.

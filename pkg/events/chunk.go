@@ -54,6 +54,7 @@ type OutputStart struct {
 	Head       int    // bytes of the beginning that are shown, see output.Config
 	Columns    int    // longest line that is shown, in bytes; 0: any
 	Lease      int64  // milliseconds without a chunk after which the output counts as aborted; 0: the persister's
+	Keep       bool   // an artifact has the whole output, also when nothing of it is cut (SPEC A4)
 }
 
 // OutputEnd is how a tool ended.
@@ -78,6 +79,9 @@ func (c Chunk) Encode() []byte {
 	switch s, e := c.Start, c.End; c.Op {
 	case ChunkStart:
 		fields = append(fields, s.Tool, s.Invocation, s.Cwd, s.Agent, s.Run, s.Head, s.Columns, s.Lease)
+		if s.Keep {
+			fields = append(fields, s.Keep)
+		}
 	case ChunkData:
 		fields = append(fields, c.Seq, uint8(c.Stream), c.Data)
 	case ChunkEnd:
@@ -119,6 +123,9 @@ func ParseChunk(b []byte) (Chunk, error) {
 		c.Start = OutputStart{
 			Tool: r.string(), Invocation: r.string(), Cwd: r.string(), Agent: r.string(), Run: r.string(),
 			Head: int(r.int()), Columns: int(r.int()), Lease: r.int(),
+		}
+		if n > chunkMembers[ChunkStart] {
+			c.Start.Keep = read(&r, r.dec.DecodeBool)
 		}
 	case ChunkData:
 		c.Seq, c.Stream, c.Data = r.uint(), Stream(min(r.uint(), 255)), r.alias(b, src)

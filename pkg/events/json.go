@@ -277,6 +277,11 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 			return number(v, &columns)
 		case "lease":
 			return number(v, &lease)
+		case "keep":
+			keep, ok := jsonscan.Bool(v)
+			if c.Start.Keep = keep; !ok {
+				return errors.New("want true or false")
+			}
 		case "exit_code":
 			n, ok := jsonscan.Int(v)
 			if c.End.ExitCode = int(n); !ok {

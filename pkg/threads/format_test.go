@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -130,6 +131,46 @@ func TestFormatDocument(t *testing.T) {
 				t.Errorf("%s: the pack does not hold %s: %v, %v", formatDoc, v.name, err, err2)
 			}
 		}
+	}
+}
+
+// nodeReader is the program of the document that reads a node.
+var nodeReader = regexp.MustCompile("(?s)<!-- node.py -->\n```python\n(.*?)```")
+
+// The reader in the document is what a stranger would write: it names every node by the same hash, type and refs, and refuses
+// one that is cut short.
+func TestFormatDocumentReader(t *testing.T) {
+	doc, err := os.ReadFile(formatDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := nodeReader.FindSubmatch(doc)
+	if program == nil {
+		t.Fatalf("%s has no reader of nodes", formatDoc)
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	nodes, names, _, _, _ := exampleThread(t)
+	for i, n := range nodes {
+		encoded := n.AppendTo(nil)
+		want := casstore.SumNode(encoded).String() + " " + n.Type
+		for _, r := range n.Refs {
+			if r.IsZero() {
+				want += " -"
+			} else {
+				want += " " + hex.EncodeToString(r[:])
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), python, "-c", string(program[1]), hex.EncodeToString(encoded)).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", names[i], err, got, want)
+		}
+	}
+	short := nodes[0].AppendTo(nil)
+	if out, err := exec.CommandContext(t.Context(), python, "-c", string(program[1]), hex.EncodeToString(short[:len(short)-1])).CombinedOutput(); err == nil {
+		t.Errorf("a node that is cut short reads as %s", out)
 	}
 }
 

@@ -28,7 +28,6 @@ func Verify(ctx context.Context, r Reader, head Head) error {
 			return ctx.Err()
 		}
 	}
-	v.recent()
 	v.numbers()
 	return errors.Join(v.findings...)
 }
@@ -41,12 +40,10 @@ type verifier struct {
 	findings []error
 }
 
-// verified is what the checks after the walk need of a state.
+// verified is what the checks after the walk need of a state: of each one of the thread, so it is small.
 type verified struct {
-	at     casstore.Located
-	entry  entryNumbers
-	parent casstore.Ref
-	older  []casstore.Ref // the ancestors
+	at    casstore.Located
+	entry entryNumbers
 }
 
 // entryNumbers is the part of a record that places it in the thread.
@@ -77,48 +74,47 @@ func (v *verifier) start(ctx context.Context) {
 
 // chain checks the states from one back to those checked before.
 func (v *verifier) chain(ctx context.Context, from casstore.Located) {
-	var child *verified
+	var child Step
 	for s, err := range v.r.Walk(ctx, from) {
 		if err != nil {
 			v.find(from, err)
 			return
 		}
-		state := verified{
-			at: s.At, parent: s.Parent, older: s.Ancestors,
-			entry: entryNumbers{s.Entry.Index, s.Entry.First, s.Entry.Count},
-		}
-		if child != nil {
-			v.link(child, &state)
+		if !child.At.IsZero() {
+			v.link(&child, &s)
 		}
 		if _, before := v.states[s.At.Ref]; before {
 			return
 		}
-		v.states[s.At.Ref] = state
+		v.states[s.At.Ref] = verified{s.At, entryNumbers{s.Entry.Index, s.Entry.First, s.Entry.Count}}
 		v.state(ctx, s)
-		child = &state
+		child = s
 	}
 }
 
 // link checks that a state's ancestors are its parent's parent and ancestors, and that numbers grow.
-func (v *verifier) link(child, parent *verified) {
+func (v *verifier) link(child, parent *Step) {
 	var want []casstore.Ref
-	if !parent.parent.IsZero() {
-		want = append([]casstore.Ref{parent.parent}, parent.older...)
+	if !parent.Parent.IsZero() {
+		want = append([]casstore.Ref{parent.Parent}, parent.Ancestors...)
 	}
-	if want = want[:min(len(want), MaxAncestors)]; !slices.Equal(child.older, want) {
-		v.inconsistent(child.at, "its ancestors are not those of its parent, shifted by one")
+	if want = want[:min(len(want), MaxAncestors)]; !slices.Equal(child.Ancestors, want) {
+		v.inconsistent(child.At, "its ancestors are not those of its parent, shifted by one")
 	}
-	c, p := child.entry, parent.entry
-	if c.index != 0 && c.index <= p.index {
-		v.inconsistent(child.at, "its index %d is not above its parent's, %d", c.index, p.index)
+	c, p := child.Entry, parent.Entry
+	if c.Index != 0 && c.Index <= p.Index {
+		v.inconsistent(child.At, "its index %d is not above its parent's, %d", c.Index, p.Index)
 	}
-	if c.first != 0 && p.first != 0 && c.first < p.first+p.count {
-		v.inconsistent(child.at, "its items begin at %d, within its parent's", c.first)
+	if c.First != 0 && p.First != 0 && c.First < p.First+p.Count {
+		v.inconsistent(child.At, "its items begin at %d, within its parent's", c.First)
 	}
 }
 
 // state checks one state on its own.
 func (v *verifier) state(ctx context.Context, s Step) {
+	if len(v.head.Recent) > 0 && s.At.Ref == v.head.Recent[0].Ref {
+		v.recent(s)
+	}
 	if s.Start != v.head.Start.Ref {
 		v.inconsistent(s.At, "its start is %s, the head's is %s", s.Start, v.head.Start.Ref)
 	}
@@ -169,24 +165,17 @@ func (v *verifier) closure(ctx context.Context, pack *casstore.Pack, at casstore
 }
 
 // recent checks the head's skip list against the head state.
-func (v *verifier) recent() {
-	if len(v.head.Recent) == 0 {
-		return
-	}
-	s, ok := v.states[v.head.Recent[0].Ref]
-	if !ok {
-		return
-	}
-	want := []casstore.Ref{s.at.Ref}
-	if !s.parent.IsZero() {
-		want = append(append(want, s.parent), s.older...)
+func (v *verifier) recent(s Step) {
+	want := []casstore.Ref{s.At.Ref}
+	if !s.Parent.IsZero() {
+		want = append(append(want, s.Parent), s.Ancestors...)
 	}
 	var got []casstore.Ref
 	for _, l := range v.head.Recent {
 		got = append(got, l.Ref)
 	}
 	if !slices.Equal(got, want[:min(len(want), MaxRecent)]) {
-		v.inconsistent(s.at, "the head's recent states are not its parent and ancestors")
+		v.inconsistent(s.At, "the head's recent states are not its parent and ancestors")
 	}
 }
 

@@ -47,6 +47,7 @@ func TestSafe(t *testing.T) {
 		"no refs by their hash": {model.Protocol{Mixed: true}, model.Bounds{Operations: 3, Cycles: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := model.Explore(c.p, bounds(t, c.b))
 			t.Logf("%d states; something is condemned in %d, repacked in %d", r.States, r.Condemned, r.Repacked)
 			if r.Trace != nil {
@@ -88,6 +89,7 @@ func TestMutants(t *testing.T) {
 		"reclaimed without B0, per node": {func(p *model.Protocol) { p.NoB0 = true }, perNode, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if c.belt {
 				p := production
 				c.change(&p)

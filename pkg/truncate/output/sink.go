@@ -20,9 +20,10 @@ type Config struct {
 	Columns int
 	// Every is the least time between two live chunks; what comes in between is in the next one (SPEC O6).
 	Every time.Duration
-	// Artifact begins to store the whole output; it is called at most once, when something was cut. nil means that there
-	// is nowhere to store it.
+	// Artifact begins to store the whole output; it is called at most once, when something was cut, or came at all if Keep.
+	// nil means that there is nowhere to store it.
 	Artifact func() (Artifact, error)
+	Keep     bool
 }
 
 // Artifact stores a whole output. Commit returns its id after its bytes are durable; Abort drops it. One of the two is
@@ -139,7 +140,7 @@ func (s *Sink) take(text []byte) {
 	s.shown = s.cap.apply(s.shown[:0], text)
 	head := s.forHead(s.shown)
 	spills := s.tailTotal+len(s.shown)-len(head) > s.tailBudget()
-	if s.cap.dropped > dropped || spills {
+	if s.cap.dropped > dropped || spills || s.cfg.Keep && len(text) > 0 {
 		s.mirror()
 	}
 	s.truncated = s.truncated || spills

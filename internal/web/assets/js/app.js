@@ -18,29 +18,32 @@ let current = null; // the view that is shown
 let ending = new AbortController();
 let waitingCount = 0;
 
-/** routes: an address → how its view is opened. */
+/**
+ * routes: an address → how its view is opened. A view has a root, a title and keys as [key, what it does, function]; start() is called
+ * when it is in the document, and close() when it leaves.
+ */
 const routes = [
-  [/^\/$/, (_, q, ctx) => fleet.open(main, { ...ctx, query: q.get('q') })],
-  [/^\/history$/, (_, q, ctx) => prompts.open(main, { ...ctx, query: q.get('q') })],
+  [/^\/$/, (_, q, ctx) => fleet.open({ ...ctx, query: q.get('q') })],
+  [/^\/history$/, (_, q, ctx) => prompts.open({ ...ctx, query: q.get('q') })],
   [/^\/n\/([0-9a-f]+)$/, async ([hash], q, ctx) => {
     const place = await get(path('nodes', hash) + query({ session: q.get('s'), thread: q.get('t') }), ctx);
-    return thread.open(main, { ...ctx, session: place.session, thread: place.thread, at: place.n + Number(q.get('i') ?? 0) });
+    return thread.open({ ...ctx, session: place.session, thread: place.thread, at: place.n + Number(q.get('i') ?? 0) });
   }],
   [/^\/s\/([^/]+)$/, async ([session], q, ctx) => {
     const info = await get(path('sessions', session), ctx);
     const names = info.thread_list.map((t) => t.thread);
     const name = names.includes('main') || !names.length ? 'main' : names[0];
     history.replaceState(null, '', threadLink(session, name) + location.search);
-    return thread.open(main, { ...ctx, session, thread: name, query: q.get('q') });
+    return thread.open({ ...ctx, session, thread: name, query: q.get('q') });
   }],
-  [/^\/s\/([^/]+)\/([^/]+)$/, ([session, name], q, ctx) => thread.open(main, { ...ctx, session, thread: name, at: Number(q.get('n')) || undefined, query: q.get('q') })],
+  [/^\/s\/([^/]+)\/([^/]+)$/, ([session, name], q, ctx) => thread.open({ ...ctx, session, thread: name, at: Number(q.get('n')) || undefined, query: q.get('q') })],
 ];
 
 async function show({ keepFocus = false } = {}) {
   ending.abort();
   ending = new AbortController();
   const { signal } = ending;
-  current?.close();
+  current?.close?.();
   current = null;
   link.hidden = true;
   const address = location.pathname;
@@ -55,12 +58,11 @@ async function show({ keepFocus = false } = {}) {
     if (!route) throw new Error(`there is no view at ${address}`);
     const view = await route(found.slice(1).map(decodeURIComponent), new URLSearchParams(location.search), { signal, navigate, waiting });
     clearTimeout(slow);
-    if (signal.aborted) {
-      view.close();
-      return;
-    }
+    if (signal.aborted) return;
     current = view;
     view.onlink = linked;
+    main.replaceChildren(view.root);
+    view.start?.();
     retitle();
     if (location.hash.length > 1) document.getElementById(location.hash.slice(1))?.focus();
     else if (!keepFocus && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
@@ -104,7 +106,7 @@ function waiting(n) {
   if (n > waitingCount && !location.pathname.match(/^\/$/)) announce(`${plural(n, 'prompt')} waiting for you.`);
   waitingCount = n;
   badge.hidden = n === 0;
-  badge.textContent = plural(n, 'prompt');
+  badge.textContent = `${n} waiting`;
   badge.setAttribute('aria-label', `${plural(n, 'prompt')} waiting for you`);
   retitle();
 }

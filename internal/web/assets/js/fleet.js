@@ -17,11 +17,10 @@ const late = 15_000;
 /** stays is how long an answered prompt is shown before it goes, in milliseconds. */
 const stays = 4_000;
 
-export async function open(main, { signal, query: words, waiting }) {
+/** open reads the fleet and gives a view of it, as app.js wants one. */
+export async function open({ signal, query: words, waiting }) {
   const view = new Fleet(signal, words, waiting);
-  main.replaceChildren(view.root);
   await view.read();
-  view.watch();
   return view;
 }
 
@@ -64,8 +63,8 @@ class Fleet {
         this.groups, this.more));
   }
 
-  /** watch reads anew when heads move, not more often than is useful, and now and then in any case. */
-  watch() {
+  /** start reads anew when heads move, not more often than is useful, and now and then in any case. */
+  start() {
     let due = 0;
     let lastRead = Date.now();
     const again = (wait) => {
@@ -126,6 +125,7 @@ class Fleet {
     const shown = this.filter.state ? [this.filter.state] : states;
     const groups = shown.map((state) => ({ state, list: this.sessions.filter((s) => stateOf(s) === state) })).filter((g) => g.list.length);
     if (!groups.length) {
+      if (!this.problem.hidden) return;
       this.groups.replaceChildren(this.sessions.length || this.filter.q || this.filter.state
         ? h('p.empty', 'No session is like that.')
         : h('div.empty', h('p', 'Nothing is stored yet. Sessions appear here as agents publish, or as transcripts are imported:'), h('pre.code', 'spool import ~/.claude/projects ~/.codex/sessions')));
@@ -152,7 +152,8 @@ class Fleet {
   }
 
   drawNeeds() {
-    const list = [...this.prompts, ...this.answered.values()].sort((a, b) => (time(a.asked_at) || 0) - (time(b.asked_at) || 0));
+    const due = (p) => time(p.deadline) || Infinity;
+    const list = [...this.prompts, ...this.answered.values()].sort((a, b) => (due(a) === due(b) ? (time(a.asked_at) || 0) - (time(b.asked_at) || 0) : due(a) - due(b)));
     const open = list.filter((p) => !this.answered.has(promptKey(p)));
     this.needsCount.textContent = open.length || '';
     this.nobody.hidden = list.length > 0;
@@ -190,8 +191,6 @@ class Fleet {
       ['/', 'filter sessions', () => this.field.select()],
     ];
   }
-
-  close() {}
 }
 
 const groupName = { running: 'Running', idle: 'Idle', failed: 'Failed', done: 'Done' };
@@ -201,7 +200,7 @@ const promptKey = (p) => `${p.session}/${p.thread}/${p.id}`;
 function sessionRow(s) {
   const at = time(s.modified);
   const name = nameOf(s);
-  const prompt = s.first_prompt && s.first_prompt !== name ? s.first_prompt.slice(0, 200) : '';
+  const prompt = s.title ? s.first_prompt : ''; // without a title the name is the prompt
   const facts = [harnessName(s), s.host, s.cwd && h('span.cwd', { title: s.cwd }, s.cwd)].filter(Boolean);
   const figures = [s.turns > 0 && plural(s.turns, 'turn'), tokens(s), s.entries > 0 && `${count(s.entries)} entries`, s.threads > 1 && `${s.threads} threads`].filter(Boolean);
   return h('li.session',
@@ -211,8 +210,7 @@ function sessionRow(s) {
       isQuiet(s) && h('span.tag', { title: 'It has said nothing for more than five minutes. It may be at work all the same.' }, 'quiet')),
     h('p.session-when', Number.isNaN(at) ? '' : ticking('ago', at)),
     prompt && h('p.session-prompt', prompt),
-    h('p.session-facts', joined(facts)),
-    h('p.session-figures', joined(figures)));
+    h('div.session-meta', h('p.session-facts', joined(facts)), h('p.session-figures', joined(figures))));
 }
 
 const joined = (list) => list.flatMap((x, i) => (i ? [' · ', x] : [x]));

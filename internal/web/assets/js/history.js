@@ -8,9 +8,9 @@ import { ticking } from './ticking.js';
 
 const most = 100;
 
-export async function open(main, { query: words, signal }) {
+/** open reads the newest prompts, or those with the words, and gives a view, as app.js wants one. */
+export async function open({ query: words, signal }) {
   const view = new Prompts(words ?? '', signal);
-  main.replaceChildren(view.root);
   await view.read();
   return view;
 }
@@ -56,8 +56,6 @@ class Prompts {
       ['/', 'search', () => this.field.select()],
     ];
   }
-
-  close() {}
 }
 
 function found(p, q) {

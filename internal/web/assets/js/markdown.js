@@ -5,7 +5,7 @@ import { h } from './dom.js';
 import { highlight } from './code.js';
 
 /** longest is the longest text that is read as Markdown, in characters; a longer one is shown as it is. */
-const longest = 100_000;
+const longest = 60_000;
 
 /** deepest is how many quotes and lists are read inside of each other. */
 const deepest = 6;
@@ -117,7 +117,7 @@ function table(lines, i, out) {
 
 const spans = [
   [/(?<!`)(`{1,20})(?!`)([\s\S]{0,1000}?[^`])\1(?!`)/, (m) => h('code', m[2].replace(/^ (.*) $/, '$1'))],
-  [/!?\[([^\]\n]{0,500})\]\(<?([^\s)>]{0,1000})>?(?:\s"[^"]{0,200}")?\)/, (m) => link(m[2], m[1] || m[2], m[0])],
+  [/!?\[([^\]\n]{0,200})\]\(<?([^\s)>]{0,1000})>?(?:\s"[^"]{0,200}")?\)/, (m) => link(m[2], m[1] || m[2], m[0])],
   [/\bhttps?:\/\/[^\s<>"'`)\]]{0,1000}[^\s<>"'`)\].,;:!?]/, (m) => link(m[0], m[0], m[0])],
   [/\*\*(?=\S)([\s\S]{0,1000}?\S)\*\*/, (m, deep) => h('strong', inline(m[1], deep))],
   [/(?<![\w*])\*(?=[^\s*])([^*]{0,1000}[^\s*])\*(?![\w*])/, (m, deep) => h('em', inline(m[1], deep))],

@@ -24,8 +24,8 @@ const harnesses = { claude: 'Claude Code', codex: 'Codex', omp: 'oh-my-pi', item
 /** harnessName is which program the agent is, for people. */
 export const harnessName = (s) => harnesses[s.harness || s.dialect] ?? s.harness ?? '';
 
-/** nameOf is what a person knows a session by. */
-export const nameOf = (s) => s.title || (s.first_prompt ? s.name : s.id);
+/** nameOf is what a person knows a session by: one line, without the marks of Markdown. */
+export const nameOf = (s) => s.title || (s.first_prompt && s.name.replace(/\*\*|__|`|^#+ /g, '')) || s.id;
 
 /** tokens of a session, as text; '' when none are known. */
 export function tokens(s) {

@@ -19,19 +19,16 @@ const tail = 20_000;
 
 const encoder = new TextEncoder();
 
-/** open shows a thread in main; at is the item to begin at, undefined for the end. It gives what app.js needs of a view. */
-export async function open(main, { session, thread, at, query: words, navigate, signal }) {
+/** open reads where a thread is and gives a view of it, as app.js wants one; at is the item to begin at, undefined for the end. */
+export async function open({ session, thread, at, query: words, navigate, signal }) {
   const base = path('sessions', session, 'threads', thread);
   const [head, info] = await Promise.all([get(base, { signal }), get(path('sessions', session), { signal })]);
-  const view = new ThreadView({ session, thread, base, head, info, navigate, signal });
-  main.replaceChildren(view.root);
-  view.start(at, words);
-  return view;
+  return new ThreadView({ session, thread, base, head, info, at, words, navigate, signal });
 }
 
 class ThreadView {
-  constructor({ session, thread, base, head, info, navigate, signal }) {
-    Object.assign(this, { session, thread, base, head, info, navigate, signal });
+  constructor({ session, thread, base, head, info, at, words, navigate, signal }) {
+    Object.assign(this, { session, thread, base, head, info, at, words, navigate, signal });
     this.title = `${nameOf(info)} – ${thread}`;
     this.choices = new Map(); // "n key" → whether that part of a row is open
     this.fulls = new Map(); // n → how reading it whole goes
@@ -67,6 +64,7 @@ class ThreadView {
     this.found = h('span.found', { role: 'status' });
     this.followButton = h('button.quiet', { type: 'button', 'aria-pressed': 'false', title: 'Follow (f)', onclick: () => this.toggleFollow() }, 'Follow');
     this.side = h('aside.side', { 'aria-label': 'Session' });
+    this.graph = h('div.graph');
     this.drawSide();
     this.root = h('div.thread',
       h('details.fold', { open: matchMedia('(min-width: 64rem)').matches }, h('summary', 'Session'), this.side),
@@ -96,7 +94,6 @@ class ThreadView {
 
   drawSide() {
     const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
-    this.graph = h('div.graph');
     this.side.replaceChildren(
       h('p.crumb', h('a', { href: '/' }, 'Fleet')),
       h('h1.session-name', nameOf(this.info)),
@@ -108,13 +105,13 @@ class ThreadView {
       this.graph);
   }
 
-  start(at, words) {
+  start() {
     this.list.resize(this.count);
-    if (at) this.goto(at, { focus: true });
+    if (this.at) this.goto(this.at, { focus: true });
     else this.list.follow(true);
     this.moved(this.list.atEnd);
-    if (words) {
-      this.field.value = words;
+    if (this.words) {
+      this.field.value = this.words;
       this.searchNow();
     }
     this.loadPrompts();
@@ -250,7 +247,8 @@ class ThreadView {
       this.unseen += this.count - was;
       this.moved(this.list.atEnd);
     }
-    announce(`${plural(this.count - was, 'new item')}`);
+    announce(plural(this.count - was, 'new item'));
+    this.sideSoon ||= setTimeout(() => this.readSide(), 3_000);
   }
 
   /** opens takes which outputs are open, of each of which frames come; the text of those that were open before stays. */
@@ -283,6 +281,16 @@ class ThreadView {
   linked(state) {
     if (state instanceof Error) this.failed(new Error(`Live items end here: ${state.message}`), 0);
     this.onlink?.(state);
+  }
+
+  /** readSide says anew how the session stands, some time after something came. */
+  async readSide() {
+    this.sideSoon = 0;
+    if (this.signal.aborted || this.side.contains(document.activeElement)) return;
+    try {
+      this.info = await get(path('sessions', this.session), { signal: this.signal });
+      this.drawSide();
+    } catch { /* what was true a moment ago stays */ }
   }
 
   async loadPrompts() {

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	"spool/internal/service"
+	"spool/internal/text"
+)
+
+type retentionCmd struct {
+	Report retentionReportCmd `cmd:"" help:"Say which sessions the policies would remove."`
+	Apply  retentionApplyCmd  `cmd:"" help:"Remove them."`
+}
+
+func (c *retentionCmd) Help() string {
+	return "Policies are the tables [[retention]] of the configuration file. gc, and spool up, apply them before each cycle, but only report " +
+		"those that they see for the first time. A session in which somebody works, or that waits for a person, is never removed."
+}
+
+// retention connects; done closes the connection.
+func (a *app) retention() (r service.Retention, done func(), err error) {
+	policies, err := service.OpenPolicies(a.config)
+	if err == nil && len(policies) == 0 {
+		err = service.UsageError{Err: errors.New("no policies: the configuration file has no table [[retention]]; see docs/operations.md, \"Deletion and retention\"")}
+	}
+	if err != nil {
+		return r, nil, err
+	}
+	conn, err := a.dial()
+	if err != nil {
+		return r, nil, err
+	}
+	r = service.Retention{Conn: conn, Policies: policies, Log: a.log}
+	if u, err := user.Current(); err == nil {
+		r.By = u.Username
+	}
+	return r, conn.Close, nil
+}
+
+type retentionReportCmd struct {
+	JSON bool `name:"json" help:"The report as one JSON object."`
+}
+
+func (c *retentionReportCmd) Run(a *app) error {
+	r, done, err := a.retention()
+	if err != nil {
+		return err
+	}
+	defer done()
+	rep, err := r.Report(a.ctx)
+	return errors.Join(err, writeRetention(a, rep, c.JSON))
+}
+
+type retentionApplyCmd struct {
+	Force bool `short:"f" help:"Do not ask."`
+	JSON  bool `name:"json" help:"The report as one JSON object."`
+}
+
+func (c *retentionApplyCmd) Run(a *app) error {
+	r, done, err := a.retention()
+	if err != nil {
+		return err
+	}
+	defer done()
+	rep, err := r.Report(a.ctx)
+	if err != nil {
+		return err
+	}
+	if len(rep.Due) > 0 {
+		if err := a.confirm(c.Force, fmt.Sprintf("remove %d sessions of %s for ever", len(rep.Due), text.Bytes(rep.Bytes))); err != nil {
+			return err
+		}
+		rep, err = r.Apply(a.ctx)
+	}
+	return errors.Join(err, writeRetention(a, rep, c.JSON))
+}
+
+func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.out).Encode(rep)
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SESSION\tMODIFIED\tSIZE\tPOLICY\tWHY")
+	for _, d := range rep.Due {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Session, text.Ago(d.Modified, time.Now()), text.Bytes(d.Bytes), printable(d.Policy), d.Why)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if rep.Applied {
+		_, err := fmt.Fprintf(a.err, "%d of %d sessions were removed\n", len(rep.Removed), len(rep.Due))
+		return err
+	}
+	_, err := fmt.Fprintf(a.err, "%d of %d sessions, %s, would be removed: spool retention apply\n", len(rep.Due), rep.Sessions, text.Bytes(rep.Bytes))
+	return err
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/access"
+	"spool/internal/dstreams"
+	"spool/internal/history"
+	"spool/internal/httpapi"
+	"spool/internal/service"
+	"spool/internal/web"
+	"spool/pkg/client"
+)
+
+type serveCmd struct {
+	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the page and the API (${default})."`
+	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that requests must carry; needed to listen beyond loopback."`
+}
+
+func (c *serveCmd) Help() string {
+	return "The page and the HTTP API on a NATS system where Spool's daemons run; spool up has them too. Nothing is kept but the prompt " +
+		"history, in the state directory, which is made again when it is gone. Any number of these can run."
+}
+
+func (c *serveCmd) Run(a *app) error {
+	cfg := httpapi.Config{Page: web.Handler(), Log: a.log}
+	if c.TokenFile != "" {
+		tokens, err := access.ReadFile(c.TokenFile)
+		if err != nil {
+			return service.UsageError{Err: err}
+		}
+		cfg.Tokens = tokens
+	}
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Verify(a.ctx); err != nil {
+		return err
+	}
+	var prompts historyCmd
+	kept, err := prompts.kept()
+	if err == nil {
+		cfg.History, err = prompts.file(a, conn, kept)
+	}
+	if err != nil {
+		return err
+	}
+	l, err := httpapi.Listen(c.HTTP, cfg.Tokens)
+	if err != nil {
+		return err
+	}
+	streams := dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn, Log: a.log})
+	cfg.Streams = streams
+	fmt.Fprintf(a.err, "The page is at http://%s\nStop with: Ctrl-C or kill %d\n", l.Addr(), os.Getpid())
+	g, ctx := errgroup.WithContext(a.ctx)
+	g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg))) })
+	g.Go(func() error { return streams.Run(ctx) })
+	g.Go(func() error { return history.Keep(ctx, cfg.History, conn, a.log) })
+	return g.Wait()
+}

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Every reader must get every item, and the report must have what readers of its JSON rely on.
+func TestSubscribe(t *testing.T) {
+	rep, err := Subscribe(t.Context(), SubscribeConfig{Readers: 40, Slow: 4, Seconds: 1, Behind: 6000, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"catch_up_items_per_s"}
+	for _, kind := range []string{"nats", "sse"} {
+		for _, name := range []string{"rate_per_s", "load20_p50_ms", "load20_p99_ms", "load80_p50_ms", "load80_p99_ms", "slow_readers_ratio"} {
+			names = append(names, kind+"_"+name)
+		}
+	}
+	for _, name := range names {
+		if rep.Figures[name] <= 0 {
+			t.Errorf("Figures[%s] = %v, want more than 0", name, rep.Figures[name])
+		}
+	}
+	var table strings.Builder
+	if err := rep.Write(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{"nats", "sse", "catching up with 6000 items"} {
+		if !strings.Contains(table.String(), row) {
+			t.Errorf("the table has no %q:\n%s", row, &table)
+		}
+	}
+	if _, err := Subscribe(t.Context(), SubscribeConfig{Readers: -1}); !errors.Is(err, ErrConfig) {
+		t.Errorf("Subscribe of -1 readers = %v, want ErrConfig", err)
+	}
+}

@@ -1,0 +1,38 @@
+package gc_test
+
+import (
+	"testing"
+
+	"spool/internal/gc"
+	"spool/pkg/events"
+)
+
+// DiskUse adds up by session and by class, and says what a fork and an equal image save.
+func TestDiskUse(t *testing.T) {
+	r := newRig(t)
+	r.persister(0)
+	r.say(th("a"), append(talk(40, "talk"), image("i", 1))...)
+	r.say(th("b"), image("j", 1))
+	if err := r.Fork(t.Context(), th("c"), events.Fork{Session: "a", Thread: events.MainThread}); err != nil {
+		t.Fatal(err)
+	}
+	use, all, err := gc.DiskUse(t.Context(), r.conn, "")
+	if err != nil || len(use) != 3 || all.Blobs != 1 || all.Packs < 2 || all.Tombstones != 0 {
+		t.Fatalf("DiskUse() = %+v, %+v, %v, want three sessions, one blob, no tombstones", use, all, err)
+	}
+	if all.SavedBytes == 0 {
+		t.Errorf("DiskUse() = %+v, want that a fork and an equal image save something", all)
+	}
+	one, again, err := gc.DiskUse(t.Context(), r.conn, "b")
+	if err != nil || len(one) != 1 || one[0].Session != "b" || one[0].Entries != 1 || again != all {
+		t.Errorf("DiskUse(b) = %+v, %+v, %v, want that session alone, and the same by class", one, again, err)
+	}
+	r.remove(th("b"))
+	r.remove(th("c"))
+	cfg := brave()
+	cfg.Quarantine = 1 << 40
+	r.collect(cfg)
+	if _, all, err := gc.DiskUse(t.Context(), r.conn, ""); err != nil || all.Tombstones == 0 || all.TombstoneBytes == 0 {
+		t.Errorf("DiskUse() in quarantine = %+v, %v, want tombstones and their bytes", all, err)
+	}
+}

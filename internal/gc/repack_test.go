@@ -1,0 +1,156 @@
+package gc_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/embedded"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Readers in flight never fail while what they read is repacked under their eyes, again and again: those that begin with a head
+// of now, and those that began with one of long ago and have followed it half-way.
+func TestReadersDuringRepacks(t *testing.T) {
+	r := newRig(t)
+	r.persister(4)
+	for i := range 4 {
+		r.publish(said{th("drop"), talk(6, fmt.Sprint("drop", i))}, said{th("keep"), talk(6, fmt.Sprint("keep", i))})
+		r.await(th("keep"))
+	}
+	r.say(th("drop"), entry("last", "last"))
+	old, err := r.Thread(t.Context(), th("keep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.remove(th("drop"))
+
+	ctx, stop := context.WithCancel(t.Context())
+	var reads atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				now, err := r.Thread(ctx, th("keep"))
+				for _, h := range []threads.Head{now, old} {
+					if err == nil {
+						err = threads.Verify(ctx, threads.Reader{Packs: r.conn.Store(0)}, h) // no cache: every pack is read where it is
+					}
+				}
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("read: %v", err)
+					return
+				}
+				reads.Add(1)
+			}
+		})
+	}
+	// A first repack takes the small neighbours together; later ones take what was written since with the pack that came of it.
+	repacked := 0
+	for i := range 6 {
+		cfg := brave()
+		cfg.Merge = 2
+		_, d := r.collect(cfg)
+		repacked += d.Repacked
+		at := reads.Load()
+		r.say(th("keep"), talk(3, fmt.Sprint("more", i))...)
+		for reads.Load() < at+2 && ctx.Err() == nil && !t.Failed() {
+			time.Sleep(time.Millisecond) // until somebody has read all of it anew
+		}
+	}
+	stop()
+	wg.Wait()
+	if repacked < 12 || reads.Load() < 12 {
+		t.Errorf("%d packs repacked, %d readings: it was not tried", repacked, reads.Load())
+	}
+	r.verify(th("keep"))
+}
+
+// What is garbage gives its bytes back, on the disk too: what is reclaimed makes holes in the files of a stream, and each time that
+// the server syncs it writes those anew of which less than half is left, but the newest.
+func TestDiskShrinks(t *testing.T) {
+	dir := t.TempDir()
+	server, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	conn := natstest.Dial(t, server)
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, conn: conn, Client: client.New(conn)}
+	r.producer = r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.persister(0)
+	const blobs, size = 40, 1 << 20
+	for i := range blobs {
+		to := th("drop")
+		if i%4 == 0 {
+			to = th("keep")
+		}
+		r.say(to, []byte(fmt.Sprintf(`{"type":"message","id":"b%d","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`,
+			i, strings.Repeat(fmt.Sprintf("%08d", i), size/6))))
+	}
+	bucket := events.ObjectStream(events.BlobsBucket)
+	before, disk := r.bytes(bucket), diskOf(t, dir, bucket)
+	r.remove(th("drop"))
+	_, d := r.collect(brave())
+	after, left := r.bytes(bucket), diskOf(t, dir, bucket)
+	for deadline := time.Now().Add(time.Minute); left > disk*45/100 && time.Now().Before(deadline); left = diskOf(t, dir, bucket) {
+		time.Sleep(50 * time.Millisecond) // until the server has synced
+	}
+	t.Logf("the stream of blobs: %d bytes, then %d; its directory: %d, then %d; reclaimed %d", before, after, disk, left, d.Bytes)
+	if want := before * 35 / 100; after > want {
+		t.Errorf("the stream holds %d bytes of %d, want a quarter or so", after, before)
+	}
+	if left > disk*45/100 {
+		t.Errorf("its directory holds %d bytes of %d, want less than half", left, disk)
+	}
+	r.verify(th("keep"))
+}
+
+func (r *rig) bytes(stream string) int64 {
+	r.t.Helper()
+	all, err := r.conn.Usage(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, u := range all {
+		if u.Stream == stream {
+			return int64(u.Bytes)
+		}
+	}
+	r.t.Fatalf("there is no stream %s", stream)
+	return 0
+}
+
+// diskOf is what the files of a stream take.
+func diskOf(t *testing.T, dir, stream string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		if err == nil && d.Type().IsRegular() && strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)) {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	if err != nil || n == 0 {
+		t.Fatalf("size of %s below %s: %d, %v", stream, dir, n, err)
+	}
+	return n
+}

@@ -1,0 +1,400 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"spool/internal/history"
+	"spool/internal/httpapi"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// document is what the test reads of an OpenAPI document.
+type document struct {
+	OpenAPI string
+	Paths   map[string]map[string]struct {
+		OperationID string `json:"operationId"`
+		Summary     string
+		Parameters  []struct{ Name, In string }
+		RequestBody struct{ Content map[string]form } `json:"requestBody"`
+		Responses   map[string]struct{ Content map[string]form }
+		Scope       string `json:"x-scope"`
+	}
+	Components struct{ Schemas map[string]any }
+}
+
+type form struct{ Schema map[string]any }
+
+// example is a request that an operation answers with success.
+type example struct {
+	path   string // with the query
+	kind   string // of the body
+	body   string
+	header []string
+}
+
+// The document tells of every route, every route of the document answers, and what it answers is what the document says:
+// status, media type, and each member of the body.
+func TestDocument(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "history.db")
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{History: file})
+	_, _, text := get(t, url, "/v1/openapi.json")
+	var doc document
+	if err := json.Unmarshal([]byte(text), &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1.") {
+		t.Fatalf("document of version %q: %v", doc.OpenAPI, err)
+	}
+	examples := furnish(t, ctx, cl)
+	if err := history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }); err != nil {
+		t.Fatal(err)
+	}
+	v := validator{doc.Components.Schemas}
+	for name, schema := range doc.Components.Schemas {
+		if err := v.wellFormed(schema); err != nil {
+			t.Errorf("schema %s: %v", name, err)
+		}
+	}
+	ids := map[string]bool{}
+	order := slices.Sorted(maps.Keys(doc.Paths))
+	for _, method := range []string{"get", "post", "delete"} { // what takes something away comes last
+		for _, path := range order {
+			op, ok := doc.Paths[path][method]
+			if !ok {
+				continue
+			}
+			name := strings.ToUpper(method) + " " + path
+			if ids[op.OperationID] || op.Summary == "" {
+				t.Errorf("%s: operation %q, %q", name, op.OperationID, op.Summary)
+			}
+			ids[op.OperationID] = true
+			list := examples[name]
+			if list == nil {
+				t.Errorf("%s has no example", name)
+				continue
+			}
+			delete(examples, name)
+			for _, e := range list {
+				if e.kind != "" && op.RequestBody.Content[e.kind].Schema != nil && e.kind == "application/json" {
+					var body any
+					_ = json.Unmarshal([]byte(e.body), &body)
+					if err := v.check(op.RequestBody.Content[e.kind].Schema, body); err != nil {
+						t.Errorf("%s: request %s: %v", name, e.body, err)
+					}
+				}
+				status, header, body := ask(t, ctx, url, method, e)
+				res, known := op.Responses[strconv.Itoa(status)]
+				media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+				want, told := res.Content[media]
+				if status >= 300 || !known || !told && len(res.Content["application/octet-stream"].Schema) != 0 {
+					t.Errorf("%s %s = %d %s %.300s, want a success that the document tells of", name, e.path, status, media, body)
+					continue
+				}
+				for _, one := range bodies(media, body) {
+					var got any
+					if err := json.Unmarshal([]byte(one), &got); err != nil {
+						t.Errorf("%s: %v in %.200s", name, err, one)
+					} else if err := v.check(want.Schema, got); err != nil {
+						t.Errorf("%s: %v in %.600s", name, err, one)
+					}
+				}
+			}
+			// What is refused is told as an error.
+			if op.Scope != "" && strings.Contains(path, "{session}") {
+				e := list[0]
+				e.path = "/v1/sessions/a.b" + strings.TrimPrefix(e.path, "/v1/sessions/"+strings.Split(e.path, "/")[3])
+				status, _, body := ask(t, ctx, url, method, e)
+				var got any
+				_ = json.Unmarshal([]byte(body), &got)
+				if err := v.check(op.Responses["400"].Content["application/json"].Schema, got); status != 400 || err != nil {
+					t.Errorf("%s of a session a.b = %d %s, %v, want 400", name, status, body, err)
+				}
+			}
+		}
+	}
+	for name := range examples {
+		t.Errorf("%s is not in the document", name)
+	}
+}
+
+// ask makes a request; of an event stream it reads the first events.
+func ask(t *testing.T, ctx context.Context, url, method string, e example) (int, http.Header, string) {
+	t.Helper()
+	if !strings.Contains(e.path, "/live") && !strings.Contains(e.path, "/heads") || strings.Contains(e.path, "a.b") {
+		q := request{method: strings.ToUpper(method), path: e.path, kind: e.kind, body: e.body, header: map[string]string{}}
+		for i := 0; i < len(e.header); i += 2 {
+			q.header[e.header[i]] = e.header[i+1]
+		}
+		return do(t, url, q)
+	}
+	s := follow(t, ctx, url+e.path, "")
+	defer s.stop()
+	var got []string
+	for range 2 {
+		got = append(got, s.next().data)
+	}
+	return 200, http.Header{"Content-Type": {"text/event-stream"}}, strings.Join(got, "\n")
+}
+
+// bodies are the JSON texts of an answer.
+func bodies(media, body string) []string {
+	switch media {
+	case "application/json":
+		return []string{body}
+	case "application/x-ndjson", "text/event-stream":
+		return strings.Split(strings.TrimSuffix(body, "\n"), "\n")
+	}
+	return nil
+}
+
+// furnish makes something of everything, and gives requests that succeed.
+func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]example {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	th := events.Thread{Session: "s", Name: "main"}
+	pub := cl.Publisher(client.PublisherConfig{User: "mira"})
+	lines := []string{
+		`{"type":"session","version":3,"id":"s","cwd":"/w","title":"T"}`,
+		`{"type":"message","id":"aaaaaaa1","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"Find the needle"}}`,
+		`{"type":"message","id":"aaaaaaa2","parentId":"aaaaaaa1","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Found it"}],"stopReason":"stop","usage":{"input":10,"output":2}}}`,
+	}
+	for _, line := range lines {
+		must(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
+	}
+	must(cl.Await(ctx, th, pub.Producer(), 0, uint64(len(lines))))
+	for _, name := range []string{"compacted", "ended", "renamed"} {
+		must(cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
+	}
+	items := events.Thread{Session: "items", Name: "main"}
+	say(ctx, t, cl, items, "first", "second")
+	asked := make(chan error, 1)
+	go func() {
+		_, err := cl.Ask(ctx, items, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
+		asked <- err
+	}()
+	for waiting := 0; waiting == 0; {
+		list, err := cl.Prompts(ctx, "items")
+		must(err)
+		waiting = len(list)
+	}
+	t.Cleanup(func() {
+		if err := <-asked; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Ask = %v", err)
+		}
+	})
+	run, err := cl.StartRun(ctx, items, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"})
+	must(err)
+	must(run.Wait(ctx))
+	must(run.End(ctx, artifacts.RunCompleted, "done"))
+	must(run.Wait(ctx))
+	out, err := cl.Output(ctx, items, client.OutputConfig{ID: "open", Tool: "make"})
+	must(err)
+	_, err = out.Write([]byte("building\n"))
+	must(err)
+	for f, err := range cl.Follow(ctx, items, "open") {
+		must(err)
+		if len(f.Text) > 0 {
+			break
+		}
+	}
+	art, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "items"}}, strings.NewReader("log\n"))
+	must(err)
+	blob, err := cl.PutBlob(ctx, []byte("blob"))
+	must(err)
+	head, err := cl.Thread(ctx, th)
+	must(err)
+
+	const js, nd = "application/json", "application/x-ndjson"
+	main, other := "/v1/sessions/s/threads/main", "/v1/sessions/items/threads/main"
+	both := func(path string) []example {
+		return []example{{path: path, header: []string{"Accept", js}}, {path: path, header: []string{"Accept", nd}}}
+	}
+	post := func(path, body string) []example { return []example{{path: path, kind: js, body: body}} }
+	threadPath, sessionPath := "/v1/sessions/{session}/threads/{thread}", "/v1/sessions/{session}"
+	return map[string][]example{
+		"GET /healthz":         {{path: "/healthz"}},
+		"GET /readyz":          {{path: "/readyz"}},
+		"GET /v1/openapi.json": {{path: "/v1/openapi.json"}},
+		"POST " + threadPath + "/entries": {
+			{path: "/v1/sessions/new/threads/main/entries?dialect=raw", kind: js, body: `{"a":1}`},
+			{path: "/v1/sessions/new/threads/main/entries?dialect=raw", kind: nd, body: "1\nbad\n"},
+		},
+		"POST /v1/events":                             {{path: "/v1/events", kind: nd, body: `{"session":"new","dialect":"raw","body":"x"}`}},
+		"GET /v1/sessions":                            append(both("/v1/sessions?unanswered=1"), example{path: "/v1/sessions?unanswered=1&limit=1&q=needle"}),
+		"GET " + sessionPath:                          {{path: "/v1/sessions/s"}, {path: "/v1/sessions/items"}},
+		"GET " + sessionPath + "/graph":               both("/v1/sessions/s/graph"),
+		"GET " + sessionPath + "/threads":             both("/v1/sessions/s/threads"),
+		"GET " + threadPath:                           {{path: main}, {path: "/v1/sessions/s/threads/ended"}},
+		"GET " + threadPath + "/items":                append(both(main+"/items?from=1&limit=2"), example{path: main + "/items?last=2"}, example{path: main + "/items?before=3&limit=1"}),
+		"GET " + threadPath + "/items/{n}":            {{path: main + "/items/1"}, {path: main + "/items/2?full=1"}},
+		"GET " + threadPath + "/search":               both(main + "/search?q=NEEDLE"),
+		"GET " + threadPath + "/context":              {{path: main + "/context"}, {path: main + "/context?leaf=aaaaaaa1"}},
+		"GET " + threadPath + "/logs/thread.log":      {{path: main + "/logs/thread.log"}},
+		"GET /v1/nodes/{hash}":                        {{path: "/v1/nodes/" + head.Head().Ref.Hex()}, {path: "/v1/nodes/" + head.Head().Ref.String() + "?session=s"}},
+		"GET " + threadPath + "/live":                 {{path: other + "/live?from=1"}},
+		"GET /v1/live":                                {{path: "/v1/live?since=all"}},
+		"GET /v1/heads":                               {{path: "/v1/heads?current=1"}},
+		"POST " + threadPath + "/fork":                {{path: main + "/fork", kind: js, body: `{"to":"retry","n":1}`}, {path: main + "/fork", kind: js, body: `{"to":"forked/main","whole":true}`}},
+		"POST " + threadPath + "/compact":             post("/v1/sessions/s/threads/compacted/compact", `{"summary":"all of it"}`),
+		"POST " + threadPath + "/end":                 post("/v1/sessions/s/threads/ended/end", `{"return_code":1,"summary":"enough"}`),
+		"POST " + threadPath + "/rename":              post("/v1/sessions/s/threads/renamed/rename", `{"to":"other"}`),
+		"POST " + threadPath + "/branch":              {{path: main + "/branch", kind: js, body: `{"entry":"aaaaaaa1"}`}, {path: main + "/branch", kind: js, body: `{}`}},
+		"POST " + threadPath + "/label":               post(main+"/label", `{"entry":"aaaaaaa1","label":"here"}`),
+		"GET " + threadPath + "/outputs":              both(other + "/outputs"),
+		"POST " + threadPath + "/outputs":             {{path: other + "/outputs?tool=make&id=o2", kind: "application/octet-stream", body: "built\n", header: []string{"Spool-Exit-Code", "2"}}},
+		"GET /v1/prompts":                             both("/v1/prompts"),
+		"GET " + threadPath + "/prompts/{id}":         {{path: other + "/prompts/p"}},
+		"POST " + threadPath + "/prompts/{id}/answer": post(other+"/prompts/p/answer", `{"answer":true,"by":"mira"}`),
+		"GET /v1/runs":                                both("/v1/runs?session=items"),
+		"GET /v1/history":                             append(both("/v1/history?q=needle"), example{path: "/v1/history?limit=1"}),
+		"GET " + sessionPath + "/artifacts":           both("/v1/sessions/items/artifacts"),
+		"POST " + sessionPath + "/artifacts":          {{path: "/v1/sessions/items/artifacts?tool=curl", body: "posted"}},
+		"GET /v1/artifacts/{id}":                      {{path: "/v1/artifacts/" + string(art.ID)}},
+		"GET /v1/blobs/{sha256}":                      {{path: "/v1/blobs/" + blob.Hex()}},
+		"GET /v1/read":                                {{path: "/v1/read?session=items&url=artifact://0"}},
+		"DELETE /v1/artifacts/{id}":                   {{path: "/v1/artifacts/" + string(art.ID)}},
+		"DELETE " + sessionPath:                       {{path: "/v1/sessions/s?by=mira"}},
+	}
+}
+
+// validator knows the part of JSON Schema that the document uses; any other keyword is an error, so that nothing goes unchecked.
+type validator struct{ schemas map[string]any }
+
+func (v validator) wellFormed(schema any) error {
+	m, ok := schema.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%v is no schema", schema)
+	}
+	for key, value := range m {
+		var subs []any
+		switch key {
+		case "description", "type", "const", "enum", "required", "pattern":
+		case "additionalProperties":
+			if value != false {
+				subs = []any{value}
+			}
+		case "$ref":
+			if v.schemas[strings.TrimPrefix(value.(string), "#/components/schemas/")] == nil {
+				return fmt.Errorf("%v leads nowhere", value)
+			}
+		case "properties":
+			subs = slices.Collect(maps.Values(value.(map[string]any)))
+		case "items":
+			subs = []any{value}
+		case "anyOf":
+			subs = value.([]any)
+		default:
+			return fmt.Errorf("keyword %s is not checked", key)
+		}
+		for _, sub := range subs {
+			if err := v.wellFormed(sub); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v validator) check(schema map[string]any, got any) error {
+	if ref, ok := schema["$ref"].(string); ok {
+		name := strings.TrimPrefix(ref, "#/components/schemas/")
+		if err := v.check(v.schemas[name].(map[string]any), got); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	if want, ok := schema["const"]; ok && want != got {
+		return fmt.Errorf("%v, want %v", got, want)
+	}
+	if list, ok := schema["enum"].([]any); ok && !slices.Contains(list, got) {
+		return fmt.Errorf("%v, want one of %v", got, list)
+	}
+	if list, ok := schema["anyOf"].([]any); ok {
+		var errs []error
+		for _, one := range list {
+			err := v.check(one.(map[string]any), got)
+			if err == nil {
+				errs = nil
+				break
+			}
+			errs = append(errs, err)
+		}
+		if errs != nil {
+			return fmt.Errorf("none of them: %w", errors.Join(errs...))
+		}
+	}
+	kind, _ := schema["type"].(string)
+	switch got := got.(type) {
+	case map[string]any:
+		if kind != "object" && kind != "" {
+			return fmt.Errorf("an object, want %s", kind)
+		}
+		return v.object(schema, got)
+	case []any:
+		if kind != "array" && kind != "" {
+			return fmt.Errorf("an array, want %s", kind)
+		}
+		items, _ := schema["items"].(map[string]any)
+		for i, one := range got {
+			if err := v.check(items, one); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+	case string:
+		pattern, _ := schema["pattern"].(string)
+		if kind != "string" && kind != "" || !regexp.MustCompile(pattern).MatchString(got) {
+			return fmt.Errorf("string %q, want %s %s", got, kind, pattern)
+		}
+	case float64:
+		if kind != "number" && kind != "" && (kind != "integer" || got != float64(int64(got))) {
+			return fmt.Errorf("number %v, want %s", got, kind)
+		}
+	case bool:
+		if kind != "boolean" && kind != "" {
+			return fmt.Errorf("%v, want %s", got, kind)
+		}
+	case nil:
+		if kind != "" {
+			return fmt.Errorf("null, want %s", kind)
+		}
+	}
+	return nil
+}
+
+func (v validator) object(schema map[string]any, got map[string]any) error {
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := got[name.(string)]; !ok {
+			return fmt.Errorf("no member %s", name)
+		}
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, value := range got {
+		property, known := properties[name].(map[string]any)
+		if !known && schema["additionalProperties"] == false {
+			return fmt.Errorf("member %s is not told of", name)
+		}
+		if rest, ok := schema["additionalProperties"].(map[string]any); ok && !known {
+			property = rest
+		}
+		if err := v.check(property, value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

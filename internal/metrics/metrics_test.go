@@ -1,0 +1,119 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// Every metric that the dashboard draws and that docs/operations.md lists is in what a process that works answers, and every
+// metric of Spool that it answers is in the document.
+func TestNames(t *testing.T) {
+	conn := natstest.Conn(t)
+	log := slog.New(slog.DiscardHandler)
+	reg := service.Metrics("up")
+	stop := service.Observed(conn, reg, "persister", "applies events to threads", nil, log)
+	defer stop()
+	reg.Disk(func() (int64, error) { return 1, nil })
+	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}, Metrics: reg}, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
+	cl := client.New(conn)
+	th := events.Thread{Session: "s", Name: "main"}
+	if err := cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx, client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}); err != nil {
+		t.Fatal(err)
+	}
+	wait, done := context.WithTimeout(ctx, 30*time.Second)
+	defer done()
+	if err := cl.Await(wait, th, "p", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	report, err := json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Report(ctx, report); err != nil {
+		t.Fatal(err)
+	}
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", reg.Handler())
+	srv := httptest.NewServer(reg.HTTP(mux))
+	defer srv.Close()
+	get(t, srv.URL+"/metrics") // so that there is a request to count
+	text := get(t, srv.URL+"/metrics")
+	for _, want := range []string{"spool_entries_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in the answer", want)
+		}
+	}
+	answered := names(text)
+	for _, file := range []string{"../../deploy/grafana/spool.json", "../../docs/operations.md"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := names(string(b))
+		if len(found) < 20 {
+			t.Errorf("%s names %d metrics", file, len(found))
+		}
+		for _, name := range found {
+			if !slices.Contains(answered, name) && !slices.Contains(elsewhere, name) {
+				t.Errorf("%s names %s, which is not in the answer", file, name)
+			}
+		}
+		if strings.HasSuffix(file, ".md") {
+			for _, name := range answered {
+				base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+				if !slices.Contains(found, name) && !slices.Contains(found, base) {
+					t.Errorf("%s does not say what %s is", file, name)
+				}
+			}
+		}
+	}
+}
+
+// elsewhere are words of the documents that begin like metrics and are none of this process: buckets, and what spool check prints.
+var elsewhere = []string{
+	"spool_nodes", "spool_blobs", "spool_artifacts", "spool_inbox", "spool_check_status", "spool_check_value",
+	"spool_account_limit_bytes", // only where there is a limit
+}
+
+func names(text string) []string {
+	all := regexp.MustCompile(`\bspool_[a-z_]+`).FindAllString(text, -1)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v: %s", url, r.StatusCode, err, b)
+	}
+	return string(b)
+}

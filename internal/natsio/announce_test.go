@@ -1,0 +1,88 @@
+package natsio_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// A commit that was announced is the commit that it would have been, whatever became of the announcement.
+func TestAnnouncedCommit(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	fence := func() record.Fence {
+		f, err := c.Fence(ctx, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	put := func(value string, expect uint64) []record.Put {
+		return []record.Put{{Key: "session.a", Value: []byte(value), Expect: expect}, {Key: "session.b", Value: []byte(value), Expect: record.Any}}
+	}
+	holds := func(value string) uint64 {
+		t.Helper()
+		rs, err := c.Records(ctx, "session.a", "session.b")
+		if err != nil || string(rs[0].Value) != value || string(rs[1].Value) != value || rs[1].Seq != rs[0].Seq+1 {
+			t.Fatalf("records are %q %d and %q %d, %v, want %q in a row", rs[0].Value, rs[0].Seq, rs[1].Value, rs[1].Seq, err, value)
+		}
+		return rs[0].Seq
+	}
+
+	f := fence()
+	c.WillCommit(f)
+	c.WillCommit(f) // said already
+	first, err := c.Commit(ctx, f, put("one", 0))
+	if err != nil || first != holds("one") {
+		t.Fatalf("Commit = %d, %v, want the sequence of its first record", first, err)
+	}
+	c.WillCommit(f)
+	if _, err := c.Commit(ctx, f, put("two", first+7)); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("Commit on a wrong expectation = %v, want ErrConflict", err)
+	}
+	c.WillCommit(f)
+	if _, err := c.Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(ctx, f, put("three", record.Any)); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("Commit behind a fence that moved after the announcement = %v, want ErrConflict", err)
+	}
+	holds("one")
+	c.WillCommit(f)
+	f = fence()
+	if _, err := c.Commit(ctx, f, put("four", record.Any)); err != nil { // the announcement was for another fence
+		t.Fatal(err)
+	}
+	holds("four")
+
+	// The server gives the batch up: nothing is stored, and the next try begins one of its own.
+	nc := c.JetStream().Conn()
+	lane, err := nc.SubscribeSync(events.RecordSubject(events.LaneKey(5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c.WillCommit(f)
+	announced, err := lane.NextMsgWithContext(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gap := &nats.Msg{Subject: announced.Subject, Header: nats.Header{"Nats-Batch-Id": announced.Header["Nats-Batch-Id"], "Nats-Batch-Sequence": {"9"}}}
+	if err := nc.PublishMsg(gap); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(ctx, f, put("five", record.Any)); !errors.Is(err, record.ErrBusy) {
+		t.Errorf("Commit of a batch that was given up = %v, want ErrBusy", err)
+	}
+	holds("four")
+	if _, err := c.Commit(ctx, f, put("five", record.Any)); err != nil {
+		t.Fatal(err)
+	}
+	holds("five")
+}

@@ -1,0 +1,86 @@
+package client_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// The table in the package comment has every error that a program decides on.
+func TestErrorTable(t *testing.T) {
+	table, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	seen := 0
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				for _, name := range s.(*ast.ValueSpec).Names {
+					if !strings.HasPrefix(name.Name, "Err") {
+						continue
+					}
+					if seen++; !strings.Contains(string(table), "\t"+name.Name) {
+						missing = append(missing, name.Name)
+					}
+				}
+			}
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 || seen < 10 {
+		t.Errorf("of %d errors the package comment does not explain %v", seen, missing)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	r, th, ctx := newRig(t), thread("s"), limited(t)
+	r.publish(t, posts(th, 1, 3)...)
+	to := events.Thread{Session: "s", Name: "fork"}
+	fork := events.Fork{Session: "s", Thread: "main", Index: 1}
+	if err := r.Fork(ctx, to, fork); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.End(ctx, to, events.End{}); err != nil {
+		t.Fatal(err)
+	}
+	_, noThread := r.Thread(ctx, thread("nowhere"))
+	for _, c := range []struct {
+		what      string
+		got, want error
+	}{
+		{"Thread of none", noThread, client.ErrNoThread},
+		{"Fork onto a thread", r.Fork(ctx, th, fork), client.ErrThreadExists},
+		{"End twice", r.End(ctx, to, events.End{}), client.ErrEnded},
+		{"Reset of an ended thread", r.Reset(ctx, to), client.ErrEnded},
+		{"Publish to a bad name", r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x")), client.ErrName},
+		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s = %v, want %v", c.what, c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	"spool/internal/embedded"
+	"spool/internal/natsio"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// connect stands for client.Connect(ctx, client.Config{URL: …}): the examples bring a server and a persister of their own.
+func connect() (c *client.Client, done func()) {
+	dir, err := os.MkdirTemp("", "spool-example-")
+	must(err)
+	srv, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Minute})
+	must(err)
+	conn, err := natsio.Dial(context.Background(), natsio.Config{InProcess: srv})
+	must(err)
+	must(conn.Ensure(context.Background(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
+	stop, err := persister(conn)
+	must(err)
+	return client.New(conn), func() {
+		stop()
+		conn.Close()
+		srv.Stop()
+		must(os.RemoveAll(dir))
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// text is an item that an agent made itself.
+func text(t events.Thread, s string) client.Entry {
+	body, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}, "metadata": map[string]string{"type": "text"}})
+	must(err)
+	return client.Entry{Thread: t, Dialect: "item", Body: body}
+}
+
+// message is an entry of an oh-my-pi session.
+func message(t events.Thread, id, role, s string) client.Entry {
+	return client.Entry{Thread: t, Dialect: "omp", Body: fmt.Appendf(nil,
+		`{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":%q,"content":[{"type":"text","text":%q}]}}`, id, role, s)}
+}
+
+// stored publishes entries and waits until they are in their thread.
+func stored(ctx context.Context, c *client.Client, entries ...client.Entry) {
+	p := c.Publisher(client.PublisherConfig{})
+	must(p.Publish(ctx, entries...))
+	must(c.Await(ctx, entries[0].Thread, p.Producer(), 0, uint64(len(entries))))
+}
+
+var build = events.Thread{Session: "build-42", Name: events.MainThread}
+
+func ExamplePublisher() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+
+	p := c.Publisher(client.PublisherConfig{Producer: "ci-3", User: "ci"})
+	must(p.Publish(ctx, text(build, "compiling"), text(build, "tests pass"))) // durable when it returns
+	// Again, after an error say: the same producer and sequence add nothing.
+	again := text(build, "compiling")
+	again.Seq = 1
+	must(c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again))
+
+	must(c.Await(ctx, build, "ci-3", 0, 2))
+	head, err := c.Thread(ctx, build)
+	must(err)
+	fmt.Println(head.Entries, "entries")
+	// Output: 2 entries
+}
+
+func ExampleAsync() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+
+	a := c.Async(client.AsyncConfig{Window: 8 << 20})
+	for i := range 1000 {
+		must(a.Publish(ctx, text(build, fmt.Sprint("step ", i)))) // waits only while 8 MiB are on their way
+	}
+	must(a.Close(ctx)) // all of them are durable
+	for item, err := range c.Subscribe(ctx, client.Filter{Session: "build-42"}, client.Position{All: true}) {
+		must(err)
+		if item.N == 1000 {
+			fmt.Println(item.Text())
+			break
+		}
+	}
+	// Output: step 999
+}
+
+func ExampleConfig_offline() {
+	dir, err := os.MkdirTemp("", "spool-example-")
+	must(err)
+	defer func() { must(os.RemoveAll(dir)) }()
+
+	// No server listens there. With a directory that is no error, and what is published waits in it.
+	c, err := client.Connect(context.Background(), client.Config{URL: "nats://127.0.0.1:1", Offline: dir})
+	must(err)
+	defer c.Close()
+	must(c.Publisher(client.PublisherConfig{}).Publish(context.Background(), text(build, "on the train")))
+
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	fmt.Println(c.Flush(short)) // nil once a server has taken all of it
+	// Output: context deadline exceeded
+}
+
+func ExampleClient_Output() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+
+	out, err := c.Output(ctx, build, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make test"}`)})
+	must(err)
+	fmt.Fprintln(out, "gcc -c main.c")
+	fmt.Fprintln(out.Stderr(), "warning: unused variable")
+	must(out.Close(client.OutputEnd{ExitCode: 0})) // every byte is durable
+
+	for frame, err := range c.Follow(ctx, build, "o1") {
+		must(err)
+		fmt.Print(string(frame.Text))
+	}
+	// Output:
+	// gcc -c main.c
+	// warning: unused variable
+}
+
+func ExampleClient_Ask() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+
+	person := make(chan struct{})
+	go func() { // elsewhere
+		defer close(person)
+		for item, err := range c.Subscribe(ctx, client.Filter{Type: events.TypePendingPrompt}, client.Position{All: true}) {
+			must(err)
+			fmt.Println("asked:", item.Text())
+			_, err = c.Answer(ctx, build, events.Answer{Prompt: "ship", Answer: json.RawMessage("true"), By: "mira"})
+			must(err)
+			return
+		}
+	}()
+	answer, err := c.Ask(ctx, build, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Deploy to production?"})
+	must(err)
+	<-person
+	fmt.Println(answer.Outcome, "by", answer.By)
+	// Output:
+	// asked: Deploy to production?
+	// approved by mira
+}
+
+func ExampleClient_Subscribe() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
+
+	// One thread from its second item on; also when SPOOL_ITEMS has forgotten it since.
+	one := client.Filter{Session: "build-42", Thread: "main"}
+	for item, err := range c.Subscribe(ctx, one, client.Position{N: 2}) {
+		must(err)
+		fmt.Println(item.N, item.Type(), item.Text())
+		if item.N == 3 {
+			break
+		}
+	}
+	// Output:
+	// 2 text two
+	// 3 text three
+}
+
+func ExampleClient_SubscribeDurable() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
+
+	read := func(n int) {
+		for item, err := range c.SubscribeDurable(ctx, "indexer", client.Filter{}, client.Position{All: true}) {
+			must(err)
+			fmt.Println(item.Text())
+			if n--; n == 0 {
+				break // this one was not done: it comes again
+			}
+		}
+	}
+	read(2)
+	fmt.Println("restarted")
+	read(2)
+	// Output:
+	// one
+	// two
+	// restarted
+	// two
+	// three
+}
+
+func ExampleClient_Threads() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"))
+	stored(ctx, c, text(events.Thread{Session: "build-42", Name: "reviewer"}, "looks good"))
+
+	threads, err := c.Threads(ctx, "build-42")
+	must(err)
+	for _, t := range threads {
+		fmt.Println(t.Thread, t.Head.Entries, t.Head.Status)
+	}
+	// Output:
+	// build-42/main 2 active
+	// build-42/reviewer 1 active
+}
+
+// The last entries of a thread, newest first, without reading the others.
+func ExampleClient_Reader() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"), text(build, "four"))
+
+	head, err := c.Thread(ctx, build)
+	must(err)
+	page, err := c.Reader().Last(ctx, head.Head(), 2)
+	must(err)
+	for _, step := range page {
+		content, err := step.ReadContent(ctx)
+		must(err)
+		fmt.Println(string(content.Text))
+	}
+	// Output:
+	// {"content":[{"text":"four","type":"text"}],"metadata":{"type":"text"}}
+	// {"content":[{"text":"three","type":"text"}],"metadata":{"type":"text"}}
+}
+
+// Items that SPOOL_ITEMS may have forgotten, from the thread's nodes.
+func ExampleClient_Past() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
+
+	items, err := c.Past(ctx, build, 2, 3)
+	must(err)
+	for _, item := range items {
+		fmt.Println(item.N, item.Text())
+	}
+	// Output:
+	// 2 two
+	// 3 three
+}
+
+func ExampleClient_Context() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"), message(build, "a3", "user", "bye"))
+
+	sent, err := c.Context(ctx, build, sessions.At("a2"), nil) // what the model was sent there
+	must(err)
+	fmt.Println(len(sent.Messages), "messages")
+	// Output: 2 messages
+}
+
+func ExampleClient_Branch() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"))
+
+	_, err := c.Label(ctx, build, "a1", "before the answer")
+	must(err)
+	must(c.Branch(ctx, build, "a1")) // the next entry goes on from there; nothing is lost
+	tree, err := c.Tree(ctx, build)
+	must(err)
+	fmt.Println(tree.Label("a1"), "· leaf", tree.Leaf().ID())
+	// Output: before the answer · leaf a1
+}
+
+func ExampleClient_Fork() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
+
+	retry := events.Thread{Session: "build-42", Name: "retry"}
+	must(c.Fork(ctx, retry, events.Fork{Session: "build-42", Thread: "main", Index: 2})) // copies nothing
+	stored(ctx, c, text(retry, "another three"))
+	_, err := c.Export(ctx, retry, os.Stdout)
+	must(err)
+	// Output:
+	// {"content":[{"text":"one","type":"text"}],"metadata":{"type":"text"}}
+	// {"content":[{"text":"two","type":"text"}],"metadata":{"type":"text"}}
+	// {"content":[{"text":"another three","type":"text"}],"metadata":{"type":"text"}}
+}
+
+func ExampleClient_End() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"))
+
+	must(c.End(ctx, build, events.End{ReturnCode: 0, Summary: "all tests pass"}))
+	threads, err := c.Threads(ctx, "build-42")
+	must(err)
+	fmt.Println(threads[0].Head.Status, threads[0].Ended != "")
+	fmt.Println(c.End(ctx, build, events.End{}) != nil) // ErrEnded
+	// Output:
+	// completed true
+	// true
+}
+
+func ExampleClient_PutArtifact() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	stored(ctx, c, text(build, "one"))
+
+	put, err := c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"}, strings.NewReader("42 tests passed\n"))
+	must(err)
+	fmt.Println(put.Seq, put.Filename, put.Size)
+
+	all, err := c.Resolve(ctx, "build-42", "artifact://0", artifacts.Lines{})
+	must(err)
+	fmt.Println(all.Size)
+	r, size, err := c.OpenArtifact(ctx, put)
+	must(err)
+	defer func() { must(r.Close()) }()
+	b, err := io.ReadAll(r)
+	must(err)
+	fmt.Print(size, " bytes: ", string(b))
+	// Output:
+	// 0 0.make.log 16
+	// 16
+	// 16 bytes: 42 tests passed
+}
+
+func ExampleClient_StartRun() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+
+	run, err := c.StartRun(ctx, build, client.RunConfig{Agent: "coder", Lease: time.Minute})
+	must(err)
+	must(run.End(ctx, artifacts.RunCompleted, "all tests pass"))
+	must(run.Wait(ctx))
+	runs, err := c.Runs(ctx, "build-42")
+	must(err)
+	fmt.Println(runs[0].Agent, runs[0].State)
+	// Output: coder completed
+}
