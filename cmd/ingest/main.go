@@ -76,6 +76,9 @@ func run(args []string) error {
 	api.Log = log
 	if *origin != "" {
 		api.Origins = strings.Split(*origin, ",")
+		if err := httpapi.CheckOrigins(api.Origins); err != nil {
+			return service.UsageError{Err: err}
+		}
 	}
 	l, err := httpapi.Listen(*addr, api.Tokens)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -57,7 +56,7 @@ func (c *artifactLsCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME")
 	for _, r := range list {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r), r.Category,
@@ -239,7 +238,7 @@ func (c *artifactCleanupCmd) report(a *app, r artifacts.Report) error {
 	if c.JSON {
 		return errors.Join(append(errs, json.NewEncoder(a.out).Encode(client.ReportJSON(r)))...)
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	bytes := int64(0)
 	for _, cand := range r.Candidates {
 		bytes += max(cand.Record.Size, 0)

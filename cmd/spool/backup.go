@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/backup"
@@ -64,7 +63,7 @@ func (c *backupLsCmd) Run(a *app) error {
 		return err
 	}
 	enc := json.NewEncoder(a.out)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	if !c.JSON && len(all) > 0 {
 		fmt.Fprintln(t, "SNAPSHOT\tRECORDS\tOBJECTS\tBYTES\tNEW\tEVENTS\tDEAD")
 	}

@@ -10,12 +10,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/gc"
 	"spool/internal/natsio"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -192,7 +192,7 @@ func (c *checkCmd) format(w io.Writer, all []checked, worst level) error {
 	case "prometheus":
 		return prometheusText(w, all)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewTable(w)
 	for _, r := range all {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Status, r.Check, cmp.Or(r.Detail, number(r.Value)+r.Unit))
 	}

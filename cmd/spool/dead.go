@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/record"
@@ -56,7 +55,7 @@ func (c *deadLsCmd) Run(a *app) error {
 		return err
 	}
 	enc := json.NewEncoder(a.out)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	if !c.JSON && len(list) > 0 {
 		fmt.Fprintln(t, "AT\tTHREAD\tKIND\tWHEN\tBYTES\tREASON")
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/demo"
@@ -94,7 +93,7 @@ func (c *demoCmd) demo(ctx context.Context, a *app, up *service.Up) (demo.Outcom
 func (c *demoCmd) print(a *app, out demo.Outcome) error {
 	s := out.Summary
 	fmt.Fprintf(a.out, "  … %d items\n\n", s.Items)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	for _, ch := range out.Checks {
 		mark := "ok"
 		if !ch.OK {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -66,7 +65,7 @@ func (c *fsckCmd) Run(a *app) error {
 }
 
 func writeFsck(out io.Writer, rep *fsck.Report) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(out)
 	for _, f := range rep.Findings {
 		fmt.Fprintln(t, f)
 	}

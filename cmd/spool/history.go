@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/history"
@@ -207,7 +206,7 @@ func (v *historyView) write(out io.Writer, found []history.Prompt) error {
 		}
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(out)
 	fmt.Fprintln(t, "WHEN\tTHREAD\tDIRECTORY\tPROMPT")
 	for _, p := range found {
 		line := strings.Join(strings.Fields(p.Text), " ")

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/interchange"
@@ -104,7 +103,7 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 		}
 		return nil
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
 	for _, f := range res.Files {
 		if f.Session != "" {

@@ -3,10 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -41,7 +41,7 @@ func (c *outputLsCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := text.NewTable(a.out)
 	fmt.Fprintln(w, "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST")
 	for _, o := range open {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", o.Thread, o.ID, o.Tool, o.Bytes, o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))

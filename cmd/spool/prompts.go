@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -41,7 +40,7 @@ func (c *promptsLsCmd) Run(a *app) error {
 		return err
 	}
 	enc := json.NewEncoder(a.out)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	if !c.JSON {
 		fmt.Fprintln(t, "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -84,7 +83,7 @@ func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(a.out).Encode(rep)
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "SESSION\tMODIFIED\tSIZE\tPOLICY\tWHY")
 	for _, d := range rep.Due {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Session, text.Ago(d.Modified, time.Now()), text.Bytes(d.Bytes), printable(d.Policy), d.Why)

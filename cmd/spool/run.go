@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -42,7 +41,7 @@ func (c *runLsCmd) Run(a *app) error {
 		return err
 	}
 	enc := json.NewEncoder(a.out)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	if !c.JSON {
 		fmt.Fprintln(t, "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT")
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -66,7 +65,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if len(rows) == 0 && total > 0 {
 		fmt.Fprintf(a.err, "none of %d sessions is listed: --all lists those of other directories, --unanswered those without an answer\n", total)
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
 	for _, r := range rows {
 		name := r.Name()

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/service"
@@ -59,7 +58,7 @@ func (c *threadLsCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	if len(list) == 0 {
 		fmt.Fprintln(a.err, "no threads found")
 	}
@@ -101,7 +100,7 @@ func (c *threadShowCmd) Run(a *app) error {
 		return c.json(a, id, head, steps)
 	}
 	th := client.Thread{Thread: id, Head: head}
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
 	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, len(head.Tips))
 	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn), head.Truncated, head.Externalized)

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"spool/internal/project"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -68,7 +68,7 @@ type logger struct {
 // list shows steps one below the other.
 func (l *logger) list(t events.Thread, steps []threads.Step) error {
 	enc := json.NewEncoder(l.out)
-	w := tabwriter.NewWriter(l.out, 0, 0, 2, ' ', 0)
+	w := text.NewTable(l.out)
 	for _, s := range steps {
 		brief, err := l.brief(t, s)
 		if err != nil {

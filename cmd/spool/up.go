@@ -51,6 +51,9 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		return service.UpConfig{}, err
 	}
 	api := httpapi.Config{Origins: c.CORSOrigin}
+	if err := httpapi.CheckOrigins(api.Origins); err != nil {
+		return service.UpConfig{}, service.UsageError{Err: err}
+	}
 	if c.TokenFile != "" {
 		if api.Tokens, err = access.ReadFile(c.TokenFile); err != nil {
 			return service.UpConfig{}, service.UsageError{Err: err}

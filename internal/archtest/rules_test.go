@@ -49,7 +49,8 @@ var layer1 = slices.Concat(shared, []string{
 })
 
 var rules = []rule{
-	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan", "internal/text"}, nil, nil},
+	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan"}, nil, nil},
+	{pure, []string{"internal/text"}, nil, []string{"github.com/clipperhouse/displaywidth"}},
 	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
 	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},
 	{pure, []string{"pkg/truncate/output"}, nil, nil},

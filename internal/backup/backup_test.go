@@ -18,6 +18,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -131,6 +132,8 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	open, printed := openOutput(t, src)
+
 	over := events.Thread{Session: "s0", Name: "over"} // its head is in the history
 	if err := bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}); err != nil {
 		t.Fatal(err)
@@ -187,6 +190,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	if dead, err := dst.DeadLetters(ctx, ""); err != nil || len(dead) != 1 || dead[0].Thread != poison {
 		t.Errorf("dead letters = %+v, %v", dead, err)
 	}
+	endOutput(t, dst, open, printed)
 	r, _, err := dst.OpenArtifact(ctx, put)
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +214,81 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 	}
 	checkSound(t, empty)
+}
+
+// openOutput leaves an output open that has printed more than some parts of its artifact.
+func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
+	t.Helper()
+	th = events.Thread{Session: "s0", Name: "printing"}
+	out, err := s.Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 40_000 {
+		printed += fmt.Sprintf("line %d of many\n", n)
+	}
+	if _, err := io.WriteString(out, printed); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) }) // of no interest any more
+	for s.output(t).Total < int64(len(printed)) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return th, printed
+}
+
+// output is the record of the output that is open.
+func (s *system) output(t *testing.T) record.Output {
+	t.Helper()
+	rs, err := s.conn.List(t.Context(), events.OutputKeys("s0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rs) == 0 {
+		return record.Output{}
+	}
+	o, err := record.DecodeOutput(rs[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// endOutput goes on with an output where a backup found it: one more line, and its end.
+func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
+	t.Helper()
+	ctx := t.Context()
+	o := s.output(t)
+	var evs []*events.Event
+	for i, c := range []events.Chunk{
+		{Op: events.ChunkData, Output: o.ID, Seq: o.Seq + 1, Stream: events.Stdout, Data: []byte("the last line\n")},
+		{Op: events.ChunkEnd, Output: o.ID, Seq: o.Seq + 2},
+	} {
+		evs = append(evs, &events.Event{Producer: "another", Seq: uint64(i + 1), Kind: events.KindChunk, Thread: th, Body: c.Encode()})
+	}
+	if err := s.conn.PublishEvents(ctx, evs); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, th, "another", 2)
+	rows, err := s.Artifacts(ctx, "s0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Size != int64(len(printed)+len("the last line\n")) {
+			continue
+		}
+		r, _, err := s.OpenArtifact(ctx, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil || string(got) != printed+"the last line\n" {
+			t.Errorf("the artifact of the output: %d bytes, %v", len(got), err)
+		}
+		return
+	}
+	t.Errorf("no artifact of %d bytes among %+v", len(printed), rows)
 }
 
 func checkSound(t *testing.T, conn *natsio.Conn) {

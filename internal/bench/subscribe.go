@@ -68,8 +68,12 @@ func Subscribe(ctx context.Context, cfg SubscribeConfig) (*SubscribeReport, erro
 	}
 	rep := &SubscribeReport{
 		Figures: map[string]float64{}, Readers: cfg.Readers, Behind: cfg.Behind,
-		Floors: map[string]float64{"catch_up_items_per_s": 50_000}, Ceilings: map[string]float64{"nats_slow_readers_ratio": 1.5, "sse_slow_readers_ratio": 1.5},
-		Setup: Setup{Seconds: cfg.Seconds, Rounds: 1, EntryBytes: entryBytes, Sessions: sessions, TCP: true, CPUs: runtime.NumCPU(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH},
+		Floors:   map[string]float64{"catch_up_items_per_s": 50_000},
+		Ceilings: map[string]float64{"nats_slow_readers_ratio": 1.5, "sse_slow_readers_ratio": 1.5},
+		Setup: Setup{
+			Seconds: cfg.Seconds, Rounds: 1, EntryBytes: entryBytes, Sessions: sessions, TCP: true, CPUs: runtime.NumCPU(),
+			Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		},
 	}
 	for _, kind := range []string{"nats", "sse"} {
 		if err := fan(ctx, cfg, kind, rep); err != nil {
@@ -481,7 +485,8 @@ func catchUp(ctx context.Context, cfg SubscribeConfig, rep *SubscribeReport) err
 	for n := 1; n <= cfg.Behind; n++ {
 		at := n * 997 % (len(words) - behindBytes)
 		text := strconv.Quote(string(bytes.ToValidUTF8(words[at:at+behindBytes], nil)))
-		data := fmt.Appendf(nil, `{"id":"%032x-0","n":%d,"session":"behind","thread":"main","created_at":"2026-11-20T10:00:00.000Z","node":"node:sha256:%064x","content":[{"type":"text","text":%s}],"metadata":{"type":"text"}}`, n, n, n, text)
+		data := fmt.Appendf(nil, `{"id":"%032x-0","n":%d,"session":"behind","thread":"main","created_at":"2026-11-20T10:00:00.000Z",`+
+			`"node":"node:sha256:%064x","content":[{"type":"text","text":%s}],"metadata":{"type":"text"}}`, n, n, n, text)
 		posted = append(posted, events.Posted{Subject: events.ItemSubject(t, "text", ""), N: int64(n), Data: data})
 		if len(posted) == 5000 || n == cfg.Behind {
 			if err := conn.PublishItems(ctx, posted); err != nil {

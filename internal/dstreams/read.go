@@ -80,28 +80,29 @@ type chunks func(ctx context.Context, v *view, from offset, most int64) (chunk, 
 
 // with gives a chunk to use, and takes its memory back when that returns.
 func (h *Handler) with(ctx context.Context, read chunks, v *view, from offset, use func(chunk) error) error {
-	for _, most := range []int64{chunkBytes, wholeBytes} {
-		again, err := h.withRoom(ctx, most, func() (bool, error) {
-			c, err := read(ctx, v, from, most)
-			if err != nil || c.more && most < wholeBytes {
-				return err == nil, err
-			}
-			return false, use(c)
-		})
-		if !again {
-			return err
-		}
+	c, room, err := h.hold(ctx, read, v, from)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer h.room.Release(room)
+	return use(c)
 }
 
-// withRoom runs something that needs that much memory.
-func (h *Handler) withRoom(ctx context.Context, bytes int64, f func() (bool, error)) (bool, error) {
-	if err := h.room.Acquire(ctx, bytes); err != nil {
-		return false, err
+// hold reads a chunk and keeps the room that it needs: a client that is slow to take a small one holds up nobody.
+func (h *Handler) hold(ctx context.Context, read chunks, v *view, from offset) (c chunk, room int64, err error) {
+	for _, most := range []int64{chunkBytes, wholeBytes} {
+		if err := h.room.Acquire(ctx, most); err != nil {
+			return c, 0, err
+		}
+		if c, err = read(ctx, v, from, most); err == nil && !c.more {
+			room = min(most, 4*int64(len(c.body)))
+		}
+		h.room.Release(most - room)
+		if err != nil || !c.more {
+			break
+		}
 	}
-	defer h.room.Release(bytes)
-	return f()
+	return c, room, err
 }
 
 // add appends an entry to a chunk, or what fits of it; full: nothing more fits.

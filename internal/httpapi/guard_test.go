@@ -149,6 +149,14 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("preflight from %q = %d %v", origin, status, h)
 		}
 	}
+	if err := httpapi.CheckOrigins([]string{page, "http://localhost:3000"}); err != nil {
+		t.Errorf("CheckOrigins = %v", err)
+	}
+	for _, wrong := range []string{"*", "fleet.example", page + "/", ""} {
+		if err := httpapi.CheckOrigins([]string{page, wrong}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wrong)) {
+			t.Errorf("CheckOrigins(%q) = %v, want it refused by name", wrong, err)
+		}
+	}
 	other := start(t, httpapi.Config{Publisher: &sink{}})
 	if _, h, _ := do(t, other, request{method: "GET", path: "/healthz", header: map[string]string{"Origin": page}}); h.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("an origin is allowed that nobody named")

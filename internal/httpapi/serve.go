@@ -70,6 +70,18 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
+// CheckOrigins refuses what is no origin of a web page.
+func CheckOrigins(origins []string) error {
+	var errs []error
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil {
+			errs = append(errs, fmt.Errorf("origin %q: want it as in https://example.com: %w", origin, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // drainTime is how long requests may go on after the end of the server's context.
 const drainTime = 10 * time.Second
 

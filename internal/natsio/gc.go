@@ -83,7 +83,7 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 		info := cons.CachedInfo()
 		_ = c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
 	}()
-	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
+	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(scanAhead, scanBytes))
 	if err != nil {
 		return wrapErr(err)
 	}

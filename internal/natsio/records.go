@@ -180,6 +180,9 @@ func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error)
 // scanAhead is how many records a scan asks for at once; with the default of 500 the waiting takes longer than the reading.
 const scanAhead = 8192
 
+// scanBytes is how many bytes a scan asks for ahead, of messages that are not small.
+const scanBytes = 16 << 20
+
 // scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
 // it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
 func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {

@@ -150,7 +150,7 @@ func (p *tab) wait(js string) {
 // has waits until the page shows a text.
 func (p *tab) has(text string) {
 	p.t.Helper()
-	p.wait(fmt.Sprintf(`document.body.innerText.includes(%s)`, quoted(text)))
+	p.wait(fmt.Sprintf(`document.body.innerText.replace(/\s+/g, ' ').includes(%s)`, quoted(text)))
 }
 
 // click clicks what a selector finds.

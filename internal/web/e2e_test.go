@@ -63,7 +63,7 @@ func (s *spool) add(session, thread string, items ...j) {
 		}
 		entries[i] = client.Entry{Thread: at, Dialect: "item", Body: body, Time: time.Now().UnixMilli()}
 	}
-	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%d", len(session)%5+1)})
+	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%c", session[len(session)-1])})
 	if err := pub.Publish(s.t.Context(), entries...); err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSpool(t *testing.T) {
 	rows := strings.Repeat("a row of the harvest\n", 25_000)
 	s.add("orchard", "main", user("Count the **apples**"), call("c1", "Bash", j{"command": "make count"}), result("c1", rows+"the last row", false),
 		agent("Counted."), turnEnd())
-	p.has("Count the **apples**")
+	p.has("Count the apples")
 	p.has("12.5k in, 1.3k out")
 
 	// A prompt, asked by an agent and answered here.

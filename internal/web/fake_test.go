@@ -196,8 +196,14 @@ func (f *fleet) thread(r *http.Request) (any, int) {
 }
 
 func (f *fleet) items(r *http.Request) (any, int) {
-	all := f.threads[key(r)]
+	all, ok := f.threads[key(r)]
+	if !ok {
+		return j{"error": "no such thread: " + key(r)}, 404
+	}
 	from := min(max(0, number(r, "from", 1)-1), len(all))
+	if last := number(r, "last", 0); last > 0 {
+		from = max(0, len(all)-last)
+	}
 	return j{"first": 1, "last": len(all), "items": all[from:min(len(all), from+number(r, "limit", 100))]}, 200
 }
 

@@ -377,7 +377,7 @@ func TestHostile(t *testing.T) {
 	})
 	safe := func(p *tab, where string) {
 		t.Helper()
-		p.wait(`document.querySelectorAll('.row').length > 5 || document.querySelectorAll('.session, .found-prompts li').length > 0`)
+		p.wait(`document.querySelectorAll('.row:not(.pending)').length > 2 || document.querySelectorAll('.session, .found-prompts li').length > 0`)
 		eval[bool](p, `document.querySelectorAll('.head[aria-expanded="false"]').forEach((el) => el.click()), true`)
 		eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 0))`)
 		if eval[bool](p, `'owned' in window`) {
@@ -505,7 +505,7 @@ func TestOutline(t *testing.T) {
 	} {
 		p := open(t, f.URL+path, wide, tall)
 		p.expect("404")
-		p.wait(`!!document.querySelector('main h1')`)
+		p.wait(`!!document.querySelector('main h1') && !document.querySelector('.side > .hint')`)
 		p.wait(`!document.querySelector('.feed') || document.querySelectorAll('.row').length > 5`)
 		p.wait(`!document.querySelector('.fleet') || document.querySelectorAll('.prompt').length === 2`)
 		p.wait(`!document.querySelector('.history') || document.querySelectorAll('.found-prompts li').length > 0`)
@@ -617,10 +617,30 @@ func TestErrors(t *testing.T) {
 	f.mu.Unlock()
 	p = open(t, f.URL+"/s/orchard/main", wide, tall)
 	p.expect("500")
-	p.has("could not be read: broken on purpose")
+	p.has("That did not work broken on purpose")
+	f.mu.Lock()
+	f.fail = ""
+	f.mu.Unlock()
+	p.click(".empty button")
+	p.has("End of turn")
+
+	for i := range 500 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	p = open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("Line 499")
+	f.mu.Lock()
+	f.fail = "/v1/sessions/orchard/threads/main/items"
+	f.mu.Unlock()
+	p.expect("500")
+	p.press("g")
+	p.press("1")
+	p.has("Item 1 of this thread")
+	p.press(kb.Enter)
+	p.has("Items from 1 on could not be read: broken on purpose")
 	f.mu.Lock()
 	f.fail = ""
 	f.mu.Unlock()
 	p.click(".problem button")
-	p.has("End of turn")
+	p.wait(`!!document.querySelector('[data-n="1"]')`)
 }

@@ -30,11 +30,14 @@ const routes = [
     return thread.open({ ...ctx, session: place.session, thread: place.thread, at: place.n + Number(q.get('i') ?? 0) });
   }],
   [/^\/s\/([^/]+)$/, async ([session], q, ctx) => {
-    const info = await get(path('sessions', session), ctx);
-    const names = info.thread_list.map((t) => t.thread);
-    const name = names.includes('main') || !names.length ? 'main' : names[0];
-    history.replaceState(null, '', threadLink(session, name) + location.search);
-    return thread.open({ ...ctx, session, thread: name, query: q.get('q') });
+    const open = (name) => thread.open({ ...ctx, session, thread: name, query: q.get('q') });
+    const view = await open('main').catch(async (err) => {
+      if (err.status !== 404) throw err;
+      const { threads } = await get(path('sessions', session, 'threads'), ctx);
+      return open(threads[0].thread);
+    });
+    history.replaceState(null, '', threadLink(session, view.thread) + location.search);
+    return view;
   }],
   [/^\/s\/([^/]+)\/([^/]+)$/, ([session, name], q, ctx) => thread.open({ ...ctx, session, thread: name, at: Number(q.get('n')) || undefined, query: q.get('q') })],
 ];
@@ -61,6 +64,7 @@ async function show({ keepFocus = false } = {}) {
     if (signal.aborted) return;
     current = view;
     view.onlink = linked;
+    view.ontitle = retitle;
     main.replaceChildren(view.root);
     view.start?.();
     retitle();

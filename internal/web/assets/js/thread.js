@@ -7,7 +7,7 @@ import { stripped } from './ansi.js';
 import { drawing } from './graph.js';
 import { marker, row } from './rows.js';
 import { facts, nameOf, stateOf, threadLink } from './sessions.js';
-import { Items } from './store.js';
+import { Items, typeOf } from './store.js';
 import { ticking } from './ticking.js';
 import { WindowedList } from './window.js';
 
@@ -19,17 +19,26 @@ const tail = 20_000;
 
 const encoder = new TextEncoder();
 
-/** open reads where a thread is and gives a view of it, as app.js wants one; at is the item to begin at, undefined for the end. */
+const none = { item: {} };
+
+/** nearby is how many items are read before a thread is shown, and how many of them before the one that it is shown at. */
+const nearby = 64;
+const lead = 16;
+
+/** open reads the items that are seen first and gives a view, as app.js wants one; at is the item to begin at, undefined for the end.
+ *  What the session and its forks say comes later: a long thread is not waited for. */
 export async function open({ session, thread, at, query: words, navigate, signal }) {
   const base = path('sessions', session, 'threads', thread);
-  const [head, info] = await Promise.all([get(base, { signal }), get(path('sessions', session), { signal })]);
-  return new ThreadView({ session, thread, base, head, info, at, words, navigate, signal });
+  const first = await get(`${base}/items` + query(at ? { from: Math.max(1, at - lead), limit: nearby } : { last: nearby }), { signal });
+  return new ThreadView({ session, thread, base, first, at, words, navigate, signal });
 }
 
 class ThreadView {
-  constructor({ session, thread, base, head, info, at, words, navigate, signal }) {
-    Object.assign(this, { session, thread, base, head, info, at, words, navigate, signal });
-    this.title = `${nameOf(info)} – ${thread}`;
+  constructor({ session, thread, base, first, at, words, navigate, signal }) {
+    Object.assign(this, { session, thread, base, at, words, navigate, signal });
+    this.info = null; // what the session says, when it is read
+    this.active = true; // the thread takes entries
+    this.title = `${session} – ${thread}`;
     this.choices = new Map(); // "n key" → whether that part of a row is open
     this.fulls = new Map(); // n → how reading it whole goes
     this.prompts = new Map(); // id → a prompt of this thread that waits
@@ -43,7 +52,8 @@ class ThreadView {
       changed: (ns) => this.changed(ns),
       failed: (err, n) => this.failed(err, n),
     });
-    this.items.count = head.n ?? 0;
+    this.items.count = first.last;
+    this.items.put(first.items);
     this.build();
   }
 
@@ -55,9 +65,10 @@ class ThreadView {
 
   build() {
     this.holder = h('div.list');
+    this.origin = h('div.origin');
     this.tail = h('section.tail', { 'aria-label': 'Running outputs' });
     this.problem = h('p.problem', { role: 'alert', hidden: true });
-    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.top(), this.holder, this.tail);
+    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.origin, this.holder, this.tail);
     this.newer = h('button.newer', { type: 'button', hidden: true, onclick: () => this.toEnd() });
     this.counter = h('span.count');
     this.field = h('input', { type: 'search', placeholder: 'Search this thread', 'aria-label': 'Search this thread', onkeydown: (e) => this.searchKey(e), oninput: () => this.searchSoon() });
@@ -85,14 +96,18 @@ class ThreadView {
     this.showCount();
   }
 
-  top() {
-    const from = this.head.fork_of;
-    if (!from) return null;
-    const n = from.n ?? 0;
-    return marker(n ? `Forked from item ${whole(n)} of ` : 'Forked from ', h('a', { href: threadLink(from.session, from.thread, n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`));
-  }
-
   drawSide() {
+    if (!this.info) {
+      this.side.replaceChildren(h('p.crumb', h('a', { href: '/' }, 'Fleet')), h('h1.session-name', this.session), h('p.hint', 'Loading…'));
+      return;
+    }
+    const here = this.info.thread_list.find((t) => t.thread === this.thread);
+    const from = here?.fork_of;
+    this.active = here?.state === 'active';
+    this.origin.replaceChildren(...(from ? [marker(from.n ? `Forked from item ${whole(from.n)} of ` : 'Forked from ',
+      h('a', { href: threadLink(from.session, from.thread, from.n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`))] : []));
+    this.title = `${nameOf(this.info)} – ${this.thread}`;
+    this.ontitle?.();
     const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
     this.side.replaceChildren(
       h('p.crumb', h('a', { href: '/' }, 'Fleet')),
@@ -106,7 +121,7 @@ class ThreadView {
   }
 
   start() {
-    this.list.resize(this.count);
+    this.changed(new Set(this.items.records.keys()));
     if (this.at) this.goto(this.at, { focus: true });
     else this.list.follow(true);
     this.moved(this.list.atEnd);
@@ -114,6 +129,7 @@ class ThreadView {
       this.field.value = this.words;
       this.searchNow();
     }
+    this.readSide();
     this.loadPrompts();
     this.loadGraph();
     follow(() => this.base + '/live' + query({ from: this.count + 1 }), {
@@ -170,7 +186,7 @@ class ThreadView {
 
   running(n) {
     if (!this.items.complete(n)) return null;
-    return this.head.state === 'active' && n > this.count - 200 && stateOf(this.info) === 'running';
+    return this.active && n > this.count - 200 && this.info !== null && stateOf(this.info) === 'running';
   }
 
   async full(n) {
@@ -253,7 +269,7 @@ class ThreadView {
 
   /** opens takes which outputs are open, of each of which frames come; the text of those that were open before stays. */
   opens({ state, outputs }) {
-    this.head.state = state;
+    this.active = state === 'active';
     this.outputs = new Map(outputs.map((o) => [o.output, { text: '', ...this.outputs.get(o.output), tool: o.tool, bytes: o.bytes }]));
     this.drawOutputs();
   }
@@ -283,14 +299,16 @@ class ThreadView {
     this.onlink?.(state);
   }
 
-  /** readSide says anew how the session stands, some time after something came. */
+  /** readSide says how the session stands, at first and some time after something came. */
   async readSide() {
+    if (!this.signal.aborted && !(this.info && this.side.contains(document.activeElement))) {
+      try {
+        this.info = await get(path('sessions', this.session), { signal: this.signal });
+        this.drawSide();
+        for (const [i] of this.list.rows) if (typeOf(this.items.get(i + 1) ?? none) === 'tool_call') this.list.refresh(i); // at work, or not
+      } catch { /* what was true a moment ago stays */ }
+    }
     this.sideSoon = 0;
-    if (this.signal.aborted || this.side.contains(document.activeElement)) return;
-    try {
-      this.info = await get(path('sessions', this.session), { signal: this.signal });
-      this.drawSide();
-    } catch { /* what was true a moment ago stays */ }
   }
 
   async loadPrompts() {
@@ -354,7 +372,7 @@ class ThreadView {
     n = Math.max(1, Math.min(n, this.count));
     this.list.following = false;
     if (!this.items.get(n)) {
-      await Promise.all([this.items.load(this.items.pageOf(n)), this.items.load(this.items.pageOf(Math.max(1, n - 16)))]);
+      await Promise.all([this.items.load(this.items.pageOf(n)), this.items.load(this.items.pageOf(Math.max(1, n - lead)))]);
       if (this.signal.aborted) return;
     }
     const shown = this.items.folded(n) ?? n;

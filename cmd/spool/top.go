@@ -1,0 +1,291 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/text"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+type topCmd struct {
+	Every time.Duration `default:"2s" help:"Time between two looks; a look that takes long makes it longer."`
+	Limit int           `default:"20" placeholder:"N" help:"With --once or --json: at most so many sessions, 0 for all."`
+	Once  bool          `help:"Look once, print it and end."`
+	JSON  bool          `help:"Each look as one line of JSON."`
+}
+
+// busy is what part of the time looking may take: a look of a second is followed by nine of rest.
+const busy = 10
+
+func (c *topCmd) Run(a *app) error {
+	out, ok := a.out.(*os.File)
+	live := !c.Once && !c.JSON
+	if c.Every <= 0 {
+		return service.UsageError{Err: errors.New("--every must be above zero")}
+	}
+	if live && (!ok || !term.IsTerminal(int(out.Fd()))) {
+		return service.UsageError{Err: errors.New("spool top needs a terminal; use --once, or --json")}
+	}
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	l := &lookout{conn: conn, client: client.New(conn)}
+	if !live {
+		return c.print(a, l)
+	}
+	m := newTop(c.Every, func() (fleet, error) { return l.look(a.ctx) }, func(p client.Prompt, answer json.RawMessage) error {
+		_, err := l.client.Answer(a.ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: answer, By: userName()})
+		return err
+	})
+	_, err = tea.NewProgram(m, tea.WithContext(a.ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
+	if errors.Is(err, tea.ErrInterrupted) || a.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// print writes what it sees for programs and pipes.
+func (c *topCmd) print(a *app, l *lookout) error {
+	enc := json.NewEncoder(a.out)
+	for {
+		began := time.Now()
+		f, err := l.look(a.ctx)
+		if err != nil {
+			return err
+		}
+		if c.Limit > 0 && len(f.sessions) > c.Limit {
+			f.sessions = f.sessions[:c.Limit]
+		}
+		if c.JSON {
+			err = enc.Encode(f.json())
+		} else {
+			err = f.write(a)
+		}
+		if c.Once || err != nil {
+			return err
+		}
+		select {
+		case <-a.ctx.Done():
+			return nil
+		case <-time.After(max(c.Every, busy*time.Since(began))):
+		}
+	}
+}
+
+// lookout looks at a fleet again and again, and remembers what rates need.
+type lookout struct {
+	conn   *natsio.Conn
+	client *client.Client
+	last   *fleet
+}
+
+// fleet is what a look sees.
+type fleet struct {
+	at       time.Time
+	sessions []fleetSession // those that need somebody first, then the newest
+	prompts  []client.Prompt
+	runs     []client.RunInfo // that live
+	backlog  natsio.Backlog
+	full     float64 // part of SPOOL_EVENTS that is used; 0 when it has no limit
+	dead     uint64  // letters
+
+	rated         bool    // there was a look before, and rates are known
+	events, items float64 // a second, since the look before
+
+	seqs map[string]uint64 // last sequence of each stream
+	ends map[string]int64  // items of each session so far
+}
+
+// fleetSession is a session as a row.
+type fleetSession struct {
+	sessions.Row
+	threads []client.Thread
+	prompts []client.Prompt // that wait, the oldest first
+	runs    int             // that live
+	rate    float64         // items a second
+}
+
+// look asks everything at once. It reads records, never threads.
+func (l *lookout) look(ctx context.Context) (fleet, error) {
+	f := fleet{at: time.Now(), ends: map[string]int64{}}
+	var list []client.Session
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() (err error) { list, err = l.client.Sessions(ctx, ""); return err })
+	all.Go(func() (err error) { f.prompts, err = l.client.Prompts(ctx, ""); return err })
+	all.Go(func() (err error) { f.runs, err = l.client.Runs(ctx, ""); return err })
+	all.Go(func() (err error) { f.backlog, err = l.conn.Backlog(ctx); return err })
+	all.Go(func() (err error) {
+		f.seqs, err = l.conn.LastSeqs(ctx, events.EventsStream, events.ItemsStream)
+		return err
+	})
+	all.Go(func() error {
+		usage, err := l.conn.Usage(ctx)
+		for _, u := range usage {
+			switch {
+			case u.Stream == events.EventsStream && u.Limit > 0:
+				f.full = float64(u.Bytes) / float64(u.Limit)
+			case u.Stream == events.DeadStream:
+				f.dead = u.Messages
+			}
+		}
+		return err
+	})
+	if err := all.Wait(); err != nil {
+		return f, err
+	}
+	f.arrange(list, l.last)
+	l.last = &f
+	return f, nil
+}
+
+// arrange makes the rows, and rates since an earlier look, which may be nil.
+func (f *fleet) arrange(list []client.Session, before *fleet) {
+	f.runs = slices.DeleteFunc(f.runs, func(r client.RunInfo) bool { return !r.Active() })
+	slices.SortStableFunc(f.prompts, func(a, b client.Prompt) int { return cmp.Compare(a.Asked, b.Asked) })
+	runs, prompts := map[string]int{}, map[string][]client.Prompt{}
+	for _, r := range f.runs {
+		runs[r.Thread.Session]++
+	}
+	for _, p := range f.prompts {
+		prompts[p.Thread.Session] = append(prompts[p.Thread.Session], p)
+	}
+	seconds := 0.0
+	if before != nil {
+		seconds = f.at.Sub(before.at).Seconds()
+	}
+	rate := func(now, then float64) float64 { return max(now-then, 0) / seconds }
+	if f.rated = seconds > 0; f.rated {
+		f.events = rate(float64(f.seqs[events.EventsStream]), float64(before.seqs[events.EventsStream]))
+		f.items = rate(float64(f.seqs[events.ItemsStream]), float64(before.seqs[events.ItemsStream]))
+	}
+	f.sessions = make([]fleetSession, len(list))
+	for i, s := range list {
+		r := fleetSession{Row: s.Row(), threads: s.Threads, prompts: prompts[s.ID], runs: runs[s.ID]}
+		for _, t := range s.Threads {
+			f.ends[s.ID] += t.Head.N
+		}
+		if f.rated {
+			if was, ok := before.ends[s.ID]; ok {
+				r.rate = rate(float64(f.ends[s.ID]), float64(was))
+			}
+		}
+		f.sessions[i] = r
+	}
+	slices.SortFunc(f.sessions, func(a, b fleetSession) int {
+		return cmp.Or(cmp.Compare(min(len(b.prompts), 1), min(len(a.prompts), 1)), cmp.Compare(min(b.runs, 1), min(a.runs, 1)),
+			cmp.Compare(b.Modified, a.Modified), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// summary is the fleet in a line.
+func (f *fleet) summary() string {
+	s := fmt.Sprintf("%d sessions, %d runs", len(f.ends), len(f.runs))
+	if f.rated {
+		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
+	}
+	s += fmt.Sprintf(", %d events wait, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked, f.backlog.Waiting, events.Partitions)
+	if f.full > 0 {
+		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
+	}
+	if f.dead > 0 {
+		s += fmt.Sprintf(", %d dead letters", f.dead)
+	}
+	return s
+}
+
+// what says what a session is about; a question that waits comes first.
+func (s *fleetSession) what() string {
+	if len(s.prompts) > 0 {
+		return "? " + s.prompts[0].Text
+	}
+	return s.Name()
+}
+
+// state is the session's status, or why it needs somebody.
+func (s *fleetSession) state() string {
+	switch {
+	case len(s.prompts) > 0:
+		return "needs you"
+	case s.runs > 0:
+		return "running"
+	}
+	return s.Status.String()
+}
+
+func (f *fleet) write(a *app) error {
+	t := text.NewTable(a.out)
+	fmt.Fprintln(t, f.summary())
+	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
+	for i := range f.sessions {
+		s := &f.sessions[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages, text.Ago(s.Modified, f.at), line(s.what()))
+	}
+	return t.Flush()
+}
+
+// json is the form for programs.
+func (f *fleet) json() any {
+	type rates struct {
+		Events float64 `json:"events"`
+		Items  float64 `json:"items"`
+	}
+	type row struct {
+		ID       string  `json:"session"`
+		Harness  string  `json:"harness,omitempty"`
+		State    string  `json:"state"`
+		Name     string  `json:"name"`
+		Threads  int     `json:"threads"`
+		Runs     int     `json:"runs"`
+		Prompts  int     `json:"prompts"`
+		Messages int64   `json:"messages"`
+		Bytes    int64   `json:"bytes"`
+		Modified int64   `json:"modified_ms"`
+		Rate     float64 `json:"items_per_second"`
+	}
+	out := struct {
+		At       time.Time `json:"at"`
+		Count    int       `json:"session_count"`
+		Rates    *rates    `json:"per_second,omitempty"` // not known by the first look
+		Pending  uint64    `json:"pending"`
+		Unacked  uint64    `json:"unacked"`
+		Served   int       `json:"partitions_served"`
+		Of       int       `json:"partitions"`
+		Full     float64   `json:"events_full"`
+		Dead     uint64    `json:"dead_letters"`
+		Sessions []row     `json:"sessions"`
+		Prompts  []any     `json:"prompts"`
+		Runs     []any     `json:"runs"`
+	}{At: f.at.UTC(), Count: len(f.ends), Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting, Of: events.Partitions, Full: f.full, Dead: f.dead,
+		Sessions: []row{}, Prompts: []any{}, Runs: []any{}}
+	if f.rated {
+		out.Rates = &rates{f.events, f.items}
+	}
+	for i := range f.sessions {
+		s := &f.sessions[i]
+		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs, len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
+	}
+	for _, p := range f.prompts {
+		out.Prompts = append(out.Prompts, client.PromptJSON(p))
+	}
+	for _, r := range f.runs {
+		out.Runs = append(out.Runs, client.RunJSON(r))
+	}
+	return out
+}
