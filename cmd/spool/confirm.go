@@ -13,7 +13,9 @@ import (
 )
 
 // confirm asks before something is destroyed, unless force says yes. Where nobody can be asked, force is needed.
-func (a *app) confirm(force bool, question string) error { return a.confirmOr("--force", force, question) }
+func (a *app) confirm(force bool, question string) error {
+	return a.confirmOr("--force", force, question)
+}
 
 // confirmOr is confirm for a command with another flag that says yes.
 func (a *app) confirmOr(flag string, yes bool, question string) error {

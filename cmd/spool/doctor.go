@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/natsio"
@@ -29,7 +28,7 @@ func (c *doctorCmd) Run(a *app) error {
 	found := c.look(a)
 	bad := 0
 	enc := json.NewEncoder(a.out)
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	t := text.NewTable(a.out)
 	for _, f := range found {
 		mark := "ok"
 		if !f.OK {
@@ -70,13 +69,21 @@ func (c *doctorCmd) look(a *app) []finding {
 		return append(found, f)
 	}
 	found = append(found, finding{Name: "streams", OK: true, Detail: "all there, as they must be"})
-	return append(append(found, backlog(a, conn)...), storage(a, conn)...)
+	found = append(found, permissions(a, conn), replicas(a, conn))
+	found = append(append(found, backlog(a, conn)...), storage(a, conn)...)
+	return append(found, versions(a, conn))
 }
+
+// minPayload is the least max_payload of a server: its own default.
+const minPayload = 1 << 20
 
 func connection(conn *natsio.Conn) finding {
 	url, version := conn.Server()
 	rtt, err := conn.RTT()
 	f := finding{Name: "connection", OK: err == nil, Detail: fmt.Sprintf("%s, server %s, round trip %v, messages up to %s", url, version, rtt.Round(time.Microsecond), text.Bytes(int64(conn.MaxPayload())))}
+	if conn.MaxPayload() < minPayload {
+		f.OK, f.Do = false, "set max_payload of the server to 1 MB or more"
+	}
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 14 {
 		f.OK, f.Do = false, "run nats-server 2.14 or later: consumers must be able to be reset, and batches be atomic"
@@ -91,6 +98,9 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 	}
 	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions, Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
 	if !p.OK {
+		if idle, err := conn.Unserved(a.ctx); err == nil {
+			p.Detail += fmt.Sprintf("; nobody serves %v", idle)
+		}
 		p.Do = "start a persister (or spool up); right after a start this takes a few seconds"
 	}
 	if b.Consumers < events.Partitions {
@@ -128,7 +138,7 @@ func storage(a *app, conn *natsio.Conn) []finding {
 	if err != nil {
 		return append(found, finding{Name: "account", Detail: err.Error()})
 	}
-	f := finding{Name: "account", OK: true, Detail: text.Bytes(acc.Store) + " stored, no limit"}
+	f := finding{Name: "account", OK: true, Detail: fmt.Sprintf("%s stored, no limit; %d streams", text.Bytes(acc.Store), acc.Streams)}
 	if acc.MaxStore > 0 {
 		f.Detail = fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore))
 		if acc.Store > acc.MaxStore/10*9 {

@@ -29,6 +29,7 @@ type cli struct {
 	Import     importCmd     `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
 	Publish    publishCmd    `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
 	Tail       tailCmd       `cmd:"" help:"Follow thread items."`
+	Top        topCmd        `cmd:"" help:"Watch the fleet: who needs you, who works, how fast."`
 	Session    sessionCmd    `cmd:"" help:"Sessions."`
 	Thread     threadCmd     `cmd:"" help:"Threads."`
 	History    historyCmd    `cmd:"" help:"Prompts: what was asked for, across sessions."`

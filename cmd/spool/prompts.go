@@ -84,8 +84,8 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	if err = errors.Join(err, bad); err != nil {
 		return service.UsageError{Err: err}
 	}
-	if u, err := user.Current(); c.By == "" && err == nil {
-		c.By = u.Username
+	if c.By == "" {
+		c.By = userName()
 	}
 	cl, done, err := a.client()
 	if err != nil {
@@ -98,6 +98,15 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	}
 	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", printable(c.Prompt), t, r.Outcome)
 	return err
+}
+
+// userName is who answers unless it is said; "" when the system does not know.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 // value is the answer as JSON.

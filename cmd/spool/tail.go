@@ -40,14 +40,17 @@ func (c *tailCmd) Run(a *app) error {
 			return err
 		}
 	}
-	shown := 0
+	shown, view := 0, newTailView(a)
 	for item, err := range cl.Subscribe(ctx, filter, from) {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
+		switch {
+		case c.JSON:
 			_, err = fmt.Fprintf(a.out, "%s\n", item.Raw)
-		} else {
+		case view != nil:
+			_, err = fmt.Fprintln(a.out, view.line(&item))
+		default:
 			_, err = fmt.Fprintln(a.out, itemLine(&item))
 		}
 		if err != nil {
@@ -82,6 +85,11 @@ func itemLine(i *client.Item) string {
 	if r := []rune(text); len(r) > 160 {
 		text = string(r[:160]) + "…"
 	}
+	return fmt.Sprintf("%s %s  %s", itemPlace(i), i.Type(), printable(text))
+}
+
+// itemPlace is when and where an item is.
+func itemPlace(i *client.Item) string {
 	at := i.CreatedAt
 	if t, err := time.Parse(time.RFC3339, at); err == nil {
 		at = t.Local().Format("15:04:05")
@@ -90,7 +98,7 @@ func itemLine(i *client.Item) string {
 	if len(session) > 12 {
 		session = session[:12] + "…"
 	}
-	return fmt.Sprintf("%s %s/%s %d %s  %s", at, session, i.Thread, i.N, i.Type(), printable(text))
+	return fmt.Sprintf("%s %s/%s %d", at, session, i.Thread, i.N)
 }
 
 // printable replaces what could move a terminal's cursor or change its colours.

@@ -37,7 +37,7 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/jsonscan", "internal/text", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
+	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/text", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
 }
 
@@ -45,12 +45,13 @@ var layer0 = []string{
 var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
 
 var layer1 = slices.Concat(shared, []string{
-	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention",
+	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/tenants",
 })
 
 var rules = []rule{
 	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan"}, nil, nil},
 	{pure, []string{"internal/text"}, nil, []string{"github.com/clipperhouse/displaywidth"}},
+	{pure, []string{"internal/redact"}, nil, []string{"github.com/BurntSushi/toml"}},
 	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
 	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},
 	{pure, []string{"pkg/truncate/output"}, nil, nil},
@@ -68,6 +69,7 @@ var rules = []rule{
 		slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
 	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/persist"}), []string{xsync, ulid}},
 	{decide, []string{"internal/retention"}, nil, nil},
+	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
 	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},

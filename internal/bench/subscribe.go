@@ -496,7 +496,7 @@ func catchUp(ctx context.Context, cfg SubscribeConfig, rep *SubscribeReport) err
 		}
 	}
 	for range 3 {
-		start, got := time.Now(), 0
+		start, cpu, got := time.Now(), cpuTime(), 0
 		for _, err := range client.New(conn).Subscribe(ctx, client.Filter{Session: "behind"}, client.Position{All: true}) {
 			if err != nil {
 				return err
@@ -504,6 +504,10 @@ func catchUp(ctx context.Context, cfg SubscribeConfig, rep *SubscribeReport) err
 			if got++; got == cfg.Behind {
 				break
 			}
+		}
+		used := float64((cpuTime() - cpu).Microseconds()) / float64(got) // of reader and server
+		if was := rep.Figures["catch_up_cpu_us_per_item"]; was == 0 || used < was {
+			rep.Figures["catch_up_cpu_us_per_item"] = used
 		}
 		rep.Figures["catch_up_items_per_s"] = max(rep.Figures["catch_up_items_per_s"], float64(got)/time.Since(start).Seconds())
 	}

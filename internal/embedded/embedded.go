@@ -23,6 +23,21 @@ type Config struct {
 	Sync time.Duration
 	// MaxStore bounds the disk, in bytes; 0 = three quarters of what is free.
 	MaxStore int64
+
+	// Auth is a nats-server configuration file with accounts and users; what else is in it is not read. Empty: everybody is let
+	// in, and Listen must be loopback.
+	Auth string
+	TLS  TLS
+
+	// KeyFile holds the secret that what is stored is encrypted with; empty: it is not. See encrypt.go.
+	KeyFile string
+	Cipher  string // "chacha" or "aes"; empty: chacha
+}
+
+// TLS is what clients that come by a socket are shown. The zero value: no encryption.
+type TLS struct {
+	Cert, Key string // files
+	CA        string // file; with it clients must show a certificate that it signed
 }
 
 // Server is a running server. It is an in-process connection provider for natsio.Config.
@@ -46,6 +61,10 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
+	if err := cfg.encrypt(opts); err != nil {
+		_ = held.Close()
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		_ = held.Close()
@@ -65,15 +84,25 @@ func (cfg Config) options() (*server.Options, error) {
 		ServerName: "spool", JetStream: true, StoreDir: filepath.Join(cfg.Dir, "jetstream"), NoSigs: true, NoLog: true,
 		DontListen: cfg.Listen == "", SyncAlways: cfg.Sync == 0, SyncInterval: cfg.Sync, JetStreamMaxStore: cfg.MaxStore,
 	}
+	if cfg.Auth != "" {
+		if err := cfg.authenticate(opts); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Listen == "" {
 		return opts, nil
+	}
+	if cfg.TLS != (TLS{}) {
+		if err := cfg.TLS.apply(opts); err != nil {
+			return nil, err
+		}
 	}
 	host, port, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
-	if !Loopback(host) {
-		return nil, fmt.Errorf("listen address %q is not loopback: the embedded server has no credentials; use 127.0.0.1, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
+	if !Loopback(host) && cfg.Auth == "" {
+		return nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
 	}
 	opts.Host = host
 	if opts.Port, err = strconv.Atoi(port); err != nil {

@@ -101,6 +101,10 @@ type Config struct {
 	// not published its event yet stands behind no fence.
 	InboxAge time.Duration
 
+	// Follow is the least age of a moved record that is forgotten, by the server's clock: whoever reads may have packs in memory that
+	// name others as they were called long ago.
+	Follow time.Duration
+
 	Share float64 // most that may be condemned of all records of packs and blobs, 0 to 1; 0 = 0.3
 	Allow []Brake // brakes that are off
 
@@ -111,7 +115,9 @@ type Config struct {
 }
 
 // Safe is the margin for a system with publishers.
-func Safe() Config { return Config{Lane: events.Lanes - 1, InboxAge: time.Hour} }
+func Safe() Config {
+	return Config{Lane: events.Lanes - 1, InboxAge: time.Hour, Follow: 24 * time.Hour}
+}
 
 func (c Config) withDefaults() Config {
 	c.Share = cmp.Or(c.Share, 0.3)
@@ -154,8 +160,8 @@ func New(deps Deps, cfg Config) (*Collector, error) {
 			errs = append(errs, fmt.Errorf("brake %q: use one of %v", b, Brakes))
 		}
 	}
-	if cfg.Quarantine < 0 || cfg.InboxAge < 0 {
-		errs = append(errs, errors.New("quarantine and inbox age must not be negative"))
+	if cfg.Quarantine < 0 || cfg.InboxAge < 0 || cfg.Follow < 0 {
+		errs = append(errs, errors.New("quarantine, inbox age and the time that moved records are followed must not be negative"))
 	}
 	if cfg.Small > cfg.Target || cfg.Merge < 2 {
 		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two", cfg.Small, cfg.Target, cfg.Merge))

@@ -193,7 +193,7 @@ func (c *Collector) forget(p *Plan, w *world, m *marker) {
 		}
 	}
 	for id, t := range w.moved {
-		if _, there := w.packs[id]; !there && !m.named[id] && !w.young(t.seq) && !w.leadsTo(id) {
+		if _, there := w.packs[id]; !there && !m.named[id] && !w.young(t.seq) && !w.leadsTo(id) && t.age >= c.cfg.Follow {
 			p.Forget = append(p.Forget, Old{Key: events.MovedKey(id.String()), Seq: t.seq, Why: "nothing refers to that pack any more"})
 		}
 	}

@@ -165,7 +165,7 @@ func (r *rig) verify(t events.Thread) {
 	r.t.Helper()
 	h, err := r.Thread(r.t.Context(), t)
 	if err == nil {
-		err = threads.Verify(r.t.Context(), r.Reader(), h)
+		err = threads.Verify(r.t.Context(), threads.Reader{Packs: r.conn.Store(0)}, h)
 	}
 	if err == nil {
 		err = r.verifyBlobs(h)
@@ -177,7 +177,7 @@ func (r *rig) verify(t events.Thread) {
 
 func (r *rig) verifyBlobs(h threads.Head) error {
 	store := r.conn.Store(0)
-	for step, err := range r.Reader().Walk(r.t.Context(), h.Head()) {
+	for step, err := range (threads.Reader{Packs: store}).Walk(r.t.Context(), h.Head()) {
 		if err != nil {
 			return err
 		}

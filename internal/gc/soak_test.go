@@ -267,7 +267,7 @@ func (s *soak) everything() func() {
 		for _, rec := range list {
 			h, err := threads.DecodeHead(rec.Value)
 			if err == nil {
-				err = threads.Verify(s.t.Context(), s.Reader(), h)
+				err = threads.Verify(s.t.Context(), threads.Reader{Packs: s.conn.Store(0)}, h)
 			}
 			if err == nil {
 				err = s.verifyBlobs(h)

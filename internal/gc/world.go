@@ -60,6 +60,7 @@ type blob struct {
 type move struct {
 	to  casstore.PackID
 	seq uint64
+	age time.Duration
 }
 
 // head is what a thread keeps alive.
@@ -110,7 +111,7 @@ func (w *world) take(r record.Stamped) error {
 	case "blob":
 		return w.takeBlob(id, r)
 	case "moved":
-		return w.takeMoved(id, r.Record)
+		return w.takeMoved(id, r)
 	case "artifact":
 		return w.takeArtifact(r.Record)
 	case "output":
@@ -179,15 +180,15 @@ func (w *world) takeBlob(id string, r record.Stamped) error {
 	return err
 }
 
-func (w *world) takeMoved(id string, r record.Record) error {
+func (w *world) takeMoved(id string, r record.Stamped) error {
 	from, err := casstore.ParsePackID(id)
-	if err != nil || w.removed(r) {
+	if err != nil || w.removed(r.Record) {
 		delete(w.moved, from)
 		return err
 	}
 	m, err := record.DecodeMoved(r.Value)
 	if err == nil {
-		w.moved[from] = move{m.To, r.Seq}
+		w.moved[from] = move{m.To, r.Seq, r.Age}
 	}
 	return err
 }

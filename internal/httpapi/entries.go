@@ -59,6 +59,7 @@ func (a *api) wrongType(r *http.Request, want string) error {
 
 // store finds out as whom a request stores, and lets it. next returns the sequence after the last one it used.
 func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) error {
+	cfg.Trace = events.TraceParent(r.Header.Get(events.HeaderTrace))
 	cfg.User, cfg.Inbox, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.Inbox, a.cfg.MaxBody, a.cfg.Patience
 	if cfg.Envelopes {
 		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)

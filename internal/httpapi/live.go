@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"spool/internal/access"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -151,8 +149,10 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 			continue
 		}
 		f.at[o.ID] = 0
-		if first && !whole {
-			f.at[o.ID] = o.Tail
+		if first && !whole && o.Tail > 0 {
+			if f.at[o.ID], err = f.atRune(ctx, o.ID, o.Tail); err != nil {
+				return err
+			}
 		}
 	}
 	if err := f.out.send(eventOpen, f.cursor(), encode(f.openJSON(head, open))); err != nil {
@@ -286,7 +286,28 @@ func (f *follower) live(ctx context.Context, m *moment) error {
 			return err
 		}
 	}
-	return f.frame(m.output, m.frame)
+	frame := m.frame
+	if frame.End == nil { // what is left of a character comes again with the rest of it, from what is stored
+		frame.Text = frame.Text[:runes(frame.Text)]
+	}
+	return f.frame(m.output, frame)
+}
+
+// atRune is the first byte of an output, from one on, that begins a character.
+func (f *follower) atRune(ctx context.Context, output string, at int64) (int64, error) {
+	for frame, err := range f.api.cfg.Client.OutputFrom(ctx, f.thread, output, at) {
+		if err != nil {
+			return 0, err
+		}
+		at = frame.Offset
+		for len(frame.Text) > 0 && !utf8.RuneStart(frame.Text[0]) {
+			at, frame.Text = at+1, frame.Text[1:]
+		}
+		if len(frame.Text) > 0 {
+			break
+		}
+	}
+	return at, nil
 }
 
 // output gives what is stored of an output and the reader does not have, up to a byte, -1 for all.
@@ -388,239 +409,6 @@ func (f *follower) gone(err error) error {
 
 func (f *follower) reset(reason, message string) error {
 	return f.out.send(eventReset, "0", encode(map[string]string{"reason": reason, "message": message}))
-}
-
-// streamItems follows the items of a session, or of all that the token is for.
-func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	key := itemFeed{q.Get("session"), q.Get("thread"), q.Get("type"), q.Get("detail")}
-	if err := key.validate(); err != nil {
-		return err
-	}
-	g := &gleaner{api: a, key: key, grant: access.From(r.Context())}
-	from, err := g.begin(r)
-	if err != nil {
-		return err
-	}
-	feed, err := a.hub.join(r.Context(), key)
-	if err != nil {
-		return err
-	}
-	defer feed.close()
-	ctx := r.Context()
-	if from == (client.Position{}) {
-		err = g.fromNow(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	if g.out = startSSE(w); from != (client.Position{}) {
-		err = g.stored(ctx, from)
-	}
-	return a.follow(ctx, g.out, feed, err, func() error { return g.stored(ctx, client.Position{Seq: g.seq + 1}) }, func(m *moment) error {
-		if m.seq != 0 && m.seq <= g.seq {
-			return nil
-		}
-		g.seq = max(g.seq, m.seq)
-		return g.give(m.thread, m.n, m.data)
-	})
-}
-
-// gleaner is one reader of the items of many threads. Its cursor is where SPOOL_ITEMS has the last item. Of one session it also
-// tells the number of each thread's last item, as long as there are not too many: with them, what SPOOL_ITEMS forgets meanwhile
-// is read from the threads.
-//
-//	812                 all threads; or a session that has been followed from a time on
-//	812;main:41;sub:7   a session
-type gleaner struct {
-	api   *api
-	out   *sse
-	key   itemFeed
-	grant access.Grant
-	seq   uint64
-	had   map[string]int64 // numbers of the last items, by thread; nil: not known
-}
-
-// mostThreads is of how many threads a cursor tells.
-const mostThreads = 64
-
-// begin reads where the reader stands.
-func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
-	id := r.Header.Get("Last-Event-ID")
-	if id == "" {
-		from, err = since(r)
-		if from.All && g.key.session != "" {
-			g.had = map[string]int64{}
-		}
-		return from, err
-	}
-	seq, threads, known := strings.Cut(id, ";")
-	bad := fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id)
-	if g.seq, err = strconv.ParseUint(seq, 10, 63); err != nil || known && g.key.session == "" {
-		return from, bad
-	}
-	if known {
-		g.had = map[string]int64{}
-	}
-	for part := range strings.SplitSeq(threads, ";") {
-		if part == "" {
-			continue
-		}
-		name, n, _ := strings.Cut(part, ":")
-		if g.had[name], err = strconv.ParseInt(n, 10, 64); err != nil || events.CheckToken("thread", name) != nil || len(g.had) > mostThreads {
-			return from, bad
-		}
-	}
-	return client.Position{Seq: g.seq + 1}, nil
-}
-
-// fromNow notes what is stored now: the reader begins behind it.
-func (g *gleaner) fromNow(ctx context.Context) (err error) {
-	if _, g.seq, err = g.api.cfg.Client.ItemsSpan(ctx); err != nil || g.key.session == "" {
-		return err
-	}
-	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
-	g.had = map[string]int64{}
-	for _, t := range all {
-		g.had[t.Name] = t.Head.N // what came since the sequence was read comes once more, and is left out
-	}
-	return err
-}
-
-func (g *gleaner) cursor() string {
-	id := strconv.AppendUint(nil, g.seq, 10)
-	if g.had == nil || len(g.had) > mostThreads {
-		return string(id)
-	}
-	names := slices.Sorted(maps.Keys(g.had))
-	for _, name := range names {
-		id = append(append(append(id, ';'), name...), ':')
-		id = strconv.AppendInt(id, g.had[name], 10)
-	}
-	if len(names) == 0 {
-		id = append(id, ';')
-	}
-	return string(id)
-}
-
-// give gives an item that the reader does not have.
-func (g *gleaner) give(t events.Thread, n int64, data []byte) error {
-	if g.had != nil {
-		if n <= g.had[t.Name] {
-			return nil
-		}
-		g.had[t.Name] = n
-	}
-	if !g.grant.Session(t.Session) {
-		return nil
-	}
-	return g.out.send(eventItem, g.cursor(), data)
-}
-
-// stored gives all that is stored from a position on.
-func (g *gleaner) stored(ctx context.Context, from client.Position) error {
-	first, last, err := g.api.cfg.Client.ItemsSpan(ctx)
-	switch {
-	case err != nil:
-		return err
-	case from.Seq > 0 && from.Seq < first && g.had != nil:
-		if err := g.forgotten(ctx); err != nil {
-			return err
-		}
-		g.seq = last
-		from.Seq = last + 1
-	case from.Seq > 0 && from.Seq < first:
-		g.seq = first - 1
-		text := "items between the last one that was read and the first of these are no longer in SPOOL_ITEMS: read the threads"
-		if err := g.out.send(eventReset, g.cursor(), encode(map[string]any{"reason": "trimmed", "message": text, "first": first})); err != nil {
-			return err
-		}
-	}
-	twice := map[events.Thread]int64{} // what was stored twice after a crash
-	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
-		t := events.Thread{Session: it.Session, Name: it.Thread}
-		if it.Seq <= g.seq || it.N <= twice[t] {
-			return nil
-		}
-		g.seq, twice[t] = it.Seq, it.N
-		return g.give(t, it.N, encode(itemOf(it.Raw)))
-	})
-	if err == nil {
-		g.seq = max(g.seq, last)
-	}
-	return err
-}
-
-// forgotten gives from the threads of the session what the reader does not have. Until it is through, the cursor's sequence stays
-// where it was: a reader that is cut off here goes on here.
-func (g *gleaner) forgotten(ctx context.Context) error {
-	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		if g.key.thread != "" && g.key.thread != t.Name {
-			continue
-		}
-		for p, err := range g.api.cfg.Client.ItemsFrom(ctx, t.Thread, t.Head, g.had[t.Name]+1) {
-			if lost(err) {
-				text := map[string]any{"reason": "lost", "thread": t.Name, "from": g.had[t.Name] + 1, "to": t.Head.N, "message": err.Error()}
-				g.had[t.Name] = t.Head.N
-				err = g.out.send(eventReset, g.cursor(), encode(text))
-			} else if err == nil && g.key.takes(p.Data) {
-				err = g.give(t.Thread, p.N, encode(itemOf(p.Data)))
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// streamHeads follows the heads of active threads.
-func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
-	session := r.URL.Query().Get("session")
-	if session != "" {
-		if err := events.CheckToken("session", session); err != nil {
-			return err
-		}
-	}
-	rev, err := revision(r)
-	if err != nil {
-		return err
-	}
-	feed, err := a.hub.join(r.Context(), headFeed{session})
-	if err != nil {
-		return err
-	}
-	defer feed.close()
-	grant := access.From(r.Context())
-	out, ctx := startSSE(w), r.Context()
-	give := func(at uint64, session string, data []byte) error {
-		if at <= rev && rev != 0 || !grant.Session(session) {
-			return nil
-		}
-		rev = max(rev, at)
-		return out.send(eventHead, strconv.FormatUint(rev, 10), data)
-	}
-	stored := func() error {
-		moves, err := a.cfg.Client.HeadsSince(ctx, session, rev)
-		if err != nil {
-			return err
-		}
-		slices.SortFunc(moves, func(a, b client.Move) int { return int(int64(a.Rev) - int64(b.Rev)) })
-		for _, m := range moves {
-			if err := give(m.Rev, m.Session, encode(threadJSON(m.Thread))); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if rev != 0 || r.URL.Query().Get("current") != "" {
-		err = stored()
-	}
-	return a.follow(ctx, out, feed, err, stored, func(m *moment) error { return give(m.seq, m.thread.Session, m.data) })
 }
 
 // follow gives the moments of a feed until the reader goes. behind reads what is stored when the reader was too slow.

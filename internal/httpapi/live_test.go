@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
@@ -55,11 +56,19 @@ func follow(t testing.TB, ctx context.Context, url, last string) *stream {
 // next is the next event.
 func (s *stream) next() event {
 	s.t.Helper()
-	var e event
+	e, err := s.read()
+	if err != nil {
+		s.t.Fatalf("event stream: %v after %+v", err, e)
+	}
+	return e
+}
+
+// read is next; a stream may end.
+func (s *stream) read() (e event, err error) {
 	for {
 		line, err := s.in.ReadString('\n')
 		if err != nil {
-			s.t.Fatalf("event stream: %v after %+v", err, e)
+			return e, err
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch name {
@@ -71,7 +80,7 @@ func (s *stream) next() event {
 			e.data = value
 		case "":
 			if e.name != "" {
-				return e
+				return e, nil
 			}
 		}
 	}
@@ -269,8 +278,8 @@ func TestJoinInTheMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 8_000 {
-		print(fmt.Sprintf("line %d of what a tool prints while nobody looks 木\n", i))
+	for range 10_000 { // no part of the artifact ends where a character does, but for every third
+		print(strings.Repeat("木", 10) + "\n")
 	}
 	for f, err := range cl.Follow(ctx, th, "o") { // until all of it is stored
 		if err != nil {
@@ -294,6 +303,9 @@ func TestJoinInTheMiddle(t *testing.T) {
 	o := decode[opened](t, first)
 	if first.name != "open" || len(o.Outputs) != 1 || o.Outputs[0].Invocation != "call-1" || o.Outputs[0].Bytes != int64(all.Len()) || o.Outputs[0].Offset == 0 {
 		t.Fatalf("first event = %+v, want what is open, from where it is at hand", first)
+	}
+	if from := o.Outputs[0].Offset; !utf8.RuneStart(all.String()[from]) {
+		t.Errorf("it begins at byte %d, within a character", from)
 	}
 	if e := whole.next(); e.name != "open" || decode[opened](t, e).Outputs[0].Offset != 0 {
 		t.Fatalf("first event = %+v, want what is open, from its beginning", e)
@@ -409,9 +421,15 @@ func TestSlowReader(t *testing.T) {
 		say(ctx, t, cl, th, text, text, text, text, text, text, text, text, text, text)
 	}
 	quick := <-done
-	got := newTally(t)
+	got, last := newTally(t), "0"
 	for len(got.items) < items+1 {
-		got.take(slow.next())
+		e, err := slow.read()
+		if err != nil { // on a slow machine it has been let go meanwhile
+			slow = follow(t, ctx, url+"/v1/sessions/s/threads/main/live", last)
+			continue
+		}
+		got.take(e)
+		last = e.id
 	}
 	for i := range quick.items {
 		if quick.items[i] != got.items[i] {

@@ -29,7 +29,7 @@ func (s *stream) event(l line) (*events.Event, error) {
 	}
 	e := &events.Event{
 		Producer: s.cfg.Producer, Epoch: s.cfg.Epoch, Seq: max(s.cfg.Start+uint64(l.n)-1, s.seq+1), Kind: events.KindEntry,
-		Dialect: s.cfg.Dialect, Thread: s.cfg.Thread, User: s.cfg.User, Host: s.cfg.Host, Body: l.text, Ref: l.ref,
+		Dialect: s.cfg.Dialect, Thread: s.cfg.Thread, User: s.cfg.User, Host: s.cfg.Host, Trace: s.cfg.Trace, Body: l.text, Ref: l.ref,
 	}
 	if s.cfg.Envelopes {
 		if err := s.open(e, l.text); err != nil {

@@ -40,6 +40,8 @@ type Config struct {
 	User string // user_id stamped on items (SPEC I6)
 	Host string // machine of the agent
 
+	Trace string // W3C traceparent of the request
+
 	// Inbox, if not nil, takes what is too large for memory: a line, but no envelope, of more than 4 MiB goes there while it is
 	// read. That it is JSON is then for the persister to find out.
 	Inbox Inbox

@@ -25,6 +25,7 @@ type Config struct {
 	TLSCert  string        // client certificate file
 	TLSKey   string        // client key file
 	TLSCA    string        // CA bundle file
+	Inbox    string        // prefix of the subjects where answers come; empty: _INBOX. A user that may not see those of others has its own
 	Domain   string        // JetStream domain
 	Timeout  time.Duration // of one request, and of connecting; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
@@ -142,6 +143,9 @@ func (cfg Config) options(log *slog.Logger) []nats.Option {
 		} else {
 			opts = append(opts, func(*nats.Options) error { return err })
 		}
+	}
+	if cfg.Inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(cfg.Inbox))
 	}
 	if cfg.User != "" {
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))

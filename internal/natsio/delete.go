@@ -95,6 +95,31 @@ func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record
 	return slices.DeleteFunc(rs, func(r record.Record) bool { return going[events.SessionOf(r.Key)] }), nil
 }
 
+// BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages told may be of
+// before and of after. Where deletions do not pause, the last of a few calls counts.
+func (c *Conn) BetweenDeletions(ctx context.Context, read func() error) error {
+	newest := func() (uint64, error) {
+		rs, err := c.Records(ctx, events.DeletedKey("*"))
+		if err != nil {
+			return 0, err
+		}
+		return rs[0].Seq, nil
+	}
+	const tries = 5
+	before, err := newest()
+	for n := 1; err == nil; n++ {
+		if err = read(); err != nil {
+			return err
+		}
+		after, e := newest()
+		if e != nil || after == before || n == tries {
+			return e
+		}
+		before = after
+	}
+	return err
+}
+
 // FreeObjects drops bytes whose artifacts' records belong to a session that is being deleted, unless another session has a
 // record that names them (SPEC A7). Doing it again changes nothing.
 func (c *Conn) FreeObjects(ctx context.Context, session string, objects []record.Object) error {

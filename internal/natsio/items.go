@@ -20,6 +20,9 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 	msgs := make([]*nats.Msg, len(items))
 	for i, it := range items {
 		msgs[i] = &nats.Msg{Subject: it.Subject, Data: it.Data}
+		if it.Trace != "" {
+			msgs[i].Header = nats.Header{events.HeaderTrace: {it.Trace}}
+		}
 	}
 	if err := c.items.send(ctx, c, msgs); err != nil {
 		return fmt.Errorf("publish %d items: %w", len(items), err)

@@ -78,6 +78,7 @@ func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Positio
 	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(StoredItem{
 			Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp, Pending: meta.NumPending, Data: m.Data(),
+			Trace: m.Headers().Get(events.HeaderTrace),
 		})
 	})
 	if err != nil {

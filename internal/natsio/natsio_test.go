@@ -24,6 +24,32 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	}
 }
 
+// Streams of an earlier version say nothing of consumers, and a server would allow 1,000.
+func TestEnsureAllowsReaders(t *testing.T) {
+	c := natstest.Conn(t)
+	most := func() int {
+		t.Helper()
+		s, err := c.JetStream().Stream(t.Context(), events.ItemsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.CachedInfo().Config
+		was := cfg.MaxConsumers
+		cfg.MaxConsumers = -1
+		if _, err := c.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		return was
+	}
+	made := most()
+	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	if again := most(); made != again || again < 10_000 {
+		t.Errorf("SPOOL_ITEMS was made for %d consumers and then for %d, want the same, and many", made, again)
+	}
+}
+
 func TestCommitIsAllOrNothing(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	f, err := c.Fence(ctx, 3)

@@ -138,7 +138,15 @@ func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
 //
 // The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
 // is written during the scan: those are read one by one. Of a session that is being deleted there is nothing.
-func (c *Conn) List(ctx context.Context, filter string) ([]record.Record, error) {
+func (c *Conn) List(ctx context.Context, filter string) (out []record.Record, err error) {
+	err = c.BetweenDeletions(ctx, func() (err error) {
+		out, err = c.list(ctx, filter)
+		return err
+	})
+	return out, err
+}
+
+func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error) {
 	s, err := c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))

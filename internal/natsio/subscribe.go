@@ -54,6 +54,7 @@ type StoredItem struct {
 	Stored  time.Time
 	Pending uint64 // items of this subscription that are stored behind it
 	Data    []byte
+	Trace   string // trace context of its event; "" = none
 }
 
 // Items follows ITEMS from a position, in order, across reconnects, until ctx ends or the caller stops. ready, if not nil,
@@ -105,7 +106,7 @@ func (c *Conn) Items(ctx context.Context, filters []string, from Position, ready
 func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 	return StoredItem{
 		Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp,
-		Pending: meta.NumPending, Data: m.Data(),
+		Pending: meta.NumPending, Data: m.Data(), Trace: m.Headers().Get(events.HeaderTrace),
 	}
 }
 

@@ -158,7 +158,15 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
-	return compare(s.CachedInfo().Config, want)
+	cfg := s.CachedInfo().Config
+	if err := compare(cfg, want); err != nil || want.MaxConsumers <= 0 || cfg.MaxConsumers > 0 {
+		return err
+	}
+	cfg.MaxConsumers = want.MaxConsumers // an earlier version made it
+	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, wrapErr(err))
+	}
+	return nil
 }
 
 // compare names every difference in what Spool relies on or forbids.

@@ -170,7 +170,7 @@ func (l *lane) step(ctx context.Context, c *commit, t *thread, s *staged, a addi
 	c.start(t, d.Name(), nil)
 	st := t.head.Next(e.Role)
 	st.Meta, st.Timestamp = meta, s.timestamp(t, e.Time)
-	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID, Room: &c.room}
+	stamp := project.Stamp{Thread: t.key, User: s.event.User, Time: st.Timestamp, Source: e.ID, Trace: events.TraceParent(s.event.Trace), Room: &c.room}
 	st.Entry = s.record(t, d, &e)
 	a.note(&st.Entry, &e, before, after)
 	stamp.Results = project.MarkResults(&st.Entry, large, l.p.cfg.Artifacts)

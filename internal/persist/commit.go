@@ -330,9 +330,13 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		}
 		touched[l.rec.Key] = record.Put{Key: l.rec.Key, Value: l.pack.Encode(), Expect: l.rec.Seq}
 	}
+	packs, err := p.bases(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range c.threads {
 		for base := range t.builtOn() {
-			l, err := livePack(ctx, p.Records, base)
+			l, err := packs(base)
 			if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
 				p.lane.latch(t.key, err)
 				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
@@ -343,7 +347,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 			touch(l)
 		}
 		for _, at := range t.refers { // no head leads there, perhaps: a collector may have buried it since it was found
-			l, err := livePack(ctx, p.Records, at.Pack)
+			l, err := packs(at.Pack)
 			if err == nil {
 				err = l.holds(ctx, p.Packs, at.Ref)
 			}
@@ -357,6 +361,42 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		}
 	}
 	return slices.Collect(maps.Values(touched)), nil
+}
+
+// bases reads the records of all packs that a commit builds on or refers to, in one round trip for those that have not moved.
+func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID) (live, error), error) {
+	found := map[casstore.PackID]live{}
+	var ids []casstore.PackID
+	var keys []string
+	want := func(id casstore.PackID) {
+		if _, ok := found[id]; !ok {
+			found[id] = live{}
+			ids, keys = append(ids, id), append(keys, events.PackKey(id.String()))
+		}
+	}
+	for _, t := range c.threads {
+		for base := range t.builtOn() {
+			want(base)
+		}
+		for _, at := range t.refers {
+			want(at.Pack)
+		}
+	}
+	rs, err := p.Records.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rs {
+		if pack, err := record.DecodePack(r.Value); r.Exists() && err == nil && !pack.Gone {
+			found[ids[i]] = live{ids[i], r, pack}
+		}
+	}
+	return func(id casstore.PackID) (live, error) {
+		if l := found[id]; !l.id.IsZero() {
+			return l, nil
+		}
+		return livePack(ctx, p.Records, id)
+	}, nil
 }
 
 // live is a pack that is there, with its record.

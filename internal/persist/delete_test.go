@@ -516,9 +516,55 @@ func TestStalledDeletion(t *testing.T) {
 			}
 			r.intact(id)
 			r.items(id, 2)
-			if got := r.stored(events.ItemsStream, events.ItemsOfSession("s")); got != 2 {
-				t.Errorf("%d items are stored, want 2", got)
-			}
 		})
+	}
+}
+
+// Whoever lists a session while it is deleted sees all of it or nothing.
+func TestDeletionIsAtomicForReaders(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, stop := context.WithCancel(t.Context())
+	const rounds, each = 15, 40
+	seen := make(chan map[int]bool, 1)
+	var whole atomic.Int64 // the round in which all threads are there, or going; else 0
+	go func() {
+		counts := map[int]bool{}
+		for ctx.Err() == nil {
+			round := whole.Load()
+			list, err := r.Threads(ctx, "")
+			if err == nil && round != 0 && round == whole.Load() {
+				counts[len(list)] = true
+			}
+		}
+		seen <- counts
+	}()
+	for round := range rounds {
+		var es []client.Entry
+		for i := range each {
+			es = append(es, client.Entry{Thread: events.Thread{Session: fmt.Sprint("s", round), Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(round*each + i + 1)})
+		}
+		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+		if err := pub.Publish(t.Context(), es...); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range es {
+			r.await(e.Thread, "p", e.Seq)
+		}
+		whole.Store(int64(round + 1))
+		if _, err := r.DeleteSession(t.Context(), es[0].Thread.Session, client.Deletion{Plain: true}); err != nil {
+			t.Fatal(err)
+		}
+		whole.Store(0)
+	}
+	stop()
+	counts := <-seen
+	if !counts[each] {
+		t.Error("nobody looked while the threads were there")
+	}
+	for n := range counts {
+		if n != 0 && n != each {
+			t.Errorf("a listing had %d threads of %d", n, each)
+		}
 	}
 }

@@ -28,6 +28,7 @@ type Stamp struct {
 	Time   int64        // created_at, Unix milliseconds; 0 = nobody said, and it is left out
 	Node   casstore.Ref // state of the entry
 	Source string       // the entry's id where it came from
+	Trace  string       // trace context of the event; not stored, so items that are made again have none
 
 	Results *artifacts.Thresholds // results over them are artifacts, and their items refer to them (SPEC A4); nil: none are
 
@@ -50,7 +51,7 @@ func (s Stamp) Post(it events.Item, n int64, k int) (p events.Posted, cut bool, 
 		}
 		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
 	}
-	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: join(head, content, metadata)}, cut, nil
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
 }
 
 // join completes an item's JSON.

@@ -24,6 +24,7 @@ type NATS struct {
 	TLSCert  string        `name:"tlscert" env:"NATS_CERT" placeholder:"FILE" help:"Client certificate."`
 	TLSKey   string        `name:"tlskey" env:"NATS_KEY" placeholder:"FILE" help:"Client key."`
 	TLSCA    string        `name:"tlsca" env:"NATS_CA" placeholder:"FILE" help:"CA bundle."`
+	Inbox    string        `name:"inbox-prefix" env:"NATS_INBOX_PREFIX" placeholder:"SUBJECT" help:"Prefix of the subjects where answers come."`
 	Domain   string        `name:"js-domain" placeholder:"NAME" help:"JetStream domain."`
 	Timeout  time.Duration `env:"NATS_TIMEOUT" default:"5s" help:"Time for one request."`
 }
@@ -48,6 +49,7 @@ func (n *NATS) flags() []natsFlag {
 		{&n.TLSCert, "tlscert", "NATS_CERT", "client certificate `file`"},
 		{&n.TLSKey, "tlskey", "NATS_KEY", "client key `file`"},
 		{&n.TLSCA, "tlsca", "NATS_CA", "CA bundle `file`"},
+		{&n.Inbox, "inbox-prefix", "NATS_INBOX_PREFIX", "prefix of the `subjects` where answers come"},
 		{&n.Domain, "js-domain", "", "JetStream domain `name`"},
 	}
 }
@@ -78,6 +80,6 @@ func (n *NATS) Given() bool { return n.Server != "" || n.Context != "" }
 func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio.Conn, error) {
 	return natsio.Dial(ctx, natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
-		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Domain: n.Domain, Timeout: n.Timeout, Name: name, Logger: log,
+		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Domain: n.Domain, Timeout: n.Timeout, Name: name, Logger: log,
 	})
 }

@@ -26,6 +26,7 @@ type UpConfig struct {
 	Data    string // data directory of the embedded server
 	Listen  string // its address; empty: this process only
 	Sync    time.Duration
+	Guard   Guard // who is let in to the embedded server, and how its files are kept
 	Limits  natsio.Limits
 	HTTP    string         // address of the HTTP side; empty: none
 	API     httpapi.Config // of the HTTP side: tokens, which are needed beyond loopback, the page, metrics, limits
@@ -34,6 +35,15 @@ type UpConfig struct {
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
 	GC      GC     // Every 0: none
+}
+
+// Guard says who is let in to an embedded server, who this process is there, and how its files are kept. The zero value:
+// everybody on this machine, in plain.
+type Guard struct {
+	Auth            string // nats-server configuration with accounts
+	NKey, Inbox     string // this process's user
+	TLS             embedded.TLS
+	KeyFile, Cipher string
 }
 
 // Up is a running Spool.
@@ -113,7 +123,9 @@ func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 		}
 		return conn, err
 	}
-	s, err := embedded.Start(embedded.Config{Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync})
+	s, err := embedded.Start(embedded.Config{
+		Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync, Auth: cfg.Guard.Auth, TLS: cfg.Guard.TLS, KeyFile: cfg.Guard.KeyFile, Cipher: cfg.Guard.Cipher,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +133,7 @@ func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 	if cfg.Listen != "" {
 		up.NATS = s.ClientURL()
 	}
-	conn, err := natsio.Dial(ctx, natsio.Config{InProcess: s, Name: "spool up", Logger: cfg.Log})
+	conn, err := natsio.Dial(ctx, natsio.Config{InProcess: s, Name: "spool up", NKey: cfg.Guard.NKey, Inbox: cfg.Guard.Inbox, Logger: cfg.Log})
 	if err != nil {
 		s.Stop()
 	}

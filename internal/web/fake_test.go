@@ -32,6 +32,7 @@ type fleet struct {
 	whole    map[string]j   // "session/thread/n" → the item before it was cut
 	forks    map[string][]j // session → nodes of its graph
 	outputs  map[string][]j // "session/thread" → frames of open outputs
+	resets   map[string]j   // "session/thread" → why its stream ends
 	prompts  []j
 	answers  []j
 	blobs    map[string][]byte
@@ -41,7 +42,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	f := &fleet{
-		moved: make(chan struct{}), threads: map[string][]j{}, whole: map[string]j{}, forks: map[string][]j{}, outputs: map[string][]j{}, blobs: map[string][]byte{},
+		moved: make(chan struct{}), threads: map[string][]j{}, whole: map[string]j{}, forks: map[string][]j{}, outputs: map[string][]j{}, resets: map[string]j{}, blobs: map[string][]byte{},
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler())
@@ -327,6 +328,9 @@ func (f *fleet) live(w http.ResponseWriter, r *http.Request) {
 		}
 		for all := f.outputs[key(r)]; frames < len(all); frames++ {
 			send("live", strconv.Itoa(at), all[frames])
+		}
+		if reset, ok := f.resets[key(r)]; ok {
+			send("reset", strconv.Itoa(at), reset)
 		}
 	})
 }

@@ -216,6 +216,20 @@ func TestLive(t *testing.T) {
 	}
 }
 
+func TestReset(t *testing.T) {
+	f := working(t)
+	f.add("orchard", "grove", agent("Under its new name"))
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("End of turn")
+	f.change(func() {
+		f.resets["orchard/main"] = j{"reason": "renamed", "session": "orchard", "thread": "grove", "message": "it is grove now"}
+	})
+	p.has("Under its new name")
+	p.wait(`location.pathname === '/s/orchard/grove'`)
+	f.change(func() { f.resets["orchard/grove"] = j{"reason": "removed", "message": "no such thread"} })
+	p.has("This thread was removed.")
+}
+
 // topRow is the row at the top of the view, and where it is.
 const topRow = `(() => {
 	const feed = document.querySelector('.feed').getBoundingClientRect();
@@ -478,8 +492,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	p.press("u")
-	p.wait(`location.pathname === '/'`)
-	p.has("Session orchard")
+	p.wait(`location.pathname === '/' && !!document.querySelector('.session-link')`)
 	p.press("j")
 	p.press(kb.Enter)
 	p.wait(`location.pathname === '/s/orchard/main'`)

@@ -160,7 +160,15 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 
 // Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
 // and name.
-func (c *Client) Threads(ctx context.Context, session string) ([]Thread, error) {
+func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
+	err = c.conn.BetweenDeletions(ctx, func() (err error) {
+		out, err = c.threads(ctx, session)
+		return err
+	})
+	return out, err
+}
+
+func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) {
 	active, err := c.conn.List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"spool/internal/project"
@@ -60,12 +58,4 @@ func (c *Client) Past(ctx context.Context, t events.Thread, from, to int64) ([]I
 		out = append(out, it)
 	}
 	return out, nil
-}
-
-func parseItem(data []byte) (Item, error) {
-	it := Item{Raw: data}
-	if err := json.Unmarshal(data, &it); err != nil {
-		return Item{}, fmt.Errorf("item: %w", err)
-	}
-	return it, nil
 }

@@ -24,6 +24,7 @@ type Entry struct {
 	Body    []byte // as the agent wrote it, without the newline; any size that fits into memory
 	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = that of the entry before it
 	Seq     uint64 // position in the producer's order; 0 = one above the last
+	Trace   string // W3C traceparent; its items carry it as a header. "" = none
 
 	// Open, if not nil, gives the entry in the place of Body, and goes through in bounded memory. It is called again for each
 	// try and must give the same bytes.
@@ -80,7 +81,7 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 				return fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
-		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq}
+		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq, Trace: e.Trace}
 		if e.Open == nil {
 			continue
 		}

@@ -30,6 +30,8 @@ type Item struct {
 	More uint64 `json:"-"` // items that are stored behind it
 	Raw  []byte `json:"-"` // the JSON it was read from
 
+	Trace string `json:"-"` // W3C traceparent of the event that it comes from; "" when it had none, and when the item is Filled
+
 	// Filled: SPOOL_ITEMS did not have it where it belongs, and it was made from the thread's nodes. Seq and More are 0.
 	Filled bool `json:"-"`
 }
@@ -248,7 +250,7 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 		s.yield(Item{}, fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err))
 		return false
 	}
-	item.Seq, item.More = stored.Seq, stored.Pending
+	item.Seq, item.More, item.Trace = stored.Seq, stored.Pending, stored.Trace
 	if s.from.Last {
 		return s.give(item)
 	}

@@ -44,6 +44,8 @@ const (
 	GCReportSubject   = root + "gc.report"
 	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
 	PartitionSubjects = root + "p.>"
+	LiveSubjects      = root + "live.>"
+	ServiceSubjects   = root + "service.*.stats"
 )
 
 // PartitionTransform is the destination of the stream's subject transform for EventSubjects.
@@ -107,6 +109,9 @@ func ParseThread(s string) (Thread, error) {
 func EventSubject(t Thread, k Kind) string {
 	return root + "event." + t.Session + "." + t.Name + "." + k.String()
 }
+
+// SessionEvents matches what is published to a session: as a permission, all that its agent needs to publish.
+func SessionEvents(session string) string { return root + "event." + session + ".*.*" }
 
 // PartitionFilter matches one partition's events as EVENTS stores them.
 func PartitionFilter(p int) string { return root + "p." + strconv.Itoa(p) + ".>" }

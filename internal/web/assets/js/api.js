@@ -84,7 +84,7 @@ export function query(values) {
 }
 
 /** Events cuts a text/event-stream into events: feed() takes text in any pieces. */
-export class Events {
+class Events {
   constructor(take) {
     this.take = take;
     this.rest = '';

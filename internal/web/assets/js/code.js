@@ -68,7 +68,7 @@ export function highlight(text, lang = '') {
 const mostCompared = 1_000_000;
 
 /** compare gives the lines of two texts as [sign, line], sign being ' ', '-' or '+', by a longest common subsequence. */
-export function compare(before, after) {
+function compare(before, after) {
   const a = before === '' ? [] : before.split('\n');
   const b = after === '' ? [] : after.split('\n');
   let head = 0;

@@ -3,7 +3,7 @@
 const schemes = /^(?:https?:\/\/|blob:|[/#?]|$)/i;
 
 /** safe is the address, or null when its scheme is not one that a link may have. */
-export function safe(address) {
+function safe(address) {
   const text = String(address).trim();
   return schemes.test(text) && !/^[/\\]{2}/.test(text) ? text : null;
 }
@@ -49,11 +49,6 @@ export function h(spec, ...rest) {
 export function svg(spec, ...rest) {
   const [name, ...classes] = spec.split('.');
   return make(document.createElementNS('http://www.w3.org/2000/svg', name), classes, ...split(rest));
-}
-
-/** append adds text and elements to one that is there. */
-export function append(el, ...children) {
-  return fill(el, children);
 }
 
 /** keyed makes the children of a parent those of a list, in its order. An element whose data did not change stays, with its

@@ -24,14 +24,14 @@ const kinds = { approval: 'Approval', ask_user_question: 'Question', text: 'Ques
 export const kindOf = (p) => kinds[p.kind] ?? p.kind;
 
 /** outcome says how a prompt was settled. */
-export function outcome(r) {
+function outcome(r) {
   const verb = { approved: 'Approved', denied: 'Denied', expired: 'Expired', answered: 'Answered' }[r.outcome] ?? r.outcome;
   const by = r.by === 'deadline' ? ' at its deadline' : r.by ? ` by ${r.by}` : '';
   return verb + by;
 }
 
 /** answerText is an answer for people; an approval's is its outcome. */
-export function answerText(r) {
+function answerText(r) {
   const a = r.answer;
   if (a === undefined || a === null || typeof a === 'boolean') return '';
   if (typeof a === 'string') return a;

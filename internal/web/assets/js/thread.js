@@ -250,7 +250,8 @@ class ThreadView {
   reset({ reason, message, session, thread }) {
     if (reason === 'renamed') this.navigate(threadLink(session, thread));
     else if (reason === 'replaced') this.navigate(threadLink(this.session, this.thread));
-    else this.failed(new Error(reason === 'removed' ? `This thread was removed: ${message}` : message), 0);
+    else this.failed(new Error(reason === 'removed' ? 'This thread was removed.' : message), 0);
+    this.over ||= reason === 'removed';
   }
 
   arrived(list) {
@@ -295,6 +296,7 @@ class ThreadView {
   }
 
   linked(state) {
+    if (this.over) return;
     if (state instanceof Error) this.failed(new Error(`Live items end here: ${state.message}`), 0);
     this.onlink?.(state);
   }

@@ -2,7 +2,7 @@
 // before; whatever changes above the view, the row that a person reads stays where it is.
 
 /** Heights of rows, with their sums in logarithmic time (a Fenwick tree). */
-export class Heights {
+class Heights {
   constructor(estimate) {
     this.estimate = estimate;
     this.count = 0;
@@ -159,14 +159,15 @@ export class WindowedList {
   }
 
   toEnd() {
-    this.layout();
+    this.pad(); // it may be longer since, and what is on the way there is not wanted
     this.scroll(this.scroller.scrollHeight);
-    this.schedule();
+    this.layout();
   }
 
   /** reveal brings a row into view: at the top, or where it is nearest. Neighbours are measured on the way. */
   reveal(i, { nearest = false } = {}) {
     const room = Math.min(80, this.scroller.clientHeight / 5);
+    this.pad();
     for (let tries = 0; tries < 4; tries++) {
       const top = this.top + this.heights.before(i);
       const bottom = top + this.heights.get(i);

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"spool/internal/natsio"
+	"spool/internal/service"
+)
+
+// permissions tells whether this user may do what most commands do.
+func permissions(a *app, conn *natsio.Conn) finding {
+	if err := conn.MayPublish(a.ctx); err != nil {
+		return finding{Name: "permissions", Detail: strings.ReplaceAll(err.Error(), "\n", "; "),
+			Do: "allow this user spool.v1.event.> and $KV.spool.>, or use one who may; reading works without"}
+	}
+	return finding{Name: "permissions", OK: true, Detail: "may publish events and write records"}
+}
+
+// replicas tells on how many servers the streams are.
+func replicas(a *app, conn *natsio.Conn) finding {
+	f := finding{Name: "replicas"}
+	places, err := conn.Placements(a.ctx)
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	least, clustered := places[0], false
+	var lost []string
+	for _, p := range places {
+		if p.Replicas < least.Replicas {
+			least = p
+		}
+		clustered = clustered || p.Servers > 0
+		for _, name := range p.Lost {
+			lost = append(lost, p.Stream+" on "+name)
+		}
+	}
+	switch {
+	case len(lost) > 0:
+		f.Detail = "away or behind: " + strings.Join(lost, ", ")
+		f.Do = "is that server running? Until it is back, the loss of another one stops writes"
+	case clustered && least.Replicas == 1:
+		f.Detail = fmt.Sprintf("%s has one copy, in a cluster", least.Stream)
+		f.Do = "while its server is away nothing goes on: nats stream edit --replicas 3 for each stream, and start persisters with -replicas 3"
+	case clustered:
+		f.OK, f.Detail = true, fmt.Sprintf("%d copies of every stream at least", least.Replicas)
+	default:
+		f.OK, f.Detail = true, "one server: what is acked is as safe as its disk, with sync_interval: always"
+	}
+	return f
+}
+
+// versions compares the daemons that announced themselves with this program.
+func versions(a *app, conn *natsio.Conn) finding {
+	own, _ := service.Version()
+	f := finding{Name: "version", OK: true, Detail: "this is " + own}
+	daemons, err := conn.Daemons(a.ctx)
+	if err != nil {
+		f.OK, f.Detail = false, err.Error()
+		return f
+	}
+	var groups []string
+	for i := 0; i < len(daemons); {
+		n := i
+		for n < len(daemons) && daemons[n] == daemons[i] {
+			n++
+		}
+		groups = append(groups, fmt.Sprintf("%d %s %s", n-i, daemons[i].Name, daemons[i].Build))
+		f.OK = f.OK && daemons[i].Build == own
+		i = n
+	}
+	if len(groups) > 0 {
+		f.Detail += "; " + strings.Join(groups, ", ")
+	}
+	if !f.OK {
+		f.Do = "use one version: stop persisters, replace them, start them"
+	}
+	return f
+}

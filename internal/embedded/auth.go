@@ -1,0 +1,34 @@
+package embedded
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// authenticate takes the accounts and users from a configuration file.
+func (cfg Config) authenticate(opts *server.Options) error {
+	from, err := server.ProcessConfigFile(cfg.Auth)
+	if err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	if len(from.Users)+len(from.Nkeys) == 0 {
+		return fmt.Errorf("accounts: %s names no users: everybody would be let in; make some with spool auth", cfg.Auth)
+	}
+	opts.Accounts, opts.Users, opts.Nkeys, opts.SystemAccount = from.Accounts, from.Users, from.Nkeys, from.SystemAccount
+	return nil
+}
+
+const tlsTimeout = 5 // seconds
+
+func (t TLS) apply(opts *server.Options) error {
+	if t.Cert == "" || t.Key == "" {
+		return fmt.Errorf("TLS needs a certificate and its key: give both files")
+	}
+	cfg, err := server.GenTLSConfig(&server.TLSConfigOpts{CertFile: t.Cert, KeyFile: t.Key, CaFile: t.CA, Verify: t.CA != ""})
+	if err != nil {
+		return fmt.Errorf("TLS: %w", err)
+	}
+	opts.TLS, opts.TLSConfig, opts.TLSVerify, opts.TLSTimeout = true, cfg, t.CA != "", tlsTimeout
+	return nil
+}

@@ -1,0 +1,133 @@
+package natsio
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+
+	"spool/pkg/events"
+)
+
+// Placement is where a stream is kept.
+type Placement struct {
+	Stream   string
+	Replicas int
+	Servers  int      // that it is on, by the leader's word; 0 = the server is in no cluster
+	Lost     []string // replicas that are away or behind
+}
+
+// Placements reads where the streams are kept.
+func (c *Conn) Placements(ctx context.Context) ([]Placement, error) {
+	var out []Placement
+	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := c.js.Stream(ctx, cfg.Name)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+		}
+		info := s.CachedInfo()
+		p := Placement{Stream: cfg.Name, Replicas: info.Config.Replicas}
+		if info.Cluster != nil && info.Cluster.Name != "" {
+			p.Servers = 1 + len(info.Cluster.Replicas)
+			for _, r := range info.Cluster.Replicas {
+				if r.Offline || !r.Current {
+					p.Lost = append(p.Lost, r.Name)
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Unserved names the partitions that no persister asks for, or whose consumer is gone.
+func (c *Conn) Unserved(ctx context.Context) ([]int, error) {
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return nil, wrapErr(err)
+	}
+	served := map[string]bool{}
+	list := s.ListConsumers(ctx)
+	for info := range list.Info() {
+		served[info.Name] = info.NumWaiting > 0
+	}
+	var out []int
+	for p := range events.Partitions {
+		if !served[events.PartitionConsumer(p)] {
+			out = append(out, p)
+		}
+	}
+	return out, wrapErr(list.Err())
+}
+
+// Daemon is one that announced itself.
+type Daemon struct {
+	Name  string // spool-persister and the like
+	Build string
+}
+
+// silence ends a roll call: daemons answer within a round trip.
+const silence = 300 * time.Millisecond
+
+// Daemons calls the roll of all that announced themselves, ordered by name. One whose user may not subscribe to $SRV.> is
+// not among them.
+func (c *Conn) Daemons(ctx context.Context) ([]Daemon, error) {
+	inbox := c.nc.NewRespInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("ask who is there: %w", wrapErr(err))
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := c.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
+		return nil, fmt.Errorf("ask who is there: %w", wrapErr(err))
+	}
+	var out []Daemon
+	for {
+		wait, cancel := context.WithTimeout(ctx, silence)
+		m, err := sub.NextMsgWithContext(wait)
+		cancel()
+		if err != nil { // nobody else, or nobody at all
+			slices.SortFunc(out, func(a, b Daemon) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Build, b.Build)) })
+			return out, ctx.Err()
+		}
+		var info micro.Info
+		if json.Unmarshal(m.Data, &info) == nil && strings.HasPrefix(info.Name, "spool-") {
+			out = append(out, Daemon{info.Name, info.Metadata["build"]})
+		}
+	}
+}
+
+// probeTime is how long a server may take to refuse a probe; what a user may not publish it drops in silence.
+const probeTime = 2 * time.Second
+
+// ErrDenied: the user has no permission.
+var ErrDenied = errors.New("not permitted")
+
+// MayPublish asks whether this user may publish events and records. It publishes messages that name a stream which is not
+// there, so that the server refuses them and stores nothing. ErrDenied: it may not.
+func (c *Conn) MayPublish(ctx context.Context) error {
+	th := events.Thread{Session: "doctor", Name: events.MainThread}
+	var errs []error
+	for what, subject := range map[string]string{"publish events": events.EventSubject(th, events.KindEntry), "write records": events.RecordSubject("doctor")} {
+		wait, cancel := context.WithTimeout(ctx, min(c.timeout, probeTime))
+		m := nats.NewMsg(subject)
+		m.Header.Set(jetstream.ExpectedStreamHeader, "none")
+		_, err := c.nc.RequestMsgWithContext(wait, m)
+		cancel()
+		switch {
+		case errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) && err != nil:
+			errs = append(errs, fmt.Errorf("%w to %s (%s)", ErrDenied, what, subject))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", what, wrapErr(err)))
+		}
+	}
+	return errors.Join(errs...)
+}

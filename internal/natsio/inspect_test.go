@@ -1,0 +1,75 @@
+package natsio_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+func TestInspect(t *testing.T) {
+	conn := natstest.Conn(t)
+	before, err := conn.LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.MayPublish(t.Context()); err != nil {
+		t.Errorf("MayPublish = %v, want nil", err)
+	}
+	after, err := conn.LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
+	if err != nil || after[events.EventsStream] != before[events.EventsStream] || after[events.RecordsStream] != before[events.RecordsStream] {
+		t.Errorf("MayPublish stored something: %v, then %v, %v", before, after, err)
+	}
+	places, err := conn.Placements(t.Context())
+	if err != nil || len(places) != 9 || places[0].Replicas != 1 || places[0].Servers != 0 {
+		t.Errorf("Placements = %+v, %v, want nine of one copy without a cluster", places, err)
+	}
+	if idle, err := conn.Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
+		t.Errorf("Unserved = %v, %v, want all", idle, err)
+	}
+	stop, err := conn.Announce(natsio.Service{Role: "persister", Version: "1.2.3", Metadata: map[string]string{"build": "v1.2.3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if got, err := conn.Daemons(t.Context()); err != nil || len(got) != 1 || got[0] != (natsio.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {
+		t.Errorf("Daemons = %v, %v, want the persister", got, err)
+	}
+}
+
+// A user who may read everything and publish nothing is told so.
+func TestMayNotPublish(t *testing.T) {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Users: []*server.User{{Username: "all", Password: "all"}, {Username: "reader", Password: "reader", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"$JS.API.>", "$JS.ACK.>", "_INBOX.>"}},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("no server")
+	}
+	dial := func(user string) *natsio.Conn {
+		c, err := natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL(), User: user, Password: user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	if err := dial("all").Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial("reader").MayPublish(t.Context()); !errors.Is(err, natsio.ErrDenied) {
+		t.Errorf("MayPublish = %v, want ErrDenied", err)
+	}
+}

@@ -1,0 +1,43 @@
+package client
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parseItem reads what encoding/json would.
+func TestParseItem(t *testing.T) {
+	for _, text := range []string{
+		`{"id":"a-0","n":12,"session":"s","thread":"t","user_id":"u","created_at":"2026-11-20T10:00:00.000Z","node":"node:sha256:00","source":"e1","content":[{"type":"text","text":"h\u00e9 \ud83d\ude00\n"},{"type":"image","data":"x"}],"metadata":{"type":"text","x":[1, 2]}}`,
+		` {"n":1,"content":[],"metadata":null,"later":{"n":2}} `,
+		`{"content":[{"text":"no type"},{"type":"text"}]}`,
+		`{}`,
+	} {
+		got, err := parseItem([]byte(text))
+		if err != nil {
+			t.Errorf("parseItem(%s) = %v", text, err)
+			continue
+		}
+		var want Item
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		if string(want.Metadata) == "null" {
+			want.Metadata = nil
+		}
+		want.Raw = []byte(text)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("parseItem(%s): -encoding/json +parseItem:\n%s", text, d)
+		}
+	}
+	for text, says := range map[string]string{
+		`[]`: "no object", `{"n":"1"}`: `"n"`, `{"session":1}`: `"session"`, `{"content":{}}`: `"content"`, `{"content":[{"type":1}]}`: `"content"`, `{"n":1`: "byte",
+	} {
+		if _, err := parseItem([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("parseItem(%s) = %v, want an error that says %s", text, err, says)
+		}
+	}
+}
