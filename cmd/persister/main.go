@@ -17,6 +17,7 @@ func run(args []string) error {
 	var (
 		nats   service.NATS
 		large  service.Artifacts
+		secret service.Secrets
 		limits natsio.Limits
 		cfg    service.PersisterConfig
 		fs     = flag.NewFlagSet("persister", flag.ContinueOnError)
@@ -26,6 +27,7 @@ func run(args []string) error {
 	)
 	nats.Flags(fs)
 	large.Flags(fs)
+	secret.Flags(fs)
 	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
@@ -42,6 +44,9 @@ func run(args []string) error {
 		return err
 	}
 	if cfg.Artifacts, err = large.Thresholds(); err != nil {
+		return err
+	}
+	if cfg.Secrets, err = secret.Open(); err != nil {
 		return err
 	}
 	ctx, cancel := service.Signals()

@@ -196,18 +196,26 @@ func (f *fleet) arrange(list []client.Session, before *fleet) {
 
 // summary is the fleet in a line.
 func (f *fleet) summary() string {
-	s := fmt.Sprintf("%d sessions, %d runs", len(f.ends), len(f.runs))
+	s := many(len(f.ends), "session") + ", " + many(len(f.runs), "run")
 	if f.rated {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
-	s += fmt.Sprintf(", %d events wait, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked, f.backlog.Waiting, events.Partitions)
+	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked, f.backlog.Waiting, events.Partitions)
 	if f.full > 0 {
 		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
 	}
 	if f.dead > 0 {
-		s += fmt.Sprintf(", %d dead letters", f.dead)
+		s += ", " + many(int(f.dead), "dead letter")
 	}
 	return s
+}
+
+// many is a number of things.
+func many(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // what says what a session is about; a question that waits comes first.

@@ -132,7 +132,7 @@ func TestTopAnswers(t *testing.T) {
 		t.Fatal("y was not taken")
 	}
 	m = update(m, cmd())
-	if got != "s002/main ship true" || m.note != "answered" {
+	if got != "s002/main ship true" || m.note != "ship is answered" {
 		t.Errorf("answered %q, note %q, want s002/main ship true", got, m.note)
 	}
 	m, _ = press(t, m, "down", "a")

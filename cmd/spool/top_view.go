@@ -27,7 +27,8 @@ type top struct {
 	chosen        string // session; the cursor stays with it when the rows move
 	first         int    // row that is at the top of the screen
 	inside        bool   // the chosen session's threads are shown
-	note          string // what went wrong or was done
+	note          string // what was done, or went wrong
+	failed        bool   // note says what went wrong
 
 	asked *client.Prompt // being answered
 	typed string
@@ -69,9 +70,7 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		m.scroll()
 	case looked:
-		if m.note = ""; msg.err != nil {
-			m.note = msg.err.Error()
-		} else {
+		if m.tell("", msg.err); msg.err == nil {
 			m.fleet, m.seen = msg.fleet, true
 			m.choose(m.at())
 		}
@@ -79,9 +78,7 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case lookAgain:
 		return m, m.lookNow()
 	case answered:
-		if m.note = "answered"; msg.err != nil {
-			m.note = msg.err.Error()
-		}
+		m.tell(msg.prompt.ID+" is answered", msg.err)
 	case tea.PasteMsg:
 		m.typed += line(msg.Content)
 	case tea.KeyPressMsg:
@@ -91,6 +88,13 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m.key(msg)
 	}
 	return m, nil
+}
+
+// tell puts a note at the bottom: an error in the place of what was done.
+func (m *top) tell(done string, err error) {
+	if m.note, m.failed = done, err != nil; m.failed {
+		m.note = err.Error()
+	}
 }
 
 func (m top) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
@@ -117,11 +121,12 @@ func (m top) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		s := m.current()
 		switch {
 		case s == nil || len(s.prompts) == 0:
-			m.note = "nothing waits for an answer here"
+			m.tell("nothing waits for an answer here", nil)
 		case !s.prompts[0].Answerable:
-			m.note = "this is answered where its agent runs"
+			m.tell("this is answered where its agent runs", nil)
 		default:
-			m.asked, m.typed, m.note = &s.prompts[0], "", ""
+			m.asked, m.typed = &s.prompts[0], ""
+			m.tell("", nil)
 		}
 	}
 	return m, nil
@@ -139,11 +144,12 @@ func (m top) typing(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "enter":
 		value, ok := answerOf(*m.asked, m.typed)
 		if !ok {
-			m.note = "answer y or n"
+			m.tell("answer y or n", nil)
 			return m, nil
 		}
 		p := *m.asked
-		m.asked, m.note = nil, "sending the answer"
+		m.asked = nil
+		m.tell("sending the answer", nil)
 		return m, func() tea.Msg { return answered{p, m.answer(p, value)} }
 	default:
 		m.typed += line(k.Text)
@@ -227,7 +233,7 @@ func (m top) lines() []string {
 	if m.seen {
 		summary = m.fleet.summary()
 		if n := len(m.fleet.prompts); n > 0 {
-			waits = fmt.Sprintf("%d wait for an answer", n)
+			waits = many(n, "question") + " without an answer"
 		}
 	}
 	out := []string{styleTitle.Render(text.Cut("spool top  "+summary, m.width)), styleNeeds.Render(text.Cut(waits, m.width))}
@@ -263,8 +269,10 @@ func (m top) bottom() string {
 			how = m.note
 		}
 		return styleNeeds.Render(text.Cut(fmt.Sprintf("%s  [%s] %s▏", ask, how, m.typed), m.width))
-	case m.note != "":
+	case m.failed:
 		return styleBad.Render(text.Cut(line(m.note), m.width))
+	case m.note != "":
+		return styleGood.Render(text.Cut(line(m.note), m.width))
 	case m.inside:
 		return styleDim.Render(text.Cut("esc back  a answer  q quit", m.width))
 	}

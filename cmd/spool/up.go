@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/embedded"
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
@@ -26,6 +29,14 @@ type upCmd struct {
 	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
 	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
 	service.Artifacts
+	service.Secrets
+	Auth     string `type:"existingdir" placeholder:"DIR" help:"Directory of spool auth: who is let in to the embedded server; needed to listen beyond loopback."`
+	Tenant   string `placeholder:"NAME" help:"With --auth: the tenant that this process serves (default: the only one)."`
+	Cert     string `name:"tls-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the embedded server: clients then must use TLS."`
+	CertKey  string `name:"tls-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
+	ClientCA string `name:"tls-client-ca" type:"existingfile" placeholder:"FILE" help:"CA bundle: clients must show a certificate that it signed."`
+	Cipher   string `default:"chacha" enum:"chacha,aes" help:"With --key-file: ${enum} (${default})."`
+	KeyFile  string `type:"existingfile" placeholder:"FILE" help:"File with the secret that what is stored is encrypted with. The prompt history is then not kept."`
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -72,15 +83,50 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if collect.Retain, err = service.OpenPolicies(a.config); err != nil {
 		return service.UpConfig{}, err
 	}
+	secrets, err := c.Secrets.Open()
+	if err != nil {
+		return service.UpConfig{}, err
+	}
+	guard, err := c.guard(a)
+	if err != nil {
+		return service.UpConfig{}, err
+	}
 	prompts := ""
-	if !a.nats.Given() {
+	if !a.nats.Given() && c.KeyFile == "" { // it is a file of its own, which nothing encrypts
 		prompts = service.HistoryFile(c.Data)
 	}
 	return service.UpConfig{
-		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Log: a.log,
+		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
-		Persist: service.PersisterConfig{Config: persist.Config{Lane: -1, Artifacts: large}},
+		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large}},
 	}, nil
+}
+
+// guard is what the flags say of the embedded server's doors and files.
+func (c *upCmd) guard(a *app) (g service.Guard, err error) {
+	g = service.Guard{TLS: embedded.TLS{Cert: c.Cert, Key: c.CertKey, CA: c.ClientCA}, KeyFile: c.KeyFile, Cipher: c.Cipher}
+	switch outside := a.nats.Given(); {
+	case outside && (c.Auth != "" || c.KeyFile != "" || g.TLS != embedded.TLS{}):
+		return g, service.UsageError{Err: errors.New("--auth, --tls-… and --key-file are for the embedded server: the NATS system that is named has its own")}
+	case c.Auth == "" && c.Tenant != "":
+		return g, service.UsageError{Err: errors.New("--tenant needs --auth DIR")}
+	case c.Auth == "":
+		return g, nil
+	}
+	dir, err := openAuth(c.Auth)
+	if err != nil {
+		return g, err
+	}
+	t, err := dir.only(c.Tenant)
+	if err != nil {
+		return g, err
+	}
+	u, err := t.User(adminUser)
+	if err != nil {
+		return g, err
+	}
+	g.Auth, g.NKey, g.Inbox = dir.conf(), dir.seed(t.Name, u.Name), u.Inbox()
+	return g, nil
 }
 
 func parseSync(s string) (time.Duration, error) {
@@ -102,6 +148,12 @@ func (c *upCmd) hello(a *app, up *service.Up) {
 	fmt.Fprintf(a.err, "Spool is up.\n  data  %s\n  NATS  %s\n  HTTP  http://%s\n", where, up.NATS, up.HTTP)
 	if c.Sync != "always" && up.Server != nil {
 		fmt.Fprintf(a.err, "  sync  every %s: a power cut may lose that much of what was acknowledged\n", c.Sync)
+	}
+	if up.Server != nil && c.Auth != "" && c.Cert == "" && !strings.HasPrefix(up.NATS, "nats://127.") {
+		fmt.Fprintln(a.err, "  note  NATS is not encrypted on its way: --tls-cert and --tls-key change that")
+	}
+	if up.Server != nil && c.KeyFile != "" {
+		fmt.Fprintf(a.err, "  disk  encrypted (%s); the prompt history is not kept\n", c.Cipher)
 	}
 	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish - --session S --dialect D\nFollow with:  spool tail\nStop with:    Ctrl-C or kill %d\n", os.Getpid())
 }

@@ -52,6 +52,7 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		{"spool_values_externalized_total", "Values moved into blobs.", func(s persist.Stats) int64 { return s.Externalized }},
 		{"spool_entry_bytes_total", "Bytes of entries as they came.", func(s persist.Stats) int64 { return s.BytesIn }},
 		{"spool_stored_bytes_total", "Bytes of packs and blobs written.", func(s persist.Stats) int64 { return s.BytesStored }},
+		{"spool_secrets_total", "Secrets found in entries and outputs.", func(s persist.Stats) int64 { return s.Secrets }},
 		{"spool_deduplicated_bytes_total", "Bytes of blobs that were stored already.", func(s persist.Stats) int64 { return s.Deduplicated }},
 		{"spool_outputs_total", "Streaming outputs that ended.", func(s persist.Stats) int64 { return s.Outputs }},
 		{"spool_output_bytes_total", "Bytes of streaming outputs as they came.", func(s persist.Stats) int64 { return s.OutputBytes }},

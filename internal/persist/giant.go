@@ -75,7 +75,7 @@ func (p *Persister) scan(ctx context.Context, s *staged) error {
 	err := p.retry(ctx, "scan a body", func() error {
 		r, err := p.openBody(ctx, s)
 		if err == nil {
-			s.plan, err = truncate.Scan(r, truncate.Options{})
+			s.plan, err = truncate.Scan(p.cleaned(s, r), truncate.Options{})
 		}
 		return err
 	})
@@ -102,7 +102,7 @@ func (p *Persister) upload(ctx context.Context, s *staged) error {
 		if err != nil {
 			return err
 		}
-		if s.plan == nil {
+		if r = p.cleaned(s, r); s.plan == nil {
 			return p.uploadRaw(ctx, s, r)
 		}
 		return p.apply(ctx, s, r)

@@ -91,6 +91,7 @@ func (p *Persister) stage(ctx context.Context, s *staged, bad error) (err error)
 			return err
 		}
 	}
+	p.clean(s)
 	switch {
 	case s.event.Kind == events.KindChunk:
 		s.text = s.event.Body

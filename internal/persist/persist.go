@@ -81,6 +81,8 @@ type Deps struct {
 
 	Sessions Sessions // removes sessions as a whole; without it that is refused
 
+	Secrets Secrets // of what agents write; nil: nobody looks for them
+
 	// Committed is told of every commit; it must not block. nil: nobody keeps statistics.
 	Committed func(Committed)
 

@@ -20,12 +20,13 @@ type Stats struct {
 	Deduplicated int64 `json:"deduplicated"` // bytes of blobs that were there already
 	Outputs      int64 `json:"outputs"`      // outputs of tools that ended
 	OutputBytes  int64 `json:"output_bytes"` // bytes of such outputs, as they came
+	Secrets      int64 `json:"secrets"`      // secrets found in entries and outputs, again with each repetition
 }
 
 type counters struct {
 	applied, repeated, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                    atomic.Int64
-	outputs, outputBytes                                                      atomic.Int64
+	outputs, outputBytes, secrets                                             atomic.Int64
 }
 
 // Stats reads the counters.
@@ -36,6 +37,6 @@ func (p *Persister) Stats() Stats {
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
-		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(),
+		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
 	}
 }

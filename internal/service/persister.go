@@ -18,6 +18,7 @@ import (
 type PersisterConfig struct {
 	persist.Config
 	PackCache int               // bytes of packs kept for branches and forks; 0 = 32 MiB
+	Secrets   persist.Secrets   // in what agents write; nil: nobody looks for them
 	Metrics   *metrics.Registry // what it does is added there; nil: nowhere
 }
 
@@ -35,7 +36,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	store := conn.Store(max(cfg.Lane, 0))
 	s := &Persister{conn: conn}
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Secrets: cfg.Secrets, Log: log,
 	}
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)

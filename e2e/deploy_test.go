@@ -1,0 +1,180 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDeployed: what compose, systemd and Kubernetes are told to run exists, with the flags that they give it.
+func TestDeployed(t *testing.T) {
+	files, err := filepath.Glob("../deploy/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, "../compose.yaml", "../compose.cluster.yaml")
+	found := map[string]int{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		var runs [][]string
+		switch ext := filepath.Ext(file); ext {
+		case ".yaml":
+			checkYAML(t, file, text)
+			runs = yamlCommands(text)
+		case ".service":
+			runs = unitCommands(text)
+		case ".timer":
+			checkTimer(t, file, text)
+			continue
+		default: // a dashboard
+			continue
+		}
+		if len(runs) == 0 {
+			t.Errorf("%s runs nothing of Spool", file)
+		}
+		for _, run := range runs {
+			found[run[0]]++
+			checkRun(t, file, run)
+		}
+	}
+	for _, program := range []string{"spool", "persister", "ingest", "gc"} {
+		if found[program] < 3 {
+			t.Errorf("%s is run %d times, want three at least: by compose, systemd and Kubernetes", program, found[program])
+		}
+	}
+}
+
+var (
+	imageLine = regexp.MustCompile(`^\s*image: spool(?:-(persister|ingest|gc))?(?::\S+)?$`)
+	argsLine  = regexp.MustCompile(`^\s*(?:args|command|test): \[(.*)\]$`)
+	yamlLine  = regexp.MustCompile(`^(  )*(#.*|- \S.*|[A-Za-z0-9_.\-]+:( .*)?|<<: \S.*|\S.*)?$`)
+)
+
+// yamlCommands are the programs with their arguments that images of Spool run.
+func yamlCommands(text string) (runs [][]string) {
+	program := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := imageLine.FindStringSubmatch(line); m != nil {
+			if program = m[1]; program == "" {
+				program = "spool"
+			}
+		} else if strings.Contains(line, "image: ") {
+			program = ""
+		}
+		m := argsLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		var words []string
+		for _, w := range strings.Split(m[1], ",") {
+			words = append(words, strings.Trim(strings.TrimSpace(w), `"`))
+		}
+		switch {
+		case len(words) > 1 && words[0] == "CMD" && strings.HasPrefix(words[1], "/bin/spool"):
+			runs = append(runs, append([]string{"spool"}, words[2:]...))
+		case words[0] != "CMD" && program != "":
+			runs = append(runs, append([]string{program}, words...))
+		}
+	}
+	return runs
+}
+
+func unitCommands(text string) (runs [][]string) {
+	for line := range strings.Lines(text) {
+		if cmd, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=/usr/local/bin/"); ok {
+			runs = append(runs, strings.Fields(cmd))
+		}
+	}
+	return runs
+}
+
+// checkYAML looks for what breaks a file most often: tabs, odd indents, brackets that stay open; and, in a manifest, for what
+// each document needs.
+func checkYAML(t *testing.T, file, text string) {
+	t.Helper()
+	for i, line := range strings.Split(text, "\n") {
+		switch indent := len(line) - len(strings.TrimLeft(line, " ")); {
+		case strings.Contains(line, "\t"), indent%2 != 0, !yamlLine.MatchString(line):
+			t.Errorf("%s:%d: %q: a tab, or an odd indent", file, i+1, line)
+		}
+	}
+	for _, pair := range []string{"{}", "[]"} {
+		if a, b := strings.Count(text, pair[:1]), strings.Count(text, pair[1:]); a != b {
+			t.Errorf("%s: %d %s and %d %s", file, a, pair[:1], b, pair[1:])
+		}
+	}
+	if !strings.Contains(file, "kubernetes") {
+		return
+	}
+	for _, doc := range strings.Split(text, "\n---\n") {
+		for _, want := range []string{"apiVersion: ", "kind: ", "metadata:\n  name: "} {
+			if !strings.Contains("\n"+doc, "\n"+want) {
+				t.Errorf("%s: a document without %q", file, want)
+			}
+		}
+		if !strings.Contains(doc, "containers:") {
+			continue
+		}
+		for _, want := range []string{"runAsNonRoot: true", "readOnlyRootFilesystem: true", "drop: [ALL]", "GOMEMLIMIT", "limits: {memory:"} {
+			if !strings.Contains(doc, want) {
+				t.Errorf("%s: a pod without %q", file, want)
+			}
+		}
+		if strings.Contains(doc, "kind: CronJob") && !strings.Contains(doc, "concurrencyPolicy: Forbid") {
+			t.Errorf("%s: a CronJob that may run twice at a time", file)
+		}
+		if strings.Contains(doc, "kind: Deployment") && !strings.Contains(doc, "livenessProbe:") {
+			t.Errorf("%s: a Deployment without a probe", file)
+		}
+	}
+}
+
+func checkTimer(t *testing.T, file, text string) {
+	t.Helper()
+	if _, err := os.Stat(strings.TrimSuffix(file, ".timer") + ".service"); err != nil || !strings.Contains(text, "\nOnCalendar=") {
+		t.Errorf("%s: %v, or no OnCalendar: nothing would be started", file, err)
+	}
+}
+
+var helps = map[string]string{}
+
+// checkRun holds a command line against what the program says that it takes.
+func checkRun(t *testing.T, file string, run []string) {
+	t.Helper()
+	ask := []string{run[0]}
+	for _, w := range run[1:] {
+		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "doctor"}, w) {
+			ask = append(ask, w)
+		}
+	}
+	if run[0] == "spool" && len(ask) != 2 {
+		t.Errorf("%s: %v: none, or several of the commands that this test knows", file, run)
+		return
+	}
+	key := strings.Join(ask, " ")
+	if helps[key] == "" {
+		out, err := exec.Command(filepath.Join(bin, ask[0]), append(ask[1:], "--help")...).CombinedOutput()
+		if len(out) == 0 {
+			t.Fatalf("%s --help = %v", key, err)
+		}
+		helps[key] = string(out)
+	}
+	for _, w := range run[1:] {
+		name := strings.TrimLeft(w, "-")
+		if name == w || name == "" {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)(^|[ ,])--?` + regexp.QuoteMeta(name) + `($|[ =,\[])`).MatchString(helps[key]) {
+			t.Errorf("%s: %v: %s has no flag %s", file, run, key, w)
+		}
+	}
+}
