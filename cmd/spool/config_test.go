@@ -28,7 +28,7 @@ func configured(t *testing.T, text string, args ...string) (c cli, path string, 
 		}
 	}
 	t.Setenv(service.ConfigEnv, path)
-	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}))
+	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestConfigFileUnderEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("NATS_USER", "env")
-	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}))
+	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()})
 	if err != nil {
 		t.Fatal(err)
 	}

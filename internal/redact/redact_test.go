@@ -49,6 +49,7 @@ var beside = map[string][2]string{
 	"named-secret":    {`api_key = "`, `"`},
 	"aws-secret-key":  {"AWS_SECRET_ACCESS_KEY=", "\n"},
 	"slack-webhook":   {"https://hooks.slack.com/services/", " "},
+	"nkey-seed":       {"-----BEGIN USER NKEY SEED-----\n", "\n"},
 	"private-key":     {"-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"},
 }
 
@@ -120,8 +121,8 @@ func TestOtherSpellings(t *testing.T) {
 func TestReader(t *testing.T) {
 	for _, rule := range []string{"aws-access-key", "named-secret", "private-key"} {
 		b := beside[rule]
-		for _, at := range []int{0, 1<<20 - 200, 1<<20 - 30, 1<<20 - 12, 1<<20 - 1, 1 << 20, 1<<20 + 3, 1<<20 + 64<<10 - 5, 1<<20 + 64<<10, 2 << 20} {
-			text := strings.Repeat("x\n", at/2+1)[:at] + "\n" + b[0] + secrets[rule] + b[1] + strings.Repeat("\ny", 700<<10)
+		for _, at := range []int{0, 1<<20 - 200, 1<<20 - 30, 1<<20 - 12, 1<<20 - 1, 1 << 20, 1<<20 + 64<<10 - 5, 2 << 20} {
+			text := strings.Repeat("x\n", at/2+1)[:at] + "\n" + b[0] + secrets[rule] + b[1] + strings.Repeat("\ny", 100<<10)
 			raw, err := json.Marshal(map[string]string{"text": text})
 			if err != nil {
 				t.Fatal(err)

@@ -154,27 +154,22 @@ func allowlists(one *allowFile, more []allowFile) (out []allowlist, err error) {
 
 // find gives what is secret in text: in order, none overlapping another.
 func (r *Rules) find(text []byte) (out []finding) {
-	var lower []byte
+	lower := asciiLower(text)
 	for i := range r.rules {
 		rule := &r.rules[i]
-		if len(rule.keywords) > 0 {
-			if lower == nil {
-				lower = bytes.ToLower(text)
+		for _, near := range rule.places(lower) {
+			text := text[near.from:near.to]
+			for _, m := range rule.regex.FindAllSubmatchIndex(text, -1) {
+				from, to := rule.secret(m)
+				secret := text[from:to]
+				if from == to || rule.entropy > 0 && entropy(secret) <= rule.entropy {
+					continue
+				}
+				if allowed(rule.allow, text, m, secret) || allowed(r.allow, text, m, secret) {
+					continue
+				}
+				out = append(out, finding{near.from + from, near.from + to, rule.id})
 			}
-			if !slices.ContainsFunc(rule.keywords, func(k []byte) bool { return bytes.Contains(lower, k) }) {
-				continue
-			}
-		}
-		for _, m := range rule.regex.FindAllSubmatchIndex(text, -1) {
-			from, to := rule.secret(m)
-			secret := text[from:to]
-			if from == to || rule.entropy > 0 && entropy(secret) <= rule.entropy {
-				continue
-			}
-			if allowed(rule.allow, text, m, secret) || allowed(r.allow, text, m, secret) {
-				continue
-			}
-			out = append(out, finding{from, to, rule.id})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Compare(a.from, b.from) })
@@ -187,6 +182,59 @@ func (r *Rules) find(text []byte) (out []finding) {
 		keep = append(keep, f)
 	}
 	return keep
+}
+
+// A match is looked for around its keywords only: regular expressions are slow, and most text has no secrets.
+const (
+	nearBefore = tailBytes
+	nearBehind = 8 << 10
+)
+
+// span is a part of a text.
+type span struct{ from, to int }
+
+// places are the parts of a text where the rule may match, in order, none overlapping another.
+func (r *rule) places(lower []byte) []span {
+	if len(r.keywords) == 0 {
+		return []span{{0, len(lower)}}
+	}
+	var out []span
+	for _, k := range r.keywords {
+		for i := 0; ; {
+			n := bytes.Index(lower[i:], k)
+			if n < 0 {
+				break
+			}
+			i += n
+			near := span{max(0, i-nearBefore), min(len(lower), i+nearBehind)}
+			if n := len(out); n > 0 && out[n-1].from <= near.from && near.from <= out[n-1].to {
+				out[n-1].to = near.to
+			} else {
+				out = append(out, near)
+			}
+			i += len(k)
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	keep := out[:0]
+	for _, s := range out {
+		if n := len(keep); n > 0 && s.from <= keep[n-1].to {
+			keep[n-1].to = max(keep[n-1].to, s.to)
+			continue
+		}
+		keep = append(keep, s)
+	}
+	return keep
+}
+
+func asciiLower(text []byte) []byte {
+	lower := bytes.Clone(text)
+	for i, c := range lower {
+		if c >= 'A' && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return lower
 }
 
 // secret is what of a match is the secret: the group that the rule names, else the first that matched, else all.

@@ -67,7 +67,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}
 	defer conn.Close()
 	up.Conn = conn
-	if up.Server != nil {
+	if up.Server != nil && cfg.Guard.Auth == "" { // else the tenant's own limit decides
 		cfg.Limits.EventsBytes = cmp.Or(cfg.Limits.EventsBytes, up.Server.StreamBytes())
 		cfg.Limits.ItemsBytes = cmp.Or(cfg.Limits.ItemsBytes, up.Server.StreamBytes())
 	}

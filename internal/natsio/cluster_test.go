@@ -1,0 +1,88 @@
+package natsio_test
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/natsio"
+)
+
+// cluster starts three servers that know each other.
+func cluster(t *testing.T) []*server.Server {
+	t.Helper()
+	var routes []*url.URL
+	ports := make([]int, 3)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []*server.Server
+	for i, port := range ports {
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{Name: "spool", Host: "127.0.0.1", Port: port}, Routes: routes,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		out = append(out, s)
+	}
+	return out
+}
+
+// Of three servers that hold every stream, one that is gone is named, and a stream with one copy is seen.
+func TestPlacementsOfACluster(t *testing.T) {
+	servers := cluster(t)
+	conn, err := natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	eventually := func(what string, f func() error) {
+		t.Helper()
+		var err error
+		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if err = f(); err == nil {
+				return
+			}
+		}
+		t.Fatalf("%s: %v", what, err)
+	}
+	eventually("three copies", func() error {
+		return conn.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 1 << 20, ItemsBytes: 1 << 20})
+	})
+	look := func(lost int) func() error {
+		return func() error {
+			places, err := conn.Placements(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, p := range places {
+				if p.Replicas != 3 || p.Servers != 3 || len(p.Lost) != lost || lost == 1 && p.Lost[0] != "n2" {
+					return fmt.Errorf("%+v, want 3 replicas on 3 servers, %d lost", p, lost)
+				}
+			}
+			return nil
+		}
+	}
+	eventually("all are there", look(0))
+	if err := conn.MayPublish(t.Context()); err != nil {
+		t.Errorf("MayPublish = %v, want nil", err)
+	}
+	servers[2].Shutdown()
+	eventually("one is gone", look(1))
+}

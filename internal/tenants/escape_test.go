@@ -1,0 +1,472 @@
+package tenants_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/embedded"
+	"spool/internal/httpapi"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/tenants"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// site is a server with two tenants, acme and brook, each with a user of every role and a persister.
+type site struct {
+	t     *testing.T
+	dir   string
+	srv   *embedded.Server
+	conf  tenants.Directory
+	seeds map[string]string // tenant/user: file
+	acme  *client.Client    // its admin
+	brook *client.Client
+	conns map[string]*natsio.Conn
+}
+
+const wait = 20 * time.Second // for what comes at once when all is well
+
+func newSite(t *testing.T) *site {
+	s := &site{t: t, dir: t.TempDir(), seeds: map[string]string{}, conns: map[string]*natsio.Conn{}}
+	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
+	for _, name := range []string{"acme", "brook"} {
+		if err := s.conf.AddTenant(tenants.Tenant{Name: name, Disk: 1 << 30}); err != nil {
+			t.Fatal(err)
+		}
+		tenant, err := s.conf.Tenant(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range tenants.Roles {
+			u := tenants.User{Name: string(role), Role: role}
+			if role == tenants.Agent {
+				u.Sessions = []string{"mine", "mine-too"}
+			}
+			u.Key = s.key(name + "/" + u.Name)
+			if err := tenant.Add(u); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	path := filepath.Join(s.dir, "accounts.conf")
+	if err := os.WriteFile(path, s.conf.Conf(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.srv.Stop)
+	for _, name := range []string{"acme", "brook"} {
+		admin := s.dial(name, tenants.Admin, nil)
+		if err := admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		s.persist(name)
+	}
+	s.acme, s.brook = client.New(s.conns["acme/admin"]), client.New(s.conns["brook/admin"])
+	return s
+}
+
+func (s *site) key(name string) (public string) {
+	seed, public, err := natsio.NewKey()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.seeds[name] = filepath.Join(s.dir, strings.ReplaceAll(name, "/", "-")+".nk")
+	if err := os.WriteFile(s.seeds[name], seed, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return public
+}
+
+// dial connects as a user. Complaints of the server are written to log.
+func (s *site) dial(tenant string, role tenants.Role, log io.Writer) *natsio.Conn {
+	s.t.Helper()
+	cfg := natsio.Config{URL: s.srv.ClientURL(), NKey: s.seeds[tenant+"/"+string(role)], Inbox: tenants.User{Name: string(role)}.Inbox()}
+	if log != nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	}
+	c, err := natsio.Dial(s.t.Context(), cfg)
+	if err != nil {
+		s.t.Fatalf("dial as %s/%s: %v", tenant, role, err)
+	}
+	s.t.Cleanup(c.Close)
+	s.conns[tenant+"/"+string(role)] = c
+	return c
+}
+
+// persist runs a persister as the user of that role, which may do no more than it needs.
+func (s *site) persist(tenant string) {
+	conn := s.dial(tenant, tenants.Persister, nil)
+	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("persister of %s: %v", tenant, err)
+		}
+	})
+}
+
+// raw connects as a user without Spool: what a hostile program does. The server's complaints come on the channel.
+func (s *site) raw(tenant string, role tenants.Role, inbox string) (*nats.Conn, <-chan error) {
+	s.t.Helper()
+	opt, err := nats.NkeyOptionFromSeed(s.seeds[tenant+"/"+string(role)])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	complaints := make(chan error, 100)
+	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		select {
+		case complaints <- err:
+		default:
+		}
+	}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	return nc, complaints
+}
+
+// publish stores an entry as a user and waits until it is in its thread.
+func (s *site) publish(tenant string, role tenants.Role, session, text string, seq uint64) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), wait)
+	defer cancel()
+	conn := s.dial(tenant, role, nil)
+	e := event(session, text, seq)
+	if err := conn.PublishEvents(ctx, []*events.Event{e}); err != nil {
+		s.t.Fatalf("publish as %s/%s: %v", tenant, role, err)
+	}
+	if err := client.New(s.conns[tenant+"/admin"]).Await(ctx, e.Thread, e.Producer, 0, seq); err != nil {
+		s.t.Fatalf("entry of %s/%s: %v", tenant, role, err)
+	}
+}
+
+func event(session, text string, seq uint64) *events.Event {
+	body, err := json.Marshal(map[string]any{"type": "message", "id": fmt.Sprintf("%08d", seq), "message": map[string]any{"role": "user", "content": text}})
+	if err != nil {
+		panic(err)
+	}
+	return &events.Event{Producer: "p-" + session, Seq: seq, Kind: events.KindEntry, Dialect: "omp",
+		Thread: events.Thread{Session: session, Name: events.MainThread}, Body: body}
+}
+
+const marker = "orchard-7391" // in what acme writes, and nowhere else
+
+// TestTenants: brook's operator, who may do anything in brook, reads, lists and infers nothing of acme (DESIGN 13.10).
+func TestTenants(t *testing.T) {
+	s := newSite(t)
+	spy, _ := s.raw("brook", tenants.Admin, "_INBOX.spy")
+	heard := make(chan *nats.Msg, 10_000)
+	for _, subject := range []string{">", "$SYS.>", "$JS.>", "$KV.>", "$SRV.>", "spool.v1.>"} {
+		if _, err := spy.ChanSubscribe(subject, heard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := spy.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	before := account(t, spy)
+	s.publish("acme", tenants.Agent, "mine", marker, 1)
+	thread := events.Thread{Session: "mine", Name: events.MainThread}
+	blob, err := s.acme.PutBlob(t.Context(), []byte(marker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	art, err := s.acme.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := s.acme.Thread(t.Context(), thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := s.acme.Export(t.Context(), thread, &out); err != nil || !strings.Contains(out.String(), marker) {
+		t.Fatalf("acme's own export = %q, %v, want its entry", out.String(), err)
+	}
+
+	// What acme's bytes and names lead to in brook: all the same as what was never anywhere.
+	for what, try := range map[string]func() error{
+		"blob":     func() error { _, err := s.brook.Blob(t.Context(), blob); return err },
+		"artifact": func() error { _, err := s.brook.Artifact(t.Context(), art.ID); return err },
+		"thread":   func() error { _, err := s.brook.Thread(t.Context(), thread); return err },
+		"node":     func() error { _, err := s.conns["brook/admin"].Store(0).Find(t.Context(), head.Head().Ref); return err },
+		"pack": func() error {
+			_, err := s.conns["brook/admin"].Store(0).Pack(t.Context(), head.Head().Pack)
+			return err
+		},
+	} {
+		if err := try(); err == nil {
+			t.Errorf("%s of acme as brook's admin: found", what)
+		}
+	}
+	for what, list := range map[string]func() (int, error){
+		"sessions":  func() (int, error) { l, err := s.brook.Sessions(t.Context(), ""); return len(l), err },
+		"threads":   func() (int, error) { l, err := s.brook.Threads(t.Context(), ""); return len(l), err },
+		"artifacts": func() (int, error) { l, err := s.brook.Artifacts(t.Context(), "mine"); return len(l), err },
+		"dead":      func() (int, error) { l, err := s.brook.DeadLetters(t.Context(), ""); return len(l), err },
+		"outputs":   func() (int, error) { l, err := s.brook.Outputs(t.Context(), ""); return len(l), err },
+	} {
+		if n, err := list(); err != nil || n != 0 {
+			t.Errorf("brook lists %d %s, %v, want none", n, what, err)
+		}
+	}
+	for _, req := range []struct{ subject, body string }{
+		{"$JS.API.DIRECT.GET.SPOOL_ITEMS", `{"last_by_subj":"spool.v1.item.mine.main.message"}`},
+		{"$JS.API.STREAM.MSG.GET.SPOOL_EVENTS", `{"seq":1}`},
+		{"$JS.API.STREAM.MSG.GET.KV_spool", `{"last_by_subj":"$KV.spool.thread.mine.main"}`},
+		{"$JS.API.STREAM.INFO.SPOOL_ITEMS", `{"subjects_filter":">"}`},
+		{"$JS.API.STREAM.CREATE.steal", `{"name":"steal","sources":[{"name":"SPOOL_EVENTS","external":{"api":"$JS.acme.API","deliver":""}}]}`},
+		{"$JS.acme.API.STREAM.INFO.SPOOL_EVENTS", ``}, {"$SYS.REQ.SERVER.PING.JSZ", `{"accounts":true}`}, {"$SYS.REQ.ACCOUNT.acme.CONNZ", ``},
+		{"$SYS.REQ.ACCOUNT.PING.STATZ", ``}, {"$SRV.PING", ``},
+	} {
+		if m, err := spy.Request(req.subject, []byte(req.body), time.Second); err == nil && (strings.Contains(string(m.Data), marker) || strings.Contains(string(m.Data), "mine")) {
+			t.Errorf("%s as brook's admin = %s", req.subject, m.Data)
+		}
+	}
+	js, err := jetstream.New(spy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "steal"); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatal(err)
+	}
+	if after := account(t, spy); after.Store != before.Store || after.Consumers != before.Consumers || after.Streams != before.Streams {
+		t.Errorf("brook's account was %+v and is %+v: what acme does shows in it", before, after)
+	}
+	s.overHTTP(string(art.ID), blob)
+	if err := spy.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for len(heard) > 0 {
+		m := <-heard
+		if strings.Contains(string(m.Data)+m.Subject, marker) || strings.HasPrefix(m.Subject, "spool.v1.") && strings.Contains(m.Subject, "mine") {
+			t.Errorf("brook's admin heard %s: %s", m.Subject, m.Data)
+		}
+	}
+}
+
+// overHTTP asks brook's HTTP side for what is acme's.
+func (s *site) overHTTP(artifact string, blob casstore.Ref) {
+	srv := httptest.NewServer(httpapi.For(s.conns["brook/admin"], httpapi.Config{}))
+	defer srv.Close()
+	for _, path := range []string{
+		"/v1/sessions", "/v1/sessions/mine", "/v1/sessions/mine/threads", "/v1/sessions/mine/threads/main", "/v1/sessions/mine/threads/main/items",
+		"/v1/artifacts/" + artifact, "/v1/sessions/mine/artifacts", "/v1/blobs/" + blob.String(), "/v1/prompts",
+	} {
+		resp, err := http.Get(srv.URL + path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		found := strings.Contains(strings.ReplaceAll(string(body), path, ""), marker) || resp.StatusCode == http.StatusOK && strings.Contains(string(body), `"mine"`)
+		if err != nil || found {
+			s.t.Errorf("GET %s as brook = %d %s, %v", path, resp.StatusCode, body, err)
+		}
+	}
+}
+
+func account(t *testing.T, nc *nats.Conn) jetstream.AccountInfo {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := js.AccountInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *info
+}
+
+// TestRoles: what users of a tenant may not publish, and may not hear.
+func TestRoles(t *testing.T) {
+	s := newSite(t)
+	s.publish("acme", tenants.Agent, "mine", "hello", 1)
+	other := "spool.v1.event.other.main.entry"
+	everybody := []string{"$JS.API.STREAM.DELETE.SPOOL_EVENTS", "$JS.API.STREAM.UPDATE.SPOOL_EVENTS", "$JS.API.STREAM.CREATE.steal", "$JS.API.STREAM.SNAPSHOT.SPOOL_EVENTS",
+		"$JS.API.STREAM.RESTORE.SPOOL_EVENTS", "$SYS.REQ.SERVER.PING", "_INBOX.admin.x", "spool.v1.p.0.other.main.entry"}
+	reader := append([]string{"$KV.spool.thread.mine.main", "$O.spool_blobs.M.x", "spool.v1.item.mine.main.message", "spool.v1.dead.x.x.x", "spool.v1.gc.run",
+		"$JS.API.STREAM.PURGE.SPOOL_ITEMS", "$JS.API.STREAM.MSG.DELETE.KV_spool", "$JS.API.CONSUMER.DELETE.SPOOL_EVENTS.p0", "$JS.ACK.SPOOL_EVENTS.p0.1.1.1.1.1"}, everybody...)
+	for role, c := range map[tenants.Role]struct{ publish, subscribe []string }{
+		tenants.Agent: {append([]string{other, "spool.v1.event.mine-t.main.entry", "spool.v1.event.mine", "spool.v1.live.mine.main.o", "$O.spool_inbox.M.x", "$O.spool_inbox.C.x",
+			"$JS.API.INFO", "$JS.API.STREAM.INFO.SPOOL_EVENTS", "$JS.API.DIRECT.GET.SPOOL_ITEMS", "$JS.API.STREAM.MSG.GET.KV_spool",
+			"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS", "$JS.API.CONSUMER.MSG.NEXT.SPOOL_EVENTS.p0", "$SRV.PING", "spool.v1.service.persister.stats"}, reader...),
+			[]string{">", "*", "_INBOX.>", "_INBOX.*.x", "_INBOX.reader.>", "spool.v1.>", "spool.v1.event.mine.>", "spool.v1.live.>", "spool.v1.item.mine.>", "$KV.>", "$O.>", "$JS.>", "$SRV.>", "$SYS.>"}},
+		tenants.Reader: {append([]string{other, "$O.spool_inbox.M.x", "$JS.API.STREAM.MSG.GET.SPOOL_EVENTS", "$JS.API.DIRECT.GET.OBJ_spool_inbox", "$JS.API.CONSUMER.CREATE.SPOOL_EVENTS"}, reader...),
+			[]string{">", "_INBOX.>", "_INBOX.agent.>", "spool.v1.event.>", "$KV.>", "$SRV.>", "$SYS.>"}},
+		tenants.Ingest:    {reader, []string{">", "_INBOX.>", "spool.v1.event.>", "$KV.>"}},
+		tenants.Persister: {append([]string{other, "spool.v1.gc.run"}, everybody...), []string{">", "_INBOX.>", "spool.v1.event.>"}},
+		tenants.Collector: {append([]string{other, "spool.v1.item.mine.main.message"}, everybody...), []string{">", "_INBOX.>", "spool.v1.event.>"}},
+	} {
+		nc, complaints := s.raw("acme", role, tenants.User{Name: string(role)}.Inbox())
+		for _, subject := range c.publish {
+			if err := nc.Publish(subject, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			denied(t, complaints, fmt.Sprintf("publish %s as %s", subject, role), subject)
+		}
+		for _, subject := range c.subscribe {
+			if _, err := nc.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			denied(t, complaints, fmt.Sprintf("subscribe %s as %s", subject, role), subject)
+		}
+	}
+}
+
+func denied(t *testing.T, complaints <-chan error, what, subject string) {
+	t.Helper()
+	select {
+	case err := <-complaints:
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
+			t.Errorf("%s = %v, want a permissions violation", what, err)
+		}
+	case <-time.After(wait):
+		t.Errorf("%s: allowed", what)
+	}
+}
+
+// TestRolesSuffice: each role does what it is for, and the server never complains.
+func TestRolesSuffice(t *testing.T) {
+	s := newSite(t)
+	s.publish("acme", tenants.Agent, "mine", marker, 1)
+	s.publish("acme", tenants.Ingest, "other", strings.Repeat("long ", 400_000), 1) // by the inbox
+	var complaints lockedBuffer
+	reader := client.New(s.dial("acme", tenants.Reader, &complaints))
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	for item, err := range reader.Subscribe(ctx, client.Filter{Session: "mine"}, client.Position{All: true}) {
+		if err != nil || !strings.Contains(fmt.Sprintf("%+v", item), marker) {
+			t.Fatalf("item as reader = %+v, %v", item, err)
+		}
+		break
+	}
+	if l, err := reader.Threads(ctx, ""); err != nil || len(l) != 2 {
+		t.Errorf("threads as reader = %v, %v, want two", l, err)
+	}
+	var out bytes.Buffer
+	if _, err := reader.Export(ctx, events.Thread{Session: "mine", Name: events.MainThread}, &out); err != nil || !strings.Contains(out.String(), marker) {
+		t.Errorf("export as reader = %q, %v", out.String(), err)
+	}
+	api := httptest.NewServer(httpapi.For(s.dial("acme", tenants.Ingest, &complaints), httpapi.Config{}))
+	defer api.Close()
+	resp, err := http.Get(api.URL + "/v1/sessions/mine/threads/main/items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), marker) {
+		t.Errorf("items over HTTP as ingest = %d %s, %v", resp.StatusCode, body, err)
+	}
+	collector := s.dial("acme", tenants.Collector, &complaints)
+	if err := collector.Verify(ctx); err != nil {
+		t.Errorf("Verify as gc = %v", err)
+	}
+	if text := complaints.String(); strings.Contains(text, "ermission") {
+		t.Errorf("the server complained:\n%s", text)
+	}
+}
+
+// TestHostileHeaders: what a client writes into the headers of its own event does nothing to other events (DESIGN 11).
+func TestHostileHeaders(t *testing.T) {
+	s := newSite(t)
+	s.publish("acme", tenants.Agent, "mine", "first", 1)
+	nc, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
+	send := func(session string, seq uint64, header nats.Header) string {
+		m := &nats.Msg{Subject: events.EventSubject(events.Thread{Session: session, Name: events.MainThread}, events.KindEntry), Header: header, Data: event(session, "x", seq).Encode()}
+		answer, err := nc.RequestMsg(m, wait)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(answer.Data)
+	}
+	for i, header := range []nats.Header{
+		{"Nats-Rollup": {"all"}}, {"Nats-Rollup": {"sub"}}, {"Nats-TTL": {"1s"}},
+		{"Nats-Schedule": {"@at 2030-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"spool.v1.event.other.main.entry"}},
+		{"Nats-Expected-Last-Sequence": {"99999"}}, {"Nats-Expected-Stream": {"SPOOL_ITEMS"}}, {"Nats-Incr": {"+1"}},
+	} {
+		if answer := send("mine", uint64(10+i), header); !strings.Contains(answer, `"error"`) {
+			t.Errorf("event with %v = %s, want a refusal", header, answer)
+		}
+	}
+	// A message id is good for nothing but against its own.
+	if a, b := send("mine", 30, nats.Header{"Nats-Msg-Id": {"x"}}), send("mine-too", 1, nats.Header{"Nats-Msg-Id": {"x"}}); !strings.Contains(a, `"seq"`) || !strings.Contains(b, `"duplicate"`) {
+		t.Errorf("events of one message id = %s, %s", a, b)
+	}
+	s.publish("acme", tenants.Ingest, "other", "after", 1)
+	info, err := s.conns["acme/admin"].JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.CachedInfo().State.Msgs; got != 3 {
+		t.Errorf("EVENTS holds %d messages, want the first, one by message id and the last", got)
+	}
+}
+
+// TestConfusedDeputy: an answer goes where its asker says, so the server itself can be made to publish what a user may not. What
+// comes of it is a dead letter, never an entry.
+func TestConfusedDeputy(t *testing.T) {
+	s := newSite(t)
+	s.publish("acme", tenants.Ingest, "other", "first", 1)
+	victim := events.Thread{Session: "other", Name: events.MainThread}
+	agent, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
+	if err := agent.PublishRequest(events.EventSubject(events.Thread{Session: "mine", Name: events.MainThread}, events.KindEntry),
+		events.EventSubject(victim, events.KindEntry), event("mine", "x", 1).Encode()); err != nil {
+		t.Fatal(err)
+	}
+	reader, _ := s.raw("acme", tenants.Reader, "_INBOX.reader")
+	if err := reader.PublishRequest("$JS.API.DIRECT.GET.SPOOL_ITEMS", events.EventSubject(victim, events.KindEntry), []byte(`{"seq":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(agent.Flush(), reader.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	s.publish("acme", tenants.Ingest, "other", "second", 2)
+	var out bytes.Buffer
+	if n, err := s.acme.Export(t.Context(), victim, &out); err != nil || n != 2 {
+		t.Errorf("the victim's thread has %d entries, %v, want its own two: %s", n, err, out.String())
+	}
+}
+
+// TestNobodyWithoutKey: no user, another server's user and a removed one are not let in.
+func TestNobodyWithoutKey(t *testing.T) {
+	s := newSite(t)
+	stranger := s.key("stranger")
+	for what, key := range map[string]string{"no key": "", "a key that nobody knows (" + stranger + ")": s.seeds["stranger"]} {
+		if c, err := natsio.Dial(t.Context(), natsio.Config{URL: s.srv.ClientURL(), NKey: key}); err == nil {
+			c.Close()
+			t.Errorf("with %s: let in", what)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package tenants_test
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"spool/internal/tenants"
+)
+
+// The server goes on asking for a while for a stream that brook wants to take from acme.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).tryDeleteSourcingConsumer.func1"))
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestRefusals: names that are none, names that are taken, and lists of sessions where there must be none.
+func TestRefusals(t *testing.T) {
+	var d tenants.Directory
+	if err := d.AddTenant(tenants.Tenant{Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []tenants.Tenant{{Name: "acme"}, {Name: "SYS"}, {Name: ""}, {Name: "a.b"}, {Name: "$G"}, {Name: `x" {`}, {Name: "b", Disk: -1}} {
+		if err := d.AddTenant(bad); err == nil {
+			t.Errorf("AddTenant(%+v) = nil, want a refusal", bad)
+		}
+	}
+	acme, err := d.Tenant("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := acme.Add(tenants.User{Name: "a", Role: tenants.Agent, Sessions: []string{"s1", "s2"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []tenants.User{
+		{Name: "a", Role: tenants.Reader}, {Name: "b", Role: "king"}, {Name: "b.>", Role: tenants.Reader}, {Name: "b", Role: tenants.Agent},
+		{Name: "b", Role: tenants.Reader, Sessions: []string{"s"}}, {Name: "b", Role: tenants.Agent, Sessions: []string{"*"}},
+		{Name: "b", Role: tenants.Agent, Sessions: []string{"s", "a.>"}}, {Name: "b", Role: tenants.Agent, Sessions: []string{`s", ">`}},
+	} {
+		if err := acme.Add(bad); err == nil {
+			t.Errorf("Add(%+v) = nil, want a refusal", bad)
+		}
+	}
+	if err := acme.Remove("a"); err != nil || acme.Remove("a") == nil {
+		t.Errorf("Remove = %v, and a second time nil, want nil and a refusal", err)
+	}
+}
