@@ -100,6 +100,19 @@ func (g *Group) follow(w *world) {
 	g.Follow = g.Follow[:min(len(g.Follow), most)]
 }
 
+// Repack makes packs smaller and fewer, and takes nothing away that was not known to be garbage before: it plans a cycle, and
+// carries out its repacks alone. Small neighbours become one pack, packs that are mostly garbage lose it, and the nodes of a thread
+// come together. Readers in flight find their way by the moved records; the old bytes stay until a later cycle.
+func (c *Collector) Repack(ctx context.Context) (Done, error) {
+	p, err := c.Plan(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	p.Bury, p.Condemn, p.Reclaim, p.Forget = nil, nil, nil, nil
+	p.Allow(BrakeShare) // it condemns nothing
+	return c.Apply(ctx, p)
+}
+
 // repack makes one pack of each group's live nodes.
 func (r *run) repack(ctx context.Context) error {
 	for _, g := range r.plan.Repack {
@@ -160,6 +173,7 @@ func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
 			return false, fmt.Errorf("%s: %w", keys[i], err)
 		}
 	}
+	b.Cluster()
 	header, body, err := b.Finish()
 	if err != nil {
 		return false, err

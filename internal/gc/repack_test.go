@@ -77,6 +77,34 @@ func TestReadersDuringRepacks(t *testing.T) {
 	r.verify(th("keep"))
 }
 
+// A repack by itself takes neighbours together and nothing away, garbage neither.
+func TestRepackAlone(t *testing.T) {
+	r := newRig(t)
+	r.persister(4)
+	r.say(th("drop"), image("picture", 1))
+	r.remove(th("drop"))
+	for i := range 4 {
+		r.publish(said{th("one"), talk(6, fmt.Sprint("one", i))}, said{th("keep"), talk(6, fmt.Sprint("keep", i))})
+		r.await(th("keep"))
+	}
+	cfg := brave()
+	cfg.Merge = 2
+	before, err := r.collector(cfg, nil).Plan(t.Context())
+	if err != nil || len(before.Condemn) == 0 {
+		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(), err)
+	}
+	d, err := r.collector(cfg, nil).Repack(t.Context())
+	if err != nil || d.Repacked < 2 || d.Condemned+d.Forgotten+d.Reclaimed > 0 {
+		t.Errorf("Repack = %+v, %v, want packs repacked and nothing else", d, err)
+	}
+	r.verify(th("keep"))
+	r.verify(th("one"))
+	after, err := r.collector(cfg, nil).Plan(t.Context())
+	if err != nil || after.Stock.Packs >= before.Stock.Packs || after.Stock.Blobs != before.Stock.Blobs || len(after.Condemn) != len(before.Condemn) {
+		t.Errorf("after a repack %+v, %v, want fewer packs, and the garbage of %+v", after.Stock, err, before.Stock)
+	}
+}
+
 // What is garbage gives its bytes back, on the disk too: what is reclaimed makes holes in the files of a stream, and each time that
 // the server syncs it writes those anew of which less than half is left, but the newest.
 func TestDiskShrinks(t *testing.T) {

@@ -9,18 +9,27 @@ import (
 	"spool/pkg/events"
 )
 
-// Erase is Forget that leaves nothing in the file either: the indexes, and then the file, are written anew.
+// Erase is Forget that leaves nothing in the file either: the indexes, and then the file, are written anew. Once it has begun it goes
+// on to its end, whatever becomes of ctx: nobody would come back to it. A crash in between leaves pages that nothing leads to, and
+// the log behind the file, until the next erasure.
 func (db *DB) Erase(ctx context.Context, session string) error {
 	if err := db.Forget(ctx, session); err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	for _, statement := range []string{
-		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')",
-		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
+		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')", "VACUUM",
 	} {
 		if _, err := db.sql.ExecContext(ctx, statement); err != nil {
 			return wrap("erase the prompts of "+session, err)
 		}
+	}
+	var busy, frames, done int
+	if err := db.sql.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &done); err != nil {
+		return wrap("erase the prompts of "+session, err)
+	}
+	if busy != 0 {
+		return fmt.Errorf("erase the prompts of %s: somebody reads the file, so the log behind it still has them", session)
 	}
 	return nil
 }

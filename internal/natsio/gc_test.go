@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,6 +72,7 @@ func TestScanIsExact(t *testing.T) {
 					value = nil
 				}
 				h.put(fmt.Sprintf("session.s%d", r.IntN(800)), value)
+				time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // a race detector reads slower than four write that do not rest
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -51,6 +52,7 @@ func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 // Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
 // then what is committed is published and acked.
 func (s *Persister) Run(ctx context.Context) error {
+	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.p.Run(ctx) })
 	g.Go(func() error {
@@ -65,7 +67,10 @@ func (s *Persister) Run(ctx context.Context) error {
 		wg.Wait()
 		return err
 	})
-	return g.Wait()
+	if err := g.Wait(); outer.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil // it was told to stop while it still began
 }
 
 func (s *Persister) consume(ctx context.Context) ([]func(), error) {

@@ -1,6 +1,7 @@
 package casstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -15,6 +16,12 @@ func (b *PackBuilder) sortChildrenFirst() error {
 	if err != nil {
 		return err
 	}
+	b.reorder(order)
+	return nil
+}
+
+// reorder lays the nodes out anew.
+func (b *PackBuilder) reorder(order []int32) {
 	sorted := PackBuilder{raw: make([]byte, 0, len(b.raw)), edges: make([]int32, 0, len(b.edges)), nodes: make([]entry, 0, len(b.nodes))}
 	for at, i := range order {
 		from, edges := b.at(int(i))
@@ -24,7 +31,36 @@ func (b *PackBuilder) sortChildrenFirst() error {
 		b.known[b.nodes[i].id].node = int32(at)
 	}
 	b.raw, b.edges, b.nodes = sorted.raw, sorted.edges, sorted.nodes
-	return nil
+}
+
+// Cluster puts nodes that hang together next to each other: a thread, with its forks, that was written in turns with others is then
+// read from few frames. What hangs together keeps its order, and so children stay ahead of their parents.
+func (b *PackBuilder) Cluster() {
+	group := make([]int32, len(b.nodes)) // the lowest node of the same cluster that is known, by node
+	find := func(i int32) int32 {
+		for group[i] != i {
+			group[i] = group[group[i]]
+			i = group[i]
+		}
+		return i
+	}
+	for i := range b.nodes {
+		group[i] = int32(i)
+		_, edges := b.at(i)
+		for _, id := range edges {
+			if id == nilEdge || b.known[id].node < 0 || int(b.known[id].node) >= i {
+				continue
+			}
+			low, high := find(b.known[id].node), find(int32(i))
+			group[max(low, high)] = min(low, high)
+		}
+	}
+	order := make([]int32, len(b.nodes))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(x, y int32) int { return cmp.Compare(find(x), find(y)) })
+	b.reorder(order)
 }
 
 func (b *PackBuilder) childrenFirst() bool {

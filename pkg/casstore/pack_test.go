@@ -76,6 +76,9 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 		for r, pack := range outside {
 			b.Locate(casstore.Located{Ref: r, Pack: pack})
 		}
+		if rapid.Bool().Draw(t, "cluster") {
+			b.Cluster()
+		}
 		header, body, err := b.Finish()
 		if err != nil {
 			t.Fatal(err)
@@ -105,6 +108,32 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 			t.Fatalf("Node(not there) = %v, want ErrNotFound", err)
 		}
 	})
+}
+
+// Threads that were written in turns come together, forks with what they share, in the order that each has.
+func TestCluster(t *testing.T) {
+	b := casstore.NewPackBuilder()
+	names := map[casstore.Ref]string{}
+	at := map[string]casstore.Ref{}
+	for _, n := range []struct{ name, parent string }{
+		{"a1", ""}, {"b1", ""}, {"c1", ""}, {"a2", "a1"}, {"b2", "b1"}, {"fork of a1", "a1"}, {"c2", "c1"}, {"a3", "a2"}, {"alone", ""}, {"b3", "b2"},
+	} {
+		ref := b.AddNode(textNode(n.name, at[n.parent], blobRef(7))) // that they share a blob brings no two together
+		at[n.name], names[ref] = ref, n.name
+	}
+	b.Cluster()
+	header, body := mustFinish(t, b)
+	p := mustOpen(t, header, body)
+	var got []string
+	for i := range p.Len() {
+		got = append(got, names[p.Ref(i)])
+	}
+	if want := []string{"a1", "a2", "fork of a1", "a3", "b1", "b2", "b3", "c1", "c2", "alone"}; !slices.Equal(got, want) {
+		t.Errorf("clustered = %q, want %q", got, want)
+	}
+	if err := p.Verify(); err != nil {
+		t.Errorf("Verify() = %v, want nil", err)
+	}
 }
 
 func TestFinishNamesTheUnlocated(t *testing.T) {
