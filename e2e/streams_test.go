@@ -95,7 +95,7 @@ func TestKilledWhileStreaming(t *testing.T) {
 	killed := 0
 	for range kills {
 		select { // the moment of the kill is the test's input
-		case <-time.After(time.Duration(random.Int64N(int64(1500 * time.Millisecond)))):
+		case <-time.After(time.Duration(random.Int64N(int64(300 * time.Millisecond)))):
 		case <-done:
 			continue
 		}

@@ -128,8 +128,9 @@ func TestErase(t *testing.T) {
 	if want := "[OBJ_spool_artifacts OBJ_spool_blobs OBJ_spool_nodes SPOOL_EVENTS SPOOL_ITEMS]"; fmt.Sprint(over) != want {
 		t.Errorf("written over in %v, want %s", over, want)
 	}
-	if len(r.Kept) != 0 {
-		t.Errorf("kept = %+v, want nothing: nobody shares it", r.Kept)
+	// The two start nodes are the same bytes, and hold no word of anybody. In one pack they are one.
+	if len(r.Kept) > 1 || len(r.Kept) == 1 && (r.Kept[0].What != "nodes" || r.Kept[0].Count != 1 || len(r.Kept[0].Sessions) > 0) {
+		t.Errorf("kept = %+v, want nothing but a start node: nobody shares it", r.Kept)
 	}
 	if found := holding(t, dir, secret); len(found) != 0 {
 		t.Errorf("the secret is still in the files of %v", found)
