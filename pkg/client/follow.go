@@ -133,29 +133,17 @@ func (f *follower) take(ctx context.Context, live *events.Live) error {
 
 // catchUp gives all that is stored.
 func (f *follower) catchUp(ctx context.Context) error {
-	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
-	if err != nil {
+	o, base, there, ended, err := f.read(ctx)
+	switch {
+	case err != nil:
 		return err
+	case there:
+		f.found = true
+	case f.found || ended:
+		return f.result(ctx)
 	}
-	if !rs[0].Exists() {
-		if f.found || rs[0].Removed() {
-			return f.result(ctx)
-		}
+	if o.Total <= f.at {
 		return nil
-	}
-	f.found = true
-	o, err := record.DecodeOutput(rs[0].Value)
-	if err != nil || o.Total <= f.at {
-		return err
-	}
-	var base record.OutputBase
-	if o.Base > 0 && rs[1].Exists() {
-		if base, err = record.DecodeOutputBase(rs[1].Value); err != nil {
-			return err
-		}
-	}
-	if base.Seq != o.Base {
-		return nil // written between the two readings: the frame that tells of it is on its way
 	}
 	whole, rest, err := stored(o, base)
 	if err != nil {
@@ -170,6 +158,31 @@ func (f *follower) catchUp(ctx context.Context) error {
 	f.give(0, whole, nil)
 	f.give(o.Total, nil, nil)
 	return nil
+}
+
+// read reads the records of an output, as they were at one moment; there: it is open.
+func (f *follower) read(ctx context.Context) (o record.Output, base record.OutputBase, there, ended bool, err error) {
+	for {
+		rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
+		if err != nil {
+			return o, base, false, false, err
+		}
+		if !rs[0].Exists() {
+			return o, base, false, rs[0].Removed(), nil
+		}
+		if o, err = record.DecodeOutput(rs[0].Value); err != nil {
+			return o, base, true, false, err
+		}
+		if o.Base == 0 {
+			return o, record.OutputBase{}, true, false, nil
+		}
+		if rs[1].Exists() {
+			if base, err = record.DecodeOutputBase(rs[1].Value); err != nil || base.Seq == o.Base {
+				return o, base, true, false, err
+			}
+		}
+		// Both are written in one batch, which came between the two readings.
+	}
 }
 
 // rest is the artifact of an open output behind its parts.
