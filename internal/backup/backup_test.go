@@ -231,8 +231,10 @@ func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) }) // of no interest any more
-	for s.output(t).Total < int64(len(printed)) {
-		time.Sleep(20 * time.Millisecond)
+	for late := time.Now().Add(time.Minute); s.output(t).Total < int64(len(printed)); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%d bytes of the output are applied, want %d", s.output(t).Total, len(printed))
+		}
 	}
 	return th, printed
 }

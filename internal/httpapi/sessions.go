@@ -167,18 +167,24 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// threads lists the threads of a session.
-func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
+// threadsOf reads the heads of the session that a request names. sessions.ErrNoSession: it has none.
+func (a *api) threadsOf(r *http.Request) ([]client.Thread, error) {
 	id, err := sessionOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := a.cfg.Client.Threads(r.Context(), id)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
+	}
+	return all, err
+}
+
+// threads lists the threads of a session.
+func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
+	all, err := a.threadsOf(r)
 	if err != nil {
 		return err
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}
 	out := make([]threadOut, len(all))
 	for i, t := range all {
@@ -305,16 +311,9 @@ type graphNode struct {
 
 // graph tells how the threads of a session come from each other, and from other sessions.
 func (a *api) graph(w http.ResponseWriter, r *http.Request) error {
-	id, err := sessionOf(r)
+	all, err := a.threadsOf(r)
 	if err != nil {
 		return err
-	}
-	all, err := a.cfg.Client.Threads(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}
 	nodes := make([]graphNode, len(all))
 	for i, t := range all {

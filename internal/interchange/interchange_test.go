@@ -278,7 +278,7 @@ func image(n int) []byte { return bytes.Repeat([]byte{0x89, 'P', 'N', 'G', byte(
 func large(t *testing.T, id string) *sessions.Tree {
 	t.Helper()
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	tree := sessions.NewTree(sessions.Header{Type: "session", Version: sessions.Version, ID: id, Timestamp: sessions.FormatTime(now), Cwd: "/work/pi"})
+	tree := sessions.NewTree(sessions.Header{Type: "session", Version: sessions.Version, ID: id, Timestamp: sessions.FormatTime(now), Cwd: "/home/mira/pi"})
 	add := func(d sessions.Draft) string {
 		t.Helper()
 		now = now.Add(time.Second)
