@@ -75,7 +75,10 @@ func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery
 	if err != nil {
 		return nil, fmt.Errorf("consumer of partition %d: %w", partition, wrapErr(err))
 	}
-	f := newFeed(ctx, c, events.EventsStream, cons)
+	f := newFeed(c, events.EventsStream, cons)
+	if cons.CachedInfo().NumAckPending > 0 {
+		f.takeBack(ctx) // their owner may be dead, and if it is not, it only sees them twice
+	}
 	cc, err := cons.Consume(func(m jetstream.Msg) {
 		meta, err := m.Metadata()
 		if err != nil {
@@ -115,8 +118,7 @@ const hdrPinID = "Nats-Pin-Id"
 // comes again when its ack is overdue, behind younger events. An event that is applied after a younger one of its thread
 // would be taken for a duplicate. So deliveries are counted: when the consumer sequence jumps, or does not begin right
 // above the ack floor, the consumer is reset to its ack floor and everything from there on comes again, in order. What was
-// applied already is skipped. So too when this process begins while deliveries are open: their owner may be dead, and if it
-// is not, it only sees them twice.
+// applied already is skipped. takeBack does so for deliveries that an owner who died left open.
 type feed struct {
 	c      *Conn
 	stream string
@@ -126,14 +128,28 @@ type feed struct {
 	pin    string // our pin, as of the last delivery
 }
 
-func newFeed(ctx context.Context, c *Conn, stream string, cons jetstream.Consumer) *feed {
-	info := cons.CachedInfo()
-	f := &feed{c: c, stream: stream, name: info.Name, cons: cons}
-	if info.NumAckPending > 0 {
-		f.reset(ctx)
-		f.next = 0 // another process may be pinned, and be given them
+func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
+	return &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+}
+
+// takeBack has the open deliveries come again, to whoever is pinned then. The acks of who was given them before are lost.
+func (f *feed) takeBack(ctx context.Context) {
+	f.reset(ctx)
+	f.next = 0 // another process may be pinned, and be given them
+}
+
+// takeBackOrphans is takeBack when nobody is pinned.
+func (f *feed) takeBackOrphans(ctx context.Context) {
+	info, err := f.cons.Info(ctx)
+	if err != nil || info.NumAckPending == 0 {
+		return
 	}
-	return f
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != "" {
+			return
+		}
+	}
+	f.takeBack(ctx)
 }
 
 // unpin gives the partition away at once, if it is ours; else the next owner would wait for pinnedTTL.

@@ -33,7 +33,8 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 			yield(StoredItem{}, fmt.Errorf("durable subscription %q: %w", name, err))
 			return
 		}
-		f := newFeed(ctx, c, events.ItemsStream, cons)
+		f := newFeed(c, events.ItemsStream, cons)
+		f.takeBackOrphans(ctx)
 		it, err := cons.Messages(
 			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
 			jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
@@ -57,8 +58,11 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 		}()
 		for {
 			wait, cancel := ctx, context.CancelFunc(func() {})
-			if done != nil {
+			switch {
+			case done != nil:
 				wait, cancel = context.WithTimeout(ctx, readerAckEvery)
+			case f.pin == "": // another process is at it, and may die with deliveries open
+				wait, cancel = context.WithTimeout(ctx, pinnedTTL/2)
 			}
 			m, err := it.Next(jetstream.NextContext(wait))
 			idle := wait.Err() != nil
@@ -71,6 +75,9 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 				done, acked = nil, time.Now()
 			}
 			if err != nil && idle || errors.Is(err, jetstream.ErrNoHeartbeat) {
+				if f.pin == "" {
+					f.takeBackOrphans(ctx)
+				}
 				continue // nothing new; without heartbeats another process is pinned, or the server away
 			}
 			if err != nil {
