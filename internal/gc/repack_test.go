@@ -60,7 +60,7 @@ func TestReadersDuringRepacks(t *testing.T) {
 	repacked := 0
 	for i := range 6 {
 		cfg := brave()
-		cfg.Merge = 2
+		cfg.Merge, cfg.Follow = 2, time.Hour // a reader may take longer than two cycles
 		_, d := r.collect(cfg)
 		repacked += d.Repacked
 		at := reads.Load()

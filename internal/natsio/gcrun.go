@@ -77,6 +77,9 @@ func (c *Conn) AskGC(ctx context.Context) error {
 // gets a request, and the next one waits until run has returned. A request whose collector dies goes to another after gcAckWait.
 func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
 	cons, err := c.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
 	}
