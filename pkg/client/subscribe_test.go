@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -252,6 +254,36 @@ func TestDurableHandsOver(t *testing.T) {
 	<-second
 	if !slices.Equal(got[0], numbers(1, 6)) || len(got[1]) != 3 || got[1][2] > "9" || got[1][0] < "6" {
 		t.Errorf("first got %v, second %v, want 1 to 6 and what follows", got[0], got[1])
+	}
+}
+
+// What one that died was given and had not done comes to the one that waits, though nothing new comes.
+func TestDurableOfADeadOne(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Server(t)
+	dead, alive := natstest.Dial(t, srv), natstest.Dial(t, srv)
+	if err := dead.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := persister(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	r := &rig{client.New(alive), alive, stop}
+	r.publish(t, posts(thread("s"), 1, 5)...)
+	all := client.Position{All: true}
+	given := make(chan struct{})
+	go func() {
+		for range client.New(dead).SubscribeDurable(t.Context(), "pair", client.Filter{}, all) {
+			dead.Close() // and the first item is never done
+			close(given)
+			return
+		}
+	}()
+	<-given
+	if got := texts(t, r.SubscribeDurable(limited(t), "pair", client.Filter{}, all), 5); !slices.Equal(got, numbers(1, 5)) {
+		t.Errorf("the one that waited got %v, want 1 to 5", got)
 	}
 }
 
