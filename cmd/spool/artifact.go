@@ -24,45 +24,25 @@ type artifactCmd struct {
 	Cleanup artifactCleanupCmd `cmd:"" help:"Remove artifacts by kind, age and size; without --apply only say which."`
 }
 
-type artifactLsCmd struct {
-	Session string `arg:"" optional:"" help:"Only artifacts of this session."`
-	JSON    bool   `help:"Each artifact as one line of JSON."`
-}
+type artifactLsCmd struct{ listArgs }
 
 func (c *artifactLsCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
+	find := func(cl *client.Client) ([]artifacts.Record, error) {
+		list, err := cl.Artifacts(a.ctx, c.Session)
+		slices.SortFunc(list, func(a, b artifacts.Record) int {
+			return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+		})
+		return list, err
 	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	list, err := cl.Artifacts(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(list, func(a, b artifacts.Record) int {
-		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+	return list(a, c.listArgs, find, look[artifacts.Record]{
+		json:   func(r artifacts.Record) any { return client.ArtifactJSON(r) },
+		none:   "no artifacts",
+		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME",
+		row: func(r artifacts.Record) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r), r.Category,
+				text.Ago(r.Created, time.Now()), printable(r.Filename))
+		},
 	})
-	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, r := range list {
-			if err := enc.Encode(client.ArtifactJSON(r)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := text.NewTable(a.out)
-	fmt.Fprintln(t, "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME")
-	for _, r := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r), r.Category,
-			text.Ago(r.Created, time.Now()), printable(r.Filename))
-	}
-	return t.Flush()
 }
 
 func sizeOf(r artifacts.Record) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +20,7 @@ type deadCmd struct {
 	Rm     deadRmCmd     `cmd:"" aliases:"del,delete" help:"Remove them for good."`
 }
 
-type deadLsCmd struct {
-	Session string `arg:"" optional:"" help:"Only those of this session."`
-	JSON    bool   `help:"Each as one line of JSON."`
-}
+type deadLsCmd struct{ listArgs }
 
 // deadLine is a dead letter for programs.
 type deadLine struct {
@@ -40,40 +36,21 @@ type deadLine struct {
 }
 
 func (c *deadLsCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	list, err := cl.DeadLetters(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a.out)
-	t := text.NewTable(a.out)
-	if !c.JSON && len(list) > 0 {
-		fmt.Fprintln(t, "AT\tTHREAD\tKIND\tWHEN\tBYTES\tREASON")
-	}
-	for _, d := range list {
-		if c.JSON {
-			line := deadLine{d.At, d.Time, d.Thread.Session, d.Thread.Name, d.Kind, d.Seq, d.Subject, max(d.Size, 0), d.Reason}
-			if err := enc.Encode(line); err != nil {
-				return err
+	find := func(cl *client.Client) ([]client.DeadLetter, error) { return cl.DeadLetters(a.ctx, c.Session) }
+	return list(a, c.listArgs, find, look[client.DeadLetter]{
+		json: func(d client.DeadLetter) any {
+			return deadLine{d.At, d.Time, d.Thread.Session, d.Thread.Name, d.Kind, d.Seq, d.Subject, max(d.Size, 0), d.Reason}
+		},
+		none:   "no dead letters",
+		header: "AT\tTHREAD\tKIND\tWHEN\tBYTES\tREASON",
+		row: func(d client.DeadLetter) string {
+			size := "large"
+			if d.Size >= 0 {
+				size = text.Bytes(d.Size)
 			}
-			continue
-		}
-		size := "large"
-		if d.Size >= 0 {
-			size = text.Bytes(d.Size)
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, printable(d.Reason))
-	}
-	return t.Flush()
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, printable(d.Reason))
+		},
+	})
 }
 
 type deadShowCmd struct {

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"spool/internal/service"
-	"spool/internal/text"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -15,38 +14,21 @@ type outputCmd struct {
 	Follow outputFollowCmd `cmd:"" help:"Write an output from its first byte to its end, live."`
 }
 
-type outputLsCmd struct {
-	Session string `arg:"" optional:"" help:"Session; default: all."`
-	JSON    bool   `name:"json" help:"A JSON object a line."`
-}
+type outputLsCmd struct{ listArgs }
 
 func (c *outputLsCmd) Run(a *app) error {
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	open, err := cl.Outputs(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, o := range open {
-			line := map[string]any{"session": o.Session, "thread": o.Name, "output": o.ID, "tool": o.Tool, "bytes": o.Bytes,
+	find := func(cl *client.Client) ([]client.OpenOutput, error) { return cl.Outputs(a.ctx, c.Session) }
+	return list(a, c.listArgs, find, look[client.OpenOutput]{
+		json: func(o client.OpenOutput) any {
+			return map[string]any{"session": o.Session, "thread": o.Name, "output": o.ID, "tool": o.Tool, "bytes": o.Bytes,
 				"begun": o.Begun.UTC().Format(time.RFC3339), "last": o.Last.UTC().Format(time.RFC3339)}
-			if err := enc.Encode(line); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	w := text.NewTable(a.out)
-	fmt.Fprintln(w, "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST")
-	for _, o := range open {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", o.Thread, o.ID, o.Tool, o.Bytes, o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
-	}
-	return w.Flush()
+		},
+		none:   "no output is open",
+		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",
+		row: func(o client.OpenOutput) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes, o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
+		},
+	})
 }
 
 type outputFollowCmd struct {

@@ -19,41 +19,18 @@ type promptsCmd struct {
 	Ask    promptsAskCmd    `cmd:"" help:"Ask, wait for the answer and print it."`
 }
 
-type promptsLsCmd struct {
-	Session string `arg:"" optional:"" help:"Only prompts of this session."`
-	JSON    bool   `help:"Each prompt as one line of JSON."`
-}
+type promptsLsCmd struct{ listArgs }
 
 func (c *promptsLsCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	list, err := cl.Prompts(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a.out)
-	t := text.NewTable(a.out)
-	if !c.JSON {
-		fmt.Fprintln(t, "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT")
-	}
-	for _, p := range list {
-		if c.JSON {
-			if err := enc.Encode(client.PromptJSON(p)); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Thread, printable(p.ID), printable(p.Kind), text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
-	}
-	return t.Flush()
+	find := func(cl *client.Client) ([]client.Prompt, error) { return cl.Prompts(a.ctx, c.Session) }
+	return list(a, c.listArgs, find, look[client.Prompt]{
+		json:   func(p client.Prompt) any { return client.PromptJSON(p) },
+		none:   "no prompt waits for an answer",
+		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
+		row: func(p client.Prompt) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind), text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
+		},
+	})
 }
 
 func deadline(p client.Prompt) string {

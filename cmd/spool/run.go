@@ -2,9 +2,9 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/service"
@@ -20,45 +20,24 @@ type runCmd struct {
 }
 
 type runLsCmd struct {
-	Session string `arg:"" optional:"" help:"Only runs of this session."`
-	All     bool   `help:"The ended ones too, and those whose lease is over: they count as failed."`
-	JSON    bool   `help:"Each run as one line of JSON."`
+	listArgs
+	All bool `help:"The ended ones too, and those whose lease is over: they count as failed."`
 }
 
 func (c *runLsCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
+	find := func(cl *client.Client) ([]client.RunInfo, error) {
+		runs, err := cl.Runs(a.ctx, c.Session)
+		return slices.DeleteFunc(runs, func(r client.RunInfo) bool { return !c.All && !r.Active() }), err
 	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	runs, err := cl.Runs(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a.out)
-	t := text.NewTable(a.out)
-	if !c.JSON {
-		fmt.Fprintln(t, "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT")
-	}
-	for _, r := range runs {
-		if !c.All && !r.Active() {
-			continue
-		}
-		if c.JSON {
-			if err := enc.Encode(client.RunJSON(r)); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Thread, cmp.Or(printable(r.Agent), "-"), printable(string(r.State)),
-			cmp.Or(text.Ago(r.Begun, time.Now()), "-"), leaseLeft(r))
-	}
-	return t.Flush()
+	return list(a, c.listArgs, find, look[client.RunInfo]{
+		json:   func(r client.RunInfo) any { return client.RunJSON(r) },
+		none:   "no runs",
+		header: "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT",
+		row: func(r client.RunInfo) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Thread, cmp.Or(printable(r.Agent), "-"), printable(string(r.State)),
+				cmp.Or(text.Ago(r.Begun, time.Now()), "-"), leaseLeft(r))
+		},
+	})
 }
 
 func leaseLeft(r client.RunInfo) string {

@@ -29,45 +29,19 @@ type threadCmd struct {
 	Watch  threadWatchCmd  `cmd:"" help:"Follow the heads of active threads as they move."`
 }
 
-type threadLsCmd struct {
-	Session string `arg:"" optional:"" help:"Only threads of this session."`
-	JSON    bool   `help:"Each thread as one line of JSON."`
-}
+type threadLsCmd struct{ listArgs }
 
 func (c *threadLsCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	list, err := cl.Threads(a.ctx, c.Session)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, t := range list {
-			if err := enc.Encode(threadJSON(t)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := text.NewTable(a.out)
-	if len(list) == 0 {
-		fmt.Fprintln(a.err, "no threads found")
-	}
-	fmt.Fprintln(t, "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD")
-	for _, th := range list {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", th.Thread, th.Head.Status, th.Head.Entries, th.Head.N,
-			text.Ago(th.Head.Updated, time.Now()), th.Head.Head().Ref.Hex()[:12])
-	}
-	return t.Flush()
+	find := func(cl *client.Client) ([]client.Thread, error) { return cl.Threads(a.ctx, c.Session) }
+	return list(a, c.listArgs, find, look[client.Thread]{
+		json:   func(t client.Thread) any { return threadJSON(t) },
+		none:   "no threads found",
+		header: "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD",
+		row: func(t client.Thread) string {
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s", t.Thread, t.Head.Status, t.Head.Entries, t.Head.N,
+				text.Ago(t.Head.Updated, time.Now()), t.Head.Head().Ref.Hex()[:12])
+		},
+	})
 }
 
 type threadShowCmd struct {

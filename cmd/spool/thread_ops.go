@@ -252,16 +252,13 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 }
 
 type threadWatchCmd struct {
-	Session string `arg:"" optional:"" help:"Only threads of this session."`
-	Current bool   `help:"Begin with the threads as they are."`
-	JSON    bool   `help:"Each move as one line of JSON."`
+	listArgs
+	Current bool `help:"Begin with the threads as they are."`
 }
 
 func (c *threadWatchCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
+	if err := c.check(); err != nil {
+		return err
 	}
 	cl, done, err := a.client()
 	if err != nil {
