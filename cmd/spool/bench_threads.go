@@ -4,13 +4,13 @@ import "spool/internal/bench"
 
 type benchThreadsCmd struct {
 	benchArgs
-	Entries int    `default:"100000" placeholder:"N" help:"Entries of the long thread (${default})."`
-	Objects int    `default:"2000" placeholder:"N" help:"Entries that are also stored as one object a node (${default})."`
-	Forks   int    `default:"100" placeholder:"N" help:"Forks (${default})."`
-	Rounds  int    `default:"5" placeholder:"R" help:"How often every reading runs; the medians count (${default})."`
-	Nodes   int    `placeholder:"N" help:"Instead: build a store of so many nodes, and read, check and repack it; 1000000 takes some minutes and 8 GB of disk."`
-	Depth   int    `default:"1000" placeholder:"N" help:"With --nodes: forks of forks (${default})."`
-	Wide    int    `default:"10000" placeholder:"N" help:"With --nodes: forks of one thread (${default})."`
+	Entries int `default:"100000" placeholder:"N" help:"Entries of the long thread (${default})."`
+	Objects int `default:"2000" placeholder:"N" help:"Entries that are also stored as one object a node (${default})."`
+	Forks   int `default:"100" placeholder:"N" help:"Forks (${default})."`
+	Rounds  int `default:"5" placeholder:"R" help:"How often every reading runs; the medians count (${default})."`
+	Nodes   int `placeholder:"N" help:"Instead: build a store of so many nodes, and read, check and repack it; 1000000 takes some minutes and 8 GB of disk."`
+	Depth   int `default:"1000" placeholder:"N" help:"With --nodes: forks of forks (${default})."`
+	Wide    int `default:"10000" placeholder:"N" help:"With --nodes: forks of one thread (${default})."`
 }
 
 func (c *benchThreadsCmd) Run(a *app) error {
