@@ -21,6 +21,7 @@ type fsckCmd struct {
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
 	Force  bool `short:"f" help:"With --repair: do not ask."`
 	JSON   bool `help:"One JSON object."`
+	service.Secrets
 }
 
 func (c *fsckCmd) Help() string {
@@ -30,6 +31,10 @@ func (c *fsckCmd) Help() string {
 func (c *fsckCmd) Run(a *app) error {
 	if c.Cut && !c.Repair {
 		return service.UsageError{Err: errors.New("--cut: only with --repair")}
+	}
+	secrets, err := c.Secrets.Open()
+	if err != nil {
+		return err
 	}
 	conn, err := a.dial()
 	if err != nil {
@@ -42,7 +47,7 @@ func (c *fsckCmd) Run(a *app) error {
 		}
 	}
 	progress, end := byteBar(a.err)
-	cfg := fsck.Config{Progress: progress, Cut: c.Cut}
+	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Secrets: secrets}
 	var rep *fsck.Report
 	if c.Repair {
 		rep, err = fsck.Fix(a.ctx, conn, conn, conn.Store(0), cfg)

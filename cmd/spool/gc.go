@@ -26,7 +26,7 @@ type gcFlags struct {
 	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with undelete; default: not at all."`
 	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
 	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs (${default})."`
-	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, missing."`
+	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, missing."`
 }
 
 func (f *gcFlags) config() gc.Config {

@@ -45,7 +45,7 @@ var layer0 = []string{
 var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
 
 var layer1 = slices.Concat(shared, []string{
-	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/tenants",
+	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
 })
 
 var rules = []rule{
@@ -69,6 +69,7 @@ var rules = []rule{
 		slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
 	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/persist"}), []string{xsync, ulid}},
 	{decide, []string{"internal/retention"}, nil, nil},
+	{decide, []string{"internal/scrub"}, slices.Concat(layer0, shared), []string{xsync}},
 	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
@@ -98,7 +99,7 @@ var rules = []rule{
 		}), []string{any_}},
 
 	{test, []string{
-		"internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "e2e/...", "tools/...",
+		"internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom", "e2e/...", "tools/...",
 		"pkg/casstore/storetest", "pkg/threads/headtest",
 	}, []string{any_}, []string{any_}},
 }

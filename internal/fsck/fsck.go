@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -74,6 +75,10 @@ type Config struct {
 	// Cut lets Fix move a head back before a gap in its thread that cannot be filled, as if its own state were gone: entries
 	// behind the gap that are there leave the thread, and are published again if SPOOL_EVENTS has them.
 	Cut bool
+
+	// Secrets is what the persisters do with secrets (their mode and rules): Fix makes nodes again, and an entry that was masked
+	// has its hash only when it is masked again. nil: nobody looks for them.
+	Secrets persist.Secrets
 }
 
 // Check looks at everything. An error means that it could not look; what differs is in the report. Memory is about 250

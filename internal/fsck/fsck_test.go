@@ -48,9 +48,11 @@ func runWorld(t *testing.T, conn *natsio.Conn) *world {
 }
 
 // start runs a persister.
-func (w *world) start() {
+func (w *world) start() { w.startWith(service.PersisterConfig{}) }
+
+func (w *world) startWith(cfg service.PersisterConfig) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p, done := service.NewPersister(w.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	p, done := service.NewPersister(w.conn, cfg, slog.New(slog.DiscardHandler)), make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	w.stop = func() {
 		cancel()

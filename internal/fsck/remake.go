@@ -36,7 +36,7 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 		return made, why, err
 	}
 	st := newStage(f, g.h.id, before)
-	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{})
+	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st, Secrets: f.c.cfg.Secrets}, persist.Config{})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var run errgroup.Group

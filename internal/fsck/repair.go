@@ -309,12 +309,16 @@ func (f *fixer) made(ctx context.Context, e events.Event, step threads.Step) boo
 	if !ok || step.Entry.Dialect != e.Dialect {
 		return false
 	}
+	body := e.Body
+	if f.c.cfg.Secrets != nil {
+		body, _ = f.c.cfg.Secrets.Clean(body, dialect.IsJSON(e.Dialect))
+	}
 	if step.Entry.ID != "" {
-		read, err := d.Read(e.Body, nil)
+		read, err := d.Read(body, nil)
 		return err == nil && read.ID == step.Entry.ID
 	}
 	text, err := textOf(ctx, step)
-	return err == nil && bytes.Equal(text, e.Body)
+	return err == nil && bytes.Equal(text, body)
 }
 
 // forget makes a head know no more of its producers than it did before the lost events.

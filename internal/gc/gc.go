@@ -67,6 +67,9 @@ type Deps struct {
 	Memory  Memory
 	Log     *slog.Logger
 
+	// Alarms says what stands of losses that were found elsewhere (package scrub); nil: nobody looks.
+	Alarms func(ctx context.Context) ([]string, error)
+
 	// At is called before each step that others can see; an error there ends the cycle. Tests inject faults with it; nil
 	// otherwise.
 	At func(Step) error
@@ -132,12 +135,15 @@ const (
 	BrakeRoots  Brake = "no-roots" // there is no thread at all
 	BrakeShare  Brake = "share"    // more than Config.Share would be condemned
 	BrakeRewind Brake = "rewind"   // a stream was set back, or made anew, since the last cycle
+	// BrakeDamage: something was lost, or is not as it was stored, and nothing says that it is mended. What seems to be garbage may
+	// be what a lost record named, and the only copy that a repair has.
+	BrakeDamage Brake = "damage"
 	// AllowMissing goes on although something refers to what is missing; without it there is not even a plan.
 	AllowMissing Brake = "missing"
 )
 
 // Brakes lists them.
-var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, AllowMissing}
+var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, BrakeDamage, AllowMissing}
 
 // Collector plans and executes cycles. Not safe for concurrent use; any number of collectors may run side by side.
 type Collector struct {
@@ -202,6 +208,9 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 	if err := c.waste(ctx, p, w, claims); err != nil {
 		return nil, err
 	}
+	if err := c.alarms(ctx, p); err != nil {
+		return nil, err
+	}
 	c.brake(p, w)
 	if slices.ContainsFunc(p.Brakes, func(b Braked) bool { return b.Brake == BrakeRewind }) {
 		return p, nil // the next cycle is to see it too
@@ -223,7 +232,7 @@ func (c *Collector) read(ctx context.Context, w *world) (claims *record.Claims, 
 	if err := c.At(StepRead); err != nil {
 		return nil, err
 	}
-	if err := w.read(ctx, c.Records, 1); err != nil {
+	if err := w.readBehind(ctx, c.Records, 1, w.first); err != nil {
 		return nil, err
 	}
 	w.again = true
@@ -233,7 +242,7 @@ func (c *Collector) read(ctx context.Context, w *world) (claims *record.Claims, 
 	if w.second, err = fence(StepSecond); err != nil {
 		return nil, err
 	}
-	if err := w.read(ctx, c.Records, w.at+1); err != nil {
+	if err := w.readBehind(ctx, c.Records, w.at+1, w.second); err != nil {
 		return nil, err
 	}
 	return claims, w.check(ctx, c.Records)

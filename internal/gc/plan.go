@@ -269,6 +269,21 @@ func ownArtifact(w *world, name string) bool {
 	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && events.CheckToken("", parts[1]) == nil && !w.names[w.hash(name)]
 }
 
+// alarms adds what stands of losses.
+func (c *Collector) alarms(ctx context.Context, p *Plan) error {
+	if c.Alarms == nil {
+		return nil
+	}
+	all, err := c.Alarms(ctx)
+	if err != nil {
+		return fmt.Errorf("look for alarms: %w", err)
+	}
+	for _, a := range all {
+		p.Brakes = append(p.Brakes, Braked{BrakeDamage, a})
+	}
+	return nil
+}
+
 // brake looks for signs that the plan is wrong.
 func (c *Collector) brake(p *Plan, w *world) {
 	packs, blobs := p.Stock.Packs, p.Stock.Blobs

@@ -14,6 +14,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
+	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
@@ -89,6 +90,18 @@ func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
 		return nil
 	})
 	return err
+}
+
+// readBehind is read, which must get past the fences that were moved before it: a server that was cut off from the others, and does
+// not know yet that it leads no more, tells what was before them.
+func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) error {
+	if err := w.read(ctx, rs, from); err != nil {
+		return err
+	}
+	if newest := fence + uint64(events.Lanes) - 1; w.at < newest {
+		return fmt.Errorf("%w: the records end at sequence %d, and the fences that were moved before are at %d: who answers is behind", record.ErrBusy, w.at, newest)
+	}
+	return nil
 }
 
 // barren are classes of records that keep nothing alive.

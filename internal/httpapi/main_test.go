@@ -6,4 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A Durable Stream is watched for two more seconds when nobody reads it any more.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("spool/internal/dstreams.(*follower).run"))
+}

@@ -49,13 +49,13 @@ func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) 
 		m.Header[hdrBatchSeq] = []string{strconv.Itoa(i + 1)}
 		if i == last {
 			m.Header[hdrBatchCommit] = []string{"1"}
-			break
-		}
-		if err := c.nc.PublishMsg(m); err != nil {
-			return 0, fmt.Errorf("%w: publish %s: %w", record.ErrBusy, m.Subject, err)
 		}
 	}
-	answers, err := c.pipe.all(ctx, msgs[last:], c.timeout)
+	first := 0
+	if announced != "" && last > 0 {
+		first = 1
+	}
+	answers, err := c.pipe.after(ctx, msgs[first:last], msgs[last:], c.timeout)
 	if err != nil {
 		return 0, err
 	}

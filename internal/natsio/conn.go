@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
+
+	"spool/internal/record"
 )
 
 // Config says where the NATS system is and who we are there. The zero value connects to 127.0.0.1:4222. Names and
@@ -50,6 +54,7 @@ type Conn struct {
 	events  sender
 	items   sender
 
+	ready     atomic.Bool // pipe and streams are there
 	announced announcements
 
 	log *slog.Logger
@@ -62,11 +67,12 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	nc, err := connect(cfg, log)
+	c := &Conn{timeout: cfg.Timeout, log: log}
+	nc, err := connect(cfg, log, c.complaint)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	c := &Conn{nc: nc, timeout: cfg.Timeout, log: log}
+	c.nc = nc
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
@@ -85,11 +91,37 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
+	c.ready.Store(true)
 	return c, ctx.Err()
 }
 
-func connect(cfg Config, log *slog.Logger) (*nats.Conn, error) {
-	opts := cfg.options(log)
+// complaint takes what the server says about this connection, and not to a request. It drops a message that this user may not
+// publish, and does not answer it: whoever waits for the answer is told here.
+func (c *Conn) complaint(err error) {
+	subject, denied := deniedSubject(err)
+	if !denied || !c.ready.Load() {
+		return
+	}
+	err = fmt.Errorf("%w to publish to %s: ask for the permission, or use a user who has it", record.ErrDenied, subject)
+	c.pipe.deny(subject, err)
+	c.streams.deny(subject, err)
+}
+
+// deniedSubject is what a user may not publish to, if that is what the server says.
+func deniedSubject(err error) (subject string, ok bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false
+	}
+	_, rest, ok := strings.Cut(err.Error(), `for Publish to "`)
+	if !ok {
+		return "", false
+	}
+	subject, _, ok = strings.Cut(rest, `"`)
+	return subject, ok
+}
+
+func connect(cfg Config, log *slog.Logger, complaint func(error)) (*nats.Conn, error) {
+	opts := cfg.options(log, complaint)
 	if cfg.InProcess != nil {
 		return nats.Connect("", append(opts, nats.InProcessServer(cfg.InProcess))...)
 	}
@@ -107,7 +139,7 @@ func connect(cfg Config, log *slog.Logger) (*nats.Conn, error) {
 	return nc, err
 }
 
-func (cfg Config) options(log *slog.Logger) []nats.Option {
+func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option {
 	name := cfg.Name
 	if name == "" {
 		name = "spool"
@@ -120,6 +152,7 @@ func (cfg Config) options(log *slog.Logger) []nats.Option {
 				subject = sub.Subject
 			}
 			log.Warn("nats error", "subject", subject, "error", err)
+			complaint(err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {

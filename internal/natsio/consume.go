@@ -2,9 +2,11 @@ package natsio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -69,11 +71,40 @@ func (d Delivery) Working() error { return d.msg.InProgress() }
 
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
 // one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
-// behind it.
+// behind it. A consumer that somebody deleted is made again, and gives every event that is still there; what was applied is
+// skipped by whoever gets it. A stream that was deleted is not: that is waited for, and logged.
 func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery)) (stop func(), err error) {
-	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
+	p := &partitionFeed{c: c, partition: partition, deliver: deliver, doubt: make(chan struct{}, 1)}
+	if err := p.begin(ctx); err != nil {
+		return nil, err
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.keep(ctx, quit)
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}, nil
+}
+
+// partitionFeed is a partition that is consumed.
+type partitionFeed struct {
+	c         *Conn
+	partition int
+	deliver   func(Delivery)
+	doubt     chan struct{} // something that a consumer which is gone would cause
+
+	feed    *feed
+	consume jetstream.ConsumeContext
+}
+
+func (p *partitionFeed) begin(ctx context.Context) error {
+	c := p.c
+	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(p.partition))
 	if err != nil {
-		return nil, fmt.Errorf("consumer of partition %d: %w", partition, wrapErr(err))
+		return fmt.Errorf("consumer of partition %d: %w", p.partition, wrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
 	if cons.CachedInfo().NumAckPending > 0 {
@@ -88,26 +119,87 @@ func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery
 		if !f.inOrder(ctx, m, meta) {
 			return
 		}
-		deliver(Delivery{
+		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: partition, msg: m,
+			Partition: p.partition, msg: m,
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
 		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes),
 		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			c.log.Debug("consume", "partition", partition, "error", err)
+			c.log.Debug("consume", "partition", p.partition, "error", err)
+			if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) {
+				select {
+				case p.doubt <- struct{}{}:
+				default:
+				}
+			}
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("consume partition %d: %w", partition, wrapErr(err))
+		return fmt.Errorf("consume partition %d: %w", p.partition, wrapErr(err))
 	}
-	return func() {
-		cc.Stop()
-		<-cc.Closed()
-		f.unpin()
-	}, nil
+	p.feed, p.consume = f, cc
+	return nil
 }
+
+// keep sees to it that the partition is consumed until quit: nats.go stops for good when it is told that the consumer was
+// deleted, and goes on asking nobody when it was not there to be told.
+func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
+	closed := p.consume.Closed()
+	for {
+		select {
+		case <-quit:
+			p.consume.Stop()
+			<-closed
+			p.feed.unpin()
+			return
+		case <-p.doubt:
+			if p.gone(ctx) {
+				p.consume.Stop()
+			}
+			continue
+		case <-closed:
+		}
+		if p.c.nc.IsClosed() || !p.beginAgain(ctx, quit) {
+			return
+		}
+		closed = p.consume.Closed()
+	}
+}
+
+func (p *partitionFeed) gone(ctx context.Context) bool {
+	_, err := p.feed.cons.Info(ctx)
+	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+// beginAgain makes the consumer again and consumes it; false: it was told to stop before.
+func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bool {
+	for wait := againFirst; ; wait = min(2*wait, againMost) {
+		_, err := p.c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p.partition))
+		if err == nil {
+			err = p.begin(ctx)
+		}
+		if err == nil {
+			p.c.log.Warn("the consumer of a partition was deleted; made again, its events come again from the first", "partition", p.partition)
+			return true
+		}
+		p.c.log.Error("a partition is not consumed: its consumer is gone and cannot be made again", "partition", p.partition, "error", wrapErr(err))
+		select {
+		case <-quit:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+	}
+}
+
+// How long is waited between tries to make a consumer again.
+const (
+	againFirst = 250 * time.Millisecond
+	againMost  = 5 * time.Second
+)
 
 // hdrPinID tells a pinned client its pin.
 const hdrPinID = "Nats-Pin-Id"
@@ -207,6 +299,9 @@ func (f *feed) reset(ctx context.Context) {
 	f.c.log.Debug("pinned consumer starts again above its ack floor", "stream", f.stream, "consumer", f.name)
 	f.next = 1
 }
+
+// Link numbers the connection: it grows when it is made again, before anything is received over the new one.
+func (c *Conn) Link() uint64 { return c.nc.Stats().Reconnects }
 
 // Backlog is how the partitions' consumers stand.
 type Backlog struct {

@@ -27,7 +27,7 @@ type DeadLetter struct {
 
 // DeadLetters gives every dead letter of a session, or of all, oldest first.
 func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLetter) error) error {
-	s, err := c.js.Stream(ctx, events.DeadStream)
+	s, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", wrapErr(err))
 	}
@@ -48,7 +48,7 @@ func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLette
 
 // DeadLetter reads one. record.ErrNotFound: there is none at that sequence.
 func (c *Conn) DeadLetter(ctx context.Context, at uint64) (d DeadLetter, err error) {
-	s, err := c.js.Stream(ctx, events.DeadStream)
+	s, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
 	}
@@ -88,7 +88,7 @@ func (c *Conn) OpenDead(ctx context.Context, d DeadLetter) (io.Reader, error) {
 // DropDead removes a dead letter for good. Its bytes in the inbox, if it has such, are gc's from then on. Doing it again changes
 // nothing.
 func (c *Conn) DropDead(ctx context.Context, at uint64) error {
-	s, err := c.js.Stream(ctx, events.DeadStream)
+	s, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
 	}

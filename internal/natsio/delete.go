@@ -220,7 +220,7 @@ type Overwritten struct {
 // block file, of up to 8 MiB, for each: it is slow. Doing it again goes on where it stopped.
 func (c *Conn) Overwrite(ctx context.Context, stream, filter string, upTo uint64) (w Overwritten, err error) {
 	w.Stream = stream
-	s, err := c.js.Stream(ctx, stream)
+	s, err := c.leaderStream(ctx, stream)
 	if err != nil {
 		return w, fmt.Errorf("overwrite in %s: %w", stream, wrapErr(err))
 	}

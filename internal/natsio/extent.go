@@ -20,7 +20,7 @@ type Extent struct {
 
 // Extent asks what ITEMS holds now.
 func (c *Conn) Extent(ctx context.Context, filters []string) (Extent, error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
 	}

@@ -195,7 +195,7 @@ func (c *Conn) Remember(ctx context.Context, state any) error {
 
 // Recall reads what the last collector remembered into state; it leaves it alone when there was none.
 func (c *Conn) Recall(ctx context.Context, state any) error {
-	s, err := c.js.Stream(ctx, events.GCStream)
+	s, err := c.leaderStream(ctx, events.GCStream)
 	if err != nil {
 		return fmt.Errorf("recall the last cycle: %w", wrapErr(err))
 	}

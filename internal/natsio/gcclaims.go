@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Claims finds what events that may not be applied yet, and dead letters, hold on to.
 func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 	claims := &record.Claims{Bodies: map[string]bool{}, Blobs: map[string]bool{}}
-	s, err := c.js.Stream(ctx, events.EventsStream)
+	s, err := c.leaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
 	}
@@ -40,7 +41,7 @@ func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 	if err := c.from(ctx, s, floor, func(m jetstream.Msg) { note(m.Data()) }); err != nil {
 		return nil, fmt.Errorf("read claims of events: %w", err)
 	}
-	dead, err := c.js.Stream(ctx, events.DeadStream)
+	dead, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
 	}
@@ -83,7 +84,8 @@ func (c *Conn) unapplied(ctx context.Context, s jetstream.Stream) (uint64, error
 	return floor, nil
 }
 
-// from gives every message of a stream from a sequence on to f, up to the newest.
+// from gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked: the
+// consumer's own copy may be behind, and what it has not got yet is as acknowledged as the rest.
 func (c *Conn) from(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: 10 * time.Second,
@@ -91,5 +93,20 @@ func (c *Conn) from(ctx context.Context, s jetstream.Stream, seq uint64, f func(
 	if err != nil {
 		return wrapErr(err)
 	}
-	return c.each(ctx, cons, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error { f(m); return nil })
+	last, newest := max(seq, 1)-1, s.CachedInfo().State.LastSeq
+	atEnd := func() (bool, error) {
+		if last >= newest {
+			return true, nil
+		}
+		_, err := s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return true, nil
+		}
+		return false, wrapErr(err)
+	}
+	return c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		last = meta.Sequence.Stream
+		f(m)
+		return nil
+	})
 }

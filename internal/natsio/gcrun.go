@@ -35,7 +35,7 @@ const (
 // the same goes on; made says that it was not. The first request comes when the time has passed once.
 func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, err error) {
 	want := "@every " + every.String()
-	s, err := c.js.Stream(ctx, events.GCStream)
+	s, err := c.leaderStream(ctx, events.GCStream)
 	if err != nil {
 		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
 	}
@@ -57,7 +57,7 @@ func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, 
 
 // UnscheduleGC takes the schedule away.
 func (c *Conn) UnscheduleGC(ctx context.Context) error {
-	s, err := c.js.Stream(ctx, events.GCStream)
+	s, err := c.leaderStream(ctx, events.GCStream)
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(events.GCScheduleSubject))
 	}

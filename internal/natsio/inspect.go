@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -109,7 +110,7 @@ func (c *Conn) Daemons(ctx context.Context) ([]Daemon, error) {
 const probeTime = 2 * time.Second
 
 // ErrDenied: the user has no permission.
-var ErrDenied = errors.New("not permitted")
+var ErrDenied = record.ErrDenied
 
 // MayPublish asks whether this user may publish events and records. It publishes messages that name a stream which is not
 // there, so that the server refuses them and stores nothing. ErrDenied: it may not.

@@ -32,7 +32,7 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 
 // LastItem is the number of the newest item of a thread that ITEMS still holds; 0 when it holds none.
 func (c *Conn) LastItem(ctx context.Context, t events.Thread) (int64, error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, wrapErr(err)
 	}

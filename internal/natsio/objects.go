@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"strconv"
@@ -121,7 +122,7 @@ func (u *upload) finish(ctx context.Context) (record.Object, error) {
 
 // Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
 func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
-	s, err := c.js.Stream(ctx, "OBJ_"+bucket)
+	s, err := c.leaderStream(ctx, "OBJ_"+bucket)
 	if err != nil {
 		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
 	}
@@ -160,7 +161,7 @@ func (c *Conn) Read(ctx context.Context, o record.Object) ([]byte, error) {
 const readGroup = 16 << 20
 
 // ReadChunks calls f with the object's chunks in order, at most limit of them (0 = all), by batched direct reads: no
-// consumer is made, and many may run at once. Missing chunks are record.ErrNotFound.
+// consumer is made, and many may run at once. Missing chunks are record.ErrNotFound: the leader has not got them either.
 func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error {
 	want := o.Chunks
 	if limit > 0 {
@@ -180,8 +181,24 @@ func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f fun
 	return nil
 }
 
-// readBatch calls f with up to count chunks from a sequence on, of most bytes together.
+// readBatch calls f with up to count chunks from a sequence on, of most bytes together, by any copy of the bucket. A copy may be
+// behind: only the leader can say that there is nothing.
 func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
+	if n, last, err = c.readCopy(ctx, o, from, count, most, f); n > 0 || err != nil {
+		return n, last, err
+	}
+	m, err := c.leaderChunk(ctx, o, from)
+	if errors.Is(err, record.ErrNotFound) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return 1, m.Sequence, f(m.Data)
+}
+
+// readCopy is readBatch by whichever copy answers.
+func (c *Conn) readCopy(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	inbox := c.nc.NewInbox()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ type call struct {
 	sizes   []int64
 	missing int
 	done    chan struct{}
+
+	sent   [2][]*nats.Msg // what goes out before it without an answer of its own, and the requests
+	denied error          // why there will be no answer; valid once done is closed
 }
 
 func newPipe(nc *nats.Conn) (*pipe, error) {
@@ -60,7 +64,7 @@ func (p *pipe) answer(m *nats.Msg) {
 		delete(p.waiting, id)
 		i := id - c.first
 		c.answers[i], size = m, c.sizes[i]
-		if c.missing--; c.missing == 0 {
+		if c.missing--; c.missing == 0 && c.denied == nil {
 			close(c.done)
 		}
 	}
@@ -70,14 +74,41 @@ func (p *pipe) answer(m *nats.Msg) {
 	}
 }
 
+// deny ends the calls that publish to a subject: the server dropped the message, said so, and will not answer.
+func (p *pipe) deny(subject string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.waiting {
+		if c.denied == nil && c.missing > 0 && (goesTo(c.sent[0], subject) || goesTo(c.sent[1], subject)) {
+			c.denied = err
+			close(c.done)
+		}
+	}
+}
+
+func goesTo(msgs []*nats.Msg, subject string) bool {
+	return slices.ContainsFunc(msgs, func(m *nats.Msg) bool { return m.Subject == subject })
+}
+
 // all sends the messages in order and returns their answers in that order. On an error the outcome of every message is
-// unknown.
+// unknown, but for record.ErrDenied: the server dropped one of them at least.
 func (p *pipe) all(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) ([]*nats.Msg, error) {
+	return p.after(ctx, nil, msgs, timeout)
+}
+
+// after is all for messages whose answers tell of others, too, which send sends first.
+func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time.Duration) ([]*nats.Msg, error) {
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	c := p.open(msgs)
+	c := p.open(before, msgs)
 	defer p.forget(c)
+	for _, m := range before {
+		if err := p.nc.PublishMsg(m); err != nil {
+			p.unsent(c, 0)
+			return nil, fmt.Errorf("%w: publish %s: %w", record.ErrBusy, m.Subject, err)
+		}
+	}
 	for i, m := range msgs {
 		if err := p.bytes.Acquire(ctx, c.sizes[i]); err != nil {
 			p.unsent(c, i)
@@ -97,7 +128,7 @@ func (p *pipe) all(ctx context.Context, msgs []*nats.Msg, timeout time.Duration)
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return c.answers, nil
+		return c.answers, c.denied
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:
@@ -105,8 +136,11 @@ func (p *pipe) all(ctx context.Context, msgs []*nats.Msg, timeout time.Duration)
 	}
 }
 
-func (p *pipe) open(msgs []*nats.Msg) *call {
-	c := &call{answers: make([]*nats.Msg, len(msgs)), sizes: make([]int64, len(msgs)), missing: len(msgs), done: make(chan struct{})}
+func (p *pipe) open(before, msgs []*nats.Msg) *call {
+	c := &call{
+		answers: make([]*nats.Msg, len(msgs)), sizes: make([]int64, len(msgs)), missing: len(msgs), done: make(chan struct{}),
+		sent: [2][]*nats.Msg{before, msgs},
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.first = p.next

@@ -36,6 +36,8 @@ type streaming struct {
 	done    chan struct{}
 	answer  *nats.Msg // the last ack; valid once done is closed
 	refusal error     // why the server stopped, if it said so
+	sent    []*nats.Msg
+	denied  error // why there will be no ack; valid once done is closed
 }
 
 // The operations of a fast batch, and how often the server reports on its way: as rarely as it can.
@@ -82,6 +84,19 @@ func (s *streams) receive(m *nats.Msg) {
 	close(b.done)
 }
 
+// deny ends the batches that publish to a subject: the server dropped the message, said so, and will not go on.
+func (s *streams) deny(subject string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, b := range s.open {
+		if goesTo(b.sent, subject) {
+			b.denied = err
+			delete(s.open, id)
+			close(b.done)
+		}
+	}
+}
+
 // publish stores the messages in order. When it fails a prefix may be stored: stored says how many, unless the error is
 // record.ErrUnknown.
 func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) (stored int, err error) {
@@ -96,7 +111,7 @@ func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Du
 	defer s.bytes.Release(size)
 
 	id := nuid.Next()
-	b := &streaming{done: make(chan struct{})}
+	b := &streaming{done: make(chan struct{}), sent: msgs}
 	s.mu.Lock()
 	s.open[id] = b
 	s.mu.Unlock()
@@ -116,6 +131,9 @@ func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Du
 		return 0, ctx.Err()
 	case <-timer.C:
 		return 0, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
+	}
+	if b.denied != nil {
+		return 0, b.denied
 	}
 	a, err := parseAck(b.answer)
 	switch {

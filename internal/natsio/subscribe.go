@@ -33,7 +33,7 @@ func (c *Conn) deliver(ctx context.Context, p Position) (policy jetstream.Delive
 	case p.All:
 		return jetstream.DeliverAllPolicy, 0, nil, nil
 	}
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, nil, wrapErr(err)
 	}
@@ -112,7 +112,7 @@ func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 
 // Newest is the time at which the newest item that matches a filter was stored; zero when there is none.
 func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return time.Time{}, wrapErr(err)
 	}
@@ -129,7 +129,7 @@ func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
 // FirstItem is the sequence and the number of the first item that ITEMS holds of a thread whose number is at least n; seq 0: it
 // holds none. It looks for it by halves, some twenty reads.
 func (c *Conn) FirstItem(ctx context.Context, t events.Thread, n int64) (seq uint64, at int64, err error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, wrapErr(err)
 	}

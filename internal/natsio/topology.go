@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -90,21 +92,70 @@ func Topology(l Limits) []jetstream.StreamConfig {
 // ErrTopology: a stream exists with a configuration that Spool cannot work with, or must not (DESIGN 11).
 var ErrTopology = errors.New("incompatible stream")
 
+// ErrGone: a stream is missing, and others show that it was there: what it held is lost.
+var ErrGone = errors.New("stream is gone")
+
 // Ensure creates what is missing and compares the rest. It is idempotent, and safe from many processes at once. A stream
-// that differs in a way that matters is an error that names every difference; sizes and replicas are the operator's.
+// that differs in a way that matters is an error that names every difference; sizes and replicas are the operator's. A stream
+// that was lost is not replaced by an empty one, which would pass for the truth: ErrGone.
 func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	l, err := c.fit(ctx, l)
 	if err != nil {
 		return err
 	}
+	if err := retry.Do(ctx, nil, func() error { return c.checkGone(ctx) }); err != nil {
+		return err
+	}
 	var errs []error
-	for _, want := range Topology(l) {
+	streams := Topology(l)
+	// EVENTS comes last: once something is published, and so is in use, all the others are there.
+	slices.Reverse(streams)
+	for _, want := range streams {
 		errs = append(errs, retry.Do(ctx, nil, func() error { return c.ensureStream(ctx, want) }))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return c.ensureConsumers(ctx)
+}
+
+// kept are the streams whose messages are nowhere else and are referred to from other streams. Items are derived, and reports
+// and dead letters nobody refers to.
+func kept(stream string) bool {
+	return !slices.Contains([]string{events.ItemsStream, events.GCStream, events.DeadStream}, stream)
+}
+
+// checkGone refuses a system that has been used and has not got all of its streams any more.
+func (c *Conn) checkGone(ctx context.Context) error {
+	gone, used, err := c.gone(ctx)
+	if err == nil && len(gone) > 0 && len(used) > 0 {
+		gone, _, err = c.gone(ctx) // they may just have been made, by another process
+	}
+	if err != nil || len(gone) == 0 || len(used) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s: deleted, or lost by the server, and %s in use: what was in there is lost, and nothing is made in the place of it; see \"A stream that is gone\" in docs/operations.md",
+		ErrGone, strings.Join(gone, ", "), strings.Join(used, ", "))
+}
+
+// gone lists the kept streams that are not there, and of those that tell a used system from a new one which were written to.
+func (c *Conn) gone(ctx context.Context) (gone, used []string, err error) {
+	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		if !kept(cfg.Name) {
+			continue
+		}
+		s, err := c.js.Stream(ctx, cfg.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			gone = append(gone, cfg.Name)
+		case err != nil:
+			return nil, nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+		case !slices.Contains([]string{events.EventsStream, events.RecordsStream, events.ObjectStream(events.NodesBucket)}, cfg.Name):
+		case s.CachedInfo().State.LastSeq >= max(s.CachedInfo().Config.FirstSeq, 1):
+			used = append(used, cfg.Name)
+		}
+	}
+	return gone, used, nil
 }
 
 // Verify compares every stream with the topology and changes nothing. A missing one is record.ErrNotFound.

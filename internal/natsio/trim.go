@@ -17,7 +17,7 @@ const replicaLag = time.Minute
 // Trim drops the oldest events that are applied, once EVENTS is more than half full: until then they are the repair log
 // (DESIGN 3). It reports up to which sequence. Nothing that a partition has not acknowledged is ever dropped.
 func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+	s, err := c.leaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return 0, fmt.Errorf("trim: %w", wrapErr(err))
 	}

@@ -51,7 +51,7 @@ func (c *Conn) Report(ctx context.Context, report []byte) error {
 
 // LastReport reads the newest report of gc, and when it was stored; nil when there is none.
 func (c *Conn) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
-	s, err := c.js.Stream(ctx, events.GCStream)
+	s, err := c.leaderStream(ctx, events.GCStream)
 	if err != nil {
 		return nil, at, fmt.Errorf("read gc's report: %w", wrapErr(err))
 	}

@@ -55,8 +55,9 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 func (l *lane) seen(c *commit, t *thread, s *staged) bool {
 	repeated := t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
 	// An event that the head has passed was applied, and its producer says so too, unless that one is forgotten. If it is
-	// not, EVENTS was made anew and counts from 1 again.
-	again := s.msg.Seq <= t.head.Applied && (repeated || len(t.head.Producers) >= threads.MaxProducers)
+	// not, EVENTS was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
+	forgotten := len(t.head.Producers) >= threads.MaxProducers && !l.p.Reused(s.msg.Seq, s.msg.Stored)
+	again := s.msg.Seq <= t.head.Applied && (repeated || forgotten)
 	if again && t.fresh { // an earlier owner of the partition committed it and did not ack
 		c.reconcile = append(c.reconcile, reconcile{t.key, t.head.Clone()})
 	}

@@ -3,6 +3,8 @@ package persist
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,8 @@ type lane struct {
 	epoch   atomic.Uint64
 	current uint64    // epoch that stage 1 works in; stage 1 only
 	back    []*staged // events of refused commits, in order; stage 2 only
+
+	link uint64 // connection over which the heads in memory were read; stage 1 only
 
 	unacked map[int]Message // the last published event of each partition whose ack waits; stage 3 only
 	acked   time.Time
@@ -101,6 +105,16 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 		}
 		batch := l.p.queue.take(l.limit())
 		if len(batch) == 0 {
+			continue
+		}
+		if now := l.p.Link(); now != l.link {
+			// What came over the new connection must not be held against heads that the store may have forgotten: it
+			// would seem to be applied, and be acked.
+			l.p.queue.unshift(batch)
+			if err := l.flush(ctx); err != nil {
+				return err
+			}
+			l.link = now
 			continue
 		}
 		c, rest, err := l.prepareBatch(ctx, batch, l.current)
@@ -183,8 +197,8 @@ func (l *lane) send(ctx context.Context, c *commit) error {
 	}
 }
 
-// flush follows a refused commit: everything prepared is thrown away, its events are back in the queue, and heads will be
-// read anew.
+// flush follows a refused commit, or a connection that was lost: everything prepared is through or thrown away, its events are
+// back in the queue, and heads will be read anew.
 func (l *lane) flush(ctx context.Context) error {
 	l.heads.clear()
 	l.outputs.clear()
@@ -314,13 +328,24 @@ func (l *lane) publishLoop(ctx context.Context) error {
 	}
 }
 
-// retry repeats op while it fails for a passing reason, and says so once in a while.
+// retry repeats op while it fails for a passing reason, and says so once in a while. A permission that was taken away can be
+// given back while the persister runs, and what waits for it is acked: it waits.
 func (p *Persister) retry(ctx context.Context, what string, op func() error) error {
 	var logged time.Duration
 	return retry.Do(ctx, func(err error, wait time.Duration) {
 		if logged == 0 || wait >= time.Second {
-			p.Log.Warn("retrying", "step", what, "wait", wait, "error", err)
+			level := slog.LevelWarn
+			if errors.Is(err, record.ErrDenied) {
+				level = slog.LevelError
+			}
+			p.Log.Log(ctx, level, "retrying", "step", what, "wait", wait, "error", err)
 			logged = wait
 		}
-	}, op)
+	}, func() error {
+		err := op()
+		if errors.Is(err, record.ErrDenied) {
+			err = fmt.Errorf("%w: %w", record.ErrUnknown, err)
+		}
+		return err
+	})
 }

@@ -83,8 +83,15 @@ type Deps struct {
 
 	Secrets Secrets // of what agents write; nil: nobody looks for them
 
+	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost. nil: it never did.
+	Reused func(seq uint64, stored int64) bool
+
 	// Committed is told of every commit; it must not block. nil: nobody keeps statistics.
 	Committed func(Committed)
+
+	// Link numbers the connection to the store. A new number says that it was interrupted: the store may have been set back
+	// meanwhile, to before what it acknowledged (power loss, with relaxed sync). nil: that does not happen.
+	Link func() uint64
 
 	// At is called before each durable step with its name; an error there fails the step. Tests inject faults with it; nil
 	// otherwise.
@@ -169,6 +176,12 @@ func New(deps Deps, cfg Config) *Persister {
 	}
 	if deps.At == nil {
 		deps.At = func(Step) error { return nil }
+	}
+	if deps.Link == nil {
+		deps.Link = func() uint64 { return 0 }
+	}
+	if deps.Reused == nil {
+		deps.Reused = func(uint64, int64) bool { return false }
 	}
 	if deps.Committed == nil {
 		deps.Committed = func(Committed) {}

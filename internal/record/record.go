@@ -3,7 +3,10 @@
 // internal/persist and internal/gc decide with it.
 package record
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Record is one fact of the record bucket.
 type Record struct {
@@ -51,6 +54,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrRefused: the server said no, and will again.
 	ErrRefused = errors.New("refused")
+	// ErrDenied: this user may not. It is an ErrRefused of which a part may be stored.
+	ErrDenied = fmt.Errorf("%w: not permitted", ErrRefused)
 	// ErrNotFound: no such record, object or message.
 	ErrNotFound = errors.New("not found")
 	// ErrValue: a record that cannot be read, or has a version this program does not know.

@@ -14,6 +14,7 @@ import (
 	"spool/internal/record"
 	"spool/internal/retention"
 	"spool/internal/retry"
+	"spool/internal/scrub"
 	"spool/pkg/events"
 )
 
@@ -34,6 +35,13 @@ func GCFlags(fs *flag.FlagSet, cfg *gc.Config) {
 func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Collector, error) {
 	c, err := gc.New(gc.Deps{
 		Records: conn, Bulk: conn, Packs: conn.Store(cfg.Lane), Queue: conn, Memory: conn, Log: log,
+		Alarms: func(ctx context.Context) (out []string, err error) {
+			all, err := scrub.Alarms(ctx, conn)
+			for _, a := range all {
+				out = append(out, a.Detail+": "+a.Do)
+			}
+			return out, err
+		},
 	}, cfg)
 	if err != nil {
 		return nil, UsageError{err}

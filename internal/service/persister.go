@@ -25,8 +25,9 @@ type PersisterConfig struct {
 
 // Persister is a persister with its consumers.
 type Persister struct {
-	conn *natsio.Conn
-	p    *persist.Persister
+	conn  *natsio.Conn
+	p     *persist.Persister
+	watch *watch
 }
 
 // NewPersister wires a persister to a connection.
@@ -34,10 +35,13 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	if cfg.PackCache == 0 {
 		cfg.PackCache = 32 << 20
 	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	store := conn.Store(max(cfg.Lane, 0))
-	s := &Persister{conn: conn}
+	s := &Persister{conn: conn, watch: &watch{conn: conn, log: log}}
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Secrets: cfg.Secrets, Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Secrets: cfg.Secrets, Link: conn.Link, Log: log,
 	}
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)
@@ -50,10 +54,12 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 
 // Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
-// then what is committed is published and acked.
+// then what is committed is published and acked. Before and beside it watches whether streams lose what they held.
 func (s *Persister) Run(ctx context.Context) error {
 	outer := ctx
+	s.watch.look(ctx)
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { s.watch.run(ctx); return nil })
 	g.Go(func() error { return s.p.Run(ctx) })
 	g.Go(func() error {
 		stops, err := s.consume(ctx)

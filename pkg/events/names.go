@@ -43,6 +43,7 @@ const (
 	GCScheduleSubject = root + "gc.schedule" // has the server ask for one every so often
 	GCReportSubject   = root + "gc.report"
 	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
+	MarksSubject      = root + "gc.marks" // how far each stream was, for when one of them goes back
 	PartitionSubjects = root + "p.>"
 	LiveSubjects      = root + "live.>"
 	ServiceSubjects   = root + "service.*.stats"
@@ -380,6 +381,13 @@ func MovedKey(pack string) string { return "moved." + pack }
 
 // GCReportKey holds the report of the last gc cycle, JSON.
 const GCReportKey = "gc.report"
+
+// What watching over the store leaves, JSON. They are of the class gc: nothing depends on them, and a backup leaves them out.
+const (
+	MarksKey = "gc.marks" // how far each stream was
+	HeadsKey = "gc.heads" // the last look at what every head leads to
+	ScrubKey = "gc.scrub" // the last scrub, and where the one that goes on is
+)
 
 // Lanes is how many fences there are: commit lanes are spread over them.
 const Lanes = 64

@@ -1,0 +1,315 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/natsio"
+	"spool/pkg/events"
+)
+
+// servers is how many there are, and how many copies of each stream.
+const servers = 3
+
+// node is one nats-server.
+type node struct {
+	t       testing.TB
+	net     *network
+	number  int
+	dir     string // its data, configuration and log
+	bin     string
+	url     string // for clients
+	monitor string
+
+	*process
+}
+
+// cluster is all of them, and a connection of the test's own.
+type cluster struct {
+	t     testing.TB
+	dir   string
+	bin   string
+	net   *network
+	nodes []*node
+	conn  *natsio.Conn
+	ops   *nats.Conn // of the system account
+}
+
+// patience is how long anything may take that must happen: elections on a machine that has other things to do.
+const patience = 3 * time.Minute
+
+// newCluster starts the servers and makes the streams, with three copies each.
+func newCluster(t testing.TB, network *network, dir, bin string) *cluster {
+	c := &cluster{t: t, dir: dir, bin: bin, net: network}
+	ports := c.ports()
+	var all []string
+	for i := range servers {
+		all = append(all, fmt.Sprintf("nats://%s:%d", network.address(routes, i), ports[i].route))
+	}
+	for i := range servers {
+		n := &node{t: t, net: network, number: i, dir: filepath.Join(dir, fmt.Sprint("n", i)), bin: filepath.Join(bin, "nats-server")}
+		n.url = fmt.Sprintf("nats://%s:%d", network.address(clients, i), ports[i].client)
+		n.monitor = fmt.Sprintf("http://%s:%d", network.address(clients, i), ports[i].monitor)
+		n.configure(ports[i], all)
+		c.nodes = append(c.nodes, n)
+		n.start()
+	}
+	c.await("the servers find each other", func(ctx context.Context) error { return c.healthy(ctx) })
+	var err error
+	c.await("a connection", func(ctx context.Context) error {
+		c.conn, err = natsio.Dial(ctx, natsio.Config{URL: c.urls(), Timeout: 3 * time.Second, Name: "test"})
+		return err
+	})
+	t.Cleanup(c.conn.Close)
+	if c.ops, err = nats.Connect(c.urls(), nats.UserInfo("ops", "ops"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.ops.Close)
+	c.await("streams with three copies", func(ctx context.Context) error {
+		return c.conn.Ensure(ctx, natsio.Limits{Replicas: servers, EventsBytes: 512 << 20, ItemsBytes: 1 << 30})
+	})
+	c.await("all copies are current", c.current)
+	return c
+}
+
+// ports are where a server listens. In a namespace of its own it has all of them.
+type ports struct{ client, route, monitor int }
+
+func (c *cluster) ports() (out []ports) {
+	free := func() int {
+		for {
+			p := 20_000 + rand.IntN(10_000) // outside of the range for outgoing connections: it stays free while a server is down
+			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
+				_ = l.Close()
+				return p
+			}
+		}
+	}
+	for range servers {
+		p := ports{4222, 6222, 8222}
+		if !c.net.namespaces {
+			p = ports{free(), free(), free()}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// urls are all servers, in any order.
+func (c *cluster) urls() string {
+	var all []string
+	for _, n := range c.nodes {
+		all = append(all, n.url)
+	}
+	return strings.Join(all, ",")
+}
+
+func (n *node) conf() string { return filepath.Join(n.dir, "nats.conf") }
+func (n *node) log() string  { return filepath.Join(n.dir, "nats.log") }
+func (n *node) data() string { return filepath.Join(n.dir, "data") }
+func (n *node) name() string { return fmt.Sprint("n", n.number) }
+
+// configure writes what compose.cluster.yaml has, and beside it: an account for operators, no news of other servers to clients, so
+// that one with a single address stays on its side of a partition, and pings between servers that find a dead link in seconds.
+func (n *node) configure(p ports, others []string) {
+	conf := fmt.Sprintf(`server_name: %s
+listen: "%s:%d"
+http: "%s:%d"
+max_payload: 1MB
+lame_duck_duration: 30s
+lame_duck_grace_period: 1s
+jetstream { store_dir: %q, max_file: 8GB, max_mem: 1GB, sync_interval: always }
+accounts {
+  SPOOL { jetstream: enabled, users: [{user: spool, password: spool}] }
+  OPS { users: [{user: ops, password: ops}] }
+}
+system_account: OPS
+no_auth_user: spool
+cluster { name: spool, listen: "%s:%d", no_advertise: true, ping_interval: 2s, ping_max: 2, routes: [%s] }
+`, n.name(), n.net.address(clients, n.number), p.client, n.net.address(clients, n.number), p.monitor, n.data(),
+		n.net.address(routes, n.number), p.route, strings.Join(others, ", "))
+	if err := errors.Join(os.MkdirAll(n.dir, 0o755), os.WriteFile(n.conf(), []byte(conf), 0o644)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) start() {
+	n.process = begin(n.t, n.net.inside(n.number, n.bin, "-c", n.conf(), "-l", n.log()))
+}
+
+// await tries until it works, and fails the test when it does not for a long time.
+func (c *cluster) await(what string, try func(context.Context) error) {
+	c.t.Helper()
+	if err := eventually(c.t.Context(), try); err != nil {
+		c.t.Fatalf("%s: %v%s", what, err, c.logs())
+	}
+}
+
+func eventually(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		once, stop := context.WithTimeout(ctx, 20*time.Second)
+		err := try(once)
+		stop()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %v: %w", patience, err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// logs are the last lines of every server.
+func (c *cluster) logs() string {
+	var out strings.Builder
+	for _, n := range c.nodes {
+		b, err := os.ReadFile(n.log())
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		fmt.Fprintf(&out, "\n%s (%v):\n%s", n.name(), err, strings.Join(lines[max(0, len(lines)-12):], "\n"))
+	}
+	return out.String()
+}
+
+// healthy: every server says that it has a leader for all it holds, and has caught up.
+func (c *cluster) healthy(ctx context.Context) error {
+	for _, n := range c.nodes {
+		if err := n.get(ctx, "/healthz", nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// current: every copy of every stream is there and caught up, by the leaders' word.
+func (c *cluster) current(ctx context.Context) error {
+	if err := c.healthy(ctx); err != nil {
+		return err
+	}
+	places, err := c.conn.Placements(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if p.Servers != servers || len(p.Lost) > 0 {
+			return fmt.Errorf("%+v", p)
+		}
+	}
+	return nil
+}
+
+// get asks a server's monitor.
+func (n *node) get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.monitor+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s%s: %s: %.200s", n.name(), path, resp.Status, body)
+	case into != nil:
+		return json.Unmarshal(body, into)
+	}
+	return nil
+}
+
+// leader is who leads a stream; of the name "meta" the group that places streams.
+func (c *cluster) leader(ctx context.Context, stream string) (int, error) {
+	var name string
+	if stream == meta {
+		for _, n := range c.nodes {
+			var jsz struct {
+				Meta struct {
+					Leader string `json:"leader"`
+				} `json:"meta_cluster"`
+			}
+			if n.get(ctx, "/jsz", &jsz) == nil && jsz.Meta.Leader != "" {
+				name = jsz.Meta.Leader
+				break
+			}
+		}
+	} else {
+		s, err := c.conn.JetStream().Stream(ctx, stream)
+		if err != nil {
+			return 0, err
+		}
+		if info := s.CachedInfo().Cluster; info != nil {
+			name = info.Leader
+		}
+	}
+	i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.name() == name })
+	if i < 0 {
+		return 0, fmt.Errorf("%s has no leader", stream)
+	}
+	return i, nil
+}
+
+const meta = "meta"
+
+// groups are those whose leaders are attacked.
+var groups = []string{events.EventsStream, events.RecordsStream, meta}
+
+// leads awaits that a group has a leader, and names it.
+func (c *cluster) leads(group string) *node {
+	c.t.Helper()
+	var i int
+	c.await("a leader of "+group, func(ctx context.Context) (err error) { i, err = c.leader(ctx, group); return err })
+	return c.nodes[i]
+}
+
+// stepDown asks the leader of a group to hand over.
+func (c *cluster) stepDown(ctx context.Context, group string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if group == meta {
+		_, err := c.ops.RequestWithContext(ctx, "$JS.API.META.LEADER.STEPDOWN", nil)
+		return err
+	}
+	_, err := c.conn.JetStream().Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+group, nil)
+	return err
+}
+
+// down: a server that was told to end has ended.
+func (n *node) down() {
+	n.t.Helper()
+	select {
+	case <-n.exited:
+	case <-time.After(patience):
+		n.t.Fatalf("%s does not end", n.name())
+	}
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		n.t.Fatal(err)
+	}
+}

@@ -1,0 +1,152 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/faulttest"
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestEventsFull fills SPOOL_EVENTS while no persister takes anything out: publishers are told, and nobody who was acked
+// loses anything. With a persister the stream gets room and whoever waited goes on.
+func TestEventsFull(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	conn := w.dial()
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	w.start("ingest", "-http", w.http).await("ingest listens")
+	some := small()
+	some.Entry = func(r *rand.Rand) int { return 1000 + r.IntN(5000) }
+	load := w.publish(faulttest.NewLedger(some))
+	var err error
+	for seq := uint64(1); err == nil; seq++ {
+		err = conn.PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
+	}
+	if !errors.Is(err, record.ErrFull) {
+		t.Errorf("publish to a full stream = %v, want %v", err, record.ErrFull)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(post)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	t.Log(answer.Status, string(body))
+	err = client.New(conn).Publisher(client.PublisherConfig{}).Publish(short, client.Entry{Thread: events.Thread{Session: "s", Name: "main"}, Dialect: "raw", Body: bytes.Repeat([]byte{'x'}, 300_000)})
+	t.Log(err)
+	out, code := w.run("spool", "check", "events")
+	t.Log(code, out)
+	t.Log(w.ready())
+	waits := load.Acked()
+	w.persister()
+	load.acks(100)
+	t.Log(waits)
+	load.check()
+}
+
+// event is an entry.
+func event(producer string, seq uint64, body []byte) *events.Event {
+	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: producer, Name: events.MainThread}, Body: body}
+}
+
+// TestStoreFull leaves no room in one after the other of the streams that a persister writes: entries wait in SPOOL_EVENTS, and
+// nothing that is written in part is ever seen.
+func TestStoreFull(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	w.fleet()
+	conn := w.dial()
+	load := w.publish(faulttest.NewLedger(small()))
+	load.acks(50)
+	for _, stream := range []string{events.RecordsStream, events.ObjectStream(events.NodesBucket)} {
+		w.limit(conn, stream, 0)
+		load.acks(200)
+		w.limit(conn, stream, -1)
+		load.acks(50)
+	}
+	load.check()
+}
+
+// limit bounds a stream to what it holds and so many bytes more; -1: not any more.
+func (w *world) limit(conn *natsio.Conn, stream string, more int64) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	s, err := conn.JetStream().Stream(ctx, stream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	if cfg.MaxBytes = -1; more >= 0 {
+		cfg.MaxBytes = int64(s.CachedInfo().State.Bytes) + more
+	}
+	if _, err := conn.JetStream().UpdateStream(ctx, cfg); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestInboxFull: a body that does not fit into the inbox any more is refused, and no broken object is left of it: a reader of
+// the bucket by the object store's own client finds only what is whole.
+func TestInboxFull(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	w.fleet()
+	conn := w.dial()
+	w.limit(conn, events.ObjectStream(events.InboxBucket), 3<<20)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var err error
+	for seq := uint64(1); seq < 3 && err == nil; seq++ {
+		err = conn.PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))})
+	}
+	if !errors.Is(err, record.ErrFull) {
+		t.Errorf("a body for a full inbox = %v, want %v", err, record.ErrFull)
+	}
+	bucket, err := conn.JetStream().ObjectStore(ctx, events.InboxBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := bucket.List(ctx)
+	t.Log(list, err)
+	for _, o := range list {
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := bucket.GetBytes(short, o.Name)
+		t.Log(o.Name, o.Deleted, err)
+		cancel()
+	}
+	w.limit(conn, events.ObjectStream(events.InboxBucket), -1)
+	for seq := uint64(1); seq < 3; seq++ {
+		if err := conn.PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2); err != nil {
+		t.Fatal(err)
+	}
+	w.must("spool", "fsck")
+}

@@ -1,0 +1,188 @@
+package faulttest_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/embedded"
+	"spool/internal/faulttest"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/pkg/events"
+)
+
+// long has the matrices take every message of a class; else they take the first, and one in the middle.
+var long = os.Getenv("SPOOL_FAULTS") == "long"
+
+// process is a connection that can be made to fail and die.
+func process(t *testing.T, server *embedded.Server, f faulttest.Fault) (*faulttest.Wire, *natsio.Conn) {
+	t.Helper()
+	w := faulttest.NewWire(server, f)
+	cfg := natsio.Config{InProcess: w}
+	if f.Mode == faulttest.Lose {
+		cfg.Timeout = time.Second // what it waits for an answer
+	}
+	conn, err := natsio.Dial(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return w, conn
+}
+
+// places are the messages of a class that meet a fault, of n that were seen: all, or only the first or only the one in the middle.
+func places(n int, middle bool) (ks []int) {
+	switch {
+	case n == 0:
+	case long:
+		for k := 1; k == 1 || k <= n*3/4; k++ { // another run may have fewer of them
+			ks = append(ks, k)
+		}
+	case middle && n >= 4:
+		ks = []int{1 + n/2}
+	default:
+		ks = []int{1}
+	}
+	return ks
+}
+
+// rows are the faults of a matrix: every class of message that was seen, in every mode that it can have.
+func rows(w *faulttest.Wire) map[string][]faulttest.Fault {
+	all := map[string][]faulttest.Fault{}
+	classes, sent, answered := w.Sent()
+	for _, class := range classes {
+		add := func(mode faulttest.Mode, ks []int) {
+			for _, k := range ks {
+				all[class] = append(all[class], faulttest.Fault{Mode: mode, Class: class, K: k})
+			}
+		}
+		add(faulttest.Refuse, places(answered[class], false))
+		add(faulttest.Lose, places(answered[class], true))
+		add(faulttest.DieBefore, places(sent[class], true))
+		add(faulttest.DieAfter, places(sent[class], false))
+	}
+	return all
+}
+
+// steps are the durable steps that the files of a package declare.
+func steps(t *testing.T, glob string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(glob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\tStep\w+ +Step += "(.+?)"`).FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return names
+}
+
+// takeOver lets the partitions of a process that died go to the next one at once, and not after the eight seconds that a
+// server waits.
+func takeOver(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	s, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range events.Partitions {
+		if err := s.UnpinConsumer(t.Context(), events.PartitionConsumer(p), events.PersisterGroup); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPersisterMatrix: each message that a persister sends to change something is refused, loses its answer, or is the last
+// before or after which it dies. The rows are the messages that a run without faults sends, so a new step has its row.
+func TestPersisterMatrix(t *testing.T) {
+	server := natstest.Server(t)
+	conn := natstest.Dial(t, server)
+	if err := conn.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	quiet, faulty := process(t, server, faulttest.Fault{})
+	var mu sync.Mutex
+	taken := map[persist.Step]bool{}
+	s := newScene(t, conn, "quiet")
+	s.publish()
+	p := faulttest.Start(t, faulty, func(d *persist.Deps, c *persist.Config) {
+		small(d, c)
+		d.At = func(s persist.Step) error {
+			mu.Lock()
+			defer mu.Unlock()
+			taken[s] = true
+			return nil
+		}
+	})
+	s.check()
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	all := steps(t, "../persist/*.go")
+	for _, step := range all {
+		if !taken[persist.Step(step)] {
+			t.Errorf("the scene takes a persister not to its step %q: no row of this matrix can cover it", step)
+		}
+	}
+	if len(all) < 11 {
+		t.Errorf("steps = %v: there were 11", all)
+	}
+
+	for class, faults := range rows(quiet) {
+		t.Run(class, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			conn := natstest.Dial(t, server)
+			if err := conn.Ensure(t.Context(), limits); err != nil {
+				t.Fatal(err)
+			}
+			for i, f := range faults {
+				t.Run(fmt.Sprintf("%s %d", f.Mode, f.K), func(t *testing.T) { persisterRow(t, server, conn, fmt.Sprintf("r%d", i), f) })
+			}
+		})
+	}
+}
+
+var limits = natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
+
+func persisterRow(t *testing.T, server *embedded.Server, conn *natsio.Conn, name string, f faulttest.Fault) {
+	wire, faulty := process(t, server, f)
+	s := newScene(t, conn, name)
+	s.publish()
+	p := faulttest.Start(t, faulty, small)
+	select {
+	case <-wire.Fired():
+	case <-time.After(patience):
+		t.Errorf("it never came to %s", f)
+	}
+	if f.Mode == faulttest.Refuse || f.Mode == faulttest.Lose { // it gets over that by itself
+		s.check()
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	p.Abandon()
+	faulty.Close()
+	takeOver(t, conn)
+	next := faulttest.Start(t, conn, nil)
+	s.check()
+	if err := next.Stop(); err != nil {
+		t.Error(err)
+	}
+}

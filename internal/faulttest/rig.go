@@ -1,0 +1,88 @@
+package faulttest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Persister is one that runs with its consumers, as internal/service starts it.
+type Persister struct {
+	*persist.Persister
+	Died <-chan error // why it ended by itself
+
+	stop    func() error
+	abandon func()
+}
+
+// Stop ends it cleanly.
+func (p *Persister) Stop() error { return p.stop() }
+
+// Abandon leaves one whose connection is dead: it would wait for the server before it ends.
+func (p *Persister) Abandon() { p.abandon() }
+
+// Deps is a persister's world on a connection.
+func Deps(conn *natsio.Conn) persist.Deps {
+	store := conn.Store(0)
+	return persist.Deps{
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store,
+	}
+}
+
+// Start runs a persister whose world change alters, until it is stopped, dies or the test ends.
+func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.Config)) *Persister {
+	t.Helper()
+	deps := Deps(conn)
+	var cfg persist.Config
+	if change != nil {
+		change(&deps, &cfg)
+	}
+	p := persist.New(deps, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	died := make(chan error, 1)
+	run := &Persister{Persister: p, Died: died}
+	var stops []func()
+	for part := range events.Partitions {
+		stop, err := conn.Consume(ctx, part, func(d natsio.Delivery) {
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack})
+		})
+		if err != nil {
+			cancel()
+			t.Fatal(err)
+		}
+		stops = append(stops, stop)
+	}
+	var end error
+	ended := make(chan struct{})
+	go func() {
+		end = p.Run(ctx)
+		cancel() // a dead persister takes nothing more
+		died <- end
+		close(ended)
+	}()
+	run.stop = sync.OnceValue(func() error {
+		cancel()
+		for _, stop := range stops {
+			stop()
+		}
+		<-ended
+		return end
+	})
+	abandoned := false
+	run.abandon = func() {
+		abandoned = true
+		go func() { _ = run.stop() }()
+	}
+	t.Cleanup(func() {
+		if !abandoned {
+			_ = run.stop()
+		}
+	})
+	return run
+}

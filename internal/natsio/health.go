@@ -1,0 +1,140 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// StreamStates reads how far every stream is, and what its server says it has lost. One that is not there has Created 0.
+func (c *Conn) StreamStates(ctx context.Context) ([]record.StreamState, error) {
+	var out []record.StreamState
+	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := c.js.Stream(ctx, cfg.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			out = append(out, record.StreamState{Stream: cfg.Name})
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+		}
+		info := s.CachedInfo()
+		st := record.StreamState{
+			Stream: cfg.Name, Created: info.Created.UnixNano(), Now: info.TimeStamp.UnixNano(), First: info.State.FirstSeq, Last: info.State.LastSeq,
+			Messages: info.State.Msgs, Bytes: info.State.Bytes, Limit: max(info.Config.MaxBytes, 0), Deleted: uint64(info.State.NumDeleted),
+		}
+		if lost := info.State.Lost; lost != nil {
+			st.Lost, st.LostBytes = len(lost.Msgs), lost.Bytes
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
+// StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
+func (c *Conn) StoreMarks(ctx context.Context, marks []byte) error {
+	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+	return err
+}
+
+// StoredMarks reads that copy; nil when there is none.
+func (c *Conn) StoredMarks(ctx context.Context) ([]byte, error) {
+	s, err := c.js.Stream(ctx, events.GCStream)
+	if err != nil {
+		return nil, fmt.Errorf("read the streams' marks: %w", wrapErr(err))
+	}
+	m, err := s.GetLastMsgForSubject(ctx, events.MarksSubject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the streams' marks: %w", wrapErr(err))
+	}
+	return m.Data, nil
+}
+
+// ReplayEvents has every partition's consumer begin again with the oldest event that is stored. What a thread has, it skips.
+func (c *Conn) ReplayEvents(ctx context.Context) error {
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return fmt.Errorf("replay events: %w", wrapErr(err))
+	}
+	first := max(s.CachedInfo().State.FirstSeq, 1)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(4)
+	for p := range events.Partitions {
+		g.Go(func() error {
+			_, err := c.js.ResetConsumerToSequence(ctx, events.EventsStream, events.PartitionConsumer(p), first)
+			if err != nil {
+				return fmt.Errorf("replay partition %d: %w", p, wrapErr(err))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly (see List).
+func (c *Conn) Keys(ctx context.Context, filter string) ([]string, error) {
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
+	}
+	keys := make([]string, 0, len(info.State.Subjects))
+	for subject := range info.State.Subjects {
+		keys = append(keys, recordKey(subject))
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// Messages reads a stream from a sequence on, to where it ends now. What the server cannot read it passes over and says
+// nothing: sequences that f is not given are deleted, lost or bad (see Message).
+func (c *Conn) Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error {
+	s, err := c.js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, wrapErr(err))
+	}
+	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
+		return nil
+	}
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, wrapErr(err))
+	}
+	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		return f(meta.Sequence.Stream, m.Subject(), m.Data())
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	return nil
+}
+
+// Message reads one message of a stream from its leader: record.ErrNotFound if it does not have it.
+func (c *Conn) Message(ctx context.Context, stream string, seq uint64) (data []byte, err error) {
+	s, err := c.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", stream, wrapErr(err))
+	}
+	m, err := s.GetMsg(ctx, seq)
+	if err != nil {
+		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, wrapErr(err))
+	}
+	return m.Data, nil
+}

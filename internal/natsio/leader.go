@@ -1,0 +1,45 @@
+package natsio
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+)
+
+// Who answers a read, when streams have several copies:
+//
+//	records                   the leader: direct reads are off for their bucket
+//	a message by its place    the leader too (leaderStream), whatever the stream allows: what is decided by it must not miss what was acked
+//	chunks of objects         any copy: they never change. What a copy has not got is asked of the leader (readBatch)
+//	consumers                 their own server, which may be behind: where all of it matters, the stream's leader says where the end is
+//
+// The leader is who believes to be it. One that was cut off, or stopped, goes on to answer for some seconds: until it hears of
+// the other one, or misses the majority for too long (20 s). What it answers was true once. So a read decides nothing by itself:
+// commits expect the revisions that were read, and only a majority takes them.
+
+// leaderStream is a stream of which single messages are read from the leader. nats.go would ask any copy where the stream
+// allows it, and one that is behind says "no such message" of what was acknowledged.
+func (c *Conn) leaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := c.js.Stream(ctx, name)
+	if err == nil {
+		s.CachedInfo().Config.AllowDirect = false // nats.go decides by it; TestMessagesComeFromTheLeader holds it to that
+	}
+	return s, err
+}
+
+// leaderChunk is the first chunk of an object from a sequence on, by the leader's word.
+func (c *Conn) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
+	s, err := c.leaderStream(ctx, "OBJ_"+o.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("chunk of %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+	}
+	m, err := s.GetMsg(ctx, max(from, 1), jetstream.WithGetMsgSubject(chunkSubject(o.Bucket, o.NUID)))
+	if err != nil {
+		return nil, fmt.Errorf("chunk of %s/%s from %s: %w", o.Bucket, o.Name, strconv.FormatUint(from, 10), wrapErr(err))
+	}
+	return m, nil
+}

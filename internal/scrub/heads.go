@@ -1,0 +1,209 @@
+package scrub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Reader reads records and packs.
+type Reader interface {
+	List(ctx context.Context, filter string) ([]record.Record, error)
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+}
+
+// Finding is something that is not as it was stored.
+type Finding struct {
+	Kind   string `json:"kind"` // fsck's
+	Record string `json:"record"`
+	Detail string `json:"detail"`
+}
+
+// The kinds of findings, as fsck has them.
+const (
+	Corrupt      = "corrupt"
+	Missing      = "missing"
+	Inconsistent = "inconsistent"
+	Unreadable   = "unreadable"
+)
+
+// maxFindings bounds what a report keeps; Report.Found counts on.
+const maxFindings = 100
+
+// HeadsReport is the last look at the heads.
+type HeadsReport struct {
+	Began    int64     `json:"began"` // Unix nanoseconds
+	Ended    int64     `json:"ended"` // 0: it goes on, or its process died
+	Heads    int       `json:"heads"`
+	Found    int       `json:"found"`
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// HeadsAgain is how long a look at the heads serves all processes that start.
+const HeadsAgain = time.Minute
+
+const (
+	headsAtOnce = 4                // packs that are looked at at once
+	headsPause  = time.Millisecond // between two of them: some 100,000 heads take two minutes, beside the work
+)
+
+// Heads checks that the newest state of every thread, and of each of its tips, is there under its hash: a commit that survived
+// without its pack is found here, before anybody builds on it. It reads one node of each pack that a head names. What is found
+// is stored, for whoever asks (Alarms), and logged. A look that began after a time serves: of several processes that start
+// together one looks, and the report of that one is returned, as far as it is.
+func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, after time.Time, log *slog.Logger) (HeadsReport, error) {
+	last, rev, err := readHeads(ctx, s)
+	if err != nil {
+		return last, err
+	}
+	now := time.Now()
+	if began := time.Unix(0, last.Began); began.After(after) && began.Before(now) && last.Found == 0 {
+		return last, nil
+	}
+	rep := HeadsReport{Began: now.UnixNano()}
+	if rev, err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
+		return rep, nil // another process was faster
+	}
+	if err != nil {
+		return rep, err
+	}
+	if err := rep.look(ctx, r, packs); err != nil {
+		return rep, err
+	}
+	rep.Ended = time.Now().UnixNano()
+	for _, f := range rep.Findings {
+		log.Error("a head does not resolve: spool fsck --repair has its events applied again", "record", f.Record, "error", f.Detail)
+	}
+	_, err = rep.store(ctx, s, record.Any)
+	return rep, err
+}
+
+func readHeads(ctx context.Context, s Store) (rep HeadsReport, rev uint64, err error) {
+	rs, err := s.Records(ctx, events.HeadsKey)
+	if err != nil {
+		return rep, 0, err
+	}
+	if json.Unmarshal(rs[0].Value, &rep) != nil {
+		rep = HeadsReport{}
+	}
+	return rep, rs[0].Seq, nil
+}
+
+func (rep HeadsReport) store(ctx context.Context, s Store, rev uint64) (uint64, error) {
+	b, err := json.Marshal(rep)
+	if err != nil {
+		return 0, err
+	}
+	return s.Write(ctx, record.Put{Key: events.HeadsKey, Value: b, Expect: rev})
+}
+
+// place is a state that a head is at.
+type place struct {
+	key string
+	seq uint64
+	at  casstore.Located
+}
+
+// look goes through the heads, pack by pack.
+func (rep *HeadsReport) look(ctx context.Context, r Reader, packs casstore.PackGetter) error {
+	var places []place
+	for _, filter := range []string{"thread.>", "history.>"} {
+		rs, err := r.List(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, one := range rs {
+			rep.Heads++
+			h, err := threads.DecodeHead(one.Value)
+			if err != nil {
+				rep.find(Finding{Unreadable, one.Key, err.Error()})
+				continue
+			}
+			for _, at := range slices.Concat([]casstore.Located{h.Start}, h.Recent[:min(len(h.Recent), 1)], h.Tips) {
+				if !at.IsZero() {
+					places = append(places, place{one.Key, one.Seq, at})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return strings.Compare(a.at.Pack.String(), b.at.Pack.String()) })
+	found := make([][]Finding, len(places))
+	outer := ctx
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(headsAtOnce)
+	for from := 0; from < len(places); {
+		to := from
+		for to < len(places) && places[to].at.Pack == places[from].at.Pack {
+			to++
+		}
+		some, out := places[from:to], found[from:to]
+		g.Go(func() error { return resolve(ctx, r, packs, some, out) })
+		from = to
+		select {
+		case <-time.After(headsPause):
+		case <-ctx.Done():
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, f := range slices.Concat(found...) {
+		rep.find(f)
+	}
+	return outer.Err()
+}
+
+func (rep *HeadsReport) find(f Finding) {
+	if rep.Found++; len(rep.Findings) < maxFindings {
+		rep.Findings = append(rep.Findings, f)
+	}
+}
+
+// resolve reads the states of one pack. A head that moved on meanwhile is not judged.
+func resolve(ctx context.Context, r Reader, packs casstore.PackGetter, places []place, found [][]Finding) error {
+	pack, err := packs.Pack(ctx, places[0].at.Pack)
+	for i, p := range places {
+		err := err
+		if err == nil {
+			_, err = pack.Node(p.at.Ref)
+		}
+		kind := kindOf(ctx, err)
+		if err == nil {
+			continue
+		}
+		if kind == "" {
+			return fmt.Errorf("look at %s: %w", p.key, err)
+		}
+		rs, e := r.Records(ctx, p.key)
+		if e != nil {
+			return e
+		}
+		if rs[0].Seq == p.seq {
+			found[i] = []Finding{{kind, p.key, fmt.Sprintf("%s cannot be read: %v", p.at, err)}}
+		}
+	}
+	return nil
+}
+
+// kindOf says what is wrong with what could not be read; "" if nobody could look.
+func kindOf(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() != nil, record.Temporary(err), errors.Is(err, record.ErrDenied):
+		return ""
+	case errors.Is(err, casstore.ErrNotFound), errors.Is(err, casstore.ErrGone), errors.Is(err, record.ErrNotFound):
+		return Missing
+	}
+	return Corrupt
+}

@@ -1,0 +1,584 @@
+package scrub
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Everything is what a scrub reads.
+type Everything interface {
+	Store
+	Reader
+	Keys(ctx context.Context, filter string) ([]string, error)
+	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
+	Stat(ctx context.Context, bucket, name string) (record.Object, error)
+	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
+	Message(ctx context.Context, stream string, seq uint64) ([]byte, error)
+}
+
+// Config says how to scrub.
+type Config struct {
+	Rate     int64                    // bytes read in a second at most; 0 = as fast as it goes
+	Progress func(done, total uint64) // is told the bytes read and about how many there are; may be nil
+}
+
+// Pass is one way through everything.
+type Pass struct {
+	Began    int64     `json:"began"` // Unix nanoseconds
+	Ended    int64     `json:"ended"` // 0: it goes on, or will
+	Bytes    uint64    `json:"bytes"`
+	Packs    int       `json:"packs"`
+	Blobs    int       `json:"blobs"`
+	Files    int       `json:"artifacts"`
+	Records  int       `json:"records"`
+	Messages uint64    `json:"messages"` // of events, items, dead letters
+	Found    int       `json:"found"`
+	Findings []Finding `json:"findings"` // the first of them
+}
+
+// State is what is kept: the last pass that ended, and one that goes on, with where it is.
+type State struct {
+	Last  Pass   `json:"last"`
+	Now   *Pass  `json:"now,omitempty"`
+	Step  int    `json:"step,omitempty"`
+	After string `json:"after,omitempty"` // the key that was looked at last in that step
+	Seq   uint64 `json:"seq,omitempty"`   // or the sequence
+
+	rev uint64
+}
+
+// findings that stand: those of the pass that goes on, and of the last one what that has not come to yet.
+func (s State) findings() []Finding {
+	if s.Now == nil {
+		return s.Last.Findings
+	}
+	return append(slices.Clone(s.Now.Findings), s.Last.Findings...)
+}
+
+// saveEvery is how much work a scrub that is stopped does again, at most.
+const saveEvery = 5 * time.Second
+
+// ReadState reads how scrubbing stands.
+func ReadState(ctx context.Context, s Store) (st State, err error) {
+	rs, err := s.Records(ctx, events.ScrubKey)
+	if err != nil {
+		return st, err
+	}
+	if json.Unmarshal(rs[0].Value, &st) != nil { // one that cannot be read: it begins again
+		st = State{}
+	}
+	st.rev = rs[0].Seq
+	return st, nil
+}
+
+// store fails with record.ErrConflict when another process scrubs.
+func (s *State) store(ctx context.Context, to Store) error {
+	b, err := json.Marshal(s)
+	if err == nil {
+		s.rev, err = to.Write(ctx, record.Put{Key: events.ScrubKey, Value: b, Expect: s.rev})
+	}
+	if err != nil {
+		return fmt.Errorf("keep where the scrub is: %w", err)
+	}
+	return nil
+}
+
+// scrubber is one run of a pass.
+type scrubber struct {
+	Everything
+	cfg   Config
+	state State
+	total uint64
+	saved time.Time
+	began time.Time
+	read  uint64 // bytes of this run
+}
+
+// steps of a pass, in order. A stored State names them by their index.
+var steps = []func(*scrubber, context.Context) error{
+	(*scrubber).packs, (*scrubber).blobs, (*scrubber).artifacts, (*scrubber).records, (*scrubber).events, (*scrubber).items, (*scrubber).dead,
+}
+
+// Scrub reads everything once: each byte of packs, blobs and artifacts against its digest, each record by its key, each message
+// of EVENTS, ITEMS and the dead letters in sequence. It goes on where one before it was stopped, and what it finds is kept
+// (Alarms) until a pass does not find it any more. The pass is returned beside an error too. record.ErrConflict: another process
+// scrubs.
+func Scrub(ctx context.Context, s Everything, cfg Config) (Pass, error) {
+	sc := &scrubber{Everything: s, cfg: cfg, began: time.Now(), saved: time.Now()}
+	var err error
+	if sc.state, err = ReadState(ctx, s); err != nil {
+		return Pass{}, err
+	}
+	states, err := s.StreamStates(ctx)
+	if err != nil {
+		return Pass{}, err
+	}
+	for _, st := range states {
+		sc.total += st.Bytes
+	}
+	if sc.state.Now == nil || sc.state.Step >= len(steps) {
+		sc.state.Now = &Pass{Began: time.Now().UnixNano(), Findings: []Finding{}}
+		sc.state.Step, sc.state.After, sc.state.Seq = 0, "", 0
+	}
+	if err := sc.save(ctx, true); err != nil {
+		return *sc.state.Now, err
+	}
+	for sc.state.Step < len(steps) {
+		if err := steps[sc.state.Step](sc, ctx); err != nil {
+			keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveEvery)
+			defer cancel()
+			return *sc.state.Now, errors.Join(err, sc.save(keep, true))
+		}
+		sc.state.Step++
+		sc.state.After, sc.state.Seq = "", 0
+	}
+	done := *sc.state.Now
+	done.Ended = time.Now().UnixNano()
+	sc.state.Last, sc.state.Now, sc.state.Step = done, nil, 0
+	return done, sc.save(ctx, true)
+}
+
+// save keeps where the pass is, once in a while or now.
+func (s *scrubber) save(ctx context.Context, now bool) error {
+	if !now && time.Since(s.saved) < saveEvery {
+		return nil
+	}
+	s.saved = time.Now()
+	return s.state.store(ctx, s)
+}
+
+// took counts what was read, and waits until it may have been.
+func (s *scrubber) took(ctx context.Context, n int) error {
+	s.read += uint64(n)
+	s.state.Now.Bytes += uint64(n)
+	if s.cfg.Progress != nil {
+		s.cfg.Progress(s.state.Now.Bytes, max(s.total, s.state.Now.Bytes))
+	}
+	if s.cfg.Rate <= 0 {
+		return ctx.Err()
+	}
+	due := s.began.Add(time.Duration(float64(s.read) / float64(s.cfg.Rate) * float64(time.Second)))
+	if wait := time.Until(due); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// find notes a finding, unless the record was written meanwhile; seq 0 asks nobody.
+func (s *scrubber) find(ctx context.Context, seq uint64, f Finding) error {
+	if seq != 0 {
+		rs, err := s.Records(ctx, f.Record)
+		if err != nil || rs[0].Seq != seq {
+			return err
+		}
+	}
+	p := s.state.Now
+	if p.Found++; len(p.Findings) < maxFindings {
+		p.Findings = append(p.Findings, f)
+	}
+	return nil
+}
+
+// each gives the records of a class to look, behind the one that was looked at last.
+func (s *scrubber) each(ctx context.Context, filter string, look func(r record.Record) error) error {
+	keys, err := s.Keys(ctx, filter)
+	if err != nil {
+		return err
+	}
+	from, there := slices.BinarySearch(keys, s.state.After)
+	if there {
+		from++
+	}
+	const atOnce = 64
+	for some := range slices.Chunk(keys[from:], atOnce) {
+		rs, err := s.Records(ctx, some...)
+		for i, key := range some {
+			r := record.Record{}
+			if err == nil {
+				r = rs[i]
+			} else if r, err = s.one(ctx, key); err != nil {
+				return err
+			}
+			if r.Exists() {
+				if err := look(r); err != nil {
+					return err
+				}
+			}
+			s.state.After = key
+			if err := s.save(ctx, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// one reads a record by itself, after one of several could not be read.
+func (s *scrubber) one(ctx context.Context, key string) (record.Record, error) {
+	rs, err := s.Records(ctx, key)
+	if err == nil {
+		return rs[0], nil
+	}
+	if kindOf(ctx, err) == "" {
+		return record.Record{}, err
+	}
+	return record.Record{}, s.find(ctx, 0, Finding{Corrupt, key, err.Error()})
+}
+
+func (s *scrubber) packs(ctx context.Context) error {
+	return s.each(ctx, events.PackKey("*"), func(r record.Record) error {
+		rec, err := record.DecodePack(r.Value)
+		if err != nil {
+			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, err.Error()})
+		}
+		if rec.Gone {
+			return nil
+		}
+		s.state.Now.Packs++
+		raw, good, err := s.object(ctx, r, rec.Object, true)
+		if err != nil || !good {
+			return err
+		}
+		if rec.Header > int64(len(raw)) {
+			return s.find(ctx, r.Seq, Finding{Corrupt, r.Key, fmt.Sprintf("header of %d bytes in %d", rec.Header, len(raw))})
+		}
+		p, err := casstore.OpenPack(raw[:rec.Header], raw[rec.Header:])
+		if err == nil {
+			err = p.Verify()
+		}
+		if err != nil {
+			return s.find(ctx, r.Seq, Finding{Corrupt, r.Key, err.Error()})
+		}
+		return nil
+	})
+}
+
+func (s *scrubber) blobs(ctx context.Context) error {
+	return s.each(ctx, events.BlobKey("*"), func(r record.Record) error {
+		rec, err := record.DecodeBlob(r.Value)
+		if err != nil {
+			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, err.Error()})
+		}
+		if rec.Gone {
+			return nil
+		}
+		s.state.Now.Blobs++
+		want, err := hex.DecodeString(r.Key[len(events.BlobKey("")):])
+		if err != nil || len(want) != sha256.Size {
+			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, "the key is no SHA-256"})
+		}
+		o := rec.Object
+		o.Sum = [32]byte(want) // whatever the record says
+		_, _, err = s.object(ctx, r, o, false)
+		return err
+	})
+}
+
+func (s *scrubber) artifacts(ctx context.Context) error {
+	return s.each(ctx, events.ArtifactKeys("", ""), func(r record.Record) error {
+		a, err := artifacts.DecodeRecord(r.Value)
+		if err != nil {
+			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, err.Error()})
+		}
+		s.state.Now.Files++
+		o, err := record.DecodeLocator(a.Locator)
+		if len(a.Locator) == 0 {
+			o, err = s.Stat(ctx, events.ArtifactsBucket, a.Object)
+		}
+		if err != nil {
+			if kindOf(ctx, err) == "" {
+				return err
+			}
+			return s.find(ctx, r.Seq, Finding{Missing, r.Key, err.Error()})
+		}
+		_, _, err = s.object(ctx, r, o, false)
+		return err
+	})
+}
+
+// object reads an object's bytes, and its meta message. raw are the bytes, if they are wanted.
+func (s *scrubber) object(ctx context.Context, r record.Record, o record.Object, keep bool) (raw []byte, good bool, err error) {
+	sum, size := sha256.New(), int64(0)
+	err = s.ReadChunks(ctx, o, 0, func(chunk []byte) error {
+		sum.Write(chunk)
+		size += int64(len(chunk))
+		if keep {
+			raw = append(raw, chunk...)
+		}
+		return s.took(ctx, len(chunk))
+	})
+	f := Finding{Record: r.Key}
+	switch {
+	case err != nil:
+		if f.Kind, f.Detail = kindOf(ctx, err), err.Error(); f.Kind == "" {
+			return nil, false, err
+		}
+	case size != o.Size:
+		f.Kind, f.Detail = Corrupt, fmt.Sprintf("%s/%s has %d bytes, want %d", o.Bucket, o.Name, size, o.Size)
+	case o.Sum != [32]byte{} && !bytes.Equal(sum.Sum(nil), o.Sum[:]):
+		f.Kind, f.Detail = Corrupt, fmt.Sprintf("%s/%s has the SHA-256 %x, want %x", o.Bucket, o.Name, sum.Sum(nil), o.Sum)
+	}
+	if f.Kind != "" {
+		return nil, false, s.find(ctx, r.Seq, f)
+	}
+	meta, err := s.Stat(ctx, o.Bucket, o.Name)
+	switch {
+	case err != nil && kindOf(ctx, err) == "":
+		return nil, false, err
+	case err != nil:
+		err = s.find(ctx, r.Seq, Finding{Missing, r.Key, fmt.Sprintf("the meta message of %s/%s: %v", o.Bucket, o.Name, err)})
+	case meta.NUID != o.NUID || meta.Size != o.Size || meta.Chunks != o.Chunks:
+		err = s.find(ctx, r.Seq, Finding{Inconsistent, r.Key, fmt.Sprintf("the meta message of %s/%s is of other bytes", o.Bucket, o.Name)})
+	}
+	return raw, true, err
+}
+
+// records reads every record by its key, and decodes what is of a kind that is known here.
+func (s *scrubber) records(ctx context.Context) error {
+	return s.each(ctx, ">", func(r record.Record) error {
+		s.state.Now.Records++
+		if err := s.took(ctx, len(r.Value)); err != nil {
+			return err
+		}
+		if err := decode(r); err != nil {
+			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, err.Error()})
+		}
+		return nil
+	})
+}
+
+func decode(r record.Record) error {
+	var err error
+	switch class, _, _ := strings.Cut(r.Key, "."); class {
+	case "thread", "history":
+		_, err = threads.DecodeHead(r.Value)
+	case "session":
+		_, err = sessions.DecodeInfo(r.Value)
+	case "counter":
+		_, err = record.DecodeCounter(r.Value)
+	case "output":
+		_, err = record.DecodeOutput(r.Value)
+	case "outputbase":
+		_, err = record.DecodeOutputBase(r.Value)
+	case "prompt", "answered":
+		_, err = record.DecodePrompt(r.Value)
+	case "run":
+		_, err = record.DecodeRun(r.Value)
+	case "moved":
+		_, err = record.DecodeMoved(r.Value)
+	case "left":
+		_, err = record.DecodeLeft(r.Value)
+	case "deleted":
+		_, err = record.DecodeDeleted(r.Value)
+	}
+	return err
+}
+
+func (s *scrubber) events(ctx context.Context) error {
+	return s.stream(ctx, events.EventsStream, func(uint64, string, []byte) {})
+}
+
+func (s *scrubber) dead(ctx context.Context) error {
+	return s.stream(ctx, events.DeadStream, func(uint64, string, []byte) {})
+}
+
+// items also counts the items of each thread: 1, 2, 3, … from the first that is held. Their numbers are exact where sequences
+// are not, because whoever deletes a session leaves holes in those.
+func (s *scrubber) items(ctx context.Context) error {
+	counts := newCounts()
+	err := s.stream(ctx, events.ItemsStream, func(_ uint64, subject string, data []byte) {
+		if t, ok := events.ParseItemSubject(subject); ok {
+			n, _ := jsonscan.Int(jsonscan.Get(data, "n"))
+			counts.add(t, n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, gap := range counts.gaps() {
+		f := Finding{Missing, events.HeadKey(gap.Thread), fmt.Sprintf("%s has not got its items %d to %d; who reads the thread is given them from its nodes", events.ItemsStream, gap.From, gap.To)}
+		if err := s.find(ctx, 0, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxHoles is how many sequences that a stream did not give are asked for one by one, in a pass.
+const maxHoles = 1000
+
+// hole is sequences that a stream did not give.
+type hole struct{ from, to uint64 }
+
+// stream reads a stream in sequence. A sequence that is left out is asked for by itself: a message that cannot be read is
+// corrupt. One that is not there was deleted, or lost: where no session was ever deleted, and no dead letter removed, nobody
+// deletes one.
+func (s *scrubber) stream(ctx context.Context, name string, take func(seq uint64, subject string, data []byte)) error {
+	state, err := s.stateOf(ctx, name)
+	if err != nil || state.Messages == 0 {
+		return err
+	}
+	if state.Lost > 0 {
+		f := Finding{Missing, name, fmt.Sprintf("its server says that it has lost %d messages, %d bytes", state.Lost, state.LostBytes)}
+		if err := s.find(ctx, 0, f); err != nil {
+			return err
+		}
+	}
+	var holes []hole
+	from := max(s.state.Seq+1, state.First)
+	next := from
+	err = s.Messages(ctx, name, from, func(seq uint64, subject string, data []byte) error {
+		if seq > next && len(holes) < maxHoles {
+			holes = append(holes, hole{next, seq - 1})
+		}
+		next = seq + 1
+		take(seq, subject, data)
+		s.state.Now.Messages++
+		s.state.Seq = seq
+		if err := s.took(ctx, len(data)); err != nil {
+			return err
+		}
+		return s.save(ctx, false)
+	})
+	if err != nil {
+		return err
+	}
+	if next <= state.Last && len(holes) < maxHoles { // the newest were passed over
+		holes = append(holes, hole{next, state.Last})
+	}
+	return s.holes(ctx, name, holes)
+}
+
+func (s *scrubber) stateOf(ctx context.Context, name string) (record.StreamState, error) {
+	states, err := s.StreamStates(ctx)
+	for _, st := range states {
+		if st.Stream == name {
+			return st, err
+		}
+	}
+	return record.StreamState{}, err
+}
+
+// holes asks for what a stream did not give.
+func (s *scrubber) holes(ctx context.Context, name string, holes []hole) error {
+	asked, gone := 0, []hole{}
+	for _, h := range holes {
+		missing := h.to - h.from + 1
+		for seq := h.from; seq <= h.to && asked < maxHoles; seq++ {
+			asked++
+			_, err := s.Message(ctx, name, seq)
+			if err == nil {
+				missing--
+				continue
+			}
+			switch kindOf(ctx, err) {
+			case "":
+				return err
+			case Corrupt:
+				missing--
+				if err := s.find(ctx, 0, Finding{Corrupt, name, err.Error()}); err != nil {
+					return err
+				}
+			}
+		}
+		if missing > 0 {
+			gone = append(gone, h)
+		}
+	}
+	state, err := s.stateOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	gone = slices.DeleteFunc(gone, func(h hole) bool { return h.to < state.First }) // trimmed meanwhile
+	if len(gone) == 0 || name == events.DeadStream {                                // dead letters are removed one by one
+		return nil
+	}
+	deleted, err := s.Keys(ctx, "deleted.*")
+	if err != nil || len(deleted) > 0 {
+		return err
+	}
+	n := uint64(0)
+	for _, h := range gone {
+		n += h.to - h.from + 1
+	}
+	return s.find(ctx, 0, Finding{Missing, name, fmt.Sprintf("%d messages are not there, the first of them %d, and no session was ever deleted", n, gone[0].from)})
+}
+
+// Gap is items that are missing between others of a thread.
+type Gap struct {
+	Thread   events.Thread
+	From, To int64
+}
+
+// counts counts the items of threads. One that comes late fills the gap that it left.
+type counts struct {
+	next    map[events.Thread]int64
+	missing map[events.Thread]map[int64]bool
+}
+
+func newCounts() *counts {
+	return &counts{map[events.Thread]int64{}, map[events.Thread]map[int64]bool{}}
+}
+
+func (c *counts) add(t events.Thread, n int64) {
+	next, known := c.next[t]
+	switch {
+	case n <= 0:
+	case !known, n == 1: // the first that is held, or of a new life of the name
+		c.next[t] = n + 1
+		if n == 1 && next > 2 {
+			delete(c.missing, t)
+		}
+	case n >= next:
+		for ; next < n && len(c.missing[t]) < maxHoles; next++ {
+			if c.missing[t] == nil {
+				c.missing[t] = map[int64]bool{}
+			}
+			c.missing[t][next] = true
+		}
+		c.next[t] = n + 1
+	default:
+		delete(c.missing[t], n)
+	}
+}
+
+func (c *counts) gaps() (out []Gap) {
+	for t, missing := range c.missing {
+		var all []int64
+		for n := range missing {
+			all = append(all, n)
+		}
+		slices.Sort(all)
+		for _, n := range all {
+			if last := len(out) - 1; last >= 0 && out[last].Thread == t && out[last].To == n-1 {
+				out[last].To = n
+			} else {
+				out = append(out, Gap{t, n, n})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(a.Thread.String(), b.Thread.String()), cmp.Compare(a.From, b.From))
+	})
+	return out
+}

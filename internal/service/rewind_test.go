@@ -1,0 +1,197 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/faulttest"
+	"spool/internal/fsck"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/internal/scrub"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// site is a server on a directory that stays, with a persister.
+type site struct {
+	*testing.T
+	dir  string
+	conn *natsio.Conn
+	stop func()
+}
+
+func (s *site) start() {
+	s.Helper()
+	srv := natstest.ServerIn(s.T, s.dir)
+	s.conn = natstest.Dial(s.T, srv)
+	if err := s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.Default()), make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	s.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.Error(err)
+		}
+		s.conn.Close()
+		srv.Stop()
+		s.stop = func() {}
+	}
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{T: t, dir: t.TempDir()}
+	s.start()
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+func (s *site) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// look takes the marks, as a persister does every few seconds.
+func (s *site) look() scrub.Marks {
+	s.Helper()
+	m, err := scrub.Look(s.Context(), s.conn, s.conn, slog.New(slog.DiscardHandler))
+	s.must(err)
+	return m
+}
+
+func (s *site) state(stream string) record.StreamState {
+	s.Helper()
+	states, err := s.conn.StreamStates(s.Context())
+	s.must(err)
+	return states[slices.IndexFunc(states, func(st record.StreamState) bool { return st.Stream == stream })]
+}
+
+// cut takes the end off a stream's newest block, while its server is down: what a disk that lied about a sync leaves.
+func (s *site) cut(stream string, keep func(size int64) int64) {
+	s.Helper()
+	var newest string
+	var at int
+	s.must(filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)+"msgs"+string(filepath.Separator)) {
+			return err
+		}
+		if d.Name() == "index.db" {
+			return os.Remove(path)
+		}
+		var n int
+		if _, err := fmt.Sscanf(d.Name(), "%d.blk", &n); err == nil && n > at {
+			newest, at = path, n
+		}
+		return nil
+	}))
+	info, err := os.Stat(newest)
+	s.must(err)
+	s.must(os.Truncate(newest, keep(info.Size())))
+}
+
+func (s *site) alarms(kind string) (out []scrub.Alarm) {
+	s.Helper()
+	all, err := scrub.Alarms(s.Context(), s.conn)
+	s.must(err)
+	for _, a := range all {
+		if a.Kind == kind {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// A stream whose newest block lost its end is noticed at the next start. What threads lost with it is applied again, and
+// nothing that is acked afterwards is taken for what had its sequence before.
+func TestRewound(t *testing.T) {
+	for _, stream := range []string{events.RecordsStream, events.EventsStream} {
+		t.Run(stream, func(t *testing.T) {
+			s := newSite(t)
+			l := faulttest.NewLedger(faulttest.Workload{Sessions: 4, ThreadsEach: 2, ProducersEach: 2})
+			s.must(l.Publish(t.Context(), client.New(s.conn), 60))
+			s.must(faulttest.Settle(t.Context(), s.conn))
+			s.look()
+			was := s.state(stream)
+			s.stop()
+			s.cut(stream, func(size int64) int64 { return size * 2 / 3 })
+
+			s.start()
+			if marks, err := scrub.ReadMarks(t.Context(), s.conn); err != nil || marks.Streams[stream].Last == 0 {
+				t.Fatalf("marks = %+v, %v", marks, err)
+			}
+			s.must(l.Publish(t.Context(), client.New(s.conn), 20))
+			s.must(faulttest.Settle(t.Context(), s.conn))
+			marks := s.look()
+			if open := marks.Open(); len(open) != 1 || open[0].Stream != stream || open[0].Was.Last+1 < was.Last || // the marks themselves are a record
+				open[0].Now >= was.Last || open[0].Anew {
+				t.Fatalf("rewinds = %+v, want one of %s, which was at %d", open, stream, was.Last)
+			}
+			if len(s.alarms(scrub.AlarmRewind)) != 1 {
+				t.Error("there is no alarm")
+			}
+			if err := l.Check(t.Context(), s.conn); err != nil {
+				t.Error(err)
+			}
+			rep, err := fsck.Check(t.Context(), s.conn, fsck.Config{})
+			s.must(err)
+			for _, f := range rep.Findings {
+				t.Errorf("finding: %s", f)
+			}
+			s.must(scrub.Cleared(t.Context(), s.conn))
+			if all, err := scrub.Alarms(t.Context(), s.conn); err != nil || len(all) != 0 {
+				t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// A thread that had more producers than its head remembers takes what comes under sequences that EVENTS gives out again.
+func TestReusedSequences(t *testing.T) {
+	s := newSite(t)
+	id := events.Thread{Session: "crowd", Name: "main"}
+	publish := func(i int) {
+		t.Helper()
+		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, i)
+		e := events.Event{Thread: id, Producer: fmt.Sprintf("p%d", i), Seq: 1, Kind: events.KindEntry, Dialect: "step", Body: body}
+		s.must(s.conn.PublishEvents(t.Context(), []*events.Event{&e}))
+	}
+	const crowd = threads.MaxProducers + 10
+	for i := range crowd {
+		publish(i)
+	}
+	s.must(faulttest.Settle(t.Context(), s.conn))
+	s.look()
+	s.stop()
+	s.cut(events.EventsStream, func(size int64) int64 { return size / 2 })
+	s.start()
+	publish(crowd)
+	cl := client.New(s.conn)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// What the server counts as pending is not to be trusted right after it found its consumers to be ahead of their stream.
+	s.must(cl.Await(ctx, id, fmt.Sprintf("p%d", crowd), 0, 1))
+	head, err := cl.Thread(ctx, id)
+	s.must(err)
+	if st := s.state(events.EventsStream); st.Last >= head.Applied && st.Last > crowd {
+		t.Fatalf("EVENTS is at %d: it did not go back", st.Last)
+	}
+	if head.Entries != crowd+1 {
+		t.Errorf("the thread has %d entries, want %d", head.Entries, crowd+1)
+	}
+}
