@@ -135,7 +135,9 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 }
 
 func TestObjectsAreTheStandardObjectStore(t *testing.T) {
-	c, ctx := natstest.Conn(t), t.Context()
+	c := natstest.Conn(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // without a deadline the store's own client gives an object 5 s
+	defer cancel()
 	obs, err := c.JetStream().ObjectStore(ctx, events.BlobsBucket)
 	if err != nil {
 		t.Fatal(err)
