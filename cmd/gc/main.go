@@ -26,6 +26,8 @@ func run(args []string, out io.Writer) error {
 		fs     = flag.NewFlagSet("gc", flag.ContinueOnError)
 		once   = fs.Bool("once", false, "run one cycle and end, whoever else is at it")
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
+		scrub  = fs.Duration("scrub-every", 0, "read all that is stored against its digests so often; 0: never")
+		rate   = fs.Int64("scrub-rate", 20<<20, "`bytes` that a scrub reads in a second at most; 0: as fast as it goes")
 		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
@@ -78,6 +80,9 @@ func run(args []string, out io.Writer) error {
 	defer service.Observed(conn, reg, "gc", "collects what no thread reaches", nil, log)()
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return g.Run(ctx, conn, log) })
+	if *scrub > 0 {
+		tasks.Go(func() error { service.ScrubEvery(ctx, conn, *scrub, *rate, log); return nil })
+	}
 	if *look != "" {
 		tasks.Go(func() error { return reg.Serve(ctx, *look) })
 	}

@@ -61,6 +61,8 @@ var probes = []probe{
 	{"dead", "", "events that could not be applied", 1, 1000, checkDead},
 	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, checkPrompts},
 	{"gc", "s", "time since gc last ended well", 2 * 86_400, 7 * 86_400, checkGC},
+	{"damage", "", "what was found to be lost, or not as it was stored, and is not mended", 0, 1, checkDamage},
+	{"scrub", "s", "time since a scrub last went through everything", 30 * 86_400, 90 * 86_400, checkScrub},
 	{"clock", "s", "how far this clock and the server's are apart", 5, 60, checkClock},
 }
 

@@ -153,11 +153,16 @@ func (c *deadRmCmd) Run(a *app) error {
 	if err := a.confirm(c.Force, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
 		return err
 	}
+	var failed []error
 	for _, at := range list {
-		if err := cl.RemoveDeadLetter(a.ctx, at); err != nil {
-			return err
+		_, err := cl.DeadLetter(a.ctx, at) // a number that is mistyped is told
+		if err == nil {
+			err = cl.RemoveDeadLetter(a.ctx, at)
+		}
+		if err != nil {
+			failed = append(failed, noLetter(err, at))
 		}
 	}
-	fmt.Fprintf(a.err, "%d removed\n", len(list))
-	return nil
+	fmt.Fprintf(a.err, "%d removed\n", len(list)-len(failed))
+	return errors.Join(failed...)
 }

@@ -69,8 +69,9 @@ func (c *doctorCmd) look(a *app) []finding {
 		return append(found, f)
 	}
 	found = append(found, finding{Name: "streams", OK: true, Detail: "all there, as they must be"})
-	found = append(found, permissions(a, conn), replicas(a, conn))
+	found = append(found, permissions(a, conn), writes(a, conn), replicas(a, conn))
 	found = append(append(found, backlog(a, conn)...), storage(a, conn)...)
+	found = append(found, damage(a, conn)...)
 	return append(found, versions(a, conn))
 }
 
@@ -116,6 +117,13 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 		clock.Do = "set the clock: nothing is lost by it, but times that are shown are wrong"
 	}
 	return []finding{p, lag, clock}
+}
+
+func writes(a *app, conn *natsio.Conn) finding {
+	if err := conn.Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
+		return finding{Name: "writes", Detail: err.Error(), Do: "make room on the disk of the server, then restart it; nothing that was acked is lost by that"}
+	}
+	return finding{Name: "writes", OK: true, Detail: "the server stores what it is given"}
 }
 
 func storage(a *app, conn *natsio.Conn) []finding {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"spool/internal/fsck"
+	"spool/internal/record"
+	"spool/internal/scrub"
 	"spool/internal/service"
 	"spool/internal/text"
 )
@@ -62,6 +64,12 @@ func (c *fsckCmd) Run(a *app) error {
 		err = json.NewEncoder(a.out).Encode(rep)
 	} else {
 		err = writeFsck(a.out, rep)
+	}
+	if len(rep.Findings) == 0 {
+		// Who may only read has looked, too; it stands until somebody else does.
+		if e := scrub.Cleared(a.ctx, conn); e != nil && !errors.Is(e, record.ErrDenied) {
+			return errors.Join(err, fmt.Errorf("clear what was found before: %w", e))
+		}
 	}
 	if err == nil && len(rep.Findings) > 0 {
 		err = fmt.Errorf("%d findings", len(rep.Findings))

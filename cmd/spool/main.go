@@ -43,6 +43,7 @@ type cli struct {
 	Output     outputCmd     `cmd:"" help:"Streaming outputs of tools."`
 	Bench      benchCmd      `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
 	Fsck       fsckCmd       `cmd:"" help:"Check everything that is stored, and repair heads."`
+	Scrub      scrubCmd      `cmd:"" help:"Read all that is stored against its digests, at a bounded rate."`
 	GC         gcCmd         `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
 	Du         duCmd         `cmd:"" help:"What sessions take."`
 	Retention  retentionCmd  `cmd:"" help:"Sessions that have been kept long enough, by policies."`

@@ -104,7 +104,9 @@ func itemPlace(i *client.Item) string {
 // printable replaces what could move a terminal's cursor or change its colours.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		switch {
+		case r < ' ' && r != '\t', r == 0x7f, r >= 0x80 && r < 0xa0,
+			r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069': // turns the direction of what stands behind it
 			return '·'
 		}
 		return r

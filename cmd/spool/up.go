@@ -28,6 +28,8 @@ type upCmd struct {
 	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
 	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
 	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
+	ScrubEvery  time.Duration `name:"scrub-every" placeholder:"DURATION" help:"Read all that is stored against its digests so often; default: never."`
+	ScrubRate   string        `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
 	service.Artifacts
 	service.Secrets
 	Auth     string `type:"existingdir" placeholder:"DIR" help:"Directory of spool auth: who is let in to the embedded server; needed to listen beyond loopback."`
@@ -83,6 +85,10 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if collect.Retain, err = service.OpenPolicies(a.config); err != nil {
 		return service.UpConfig{}, err
 	}
+	rate, err := parseRate(c.ScrubRate)
+	if err != nil {
+		return service.UpConfig{}, err
+	}
 	secrets, err := c.Secrets.Open()
 	if err != nil {
 		return service.UpConfig{}, err
@@ -96,6 +102,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		prompts = service.HistoryFile(c.Data)
 	}
 	return service.UpConfig{
+		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
 		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large}},

@@ -44,7 +44,7 @@ type class struct {
 }
 
 var classes = map[string]class{
-	"ci": {40 * time.Second, 5 * time.Minute, func(*rand.Rand) []nemesis {
+	"ci": {55 * time.Second, 5 * time.Minute, func(*rand.Rand) []nemesis {
 		var plan []nemesis
 		for _, want := range []string{"the leader of " + events.EventsStream + " is killed",
 			"the leader of " + events.RecordsStream + " is cut off, both sides are written to", "rolling restart"} {
@@ -213,8 +213,8 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	if v.undecided > v.keys/4 {
 		t.Errorf("the checker found no answer for %d of %d heads", v.undecided, v.keys)
 	}
-	said("heads: %d operations on %d heads, %d without an answer; linearizable: %v (%d heads undecided); %d stale reads, the oldest by %v",
-		v.ops, v.keys, v.open, err == nil, v.undecided, v.stale, v.oldest.Round(time.Millisecond))
+	said("heads: %d operations on %d heads, %d without an answer; linearizable: %v (%d heads undecided); %d stale reads, the oldest by %v; %d moves were refused and took place",
+		v.ops, v.keys, v.open, err == nil, v.undecided, v.stale, v.oldest.Round(time.Millisecond), v.denied)
 	var unknown, items, filled int64
 	for _, g := range r.l.ledgers {
 		unknown += g.Unknown()

@@ -31,6 +31,7 @@ type headOp struct {
 	do        do
 	old, new  id   // of a move: from, to; of a read: old is what it saw
 	open      bool // a move without an answer: it took place or not, at any time since
+	refused   bool // open, and the answer was that it did not take place
 }
 
 type do string
@@ -42,7 +43,6 @@ const (
 )
 
 // register is a head as it must be, seen from outside: one value, which a move replaces if it is the expected one, and a read tells.
-// Moves that were refused are not in a history: that they changed nothing shows in the others.
 var register = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		at, parts := map[string]int{}, [][]porcupine.Operation(nil)
@@ -84,6 +84,30 @@ func operations(history []headOp) (ops []porcupine.Operation) {
 		ops = append(ops, porcupine.Operation{Input: op, Call: int64(op.call), Return: ret})
 	}
 	return ops
+}
+
+// settle leaves out the open moves whose value nobody has seen: if they took place at all, they were the last. Of the others it
+// counts those that had been refused: while two servers believe to lead, a request reaches both, and the refusal of the one that
+// does not may come first.
+func settle(history []headOp) (rest []headOp, denied int) {
+	type value struct {
+		key string
+		id  id
+	}
+	seen := map[value]bool{}
+	for _, op := range history {
+		seen[value{op.key, op.old}] = true
+	}
+	for _, op := range history {
+		if op.open && !seen[value{op.key, op.new}] {
+			continue
+		}
+		if op.refused {
+			denied++
+		}
+		rest = append(rest, op)
+	}
+	return rest, denied
 }
 
 // stale splits reads off that saw a value which was certainly replaced before they began, and says how long before at most. A server
@@ -154,7 +178,7 @@ type keyState struct{ ops, open int }
 const (
 	opsOfKey  = 300
 	openOfKey = 12
-	keysInUse = 2
+	keysInUse = 3
 )
 
 func newRecorder(t testing.TB) *recorder {
@@ -163,8 +187,8 @@ func newRecorder(t testing.TB) *recorder {
 
 func (r *recorder) now() time.Duration { return time.Since(r.begun) }
 
-// refill makes threads until enough are in use. It goes on until ctx ends.
-func (r *recorder) refill(ctx context.Context, c *client.Client, conn *natsio.Conn) error {
+// refill makes threads until enough are in use. It goes on until ctx ends. Several may do it, under different names.
+func (r *recorder) refill(ctx context.Context, name string, c *client.Client, conn *natsio.Conn) error {
 	for n := 1; ctx.Err() == nil; {
 		r.mu.Lock()
 		enough := len(r.current) >= keysInUse
@@ -173,7 +197,7 @@ func (r *recorder) refill(ctx context.Context, c *client.Client, conn *natsio.Co
 			wait(ctx, 50*time.Millisecond)
 			continue
 		}
-		th := events.Thread{Session: fmt.Sprintf("head-%d", n), Name: events.MainThread}
+		th := events.Thread{Session: fmt.Sprintf("head-%s-%d", name, n), Name: events.MainThread}
 		pub := c.Publisher(client.PublisherConfig{Producer: th.Session})
 		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"a head to move"}]}`), Seq: 1}); err != nil {
 			return ended(ctx, err)
@@ -210,10 +234,10 @@ func (r *recorder) note(op headOp) {
 		r.keys[op.key] = s
 	}
 	s.ops++
-	if op.open {
+	if op.open && !op.refused {
 		s.open++
 	}
-	if s.ops < opsOfKey && s.open < openOfKey {
+	if s.ops < opsOfKey && s.open < openOfKey || len(r.current) < 2 { // the last one stays until there is another
 		return
 	}
 	for i, key := range r.current {
@@ -280,12 +304,9 @@ func (r *recorder) once(ctx context.Context, conn *natsio.Conn, lane int, key st
 	case err == nil:
 		r.moves.Add(1)
 		r.note(op)
-	case errors.Is(err, record.ErrUnknown), ctx.Err() != nil:
-		op.open = true
-		r.note(op)
-		return r.pass(ctx, err)
-	case errors.Is(err, record.ErrConflict): // nothing was stored
 	default:
+		op.open, op.refused = true, !errors.Is(err, record.ErrUnknown) && ctx.Err() == nil
+		r.note(op)
 		return r.pass(ctx, err)
 	}
 	return nil
@@ -293,7 +314,10 @@ func (r *recorder) once(ctx context.Context, conn *natsio.Conn, lane int, key st
 
 // pass lets errors by that a fault may cause.
 func (r *recorder) pass(ctx context.Context, err error) error {
-	if ctx.Err() != nil || record.Temporary(err) || errors.Is(err, record.ErrConflict) {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, record.ErrConflict):
+		return nil
+	case record.Temporary(err):
 		wait(ctx, 100*time.Millisecond)
 		return nil
 	}
@@ -305,6 +329,7 @@ type verdict struct {
 	ops, open, keys int
 	undecided       int // keys for which the checker found no answer in its time
 	stale           int // reads
+	denied          int // moves that were refused and took place
 	oldest          time.Duration
 }
 
@@ -319,14 +344,15 @@ func (r *recorder) judge() (v verdict, err error) {
 const checkTime = 20 * time.Second
 
 func judge(history []headOp) (v verdict, err error) {
-	var rest []headOp
-	rest, v.stale, v.oldest = stale(history)
 	v.ops = len(history)
 	for _, op := range history {
-		if op.open {
+		if op.open && !op.refused {
 			v.open++
 		}
 	}
+	rest, denied := settle(history)
+	v.denied = denied
+	rest, v.stale, v.oldest = stale(rest)
 	var errs []error
 	for _, part := range register.Partition(operations(rest)) {
 		v.keys++

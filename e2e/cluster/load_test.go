@@ -31,7 +31,6 @@ type load struct {
 	c *cluster
 
 	ledgers   []*faulttest.Ledger
-	reaching  []*faulttest.Ledger // of them, those whose publisher knows every server
 	asyncs    []*async
 	followers []*follower
 	heads     *recorder
@@ -71,7 +70,6 @@ func newLoad(c *cluster) *load {
 		l.ledger(fmt.Sprintf("side-%d", i), n.url, 5*time.Second)
 		l.ledger(fmt.Sprintf("any-%d", i), c.urls(), 0)
 	}
-	l.reaching = []*faulttest.Ledger{l.ledgers[1], l.ledgers[3], l.ledgers[5]}
 	for i := range 2 {
 		a := &async{thread: events.Thread{Session: fmt.Sprintf("async-%d", i), Name: events.MainThread}}
 		l.asyncs = append(l.asyncs, a)
@@ -99,8 +97,10 @@ func newLoad(c *cluster) *load {
 		conn := l.dial(urls)
 		l.group.Go(func() error { return l.heads.run(l.ctx, conn, 40+i) })
 	}
-	maker := l.dial(c.urls())
-	l.group.Go(func() error { return l.heads.refill(l.ctx, client.New(maker), maker) })
+	for _, n := range c.nodes { // one at least is not on the lonely side of a partition
+		conn := l.dial(n.url)
+		l.group.Go(func() error { return l.heads.refill(l.ctx, n.name(), client.New(conn), conn) })
+	}
 	changer := l.dial(c.urls())
 	l.group.Go(func() error { return l.change(l.ctx, client.New(changer)) })
 	return l
@@ -158,13 +158,8 @@ func (l *load) acked() (n int64) {
 	return n
 }
 
-// reached is that of publishers that know every server, and moves of heads.
-func (l *load) reached() (entries, moves int64) {
-	for _, g := range l.reaching {
-		entries += g.Acked()
-	}
-	return entries, l.heads.moves.Load()
-}
+// progress is what was acked, and moves of heads that were. Of the publishers, and of those that move heads, some are at each server.
+func (l *load) progress() (entries, moves int64) { return l.acked(), l.heads.moves.Load() }
 
 // failed is an error that something of the load ended with.
 func (l *load) failed() error {
@@ -183,7 +178,7 @@ func (l *load) failed() error {
 
 // change forks and deletes. What a fault cuts short is counted; what was refused is an error.
 func (l *load) change(ctx context.Context, c *client.Client) error {
-	source := events.Thread{Session: l.reaching[0].Sessions()[0], Name: events.MainThread}
+	source := events.Thread{Session: l.ledgers[0].Sessions()[0], Name: events.MainThread}
 	for k := 1; ctx.Err() == nil; k++ {
 		wait(ctx, time.Second)
 		if err := l.changes(ctx, c, source, k); err != nil && ctx.Err() == nil {

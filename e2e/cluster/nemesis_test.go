@@ -52,12 +52,12 @@ type run struct {
 // goesOn waits until publishers get acks and heads are moved, both more than a few times: a majority works.
 func (r *run) goesOn() {
 	r.c.t.Helper()
-	entries, moves := r.l.reached()
+	entries, moves := r.l.progress()
 	r.c.await("the others go on", func(context.Context) error {
 		if err := r.l.failed(); err != nil {
 			r.c.t.Fatal(err)
 		}
-		if e, m := r.l.reached(); e < entries+30 || m < moves+5 {
+		if e, m := r.l.progress(); e < entries+30 || m < moves+5 {
 			return fmt.Errorf("%d entries and %d moves of heads since", e-entries, m-moves)
 		}
 		return nil

@@ -35,7 +35,7 @@ func TestPowerLoss(t *testing.T) {
 			load := w.publish(faulttest.NewLedger(small()))
 			cuts := 1
 			if long {
-				cuts = 25
+				cuts = 60
 			}
 			for range cuts {
 				load.acks(150)
@@ -44,6 +44,10 @@ func TestPowerLoss(t *testing.T) {
 				if long {
 					load.stop()
 					w.check(load.Ledger)
+					if t.Failed() {
+						diag(w, load.Ledger)
+						t.FailNow()
+					}
 					load = w.publish(load.Ledger)
 				}
 			}
@@ -159,4 +163,33 @@ func (a *agent) read(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+func diag(w *world, l *faulttest.Ledger) {
+	conn := w.dial()
+	c := client.New(conn)
+	for _, session := range l.Sessions() {
+		for _, name := range []string{"main", "t1"} {
+			id := events.Thread{Session: session, Name: name}
+			h, err := c.Thread(w.t.Context(), id)
+			w.t.Logf("%s: applied %d entries %d producers %+v %v", id, h.Applied, h.Entries, h.Producers, err)
+			evs, err := conn.ThreadEvents(w.t.Context(), id)
+			w.t.Log(len(evs), err)
+			for _, e := range evs[max(0, len(evs)-25):] {
+				w.t.Logf("  %d: %s %d..+%d prev %d %.60q", e.Seq, e.Producer, e.Event.Seq, len(e.More), e.Prev, e.Body)
+			}
+		}
+	}
+	for p := range events.Partitions {
+		cons, err := conn.JetStream().Consumer(w.t.Context(), events.EventsStream, events.PartitionConsumer(p))
+		if err == nil {
+			w.t.Logf("p%d %+v %+v", p, cons.CachedInfo().Delivered, cons.CachedInfo().AckFloor)
+		}
+	}
+	for _, s := range []string{events.EventsStream, events.RecordsStream, events.ItemsStream} {
+		st, err := conn.JetStream().Stream(w.t.Context(), s)
+		if err == nil {
+			w.t.Logf("%s %+v", s, st.CachedInfo().State)
+		}
+	}
 }

@@ -66,7 +66,9 @@ func TestZombies(t *testing.T) {
 	w.serve()
 	first := w.fleet()
 	conn := w.dial()
-	load := w.publish(faulttest.NewLedger(small()))
+	slow := small()
+	slow.Pause = 50 * time.Millisecond
+	load := w.publish(faulttest.NewLedger(slow))
 	load.acks(50)
 	gc := w.start("gc", "-every", "1s", "-allow", "share", "-log-level", "info")
 	gc.await("gc cycle")

@@ -32,13 +32,14 @@ const patience = 90 * time.Second
 // world is a server, where its files are, and the processes beside it.
 type world struct {
 	t                   *testing.T
-	dir                 string // files of this world
-	data                string // of the server; in another mount namespace if there is one
-	nats, http, monitor string // addresses
-	sync                string // sync_interval
-	more                string // of the server's configuration
-	env                 []string
-	tools               string // folder of the commands
+	dir                 string                   // files of this world
+	data                string                   // of the server; in another mount namespace if there is one
+	nats, http, monitor string                   // addresses
+	sync                string                   // sync_interval
+	more                string                   // of the server's configuration
+	user                string                   // who this test and the processes that it starts are; "" = nobody in particular
+	tools               string                   // folder of the commands
+	clock               func(name string) string // file with the offset of a process's clock; nil: clocks are right
 	inside              *namespace
 	server              *process
 	started             int
@@ -156,7 +157,7 @@ func (w *world) eventually(what string, f func() error) {
 
 func (w *world) dial() *natsio.Conn {
 	w.t.Helper()
-	conn, err := natsio.Dial(w.t.Context(), natsio.Config{URL: "nats://" + w.nats})
+	conn, err := natsio.Dial(w.t.Context(), natsio.Config{URL: "nats://" + w.nats, User: w.user, Password: w.user})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func (w *world) must(name string, args ...string) string {
 }
 
 func (w *world) environ() []string {
-	return append([]string{"HOME=" + w.dir, "TMPDIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "NATS_URL=nats://" + w.nats}, w.env...)
+	return []string{"HOME=" + w.dir, "TMPDIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "NATS_URL=nats://" + w.nats, "NATS_USER=" + w.user, "NATS_PASSWORD=" + w.user}
 }
 
 // process is a command that goes on running; it dies with the test.
@@ -222,6 +223,9 @@ func (w *world) launch(name, path string, args ...string) *process {
 	}
 	defer out.Close()
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = w.dir, w.environ(), out, out
+	if w.clock != nil {
+		p.cmd.Env = append(p.cmd.Env, "SPOOL_CLOCK="+w.clock(name))
+	}
 	if name == "spool" {
 		p.cmd.Env = slices.DeleteFunc(p.cmd.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") }) // it has its own server
 	}

@@ -28,7 +28,7 @@ func TestServerKilled(t *testing.T) {
 			w.serve()
 			w.fleet()
 			load := w.publish(faulttest.NewLedger(small()))
-			kills := 4
+			kills := 3
 			if long {
 				kills = 100
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -40,9 +41,17 @@ func (w *world) letters(session ...string) (all []letter) {
 	return all
 }
 
+// producers counts those of envelopes: each is its own, so that none passes for a repetition of another.
+var producers int
+
+func producer() string {
+	producers++
+	return fmt.Sprintf("p%d", producers)
+}
+
 // envelope is one as msgpack, with other fields in the place of its own.
 func envelope(change map[int]any) []byte {
-	fields := []any{uint64(events.Version), "p", uint64(0), uint64(1), uint64(0), uint64(events.KindEntry), "raw", "h", "main", int64(0), "", "", "", []byte("body"), nil}
+	fields := []any{uint64(events.Version), producer(), uint64(0), uint64(1), uint64(0), uint64(events.KindEntry), "raw", "h", "main", int64(0), "", "", "", []byte("body"), nil}
 	for i, v := range change {
 		fields[i] = v
 	}
@@ -61,7 +70,7 @@ func in(field int, raw string) []byte {
 
 // jsonEnvelope is one as JSON around a body.
 func jsonEnvelope(dialect, body string) []byte {
-	return fmt.Appendf(nil, `{"producer":"j","seq":1,"dialect":%q,"body":%s}`, dialect, body)
+	return fmt.Appendf(nil, `{"producer":%q,"seq":1,"dialect":%q,"body":%s}`, producer(), dialect, body)
 }
 
 const depth = 100_000
@@ -103,7 +112,9 @@ func bad() map[string][]byte {
 		"another version":             envelope(map[int]any{0: uint64(9)}),
 		"a kind that is none":         envelope(map[int]any{5: uint64(99)}),
 		"a kind of 2^64-1":            envelope(map[int]any{5: ^uint64(0)}),
-		"a dialect that is none":      envelope(map[int]any{6: "../../etc/passwd"}),
+		"a dialect that is none":      envelope(map[int]any{6: "../../etc/passwd", 13: []byte("{}")}),
+		"a dialect of 10 kB":          envelope(map[int]any{6: long, 13: []byte("{}")}),
+		"a dialect of controls":       envelope(map[int]any{6: "\x1b[2J\r\n", 13: []byte("{}")}),
 		"no dialect":                  envelope(map[int]any{6: ""}),
 		"another session":             envelope(map[int]any{7: "other"}),
 		"a session that is a path":    envelope(map[int]any{7: "../h"}),
@@ -161,6 +172,7 @@ var odd = map[string]string{
 	"200,000 empty arrays":       `{"a":[` + strings.Repeat("[],", 200_000) + `[]]}`,
 	"a name of a megabyte":       `{"` + strings.Repeat("n", 1<<20) + `":1}`,
 	"a line of 4 megabytes":      `{"type":"user","message":{"content":"` + strings.Repeat("é🍊x", 500_000) + `"}}`,
+	"not UTF-8":                  "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"\xff\xfe \xed\xa0\x80 \xc0\xaf\"}}",
 	"markup":                     `{"type":"user","message":{"content":"<script>alert(1)</script>]]>\u2028"}}`,
 	"a type of 10 kB":            `{"type":"` + strings.Repeat("t.*>", 2500) + `","message":{"role":"` + strings.Repeat("r ", 5000) + `"}}`,
 }
@@ -248,13 +260,12 @@ func (w *world) checkLetters(t *testing.T, letters []letter, sent map[uint64][]b
 			continue
 		}
 		delete(sent, l.Seq)
-		if len(l.Reason) < 10 || len(l.Reason) > 2000 {
+		if len(l.Reason) < 10 || len(l.Reason) > 2048 {
 			t.Errorf("%s: reason %.300q", names[l.Seq], l.Reason)
 		}
 		if got := w.run("spool", "dead", "show", strconv.FormatUint(l.At, 10)); !bytes.Equal(got, data) {
 			t.Errorf("%s: dead show gives %d bytes %.40q, want the %d that were sent", names[l.Seq], len(got), got, len(data))
 		}
-		t.Logf("%.60q: %.150s", names[l.Seq], l.Reason)
 	}
 	for seq := range sent {
 		t.Errorf("%s: event %d is no dead letter", names[seq], seq)
@@ -325,10 +336,14 @@ func (w *world) checkNames(t *testing.T) {
 		if strings.Contains(name, "\x00") {
 			continue // no argument can hold it
 		}
-		for _, args := range [][]string{
+		commands := [][]string{
 			{"publish", "--session", name, "--dialect", "raw", "-"}, {"publish", "--session", "s", "--thread", name, "--dialect", "raw", "-"},
-			{"thread", "fork", "odd-zeros", name}, {"exec", "--session", name, "--", "true"}, {"session", "rm", "--yes", "--by", "x", "--now", name},
-		} {
+			{"exec", "--session", name, "--", "true"}, {"session", "rm", "--yes", "--by", "x", "--now", name},
+		}
+		if name != "a/b" { // the thread b of a session a
+			commands = append(commands, []string{"thread", "fork", "odd-zeros", name})
+		}
+		for _, args := range commands {
 			if _, errs, code := w.try(strings.NewReader("x\n"), "spool", args...); code == 0 || errs == "" {
 				t.Errorf("spool %.80q: exit code %d, %.200s, want it refused", args, code, errs)
 			}
@@ -355,10 +370,20 @@ func (w *world) checkNames(t *testing.T) {
 	}
 	for line := range bytes.Lines(w.run("spool", "session", "ls", "--all", "--unanswered", "--json")) {
 		var s struct {
-			ID string `json:"id"`
+			Session string `json:"session"`
+			Harness string `json:"harness"`
 		}
-		if err := json.Unmarshal(line, &s); err != nil || events.CheckToken("session", s.ID) != nil {
-			t.Errorf("a session is listed as %.100s, %v", line, err)
+		if err := json.Unmarshal(line, &s); err != nil || events.CheckToken("session", s.Session) != nil {
+			t.Errorf("a session is listed as %.1000s, %v", line, err)
+		}
+		if _, known := dialect.Lookup(s.Harness); !known && s.Harness != "" {
+			t.Errorf("%s: harness %.100q, which no entry was taken of", s.Session, s.Harness)
+		}
+	}
+	for _, args := range [][]string{{"session", "ls", "--all", "--unanswered"}, {"thread", "ls", "odd-control-characters"}, {"thread", "show", "odd-control-characters"}, {"dead", "ls"}, {"top", "--once"}} {
+		out := w.run("spool", args...)
+		if at := bytes.IndexFunc(out, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == '\u202e' }); at >= 0 {
+			t.Errorf("spool %s writes control characters to a terminal: %.80q", args, out[max(0, at-20):])
 		}
 	}
 }

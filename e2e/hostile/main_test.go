@@ -48,6 +48,9 @@ func runTests(m *testing.M) int {
 // patience is how long something that must happen may take: machines that run tests are slow at times.
 const patience = 90 * time.Second
 
+// stuckAfter is how long a command may take: those that wait for what is stored wait for all that came before it.
+const stuckAfter = 15 * time.Minute
+
 // memory is the soft limit of every process, as GOMEMLIMIT has it, and hard what none may ever have had.
 const (
 	memory = "256MiB"
@@ -60,6 +63,7 @@ type world struct {
 	home, data string
 	nats, http string
 	env        []string
+	daemons    []*process
 }
 
 // newWorld starts a server, a persister with these flags, the HTTP side and a collector.
@@ -72,7 +76,8 @@ func newWorld(t *testing.T, persister ...string) (w *world, daemons []*process) 
 	p.await("persister runs")
 	in := w.start("ingest", "-http", w.http)
 	in.await("ingest listens")
-	return w, []*process{p, in, w.start("gc", "-every", "2s")}
+	w.daemons = []*process{p, in, w.start("gc", "-every", "2s")}
+	return w, w.daemons
 }
 
 func address(t *testing.T) string {
@@ -116,17 +121,32 @@ func (w *world) try(stdin io.Reader, name string, args ...string) (stdout []byte
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	stuck := time.AfterFunc(2*patience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	stuck := time.AfterFunc(stuckAfter, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	err := cmd.Wait()
 	stuck.Stop()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || strings.Contains(errs.String(), "goroutine ") {
-		w.t.Fatalf("%s %.200q: %v\n%.4000s", name, args, err, errs.String())
+		w.tell()
+		w.t.Fatalf("%s %.200q: %v\n%.1000s", name, args, err, errs.String())
 	}
 	if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && use.Maxrss<<10 > hard {
 		w.t.Errorf("%s %.200q had %d MiB in memory, want at most %d", name, args, use.Maxrss>>10, hard>>20)
 	}
 	return out.Bytes(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// tell writes down what the daemons do that somebody waits for.
+func (w *world) tell() {
+	w.t.Helper()
+	for _, p := range w.daemons {
+		p.lives()
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-p.exited:
+		case <-time.After(10 * time.Second):
+		}
+		w.t.Logf("%s said:\n%.20000s", p.cmd.Args, p.said)
+	}
 }
 
 // run is try for what must succeed.
@@ -160,6 +180,7 @@ func (w *world) eventually(what string, f func() error) {
 	err := f()
 	for end := time.Now().Add(patience); err != nil; err = f() {
 		if time.Now().After(end) {
+			w.tell()
 			w.t.Fatalf("%s: not within %v: %v", what, patience, err)
 		}
 		time.Sleep(50 * time.Millisecond)

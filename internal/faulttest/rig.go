@@ -48,8 +48,14 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 	died := make(chan error, 1)
 	run := &Persister{Persister: p, Died: died}
 	var stops []func()
+	ready := make(chan struct{}) // nothing begins, and nothing dies, before all partitions are asked for
 	for part := range events.Partitions {
 		stop, err := conn.Consume(ctx, part, func(d natsio.Delivery) {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+				return
+			}
 			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack})
 		})
 		if err != nil {
@@ -58,6 +64,7 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 		}
 		stops = append(stops, stop)
 	}
+	close(ready)
 	var end error
 	ended := make(chan struct{})
 	go func() {

@@ -28,9 +28,12 @@ const (
 // Fault is one fault: it befalls the K-th message, from 1, of a class.
 type Fault struct {
 	Mode  Mode
-	Class string // see Class
+	Class string // see Class; Any counts all that is sent, reading too
 	K     int
 }
+
+// Any is the class of everything that is sent.
+const Any = "anything"
 
 func (f Fault) String() string { return fmt.Sprintf("%s %s %d", f.Mode, f.Class, f.K) }
 
@@ -103,7 +106,9 @@ func (w *Wire) InProcessConn() (net.Conn, error) {
 	}
 	near, far := net.Pipe()
 	t := &tap{w: w, up: up, down: far, sids: map[string]string{}, mute: map[string]bool{}}
+	t.filled = sync.NewCond(&t.mu)
 	w.taps = append(w.taps, t)
+	go t.drain()
 	go t.forward()
 	go t.backward()
 	return near, nil
@@ -147,6 +152,9 @@ func short(stream string) string {
 // verdict is what to do with a message.
 func (w *Wire) verdict(subject, reply string) Mode {
 	class := Class(subject)
+	if w.fault.Class == Any {
+		class = Any
+	}
 	if class == "" {
 		return ""
 	}
@@ -184,16 +192,46 @@ type tap struct {
 	up, down net.Conn
 	once     sync.Once
 
-	mu   sync.Mutex // held while writing down
-	sids map[string]string
-	mute map[string]bool // subjects whose next message is dropped on its way back
+	mu     sync.Mutex
+	sids   map[string]string
+	mute   map[string]bool // subjects whose next message is dropped on its way back
+	queue  []byte          // on its way to the client, who may be writing and not read meanwhile
+	filled *sync.Cond
+	closed bool
 }
 
 func (t *tap) close() {
 	t.once.Do(func() {
 		_ = t.up.Close()
 		_ = t.down.Close()
+		go func() { // who closes may hold the lock
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.closed = true
+			t.filled.Broadcast()
+		}()
 	})
+}
+
+// drain writes what is queued to the client.
+func (t *tap) drain() {
+	defer t.close()
+	for {
+		t.mu.Lock()
+		for len(t.queue) == 0 && !t.closed {
+			t.filled.Wait()
+		}
+		out := t.queue
+		t.queue = nil
+		closed := t.closed
+		t.mu.Unlock()
+		if closed {
+			return
+		}
+		if _, err := t.down.Write(out); err != nil {
+			return
+		}
+	}
 }
 
 // forward passes on what the client sends.
@@ -244,7 +282,8 @@ func (t *tap) refuse(reply string) {
 	const header = "NATS/1.0 503\r\n\r\n"
 	for pattern, sid := range t.sids {
 		if matches(pattern, reply) {
-			_, _ = fmt.Fprintf(t.down, "HMSG %s %s %d %d\r\n%s\r\n", reply, sid, len(header), len(header), header)
+			t.queue = fmt.Appendf(t.queue, "HMSG %s %s %d %d\r\n%s\r\n", reply, sid, len(header), len(header), header)
+			t.filled.Signal()
 			return
 		}
 	}
@@ -278,12 +317,10 @@ func (t *tap) backward() {
 		if drop {
 			delete(t.mute, op.args[0])
 		} else {
-			_, err = t.down.Write(op.raw)
+			t.queue = append(t.queue, op.raw...)
+			t.filled.Signal()
 		}
 		t.mu.Unlock()
-		if err != nil {
-			return
-		}
 	}
 }
 

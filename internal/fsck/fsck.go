@@ -32,6 +32,13 @@ type Store interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
 	Stat(ctx context.Context, bucket, name string) (record.Object, error)
+
+	// Messages reads a stream in sequence, to its end as it is; Unapplied is the lowest sequence of SPOOL_EVENTS that may not be
+	// applied yet; LastItem is the number of a thread's newest item that is held.
+	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
+	Unapplied(ctx context.Context) (uint64, error)
+	LastItem(ctx context.Context, t events.Thread) (int64, error)
+	StreamStates(ctx context.Context) ([]record.StreamState, error)
 }
 
 // The kinds of findings.
@@ -62,6 +69,7 @@ type Report struct {
 	Blobs     int       `json:"blobs"`
 	Artifacts int       `json:"artifacts"`
 	Records   int       `json:"records"`
+	Items     int       `json:"items"`
 	Bytes     int64     `json:"bytes"`   // of packs, blobs and artifacts
 	Changed   int       `json:"changed"` // records that were written meanwhile, and so not judged
 	Findings  []Finding `json:"findings"`
@@ -75,6 +83,9 @@ type Config struct {
 	// Cut lets Fix move a head back before a gap in its thread that cannot be filled, as if its own state were gone: entries
 	// behind the gap that are there leave the thread, and are published again if SPOOL_EVENTS has them.
 	Cut bool
+
+	// Items makes every item again from its node, and compares; else the newest of each thread. It takes 100 bytes an item.
+	Items bool
 
 	// Secrets is what the persisters do with secrets (their mode and rules): Fix makes nodes again, and an entry that was masked
 	// has its hash only when it is masked again. nil: nobody looks for them.
@@ -105,7 +116,11 @@ func look(ctx context.Context, s Store, cfg Config) (c *checker, err error) {
 
 func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	c := newChecker(s, cfg)
-	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkOthers} {
+	var err error
+	if c.floor, err = s.Unapplied(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkOthers, c.checkItems} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -137,6 +152,11 @@ type checker struct {
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
 	inUse     map[string]artifacts.Seq // highest number of each session
+
+	floor       uint64 // events below were applied before anything was listed
+	items       map[events.Thread]*held
+	lostThreads []events.Thread // without a head
+	cache       casstore.PackGetter
 }
 
 func newChecker(s Store, cfg Config) *checker {

@@ -21,6 +21,7 @@ type Writer interface {
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error)
 	PublishEvents(ctx context.Context, evs []*events.Event) error
+	PublishItems(ctx context.Context, items []events.Posted) error
 }
 
 // Packs are those that are stored. What UploadPack writes no record names yet.
@@ -40,6 +41,7 @@ type Repair struct {
 	Lost     int64  `json:"lost"`         // entries between both
 	Replayed int    `json:"replayed"`     // events that were published again
 	Remade   int    `json:"remade"`       // nodes that were made again, under the same hashes
+	Items    int    `json:"items"`        // items that were published again
 	Detail   string `json:"detail"`
 }
 
@@ -83,7 +85,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			return nil, err
 		}
 	}
-	return c.report, nil
+	return c.report, f.fixItems(ctx)
 }
 
 // move moves one head back and notes it.

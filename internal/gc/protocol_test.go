@@ -1,6 +1,8 @@
 package gc
 
 import (
+	"context"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -144,5 +146,34 @@ func TestNobodyAsksTheTime(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// cutOff is a record bucket of which a reader sees what was there before the fences of a cycle, as a server does that was cut off.
+type cutOff struct {
+	*fake
+	blind bool
+}
+
+func (c *cutOff) Scan(ctx context.Context, from uint64, tell func(record.Stamped) error) (uint64, error) {
+	if c.blind {
+		return from, nil
+	}
+	return c.fake.Scan(ctx, from, tell)
+}
+
+// A cycle that reads what was before its own fences ends: the server that answers is behind, and does not see what is referred to since.
+func TestReadingBehindTheFences(t *testing.T) {
+	rs := &cutOff{fake: newFake(t)}
+	c, err := New(Deps{Records: rs, Bulk: rs, Queue: rs, Memory: rs}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.read(t.Context(), newWorld()); err != nil {
+		t.Fatalf("read = %v, want nil", err)
+	}
+	rs.blind = true
+	if _, err := c.read(t.Context(), newWorld()); !errors.Is(err, record.ErrBusy) {
+		t.Errorf("read of what was = %v, want %v", err, record.ErrBusy)
 	}
 }

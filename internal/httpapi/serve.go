@@ -7,22 +7,61 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"spool/internal/access"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/pkg/client"
 )
 
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
 func For(conn *natsio.Conn, cfg Config) http.Handler {
 	cfg.Publisher, cfg.Inbox, cfg.Client = conn, conn, client.New(conn).Serving()
+	stores := &stores{conn: conn}
 	cfg.Ready = func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
-		return ready(ctx, conn)
+		if err := ready(ctx, conn); err != nil {
+			return err
+		}
+		return stores.ask(ctx)
 	}
 	return New(cfg)
+}
+
+// readyTime is how long an answer to whether the process is ready may take.
+const readyTime = 5 * time.Second
+
+// storesAgain is how long it is believed that the server stores.
+const storesAgain = 10 * time.Second
+
+// stores asks now and then whether the server stores. Who asks meanwhile is told what the last one was.
+type stores struct {
+	conn *natsio.Conn
+	mu   sync.Mutex
+	last time.Time // when it did
+
+	denied bool // we may not find out
+}
+
+func (s *stores) ask(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.denied || time.Since(s.last) < storesAgain {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTime/2)
+	defer cancel()
+	err := s.conn.Stores(ctx)
+	if errors.Is(err, record.ErrDenied) {
+		s.denied, err = true, nil
+	}
+	if err == nil {
+		s.last = time.Now()
+	}
+	return err
 }
 
 // mostLag is how many events may wait for their persister before the process counts as not ready.

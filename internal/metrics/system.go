@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/natsio"
+	"spool/internal/scrub"
 	"spool/pkg/events"
 )
 
@@ -70,6 +71,11 @@ var (
 	descGCKept       = gauge("spool_gc_kept", "Packs, blobs and bodies that the last cycle kept, by why.", "why")
 	descGCTombstones = gauge("spool_gc_tombstones", "Condemned packs and blobs whose bytes are still there.")
 	descGCAnomalies  = gauge("spool_gc_anomalies", "Reasons for which the last cycle deleted nothing.")
+	descAlarms       = gauge("spool_alarms", "What was found to be lost, or not as it was stored, and is not mended, by kind.", "kind")
+	descLost         = gauge("spool_stream_lost_messages", "Messages that the server says it has lost of a stream.", "stream")
+	descScrubEnd     = gauge("spool_scrub_last_end_timestamp_seconds", "When a scrub last went through everything.")
+	descScrubBytes   = gauge("spool_scrub_bytes", "Bytes that the last whole scrub read.")
+	descScrubFound   = gauge("spool_scrub_findings", "What the last whole scrub found, and the one that goes on.")
 	descGCDangling   = gauge("spool_gc_dangling_refs", "References to what is not there that the last cycle met.")
 )
 
@@ -102,6 +108,9 @@ func (s *system) ask() []prometheus.Metric {
 	}
 	if err == nil {
 		err = a.gc(ctx, s.conn)
+	}
+	if err == nil {
+		err = a.damage(ctx, s.conn)
 	}
 	up := 1.0
 	if err != nil {
@@ -151,6 +160,40 @@ func (a *asked) account(ctx context.Context, conn *natsio.Conn) error {
 	if acc.MaxStore > 0 {
 		a.add(descStoreLimit, float64(acc.MaxStore))
 	}
+	return nil
+}
+
+// damage tells what stands of losses, and of the last scrub, whoever made it.
+func (a *asked) damage(ctx context.Context, conn *natsio.Conn) error {
+	states, err := conn.StreamStates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		a.add(descLost, float64(s.Lost), s.Stream)
+	}
+	all, err := scrub.Alarms(ctx, conn)
+	if err != nil {
+		return err
+	}
+	found := map[string]int{scrub.AlarmLost: 0, scrub.AlarmRewind: 0, scrub.AlarmHeads: 0, scrub.AlarmScrub: 0}
+	for _, one := range all {
+		found[one.Kind] += one.Found
+	}
+	for kind, n := range found {
+		a.add(descAlarms, float64(n), kind)
+	}
+	st, err := scrub.ReadState(ctx, conn)
+	if err != nil || st.Last.Ended == 0 {
+		return err
+	}
+	a.add(descScrubEnd, float64(st.Last.Ended/int64(time.Second)))
+	a.add(descScrubBytes, float64(st.Last.Bytes))
+	n := st.Last.Found
+	if st.Now != nil {
+		n += st.Now.Found
+	}
+	a.add(descScrubFound, float64(n))
 	return nil
 }
 

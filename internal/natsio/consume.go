@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,12 +60,19 @@ type Delivery struct {
 	Stored    int64  // when the server stored it, Unix nanoseconds
 	Partition int
 
-	msg jetstream.Msg
+	msg    jetstream.Msg
+	feed   *feed
+	resets uint64 // of the feed when it came
 }
 
 // Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
-// delivered again and skipped.
-func (d Delivery) Ack() error { return d.msg.Ack() }
+// delivered again and skipped. What came before a reset comes again, and is acknowledged then.
+func (d Delivery) Ack() error {
+	if d.resets != d.feed.resets.Load() {
+		return nil
+	}
+	return d.msg.Ack()
+}
 
 // Working asks for another ackWait before the delivery comes again. It does not wait either.
 func (d Delivery) Working() error { return d.msg.InProgress() }
@@ -121,7 +129,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		}
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, msg: m,
+			Partition: p.partition, msg: m, feed: f, resets: f.resets.Load(),
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
@@ -211,6 +219,11 @@ const hdrPinID = "Nats-Pin-Id"
 // would be taken for a duplicate. So deliveries are counted: when the consumer sequence jumps, or does not begin right
 // above the ack floor, the consumer is reset to its ack floor and everything from there on comes again, in order. What was
 // applied already is skipped. takeBack does so for deliveries that an owner who died left open.
+//
+// A reset numbers the deliveries anew, from 1. An ack of one from before it that arrives after it sets the floor to the old number,
+// and until the new ones have grown above that the server takes every ack for an old one: the same events come again after each
+// ackWait. So a feed does not acknowledge what came before its own resets; and when something comes again while the floor is above
+// what was delivered, another owner's late ack did it, and the consumer is reset once more.
 type feed struct {
 	c      *Conn
 	stream string
@@ -218,6 +231,9 @@ type feed struct {
 	cons   jetstream.Consumer
 	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
 	pin    string // our pin, as of the last delivery
+
+	resets atomic.Uint64 // that were asked for here
+	looked time.Time     // when deaf was asked last
 }
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
@@ -246,13 +262,15 @@ func (f *feed) takeBackOrphans(ctx context.Context) {
 
 // unpin gives the partition away at once, if it is ours; else the next owner would wait for pinnedTTL.
 func (f *feed) unpin() {
-	if f.pin == "" {
+	if f.pin == "" && !f.c.Connected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
 	defer cancel()
+	// Asked this, the server forgets what it was asked for by those who are gone. Else, when an event comes before another owner
+	// does, it pins one of them, and gives to nobody for pinnedTTL.
 	info, err := f.cons.Info(ctx)
-	if err != nil {
+	if err != nil || f.pin == "" {
 		return
 	}
 	for _, g := range info.PriorityGroups {
@@ -280,6 +298,10 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	}
 	// The first delivery after a reset, ours or another process's, is the one above the ack floor.
 	if seq == f.next || seq == 1 {
+		if meta.NumDelivered > 1 && f.deaf(ctx) {
+			f.reset(ctx)
+			return false
+		}
 		f.next = seq + 1
 		return true
 	}
@@ -290,7 +312,18 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	return false
 }
 
+// deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered. It is asked once a second.
+func (f *feed) deaf(ctx context.Context) bool {
+	if time.Since(f.looked) < time.Second {
+		return false
+	}
+	f.looked = time.Now()
+	info, err := f.cons.Info(ctx)
+	return err == nil && info.AckFloor.Consumer > info.Delivered.Consumer
+}
+
 func (f *feed) reset(ctx context.Context) {
+	f.resets.Add(1)
 	if _, err := f.c.js.ResetConsumer(ctx, f.stream, f.name); err != nil {
 		f.c.log.Warn("reset a pinned consumer", "stream", f.stream, "consumer", f.name, "error", err)
 		f.next = 0 // the next delivery tries again; at the latest when these come again, after ackWait

@@ -2,8 +2,11 @@ package natsio_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -64,4 +67,101 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	stopA()
 	publish(6, 6)
 	take("the second", b, 1, 2, 3, 4, 5, 6)
+}
+
+// An ack of an old owner that arrives after the consumer was reset carries a number from before: the server takes it, and all acks
+// with the new, lower numbers for old ones. The feed notices, and the partition gets done.
+func TestLateAckOfAnOldOwner(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Server(t)
+	first, second := natstest.Dial(t, srv), natstest.Dial(t, srv)
+	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	th := events.Thread{Session: "s", Name: "main"}
+	const old, open = 400, 5
+	published := uint64(0)
+	publish := func(n int) {
+		t.Helper()
+		var es []*events.Event
+		for range n {
+			published++
+			es = append(es, &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")})
+		}
+		if err := first.PublishEvents(t.Context(), es); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(old)
+	_, partition, err := first.NewestEvent(t.Context(), th)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer := func() *jetstream.ConsumerInfo {
+		t.Helper()
+		cons, err := first.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cons.CachedInfo()
+	}
+	cfg := consumer().Config
+	cfg.AckWait = time.Second // what is not acknowledged comes again soon
+	if _, err := first.JetStream().UpdateConsumer(t.Context(), events.EventsStream, cfg); err != nil {
+		t.Fatal(err)
+	}
+	got, late := make(chan natsio.Delivery, 1000), atomic.Bool{}
+	stop, err := first.Consume(t.Context(), partition, func(d natsio.Delivery) {
+		if d.Seq <= old || late.Load() {
+			_ = d.Ack()
+		}
+		select {
+		case got <- d:
+		default: // nobody looks any more
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	receive := func(what string, n int) (last natsio.Delivery) {
+		t.Helper()
+		for range n {
+			select {
+			case last = <-got:
+			case <-time.After(60 * time.Second):
+				t.Fatalf("%s: %d events never came", what, n)
+			}
+		}
+		return last
+	}
+	receive("the first", old)
+	publish(open)
+	unacked := receive("the open", open)
+	stopSecond, err := second.Consume(t.Context(), partition, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopSecond()
+	receive("the open again", open) // under new numbers
+	publish(open)                   // so that the ack is below what is delivered
+	receive("more", open)
+	if err := unacked.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(60 * time.Second); consumer().AckFloor.Stream < old+open; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the late ack never arrived")
+		}
+	}
+	late.Store(true)
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		info := consumer()
+		if info.NumAckPending == 0 && info.NumPending == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d events are not done, the floor is %+v and %+v was delivered", info.NumAckPending, info.AckFloor, info.Delivered)
+		}
+	}
 }

@@ -75,7 +75,7 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 				done, acked = nil, time.Now()
 			}
 			if err != nil && idle || errors.Is(err, jetstream.ErrNoHeartbeat) {
-				if f.pin == "" {
+				if f.pin == "" && done == nil {
 					f.takeBackOrphans(ctx)
 				}
 				continue // nothing new; without heartbeats another process is pinned, or the server away
@@ -89,7 +89,11 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 				yield(StoredItem{}, err)
 				return
 			}
+			resets := f.resets.Load()
 			if !f.inOrder(ctx, m, meta) {
+				if f.resets.Load() != resets {
+					done = nil // it comes again, under another number
+				}
 				continue
 			}
 			if !yield(storedItem(m, meta), nil) {

@@ -18,7 +18,8 @@ type Extent struct {
 	Match       uint64 // sequence of the newest item that matches the filters; 0 = there is none
 }
 
-// Extent asks what ITEMS holds now.
+// Extent asks ITEMS' leader what it holds now. In a cluster it may be what was some seconds ago (leader.go): a reader that is told
+// to be at the end may have items before it that it gets all the same.
 func (c *Conn) Extent(ctx context.Context, filters []string) (Extent, error) {
 	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {

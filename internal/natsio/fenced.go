@@ -24,7 +24,8 @@ type Chain struct {
 	Events []*events.Event
 
 	Seq uint64 // of the last event, once stored
-	// Err is nil when it is stored. record.ErrConflict: it is not, the thread moved. record.ErrUnknown: it is or not.
+	// Err is nil when it is stored. record.ErrConflict: it is not, the thread moved; in a cluster see record.ErrConflict.
+	// record.ErrUnknown: it is or not.
 	Err error
 }
 

@@ -15,7 +15,8 @@ import (
 	"spool/pkg/events"
 )
 
-// StreamStates reads how far every stream is, and what its server says it has lost. One that is not there has Created 0.
+// StreamStates reads how far every stream is, and what its server says it has lost. One that is not there has Created 0. A server
+// that was cut off from the others tells what was: it is record.ErrBusy while the leader of a stream hears from no majority.
 func (c *Conn) StreamStates(ctx context.Context) ([]record.StreamState, error) {
 	var out []record.StreamState
 	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
@@ -28,6 +29,9 @@ func (c *Conn) StreamStates(ctx context.Context) ([]record.StreamState, error) {
 			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
 		}
 		info := s.CachedInfo()
+		if !leads(info) {
+			return nil, fmt.Errorf("%w: stream %s: who says to lead it has not heard from a majority lately; its word may be old", record.ErrBusy, cfg.Name)
+		}
 		st := record.StreamState{
 			Stream: cfg.Name, Created: info.Created.UnixNano(), Now: info.TimeStamp.UnixNano(), First: info.State.FirstSeq, Last: info.State.LastSeq,
 			Messages: info.State.Msgs, Bytes: info.State.Bytes, Limit: max(info.Config.MaxBytes, 0), Deleted: uint64(info.State.NumDeleted),

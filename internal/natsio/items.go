@@ -30,7 +30,8 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 	return nil
 }
 
-// LastItem is the number of the newest item of a thread that ITEMS still holds; 0 when it holds none.
+// LastItem is the number of the newest item of a thread that ITEMS still holds, by its leader; 0 when it holds none. What is sent
+// again by an answer that was old is there twice, and subscribers drop it.
 func (c *Conn) LastItem(ctx context.Context, t events.Thread) (int64, error) {
 	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -42,4 +43,22 @@ func (c *Conn) leaderChunk(ctx context.Context, o record.Object, from uint64) (*
 		return nil, fmt.Errorf("chunk of %s/%s from %s: %w", o.Bucket, o.Name, strconv.FormatUint(from, 10), wrapErr(err))
 	}
 	return m, nil
+}
+
+// heard is how long ago a leader has heard from the others at most, or it may have been replaced: it asks them every second, and an
+// election takes four.
+const heard = 3 * time.Second
+
+// leads reports whether the server that described a stream has lately heard from a majority of those that hold it.
+func leads(info *jetstream.StreamInfo) bool {
+	if info.Cluster == nil || info.Config.Replicas <= 1 {
+		return true
+	}
+	with := 1
+	for _, r := range info.Cluster.Replicas {
+		if !r.Offline && r.Active < heard {
+			with++
+		}
+	}
+	return with > info.Config.Replicas/2
 }

@@ -19,8 +19,10 @@ import (
 
 const getRecord = "$JS.API.STREAM.MSG.GET." + events.RecordsStream
 
-// Records reads records from the leader: what it returns was the latest when it answered. A key without a record gives a
-// Record with Seq 0; a key with wildcards the newest record that matches, under its own key. The requests go out at once.
+// Records reads records from the leader: what it returns was the latest when it answered. In a cluster it can be older, for as long
+// as a server that was cut off or stopped believes that it still leads (leader.go): what is decided by it takes a Commit that
+// expects it. A key without a record gives a Record with Seq 0; a key with wildcards the newest record that matches, under its own
+// key. The requests go out at once.
 func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
 	msgs := make([]*nats.Msg, len(keys))
 	for i, key := range keys {
@@ -103,7 +105,8 @@ func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
 // the first; the others follow it. A record of the lane goes ahead of them and carries the fence's expectation, because a
 // message can make only one.
 //
-// record.ErrConflict: nothing was stored, something moved. record.ErrUnknown: it was stored or not.
+// record.ErrConflict: nothing was stored, something moved; or, in a cluster, another server refused what its leader took (see
+// record.ErrConflict). record.ErrUnknown: it was stored or not.
 func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
 	msgs := make([]*nats.Msg, 0, len(puts)+1)
 	msgs = append(msgs, fenceMsg(f))
@@ -137,7 +140,8 @@ func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
 // List reads every record whose key matches the filter (a subject filter without the bucket's prefix), ordered by key.
 //
 // The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
-// is written during the scan: those are read one by one. Of a session that is being deleted there is nothing.
+// is written during the scan: those are read one by one. Of a session that is being deleted there is nothing. In a cluster the names
+// and the values may be as old as Records says.
 func (c *Conn) List(ctx context.Context, filter string) (out []record.Record, err error) {
 	err = c.BetweenDeletions(ctx, func() (err error) {
 		out, err = c.list(ctx, filter)

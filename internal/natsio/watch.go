@@ -11,7 +11,8 @@ import (
 )
 
 // Watch follows the records whose key matches a filter, across reconnects, until ctx ends or the caller stops: with current
-// those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain.
+// those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain. In a
+// cluster a change comes when the watch's server has it, which may be after a reader of Records has seen it.
 // ready, if not nil, is called once the watch stands.
 func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {

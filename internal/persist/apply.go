@@ -107,7 +107,11 @@ func (l *lane) pass(c *commit, t *thread, s *staged) {
 		return
 	}
 	c.news(t, s, t.head)
-	c.start(t, s.event.Dialect, nil)
+	name := s.event.Dialect
+	if _, known := dialect.Lookup(name); !known {
+		name = "" // what it says may be anything
+	}
+	c.start(t, name, nil)
 	if t.session.learn(t, s, &dialect.Entry{}) {
 		c.infos[t.session] = nil
 	}

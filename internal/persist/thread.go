@@ -100,7 +100,7 @@ func (s *session) learn(t *thread, st *staged, e *dialect.Entry) bool {
 	if main && st.event.Host != "" {
 		s.info.Host = st.event.Host
 	}
-	if s.info.Harness == "" && dialect.IsJSON(st.event.Dialect) {
+	if _, known := dialect.Lookup(st.event.Dialect); known && s.info.Harness == "" && dialect.IsJSON(st.event.Dialect) {
 		s.info.Harness = st.event.Dialect
 	}
 	if s.info.Created == 0 {

@@ -45,6 +45,10 @@ func (f Fence) Stale(seq uint64) bool { return seq < f.Seq }
 // What a caller decides on. Every answer of the server that is an error wraps one of these.
 var (
 	// ErrConflict: a record changed since it was read; nothing of the commit was stored. Reload and redo.
+	//
+	// In a cluster, for the moment in which two servers believe that they lead, a request reaches both, and the one that does not
+	// may refuse it first while the other one stores it. So whoever redoes something must see whether it was done, as after
+	// ErrUnknown. The same goes for ErrBusy and ErrFull.
 	ErrConflict = errors.New("record changed")
 	// ErrBusy: nothing was stored; the server has too much in flight or has no leader. Retry later.
 	ErrBusy = errors.New("server busy")

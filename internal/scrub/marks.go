@@ -133,6 +133,9 @@ func readMarks(ctx context.Context, s Store) (m Marks, rev uint64, err error) {
 	return join(decodeMarks(rs[0].Value), decodeMarks(copied)), rs[0].Seq, nil
 }
 
+// sureAfter is when a stream that seems to have gone back is looked at again: it is believed when it still does.
+const sureAfter = 3 * time.Second
+
 // Look compares how far every stream is with its mark, deals with those that went back, and takes new marks. The marks that it
 // returns say what went back, now and before.
 //
@@ -141,13 +144,24 @@ func readMarks(ctx context.Context, s Store) (m Marks, rev uint64, err error) {
 // EVENTS went back, nothing can be had from anywhere but the publishers: it is told. Items, packs and blobs are fsck's to make
 // again.
 func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Marks, error) {
+	m, rev, err := readMarks(ctx, s)
+	if err != nil {
+		return m, err
+	}
+	// After the marks: another process may take new ones any time, of streams that went on since an earlier look.
 	states, err := s.StreamStates(ctx)
 	if err != nil {
 		return Marks{}, err
 	}
-	m, rev, err := readMarks(ctx, s)
-	if err != nil {
-		return m, err
+	if len(m.compare(states)) > 0 { // in a cluster it may be the word of a server that ends just now, or does not know yet that it leads no more
+		select {
+		case <-ctx.Done():
+			return Marks{}, ctx.Err()
+		case <-time.After(sureAfter):
+		}
+		if states, err = s.StreamStates(ctx); err != nil {
+			return Marks{}, err
+		}
 	}
 	for _, r := range m.compare(states) {
 		if r.Done, err = deal(ctx, r, replay); err != nil {
@@ -172,7 +186,7 @@ func (m Marks) store(ctx context.Context, s Store, rev uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.StoreMarks(ctx, b); err != nil {
+	if err := s.StoreMarks(ctx, b); err != nil && !errors.Is(err, record.ErrDenied) { // permissions that are older than the marks: one copy is better than none
 		return fmt.Errorf("keep the streams' marks: %w", err)
 	}
 	_, err = s.Write(ctx, record.Put{Key: events.MarksKey, Value: b, Expect: rev})

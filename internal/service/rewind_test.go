@@ -40,7 +40,7 @@ func (s *site) start() {
 		s.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.Default()), make(chan error, 1)
+	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	s.stop = func() {
 		cancel()

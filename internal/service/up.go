@@ -35,6 +35,9 @@ type UpConfig struct {
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
 	GC      GC     // Every 0: none
+
+	ScrubEvery time.Duration // 0: never
+	ScrubRate  int64         // bytes a second; 0 = as fast as it goes
 }
 
 // Guard says who is let in to an embedded server, who this process is there, and how its files are kept. The zero value:
@@ -100,6 +103,9 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })
 	if cfg.History != "" {
 		g.Go(func() error { return history.Keep(ctx, cfg.History, conn, cfg.Log) })
+	}
+	if cfg.ScrubEvery > 0 {
+		g.Go(func() error { ScrubEvery(ctx, conn, cfg.ScrubEvery, cfg.ScrubRate, cfg.Log); return nil })
 	}
 	if cfg.GC.Every > 0 {
 		g.Go(func() error {

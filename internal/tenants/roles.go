@@ -43,7 +43,7 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 	case Persister:
 		// Streams are changed by sessions that are deleted and by trimming; none is removed, reconfigured or copied out.
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.EventsStream+any,
-			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
+			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
 	case Collector:
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.GCStream+any,
 			events.GCSubjects, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")

@@ -113,7 +113,8 @@ func (s Session) Row() sessions.Row {
 	return r
 }
 
-// Sessions lists sessions with their threads, or the one that is named. It reads records, never nodes (SPEC S10).
+// Sessions lists sessions with their threads, or the one that is named. It reads records, never nodes (SPEC S10). Of a cluster whose
+// leader was cut off it may say, for some seconds, what was (docs/protocol.md, "How fresh").
 func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error) {
 	var ts []Thread
 	var infos map[string]sessions.Info
@@ -159,7 +160,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 }
 
 // Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
-// and name.
+// and name. How fresh it is: as Sessions.
 func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
 	err = c.conn.BetweenDeletions(ctx, func() (err error) {
 		out, err = c.threads(ctx, session)
@@ -203,7 +204,7 @@ func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) 
 }
 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
-// which one it has now.
+// which one it has now. How fresh it is: as Sessions.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
 	rs, err := c.conn.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -124,10 +125,55 @@ func read[T any](r *reader, f func() (T, error)) (v T) {
 }
 
 func (r *reader) arrayLen() int  { return read(r, r.dec.DecodeArrayLen) }
-func (r *reader) uint() uint64   { return read(r, r.dec.DecodeUint64) }
-func (r *reader) int() int64     { return read(r, r.dec.DecodeInt64) }
+func (r *reader) uint() uint64   { return read(r, r.whole) }
+func (r *reader) int() int64     { return read(r, r.integer) }
 func (r *reader) string() string { return read(r, r.dec.DecodeString) }
 func (r *reader) bytes() []byte  { return read(r, r.dec.DecodeBytes) }
+
+// First bytes of msgpack numbers.
+const (
+	codeFloat32 = 0xca
+	codeFloat64 = 0xcb
+	codeUint64  = 0xcf
+)
+
+// whole is DecodeUint64, which would make something of -1, of 1.5 and of NaN.
+func (r *reader) whole() (uint64, error) {
+	if c, err := r.dec.PeekCode(); err != nil || c == codeUint64 {
+		return r.dec.DecodeUint64()
+	}
+	n, err := r.integer()
+	if err == nil && n < 0 {
+		err = errWhole
+	}
+	return uint64(n), err
+}
+
+// integer is DecodeInt64 for what is one: a float, which some languages write for large numbers, only when it says exactly one.
+func (r *reader) integer() (int64, error) {
+	switch c, err := r.dec.PeekCode(); {
+	case err != nil:
+		return 0, err
+	case c == codeUint64:
+		n, err := r.dec.DecodeUint64()
+		if err == nil && n > math.MaxInt64 {
+			err = errInteger
+		}
+		return int64(n), err
+	case c == codeFloat32, c == codeFloat64:
+		f, err := r.dec.DecodeFloat64()
+		if err == nil && !(math.Trunc(f) == f && math.Abs(f) <= 1<<53) {
+			err = errInteger
+		}
+		if err != nil {
+			return 0, err
+		}
+		return int64(f), nil
+	}
+	return r.dec.DecodeInt64()
+}
+
+var errInteger = errors.New("want a whole number")
 
 // alias reads a byte string as a slice of b, which src reads.
 func (r *reader) alias(b []byte, src *bytes.Reader) []byte {

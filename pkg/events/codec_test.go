@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,28 +115,53 @@ func TestDecodeTakesMoreMembers(t *testing.T) {
 	}
 }
 
+// withEpoch is the envelope with other bytes in the place of its epoch.
+func withEpoch(b string) []byte {
+	e := goldenEvent
+	e.Epoch = 0x7b
+	good := e.Encode()
+	at := bytes.IndexByte(good, 0x7b)
+	return slices.Concat(good[:at], []byte(b), good[at+1:])
+}
+
+// TestDecodeTakesWholeFloats: some languages write large numbers so.
+func TestDecodeTakesWholeFloats(t *testing.T) {
+	if e, err := events.Decode(withEpoch("\xcb\x41\xf0\x00\x00\x00\x00\x00\x00")); err != nil || e.Epoch != 1<<32 {
+		t.Errorf("Decode(epoch 2^32 as a float) = %d, %v", e.Epoch, err)
+	}
+	if e, err := events.Decode(withEpoch("\xcf\xff\xff\xff\xff\xff\xff\xff\xff")); err != nil || e.Epoch != math.MaxUint64 {
+		t.Errorf("Decode(epoch 2^64-1) = %d, %v", e.Epoch, err)
+	}
+}
+
 // hostile are envelopes that must be refused, by what is wrong with them.
 func hostile() map[string][]byte {
 	good := goldenEvent.Encode()
 	change := func(f func(b []byte) []byte) []byte { return f(bytes.Clone(good)) }
 	return map[string][]byte{
-		"nothing":           {},
-		"version 0":         change(func(b []byte) []byte { b[1] = 0; return b }),
-		"version 2":         change(func(b []byte) []byte { b[1] = 2; return b }),
-		"no array":          {0x01},
-		"a map":             {0x81, 0x01, 0x01},
-		"an empty array":    {0x90},
-		"13 members":        change(func(b []byte) []byte { b[0] = 0x9d; return b[:len(b)-1] }),
-		"cut off":           good[:len(good)-1],
-		"bytes behind it":   change(func(b []byte) []byte { return append(b, 0xc0) }),
-		"producer is a map": change(func(b []byte) []byte { return append(append(b[:2:2], 0x80), b[11:]...) }),
-		"huge array":        {0xdd, 0xff, 0xff, 0xff, 0xff},
-		"huge string":       {0x9f, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff},
-		"huge body":         change(func(b []byte) []byte { return append(b[:len(b)-10:len(b)-10], 0xc6, 0xff, 0xff, 0xff, 0xff) }),
-		"deep nesting":      bytes.Repeat([]byte{0x91}, 10_000),
-		"reserved byte":     {0xc1},
-		"short claim":       change(func(b []byte) []byte { return append(b[:len(b)-1:len(b)-1], 0x92, 0xa1, 'o', 0x01) }),
-		"claim, sum of 2":   change(func(b []byte) []byte { return append(b[:len(b)-1:len(b)-1], 0x93, 0xa1, 'o', 0x01, 0xc4, 2, 1, 2) }),
+		"epoch below 0":      withEpoch("\xff"),
+		"epoch -2^63":        withEpoch("\xd3\x80\x00\x00\x00\x00\x00\x00\x00"),
+		"epoch is no number": withEpoch("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x01"),
+		"epoch is infinite":  withEpoch("\xca\x7f\x80\x00\x00"),
+		"epoch is 1.5":       withEpoch("\xca\x3f\xc0\x00\x00"),
+		"epoch is 1e300":     withEpoch("\xcb\x7e\x37\xe4\x3c\x88\x00\x75\x9c"),
+		"nothing":            {},
+		"version 0":          change(func(b []byte) []byte { b[1] = 0; return b }),
+		"version 2":          change(func(b []byte) []byte { b[1] = 2; return b }),
+		"no array":           {0x01},
+		"a map":              {0x81, 0x01, 0x01},
+		"an empty array":     {0x90},
+		"13 members":         change(func(b []byte) []byte { b[0] = 0x9d; return b[:len(b)-1] }),
+		"cut off":            good[:len(good)-1],
+		"bytes behind it":    change(func(b []byte) []byte { return append(b, 0xc0) }),
+		"producer is a map":  change(func(b []byte) []byte { return append(append(b[:2:2], 0x80), b[11:]...) }),
+		"huge array":         {0xdd, 0xff, 0xff, 0xff, 0xff},
+		"huge string":        {0x9f, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff},
+		"huge body":          change(func(b []byte) []byte { return append(b[:len(b)-10:len(b)-10], 0xc6, 0xff, 0xff, 0xff, 0xff) }),
+		"deep nesting":       bytes.Repeat([]byte{0x91}, 10_000),
+		"reserved byte":      {0xc1},
+		"short claim":        change(func(b []byte) []byte { return append(b[:len(b)-1:len(b)-1], 0x92, 0xa1, 'o', 0x01) }),
+		"claim, sum of 2":    change(func(b []byte) []byte { return append(b[:len(b)-1:len(b)-1], 0x93, 0xa1, 'o', 0x01, 0xc4, 2, 1, 2) }),
 		"claim, size below 0": change(func(b []byte) []byte {
 			return append(append(b[:len(b)-1:len(b)-1], 0x93, 0xa1, 'o', 0xff, 0xc4, 32), make([]byte, 32)...)
 		}),

@@ -44,6 +44,7 @@ const (
 	GCReportSubject   = root + "gc.report"
 	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
 	MarksSubject      = root + "gc.marks" // how far each stream was, for when one of them goes back
+	ProbeSubject      = root + "gc.probe" // whether the server stores
 	PartitionSubjects = root + "p.>"
 	LiveSubjects      = root + "live.>"
 	ServiceSubjects   = root + "service.*.stats"

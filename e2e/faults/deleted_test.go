@@ -1,0 +1,125 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"spool/internal/faulttest"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// TestConsumersDeleted deletes the consumers of all partitions under the persister's hands: it makes them again, and skips what
+// comes again and is applied.
+func TestConsumersDeleted(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	persister := w.fleet()
+	conn := w.dial()
+	load := w.publish(faulttest.NewLedger(small()))
+	rounds := 2
+	if long {
+		rounds = 50
+	}
+	for range rounds {
+		load.acks(50)
+		for p := range events.Partitions {
+			if err := conn.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		load.acks(50)
+		persister.await("the consumer of a partition was deleted")
+		w.eventually("all consumers are there", func() error {
+			b, err := conn.Backlog(t.Context())
+			if err == nil && b.Consumers != events.Partitions {
+				err = errors.New("some are not")
+			}
+			return err
+		})
+	}
+	load.check()
+}
+
+// TestDerivedDeleted deletes the streams that hold nothing which is not elsewhere, or that nobody refers to: a start makes them
+// again, and what waited goes on.
+func TestDerivedDeleted(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	w.fleet()
+	conn := w.dial()
+	load := w.publish(faulttest.NewLedger(small()))
+	for _, stream := range []string{events.ItemsStream, events.GCStream, events.DeadStream} {
+		load.acks(50)
+		if err := conn.JetStream().DeleteStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+		load.acks(50)
+		w.persister()
+	}
+	load.check()
+}
+
+// TestStreamDeleted deletes one after the other of the streams that are the only ones to have what they hold, each on a system of its
+// own. It is never replaced by an empty one: readiness is red and names it, and no start takes what is left for a new system.
+func TestStreamDeleted(t *testing.T) {
+	for _, stream := range []string{
+		events.RecordsStream, events.EventsStream, events.ObjectStream(events.NodesBucket), events.ObjectStream(events.BlobsBucket),
+		events.ObjectStream(events.ArtifactsBucket), events.ObjectStream(events.InboxBucket),
+	} {
+		t.Run(stream, func(t *testing.T) {
+			row(t)
+			w := newWorld(t)
+			w.serve()
+			persister := w.fleet()
+			conn := w.dial()
+			l := faulttest.NewLedger(small())
+			load := w.publish(l)
+			load.acks(50)
+			if err := conn.JetStream().DeleteStream(t.Context(), stream); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("readiness is red", func() error {
+				err := w.ready()
+				if err == nil {
+					return errors.New("ready")
+				}
+				if !strings.Contains(err.Error(), stream) {
+					t.Errorf("readyz says %v, want the name of %s", err, stream)
+				}
+				return nil
+			})
+			if err := conn.Verify(t.Context()); !errors.Is(err, record.ErrNotFound) {
+				t.Errorf("verify = %v, want %v", err, record.ErrNotFound)
+			}
+			if out, code := w.run("spool", "doctor"); code != 1 || !strings.Contains(out, stream) {
+				t.Errorf("doctor: exit code %d\n%s", code, out)
+			}
+			for _, name := range []string{"persister", "up"} {
+				out, code := "", 0
+				if name == "up" {
+					out, code = w.run("spool", "up", "--http", "127.0.0.1:0")
+				} else {
+					out, code = w.run(name)
+				}
+				if code != 1 || !strings.Contains(out, "stream is gone: "+stream) {
+					t.Errorf("%s on what is left: exit code %d, want 1 and the reason\n%s", name, code, out)
+				}
+			}
+			if _, err := conn.JetStream().Stream(t.Context(), stream); err == nil {
+				t.Error("an empty stream is in its place")
+			}
+			if out, code := w.run("gc", "-once", "-allow", "share"); code != 1 {
+				t.Errorf("gc: exit code %d, want 1: it must not judge what it does not see\n%s", code, out)
+			}
+			if persister.ended() {
+				t.Errorf("the persister ended:\n%s", persister.log())
+			}
+		})
+	}
+}

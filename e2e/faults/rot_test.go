@@ -1,0 +1,168 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spool/internal/faulttest"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// damage is done to one file of the server's while it is down.
+type damage struct {
+	stream string
+	file   string // below the stream's directory
+	what   string
+	do     func(b []byte) []byte
+	then   outcome
+}
+
+// outcome is what becomes of a damage.
+type outcome int
+
+const (
+	harmless outcome = iota // nothing is missing
+	named                   // fsck names what is missing
+	mended                  // and makes it again, but for the meta message of an object, which no reader needs
+	older                   // a record may be missing, and the thread be as it was before, or gone
+	refused                 // nothing starts on it, and what is wrong is said
+)
+
+func flip(at float64) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b[min(int(at*float64(len(b))), len(b)-1)] ^= 0x10
+		return b
+	}
+}
+
+func cutAt(at float64) func([]byte) []byte {
+	return func(b []byte) []byte { return b[:int(at*float64(len(b)))] }
+}
+
+// TestRot damages one file of the server's at a time, while it is down: bits flip, an end is cut off. Whatever the server makes of it,
+// nobody is given anything wrong: a thread is read as it was, from its beginning to where something is missing. fsck finds and
+// names what nodes have lost, and makes again what SPOOL_EVENTS has.
+func TestRot(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	persister := w.fleet()
+	l := faulttest.NewLedger(small())
+	if err := l.Publish(t.Context(), client.New(w.dial()), 200); err != nil {
+		t.Fatal(err)
+	}
+	w.check(l)
+	whole := w.items(l)
+	persister.stop()
+	w.server.stop()
+	const block = "msgs/1.blk"
+	nodes := events.ObjectStream(events.NodesBucket)
+	for _, d := range []damage{
+		{nodes, block, "first bytes flipped", flip(0.001), named},
+		{nodes, block, "a bit flipped in the middle", flip(0.5), mended},
+		{nodes, block, "last bytes flipped", flip(0.999), named},
+		{nodes, block, "end cut off", cutAt(0.6), named},
+		{nodes, "meta.inf", "a bit flipped", flip(0.5), refused},
+		{nodes, "msgs/index.db", "a bit flipped", flip(0.5), harmless},
+		{events.RecordsStream, block, "a bit flipped in the middle", flip(0.5), older},
+		{events.RecordsStream, block, "last bytes flipped", flip(0.999), older},
+		{events.RecordsStream, block, "end cut off", cutAt(0.6), older},
+		{events.EventsStream, block, "a bit flipped in the middle", flip(0.5), harmless},
+		{events.EventsStream, "obs/p1/o.dat", "a bit flipped", flip(0.5), harmless},
+		{events.EventsStream, "obs/p1/meta.inf", "a bit flipped", flip(0.5), refused},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", d.stream, d.file, d.what), func(t *testing.T) { w.rot(t, l, whole, d) })
+	}
+}
+
+// rot is one damage, on a copy of a world's files.
+func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][][]byte, d damage) {
+	base := w.data
+	there := newWorld(t)
+	if err := os.CopyFS(there.data, os.DirFS(base)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(there.data, "jetstream", "$G", "streams", d.stream, d.file)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, d.do(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	there.server = there.start("nats-server", "-c", there.configure())
+	there.server.await("Server is ready")
+	if d.then == refused {
+		if out, code := there.run("persister"); code != 1 || !strings.Contains(out, d.stream) {
+			t.Errorf("persister: exit code %d, want 1 and the name of the stream\n%s", code, out)
+		}
+		return
+	}
+	short := there.compare(l, whole)
+	out, code := there.run("spool", "fsck")
+	switch {
+	case d.then == harmless && (short || code != 0):
+		t.Errorf("something is missing; fsck: exit code %d\n%s", code, out)
+	case (d.then == named || d.then == mended) && (code != 1 || !strings.Contains(out, "pack.")):
+		t.Errorf("fsck: exit code %d, want 1 and what is missing\n%s", code, out)
+	}
+	there.persister()
+	if d.then != mended {
+		return
+	}
+	for range 4 { // what one pass makes another may need
+		if out, code = there.run("spool", "fsck", "--repair", "--force"); code == 0 {
+			break
+		}
+	}
+	if there.compare(l, whole) {
+		t.Errorf("fsck --repair: exit code %d, and not all is there\n%s", code, out)
+	}
+}
+
+// compare holds what can be read against what was there. It reports whether something is missing; what is there must be the same.
+func (w *world) compare(l *faulttest.Ledger, whole map[events.Thread][][]byte) (short bool) {
+	w.t.Helper()
+	now := w.items(l)
+	for id, was := range whole {
+		got := now[id]
+		for i, item := range got {
+			if i >= len(was) || !bytes.Equal(item, was[i]) {
+				w.t.Errorf("%s: item %d of %d is %.200s", id, i+1, len(was), item)
+				break
+			}
+		}
+		short = short || len(got) < len(was)
+	}
+	return short
+}
+
+// items reads what the nodes give of each thread, up to the first error.
+func (w *world) items(l *faulttest.Ledger) map[events.Thread][][]byte {
+	c := client.New(w.dial())
+	all := map[events.Thread][][]byte{}
+	for _, session := range l.Sessions() {
+		for _, name := range []string{"main", "t1"} {
+			id := events.Thread{Session: session, Name: name}
+			all[id] = nil
+			head, err := c.Thread(w.t.Context(), id)
+			if err != nil {
+				continue
+			}
+			for item, err := range c.ItemsFrom(w.t.Context(), id, head, 1) {
+				if err != nil {
+					break
+				}
+				all[id] = append(all[id], bytes.Clone(item.Data))
+			}
+		}
+	}
+	return all
+}

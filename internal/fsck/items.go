@@ -1,0 +1,496 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/project"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Items are derived, and so they tell of what they were derived from: a thread whose items go further than its head has lost
+// its newest commits, and one that has items and no head has lost that. What lies before a deletion, or below what SPOOL_ITEMS
+// has forgotten, is not held against anything.
+
+// held is what SPOOL_ITEMS holds of a thread, as far as it is in order: 1, 2, 3, … from the first that is there.
+type held struct {
+	last    int64 // the number of the newest
+	node    casstore.Ref
+	sum     [32]byte           // of the newest
+	missing map[int64]bool     // numbers between the first and the last that are not there
+	sums    map[int64][16]byte // of all, with Config.Items
+}
+
+// maxMissing is how many missing items of a thread are counted.
+const maxMissing = 10_000
+
+func (h *held) take(n int64, data []byte, all bool) {
+	switch {
+	case h.last == 0, n == 1 && h.last != 1: // the first that is held; or the name was free and has a new life
+		*h = held{}
+	case n <= h.last: // late, or again after a crash
+		delete(h.missing, n)
+		return
+	}
+	for k := h.last + 1; h.last > 0 && k < n && len(h.missing) < maxMissing; k++ {
+		if h.missing == nil {
+			h.missing = map[int64]bool{}
+		}
+		h.missing[k] = true
+	}
+	h.last, h.sum = n, sha256.Sum256(data)
+	h.node = nodeOf(data)
+	if all {
+		if h.sums == nil {
+			h.sums = map[int64][16]byte{}
+		}
+		h.sums[n] = [16]byte(h.sum[:16])
+	}
+}
+
+// nodeOf is the state that an item says it was made from.
+func nodeOf(item []byte) casstore.Ref {
+	ref, err := casstore.ParseRef(strings.Trim(string(jsonscan.Get(item, "node")), `"`))
+	if err != nil {
+		return casstore.Ref{}
+	}
+	return ref
+}
+
+// checkItems holds what subscribers read against the heads.
+func (c *checker) checkItems(ctx context.Context) error {
+	c.items = map[events.Thread]*held{}
+	err := c.s.Messages(ctx, events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+		t, ok := events.ParseItemSubject(subject)
+		n, _ := jsonscan.Int(jsonscan.Get(data, "n"))
+		if !ok || n <= 0 {
+			return nil
+		}
+		if c.items[t] == nil {
+			c.items[t] = &held{}
+		}
+		c.items[t].take(n, data, c.cfg.Items)
+		c.report.Items++
+		return nil
+	})
+	if errors.Is(err, record.ErrNotFound) {
+		err = nil // there is no such stream
+	}
+	if err != nil {
+		return err
+	}
+	known := map[events.Thread]bool{}
+	for i := range c.heads {
+		h := &c.heads[i]
+		known[h.id] = true
+		if it := c.items[h.id]; it != nil {
+			if err := c.compareItems(ctx, h, it); err != nil {
+				return err
+			}
+		}
+	}
+	return c.lostHeads(ctx, known)
+}
+
+// compareItems holds the items of one thread against its head and its nodes.
+func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
+	note := func(kind, format string, args ...any) error {
+		return c.find(ctx, h.seq, Finding{Kind: kind, Record: h.key, Detail: fmt.Sprintf(format, args...)})
+	}
+	if gap := it.first(); gap > 0 {
+		if err := note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, gap, len(it.missing)-1); err != nil {
+			return err
+		}
+	}
+	switch {
+	case it.last > h.N && h.N > 0:
+		return note(Inconsistent, "%s holds its items up to %d, it counts %d: it is older than they are", events.ItemsStream, it.last, h.N)
+	case it.last < h.N && h.Applied < c.floor: // else whoever applies its events next publishes the rest
+		last, err := c.lastItem(ctx, h)
+		if err != nil || last >= h.N {
+			return err
+		}
+		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.last, h.N)
+	}
+	return c.sameItems(ctx, h, it)
+}
+
+// first is the lowest number that is missing; 0: none is.
+func (h *held) first() int64 {
+	if len(h.missing) == 0 {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Keys(h.missing)))
+}
+
+// lastItem asks again for a while: items follow their commit.
+func (c *checker) lastItem(ctx context.Context, h *head) (last int64, err error) {
+	for range 30 {
+		last, err = c.s.LastItem(ctx, h.id)
+		if err != nil || last >= h.N {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return last, ctx.Err()
+		}
+	}
+	return last, err
+}
+
+// sameItems makes items again from their nodes and compares: the newest of each thread, with Config.Items all that are held.
+func (c *checker) sameItems(ctx context.Context, h *head, it *held) error {
+	r := threads.Reader{Packs: c.packCache()}
+	for _, root := range h.roots() {
+		if s := c.states[root.Ref]; s == nil || s.wrong != nil {
+			continue // it is told elsewhere
+		}
+		for step, err := range r.Walk(ctx, root) {
+			if err != nil {
+				return ctx.Err() // what cannot be read is told elsewhere
+			}
+			first, last := step.Entry.First, step.Entry.First+step.Entry.Count-1
+			if last < it.last && !c.cfg.Items {
+				break
+			}
+			if step.Entry.Count == 0 || first > it.last {
+				continue
+			}
+			if n, err := c.differs(ctx, h.id, step, it); err != nil || n > 0 {
+				if err == nil {
+					err = c.find(ctx, h.seq, Finding{Kind: Inconsistent, Record: h.key, Detail: fmt.Sprintf("its item %d in %s is not what its node %s makes", n, events.ItemsStream, step.At.Ref)})
+				}
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// differs gives the first item of a step that SPOOL_ITEMS holds in other bytes; 0: none.
+func (c *checker) differs(ctx context.Context, id events.Thread, step threads.Step, it *held) (n int64, err error) {
+	content, err := step.ReadContent(ctx)
+	if err != nil {
+		return 0, ctx.Err()
+	}
+	again, err := project.Rebuild(id, step.At.Ref, step.State, content.Text)
+	if err != nil {
+		return 0, nil // an older projection, which this program does not have
+	}
+	for _, p := range again {
+		sum := sha256.Sum256(p.Data)
+		if want, ok := it.sums[p.N]; ok && want != [16]byte(sum[:16]) || p.N == it.last && it.node == step.At.Ref && sum != it.sum {
+			return p.N, nil
+		}
+	}
+	return 0, nil
+}
+
+// packCache reads packs for comparing items.
+func (c *checker) packCache() casstore.PackGetter {
+	if c.cache == nil {
+		c.cache = casstore.NewPackCache(packsOf{c}, packCache)
+	}
+	return c.cache
+}
+
+// packsOf reads the packs that were listed.
+type packsOf struct{ c *checker }
+
+func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	i, ok := p.c.at[p.c.final(id)]
+	if !ok {
+		return nil, fmt.Errorf("pack %s: %w", id, casstore.ErrNotFound)
+	}
+	return p.c.open(ctx, &p.c.packs[i])
+}
+
+// lostHeads finds threads that items, or events which were applied, tell of, and that have no record: no head, no history, no
+// new name, no deletion.
+func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
+	told := map[events.Thread]string{}
+	for t, it := range c.items {
+		if !known[t] {
+			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
+		}
+	}
+	err := c.s.Messages(ctx, events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
+		t, kind, err := events.ParseStored(subject)
+		if err != nil || kind != events.KindEntry || seq >= c.floor || known[t] || told[t] != "" {
+			return nil
+		}
+		if _, err := events.Open(subject, data); err == nil {
+			told[t] = fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, record.ErrNotFound) {
+		return err
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(told), func(a, b events.Thread) int { return cmp.Compare(a.String(), b.String()) }) {
+		rs, err := c.s.Records(ctx, events.HeadKey(t), events.HistoryOf(t), events.LeftKey(t), events.DeletedKey(t.Session))
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(rs, func(r record.Record) bool { return r.Exists() }) { // it came meanwhile, or has gone as it should
+			continue
+		}
+		c.lostThreads = append(c.lostThreads, t)
+		if err := c.find(ctx, rs[0].Seq, Finding{Kind: Missing, Record: events.HeadKey(t), Detail: told[t] + ", and nothing says what became of it"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fixItems repairs what items tell of: heads that are lost, heads that are older than their items, and items that are missing.
+func (f *fixer) fixItems(ctx context.Context) error {
+	for _, t := range f.c.lostThreads {
+		done, err := f.recover(ctx, t)
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", events.HeadKey(t), err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
+	for i := range f.c.heads {
+		h := &f.c.heads[i]
+		it := f.c.items[h.id]
+		if it == nil || !f.c.found(h) {
+			continue
+		}
+		var done Repair
+		var err error
+		switch from := it.first(); {
+		case it.last > h.N && h.N > 0:
+			done, err = f.replay(ctx, h)
+		case from > 0:
+			done, err = f.publishItems(ctx, h, from)
+		case it.last < h.N && h.Applied < f.c.floor:
+			done, err = f.publishItems(ctx, h, it.last+1)
+		default:
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", h.key, err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
+	return nil
+}
+
+// publishItems publishes the items of a thread again from a number on, in order: a reader drops those that it has.
+func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, error) {
+	at := h.Head.Head().Ref.String()
+	done := Repair{Record: h.key, From: at}
+	seen := map[casstore.Ref]bool{}
+	var steps []threads.Step
+	for _, root := range h.roots() {
+		for step, err := range f.r.Walk(ctx, root) {
+			if err != nil {
+				done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from, events.ItemsStream, err)
+				return done, ctx.Err()
+			}
+			if last, ok := step.Entry.LastItem(); seen[step.At.Ref] || ok && last < from {
+				break
+			}
+			seen[step.At.Ref] = true
+			steps = append(steps, step)
+		}
+	}
+	slices.SortFunc(steps, func(a, b threads.Step) int { return cmp.Compare(a.Entry.First, b.Entry.First) })
+	for _, step := range steps {
+		content, err := step.ReadContent(ctx)
+		if err != nil {
+			return done, err
+		}
+		posted, err := project.Rebuild(h.id, step.At.Ref, step.State, content.Text)
+		if err != nil {
+			done.Detail = err.Error()
+			return done, nil
+		}
+		posted = slices.DeleteFunc(posted, func(p events.Posted) bool { return p.N < from })
+		// A crash after this leaves fewer items missing.
+		if err := f.w.PublishItems(ctx, posted); err != nil {
+			return done, err
+		}
+		done.Items += len(posted)
+	}
+	done.To, done.Detail = at, fmt.Sprintf("its items from %d on were made again and are in %s", from, events.ItemsStream)
+	return done, nil
+}
+
+// replay publishes those events again that a head has not seen, although its items say that it had: a persister applies them.
+func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
+	at := h.Head.Head().Ref.String()
+	done := Repair{Record: h.key, From: at}
+	stored, err := f.w.ThreadEvents(ctx, h.id)
+	if err != nil {
+		return done, err
+	}
+	var again []*events.Event
+	for i := range stored {
+		e := stored[i].Event
+		switch {
+		case h.Duplicate(e.Producer, e.Epoch, e.Seq):
+		case e.Kind == events.KindChunk || e.Ref != nil:
+			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
+			return done, nil
+		default:
+			e.Prev = 0
+			again = append(again, &e)
+		}
+	}
+	if len(again) == 0 {
+		done.Detail = fmt.Sprintf("%s has not got the events any more that it lost: publish its entries behind the %dth again", events.EventsStream, h.Entries)
+		return done, nil
+	}
+	if err := f.w.PublishEvents(ctx, again); err != nil {
+		return done, err
+	}
+	done.To, done.Replayed, done.Detail = at, len(again), "what it lost is applied again"
+	return done, nil
+}
+
+// recover makes the head of a thread again: from the state that its newest item was made from, and what SPOOL_EVENTS has behind
+// it; else from all its events, if SPOOL_EVENTS never forgot one.
+func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
+	done := Repair{Record: events.HeadKey(t)}
+	stored, err := f.w.ThreadEvents(ctx, t)
+	if err != nil {
+		return done, err
+	}
+	var s *state
+	it := f.c.items[t]
+	if it != nil {
+		s = f.c.states[it.node]
+	}
+	if s == nil || s.wrong != nil {
+		return f.replayAll(ctx, t, stored, done)
+	}
+	step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[s.pack].id})
+	if err != nil {
+		return done, err
+	}
+	h := &head{key: events.HeadKey(t), id: t}
+	if h.Start, err = step.Locate(step.Start); err != nil {
+		return done, err
+	}
+	now, err := f.back(ctx, h, step)
+	if err != nil {
+		return done, err
+	}
+	now.Sent = now.N
+	now.Dialect, now.Created = step.Entry.Dialect, step.Timestamp
+	rest := f.seen(ctx, &now, stored, step)
+	if err := f.putHead(ctx, t, &now); err != nil {
+		return done, err
+	}
+	done.From, done.To = step.At.Ref.String(), step.At.Ref.String()
+	done.Detail = fmt.Sprintf("it is where its item %d was made, after entry %d", it.last, step.Entry.Index)
+	switch {
+	case len(stored) > 0 && now.Applied == 0:
+		done.Detail += fmt.Sprintf("; which events of %s it has cannot be told: publish what came behind it again, as a producer of another name", events.EventsStream)
+	case now.Applied == 0:
+		done.Detail += "; what its producers publish again it will take for new"
+	case len(rest) > 0:
+		if err := f.w.PublishEvents(ctx, rest); err != nil {
+			return done, err
+		}
+		done.Replayed = len(rest)
+	}
+	return done, nil
+}
+
+// seen tells a head what it had seen of its producers up to a step, and gives the events behind that.
+func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.StoredEvent, step threads.Step) (rest []*events.Event) {
+	at := len(stored) - 1
+	for ; at >= 0; at-- {
+		if makesState(stored[at].Event) && f.made(ctx, stored[at].Event, step) {
+			break
+		}
+	}
+	for i, e := range stored {
+		switch {
+		case at < 0:
+		case i <= at:
+			now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+			now.Applied = e.Seq
+		default:
+			again := e.Event
+			again.Prev = 0
+			rest = append(rest, &again)
+		}
+	}
+	return rest
+}
+
+// putHead commits a head that was not there, with what it leads to.
+func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head) error {
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return err
+	}
+	key := events.HeadKey(t)
+	if now.Status == threads.StatusCompleted {
+		key = events.HistoryKey(time.UnixMilli(now.Updated).UTC().Format(time.DateOnly), t)
+	}
+	rs, err := f.c.s.Records(ctx, events.HeadKey(t), events.SessionKey(t.Session), key)
+	if err != nil {
+		return err
+	}
+	puts := []record.Put{{Key: key, Value: now.Encode(), Expect: rs[2].Seq}}
+	if !rs[1].Exists() {
+		info := sessions.Info{ID: t.Session, Created: now.Created}
+		puts = append(puts, record.Put{Key: events.SessionKey(t.Session), Value: info.Encode(), Expect: rs[1].Seq})
+	}
+	named := &filling{at: map[casstore.Ref]casstore.PackID{now.Start.Ref: now.Start.Pack}}
+	for _, l := range now.Recent {
+		named.at[l.Ref] = l.Pack
+	}
+	if puts, err = f.touch(ctx, fence, puts, named); err != nil {
+		return err
+	}
+	// A crash after this leaves the thread as it was at its newest item.
+	_, err = f.w.Commit(ctx, fence, puts)
+	return err
+}
+
+// replayAll has a thread made again from all its events.
+func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.StoredEvent, done Repair) (Repair, error) {
+	states, err := f.c.s.StreamStates(ctx)
+	if err != nil {
+		return done, err
+	}
+	whole := slices.ContainsFunc(states, func(s record.StreamState) bool {
+		return s.Stream == events.EventsStream && s.First <= 1 && s.Deleted == 0
+	})
+	var all []*events.Event
+	for i := range stored {
+		e := stored[i].Event
+		e.Prev = 0
+		whole = whole && e.Kind != events.KindChunk && e.Ref == nil
+		all = append(all, &e)
+	}
+	if !whole || len(all) == 0 {
+		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
+		return done, nil
+	}
+	if err := f.w.PublishEvents(ctx, all); err != nil {
+		return done, err
+	}
+	done.To, done.Replayed, done.Detail = "its beginning", len(all), "all its events are applied again"
+	return done, nil
+}

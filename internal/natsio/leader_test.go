@@ -1,0 +1,93 @@
+package natsio_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Single messages are read from the stream's leader, although the streams allow direct reads, which any copy answers: one that is
+// behind would say that there is no such message.
+func TestMessagesComeFromTheLeader(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, th := t.Context(), events.Thread{Session: "s", Name: events.MainThread}
+	direct, err := c.JetStream().Conn().SubscribeSync("$JS.API.DIRECT.GET.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := events.Posted{Subject: "spool.v1.item.s.main.message", N: 1, Data: []byte(`{"n":1}`)}
+	if err := c.PublishItems(ctx, []events.Posted{item}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := c.Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, read := range map[string]func() error{
+		"Stat":        func() error { _, err := c.Stat(ctx, events.InboxBucket, "body"); return err },
+		"LastItem":    func() error { _, err := c.LastItem(ctx, th); return err },
+		"Extent":      func() error { _, err := c.Extent(ctx, []string{events.ItemSubjects}); return err },
+		"Newest":      func() error { _, err := c.Newest(ctx, events.ItemSubjects); return err },
+		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 1); return err },
+		"LastReport":  func() error { _, _, err := c.LastReport(ctx); return err },
+		"Recall":      func() error { return c.Recall(ctx, new(struct{})) },
+		"Claims":      func() error { _, err := c.Claims(ctx); return err },
+		"NewestEvent": func() error { _, _, err := c.NewestEvent(ctx, th); return err },
+		"Records":     func() error { _, err := c.Records(ctx, events.HeadKey(th)); return err },
+	} {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n, _, _ := direct.Pending(); n != 0 {
+			m, err := direct.NextMsgWithContext(ctx)
+			t.Fatalf("%s asked any copy: %v, %v", what, m, err)
+		}
+	}
+	if _, err := c.Read(ctx, o); err != nil { // bytes that never change
+		t.Error(err)
+	}
+	if n, _, _ := direct.Pending(); n == 0 {
+		t.Error("no direct read was seen at all: the test sees nothing")
+	}
+}
+
+// A copy that is behind has not got the chunks of an object: the leader is asked then, and what it has not got is not there.
+func TestCopyThatIsBehind(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, stream := t.Context(), events.ObjectStream(events.NodesBucket)
+	chunks := [][]byte{[]byte("one "), []byte("two "), []byte("three")}
+	o, err := c.Upload(ctx, events.NodesBucket, "pack", chunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.JetStream().Stream(ctx, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.AllowDirect = false // the server does not answer direct reads any more: the test does
+	if _, err := c.JetStream().UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	behind, err := c.JetStream().Conn().Subscribe("$JS.API.DIRECT.GET."+stream, func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = behind.Unsubscribe() }()
+	want := bytes.Join(chunks, nil)
+	if got, err := c.Read(ctx, o); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("Read = %q, %v, want %q", got, err, want)
+	}
+	o.NUID = "nothing"
+	if _, err := c.Read(ctx, o); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("Read of what is not there = %v, want %v", err, record.ErrNotFound)
+	}
+}
