@@ -64,7 +64,7 @@ func (c *doctorCmd) look(a *app) []finding {
 	if err := conn.Verify(a.ctx); err != nil {
 		f := finding{Name: "streams", Detail: err.Error(), Do: "a stream was made or changed by something else: compare it with docs/operations.md"}
 		if errors.Is(err, record.ErrNotFound) {
-			f.Do = "start spool up or a persister once: it makes them"
+			f.Do = "start spool up or a persister once: it makes them, or says that something is lost"
 		}
 		return append(found, f)
 	}

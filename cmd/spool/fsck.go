@@ -19,15 +19,16 @@ import (
 )
 
 type fsckCmd struct {
-	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose."`
+	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose; make lost heads and missing items again."`
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
+	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
 	Force  bool `short:"f" help:"With --repair: do not ask."`
 	JSON   bool `help:"One JSON object."`
 	service.Secrets
 }
 
 func (c *fsckCmd) Help() string {
-	return "Everything is read and derived anew: bytes against digests, nodes against hashes, states against their parents, heads against states. Exits with 1 when something differs."
+	return "Everything is read and derived anew: bytes against digests, nodes against hashes, states against their parents, heads against states, items against heads and nodes. Exits with 1 when something differs."
 }
 
 func (c *fsckCmd) Run(a *app) error {
@@ -49,7 +50,7 @@ func (c *fsckCmd) Run(a *app) error {
 		}
 	}
 	progress, end := byteBar(a.err)
-	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Secrets: secrets}
+	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets}
 	var rep *fsck.Report
 	if c.Repair {
 		rep, err = fsck.Fix(a.ctx, conn, conn, conn.Store(0), cfg)
@@ -86,6 +87,10 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		switch {
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
+		case r.Items > 0:
+			fmt.Fprintf(t, "repaired\t%s\t%s; %d items\n", r.Record, r.Detail, r.Items)
+		case r.Lost == 0 && r.Remade == 0:
+			fmt.Fprintf(t, "repaired\t%s\tis at %s; %d events published again. %s\n", r.Record, r.To, r.Replayed, r.Detail)
 		case r.Remade > 0:
 			fmt.Fprintf(t, "repaired\t%s\t%s; %d nodes\n", r.Record, r.Detail, r.Remade)
 		default:

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -29,22 +30,25 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
-	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
-var seed = flag.Uint64("seed", 0, "order of the faults; 0 = any, which is printed")
+var (
+	seed  = flag.Uint64("seed", 0, "order of the faults; 0 = any, which is printed")
+	fault = flag.String("fault", "", "only the faults whose names match this `expression`")
+)
 
 // class is a form of the test.
 type class struct {
 	faults time.Duration // no fault begins later than this
 	limit  time.Duration // what has not ended by then is stuck
+	pause  time.Duration // of a publisher: all entries are read in the end
 	plan   func(*rand.Rand) []nemesis
 }
 
 var classes = map[string]class{
-	"ci": {55 * time.Second, 5 * time.Minute, func(*rand.Rand) []nemesis {
+	"ci": {55 * time.Second, 8 * time.Minute, 40 * time.Millisecond, func(*rand.Rand) []nemesis {
 		var plan []nemesis
 		for _, want := range []string{"the leader of " + events.EventsStream + " is killed",
 			"the leader of " + events.RecordsStream + " is cut off, both sides are written to", "rolling restart"} {
@@ -56,7 +60,7 @@ var classes = map[string]class{
 		}
 		return plan
 	}},
-	"full": {12 * time.Minute, 18 * time.Minute, func(r *rand.Rand) []nemesis {
+	"full": {11 * time.Minute, 18 * time.Minute, 120 * time.Millisecond, func(r *rand.Rand) []nemesis {
 		var plan []nemesis
 		for range 2 {
 			all := nemeses()
@@ -68,7 +72,10 @@ var classes = map[string]class{
 }
 
 // Where the test runs again, in namespaces of its own; the value says what it may cut.
-const insideEnv = "SPOOL_CLUSTER_INSIDE"
+const (
+	insideEnv = "SPOOL_CLUSTER_INSIDE"
+	probe     = "probe" // nothing but the network, to see whether it can be made
+)
 
 func TestCluster(t *testing.T) {
 	form, ok := classes[os.Getenv("SPOOL_CLUSTER")]
@@ -79,7 +86,10 @@ func TestCluster(t *testing.T) {
 	if dir != "" {
 		network, err := makeNetwork()
 		if err != nil {
-			t.Fatalf("namespaces: %v", err)
+			t.Fatal(err)
+		}
+		if dir == probe {
+			return
 		}
 		data := filepath.Join(dir, "data")
 		// Faults here are of processes and networks, not of disks; memory keeps others' disks out of the elections.
@@ -95,17 +105,19 @@ func TestCluster(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	if why := unshared(exec.Command("true")).Run(); why != nil {
-		t.Logf("NOT RUN: faults that cut servers off from each other: no namespaces here: %v", why)
+	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(), fmt.Sprintf("-seed=%d", *seed), "-fault=" + *fault}
+	runtime.LockOSThread() // the kernel kills a child with the thread that made it
+	defer runtime.UnlockOSThread()
+	try := unshared(exec.Command(os.Args[0], args...))
+	try.Env = append(os.Environ(), insideEnv+"="+probe)
+	if out, why := try.CombinedOutput(); why != nil {
+		t.Logf("NOT RUN: faults that cut servers off from each other: namespaces are not allowed here: %v\n%s", why, out)
 		attack(t, form, &network{}, dir, dir)
 		return
 	}
-	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(), fmt.Sprintf("-seed=%d", *seed)}
 	again := unshared(exec.Command(os.Args[0], args...))
 	again.Env = append(os.Environ(), insideEnv+"="+dir)
 	again.Stdout, again.Stderr = os.Stdout, os.Stderr
-	runtime.LockOSThread() // the kernel kills the child with the thread that made it
-	defer runtime.UnlockOSThread()
 	if err := again.Run(); err != nil {
 		t.Fatalf("in namespaces: %v", err)
 	}
@@ -134,12 +146,17 @@ func attack(t *testing.T, form class, network *network, dir, bin string) {
 	}
 	said("seed %d", *seed)
 	plan := form.plan(rand.New(rand.NewPCG(*seed, 0)))
+	if *fault != "" {
+		only := regexp.MustCompile(*fault)
+		plan = slices.DeleteFunc(plan, func(n nemesis) bool { return !only.MatchString(n.name) })
+	}
 	c := newCluster(t, network, dir, bin)
 	said("three servers, all streams with three copies")
 	w := watch(c)
-	r := &run{c: c, l: newLoad(c)}
+	r := &run{c: c, l: newLoad(c, form.pause)}
 	w.pauses(r.l)
 	r.goesOn()
+	c.await("a cycle of gc", r.l.collected)
 	said("the load runs")
 	left := 0
 	for i, n := range plan {
@@ -163,7 +180,7 @@ func attack(t *testing.T, form class, network *network, dir, bin string) {
 
 // verify ends the load and looks at everything.
 func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	r.l.stop()
 	if err := r.l.group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -176,13 +193,6 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 		}
 	}
 	cl := client.New(r.c.conn)
-	go func() {
-		for ctx.Err() == nil {
-			b, err := r.c.conn.Backlog(ctx)
-			fmt.Fprintf(os.Stderr, "BACKLOG %v %+v %v\n", time.Now().Format(time.TimeOnly), b, err)
-			wait(ctx, 3*time.Second)
-		}
-	}()
 	if err := faulttest.Settle(ctx, r.c.conn); err != nil {
 		t.Fatalf("%v%s", err, r.l.persisters())
 	}
@@ -191,8 +201,8 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	said("the ledgers are checked")
 	r.checkFollowers(ctx, cl)
 	said("the subscribers are checked")
-	report, err := fsck.Check(ctx, r.c.conn, fsck.Config{})
-	if err != nil {
+	var report *fsck.Report
+	if err := settled(ctx, func() (err error) { report, err = fsck.Check(ctx, r.c.conn, fsck.Config{}); return err }); err != nil {
 		t.Fatalf("fsck: %v", err)
 	}
 	for _, f := range report.Findings {
@@ -208,7 +218,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	said("fsck: %d threads, %d states, %d packs, %d blobs", report.Threads, report.States, report.Packs, report.Blobs)
 	v, err := r.l.heads.judge()
 	if err != nil {
-		t.Errorf("moves of heads are not linearizable: %v", err)
+		t.Errorf("moves of heads are not linearizable: %v\n%s", err, strings.Join(v.bad, "\n"))
 	}
 	if v.undecided > v.keys/4 {
 		t.Errorf("the checker found no answer for %d of %d heads", v.undecided, v.keys)
@@ -236,9 +246,6 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 		r.l.forks.Load(), r.l.deletions.Load(), r.l.cut.Load(), items, len(r.l.followers), filled)
 	said("%d gc cycles, %d applied, %d condemned; %d commits; %d changes of leaders seen; longest pause of acks %v", cycles, applied, condemned,
 		r.commits(ctx), w.elections.Load(), pause.Round(100*time.Millisecond))
-	if applied == 0 {
-		t.Error("no gc cycle was applied: it was not tried")
-	}
 }
 
 func (r *run) checkEntries(ctx context.Context, cl *client.Client) {
@@ -254,16 +261,6 @@ func (r *run) checkEntries(ctx context.Context, cl *client.Client) {
 	for _, a := range r.l.asyncs {
 		if err := a.check(ctx, cl); err != nil {
 			t.Error(err)
-			for _, id := range regexp.MustCompile(`[0-9a-f]{32}`).FindAllString(err.Error(), -1) {
-				rs, err := r.c.conn.Records(ctx, events.PackKey(id), events.MovedKey(id))
-				if err != nil {
-					t.Log(err)
-					continue
-				}
-				p, e1 := record.DecodePack(rs[0].Value)
-				m, e2 := record.DecodeMoved(rs[1].Value)
-				t.Logf("DEBUG %s: %d %+v %v; %d %+v %v", id, rs[0].Seq, p, e1, rs[1].Seq, m, e2)
-			}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,6 +31,10 @@ type headOp struct {
 	old, new  id   // of a move: from, to; of a read: old is what it saw
 	open      bool // a move without an answer: it took place or not, at any time since
 	refused   bool // open, and the answer was that it did not take place
+}
+
+func (op headOp) String() string {
+	return fmt.Sprintf("%v to %v: %s of %s: %x to %x, open %v, refused %v", op.call, op.ret, op.do, op.key, op.old, op.new, op.open, op.refused)
 }
 
 type do string
@@ -68,10 +71,7 @@ var register = porcupine.Model{
 		}
 		return op.open, now // one without an answer may have been refused
 	},
-	DescribeOperation: func(input, _ any) string {
-		op := input.(headOp)
-		return fmt.Sprintf("%s %x→%x open=%v", op.do, op.old[12:], op.new[12:], op.open)
-	},
+	DescribeOperation: func(input, _ any) string { return input.(headOp).String() },
 }
 
 // operations are a history as the checker takes it. What has no answer may take place until the end.
@@ -331,6 +331,7 @@ type verdict struct {
 	stale           int // reads
 	denied          int // moves that were refused and took place
 	oldest          time.Duration
+	bad             []string // operations that no order explains
 }
 
 // judge holds the history against the register.
@@ -358,9 +359,8 @@ func judge(history []headOp) (v verdict, err error) {
 		v.keys++
 		switch porcupine.CheckOperationsTimeout(register, part, checkTime) {
 		case porcupine.Illegal:
-			for _, o := range part {
-				op := o.Input.(headOp)
-				fmt.Fprintf(os.Stderr, "HIST %s %d %d %s %x %x open=%v\n", op.key, op.call, op.ret, op.do, op.old[8:], op.new[8:], op.open)
+			for _, op := range part {
+				v.bad = append(v.bad, op.Input.(headOp).String())
 			}
 			errs = append(errs, fmt.Errorf("%s: %d operations that no order explains", part[0].Input.(headOp).key, len(part)))
 		case porcupine.Unknown:

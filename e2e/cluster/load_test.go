@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,7 +27,8 @@ import (
 // load is everything that goes on while servers fail: eight publishers, three persisters, two collectors, four subscribers, forks,
 // deletions, and clients that move heads.
 type load struct {
-	c *cluster
+	c     *cluster
+	pause time.Duration // of a publisher between two batches
 
 	ledgers   []*faulttest.Ledger
 	asyncs    []*async
@@ -51,8 +51,8 @@ type load struct {
 
 // newLoad starts it all. Of the publishers, persisters, subscribers and movers of heads some know one server only: they stay on its
 // side of a partition. The others go to whichever answers.
-func newLoad(c *cluster) *load {
-	l := &load{c: c, heads: newRecorder(c.t)}
+func newLoad(c *cluster, pause time.Duration) *load {
+	l := &load{c: c, pause: pause, heads: newRecorder(c.t)}
 	ctx, stop := context.WithCancel(c.t.Context())
 	l.stop = stop
 	l.group, l.ctx = errgroup.WithContext(ctx)
@@ -141,7 +141,7 @@ func entrySize(r *rand.Rand) int {
 }
 
 func (l *load) ledger(name, urls string, giveUp time.Duration) {
-	g := faulttest.NewLedger(faulttest.Workload{Name: name, ThreadsEach: 2, Entry: entrySize, Batch: 8, Pause: 40 * time.Millisecond, GiveUp: giveUp})
+	g := faulttest.NewLedger(faulttest.Workload{Name: name, ThreadsEach: 2, Entry: entrySize, Batch: 8, Pause: l.pause, GiveUp: giveUp})
 	l.ledgers = append(l.ledgers, g)
 	conn := l.dial(urls)
 	l.group.Go(func() error { return g.Run(l.ctx, client.New(conn)) })
@@ -404,7 +404,6 @@ func (r *reports) Write(p []byte) (int, error) {
 			Dangling int
 			Done     struct{ Condemned int }
 		}
-		fmt.Fprintf(os.Stderr, "GC %s\n", line)
 		if json.Unmarshal(line, &cycle) != nil {
 			continue
 		}
@@ -419,6 +418,22 @@ func (r *reports) Write(p []byte) (int, error) {
 			r.applied++
 		}
 	}
+}
+
+// collected: a collector has gone through a cycle.
+func (l *load) collected(context.Context) error {
+	if err := l.failed(); err != nil {
+		l.c.t.Fatal(err)
+	}
+	for _, r := range l.gc {
+		r.mu.Lock()
+		n := r.applied
+		r.mu.Unlock()
+		if n > 0 {
+			return nil
+		}
+	}
+	return errors.New("no cycle was applied")
 }
 
 func (r *reports) refuse(why string) {

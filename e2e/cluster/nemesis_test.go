@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,7 +32,7 @@ func nemeses() []nemesis {
 		{"rolling restart", false, (*run).rolling},
 		{"lame duck", false, (*run).lameDuck},
 		{"a disk is wiped", false, (*run).wipe},
-		{"a machine is cut off", true, func(r *run) { r.cutOff(r.c.leads(events.EventsStream), routes, clients) }},
+		{"a machine is cut off", true, (*run).vanish},
 		{"two of three lose each other", true, (*run).triangle},
 	}
 	for _, group := range groups {
@@ -161,6 +162,29 @@ func (r *run) cutOff(n *node, links ...string) {
 	r.goesOn()
 	wait(r.c.t.Context(), 3*time.Second) // both sides are written to
 	r.must(r.c.net.mend(n.number, links...))
+	r.whole()
+	r.goesOn()
+}
+
+// vanish takes a machine away: whoever is connected to it is told nothing, finds out, and goes to another server if it knows one.
+func (r *run) vanish() {
+	n := r.c.leads(events.EventsStream)
+	r.must(r.c.net.cut(n.number, routes, clients))
+	defer func() { _ = r.c.net.mend(n.number, routes, clients) }()
+	r.goesOn()
+	for _, g := range r.l.ledgers {
+		if !strings.HasPrefix(g.Sessions()[0], "any-") {
+			continue
+		}
+		was := g.Acked()
+		r.c.await("publishers go to another server", func(context.Context) error {
+			if g.Acked() == was {
+				return fmt.Errorf("%v stands still", g.Sessions())
+			}
+			return nil
+		})
+	}
+	r.must(r.c.net.mend(n.number, routes, clients))
 	r.whole()
 	r.goesOn()
 }

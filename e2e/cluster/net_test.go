@@ -27,7 +27,7 @@ var subnets = map[string]string{routes: "10.77.1.", clients: "10.77.2."}
 func makeNetwork() (*network, error) {
 	// /run is this process's: "ip netns" keeps its files there.
 	steps := []string{
-		"mount --make-rprivate /", "mount -t proc proc /proc", "mount -t tmpfs none /run",
+		"mount --make-rprivate /", "mount -t tmpfs none /run",
 		"ip link set lo up",
 		"ip link add routes type bridge", "ip link set routes up",
 		"ip link add clients type bridge", "ip addr add 10.77.2.1/24 dev clients", "ip link set clients up",

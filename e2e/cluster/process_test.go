@@ -23,6 +23,7 @@ func begin(t testing.TB, cmd *exec.Cmd) *process {
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.out
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the test, however that ends
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func newCluster(t testing.TB, network *network, dir, bin string) *cluster {
 	c.await("the servers find each other", func(ctx context.Context) error { return c.healthy(ctx) })
 	var err error
 	c.await("a connection", func(ctx context.Context) error {
-		c.conn, err = natsio.Dial(ctx, natsio.Config{URL: c.urls(), Timeout: 3 * time.Second, Name: "test"})
+		c.conn, err = natsio.Dial(ctx, natsio.Config{URL: c.urls(), Timeout: 10 * time.Second, Name: "test"})
 		return err
 	})
 	t.Cleanup(c.conn.Close)

@@ -16,43 +16,37 @@ import (
 	"spool/internal/faulttest"
 )
 
-// skewed is what time.Now of the binaries that buildSkewed makes begins with: an offset in seconds, read again from the file that
-// SPOOL_CLOCK names, ten times a second at most.
+// skewed is what buildSkewed adds to package time: an offset in seconds, read ten times a second from the file that SPOOL_CLOCK names.
+// Now itself must not call the system: the runtime calls it where that is not allowed.
 const skewed = `
-var (
-	skewAt, skewSeconds int64 // monotonic nanoseconds of the last look, and what it said
-)
+var skew int64
 
-func skew(mono int64) int64 {
-	if at := skewAt; at != 0 && mono-at < 1e8 {
-		return skewSeconds
-	}
-	skewAt = mono | 1
+func init() {
 	name, ok := syscall.Getenv("SPOOL_CLOCK")
 	if !ok {
-		return 0
+		return
 	}
-	f, err := open(name)
-	if err != nil {
-		return skewSeconds
-	}
-	defer closefd(f)
-	var buf [32]byte
-	n, _ := read(f, buf[:])
-	seconds, neg := int64(0), false
-	for _, c := range buf[:max(n, 0)] {
-		switch {
-		case c == '-':
-			neg = true
-		case c >= '0' && c <= '9':
-			seconds = seconds*10 + int64(c-'0')
+	go func() {
+		for ; ; Sleep(100 * Millisecond) {
+			f, err := open(name)
+			if err != nil {
+				continue
+			}
+			var buf [32]byte
+			n, _ := read(f, buf[:])
+			closefd(f)
+			seconds, sign := int64(0), int64(1)
+			for _, c := range buf[:max(n, 0)] {
+				switch {
+				case c == '-':
+					sign = -1
+				case c >= '0' && c <= '9':
+					seconds = seconds*10 + int64(c-'0')
+				}
+			}
+			skew = sign * seconds
 		}
-	}
-	if neg {
-		seconds = -seconds
-	}
-	skewSeconds = seconds
-	return seconds
+	}()
 }
 `
 
@@ -73,7 +67,7 @@ func buildSkewed(t *testing.T) (tools string) {
 		skip(t, "time.Now of this version of Go is not as it is known here")
 	}
 	line := now + strings.IndexByte(text[now:], '\n') + 1
-	text = text[:line] + "\tsec += skew(mono)\n" + text[line:] + skewed
+	text = text[:line] + "\tsec += skew\n" + text[line:] + skewed
 	text = strings.Replace(text, imports, imports+"\n\t\"syscall\"", 1)
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "time.go")

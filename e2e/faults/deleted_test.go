@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/faulttest"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -120,6 +122,15 @@ func TestStreamDeleted(t *testing.T) {
 			if persister.ended() {
 				t.Errorf("the persister ended:\n%s", persister.log())
 			}
+			bucket, ok := strings.CutPrefix(stream, "OBJ_")
+			if !ok {
+				return
+			}
+			if _, err := conn.JetStream().CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket}); err != nil { // by hand
+				t.Fatal(err)
+			}
+			w.persister()
+			w.eventually("ready", w.ready)
 		})
 	}
 }

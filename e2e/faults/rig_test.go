@@ -149,7 +149,7 @@ func (w *world) eventually(what string, f func() error) {
 	err := f()
 	for end := time.Now().Add(patience); err != nil; err = f() {
 		if time.Now().After(end) {
-			w.t.Fatalf("%s: not within %v: %v", what, patience, err)
+			w.t.Fatalf("%s: not within %v: %v\n%s", what, patience, err, w.logs())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

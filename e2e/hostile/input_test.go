@@ -195,7 +195,7 @@ var refusedOverHTTP = map[string]string{
 
 // TestHostileInput sends everything that is hostile to a system that goes on working.
 func TestHostileInput(t *testing.T) {
-	w, daemons := newWorld(t)
+	w, daemons := newWorld(t, "2s")
 	conn := w.dial()
 	js := conn.JetStream()
 	sent := map[uint64][]byte{}

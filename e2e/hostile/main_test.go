@@ -67,7 +67,7 @@ type world struct {
 }
 
 // newWorld starts a server, a persister with these flags, the HTTP side and a collector.
-func newWorld(t *testing.T, persister ...string) (w *world, daemons []*process) {
+func newWorld(t *testing.T, every string, persister ...string) (w *world, daemons []*process) {
 	t.Helper()
 	w = &world{t: t, home: t.TempDir(), data: t.TempDir(), nats: address(t), http: address(t)}
 	w.start("natsd", "-data", w.data, "-listen", w.nats).await("ready")
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, persister ...string) (w *world, daemons []*process) 
 	p.await("persister runs")
 	in := w.start("ingest", "-http", w.http)
 	in.await("ingest listens")
-	w.daemons = []*process{p, in, w.start("gc", "-every", "2s")}
+	w.daemons = []*process{p, in, w.start("gc", "-every", every)}
 	return w, w.daemons
 }
 

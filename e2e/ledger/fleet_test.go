@@ -61,6 +61,9 @@ func (f *fleet) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, name), args...)
 	cmd.Dir = f.dir
 	cmd.Env = []string{"HOME=" + f.dir, "TMPDIR=" + f.dir, "PATH=" + os.Getenv("PATH"), "NATS_URL=" + f.url()}
+	if name == "natsd" {
+		cmd.Env = append(cmd.Env, "GOMEMLIMIT=3GiB") // it keeps what was read of its streams for a while
+	}
 	return cmd
 }
 

@@ -141,8 +141,8 @@ func TestLedgerFindsItems(t *testing.T) {
 	if err := items.SecureDeleteMsg(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Check(within(t), conn); err != nil {
-		t.Errorf("Check() without item 7 = %v, want it made from the nodes", err)
+	if err := l.CheckThreads(within(t), conn); err != nil {
+		t.Errorf("CheckThreads() without item 7 = %v, want it made from the nodes", err)
 	}
 	if err := items.Purge(t.Context()); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestLedgerFindsItems(t *testing.T) {
 	if _, err := conn.JetStream().Publish(t.Context(), events.ItemSubject(thread, "", ""), []byte(forged)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Check(within(t), conn); err == nil || !strings.Contains(err.Error(), "item 1 =") {
-		t.Errorf("Check() = %v, want it to name item 1", err)
+	if err := l.CheckThreads(within(t), conn); err == nil || !strings.Contains(err.Error(), "item 1 =") {
+		t.Errorf("CheckThreads() = %v, want it to name item 1", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"spool/internal/backup"
 	"spool/internal/embedded"
@@ -39,6 +40,7 @@ type world struct {
 	server *embedded.Server
 	conn   *natsio.Conn
 	*client.Client
+	persister *faulttest.Persister
 }
 
 func newWorld(t *testing.T) *world {
@@ -48,8 +50,7 @@ func newWorld(t *testing.T) *world {
 	if err := conn.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	faulttest.Start(t, conn, nil)
-	return &world{t, server, conn, client.New(conn)}
+	return &world{t, server, conn, client.New(conn), faulttest.Start(t, conn, nil)}
 }
 
 // matrix does a job once to see what messages it sends, and then once for each fault that they can meet. prepare makes the job
@@ -88,7 +89,7 @@ func jobRow(w *world, name string, f faulttest.Fault, tries int, prepare func(w 
 	t := w.t
 	wire, faulty := process(t, w.server, f)
 	j := prepare(w, name)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := undated(t)
 	done := make(chan error, 1)
 	go func() { done <- j.run(ctx, faulty) }()
 	died := f.Mode == faulttest.DieBefore || f.Mode == faulttest.DieAfter
@@ -121,6 +122,17 @@ func jobRow(w *world, name string, f faulttest.Fault, tries int, prepare func(w 
 		t.Errorf("after %s, which ended with %v: %v", f, err, err)
 	}
 	j.check()
+}
+
+// undated is a context that ends with patience and has no deadline: a request with a deadline waits for its answer until then,
+// and not for the time that its connection allows.
+func undated(t *testing.T) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	timer := time.AfterFunc(patience, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
 }
 
 func fired(w *faulttest.Wire) bool {
@@ -425,8 +437,7 @@ func TestBackupMatrix(t *testing.T) {
 	})
 }
 
-// TestRestoreMatrix: a restore whose process fails at any message leaves a system that no restore adds to; into an empty one it is
-// whole.
+// TestRestoreMatrix: a restore that fails at any message leaves a system that no restore adds to, or that the next one makes whole.
 func TestRestoreMatrix(t *testing.T) {
 	src := newWorld(t)
 	l := faulttest.NewLedger(faulttest.Workload{ThreadsEach: 2})
@@ -444,7 +455,7 @@ func TestRestoreMatrix(t *testing.T) {
 	restore := func(t *testing.T, f faulttest.Fault) (*faulttest.Wire, *embedded.Server, error) {
 		server := natstest.Server(t)
 		wire, conn := process(t, server, f)
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := undated(t)
 		defer cancel()
 		if f.Mode == faulttest.DieBefore || f.Mode == faulttest.DieAfter {
 			go func() {
@@ -469,6 +480,9 @@ func TestRestoreMatrix(t *testing.T) {
 	}
 	for class, faults := range rows(quiet) {
 		for _, f := range faults {
+			if strings.HasPrefix(class, "create ") && f.Mode != faulttest.DieAfter && !long {
+				continue
+			}
 			t.Run(f.String(), func(t *testing.T) {
 				t.Parallel()
 				wire, server, err := restore(t, f)
@@ -479,19 +493,18 @@ func TestRestoreMatrix(t *testing.T) {
 					wire, server, err = restore(t, f)
 				}
 				conn := natstest.Dial(t, server)
-				if err == nil { // it got over it
-					faulttest.Start(t, conn, nil)
-					if err := l.Check(within(t), conn); err != nil {
-						t.Error(err)
-					}
+				if err != nil {
+					err = backup.Restore(within(t), conn, repo, m, limits, nil)
+				}
+				if errors.Is(err, backup.ErrNotEmpty) {
 					return
 				}
-				again := backup.Restore(within(t), conn, repo, m, limits, nil)
-				if there, e := conn.Empty(within(t)); e != nil || len(there) == 0 {
-					t.Fatalf("after %v nothing is there: %v, %v", err, again, e)
+				if err != nil {
+					t.Fatal(err)
 				}
-				if !errors.Is(again, backup.ErrNotEmpty) {
-					t.Errorf("Restore over what %s left = %v, want ErrNotEmpty", f, again)
+				faulttest.Start(t, conn, nil) // it got over it, or left nothing in the streams that it made
+				if err := l.Check(within(t), conn); err != nil {
+					t.Error(err)
 				}
 			})
 		}

@@ -72,7 +72,9 @@ func rows(w *faulttest.Wire) map[string][]faulttest.Fault {
 		add(faulttest.Refuse, places(answered[class], false))
 		add(faulttest.Lose, places(answered[class], true))
 		add(faulttest.DieBefore, places(sent[class], true))
-		add(faulttest.DieAfter, places(sent[class], false))
+		if answered[class] > 0 || long || class == "ack" { // else what comes right before the next one is in its row
+			add(faulttest.DieAfter, places(sent[class], false))
+		}
 	}
 	return all
 }

@@ -39,6 +39,7 @@ type Store interface {
 	Unapplied(ctx context.Context) (uint64, error)
 	LastItem(ctx context.Context, t events.Thread) (int64, error)
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
+	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) // those that are still there, in order
 }
 
 // The kinds of findings.

@@ -64,6 +64,9 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 		s := c.states[at.Ref]
 		switch {
 		case s == nil:
+			if _, known := c.at[c.final(at.Pack)]; known { // else nothing says what order it had
+				c.absent[at.Ref] = at.Pack
+			}
 			wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("the state %s is not there or cannot be read", at)}, at})
 			continue
 		case s.wrong != nil:

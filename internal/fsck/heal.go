@@ -122,6 +122,15 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 			return nil, err
 		}
 		wanted, elsewhere := f.c.wanted(g, made)
+		if (why != "" || len(wanted) == 0) && !g.below.IsZero() {
+			// Where the gap begins was a guess: threads that begin alike have one start. From the beginning it needs none.
+			g.below = casstore.Located{}
+			if made, again, err := f.remake(ctx, g); err != nil {
+				return nil, err
+			} else if other, at := f.c.wanted(g, made); again == "" && len(other) > 0 {
+				gaps[i], why, wanted, elsewhere = g, "", other, at
+			}
+		}
 		if whys[i] = why; why == "" && len(wanted) == 0 {
 			whys[i] = "what its events make now has other hashes"
 		}

@@ -24,40 +24,50 @@ import (
 // its newest commits, and one that has items and no head has lost that. What lies before a deletion, or below what SPOOL_ITEMS
 // has forgotten, is not held against anything.
 
-// held is what SPOOL_ITEMS holds of a thread, as far as it is in order: 1, 2, 3, … from the first that is there.
+// held is what SPOOL_ITEMS holds of a name. A thread that is removed leaves its items behind, and another one may take its name and
+// begin at any number: an item counts for a thread only where the state that it says it was made from is one of the thread's.
 type held struct {
 	last    int64 // the number of the newest
 	node    casstore.Ref
-	sum     [32]byte           // of the newest
-	missing map[int64]bool     // numbers between the first and the last that are not there
-	sums    map[int64][16]byte // of all, with Config.Items
+	sum     [32]byte
+	missing map[int64]bool     // numbers before the last that are not there
+	before  casstore.Ref       // the state of the item before the first that is missing
+	all     map[int64]itemMade // with Config.Items
+}
+
+// itemMade is an item by its bytes, and the state that it says it was made from.
+type itemMade struct {
+	sum  [32]byte
+	node casstore.Ref
 }
 
 // maxMissing is how many missing items of a thread are counted.
 const maxMissing = 10_000
 
 func (h *held) take(n int64, data []byte, all bool) {
-	switch {
-	case h.last == 0, n == 1 && h.last != 1: // the first that is held; or the name was free and has a new life
-		*h = held{}
-	case n <= h.last: // late, or again after a crash
+	made := itemMade{sha256.Sum256(data), nodeOf(data)}
+	if all {
+		if h.all == nil {
+			h.all = map[int64]itemMade{}
+		}
+		h.all[n] = made
+	}
+	if h.missing[n] { // late
 		delete(h.missing, n)
-		return
+		if n < h.last {
+			return
+		}
+	}
+	if n <= h.last { // again, after a crash or a repair, or another thread has the name
+		maps.DeleteFunc(h.missing, func(k int64, _ bool) bool { return k >= n })
 	}
 	for k := h.last + 1; h.last > 0 && k < n && len(h.missing) < maxMissing; k++ {
-		if h.missing == nil {
-			h.missing = map[int64]bool{}
+		if len(h.missing) == 0 {
+			h.missing, h.before = map[int64]bool{}, h.node
 		}
 		h.missing[k] = true
 	}
-	h.last, h.sum = n, sha256.Sum256(data)
-	h.node = nodeOf(data)
-	if all {
-		if h.sums == nil {
-			h.sums = map[int64][16]byte{}
-		}
-		h.sums[n] = [16]byte(h.sum[:16])
-	}
+	h.last, h.sum, h.node = n, made.sum, made.node
 }
 
 // nodeOf is the state that an item says it was made from.
@@ -109,22 +119,67 @@ func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
 	note := func(kind, format string, args ...any) error {
 		return c.find(ctx, h.seq, Finding{Kind: kind, Record: h.key, Detail: fmt.Sprintf(format, args...)})
 	}
-	if gap := it.first(); gap > 0 {
-		if err := note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, gap, len(it.missing)-1); err != nil {
-			return err
-		}
-	}
-	switch {
-	case it.last > h.N && h.N > 0:
-		return note(Inconsistent, "%s holds its items up to %d, it counts %d: it is older than they are", events.ItemsStream, it.last, h.N)
-	case it.last < h.N && h.Applied < c.floor: // else whoever applies its events next publishes the rest
-		last, err := c.lastItem(ctx, h)
-		if err != nil || last >= h.N {
-			return err
-		}
+	switch wrong, err := c.itemsOf(ctx, h, it); {
+	case err != nil:
+		return err
+	case wrong == itemsAhead:
+		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: it is older than they are", events.ItemsStream, it.last, h.N)
+	case wrong == itemsGap:
+		return note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, it.first(), len(it.missing)-1)
+	case wrong == itemsBehind:
 		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.last, h.N)
 	}
 	return c.sameItems(ctx, h, it)
+}
+
+// What can be wrong with the items of a thread.
+const (
+	itemsGood = iota
+	itemsAhead
+	itemsGap
+	itemsBehind
+)
+
+func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, err error) {
+	switch {
+	case it.last > h.N:
+		ahead, err := c.ahead(ctx, h)
+		if err != nil || !ahead {
+			return itemsGood, err
+		}
+		return itemsAhead, nil
+	case it.first() > 0 && c.stands(h, it.before):
+		return itemsGap, nil
+	case it.last < h.N && h.Applied < c.floor && c.stands(h, it.node): // else whoever applies its events next publishes the rest
+		last, err := c.lastItem(ctx, h)
+		if err != nil || last >= h.N {
+			return itemsGood, err
+		}
+		return itemsBehind, nil
+	}
+	return itemsGood, nil
+}
+
+// stands reports whether a state is one that a head or a tip stands on.
+func (c *checker) stands(h *head, ref casstore.Ref) bool {
+	seen := map[casstore.Ref]bool{}
+	for _, root := range h.roots() {
+		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
+			if at == ref {
+				return true
+			}
+			seen[at] = true
+		}
+	}
+	return false
+}
+
+// ahead reports whether SPOOL_EVENTS holds an event of a thread that was applied, and that its head has not seen.
+func (c *checker) ahead(ctx context.Context, h *head) (bool, error) {
+	stored, err := c.s.ThreadEvents(ctx, h.id)
+	return slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
+		return e.Seq > h.Applied && e.Seq < c.floor && !h.Duplicate(e.Producer, e.Epoch, e.Event.Seq)
+	}), err
 }
 
 // first is the lowest number that is missing; 0: none is.
@@ -192,7 +247,11 @@ func (c *checker) differs(ctx context.Context, id events.Thread, step threads.St
 	}
 	for _, p := range again {
 		sum := sha256.Sum256(p.Data)
-		if want, ok := it.sums[p.N]; ok && want != [16]byte(sum[:16]) || p.N == it.last && it.node == step.At.Ref && sum != it.sum {
+		made, ok := it.all[p.N]
+		if p.N == it.last {
+			made, ok = itemMade{it.sum, it.node}, true
+		}
+		if ok && made.node == step.At.Ref && made.sum != sum {
 			return p.N, nil
 		}
 	}
@@ -268,17 +327,20 @@ func (f *fixer) fixItems(ctx context.Context) error {
 	for i := range f.c.heads {
 		h := &f.c.heads[i]
 		it := f.c.items[h.id]
-		if it == nil || !f.c.found(h) {
+		if it == nil || !f.c.found(h) || slices.ContainsFunc(f.c.report.Repairs, func(r Repair) bool { return r.Record == h.key }) {
 			continue
 		}
 		var done Repair
-		var err error
-		switch from := it.first(); {
-		case it.last > h.N && h.N > 0:
+		wrong, err := f.c.itemsOf(ctx, h, it)
+		if err != nil {
+			return err
+		}
+		switch wrong {
+		case itemsAhead:
 			done, err = f.replay(ctx, h)
-		case from > 0:
-			done, err = f.publishItems(ctx, h, from)
-		case it.last < h.N && h.Applied < f.c.floor:
+		case itemsGap:
+			done, err = f.publishItems(ctx, h, it.first())
+		case itemsBehind:
 			done, err = f.publishItems(ctx, h, it.last+1)
 		default:
 			continue

@@ -22,6 +22,7 @@ type Writer interface {
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error)
 	PublishEvents(ctx context.Context, evs []*events.Event) error
 	PublishItems(ctx context.Context, items []events.Posted) error
+	DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error)
 }
 
 // Packs are those that are stored. What UploadPack writes no record names yet.
@@ -61,6 +62,8 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		h := &c.heads[i]
 		g, broken := c.gapOf(h)
 		switch {
+		case c.lost(h) && c.known(h.Recent[0]):
+			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries+1)})
 		case c.lost(h):
 			err = f.move(ctx, h)
 		case broken && c.found(h):
@@ -76,7 +79,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	}
 	for _, done := range filled {
 		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
-		if done.To == "" && cfg.Cut {
+		if done.To == "" && (cfg.Cut || c.lost(gaps[i].h)) {
 			err = f.move(ctx, gaps[i].h)
 		} else {
 			c.report.Repairs = append(c.report.Repairs, done)
@@ -96,6 +99,12 @@ func (f *fixer) move(ctx context.Context, h *head) error {
 	}
 	f.c.report.Repairs = append(f.c.report.Repairs, done)
 	return nil
+}
+
+// known reports whether a pack has a record, and so a place among the others.
+func (c *checker) known(at casstore.Located) bool {
+	_, ok := c.at[c.final(at.Pack)]
+	return ok
 }
 
 // found reports whether something is wrong with a head that is still the one that was looked at.
@@ -160,6 +169,15 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 			done.Replayed++
 		}
 	}
+	if done.Lost > 0 && done.Replayed == 0 { // else they are made again, under the same numbers
+		n, err := f.w.DropItems(ctx, h.id, now.N)
+		if err != nil {
+			return done, err
+		}
+		if n > 0 {
+			done.Detail += fmt.Sprintf("; %d items above %d went with them, and who had read them is not given the numbers again", n, now.N)
+		}
+	}
 	return done, nil
 }
 
@@ -192,11 +210,34 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 			found = append(found, ref)
 		}
 	}
+	if len(found) == 1 && c.contested(h) {
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and threads that begin alike have lost theirs, too, so that it cannot be told whose the last good state is: restore the pack %s from a backup",
+			len(h.Recent)-1, h.Recent[0].Pack)
+	}
 	if len(found) != 1 {
 		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %d others could be where it was: restore the pack %s from a backup",
 			len(h.Recent)-1, len(found), h.Recent[0].Pack)
 	}
 	return casstore.Located{Ref: found[0], Pack: c.packs[c.states[found[0]].pack].id}, ""
+}
+
+// contested reports whether another thread with the same start has lost states: one that is there, and that no thread stands on,
+// can be of either. To give it to the wrong one would show one session's entries in another.
+func (c *checker) contested(h *head) bool {
+	for i := range c.heads {
+		o := &c.heads[i]
+		if o == h || o.Start.Ref != h.Start.Ref {
+			continue
+		}
+		for _, root := range o.roots() {
+			for at := root.Ref; !at.IsZero(); at = c.states[at].parent {
+				if c.states[at] == nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // back is the head as it was at a step. What a listing counts stays as it is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/record"
 	"spool/pkg/casstore"
 )
 
@@ -146,6 +147,9 @@ func (m *marker) take(ctx context.Context, i int) error {
 	}
 	m.at = int32(i)
 	h, err := m.open(ctx, p.id)
+	if record.Temporary(err) || ctx.Err() != nil { // nothing is wrong with it: the server does not answer
+		return fmt.Errorf("header of %s: %w", m.where(), err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: header of %s: %w", ErrUnsafe, m.where(), err)
 	}

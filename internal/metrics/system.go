@@ -73,7 +73,7 @@ var (
 	descGCAnomalies  = gauge("spool_gc_anomalies", "Reasons for which the last cycle deleted nothing.")
 	descAlarms       = gauge("spool_alarms", "What was found to be lost, or not as it was stored, and is not mended, by kind.", "kind")
 	descLost         = gauge("spool_stream_lost_messages", "Messages that the server says it has lost of a stream.", "stream")
-	descScrubEnd     = gauge("spool_scrub_last_end_timestamp_seconds", "When a scrub last went through everything.")
+	descScrubEnd     = gauge("spool_scrub_last_end_timestamp_seconds", "When a scrub last went through everything; 0: never.")
 	descScrubBytes   = gauge("spool_scrub_bytes", "Bytes that the last whole scrub read.")
 	descScrubFound   = gauge("spool_scrub_findings", "What the last whole scrub found, and the one that goes on.")
 	descGCDangling   = gauge("spool_gc_dangling_refs", "References to what is not there that the last cycle met.")
@@ -184,7 +184,7 @@ func (a *asked) damage(ctx context.Context, conn *natsio.Conn) error {
 		a.add(descAlarms, float64(n), kind)
 	}
 	st, err := scrub.ReadState(ctx, conn)
-	if err != nil || st.Last.Ended == 0 {
+	if err != nil {
 		return err
 	}
 	a.add(descScrubEnd, float64(st.Last.Ended/int64(time.Second)))

@@ -139,13 +139,17 @@ func connect(cfg Config, log *slog.Logger, complaint func(error)) (*nats.Conn, e
 	return nc, err
 }
 
+// pingEvery: a server whose machine is gone closes no connection. It is noticed when the third ping in a row gets no answer, and
+// with the 2 minutes that are nats.go's own that takes 6.
+const pingEvery = 20 * time.Second
+
 func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option {
 	name := cfg.Name
 	if name == "" {
 		name = "spool"
 	}
 	opts := []nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -208,6 +212,9 @@ func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 func (c *Conn) Server() (url, version string) {
 	return c.nc.ConnectedUrlRedacted(), c.nc.ConnectedServerVersion()
 }
+
+// ServerID is what the server that the connection stands to calls itself: another name after each start.
+func (c *Conn) ServerID() string { return c.nc.ConnectedServerId() }
 
 // RTT is the time of one round trip to the server.
 func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }

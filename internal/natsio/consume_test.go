@@ -83,13 +83,12 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	published := uint64(0)
 	publish := func(n int) {
 		t.Helper()
-		var es []*events.Event
-		for range n {
+		for range n { // one by one: several would share a message
 			published++
-			es = append(es, &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")})
-		}
-		if err := first.PublishEvents(t.Context(), es); err != nil {
-			t.Fatal(err)
+			e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
+			if err := first.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	publish(old)

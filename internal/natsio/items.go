@@ -56,3 +56,24 @@ func itemNumber(item []byte) int64 {
 	n, _ := jsonscan.Int(jsonscan.Get(item, "n"))
 	return n
 }
+
+// DropItems deletes a thread's items above a number, the newest ones that there are of it: its head went back before them. It
+// says how many.
+func (c *Conn) DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error) {
+	s, err := c.js.Stream(ctx, events.ItemsStream)
+	if err != nil {
+		return 0, wrapErr(err)
+	}
+	for filter := events.ItemFilter(t.Session, t.Name, ""); ; n++ {
+		m, err := s.GetLastMsgForSubject(ctx, filter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && itemNumber(m.Data) <= above {
+			return n, nil
+		}
+		if err == nil {
+			err = s.DeleteMsg(ctx, m.Sequence)
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return n, fmt.Errorf("drop items of %s: %w", t, wrapErr(err))
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"spool/internal/jsonscan"
 	"spool/internal/record"
@@ -48,11 +49,11 @@ type blob struct {
 // Deliver takes a message and returns when there is room for it: that is how a busy persister slows its consumers down.
 // Messages of a partition must be delivered in order.
 func (p *Persister) Deliver(ctx context.Context, m Message) {
-	e, err := events.Open(m.Subject, m.Data)
+	e, err := open(m)
 	each := e.Each()
 	for i := range each {
 		s := &staged{msg: m, event: each[i], known: err == nil, shared: len(each) > 1, last: i == len(each)-1}
-		if err := p.stage(ctx, s, err); err != nil {
+		if err := p.stageSafely(ctx, s, err); err != nil {
 			if ctx.Err() != nil {
 				p.release(s)
 				return // not acked: it comes again
@@ -65,6 +66,28 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 		}
 		p.queue.push(s)
 	}
+}
+
+// open is events.Open. What a decoder panics over is a reason for the dead letters: the message would come again, to the next
+// persister, for ever.
+func open(m Message) (e events.Event, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, err = events.Event{}, fmt.Errorf("%w: %v", events.ErrEnvelope, r)
+		}
+	}()
+	return events.Open(m.Subject, m.Data)
+}
+
+// stageSafely is stage, with a panic for an error as in open.
+func (p *Persister) stageSafely(ctx context.Context, s *staged, bad error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.Log.Error("panic over an event: it goes to the dead letters", "seq", s.msg.Seq, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("it cannot be read: %v", r)
+		}
+	}()
+	return p.stage(ctx, s, bad)
 }
 
 // stage does all that needs no knowledge of the thread. An error means that the event can never be applied (SPEC B1), or is

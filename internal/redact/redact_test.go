@@ -98,6 +98,25 @@ func TestEveryRule(t *testing.T) {
 	}
 }
 
+// TestEscapedTwice: a secret in JSON that is a string of other JSON is found, also at the beginning of a line.
+func TestEscapedTwice(t *testing.T) {
+	for rule, secret := range secrets {
+		raw := entry(rule)
+		for depth := 2; depth <= 3; depth++ {
+			outer, err := json.Marshal(map[string]string{"text": string(raw)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw = outer
+			core := strings.TrimSpace(strings.SplitN(strings.TrimSpace(secret), "\n", 2)[0])
+			got, n := mask().Clean(raw, true)
+			if n != 1 || !json.Valid(got) || bytes.Contains(got, []byte(core)) {
+				t.Errorf("%s, escaped %d times: %d found: %s", rule, depth, n, got)
+			}
+		}
+	}
+}
+
 // TestOtherSpellings of a string in JSON do not hide what it says; and a secret that is a name's value is found across them.
 func TestOtherSpellings(t *testing.T) {
 	key := secrets["aws-access-key"]

@@ -44,8 +44,9 @@ const maxFindings = 100
 
 // HeadsReport is the last look at the heads.
 type HeadsReport struct {
-	Began    int64     `json:"began"` // Unix nanoseconds
-	Ended    int64     `json:"ended"` // 0: it goes on, or its process died
+	Began    int64     `json:"began"`  // Unix nanoseconds
+	Ended    int64     `json:"ended"`  // 0: it goes on, or its process died
+	Server   string    `json:"server"` // the one that was asked: another one, or the same that began anew, may hold something else
 	Heads    int       `json:"heads"`
 	Found    int       `json:"found"`
 	Findings []Finding `json:"findings,omitempty"`
@@ -61,18 +62,18 @@ const (
 
 // Heads checks that the newest state of every thread, and of each of its tips, is there under its hash: a commit that survived
 // without its pack is found here, before anybody builds on it. It reads one node of each pack that a head names. What is found
-// is stored, for whoever asks (Alarms), and logged. A look that began after a time serves: of several processes that start
-// together one looks, and the report of that one is returned, as far as it is.
-func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, after time.Time, log *slog.Logger) (HeadsReport, error) {
+// is stored, for whoever asks (Alarms), and logged. A look at the same server that began after a time serves: of several processes
+// that start together one looks, and the report of that one is returned, as far as it is.
+func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, server string, after time.Time, log *slog.Logger) (HeadsReport, error) {
 	last, rev, err := readHeads(ctx, s)
 	if err != nil {
 		return last, err
 	}
 	now := time.Now()
-	if began := time.Unix(0, last.Began); began.After(after) && began.Before(now) && last.Found == 0 {
+	if began := time.Unix(0, last.Began); began.After(after) && began.Before(now) && last.Found == 0 && last.Server == server {
 		return last, nil
 	}
-	rep := HeadsReport{Began: now.UnixNano()}
+	rep := HeadsReport{Began: now.UnixNano(), Server: server}
 	if rev, err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
 		return rep, nil // another process was faster
 	}

@@ -232,7 +232,7 @@ func TestHeads(t *testing.T) {
 	log, store := slog.New(slog.DiscardHandler), conn.Store(0)
 	look := func() scrub.HeadsReport {
 		t.Helper()
-		rep, err := scrub.Heads(t.Context(), conn, conn, store, time.Now(), log)
+		rep, err := scrub.Heads(t.Context(), conn, conn, store, "a", time.Now(), log)
 		must(t, err)
 		return rep
 	}

@@ -195,3 +195,67 @@ func TestReusedSequences(t *testing.T) {
 		t.Errorf("the thread has %d entries, want %d", head.Entries, crowd+1)
 	}
 }
+
+// Packs that a disk lost, while the heads that stand on them survived, are found at the next start, before anybody asks. What is
+// published meanwhile is kept, and a repair makes again what was lost, from the events: under the same hashes, behind what came since.
+func TestPacksLost(t *testing.T) {
+	for name, before := range map[string]bool{"repaired behind what came since": true, "repaired before anything comes": false} {
+		t.Run(name, func(t *testing.T) { packsLost(t, before) })
+	}
+}
+
+func packsLost(t *testing.T, before bool) {
+	s := newSite(t)
+	l := faulttest.NewLedger(faulttest.Workload{Sessions: 3, ThreadsEach: 2})
+	s.must(l.Publish(t.Context(), client.New(s.conn), 60))
+	s.must(faulttest.Settle(t.Context(), s.conn))
+	s.look()
+	s.stop()
+	s.cut(events.ObjectStream(events.NodesBucket), func(size int64) int64 { return size * 2 / 3 })
+	s.start()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for len(s.alarms(scrub.AlarmHeads)) == 0 {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("heads that do not resolve are not found")
+		}
+	}
+	if len(s.alarms(scrub.AlarmRewind)) != 1 {
+		t.Error("that the bucket went back is not told")
+	}
+	more := func() {
+		s.must(l.Publish(ctx, client.New(s.conn), 20))
+		s.must(faulttest.Settle(ctx, s.conn))
+	}
+	if before {
+		more()
+	}
+	repair := func() *fsck.Report {
+		t.Helper()
+		rep, err := fsck.Fix(ctx, s.conn, s.conn, s.conn.Store(0), fsck.Config{})
+		s.must(err)
+		return rep
+	}
+	rep := repair()
+	if len(rep.Repairs) == 0 {
+		t.Fatalf("nothing is repaired of %v", rep.Findings)
+	}
+	for _, r := range rep.Repairs {
+		if r.To == "" {
+			t.Errorf("not repaired: %+v", r)
+		}
+	}
+	s.must(faulttest.Settle(ctx, s.conn))
+	if !before {
+		more()
+	}
+	if err := l.Check(ctx, s.conn); err != nil {
+		t.Error(err)
+	}
+	s.must(scrub.Cleared(ctx, s.conn))
+	if all, err := scrub.Alarms(ctx, s.conn); err != nil || len(all) != 0 {
+		t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
+	}
+}

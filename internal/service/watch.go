@@ -75,7 +75,7 @@ func (w *watch) lost(ctx context.Context) {
 }
 
 func (w *watch) heads(ctx context.Context, after time.Time) {
-	if _, err := scrub.Heads(ctx, w.conn, w.conn, w.conn.Store(0), after, w.log); err != nil && ctx.Err() == nil {
+	if _, err := scrub.Heads(ctx, w.conn, w.conn, w.conn.Store(0), w.conn.ServerID(), after, w.log); err != nil && ctx.Err() == nil {
 		w.log.Warn("look at what the heads lead to", "error", err)
 	}
 }

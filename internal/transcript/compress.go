@@ -16,7 +16,7 @@ const maxWindow = 128 << 20
 // What makes a compressed file a bomb: a kilobyte of it can stand for terabytes. Transcripts become a fiftieth.
 const (
 	bombRatio = 1000     // times its compressed size
-	bombBytes = 64 << 20 // that any file may have uncompressed
+	bombBytes = 32 << 20 // that any file may have uncompressed: each line of it is an entry, be it empty
 )
 
 // ErrBomb: a compressed file holds so much more than its own size that it is not read to its end.

@@ -1,0 +1,209 @@
+package fsck_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/internal/faulttest"
+	"spool/internal/fsck"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// found gives what a check says of a record.
+func (w *world) found(key string) (out []fsck.Finding) {
+	w.Helper()
+	for _, f := range w.check().Findings {
+		if f.Record == key {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// dropItems deletes items of a thread by their numbers, as a disk that lost them.
+func (w *world) dropItems(id events.Thread, drop func(n int64) bool) {
+	w.Helper()
+	s, err := w.conn.JetStream().Stream(w.Context(), events.ItemsStream)
+	w.must(err)
+	var seqs []uint64
+	n := int64(0)
+	w.must(w.conn.Messages(w.Context(), events.ItemsStream, 1, func(seq uint64, subject string, _ []byte) error {
+		if t, ok := events.ParseItemSubject(subject); ok && t == id {
+			if n++; drop(n) { // each step makes one item
+				seqs = append(seqs, seq)
+			}
+		}
+		return nil
+	}))
+	for _, seq := range seqs {
+		w.must(s.DeleteMsg(w.Context(), seq))
+	}
+}
+
+// Items that are missing, at the end of a thread or in it, and items that are others than their nodes make, are found; the
+// missing ones are published again.
+func TestItemsAgainstHeads(t *testing.T) {
+	for name, c := range map[string]struct {
+		drop func(n int64) bool
+		want string
+	}{
+		"the newest":    {func(n int64) bool { return n > 16 }, "up to 16, it counts 20"},
+		"in the middle": {func(n int64) bool { return n == 7 || n == 8 }, "and not 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := events.Thread{Session: "s", Name: "main"}
+			w.steps(id, 1, 21)
+			w.must(faulttest.Settle(t.Context(), w.conn))
+			w.stop()
+			if rep := w.wantClean(); rep.Items != 20 {
+				t.Errorf("%d items, want 20", rep.Items)
+			}
+			w.dropItems(id, c.drop)
+			if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, c.want) {
+				t.Fatalf("findings = %v, want %q", f, c.want)
+			}
+			done, ok := w.fix(id, fsck.Config{})
+			if !ok || done.Items == 0 || done.To == "" {
+				t.Fatalf("repair = %+v, %v", done, ok)
+			}
+			w.wantClean()
+			last, err := w.conn.LastItem(t.Context(), id)
+			w.must(err)
+			if last != 20 {
+				t.Errorf("the newest item is %d, want 20", last)
+			}
+		})
+	}
+}
+
+// An item that is not what its node makes is found: the newest of a thread always, the others when all are compared.
+func TestItemsAgainstNodes(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 6)
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	var all []events.Posted
+	w.must(w.conn.Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+		all = append(all, events.Posted{Subject: subject, N: int64(len(all) + 1), Data: slices.Clone(data)})
+		return nil
+	}))
+	for _, n := range []int64{3, 5} {
+		s, err := w.conn.JetStream().Stream(t.Context(), events.ItemsStream)
+		w.must(err)
+		w.must(s.Purge(t.Context()))
+		for i := range all {
+			p := all[i]
+			if p.N == n {
+				p.Data = []byte(strings.Replace(string(p.Data), "step", "Step", 1))
+			}
+			w.must(w.conn.PublishItems(t.Context(), []events.Posted{p}))
+		}
+		for _, full := range []bool{false, true} {
+			rep, err := fsck.Check(t.Context(), w.conn, fsck.Config{Items: full})
+			w.must(err)
+			want := 0
+			if full || n == 5 {
+				want = 1
+			}
+			if len(rep.Findings) != want || want == 1 && !strings.Contains(rep.Findings[0].Detail, "is not what its node") {
+				t.Errorf("item %d is another, all compared: %v: findings = %v, want %d", n, full, rep.Findings, want)
+			}
+		}
+	}
+}
+
+// loseHead removes the records of a thread as if they had never been.
+func (w *world) loseHead(id events.Thread) {
+	w.Helper()
+	w.put(events.HeadKey(id), nil)
+}
+
+// A head that is lost is found by what is there of its thread, and made again: from its newest item and the events behind that,
+// or from all events. A thread that was removed or renamed is not missed.
+func TestLostHead(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(w *world, id events.Thread)
+	}{
+		"with its items":                     {func(w *world, id events.Thread) {}},
+		"and its newest items":               {func(w *world, id events.Thread) { w.dropItems(id, func(n int64) bool { return n > 9 }) }},
+		"and all its items":                  {func(w *world, id events.Thread) { w.dropItems(id, func(int64) bool { return true }) }},
+		"and the record of its session":      {func(w *world, id events.Thread) { w.put(events.SessionKey(id.Session), nil) }},
+		"beside others that are not missing": {func(w *world, id events.Thread) { w.fill() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := events.Thread{Session: "lost", Name: "main"}
+			w.steps(id, 1, 13)
+			if strings.HasPrefix(name, "beside") {
+				c.lose(w, id)
+			}
+			w.must(faulttest.Settle(t.Context(), w.conn))
+			want, err := w.cl.Thread(t.Context(), id)
+			w.must(err)
+			w.stop()
+			if !strings.HasPrefix(name, "beside") {
+				c.lose(w, id)
+			}
+			w.loseHead(id)
+			rep := w.check()
+			if len(rep.Findings) != 1 || rep.Findings[0].Record != events.HeadKey(id) || rep.Findings[0].Kind != fsck.Missing {
+				t.Fatalf("findings = %v, want that %s is missing", rep.Findings, events.HeadKey(id))
+			}
+			done, ok := w.fix(id, fsck.Config{})
+			if !ok || done.To == "" {
+				t.Fatalf("repair = %+v, %v", done, ok)
+			}
+			w.start()
+			w.must(w.cl.Await(t.Context(), id, "agent.main", 0, 12))
+			w.steps(id, 13, 15)
+			w.must(faulttest.Settle(t.Context(), w.conn))
+			got, err := client.New(w.conn).Thread(t.Context(), id)
+			w.must(err)
+			if got.Entries != want.Entries+2 || got.N != want.N+2 || got.Recent[2].Ref != want.Head().Ref {
+				t.Errorf("head: %d entries, %d items, two before it %s, want %d, %d, %s", got.Entries, got.N, got.Recent[2].Ref, want.Entries+2, want.N+2, want.Head().Ref)
+			}
+			w.stop()
+			w.wantClean()
+		})
+	}
+}
+
+// A head that is older than its items has lost commits: its events are applied again.
+func TestHeadBehindItsItems(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 9)
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	rs, err := w.conn.Records(t.Context(), events.HeadKey(id))
+	w.must(err)
+	old := rs[0]
+	w.steps(id, 9, 13)
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	want, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	w.stop()
+	_, err = w.conn.Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
+	w.must(err)
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || !strings.Contains(f[0].Detail, "up to 12, it counts 8") {
+		t.Fatalf("findings = %v", f)
+	}
+	done, ok := w.fix(id, fsck.Config{})
+	if !ok || done.Replayed != 4 {
+		t.Fatalf("repair = %+v, %v, want four events applied again", done, ok)
+	}
+	w.start()
+	w.must(w.cl.Await(t.Context(), id, "agent.main", 0, 12))
+	got, err := client.New(w.conn).Thread(t.Context(), id)
+	w.must(err)
+	if got.Head().Ref != want.Head().Ref || got.N != want.N {
+		t.Errorf("head %s, %d items, want %s, %d", got.Head().Ref, got.N, want.Head().Ref, want.N)
+	}
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	w.wantClean()
+}

@@ -1,0 +1,284 @@
+package tenants_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/faulttest"
+	"spool/internal/gc"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/tenants"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// shipped is a nats-server that runs on deploy/nats/nats.conf, of which only the places are other ones: port, store, certificates.
+type shipped struct {
+	*testing.T
+	dir   string
+	srv   *server.Server
+	conf  tenants.Directory
+	seeds map[string]string // of acme's users
+}
+
+func startShipped(t *testing.T) *shipped {
+	s := &shipped{T: t, dir: t.TempDir(), seeds: map[string]string{}}
+	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
+	if err := s.conf.AddTenant(tenants.Tenant{Name: "acme", Disk: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	acme, err := s.conf.Tenant("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range tenants.Roles {
+		u := tenants.User{Name: string(role), Role: role, Key: s.key(string(role))}
+		if role == tenants.Agent {
+			u.Sessions = []string{"mine"}
+		}
+		if err := acme.Add(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.accounts()
+	s.certificate()
+	text, err := os.ReadFile("../../deploy/nats/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := string(text)
+	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", `"/var/lib/nats"`: `"` + s.dir + `/store"`, "./server": s.dir + "/server"} {
+		if !strings.Contains(conf, was) {
+			t.Fatalf("deploy/nats/nats.conf has no %s any more", was)
+		}
+		conf = strings.ReplaceAll(conf, was, now)
+	}
+	path := filepath.Join(s.dir, "nats.conf")
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.NoSigs, opts.NoLog = true, true
+	if s.srv, err = server.NewServer(opts); err != nil {
+		t.Fatal(err)
+	}
+	s.srv.Start()
+	t.Cleanup(func() { s.srv.Shutdown(); s.srv.WaitForShutdown() })
+	if !s.srv.ReadyForConnections(time.Minute) {
+		t.Fatal("the server is not ready")
+	}
+	return s
+}
+
+func (s *shipped) key(name string) (public string) {
+	s.Helper()
+	seed, public, err := natsio.NewKey()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.seeds[name] = filepath.Join(s.dir, name+".nk")
+	if err := os.WriteFile(s.seeds[name], seed, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	return public
+}
+
+func (s *shipped) accounts() {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "accounts.conf"), s.conf.Conf(), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// certificate makes one for this machine, which signs itself.
+func (s *shipped) certificate() {
+	s.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "spool test"}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for name, b := range map[string]*pem.Block{"server.pem": {Type: "CERTIFICATE", Bytes: cert}, "server-key.pem": {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), pem.EncodeToMemory(b), 0o600); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *shipped) config(role tenants.Role) natsio.Config {
+	return natsio.Config{URL: s.srv.ClientURL(), NKey: s.seeds[string(role)], Inbox: tenants.User{Name: string(role)}.Inbox(), TLSCA: filepath.Join(s.dir, "server.pem")}
+}
+
+func (s *shipped) dial(role tenants.Role, log io.Writer) *natsio.Conn {
+	s.Helper()
+	cfg := s.config(role)
+	if log != nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	}
+	conn, err := natsio.Dial(s.Context(), cfg)
+	if err != nil {
+		s.Fatalf("dial as %s: %v", role, err)
+	}
+	s.Cleanup(conn.Close)
+	return conn
+}
+
+// TestShippedConfiguration: the configuration that is shipped starts a real server; every role does there what it is for without a
+// complaint, gc too, which collects; spool doctor finds nothing; and a user that is removed is not let in after a reload, nor stays.
+func TestShippedConfiguration(t *testing.T) {
+	s := startShipped(t)
+	admin := s.dial(tenants.Admin, nil)
+	if err := admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	var complaints lockedBuffer
+	ctx, cancel := context.WithCancel(context.Background())
+	p, ended := service.NewPersister(s.dial(tenants.Persister, &complaints), service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	})
+	cl := client.New(admin)
+	wanted, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	agent := s.dial(tenants.Agent, &complaints)
+	for i := range uint64(20) {
+		if err := agent.PublishEvents(wanted, []*events.Event{event("mine", "kept", i+1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := event("gone", strings.Repeat("gone ", 1000), 1)
+	if err := s.dial(tenants.Ingest, &complaints).PublishEvents(wanted, []*events.Event{gone}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.DeleteSession(wanted, "gone", client.Deletion{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := faulttest.Settle(wanted, admin); err != nil {
+		t.Fatal(err)
+	}
+
+	collector := s.dial(tenants.Collector, &complaints)
+	cfg := gc.Safe()
+	cfg.Allow = []gc.Brake{gc.BrakeShare}
+	condemned := 0
+	for range 3 { // what is condemned is reclaimed by the cycle after
+		c, err := service.NewCollector(collector, cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rep, err := service.Collect(wanted, collector, c, true)
+		if err != nil {
+			t.Fatalf("gc as the role gc: %v", err)
+		}
+		condemned += rep.Done.Condemned + rep.Done.Buried + rep.Done.Repacked
+	}
+	if condemned == 0 {
+		t.Error("gc found nothing of the session that is gone")
+	}
+	if text := complaints.String(); strings.Contains(text, "ermission") {
+		t.Errorf("the server complained:\n%s", text)
+	}
+	s.doctor()
+
+	// A user goes: the one who is there is shown out, and nobody comes in with that key.
+	shown := make(chan struct{})
+	opt, err := nats.NkeyOptionFromSeed(s.seeds[string(tenants.Reader)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")), nats.CustomInboxPrefix("_INBOX.reader"), nats.NoReconnect(),
+		nats.ClosedHandler(func(*nats.Conn) { close(shown) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	acme, err := s.conf.Tenant("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := acme.Remove(string(tenants.Reader)); err != nil {
+		t.Fatal(err)
+	}
+	s.accounts()
+	if err := s.srv.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-shown:
+	case <-time.After(time.Minute):
+		t.Error("a user that was removed stays connected")
+	}
+	if c, err := natsio.Dial(t.Context(), s.config(tenants.Reader)); err == nil {
+		c.Close()
+		t.Error("a user that was removed is let in")
+	}
+	if err := agent.PublishEvents(wanted, []*events.Event{event("mine", "after the reload", 21)}); err != nil {
+		t.Errorf("another user after the reload: %v", err)
+	}
+}
+
+// doctor runs the real command.
+func (s *shipped) doctor() {
+	s.Helper()
+	bin := filepath.Join(s.dir, "spool")
+	if out, err := exec.CommandContext(s.Context(), "go", "build", "-o", bin, "spool/cmd/spool").CombinedOutput(); err != nil {
+		s.Fatalf("build spool: %v %s", err, out)
+	}
+	cmd := exec.CommandContext(s.Context(), bin, "--nats", s.srv.ClientURL(), "--nkey", s.seeds[string(tenants.Admin)], "--inbox-prefix", "_INBOX.admin",
+		"--tlsca", filepath.Join(s.dir, "server.pem"), "doctor")
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+s.dir)
+	deadline := time.Now().Add(time.Minute) // right after a start not every partition is asked for
+	for {
+		again := *cmd
+		out, err := exec.CommandContext(s.Context(), again.Path, again.Args[1:]...).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Errorf("spool doctor: %v\n%s", err, out)
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
