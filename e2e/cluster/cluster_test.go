@@ -208,6 +208,9 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	for _, f := range report.Findings {
 		t.Errorf("fsck: %s", f)
 	}
+	for _, differ := range r.c.copies(ctx) {
+		said("copies differ: %s", differ)
+	}
 	letters, err := cl.DeadLetters(ctx, "")
 	if err != nil {
 		t.Error(err)

@@ -241,6 +241,43 @@ func (n *node) get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
+// copies names the streams of which the servers do not hold the same: how much, and from where to where.
+func (c *cluster) copies(ctx context.Context) (differ []string) {
+	type state struct {
+		Messages uint64 `json:"messages"`
+		First    uint64 `json:"first_seq"`
+		Last     uint64 `json:"last_seq"`
+	}
+	held := map[string]map[state][]string{}
+	for _, n := range c.nodes {
+		var jsz struct {
+			Accounts []struct {
+				Streams []struct {
+					Name  string `json:"name"`
+					State state  `json:"state"`
+				} `json:"stream_detail"`
+			} `json:"account_details"`
+		}
+		if err := n.get(ctx, "/jsz?streams=true", &jsz); err != nil {
+			return []string{err.Error()}
+		}
+		for _, a := range jsz.Accounts {
+			for _, s := range a.Streams {
+				if held[s.Name] == nil {
+					held[s.Name] = map[state][]string{}
+				}
+				held[s.Name][s.State] = append(held[s.Name][s.State], n.name())
+			}
+		}
+	}
+	for name, states := range held {
+		if len(states) > 1 {
+			differ = append(differ, fmt.Sprintf("%s: %+v", name, states))
+		}
+	}
+	return differ
+}
+
 // leader is who leads a stream; of the name "meta" the group that places streams.
 func (c *cluster) leader(ctx context.Context, stream string) (int, error) {
 	var name string

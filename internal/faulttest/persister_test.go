@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func process(t *testing.T, server *embedded.Server, f faulttest.Fault) (*faultte
 	t.Helper()
 	w := faulttest.NewWire(server, f)
 	cfg := natsio.Config{InProcess: w}
-	if f.Mode == faulttest.Lose {
+	if f.Mode == faulttest.Lose || f.Mode == faulttest.Drop {
 		cfg.Timeout = time.Second // what it waits for an answer
 	}
 	conn, err := natsio.Dial(t.Context(), cfg)
@@ -71,6 +72,9 @@ func rows(w *faulttest.Wire) map[string][]faulttest.Fault {
 		}
 		add(faulttest.Refuse, places(answered[class], false))
 		add(faulttest.Lose, places(answered[class], true))
+		if strings.HasPrefix(class, "record ") || long { // what decides existence
+			add(faulttest.Drop, places(answered[class], false))
+		}
 		add(faulttest.DieBefore, places(sent[class], true))
 		if answered[class] > 0 || long || class == "ack" { // else what comes right before the next one is in its row
 			add(faulttest.DieAfter, places(sent[class], false))
@@ -202,7 +206,7 @@ func persisterRow(t *testing.T, server *embedded.Server, conn *natsio.Conn, name
 		persisterRow(t, server, conn, name+"-1", f)
 		return
 	}
-	if f.Mode == faulttest.Refuse || f.Mode == faulttest.Lose { // it gets over that by itself
+	if f.Mode != faulttest.DieBefore && f.Mode != faulttest.DieAfter { // it gets over that by itself
 		s.check()
 		if err := p.Stop(); err != nil {
 			t.Error(err)

@@ -16,14 +16,19 @@ import (
 // Mode is what happens to a message on its way to the server.
 type Mode string
 
-// The modes. A message that is refused never gets there and its sender is told so; one whose answer is lost gets there. A sender
+// The modes. A message that is refused never gets there and its sender is told so; one that is dropped does not get there either, and
+// one whose answer is lost does, and their senders are told nothing. A sender
 // dies right before a message or right behind it: nothing that it sends later gets there, and no answer reaches it.
 const (
 	Refuse    Mode = "refused"
+	Drop      Mode = "dropped"
 	Lose      Mode = "answer lost"
 	DieBefore Mode = "dies before"
 	DieAfter  Mode = "dies after"
 )
+
+// survived reports whether the sender lives on. Then it is the K-th message with an answer of its own that meets the fault.
+func (m Mode) survived() bool { return m == Refuse || m == Drop || m == Lose }
 
 // Fault is one fault: it befalls the K-th message, from 1, of a class.
 type Fault struct {
@@ -167,10 +172,10 @@ func (w *Wire) verdict(subject, reply string) Mode {
 	n := w.counts[class]
 	if answered(reply) {
 		w.answer[class]++
-		if w.fault.Mode == Refuse || w.fault.Mode == Lose {
+		if w.fault.Mode.survived() {
 			n = w.answer[class]
 		}
-	} else if w.fault.Mode == Refuse || w.fault.Mode == Lose {
+	} else if w.fault.Mode.survived() {
 		return ""
 	}
 	if w.done || class != w.fault.Class || n != w.fault.K {
@@ -258,6 +263,8 @@ func (t *tap) forward() {
 			}
 			if mode == Refuse {
 				t.refuse(reply)
+			}
+			if mode == Refuse || mode == Drop {
 				continue
 			}
 		}

@@ -33,6 +33,7 @@ type held struct {
 	missing map[int64]bool     // numbers before the last that are not there
 	before  casstore.Ref       // the state of the item before the first that is missing
 	all     map[int64]itemMade // with Config.Items
+	old     *held              // as it was before an item came again; nil: none did since
 }
 
 // itemMade is an item by its bytes, and the state that it says it was made from.
@@ -58,7 +59,17 @@ func (h *held) take(n int64, data []byte, all bool) {
 			return
 		}
 	}
-	if n <= h.last { // again, after a crash or a repair, or another thread has the name
+	if h.old != nil && n == h.old.last+1 { // what came again was late, and the thread goes on behind it
+		all := h.all
+		*h = *h.old
+		h.all = all
+	}
+	if n <= h.last { // again: after a crash or a repair, late of a persister that slept, or another thread has the name
+		if h.old == nil {
+			old := *h
+			old.missing = maps.Clone(h.missing)
+			h.old = &old
+		}
 		maps.DeleteFunc(h.missing, func(k int64, _ bool) bool { return k >= n })
 	}
 	for k := h.last + 1; h.last > 0 && k < n && len(h.missing) < maxMissing; k++ {
