@@ -48,7 +48,7 @@ type class struct {
 }
 
 var classes = map[string]class{
-	"ci": {55 * time.Second, 8 * time.Minute, 40 * time.Millisecond, func(*rand.Rand) []nemesis {
+	"ci": {55 * time.Second, 8 * time.Minute, 80 * time.Millisecond, func(*rand.Rand) []nemesis {
 		var plan []nemesis
 		for _, want := range []string{"the leader of " + events.EventsStream + " is killed",
 			"the leader of " + events.RecordsStream + " is cut off, both sides are written to", "rolling restart"} {

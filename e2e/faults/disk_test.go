@@ -44,7 +44,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	w.eventually("readiness is red", func() error {
 		if err := w.ready(); err == nil || !strings.Contains(err.Error(), "is its disk full") {
-			return fmt.Errorf("ready: %w", err)
+			return fmt.Errorf("ready: %v", err)
 		}
 		return nil
 	})

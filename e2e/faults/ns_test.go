@@ -43,7 +43,7 @@ func (w *world) isolate(tools ...string) {
 	if err := os.Mkdir(ns.at, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	ns.holder = w.launch("namespace", unshare, "-m", "--propagation", "private", "sh", "-c", "echo held; exec sleep 100000")
+	ns.holder = w.launch("namespace", unshare, "-m", "--propagation", "private", "sh", "-c", "echo held; exec sleep 20000")
 	ns.holder.await("held")
 	w.inside, w.data = ns, filepath.Join(ns.at, "jetstream")
 }

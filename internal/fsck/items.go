@@ -161,6 +161,7 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 		return itemsAhead, nil
 	case it.first() > 0 && c.stands(h, it.before):
 		return itemsGap, nil
+	case it.old != nil && it.old.last >= h.N && c.stands(h, it.old.node): // the newest message is one that came again late
 	case it.last < h.N && h.Applied < c.floor && c.stands(h, it.node): // else whoever applies its events next publishes the rest
 		last, err := c.lastItem(ctx, h)
 		if err != nil || last >= h.N {

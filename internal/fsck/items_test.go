@@ -207,3 +207,54 @@ func TestHeadBehindItsItems(t *testing.T) {
 	w.stop()
 	w.wantClean()
 }
+
+// Threads that begin alike have one start. When two of them have lost their newest states, neither is given a state of the other.
+func TestStatesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	a, b := events.Thread{Session: "a", Name: "x"}, events.Thread{Session: "b", Name: "y"}
+	w.steps(a, 1, 20)
+	w.steps(b, 1, 26)
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
+	w.must(err)
+	w.must(stream.Purge(t.Context()))
+	for _, id := range []events.Thread{a, b} {
+		head, err := w.cl.Thread(t.Context(), id)
+		w.must(err)
+		for _, l := range head.Recent {
+			w.put(events.PackKey(l.Pack.String()), nil)
+		}
+	}
+	rs, err := w.conn.Records(t.Context(), events.HeadKey(a), events.HeadKey(b))
+	w.must(err)
+	for i, id := range []events.Thread{a, b} {
+		done, ok := w.fix(id, fsck.Config{})
+		if !ok || done.To != "" || !strings.Contains(done.Detail, "cannot be told whose") {
+			t.Errorf("%s: repair = %+v, %v, want none", id, done, ok)
+		}
+		now, err := w.conn.Records(t.Context(), rs[i].Key)
+		w.must(err)
+		if now[0].Seq != rs[i].Seq {
+			t.Errorf("%s: its head was changed", id)
+		}
+	}
+}
+
+// An item that came again late is the newest message of its thread, and nothing is wrong with that.
+func TestLateItemAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 6)
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	var second events.Posted
+	w.must(w.conn.Messages(t.Context(), events.ItemsStream, 1, func(seq uint64, subject string, data []byte) error {
+		if seq == 2 {
+			second = events.Posted{Subject: subject, N: 2, Data: slices.Clone(data)}
+		}
+		return nil
+	}))
+	w.must(w.conn.PublishItems(t.Context(), []events.Posted{second}))
+	w.wantClean()
+}

@@ -24,6 +24,7 @@ const (
 	codeBatchMax    = 10210 // too many batches in flight on the stream
 	codeBatchMaxAll = 10211 // too many batches in flight on the server
 	codeIncomplete  = 10176 // a batch that the server gave up, or never saw from its beginning
+	codeBatchLost   = 10208 // the end of a fast batch whose beginning another server took, or a stream that is gone
 	codeNoMessage   = 10037
 )
 
@@ -39,7 +40,7 @@ func (e *apiError) verdict() error {
 		return record.ErrConflict
 	case e.ErrCode == codeFull, e.ErrCode == codeFullMsgs, e.ErrCode == codeResources:
 		return record.ErrFull
-	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll, e.ErrCode == codeIncomplete,
+	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll, e.ErrCode == codeIncomplete, e.ErrCode == codeBatchLost,
 		e.Code == 429, e.Code == 503:
 		return record.ErrBusy
 	case e.ErrCode == codeNoMessage, e.Code == 404:

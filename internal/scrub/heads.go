@@ -74,7 +74,7 @@ func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, se
 		return last, nil
 	}
 	rep := HeadsReport{Began: now.UnixNano(), Server: server}
-	if rev, err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
+	if _, err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
 		return rep, nil // another process was faster
 	}
 	if err != nil {
