@@ -43,7 +43,6 @@ type load struct {
 	stop  context.CancelFunc
 	group *errgroup.Group
 	ctx   context.Context
-	conns []*natsio.Conn
 
 	stopFollowers context.CancelFunc
 	following     *errgroup.Group

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,7 +54,11 @@ func init() {
 // where Go is installed, and changed at its one place.
 func buildSkewed(t *testing.T) (tools string) {
 	t.Helper()
-	source := filepath.Join(runtime.GOROOT(), "src", "time", "time.go")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
 	b, err := os.ReadFile(source)
 	if err != nil {
 		skip(t, fmt.Sprintf("Go's own source is not there: %v", err))

@@ -10,6 +10,7 @@
 package faults_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,6 +28,10 @@ var bin string
 var long = os.Getenv("SPOOL_FAULTS") == "long"
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // they wait for a slot
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "spool-faults-")
 	if err != nil {
 		panic(err)
@@ -55,8 +60,9 @@ func build(dir string, flags ...string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// slots are how many rows run at a time, whatever -parallel says: they are to disturb their own servers and not each other.
-var slots = make(chan struct{}, 2)
+// slots are how many rows run at a time, whatever -parallel says: most of them wait most of the time, and are to disturb their own
+// servers and not each other.
+var slots = make(chan struct{}, 4)
 
 // row begins a row of the table.
 func row(t *testing.T) {

@@ -60,9 +60,7 @@ func (h *held) take(n int64, data []byte, all bool) {
 		}
 	}
 	if h.old != nil && n == h.old.last+1 { // what came again was late, and the thread goes on behind it
-		all := h.all
-		*h = *h.old
-		h.all = all
+		h.restore()
 	}
 	if n <= h.last { // again: after a crash or a repair, late of a persister that slept, or another thread has the name
 		if h.old == nil {
@@ -79,6 +77,13 @@ func (h *held) take(n int64, data []byte, all bool) {
 		h.missing[k] = true
 	}
 	h.last, h.sum, h.node = n, made.sum, made.node
+}
+
+// restore forgets what came again.
+func (h *held) restore() {
+	all := h.all
+	*h = *h.old
+	h.all = all
 }
 
 // nodeOf is the state that an item says it was made from.
@@ -152,6 +157,9 @@ const (
 )
 
 func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, err error) {
+	if it.old != nil && it.old.last >= it.last && c.stands(h, it.old.node) { // what came again last is of the same thread
+		it.restore()
+	}
 	switch {
 	case it.last > h.N:
 		ahead, err := c.ahead(ctx, h)
