@@ -106,7 +106,7 @@ func TestPausedPersister(t *testing.T) {
 		}
 		await(keep)
 		for range 3 {
-			if err := <-forked; err != nil && !strings.Contains(err.Error(), "there is no thread") {
+			if err := <-forked; err != nil && !errors.Is(err, client.ErrNoThread) && !errors.Is(err, client.ErrRefused) {
 				t.Errorf("fork, removal or publish: %v", err)
 			}
 		}

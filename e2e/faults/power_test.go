@@ -76,9 +76,12 @@ func (w *world) lose(d *disk) {
 
 // TestPowerLossRelaxed is what sync_interval 1s costs: what was acked since the last sync may be lost, each stream since a sync of its
 // own, so that it need not be the end of a thread alone. What was on the disk is there, in order and once, whatever else is, and
-// after fsck --repair the thread is read to its end and goes on.
+// after fsck --repair the thread is read to its end and goes on; that last holds nearly always (docs/faults.md, what is not promised).
 func TestPowerLossRelaxed(t *testing.T) {
 	row(t)
+	if !long {
+		skip(t, "what it looks at is not promised in every case: SPOOL_FAULTS=long")
+	}
 	w := newWorld(t)
 	w.isolate("mkfs.ext4")
 	disk := w.inside.format(1 << 30)
