@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,16 +64,33 @@ func TestScanIsExact(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	// A machine that is slow enough reads slower than four write that do not rest: now and then all rest, and longer the longer a
+	// scan takes.
+	var rest sync.RWMutex
+	var scanned atomic.Bool
+	wg.Go(func() {
+		for long := time.Millisecond; ctx.Err() == nil; long = min(2*long, time.Second) {
+			if scanned.Swap(false) {
+				long = time.Millisecond
+			}
+			time.Sleep(100 * time.Millisecond)
+			rest.Lock()
+			time.Sleep(long)
+			rest.Unlock()
+		}
+	})
 	for w := range 4 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 1))
 			for ctx.Err() == nil {
+				rest.RLock()
 				value := []byte("again")
 				if r.IntN(4) == 0 {
 					value = nil
 				}
 				h.put(fmt.Sprintf("session.s%d", r.IntN(800)), value)
-				time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // a race detector reads slower than four write that do not rest
+				rest.RUnlock()
+				time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
 			}
 		})
 	}
@@ -92,6 +110,7 @@ func TestScanIsExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		scanned.Store(true)
 		scans[last] = maps.Clone(got)
 		from = last + 1
 	}
