@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,12 +56,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// given are the ports that rows have.
+var given sync.Map
+
 // port is one that nothing listens on, outside of the range from which outgoing connections take theirs, so that it stays
 // free while its process is down.
 func port(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		p := 20_000 + rand.IntN(10_000)
+		if _, taken := given.LoadOrStore(p, true); taken { // another row has it, and may not listen yet
+			continue
+		}
 		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p)); err == nil {
 			_ = l.Close()
 			return p
