@@ -1,0 +1,258 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"spool/internal/project"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// fixItems repairs what items tell of: heads that are lost, heads that are older than their items, and items that are missing.
+func (f *fixer) fixItems(ctx context.Context) error {
+	for _, t := range f.c.lostThreads {
+		done, err := f.recover(ctx, t)
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", events.HeadKey(t), err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
+	for i := range f.c.heads {
+		h := &f.c.heads[i]
+		it := f.c.items[h.id]
+		if it == nil || !f.c.found(h) || slices.ContainsFunc(f.c.report.Repairs, func(r Repair) bool { return r.Record == h.key }) {
+			continue
+		}
+		var done Repair
+		wrong, err := f.c.itemsOf(ctx, h, it)
+		if err != nil {
+			return err
+		}
+		switch wrong {
+		case itemsAhead:
+			done, err = f.replay(ctx, h)
+		case itemsGap:
+			done, err = f.publishItems(ctx, h, it.first())
+		case itemsBehind:
+			done, err = f.publishItems(ctx, h, it.last+1)
+		default:
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", h.key, err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
+	return nil
+}
+
+// publishItems publishes the items of a thread again from a number on, in order: a reader drops those that it has.
+func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, error) {
+	at := h.Head.Head().Ref.String()
+	done := Repair{Record: h.key, From: at}
+	seen := map[casstore.Ref]bool{}
+	var steps []threads.Step
+	for _, root := range h.roots() {
+		for step, err := range f.r.Walk(ctx, root) {
+			if err != nil {
+				done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from, events.ItemsStream, err)
+				return done, ctx.Err()
+			}
+			if last, ok := step.Entry.LastItem(); seen[step.At.Ref] || ok && last < from {
+				break
+			}
+			seen[step.At.Ref] = true
+			steps = append(steps, step)
+		}
+	}
+	slices.SortFunc(steps, func(a, b threads.Step) int { return cmp.Compare(a.Entry.First, b.Entry.First) })
+	for _, step := range steps {
+		content, err := step.ReadContent(ctx)
+		if err != nil {
+			return done, err
+		}
+		posted, err := project.Rebuild(h.id, step.At.Ref, step.State, content.Text)
+		if err != nil {
+			done.Detail = err.Error()
+			return done, nil
+		}
+		posted = slices.DeleteFunc(posted, func(p events.Posted) bool { return p.N < from })
+		// A crash after this leaves fewer items missing.
+		if err := f.w.PublishItems(ctx, posted); err != nil {
+			return done, err
+		}
+		done.Items += len(posted)
+	}
+	done.To, done.Detail = at, fmt.Sprintf("its items from %d on were made again and are in %s", from, events.ItemsStream)
+	return done, nil
+}
+
+// replay publishes those events again that a head has not seen, although its items say that it had: a persister applies them.
+func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
+	at := h.Head.Head().Ref.String()
+	done := Repair{Record: h.key, From: at}
+	stored, err := f.w.ThreadEvents(ctx, h.id)
+	if err != nil {
+		return done, err
+	}
+	var again []*events.Event
+	for i := range stored {
+		e := stored[i].Event
+		switch {
+		case h.Duplicate(e.Producer, e.Epoch, e.Seq):
+		case e.Kind == events.KindChunk || e.Ref != nil:
+			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
+			return done, nil
+		default:
+			e.Prev = 0
+			again = append(again, &e)
+		}
+	}
+	if len(again) == 0 {
+		done.Detail = fmt.Sprintf("%s has not got the events any more that it lost: publish its entries behind the %dth again", events.EventsStream, h.Entries)
+		return done, nil
+	}
+	if err := f.w.PublishEvents(ctx, again); err != nil {
+		return done, err
+	}
+	done.To, done.Replayed, done.Detail = at, len(again), "what it lost is applied again"
+	return done, nil
+}
+
+// recover makes the head of a thread again: from the state that its newest item was made from, and what SPOOL_EVENTS has behind
+// it; else from all its events, if SPOOL_EVENTS never forgot one.
+func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
+	done := Repair{Record: events.HeadKey(t)}
+	stored, err := f.w.ThreadEvents(ctx, t)
+	if err != nil {
+		return done, err
+	}
+	var s *state
+	it := f.c.items[t]
+	if it != nil {
+		s = f.c.states[it.node]
+	}
+	if s == nil || s.wrong != nil {
+		return f.replayAll(ctx, t, stored, done)
+	}
+	step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[s.pack].id})
+	if err != nil {
+		return done, err
+	}
+	h := &head{key: events.HeadKey(t), id: t}
+	if h.Start, err = step.Locate(step.Start); err != nil {
+		return done, err
+	}
+	now, err := f.back(ctx, h, step)
+	if err != nil {
+		return done, err
+	}
+	now.Sent = now.N
+	now.Dialect, now.Created = step.Entry.Dialect, step.Timestamp
+	rest := f.seen(ctx, &now, stored, step)
+	if err := f.putHead(ctx, t, &now); err != nil {
+		return done, err
+	}
+	done.From, done.To = step.At.Ref.String(), step.At.Ref.String()
+	done.Detail = fmt.Sprintf("it is where its item %d was made, after entry %d", it.last, step.Entry.Index)
+	switch {
+	case len(stored) > 0 && now.Applied == 0:
+		done.Detail += fmt.Sprintf("; which events of %s it has cannot be told: publish what came behind it again, as a producer of another name", events.EventsStream)
+	case now.Applied == 0:
+		done.Detail += "; what its producers publish again it will take for new"
+	case len(rest) > 0:
+		if err := f.w.PublishEvents(ctx, rest); err != nil {
+			return done, err
+		}
+		done.Replayed = len(rest)
+	}
+	return done, nil
+}
+
+// seen tells a head what it had seen of its producers up to a step, and gives the events behind that.
+func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.StoredEvent, step threads.Step) (rest []*events.Event) {
+	at := len(stored) - 1
+	for ; at >= 0; at-- {
+		if makesState(stored[at].Event) && f.made(ctx, stored[at].Event, step) {
+			break
+		}
+	}
+	for i, e := range stored {
+		switch {
+		case at < 0:
+		case i <= at:
+			now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+			now.Applied = e.Seq
+		default:
+			again := e.Event
+			again.Prev = 0
+			rest = append(rest, &again)
+		}
+	}
+	return rest
+}
+
+// putHead commits a head that was not there, with what it leads to.
+func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head) error {
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return err
+	}
+	key := events.HeadKey(t)
+	if now.Status == threads.StatusCompleted {
+		key = events.HistoryKey(time.UnixMilli(now.Updated).UTC().Format(time.DateOnly), t)
+	}
+	rs, err := f.c.s.Records(ctx, events.HeadKey(t), events.SessionKey(t.Session), key)
+	if err != nil {
+		return err
+	}
+	puts := []record.Put{{Key: key, Value: now.Encode(), Expect: rs[2].Seq}}
+	if !rs[1].Exists() {
+		info := sessions.Info{ID: t.Session, Created: now.Created}
+		puts = append(puts, record.Put{Key: events.SessionKey(t.Session), Value: info.Encode(), Expect: rs[1].Seq})
+	}
+	named := &filling{at: map[casstore.Ref]casstore.PackID{now.Start.Ref: now.Start.Pack}}
+	for _, l := range now.Recent {
+		named.at[l.Ref] = l.Pack
+	}
+	if puts, err = f.touch(ctx, fence, puts, named); err != nil {
+		return err
+	}
+	// A crash after this leaves the thread as it was at its newest item.
+	_, err = f.w.Commit(ctx, fence, puts)
+	return err
+}
+
+// replayAll has a thread made again from all its events.
+func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.StoredEvent, done Repair) (Repair, error) {
+	states, err := f.c.s.StreamStates(ctx)
+	if err != nil {
+		return done, err
+	}
+	whole := slices.ContainsFunc(states, func(s record.StreamState) bool {
+		return s.Stream == events.EventsStream && s.First <= 1 && s.Deleted == 0
+	})
+	var all []*events.Event
+	for i := range stored {
+		e := stored[i].Event
+		e.Prev = 0
+		whole = whole && e.Kind != events.KindChunk && e.Ref == nil
+		all = append(all, &e)
+	}
+	if !whole || len(all) == 0 {
+		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
+		return done, nil
+	}
+	if err := f.w.PublishEvents(ctx, all); err != nil {
+		return done, err
+	}
+	done.To, done.Replayed, done.Detail = "its beginning", len(all), "all its events are applied again"
+	return done, nil
+}
