@@ -50,13 +50,13 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 	var stops []func()
 	ready := make(chan struct{}) // nothing begins, and nothing dies, before all partitions are asked for
 	for part := range events.Partitions {
-		stop, err := conn.Consume(ctx, part, func(d natsio.Delivery) {
+		stop, err := conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
 			select {
 			case <-ready:
 			case <-ctx.Done():
 				return
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack})
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link, Ack: d.Ack})
 		})
 		if err != nil {
 			cancel()

@@ -89,7 +89,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		}, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
 		var stops []func()
 		for part := range events.Partitions {
-			stop, err := s.conn.Consume(ctx, part, func(d natsio.Delivery) {
+			stop, err := s.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
 				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack, Working: d.Working})
 			})
 			if err != nil {

@@ -216,6 +216,14 @@ func (c *Conn) Server() (url, version string) {
 // ServerID is what the server that the connection stands to calls itself: another name after each start.
 func (c *Conn) ServerID() string { return c.nc.ConnectedServerId() }
 
+// Incarnation is ServerID, or empty when the server is one of a cluster.
+func (c *Conn) Incarnation() string {
+	if c.nc.ConnectedClusterName() != "" {
+		return ""
+	}
+	return c.ServerID()
+}
+
 // RTT is the time of one round trip to the server.
 func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }
 

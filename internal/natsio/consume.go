@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -59,6 +61,7 @@ type Delivery struct {
 	Seq       uint64 // EVENTS stream sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds
 	Partition int
+	Link      uint64 // over which it came: Conn.Link
 
 	msg    jetstream.Msg
 	feed   *feed
@@ -66,9 +69,9 @@ type Delivery struct {
 }
 
 // Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
-// delivered again and skipped. What came before a reset comes again, and is acknowledged then.
+// delivered again and skipped. What came before a reset, or over a connection that is gone, comes again, and is acknowledged then.
 func (d Delivery) Ack() error {
-	if d.resets != d.feed.resets.Load() {
+	if d.resets != d.feed.resets.Load() || d.Link != d.feed.c.Link() {
 		return nil
 	}
 	return d.msg.Ack()
@@ -81,9 +84,20 @@ func (d Delivery) Working() error { return d.msg.InProgress() }
 // one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
 // behind it. A consumer that somebody deleted is made again, and gives every event that is still there; what was applied is
 // skipped by whoever gets it. A stream that was deleted is not: that is waited for, and logged.
-func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery)) (stop func(), err error) {
-	p := &partitionFeed{c: c, partition: partition, deliver: deliver, doubt: make(chan struct{}, 1)}
+//
+// Over a connection that was made again it begins again, with what is not acknowledged: the server may have been set back, and what
+// came before that stands behind what it forgot. begin, if it is not nil, is called over every connection before anything is asked
+// for over it; what it has replayed (ReplayEvents) comes first.
+func (c *Conn) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
+	if begin == nil {
+		begin = func(context.Context) {}
+	}
+	p := &partitionFeed{
+		c: c, partition: partition, prelude: begin, deliver: deliver,
+		doubt: make(chan struct{}, 1), connected: c.nc.StatusChanged(nats.CONNECTED),
+	}
 	if err := p.begin(ctx); err != nil {
+		c.nc.RemoveStatusListener(p.connected)
 		return nil, err
 	}
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -101,15 +115,19 @@ func (c *Conn) Consume(ctx context.Context, partition int, deliver func(Delivery
 type partitionFeed struct {
 	c         *Conn
 	partition int
+	prelude   func(context.Context)
 	deliver   func(Delivery)
 	doubt     chan struct{} // something that a consumer which is gone would cause
+	connected chan nats.Status
 
 	feed    *feed
 	consume jetstream.ConsumeContext
+	link    uint64 // over which it is consumed
 }
 
 func (p *partitionFeed) begin(ctx context.Context) error {
-	c := p.c
+	c, link := p.c, p.c.Link()
+	p.prelude(ctx)
 	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(p.partition))
 	if err != nil {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, wrapErr(err))
@@ -129,7 +147,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		}
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, msg: m, feed: f, resets: f.resets.Load(),
+			Partition: p.partition, Link: link, msg: m, feed: f, resets: f.resets.Load(),
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
@@ -147,13 +165,14 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consume partition %d: %w", p.partition, wrapErr(err))
 	}
-	p.feed, p.consume = f, cc
+	p.feed, p.consume, p.link = f, cc, link
 	return nil
 }
 
 // keep sees to it that the partition is consumed until quit: nats.go stops for good when it is told that the consumer was
-// deleted, and goes on asking nobody when it was not there to be told.
+// deleted, goes on asking nobody when it was not there to be told, and goes on where it was over another connection.
 func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
+	defer p.c.nc.RemoveStatusListener(p.connected)
 	closed := p.consume.Closed()
 	for {
 		select {
@@ -167,6 +186,13 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 				p.consume.Stop()
 			}
 			continue
+		case <-p.connected:
+			if p.link == p.c.Link() {
+				continue
+			}
+			p.consume.Stop()
+			<-closed
+			p.feed.unpin()
 		case <-closed:
 		}
 		if p.c.nc.IsClosed() || !p.beginAgain(ctx, quit) {
@@ -181,18 +207,25 @@ func (p *partitionFeed) gone(ctx context.Context) bool {
 	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// beginAgain makes the consumer again and consumes it; false: it was told to stop before.
+// beginAgain consumes the partition again, and makes its consumer if it is gone; false: it was told to stop before.
 func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bool {
 	for wait := againFirst; ; wait = min(2*wait, againMost) {
-		_, err := p.c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p.partition))
-		if err == nil {
-			err = p.begin(ctx)
+		err := p.begin(ctx)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if _, err = p.c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p.partition)); err == nil {
+				p.c.log.Warn("the consumer of a partition was deleted; made again, its events come again from the first", "partition", p.partition)
+				err = p.begin(ctx)
+			}
 		}
 		if err == nil {
-			p.c.log.Warn("the consumer of a partition was deleted; made again, its events come again from the first", "partition", p.partition)
 			return true
 		}
-		p.c.log.Error("a partition is not consumed: its consumer is gone and cannot be made again", "partition", p.partition, "error", wrapErr(err))
+		err = wrapErr(err)
+		level := slog.LevelError
+		if record.Temporary(err) {
+			level = slog.LevelWarn
+		}
+		p.c.log.Log(ctx, level, "a partition is not consumed", "partition", p.partition, "error", err)
 		select {
 		case <-quit:
 			return false

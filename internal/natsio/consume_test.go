@@ -38,7 +38,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
-		stop, err := c.Consume(t.Context(), partition, func(d natsio.Delivery) { got <- d.Seq })
+		stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, late := make(chan natsio.Delivery, 1000), atomic.Bool{}
-	stop, err := first.Consume(t.Context(), partition, func(d natsio.Delivery) {
+	stop, err := first.Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		if d.Seq <= old || late.Load() {
 			_ = d.Ack()
 		}
@@ -137,7 +137,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive("the first", old)
 	publish(open)
 	unacked := receive("the open", open)
-	stopSecond, err := second.Consume(t.Context(), partition, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
+	stopSecond, err := second.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
 	if err != nil {
 		t.Fatal(err)
 	}

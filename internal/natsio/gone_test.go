@@ -67,7 +67,7 @@ func TestConsumerDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan natsio.Delivery, 100)
-	stop, err := c.Consume(t.Context(), partition, func(d natsio.Delivery) { got <- d })
+	stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
 	if err != nil {
 		t.Fatal(err)
 	}

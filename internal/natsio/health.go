@@ -66,18 +66,23 @@ func (c *Conn) StoredMarks(ctx context.Context) ([]byte, error) {
 	return m.Data, nil
 }
 
-// ReplayEvents has every partition's consumer begin again with the oldest event that is stored. What a thread has, it skips.
-func (c *Conn) ReplayEvents(ctx context.Context) error {
+// ReplayEvents has every partition's consumer begin again with an event, or the oldest behind it that is stored. What a thread has, it
+// skips.
+func (c *Conn) ReplayEvents(ctx context.Context, from uint64) error {
 	s, err := c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
 		return fmt.Errorf("replay events: %w", wrapErr(err))
 	}
-	first := max(s.CachedInfo().State.FirstSeq, 1)
+	state := s.CachedInfo().State
+	if state.Msgs == 0 || from > state.LastSeq {
+		return nil
+	}
+	from = max(from, state.FirstSeq, 1)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
 	for p := range events.Partitions {
 		g.Go(func() error {
-			_, err := c.js.ResetConsumerToSequence(ctx, events.EventsStream, events.PartitionConsumer(p), first)
+			_, err := c.js.ResetConsumerToSequence(ctx, events.EventsStream, events.PartitionConsumer(p), from)
 			if err != nil {
 				return fmt.Errorf("replay partition %d: %w", p, wrapErr(err))
 			}

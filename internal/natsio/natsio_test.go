@@ -102,7 +102,7 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 	}
 	got := make(chan natsio.Delivery, 1000)
 	for p := range events.Partitions {
-		stop, err := c.Consume(ctx, p, func(d natsio.Delivery) { got <- d })
+		stop, err := c.Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	}
 	got := make(chan natsio.Delivery, 1)
 	for p := range events.Partitions {
-		stop, err := c.Consume(ctx, p, func(d natsio.Delivery) { got <- d })
+		stop, err := c.Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,9 +26,9 @@ func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
 	if limit <= 0 || state.Bytes < uint64(limit)/2 || state.Msgs == 0 {
 		return 0, nil
 	}
-	floor, err := c.applied(ctx, s)
+	floor, err := c.unapplied(ctx, s)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("trim: %w", err)
 	}
 	// Events are of one size on average: a quarter of the sequences is about a quarter of the bytes.
 	upTo = min(floor, state.FirstSeq+(state.LastSeq-state.FirstSeq)/4+1)
@@ -45,24 +45,4 @@ func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
 		return 0, fmt.Errorf("trim: %w", wrapErr(err))
 	}
 	return upTo, nil
-}
-
-// applied is the lowest sequence that some partition may still need.
-func (c *Conn) applied(ctx context.Context, s jetstream.Stream) (uint64, error) {
-	floor := s.CachedInfo().State.LastSeq + 1
-	consumers := 0
-	list := s.ListConsumers(ctx)
-	for info := range list.Info() {
-		consumers++
-		if info.NumPending > 0 || info.NumAckPending > 0 {
-			floor = min(floor, info.AckFloor.Stream+1)
-		}
-	}
-	if err := list.Err(); err != nil {
-		return 0, fmt.Errorf("trim: %w", wrapErr(err))
-	}
-	if consumers < events.Partitions {
-		return 0, fmt.Errorf("trim: %d consumers of %d: somebody deleted one, so nothing is known to be applied", consumers, events.Partitions)
-	}
-	return floor, nil
 }

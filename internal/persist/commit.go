@@ -20,6 +20,7 @@ import (
 type commit struct {
 	id    [16]byte // written into every head: tells a commit whose answer was lost from one that was refused
 	epoch uint64
+	link  uint64        // connection over which its heads were read
 	flush chan struct{} // not a commit but a marker of stage 1: nothing that was prepared before it is left
 	fence record.Fence
 

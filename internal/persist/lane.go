@@ -108,11 +108,14 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 			continue
 		}
 		if now := l.p.Link(); now != l.link {
-			// What came over the new connection must not be held against heads that the store may have forgotten: it
-			// would seem to be applied, and be acked.
+			// What came over the new connection must not be held against heads that the store may have forgotten: it would
+			// seem to be applied, and be acked. What came over an earlier one comes again, behind what was forgotten.
 			l.p.queue.unshift(batch)
 			if err := l.flush(ctx); err != nil {
 				return err
+			}
+			for _, s := range l.p.queue.drop(func(s *staged) bool { return s.msg.Link != now }) {
+				l.p.release(s)
 			}
 			l.link = now
 			continue
@@ -285,7 +288,12 @@ func (l *lane) commitLoop(ctx context.Context) error {
 
 func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 	start := time.Now()
-	err := l.p.retry(ctx, "commit", func() error { return l.p.commit(ctx, c) })
+	err := l.p.retry(ctx, "commit", func() error {
+		if l.p.Link() != c.link {
+			return fmt.Errorf("%w: the connection over which its heads were read is gone", record.ErrConflict)
+		}
+		return l.p.commit(ctx, c)
+	})
 	if errors.Is(err, record.ErrConflict) {
 		l.p.stats.refused.Add(1)
 		l.p.Log.Info("commit refused, preparing it again", "events", len(c.events), "error", err)

@@ -25,6 +25,7 @@ type Message struct {
 	Seq       uint64 // EVENTS sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds; 0 = unknown
 	Partition int
+	Link      uint64       // the connection over which it came, as Deps.Link numbers them
 	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
 	Working   func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
 }
@@ -90,7 +91,8 @@ type Deps struct {
 	Committed func(Committed)
 
 	// Link numbers the connection to the store. A new number says that it was interrupted: the store may have been set back
-	// meanwhile, to before what it acknowledged (power loss, with relaxed sync). nil: that does not happen.
+	// meanwhile, to before what it acknowledged (power loss, with relaxed sync). What came over an earlier one is not applied any
+	// more: it must come again, in its place. nil: that does not happen.
 	Link func() uint64
 
 	// At is called before each durable step with its name; an error there fails the step. Tests inject faults with it; nil

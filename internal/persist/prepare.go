@@ -23,7 +23,7 @@ var errEpoch = errors.New("a commit was refused")
 
 // prepare turns a batch into a commit. What is not taken is rest. An error leaves the cache as it was, but for errEpoch.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	c = &commit{epoch: epoch, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
+	c = &commit{epoch: epoch, link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
 	if _, err := rand.Read(c.id[:]); err != nil {
 		return nil, nil, err
 	}

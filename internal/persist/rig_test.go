@@ -52,8 +52,8 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	run := &running{Persister: p, died: make(chan error, 1)}
 	var stops []func()
 	for part := range events.Partitions {
-		stop, err := r.conn.Consume(ctx, part, func(d natsio.Delivery) {
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack})
+		stop, err := r.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: p.Link(), Ack: d.Ack})
 		})
 		if err != nil {
 			r.t.Fatal(err)

@@ -44,10 +44,15 @@ func (r Rewind) String() string {
 // Marks are those of all streams, and the rewinds that nobody has cleared.
 //
 // They are kept twice, in the record bucket and in the stream of gc: each stream's mark is so in another stream than itself. A
-// stream that loses less than what came since its mark was taken (MarksEvery) is not noticed by it; a head that is behind its
-// items, or ahead of its nodes, fsck finds nevertheless.
+// stream that loses less than what came since its mark was taken (MarksEvery) is not noticed by it; what threads lose so is
+// applied again when the server starts (Look), and a head that is ahead of its nodes is found by Heads.
+//
+// Floor is sound because it lies in the record bucket itself: a commit comes before the acks of what it holds, these before the
+// marks, and a bucket that was set back, yet holds the marks, holds every commit before them.
 type Marks struct {
 	Streams map[string]Mark `json:"streams"`
+	Server  string          `json:"server,omitempty"` // the one that was asked (Store.Incarnation)
+	Floor   uint64          `json:"floor,omitempty"`  // what SPOOL_EVENTS has below it was applied
 	Rewinds []Rewind        `json:"rewinds,omitempty"`
 	Lost    map[string]int  `json:"lost,omitempty"` // messages that a server had lost when somebody had looked and all was well
 }
@@ -66,15 +71,16 @@ func decodeMarks(b []byte) (m Marks) {
 	return m
 }
 
-// join takes of two copies what is further: the stream that holds one of them may be the one that went back.
-func join(a, b Marks) Marks {
-	out := Marks{Streams: maps.Clone(a.Streams), Rewinds: slices.Clone(a.Rewinds), Lost: a.Lost}
-	for name, m := range b.Streams {
+// join takes of two copies what is further: the stream that holds one of them may be the one that went back. What says how much
+// the record bucket has of the events is its own copy's.
+func join(own, other Marks) Marks {
+	out := Marks{Streams: maps.Clone(own.Streams), Server: own.Server, Floor: own.Floor, Rewinds: slices.Clone(own.Rewinds), Lost: own.Lost}
+	for name, m := range other.Streams {
 		if m.Last > out.Streams[name].Last {
 			out.Streams[name] = m
 		}
 	}
-	for _, r := range b.Rewinds {
+	for _, r := range other.Rewinds {
 		if !slices.ContainsFunc(out.Rewinds, func(o Rewind) bool { return o.Stream == r.Stream && o.Was == r.Was }) {
 			out.Rewinds = append(out.Rewinds, r)
 		}
@@ -103,16 +109,21 @@ func (m Marks) Reused(seq uint64, stored int64) bool {
 
 // Store is where marks and reports are kept.
 type Store interface {
+	// Incarnation names the server that holds the streams, by another name each time that it is started; empty where several hold
+	// them, so that none of what was acked is one server's alone to forget.
+	Incarnation() string
+
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
+	Unapplied(ctx context.Context) (uint64, error) // the lowest sequence of SPOOL_EVENTS that may not be applied yet
 	StoredMarks(ctx context.Context) ([]byte, error)
 	StoreMarks(ctx context.Context, marks []byte) error
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Write(ctx context.Context, p record.Put) (seq uint64, err error)
 }
 
-// Replayer has the events that are stored applied again.
+// Replayer has the events that are stored, from a sequence on, applied again.
 type Replayer interface {
-	ReplayEvents(ctx context.Context) error
+	ReplayEvents(ctx context.Context, from uint64) error
 }
 
 // ReadMarks reads both copies.
@@ -143,8 +154,22 @@ const sureAfter = 3 * time.Second
 // events that are stored are applied again. That is safe, because what a thread has it skips, by producer and sequence. When
 // EVENTS went back, nothing can be had from anywhere but the publishers: it is told. Items, packs and blobs are fsck's to make
 // again.
+//
+// A server that was started since the last marks may have lost less than they tell of, if it did not sync what it acked: what was
+// not applied when they were taken is applied again then, as a matter of course.
 func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Marks, error) {
+	server := s.Incarnation()
 	m, rev, err := readMarks(ctx, s)
+	if err != nil {
+		return m, err
+	}
+	if server != "" && server != m.Server {
+		if err := replay.ReplayEvents(ctx, m.Floor); err != nil {
+			return m, err
+		}
+		log.Debug("the server was started: what it may have lost is applied again", "from", m.Floor)
+	}
+	floor, err := s.Unapplied(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -177,6 +202,10 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 			m.Streams[st.Stream] = Mark{st.Created, st.Last, st.Now}
 		}
 	}
+	if s.Incarnation() != server { // it was started meanwhile: these marks are not its own
+		return m, nil
+	}
+	m.Server, m.Floor = server, floor
 	return m, m.store(ctx, s, rev)
 }
 
@@ -199,7 +228,7 @@ func (m Marks) store(ctx context.Context, s Store, rev uint64) error {
 func deal(ctx context.Context, r Rewind, replay Replayer) (string, error) {
 	switch r.Stream {
 	case events.RecordsStream:
-		if err := replay.ReplayEvents(ctx); err != nil {
+		if err := replay.ReplayEvents(ctx, 0); err != nil {
 			return "", err
 		}
 		return "all events that are stored are applied again; then run: spool fsck", nil

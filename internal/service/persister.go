@@ -54,10 +54,11 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 
 // Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
-// then what is committed is published and acked. Before and beside it watches whether streams lose what they held.
+// then what is committed is published and acked. Before, beside, and when the connection was made again it watches whether
+// streams lose what they held.
 func (s *Persister) Run(ctx context.Context) error {
 	outer := ctx
-	s.watch.look(ctx)
+	s.watch.begin(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.watch.run(ctx); return nil })
 	g.Go(func() error { return s.p.Run(ctx) })
@@ -85,8 +86,8 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	g.SetLimit(8)
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
-			stops[i], err = s.conn.Consume(ctx, i, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Ack: d.Ack, Working: d.Working})
+			stops[i], err = s.conn.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

@@ -2,16 +2,20 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/natsio"
@@ -27,18 +31,37 @@ import (
 // site is a server on a directory that stays, with a persister.
 type site struct {
 	*testing.T
-	dir  string
-	conn *natsio.Conn
-	stop func()
+	dir    string
+	server atomic.Pointer[embedded.Server] // of now
+	conn   *natsio.Conn
+	stop   func()
+}
+
+// InProcessConn implements nats.InProcessConnProvider: with the server of now.
+func (s *site) InProcessConn() (net.Conn, error) {
+	if srv := s.server.Load(); srv != nil {
+		return srv.InProcessConn()
+	}
+	return nil, errors.New("the server is down")
+}
+
+// serve starts the server, over which the connection of before goes on.
+func (s *site) serve() (stop func()) {
+	srv := natstest.ServerIn(s.T, s.dir)
+	s.server.Store(srv)
+	return func() {
+		s.server.Store(nil)
+		srv.Stop()
+	}
 }
 
 func (s *site) start() {
 	s.Helper()
-	srv := natstest.ServerIn(s.T, s.dir)
-	s.conn = natstest.Dial(s.T, srv)
-	if err := s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
-		s.Fatal(err)
-	}
+	halt := s.serve()
+	var err error
+	s.conn, err = natsio.Dial(context.Background(), natsio.Config{InProcess: s})
+	s.must(err)
+	s.must(s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	ctx, cancel := context.WithCancel(context.Background())
 	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -48,7 +71,7 @@ func (s *site) start() {
 			s.Error(err)
 		}
 		s.conn.Close()
-		srv.Stop()
+		halt()
 		s.stop = func() {}
 	}
 }
@@ -85,14 +108,22 @@ func (s *site) state(stream string) record.StreamState {
 // cut takes the end off a stream's newest block, while its server is down: what a disk that lied about a sync leaves.
 func (s *site) cut(stream string, keep func(size int64) int64) {
 	s.Helper()
-	var newest string
+	newest := s.newest(stream)
+	info, err := os.Stat(newest)
+	s.must(err)
+	if err := os.Remove(filepath.Join(filepath.Dir(newest), "index.db")); !errors.Is(err, fs.ErrNotExist) { // it knows of what goes
+		s.must(err)
+	}
+	s.must(os.Truncate(newest, keep(info.Size())))
+}
+
+// newest is a stream's newest block.
+func (s *site) newest(stream string) (newest string) {
+	s.Helper()
 	var at int
 	s.must(filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)+"msgs"+string(filepath.Separator)) {
 			return err
-		}
-		if d.Name() == "index.db" {
-			return os.Remove(path)
 		}
 		var n int
 		if _, err := fmt.Sscanf(d.Name(), "%d.blk", &n); err == nil && n > at {
@@ -100,9 +131,47 @@ func (s *site) cut(stream string, keep func(size int64) int64) {
 		}
 		return nil
 	}))
-	info, err := os.Stat(newest)
-	s.must(err)
-	s.must(os.Truncate(newest, keep(info.Size())))
+	return newest
+}
+
+// A server that is started again may have forgotten commits whose events it knows to be acked: it syncs each stream by itself. What
+// they held is applied again before anything that is published since, beside a persister that lives through it too, although no
+// mark tells of so little.
+func TestForgottenCommits(t *testing.T) {
+	for name, lives := range map[string]bool{"the persister lives": true, "the persister starts": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			l := faulttest.NewLedger(faulttest.Workload{Sessions: 4, ThreadsEach: 2, ProducersEach: 2})
+			publish := func(n int) {
+				t.Helper()
+				s.must(l.Publish(t.Context(), client.New(s.conn), n))
+				s.must(faulttest.Settle(t.Context(), s.conn))
+			}
+			publish(20)
+			s.look()
+			info, err := os.Stat(s.newest(events.RecordsStream))
+			s.must(err)
+			marked := info.Size()
+			publish(60)
+			forget := func() { s.cut(events.RecordsStream, func(size int64) int64 { return marked + (size-marked)/3 }) }
+			if lives {
+				s.server.Load().Stop()
+				forget()
+				t.Cleanup(s.serve())
+			} else {
+				s.stop()
+				forget()
+				s.start()
+			}
+			publish(20)
+			if err := l.Check(t.Context(), s.conn); err != nil {
+				t.Error(err)
+			}
+			for _, r := range s.look().Open() {
+				t.Logf("a mark tells of it, too: %s", r)
+			}
+		})
+	}
 }
 
 func (s *site) alarms(kind string) (out []scrub.Alarm) {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,13 +11,18 @@ import (
 	"spool/internal/scrub"
 )
 
-// watch looks, beside a persister, whether streams went back, and at a start and after such a find whether heads resolve. It
-// never fails: what cannot be looked at now is looked at again, and nobody's work waits for it.
+// watch looks whether streams went back: beside a persister, and before it takes anything over a connection. At a start, over a new
+// connection, and after such a find it looks whether heads resolve. It never fails: what cannot be looked at now is looked at again,
+// and nobody's work waits for it for longer than watchTime.
 type watch struct {
 	conn  *natsio.Conn
 	log   *slog.Logger
 	marks atomic.Pointer[scrub.Marks]
-	found int // rewinds that were known at the last look; run only, once it runs
+
+	mu    sync.Mutex
+	begun uint64 // connections over which begin has looked
+	found int    // rewinds that were known at the last look
+	news  bool   // there are more of them than the last run knew
 }
 
 const watchTime = 20 * time.Second // for one look
@@ -27,8 +33,18 @@ func (w *watch) reused(seq uint64, stored int64) bool {
 	return m != nil && m.Reused(seq, stored)
 }
 
-// look compares streams with their marks. again reports that one went back since the last look.
-func (w *watch) look(ctx context.Context) (again bool) {
+// begin looks before anything is consumed over a connection: what the server forgot is to come before what follows it.
+func (w *watch) begin(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.conn.Link() + 1; w.begun != n {
+		w.begun = n
+		w.look(ctx)
+	}
+}
+
+// look compares streams with their marks.
+func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
 	m, err := scrub.Look(ctx, w.conn, w.conn, w.log)
@@ -36,31 +52,49 @@ func (w *watch) look(ctx context.Context) (again bool) {
 		if ctx.Err() == nil {
 			w.log.Warn("look whether streams went back", "error", err)
 		}
-		return false
+		return
 	}
-	again = w.marks.Load() != nil && len(m.Rewinds) > w.found
+	w.news = w.news || w.marks.Load() != nil && len(m.Rewinds) > w.found
 	w.found = len(m.Rewinds)
 	w.marks.Store(&m)
-	return again
+}
+
+// again looks, and reports whether a stream was found to have gone back since it was called last.
+func (w *watch) again(ctx context.Context) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(ctx)
+	news, w.news = w.news, false
+	return news
 }
 
 // run looks again and again, until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	w.lost(ctx)
-	w.heads(ctx, time.Now().Add(-scrub.HeadsAgain))
 	t := time.NewTicker(scrub.MarksEvery)
 	defer t.Stop()
+	link := w.conn.Link()
+	w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		if w.look(ctx) {
-			w.lost(ctx)
-			w.heads(ctx, time.Now())
+		news, now := w.again(ctx), w.conn.Link()
+		switch {
+		case news:
+			w.stock(ctx, time.Now())
+		case now != link:
+			w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
 		}
+		link = now
 	}
+}
+
+// stock takes stock of losses: those that stand are logged, and a look at the heads that began after a time serves.
+func (w *watch) stock(ctx context.Context, after time.Time) {
+	w.lost(ctx)
+	w.heads(ctx, after)
 }
 
 // lost logs what stands of losses.
