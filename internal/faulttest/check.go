@@ -14,6 +14,8 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -37,6 +39,15 @@ func (f *found) add(format string, args ...any) {
 		return
 	}
 	f.errs = append(f.errs, fmt.Errorf(format, args...))
+}
+
+func (f *found) join(other *found) {
+	for _, err := range other.errs {
+		f.add("%w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.more += other.more
 }
 
 func (f *found) err() error {
@@ -150,17 +161,34 @@ func (l *Ledger) checkSession(ctx context.Context, c *client.Client, session str
 
 // checkThread reads a thread once, from its end to its beginning, and then its items.
 func (l *Ledger) checkThread(ctx context.Context, c *client.Client, t events.Thread, head threads.Head, f *found) error {
+	var some found
+	err := retry.Do(ctx, nil, func() error {
+		some = found{}
+		err := l.checkEntries(ctx, c, t, head, &some)
+		if err != nil && !record.Temporary(err) {
+			some.add("%s: %w", t, err)
+			return ctx.Err()
+		}
+		return err
+	})
+	f.join(&some)
+	if err != nil {
+		return err
+	}
+	return l.checkItems(ctx, c, t, head, f)
+}
+
+// checkEntries reads a thread. An error means that it could not be read.
+func (l *Ledger) checkEntries(ctx context.Context, c *client.Client, t events.Thread, head threads.Head, f *found) error {
 	o := l.order(t, f)
 	source, entries := c.Source(), int64(0)
 	for step, err := range c.Reader().Walk(ctx, head.Head()) {
 		if err != nil {
-			f.add("%s: read: %w", t, err)
-			return ctx.Err()
+			return fmt.Errorf("read: %w", err)
 		}
 		raw, ok, err := source.Raw(ctx, step)
 		if err != nil {
-			f.add("%s: state %d: %w", t, step.Entry.Index, err)
-			return ctx.Err()
+			return fmt.Errorf("state %d: %w", step.Entry.Index, err)
 		}
 		if ok {
 			entries++
@@ -171,7 +199,7 @@ func (l *Ledger) checkThread(ctx context.Context, c *client.Client, t events.Thr
 	if head.N != entries {
 		f.add("%s: its head counts %d items, and it has %d entries of one each", t, head.N, entries)
 	}
-	return l.checkItems(ctx, c, t, head, f)
+	return nil
 }
 
 // order holds the entries of a thread, given from its last to its first, against what was published there.
