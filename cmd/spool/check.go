@@ -54,6 +54,7 @@ type probe struct {
 
 var probes = []probe{
 	{"streams", "", "streams that are missing, or not as they must be", 0, 1, checkStreams},
+	{"writes", "", "1 when the server stores nothing: its disk is full", 0, 1, checkWrites},
 	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions, checkPartitions},
 	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, checkBacklog},
 	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, checkFill(events.EventsStream)},
@@ -251,6 +252,14 @@ func checkStreams(a *app, conn *natsio.Conn) (float64, string, error) {
 		return float64(n), err.Error(), nil
 	}
 	return 0, "all there, as they must be", nil
+}
+
+func checkWrites(a *app, conn *natsio.Conn) (float64, string, error) {
+	f := writes(a, conn)
+	if !f.OK {
+		return 1, f.Detail + "; " + f.Do, nil
+	}
+	return 0, f.Detail, nil
 }
 
 func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {

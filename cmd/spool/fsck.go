@@ -99,6 +99,9 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 	}
 	fmt.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
 		rep.Threads, rep.Sessions, rep.Packs, rep.Nodes, rep.Blobs, rep.Artifacts, text.Bytes(rep.Bytes))
+	if rep.Returned > 0 {
+		fmt.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed: gc removes them\n", rep.Returned)
+	}
 	if rep.Changed > 0 {
 		fmt.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
 	}

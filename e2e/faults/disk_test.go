@@ -51,6 +51,9 @@ func TestDiskFull(t *testing.T) {
 	if out, code := w.run("spool", "doctor"); code != 1 || !strings.Contains(out, "is its disk full") {
 		t.Errorf("doctor: exit code %d\n%s", code, out)
 	}
+	if out, code := w.run("spool", "check", "writes"); code != 2 || !strings.Contains(out, "is its disk full") {
+		t.Errorf("check: exit code %d, want 2\n%s", code, out)
+	}
 	if out, code := w.run("gc", "-once", "-allow", "share"); code != 1 || !strings.Contains(out, "nothing was deleted") {
 		t.Errorf("gc: exit code %d, want 1: nothing can be condemned where nothing can be written\n%s", code, out)
 	}

@@ -185,6 +185,7 @@ func (c *creation) stored(ctx context.Context, snap *snapshot, first map[string]
 // they were read is there twice: the later counts.
 func (c *creation) records(ctx context.Context, snap *snapshot, first map[string]uint64) (n int, named map[string]record.Object, err error) {
 	named = map[string]record.Object{}
+	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
 		last, err := c.conn.Scan(ctx, 1, func(r record.Stamped) error {
 			class, _, _ := strings.Cut(r.Key, ".")
@@ -193,6 +194,9 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 				return nil
 			}
 			delete(named, r.Key)
+			if class == "moved" && r.Exists() {
+				moved = append(moved, strings.TrimPrefix(r.Key, events.MovedKey("")))
+			}
 			value, o, err := keep(class, r.Record)
 			if err != nil {
 				return fmt.Errorf("record %s: %w", r.Key, err)
@@ -205,6 +209,9 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 		first[events.RecordsStream] = last + 1
 		return err
 	})
+	for _, id := range moved { // a record of it that is live was brought back by a server that was killed: it names no bytes
+		delete(named, events.PackKey(id))
+	}
 	return n, named, err
 }
 

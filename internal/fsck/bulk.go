@@ -22,6 +22,7 @@ type pack struct {
 	seq  uint64
 	rec  record.Pack
 	lost bool // it cannot be read
+	away bool // nothing of its bytes is there
 }
 
 func (p pack) key() string   { return events.PackKey(p.id.String()) }
@@ -41,15 +42,25 @@ type artifact struct {
 	artifacts.Record
 }
 
-// listBulk reads the records that say where bytes are.
+// listBulk reads the records that say where bytes are. A pack that had moved before its record was read, and whose record is live, was
+// brought back by a server that was killed (docs/adr/0022): it counts as moved.
 func (c *checker) listBulk(ctx context.Context) error {
+	moved := map[string]bool{}
 	return errors.Join(
+		c.each(ctx, events.MovedKey("*"), func(r record.Record) error {
+			moved[r.Key] = true
+			return nil
+		}),
 		c.each(ctx, events.PackKey("*"), func(r record.Record) error {
 			rec, err := record.DecodePack(r.Value)
 			if err != nil || rec.Gone {
 				return err
 			}
 			id, err := casstore.ParsePackID(r.Key[len(events.PackKey("")):])
+			if moved[events.MovedKey(id.String())] {
+				c.report.Returned++
+				return err
+			}
 			c.packs = append(c.packs, pack{id: id, seq: r.Seq, rec: rec})
 			c.total += rec.Object.Size
 			return err
@@ -140,31 +151,40 @@ func (c *checker) meta(ctx context.Context, o record.Object) (*cause, error) {
 	return nil, nil
 }
 
-// object reads an object and its meta message; findings name the record.
-func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good bool, err error) {
-	wrong, err := c.read(ctx, o, f)
+// object reads an object and its meta message; findings name the record. If nothing of it is there it is away, which is no finding
+// yet: a server that was killed can bring the record back of what was collected, and whatever needs it says that it is missing.
+func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good, away bool, err error) {
+	some := false
+	wrong, err := c.read(ctx, o, func(chunk []byte) {
+		some = true
+		f(chunk)
+	})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	about, err := c.meta(ctx, o)
 	if err != nil {
-		return false, err
+		return false, false, err
+	}
+	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
+		c.report.Returned++
+		return false, true, nil
 	}
 	for _, w := range []*cause{wrong, about} {
 		if w != nil {
 			if err := c.find(ctx, seq, Finding{Kind: w.kind, Record: key, Detail: w.detail}); err != nil {
-				return false, err
+				return false, false, err
 			}
 		}
 	}
-	return wrong == nil, nil
+	return wrong == nil, false, nil
 }
 
 func (c *checker) checkBlobs(ctx context.Context) error {
 	for want, b := range c.blobs {
 		c.report.Blobs++
 		key, sum := events.BlobKey(hex.EncodeToString(want[:])), sha256.New()
-		good, err := c.object(ctx, key, b.seq, b.rec.Object, func(chunk []byte) { sum.Write(chunk) })
+		good, _, err := c.object(ctx, key, b.seq, b.rec.Object, func(chunk []byte) { sum.Write(chunk) })
 		if err != nil {
 			return err
 		}
@@ -199,8 +219,13 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 		return c.find(ctx, p.seq, Finding{Kind: kind, Record: p.key(), Detail: err.Error()})
 	}
 	raw := make([]byte, 0, p.rec.Object.Size)
-	if _, err := c.object(ctx, p.key(), p.seq, p.rec.Object, func(chunk []byte) { raw = append(raw, chunk...) }); err != nil {
+	_, away, err := c.object(ctx, p.key(), p.seq, p.rec.Object, func(chunk []byte) { raw = append(raw, chunk...) })
+	if err != nil {
 		return err
+	}
+	if away {
+		p.lost, p.away = true, true
+		return nil
 	}
 	open, kind, err := p.open(raw)
 	if err != nil {
@@ -285,7 +310,12 @@ func (c *checker) checkArtifacts(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, err := c.object(ctx, a.key, a.seq, o, func([]byte) {}); err != nil {
+		_, away, err := c.object(ctx, a.key, a.seq, o, func([]byte) {})
+		if err == nil && away {
+			c.report.Returned--
+			err = c.find(ctx, a.seq, Finding{Kind: Missing, Record: a.key, Detail: "nothing of its bytes is there"})
+		}
+		if err != nil {
 			return err
 		}
 		if a.Size != artifacts.UnknownSize && a.Size != o.Size {

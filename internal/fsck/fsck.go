@@ -71,8 +71,9 @@ type Report struct {
 	Artifacts int       `json:"artifacts"`
 	Records   int       `json:"records"`
 	Items     int       `json:"items"`
-	Bytes     int64     `json:"bytes"`   // of packs, blobs and artifacts
-	Changed   int       `json:"changed"` // records that were written meanwhile, and so not judged
+	Bytes     int64     `json:"bytes"`    // of packs, blobs and artifacts
+	Returned  int       `json:"returned"` // records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
+	Changed   int       `json:"changed"`  // records that were written meanwhile, and so not judged
 	Findings  []Finding `json:"findings"`
 	Repairs   []Repair  `json:"repairs,omitempty"`
 }
@@ -121,7 +122,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	if c.floor, err = s.Unapplied(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkOthers, c.checkItems} {
+	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkAway, c.checkOthers, c.checkItems} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -44,6 +44,27 @@ func (c *checker) checkHeads(ctx context.Context) error {
 	return nil
 }
 
+// checkAway names the packs that are away and that something needs: a head, or a pack that is there.
+func (c *checker) checkAway(ctx context.Context) error {
+	needed := map[casstore.PackID]bool{}
+	for i := range c.heads {
+		h := &c.heads[i]
+		for _, l := range slices.Concat([]casstore.Located{h.Start}, h.Recent, h.Tips) {
+			needed[c.final(l.Pack)] = true
+		}
+	}
+	for _, p := range c.packs {
+		if _, used := c.users[p.id]; !p.away || !used && !needed[p.id] {
+			continue
+		}
+		c.report.Returned--
+		if err := c.find(ctx, p.seq, Finding{Kind: Missing, Record: p.key(), Detail: fmt.Sprintf("nothing of its %d bytes is there", p.rec.Object.Size)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // wrongHead is one thing that is wrong with a head; tip is the place that cannot be read, if that is it.
 type wrongHead struct {
 	cause

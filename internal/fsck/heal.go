@@ -34,8 +34,10 @@ func (c *checker) gapOf(h *head) (g gap, ok bool) {
 		if s == nil || s.wrong == nil {
 			continue
 		}
+		lowest := int64(0) // index of the last state that is there
 		for g = (gap{h: h}); s != nil && s.wrong != nil; s = c.states[at] {
 			parent := c.states[s.parent]
+			lowest = s.index
 			switch at = s.parent; {
 			case g.above > 0:
 			case parent == nil && !s.parent.IsZero():
@@ -47,20 +49,21 @@ func (c *checker) gapOf(h *head) (g gap, ok bool) {
 		if s != nil {
 			g.below = casstore.Located{Ref: at, Pack: c.packs[s.pack].id}
 		} else if !at.IsZero() {
-			g.below = c.below(h, g.above)
+			g.below = c.below(h, lowest-1)
 		}
 		return g, true
 	}
 	return g, false
 }
 
-// below guesses where a gap begins: at the newest good state under an index with the thread's start that no other thread has
-// on its way, else at the newest that one has. A wrong guess shows: what is made from it has other hashes.
-func (c *checker) below(h *head, above int64) (at casstore.Located) {
+// below guesses where a gap begins whose newest state, of that index, is missing: at the newest good state before it with the
+// thread's start that no other thread has on its way, else at the newest that one has. A wrong guess shows: what is made from it has
+// other hashes.
+func (c *checker) below(h *head, missing int64) (at casstore.Located) {
 	others := c.others(h)
 	best := func(of map[casstore.Ref]bool, want bool) (found casstore.Ref) {
 		for ref, s := range c.states {
-			if s.start != h.Start.Ref || s.wrong != nil || s.index >= above || of[ref] != want {
+			if s.start != h.Start.Ref || s.wrong != nil || s.index >= missing || of[ref] != want {
 				continue
 			}
 			if found.IsZero() || s.index > c.states[found].index {

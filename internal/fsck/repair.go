@@ -63,7 +63,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		g, broken := c.gapOf(h)
 		switch {
 		case c.lost(h) && c.known(h.Recent[0]):
-			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries+1)})
+			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case c.lost(h):
 			err = f.move(ctx, h)
 		case broken && c.found(h):

@@ -295,14 +295,12 @@ func (r *run) live(ctx context.Context, key string) (*record.Pack, string, error
 		if err != nil {
 			return nil, "", err
 		}
-		if rs[0].Exists() {
+		if !rs[1].Exists() { // it is the last word: natsio.Store.PackRecord
 			p, err := record.DecodePack(rs[0].Value)
-			if err != nil || !p.Gone {
-				return &p, key, err
+			if !rs[0].Exists() || err == nil && p.Gone {
+				return nil, key, nil
 			}
-		}
-		if !rs[1].Exists() {
-			return nil, key, nil
+			return &p, key, err
 		}
 		m, err := record.DecodeMoved(rs[1].Value)
 		if err != nil {

@@ -159,6 +159,11 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 			}
 		}
 	}
+	for id, v := range w.back {
+		if !w.young(v.seq) {
+			p.Condemn = append(p.Condemn, Condemned{Key: packKey(id), Seq: v.seq, Order: v.order(), Why: "it was moved, and a server that was killed brought its record back"})
+		}
+	}
 	for i, sum := range m.blobs.sums {
 		if !m.blobs.marked.Has(i) {
 			b := w.blobs[sum]

@@ -24,6 +24,7 @@ type world struct {
 	at            uint64 // the record that was read last
 
 	packs map[casstore.PackID]pack
+	back  map[casstore.PackID]pack // live records of packs that were moved: a server that was killed brought them back (docs/adr/0022)
 	moved map[casstore.PackID]move
 	blobs map[[32]byte]blob
 	heads map[string]head   // by key; as they were read last
@@ -76,7 +77,7 @@ type counts struct{ entries, items, bytes int64 }
 
 func newWorld() *world {
 	return &world{
-		packs: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{}, blobs: map[[32]byte]blob{}, heads: map[string]head{},
+		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{}, blobs: map[[32]byte]blob{}, heads: map[string]head{},
 		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
 	}
 }
@@ -89,6 +90,12 @@ func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
 		}
 		return nil
 	})
+	for id := range w.moved {
+		if p, ok := w.packs[id]; ok && !p.Gone {
+			w.back[id] = p
+			delete(w.packs, id)
+		}
+	}
 	return err
 }
 
@@ -169,6 +176,7 @@ func (w *world) removed(r record.Record) bool {
 
 func (w *world) takePack(id string, r record.Stamped) error {
 	at, err := casstore.ParsePackID(id)
+	delete(w.back, at)
 	if err != nil || w.removed(r.Record) {
 		delete(w.packs, at)
 		return err

@@ -55,5 +55,8 @@ func (s *Store) HasBlob(ctx context.Context, ref casstore.Ref) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", ref, err)
 	}
-	return !b.Gone, nil
+	if b.Gone {
+		return false, nil
+	}
+	return s.c.Holds(ctx, b.Object)
 }

@@ -144,6 +144,16 @@ func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, er
 	return o, nil
 }
 
+// Holds reports whether an object is there, by its meta message. A record alone does not say so: a server that was killed can bring
+// one back that was removed (docs/adr/0022).
+func (c *Conn) Holds(ctx context.Context, o record.Object) (bool, error) {
+	there, err := c.Stat(ctx, o.Bucket, o.Name)
+	if errors.Is(err, record.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && there.NUID == o.NUID, err
+}
+
 // Read returns all bytes of an object. They are counted, not hashed: whoever asked knows what they must hash to.
 func (c *Conn) Read(ctx context.Context, o record.Object) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, o.Size))

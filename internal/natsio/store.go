@@ -49,7 +49,8 @@ func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, e
 	return p, nil
 }
 
-// PackRecord finds the live record of a pack, following moved records. at is the pack that holds the nodes now.
+// PackRecord finds the live record of a pack, following moved records. at is the pack that holds the nodes now. A moved record is the
+// last word: a live one beside it was brought back by a server that was killed (docs/adr/0022).
 func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
 	at = id
 	for range maxMoves {
@@ -57,19 +58,18 @@ func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.
 		if err != nil {
 			return rec, at, fmt.Errorf("pack %s: %w", id, err)
 		}
-		if rs[0].Exists() {
-			if rec, err = record.DecodePack(rs[0].Value); err != nil {
+		if !rs[1].Exists() {
+			if !rs[0].Exists() {
+				return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrNotFound)
+			}
+			rec, err = record.DecodePack(rs[0].Value)
+			if err == nil && rec.Gone {
+				err = casstore.ErrGone
+			}
+			if err != nil {
 				return rec, at, fmt.Errorf("pack %s: %w", at, err)
 			}
-			if !rec.Gone {
-				return rec, at, nil
-			}
-		}
-		if !rs[1].Exists() {
-			if rs[0].Exists() {
-				return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrGone)
-			}
-			return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrNotFound)
+			return rec, at, nil
 		}
 		moved, err := record.DecodeMoved(rs[1].Value)
 		if err != nil {
@@ -119,6 +119,9 @@ func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstor
 		}
 		var header []byte
 		err = s.c.ReadChunks(ctx, rec.Object, 1, func(b []byte) error { header = b; return nil })
+		if errors.Is(err, record.ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return casstore.Located{}, err
 		}
@@ -233,6 +236,9 @@ func (s *Store) UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (rec
 	return record.Blob{Object: o}, err
 }
 
+// Holds is Conn.Holds.
+func (s *Store) Holds(ctx context.Context, o record.Object) (bool, error) { return s.c.Holds(ctx, o) }
+
 // PutBlob stores bytes under their SHA-256. When they are there already it only touches their record if a collector could
 // take it for old.
 func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
@@ -248,7 +254,13 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 		}
 		if rs[0].Exists() {
 			rec, err := record.DecodeBlob(rs[0].Value)
+			there := false
 			if err == nil && !rec.Gone {
+				if there, err = s.c.Holds(ctx, rec.Object); err != nil {
+					return err
+				}
+			}
+			if there {
 				if !f.Stale(rs[0].Seq) {
 					return nil
 				}

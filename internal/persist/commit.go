@@ -231,8 +231,12 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	puts := make([]record.Put, len(refs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
+	there, err := p.holds(ctx, known)
+	if err != nil {
+		return nil, err
+	}
 	for i, ref := range refs {
-		if old, err := record.DecodeBlob(known[i].Value); known[i].Exists() && err == nil && !old.Gone {
+		if there[i] {
 			p.stats.deduplicated.Add(c.blobSize(ref))
 			if c.fence.Stale(known[i].Seq) {
 				puts[i] = record.Put{Key: keys[i], Value: known[i].Value, Expect: known[i].Seq}
@@ -260,6 +264,23 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 		return nil, err
 	}
 	return compactPuts(puts), nil
+}
+
+// holds reports of each record of a blob whether it is live, and its bytes are there: one that a killed server brought back names
+// bytes that a collector has freed (docs/adr/0022).
+func (p *Persister) holds(ctx context.Context, rs []record.Record) ([]bool, error) {
+	there := make([]bool, len(rs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	for i, r := range rs {
+		if b, err := record.DecodeBlob(r.Value); r.Exists() && err == nil && !b.Gone {
+			g.Go(func() (err error) {
+				there[i], err = p.Bulk.Holds(ctx, b.Object)
+				return err
+			})
+		}
+	}
+	return there, g.Wait()
 }
 
 // blobKeys lists every blob that the commit brings or refers to, and its record.
@@ -372,7 +393,7 @@ func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID)
 	want := func(id casstore.PackID) {
 		if _, ok := found[id]; !ok {
 			found[id] = live{}
-			ids, keys = append(ids, id), append(keys, events.PackKey(id.String()))
+			ids, keys = append(ids, id), append(keys, events.PackKey(id.String()), events.MovedKey(id.String()))
 		}
 	}
 	for _, t := range c.threads {
@@ -387,9 +408,10 @@ func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID)
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range rs {
-		if pack, err := record.DecodePack(r.Value); r.Exists() && err == nil && !pack.Gone {
-			found[ids[i]] = live{ids[i], r, pack}
+	for i, id := range ids {
+		r, moved := rs[2*i], rs[2*i+1]
+		if pack, err := record.DecodePack(r.Value); r.Exists() && !moved.Exists() && err == nil && !pack.Gone {
+			found[id] = live{id, r, pack}
 		}
 	}
 	return func(id casstore.PackID) (live, error) {
@@ -415,13 +437,11 @@ func livePack(ctx context.Context, from records, id casstore.PackID) (live, erro
 		if err != nil {
 			return live{}, err
 		}
-		if rs[0].Exists() {
+		if !rs[1].Exists() { // it is the last word: natsio.Store.PackRecord
 			pack, err := record.DecodePack(rs[0].Value)
-			if err != nil || !pack.Gone {
+			if rs[0].Exists() && (err != nil || !pack.Gone) {
 				return live{at, rs[0], pack}, err
 			}
-		}
-		if !rs[1].Exists() {
 			break
 		}
 		moved, err := record.DecodeMoved(rs[1].Value)

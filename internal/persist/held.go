@@ -48,8 +48,16 @@ func (l *lane) stored(ctx context.Context, refs []casstore.Ref) (live []casstore
 		rs, err = l.p.Records.Records(ctx, keys...)
 		return err
 	})
-	for i, r := range rs {
-		if b, err := record.DecodeBlob(r.Value); r.Exists() && err == nil && !b.Gone {
+	if err != nil {
+		return nil, err
+	}
+	var there []bool
+	err = l.p.retry(ctx, "refs", func() (err error) {
+		there, err = l.p.holds(ctx, rs)
+		return err
+	})
+	for i := range rs {
+		if err == nil && there[i] {
 			live = append(live, refs[i])
 		}
 	}

@@ -46,6 +46,7 @@ type Bulk interface {
 	UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error)
 	NewBlob(ctx context.Context) record.Upload           // of any size, in bounded memory
 	DropBlob(ctx context.Context, o record.Object) error // a finished upload that no record names, and none will
+	Holds(ctx context.Context, o record.Object) (bool, error)
 }
 
 // Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItem is the number of

@@ -336,11 +336,14 @@ func (s *scrubber) object(ctx context.Context, r record.Record, o record.Object,
 	case o.Sum != [32]byte{} && !bytes.Equal(sum.Sum(nil), o.Sum[:]):
 		f.Kind, f.Detail = Corrupt, fmt.Sprintf("%s/%s has the SHA-256 %x, want %x", o.Bucket, o.Name, sum.Sum(nil), o.Sum)
 	}
+	meta, noMeta := s.Stat(ctx, o.Bucket, o.Name)
+	if f.Kind == Missing && size == 0 && kindOf(ctx, noMeta) == Missing && !strings.HasPrefix(r.Key, "artifact.") {
+		return nil, false, nil // as a whole: a server that was killed can bring back the record of what was collected; fsck knows who needs it
+	}
 	if f.Kind != "" {
 		return nil, false, s.find(ctx, r.Seq, f)
 	}
-	meta, err := s.Stat(ctx, o.Bucket, o.Name)
-	switch {
+	switch err = noMeta; {
 	case err != nil && kindOf(ctx, err) == "":
 		return nil, false, err
 	case err != nil:

@@ -1,3 +1,5 @@
+//go:build !serverless
+
 package transcript_test
 
 import (
