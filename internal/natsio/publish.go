@@ -3,10 +3,12 @@ package natsio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
 	"spool/pkg/events"
@@ -98,8 +100,12 @@ const (
 	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
 )
 
-// Dead stores an event that could not be applied (SPEC B1).
+// Dead stores an event that could not be applied (SPEC B1). One that comes again, after a crash or a replay, is not stored again as
+// long as the newest letter under its names is it, or is of an event behind it.
 func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
+	if again, err := c.isDead(ctx, d); err != nil || again {
+		return err
+	}
 	m := &nats.Msg{Subject: events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind), Data: d.Data, Header: nats.Header{
 		HeaderReason:   {oneLine(d.Reason, 2048)},
 		HeaderSubject:  {oneLine(d.Subject, 1024)},
@@ -114,6 +120,27 @@ func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
 	}
 	_, err := c.publish(ctx, []*nats.Msg{m})
 	return err
+}
+
+// isDead reports whether there is a letter of an event. Events of one subject are dealt with in order; a letter that is older than the
+// event is of one that had its sequence in a stream that is gone.
+func (c *Conn) isDead(ctx context.Context, d events.Dead) (bool, error) {
+	s, err := c.leaderStream(ctx, events.DeadStream)
+	if err != nil {
+		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
+	}
+	m, err := s.GetLastMsgForSubject(ctx, events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
+	}
+	last := deadLetter(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	if d.Stored == 0 || last.Subject != oneLine(d.Subject, 1024) || m.Time.UnixNano() < d.Stored {
+		return false, nil
+	}
+	return last.Seq > d.Seq || last.Seq == d.Seq && bytes.Equal(last.Data, d.Data), nil
 }
 
 // DiscardBody drops what a claim check was for, once its event is applied.

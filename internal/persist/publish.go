@@ -28,7 +28,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		}
 		p.stats.dead.Add(1)
 		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.dead)
-		letter := events.Dead{Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq,
+		letter := events.Dead{Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
 			Data: s.msg.Data, Reason: s.dead.Error()}
 		if s.shared {
 			letter.Data = s.event.Encode()

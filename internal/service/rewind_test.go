@@ -34,6 +34,7 @@ type site struct {
 	dir    string
 	server atomic.Pointer[embedded.Server] // of now
 	conn   *natsio.Conn
+	p      *service.Persister
 	stop   func()
 }
 
@@ -64,6 +65,7 @@ func (s *site) start() {
 	s.must(s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	ctx, cancel := context.WithCancel(context.Background())
 	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	s.p = p
 	go func() { done <- p.Run(ctx) }()
 	s.stop = func() {
 		cancel()
@@ -227,6 +229,78 @@ func TestRewound(t *testing.T) {
 				t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 			}
 		})
+	}
+}
+
+// What comes again at a start of the server, because it was not in the last marks, changes nothing: nothing that was removed is there
+// again, nothing is there twice.
+func TestAStartChangesNothing(t *testing.T) {
+	s := newSite(t)
+	cl := client.New(s.conn)
+	id := func(session, name string) events.Thread { return events.Thread{Session: session, Name: name} }
+	seq := uint64(0)
+	say := func(to events.Thread) {
+		t.Helper()
+		seq++
+		pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
+		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, seq)
+		s.must(pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))
+		s.must(cl.Await(t.Context(), to, "p", 0, seq))
+	}
+	s.look()
+	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"), id("gone", "main"), id("back", "main")} {
+		say(to)
+	}
+	s.must(cl.Fork(t.Context(), id("a", "fork"), events.Fork{Session: "a", Thread: "main"}))
+	s.must(cl.Rename(t.Context(), id("a", "old"), "new"))
+	s.must(cl.ForceRemove(t.Context(), id("a", "removed")))
+	s.must(cl.End(t.Context(), id("a", "ended"), events.End{}))
+	for _, session := range []string{"gone", "back"} {
+		_, err := cl.DeleteSession(t.Context(), session, client.Deletion{Force: true})
+		s.must(err)
+	}
+	say(id("back", "main"))
+	_, err := s.conn.JetStream().Publish(t.Context(), events.EventSubject(id("a", "main"), events.KindEntry), []byte("poison"))
+	s.must(err)
+	say(id("a", "fork"))
+	s.must(faulttest.Settle(t.Context(), s.conn))
+
+	picture := func() string {
+		t.Helper()
+		var b strings.Builder
+		all, err := cl.Threads(t.Context(), "")
+		s.must(err)
+		for _, one := range all {
+			fmt.Fprintf(&b, "%s %s: %d entries, %d items\n", one.Thread, one.Head.Status, one.Head.Entries, one.Head.N)
+		}
+		letters, err := cl.DeadLetters(t.Context(), "")
+		s.must(err)
+		items := s.state(events.ItemsStream)
+		fmt.Fprintf(&b, "%d dead letters, %d items in %s", len(letters), items.Messages, events.ItemsStream)
+		return b.String()
+	}
+	before := picture()
+	for range 2 {
+		repeated := s.p.Stats().Repeated
+		s.server.Load().Stop()
+		t.Cleanup(s.serve())
+		for end := time.Now().Add(time.Minute); s.conn.Verify(t.Context()) != nil && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond) // until the connection is made again
+		}
+		say(id("other", "main"))
+		s.must(faulttest.Settle(t.Context(), s.conn))
+		if s.p.Stats().Repeated == repeated {
+			t.Error("nothing came again: nothing is tried here")
+		}
+		s.must(cl.ForceRemove(t.Context(), id("other", "main")))
+		if now := picture(); !strings.HasPrefix(now, before[:strings.LastIndex(before, ", ")]) {
+			t.Errorf("before the server was started again:\n%s\nsince:\n%s", before, now)
+		}
+	}
+	rep, err := fsck.Check(t.Context(), s.conn, fsck.Config{})
+	s.must(err)
+	for _, f := range rep.Findings {
+		t.Errorf("fsck: %s", f)
 	}
 }
 

@@ -14,6 +14,7 @@ type Dead struct {
 	Kind    string
 	Subject string // as EVENTS stored it
 	Seq     uint64 // EVENTS sequence
+	Stored  int64  // when the event was stored, by the server's clock, Unix nanoseconds; 0: unknown
 	Data    []byte // the message as it came
 	Reason  string // what was wrong, where, and what to do
 }

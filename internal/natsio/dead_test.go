@@ -1,0 +1,47 @@
+package natsio_test
+
+import (
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// An event that comes again after a crash does not become two dead letters; what only looks like it is not taken for it.
+func TestDeadLettersComeOnce(t *testing.T) {
+	c := natstest.Conn(t)
+	stored := time.Now().Add(-time.Second)
+	letter := func(seq uint64, data string) events.Dead {
+		return events.Dead{
+			Thread: events.Thread{Session: "s", Name: "main"}, Kind: "entry", Subject: "spool.v1.p.3.s.main.entry",
+			Seq: seq, Stored: stored.UnixNano(), Data: []byte(data), Reason: "bad",
+		}
+	}
+	elsewhere := letter(7, "x")
+	elsewhere.Subject = "spool.v1.p.4.s.main.entry"
+	anew := letter(1, "of a stream that was made anew")
+	anew.Stored = time.Now().Add(time.Minute).UnixNano()
+	for i, step := range []struct {
+		what string
+		d    events.Dead
+		want int
+	}{
+		{"the first", letter(7, "a"), 1},
+		{"the same again", letter(7, "a"), 1},
+		{"another one of the same message", letter(7, "b"), 2},
+		{"one behind it", letter(9, "c"), 3},
+		{"one before it, again", letter(7, "a"), 3},
+		{"one of another partition", elsewhere, 4},
+		{"one that is younger than the letters", anew, 5},
+	} {
+		if err := c.Dead(t.Context(), step.d); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if err := c.DeadLetters(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
+			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)
+		}
+	}
+}
