@@ -231,7 +231,7 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	puts := make([]record.Put, len(refs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
-	there, err := p.holds(ctx, known)
+	there, err := liveBlobs(ctx, p.Bulk, known)
 	if err != nil {
 		return nil, err
 	}
@@ -264,23 +264,6 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 		return nil, err
 	}
 	return compactPuts(puts), nil
-}
-
-// holds reports of each record of a blob whether it is live, and its bytes are there: one that a killed server brought back names
-// bytes that a collector has freed (docs/adr/0022).
-func (p *Persister) holds(ctx context.Context, rs []record.Record) ([]bool, error) {
-	there := make([]bool, len(rs))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(uploads)
-	for i, r := range rs {
-		if b, err := record.DecodeBlob(r.Value); r.Exists() && err == nil && !b.Gone {
-			g.Go(func() (err error) {
-				there[i], err = p.Bulk.Holds(ctx, b.Object)
-				return err
-			})
-		}
-	}
-	return there, g.Wait()
 }
 
 // blobKeys lists every blob that the commit brings or refers to, and its record.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
@@ -43,23 +45,38 @@ func (l *lane) stored(ctx context.Context, refs []casstore.Ref) (live []casstore
 	for i, r := range refs {
 		keys[i] = events.BlobKey(r.Hex())
 	}
-	var rs []record.Record
-	err = l.p.retry(ctx, "refs", func() (err error) {
-		rs, err = l.p.Records.Records(ctx, keys...)
-		return err
+	err = l.p.retry(ctx, "refs", func() error {
+		rs, err := l.p.Records.Records(ctx, keys...)
+		if err != nil {
+			return err
+		}
+		there, err := liveBlobs(ctx, l.p.Bulk, rs)
+		if err != nil {
+			return err
+		}
+		for i, ref := range refs {
+			if there[i] {
+				live = append(live, ref)
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var there []bool
-	err = l.p.retry(ctx, "refs", func() (err error) {
-		there, err = l.p.holds(ctx, rs)
-		return err
-	})
-	for i := range rs {
-		if err == nil && there[i] {
-			live = append(live, refs[i])
+	return live, err
+}
+
+// liveBlobs reports of each record of a blob whether it is live, and its bytes are there: one that a killed server brought back names
+// bytes that a collector has freed (docs/adr/0022).
+func liveBlobs(ctx context.Context, objects holder, rs []record.Record) ([]bool, error) {
+	there := make([]bool, len(rs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	for i, r := range rs {
+		if b, err := record.DecodeBlob(r.Value); r.Exists() && err == nil && !b.Gone {
+			g.Go(func() (err error) {
+				there[i], err = objects.Holds(ctx, b.Object)
+				return err
+			})
 		}
 	}
-	return live, err
+	return there, g.Wait()
 }

@@ -42,7 +42,7 @@ func (l *lane) stepRefs(ctx context.Context, c *commit, t *thread, texts []strin
 
 func (l *lane) findRefs(ctx context.Context, t *thread, refs []casstore.Located) (found []casstore.Located, err error) {
 	err = l.p.retry(ctx, "refs", func() (err error) {
-		found, err = FindRefs(ctx, l.p.Records, l.p.Packs, l.near(t), refs)
+		found, err = FindRefs(ctx, l.p.Records, l.p.Bulk, l.p.Packs, l.near(t), refs)
 		return err
 	})
 	return found, err
@@ -56,9 +56,14 @@ type records interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 }
 
+// holder knows whether an object is there.
+type holder interface {
+	Holds(ctx context.Context, o record.Object) (bool, error)
+}
+
 // FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the one
 // that find knows. Errors wrap ErrMissingRef for what is not there.
-func FindRefs(ctx context.Context, rs records, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
+func FindRefs(ctx context.Context, rs records, objects holder, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
 	found := make([]casstore.Located, len(refs))
 	var keys []string
 	var blobs []int
@@ -85,8 +90,12 @@ func FindRefs(ctx context.Context, rs records, packs casstore.PackGetter, find L
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range there {
-		if b, err := record.DecodeBlob(r.Value); !r.Exists() || err != nil || b.Gone {
+	held, err := liveBlobs(ctx, objects, there)
+	if err != nil {
+		return nil, err
+	}
+	for i := range there {
+		if !held[i] {
 			return nil, fmt.Errorf("refs[%d]: %s %w", blobs[i], refs[blobs[i]], ErrMissingRef)
 		}
 	}

@@ -33,11 +33,12 @@ func (w *watch) reused(seq uint64, stored int64) bool {
 	return m != nil && m.Reused(seq, stored)
 }
 
-// begin looks before anything is consumed over a connection: what the server forgot is to come before what follows it.
+// begin looks before anything is consumed over a connection: what the server forgot is to come before what follows it. A cluster
+// forgets nothing so (ADR 21), and may have no leader for a while: there it looks at the start alone.
 func (w *watch) begin(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := w.conn.Link() + 1; w.begun != n {
+	if n := w.conn.Link() + 1; w.begun == 0 || w.begun != n && w.conn.Incarnation() != "" {
 		w.begun = n
 		w.look(ctx)
 	}

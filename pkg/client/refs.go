@@ -39,6 +39,6 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	_, err = persist.FindRefs(ctx, p.client.conn, p.client.reader.Packs, p.client.store, refs)
+	_, err = persist.FindRefs(ctx, p.client.conn, p.client.conn, p.client.reader.Packs, p.client.store, refs)
 	return err
 }
