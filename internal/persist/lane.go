@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,10 +115,10 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
-			for _, s := range l.p.queue.drop(func(s *staged) bool { return s.msg.Link != now }) {
-				l.p.release(s)
-			}
 			l.link = now
+			continue
+		}
+		if batch = l.overLink(batch); len(batch) == 0 {
 			continue
 		}
 		c, rest, err := l.prepareBatch(ctx, batch, l.current)
@@ -164,6 +165,17 @@ func (l *lane) gather(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// overLink drops from a batch what came over an earlier connection. It can be queued long after that one ended: whoever delivered it had
+// to wait for room.
+func (l *lane) overLink(batch []*staged) []*staged {
+	return slices.DeleteFunc(batch, func(s *staged) bool {
+		if s.msg.Link != l.link {
+			l.p.release(s)
+		}
+		return s.msg.Link != l.link
+	})
 }
 
 // limit says how much makes a batch.

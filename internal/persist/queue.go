@@ -56,19 +56,3 @@ func (q *queue) take(more func(*staged) bool) []*staged {
 	}
 	return taken
 }
-
-// drop removes the events that one says yes to.
-func (q *queue) drop(one func(*staged) bool) (dropped []*staged) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	kept := make([]*staged, 0, len(q.items))
-	for _, s := range q.items {
-		if one(s) {
-			dropped = append(dropped, s)
-		} else {
-			kept = append(kept, s)
-		}
-	}
-	q.items = kept
-	return dropped
-}
