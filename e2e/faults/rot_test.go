@@ -29,8 +29,7 @@ type outcome int
 
 const (
 	harmless outcome = iota // nothing is missing
-	named                   // fsck names what is missing
-	mended                  // and makes it again, but for the meta message of an object, which no reader needs
+	mended                  // fsck names what is missing, and makes it again, but for the meta message of an object, which no reader needs
 	older                   // a record may be missing, and the thread be as it was before, or gone
 	refused                 // nothing starts on it, and what is wrong is said
 )
@@ -65,10 +64,10 @@ func TestRot(t *testing.T) {
 	const block = "msgs/1.blk"
 	nodes := events.ObjectStream(events.NodesBucket)
 	for _, d := range []damage{
-		{nodes, block, "first bytes flipped", flip(0.001), named},
+		{nodes, block, "first bytes flipped", flip(0.001), mended},
 		{nodes, block, "a bit flipped in the middle", flip(0.5), mended},
-		{nodes, block, "last bytes flipped", flip(0.999), named},
-		{nodes, block, "end cut off", cutAt(0.6), named},
+		{nodes, block, "last bytes flipped", flip(0.999), mended},
+		{nodes, block, "end cut off", cutAt(0.6), mended},
 		{nodes, "meta.inf", "a bit flipped", flip(0.5), refused},
 		{nodes, "msgs/index.db", "a bit flipped", flip(0.5), harmless},
 		{events.RecordsStream, block, "a bit flipped in the middle", flip(0.5), older},
@@ -110,7 +109,7 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 	switch {
 	case d.then == harmless && (short || code != 0):
 		t.Errorf("something is missing; fsck: exit code %d\n%s", code, out)
-	case (d.then == named || d.then == mended) && (code != 1 || !strings.Contains(out, "pack.")):
+	case d.then == mended && (code != 1 || !strings.Contains(out, "pack.")):
 		t.Errorf("fsck: exit code %d, want 1 and what is missing\n%s", code, out)
 	}
 	there.persister()
