@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -51,7 +52,31 @@ func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, e
 
 // PackRecord finds the live record of a pack, following moved records. at is the pack that holds the nodes now. A moved record is the
 // last word: a live one beside it was brought back by a server that was killed (docs/adr/0022).
+//
+// In a cluster a pack that seems to be gone is looked for again: while a leader changes, its tombstone may be told by the new one, and
+// where it moved to by the old one, who does not know that yet.
 func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
+	for try := 0; ; try++ {
+		rec, at, err = s.packRecord(ctx, id)
+		gone := errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound)
+		if !gone || s.c.Incarnation() != "" || try == goneTries {
+			return rec, at, err
+		}
+		select {
+		case <-ctx.Done():
+			return rec, at, err
+		case <-time.After(goneWait):
+		}
+	}
+}
+
+// A pack that seems to be gone is looked for that often again, for longer than an election leaves the old leader in the dark.
+const (
+	goneTries = 4
+	goneWait  = 250 * time.Millisecond
+)
+
+func (s *Store) packRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
 	at = id
 	for range maxMoves {
 		rs, err := s.c.Records(ctx, events.PackKey(at.String()), events.MovedKey(at.String()))
