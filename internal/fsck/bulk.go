@@ -45,12 +45,15 @@ type artifact struct {
 // listBulk reads the records that say where bytes are. A pack that had moved before its record was read, and whose record is live, was
 // brought back by a server that was killed (docs/adr/0022): it counts as moved.
 func (c *checker) listBulk(ctx context.Context) error {
+	before, err := c.s.List(ctx, events.MovedKey("*"))
+	if err != nil {
+		return err
+	}
 	moved := map[string]bool{}
+	for _, r := range before {
+		moved[r.Key] = true
+	}
 	return errors.Join(
-		c.each(ctx, events.MovedKey("*"), func(r record.Record) error {
-			moved[r.Key] = true
-			return nil
-		}),
 		c.each(ctx, events.PackKey("*"), func(r record.Record) error {
 			rec, err := record.DecodePack(r.Value)
 			if err != nil || rec.Gone {
@@ -167,7 +170,6 @@ func (c *checker) object(ctx context.Context, key string, seq uint64, o record.O
 		return false, false, err
 	}
 	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
-		c.report.Returned++
 		return false, true, nil
 	}
 	for _, w := range []*cause{wrong, about} {
@@ -184,9 +186,12 @@ func (c *checker) checkBlobs(ctx context.Context) error {
 	for want, b := range c.blobs {
 		c.report.Blobs++
 		key, sum := events.BlobKey(hex.EncodeToString(want[:])), sha256.New()
-		good, _, err := c.object(ctx, key, b.seq, b.rec.Object, func(chunk []byte) { sum.Write(chunk) })
+		good, away, err := c.object(ctx, key, b.seq, b.rec.Object, func(chunk []byte) { sum.Write(chunk) })
 		if err != nil {
 			return err
+		}
+		if away {
+			c.report.Returned++
 		}
 		b.good = good && bytes.Equal(sum.Sum(nil), want[:])
 		if good && !b.good {
@@ -312,7 +317,6 @@ func (c *checker) checkArtifacts(ctx context.Context) error {
 		}
 		_, away, err := c.object(ctx, a.key, a.seq, o, func([]byte) {})
 		if err == nil && away {
-			c.report.Returned--
 			err = c.find(ctx, a.seq, Finding{Kind: Missing, Record: a.key, Detail: "nothing of its bytes is there"})
 		}
 		if err != nil {

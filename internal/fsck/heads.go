@@ -54,10 +54,13 @@ func (c *checker) checkAway(ctx context.Context) error {
 		}
 	}
 	for _, p := range c.packs {
-		if _, used := c.users[p.id]; !p.away || !used && !needed[p.id] {
+		if !p.away {
 			continue
 		}
-		c.report.Returned--
+		if _, used := c.users[p.id]; !used && !needed[p.id] {
+			c.report.Returned++
+			continue
+		}
 		if err := c.find(ctx, p.seq, Finding{Kind: Missing, Record: p.key(), Detail: fmt.Sprintf("nothing of its %d bytes is there", p.rec.Object.Size)}); err != nil {
 			return err
 		}

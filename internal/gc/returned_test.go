@@ -1,6 +1,7 @@
 package gc_test
 
 import (
+	"strings"
 	"testing"
 
 	"spool/internal/faulttest"
@@ -10,40 +11,48 @@ import (
 	"spool/pkg/events"
 )
 
-// returned lists the packs that have moved and whose records are live, and the blobs that have a live record and no bytes.
+// returned counts the packs that have moved and whose records are live, and the blobs that have a live record and no bytes.
 func (r *rig) returned() (packs, blobs int) {
 	r.t.Helper()
-	live, err := r.conn.List(r.t.Context(), events.PackKey("*"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, one := range live {
-		p, err := record.DecodePack(one.Value)
+	must := func(err error) {
+		r.t.Helper()
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		moved, err := r.conn.Records(r.t.Context(), events.MovedKey(one.Key[len(events.PackKey("")):]))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if !p.Gone && moved[0].Exists() {
-			packs++
-		}
 	}
-	live, err = r.conn.List(r.t.Context(), events.BlobKey("*"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, one := range live {
+	for _, one := range r.bulk() {
+		if id, ok := strings.CutPrefix(one.Key, events.PackKey("")); ok {
+			p, err := record.DecodePack(one.Value)
+			must(err)
+			moved, err := r.conn.Records(r.t.Context(), events.MovedKey(id))
+			must(err)
+			if !p.Gone && moved[0].Exists() {
+				packs++
+			}
+			continue
+		}
 		b, err := record.DecodeBlob(one.Value)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if there, err := r.conn.Holds(r.t.Context(), b.Object); err != nil || !there && !b.Gone {
+		must(err)
+		there, err := r.conn.Holds(r.t.Context(), b.Object)
+		must(err)
+		if !there && !b.Gone {
 			blobs++
 		}
 	}
 	return packs, blobs
+}
+
+// bulk lists the records of packs and blobs.
+func (r *rig) bulk() (all []record.Record) {
+	r.t.Helper()
+	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {
+		some, err := r.conn.List(r.t.Context(), filter)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+	return all
 }
 
 // A server that is killed brings records back: of a subject that keeps one message it forgets on the disk only those that were deleted
@@ -61,14 +70,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.remove(th("drop"))
-	var before []record.Record
-	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {
-		some, err := r.conn.List(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before = append(before, some...)
-	}
+	before := r.bulk()
 	cfg := brave()
 	cfg.Merge, cfg.Follow = 2, 1<<50
 	for range 4 { // condemn, repack, forget

@@ -485,7 +485,7 @@ func TestStalledDeletion(t *testing.T) {
 			}
 			stalled, goOn := make(chan struct{}), make(chan struct{})
 			var once atomic.Bool
-			a, b := r.deaf(func(d *persist.Deps) {
+			a, b := r.deaf(func(d *persist.Deps, _ *persist.Config) {
 				d.At = func(s persist.Step) error {
 					if s == step && !once.Swap(true) {
 						close(stalled)

@@ -151,13 +151,14 @@ func TestTwoPersistersOnEverything(t *testing.T) {
 }
 
 // deaf is a persister that is fed by hand, and whose world change alters.
-func (r *rig) deaf(change ...func(*persist.Deps)) *persist.Persister {
+func (r *rig) deaf(change ...func(*persist.Deps, *persist.Config)) *persist.Persister {
 	store := r.conn.Store(0)
 	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: store}
+	cfg := persist.Config{BatchEvents: 20}
 	for _, c := range change {
-		c(&deps)
+		c(&deps, &cfg)
 	}
-	p := persist.New(deps, persist.Config{BatchEvents: 20})
+	p := persist.New(deps, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -173,9 +174,16 @@ func (r *rig) deaf(change ...func(*persist.Deps)) *persist.Persister {
 // feed gives every stored event to all persisters.
 func (r *rig) feed(ps ...*persist.Persister) {
 	r.t.Helper()
+	r.feedOver(0, ps...)
+}
+
+// feedOver is feed over a connection of that number. It may be called by any goroutine.
+func (r *rig) feedOver(link uint64, ps ...*persist.Persister) {
+	r.t.Helper()
 	s, err := r.conn.JetStream().Stream(r.t.Context(), events.EventsStream)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
+		return
 	}
 	last := s.CachedInfo().State.LastSeq
 	for seq := uint64(1); seq <= last; seq++ {
@@ -184,10 +192,11 @@ func (r *rig) feed(ps ...*persist.Persister) {
 			continue
 		}
 		if err != nil {
-			r.t.Fatal(err)
+			r.t.Error(err)
+			return
 		}
 		for _, p := range ps {
-			p.Deliver(r.t.Context(), persist.Message{Subject: m.Subject, Data: m.Data, Seq: seq, Ack: func() error { return nil }})
+			p.Deliver(r.t.Context(), persist.Message{Subject: m.Subject, Data: m.Data, Seq: seq, Link: link, Ack: func() error { return nil }})
 		}
 	}
 }

@@ -1,14 +1,12 @@
 package persist_test
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"spool/internal/persist"
 	"spool/internal/record"
-	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -62,45 +60,22 @@ func TestWhatCameBeforeComesAgain(t *testing.T) {
 	for i := range n {
 		r.publish(pub, thread(1), i, i+1) // not linked to each other
 	}
-	s, err := r.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var link atomic.Uint64
 	hold, held := make(chan struct{}), make(chan struct{}, 100)
-	store := r.conn.Store(0)
-	p := persist.New(persist.Deps{
-		Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Link: link.Load,
-		At: func(step persist.Step) error {
+	p := r.deaf(func(d *persist.Deps, c *persist.Config) {
+		c.BatchEvents, c.QueueBytes = 3, 8<<10
+		d.Link = link.Load
+		d.At = func(step persist.Step) error {
 			if step == persist.StepCommit {
 				held <- struct{}{}
 				<-hold
 			}
 			return nil
-		},
-	}, persist.Config{BatchEvents: 3, QueueBytes: 8 << 10})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run() = %v", err)
 		}
 	})
-	deliver := func(over uint64) {
-		for seq := uint64(1); seq <= n; seq++ {
-			m, err := s.GetMsg(t.Context(), seq)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			p.Deliver(ctx, persist.Message{Subject: m.Subject, Data: m.Data, Seq: seq, Link: over, Ack: func() error { return nil }})
-		}
-	}
 	first := make(chan struct{})
 	go func() {
-		deliver(0)
+		r.feedOver(0, p)
 		close(first)
 	}()
 	<-held
@@ -108,7 +83,7 @@ func TestWhatCameBeforeComesAgain(t *testing.T) {
 	link.Add(1)
 	close(hold)
 	<-first
-	deliver(1)
+	r.feedOver(1, p)
 	head := r.await(thread(1), "p", n)
 	if head.Entries != n {
 		t.Errorf("%d entries, want %d", head.Entries, n)

@@ -169,9 +169,11 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 		}
 		log.Debug("the server was started: what it may have lost is applied again", "from", m.Floor)
 	}
-	floor, err := s.Unapplied(ctx)
-	if err != nil {
-		return m, err
+	floor := uint64(0)
+	if server != "" {
+		if floor, err = s.Unapplied(ctx); err != nil {
+			return m, err
+		}
 	}
 	// After the marks: another process may take new ones any time, of streams that went on since an earlier look.
 	states, err := s.StreamStates(ctx)
