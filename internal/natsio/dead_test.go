@@ -33,8 +33,9 @@ func TestDeadLettersComeOnce(t *testing.T) {
 		{"another one of the same message", letter(7, "b"), 2},
 		{"one behind it", letter(9, "c"), 3},
 		{"one before it, again", letter(7, "a"), 3},
-		{"one of another partition", elsewhere, 4},
-		{"one that is younger than the letters", anew, 5},
+		{"one before it that was applied then, and cannot be any more", letter(5, "d"), 4},
+		{"one of another partition", elsewhere, 5},
+		{"one that is younger than the letters", anew, 6},
 	} {
 		if err := c.Dead(t.Context(), step.d); err != nil {
 			t.Fatal(err)

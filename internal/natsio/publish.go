@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -100,8 +101,8 @@ const (
 	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
 )
 
-// Dead stores an event that could not be applied (SPEC B1). One that comes again, after a crash or a replay, is not stored again as
-// long as the newest letter under its names is it, or is of an event behind it.
+// Dead stores an event that could not be applied (SPEC B1). One that comes again, after a crash or a replay, is not stored
+// again.
 func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
 	if again, err := c.isDead(ctx, d); err != nil || again {
 		return err
@@ -122,25 +123,37 @@ func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
 	return err
 }
 
-// isDead reports whether there is a letter of an event. Events of one subject are dealt with in order; a letter that is older than the
-// event is of one that had its sequence in a stream that is gone.
-func (c *Conn) isDead(ctx context.Context, d events.Dead) (bool, error) {
+// isDead reports whether there is a letter of an event, among those that came since it was stored: an older one is of an event that had
+// its sequence in a stream that is gone. They are read only where there is one.
+func (c *Conn) isDead(ctx context.Context, d events.Dead) (is bool, err error) {
+	if d.Stored == 0 {
+		return false, nil
+	}
+	subject := events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind)
 	s, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
 	}
-	m, err := s.GetLastMsgForSubject(ctx, events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind))
+	newest, err := s.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
+	since := time.Unix(0, d.Stored)
+	if err != nil || newest.Time.Before(since) {
+		return false, wrapErr(err)
+	}
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, InactiveThreshold: 10 * time.Second,
+	})
 	if err != nil {
 		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
 	}
-	last := deadLetter(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
-	if d.Stored == 0 || last.Subject != oneLine(d.Subject, 1024) || m.Time.UnixNano() < d.Stored {
-		return false, nil
-	}
-	return last.Seq > d.Seq || last.Seq == d.Seq && bytes.Equal(last.Data, d.Data), nil
+	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		l := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		is = is || l.Seq == d.Seq && l.Subject == oneLine(d.Subject, 1024) && (l.object != "" || bytes.Equal(l.Data, d.Data))
+		return nil
+	})
+	return is, err
 }
 
 // DiscardBody drops what a claim check was for, once its event is applied.
