@@ -242,10 +242,13 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	for _, g := range r.l.gc {
 		cycles, applied, condemned = cycles+g.cycles, applied+g.applied, condemned+g.condemned
 		for why, n := range g.refused {
-			said("gc, %d times: %.200s", n, why)
+			said("gc, %d times: %.600s", n, why)
+			if strings.Contains(why, gc.ErrUnsafe.Error()) {
+				t.Errorf("gc found something wrong: %s", why)
+			}
 		}
 	}
-	// A cycle that reads while leaders change may see less than there is, and refuses; one that reads now must not.
+	// A cycle that reads while leaders change may see less than there is, and knows it (record.ErrBusy); one that reads now must not.
 	if err := settled(ctx, func() error { return planned(ctx, r.c.conn) }); err != nil {
 		t.Errorf("gc finds something wrong: %v", err)
 	}

@@ -71,7 +71,7 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 
 // gapEvents finds the events that made what a gap has lost, and the head that they were applied to.
 func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs []record.StoredEvent, why string, err error) {
-	stored, err := f.w.ThreadEvents(ctx, g.h.id)
+	stored, err := f.events(ctx, g.h.id)
 	if err != nil {
 		return before, nil, "", err
 	}
@@ -163,6 +163,10 @@ func (s *stage) Records(ctx context.Context, keys ...string) ([]record.Record, e
 		out[i] = r
 	}
 	return out, nil
+}
+
+func (s *stage) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+	return record.FindPack(ctx, s.Records, id)
 }
 
 func (s *stage) Fence(context.Context, int) (record.Fence, error) { return record.Fence{}, nil }

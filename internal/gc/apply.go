@@ -186,10 +186,8 @@ func (r *run) change(ctx context.Context, list []change) (again bool, err error)
 
 // now reads records.
 func (r *run) now(ctx context.Context, keys []string) (rs []record.Record, err error) {
-	return rs, retry.Do(ctx, nil, func() error {
-		rs, err = r.Records.Records(ctx, keys...)
-		return err
-	})
+	err = retry.Do(ctx, nil, func() (err error) { rs, err = r.Records.Records(ctx, keys...); return err })
+	return rs, err
 }
 
 // commit writes records behind the plan's fence. again: one of them changed, or nobody knows; then the caller looks at them anew.
@@ -279,40 +277,23 @@ func (r *run) spare(ctx context.Context, key string) error {
 
 // liveHeader reads the header of a pack, or of the one that it moved to; nil when it is gone.
 func (r *run) liveHeader(ctx context.Context, key string) (*casstore.Header, error) {
-	p, at, err := r.live(ctx, key)
-	if err != nil || p == nil {
+	id, _ := packIDOf(key)
+	p, err := r.live(ctx, id)
+	if record.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	r.spared[at] = true
-	return r.header(ctx, *p)
+	r.spared[packKey(p.ID)] = true
+	return r.header(ctx, p.Pack)
 }
 
-// live follows moved records to the record of a live pack; nil when there is none.
-func (r *run) live(ctx context.Context, key string) (*record.Pack, string, error) {
-	for range maxMoves {
-		id, _ := packIDOf(key)
-		rs, err := r.now(ctx, []string{key, events.MovedKey(id.String())})
-		if err != nil {
-			return nil, "", err
-		}
-		if !rs[1].Exists() { // it is the last word: natsio.Store.PackRecord
-			p, err := record.DecodePack(rs[0].Value)
-			if !rs[0].Exists() || err == nil && p.Gone {
-				return nil, key, nil
-			}
-			return &p, key, err
-		}
-		m, err := record.DecodeMoved(rs[1].Value)
-		if err != nil {
-			return nil, "", err
-		}
-		key = packKey(m.To)
-	}
-	return nil, "", fmt.Errorf("%w: %s moved more than %d times", casstore.ErrCorrupt, key, maxMoves)
+// live finds the pack that holds the nodes of a pack now.
+func (r *run) live(ctx context.Context, id casstore.PackID) (p record.FoundPack, err error) {
+	err = retry.Do(ctx, nil, func() (err error) { p, err = r.Records.FindPack(ctx, id); return err })
+	return p, err
 }
-
-// maxMoves ends a circle of moved records.
-const maxMoves = 64
 
 // reclaim frees bytes: those that no record names, and unless they are in quarantine those of what was condemned, whose
 // tombstones do not say where they are. After a crash all of them are bytes that no record names.

@@ -57,8 +57,14 @@ func (f *fake) Scan(_ context.Context, from uint64, tell func(record.Stamped) er
 	return f.seq, nil
 }
 
+func (f *fake) Quiet(_ context.Context, last uint64) (bool, error) { return last >= f.seq, nil }
+
 func (f *fake) RecordNames(context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(f.recs)), nil
+}
+
+func (f *fake) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+	return record.FindPack(ctx, f.Records, id)
 }
 
 func (f *fake) Records(_ context.Context, keys ...string) ([]record.Record, error) {

@@ -22,9 +22,13 @@ type Records interface {
 	// Scan tells every record from a sequence on, removed ones included, until it has told the newest: what was told is then
 	// exactly what the bucket held at last.
 	Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error)
+	// Quiet reports whether a record is the newest of all, and so what Scan told up to it is whole. A server of a cluster that is ahead of
+	// the others may have left out, before it, what is overwritten behind it.
+	Quiet(ctx context.Context, last uint64) (bool, error)
 	// RecordNames lists every key, whatever Scan says.
 	RecordNames(ctx context.Context) ([]string, error)
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) // record.FindPack
 	Fence(ctx context.Context, lane int) (record.Fence, error)
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
 	// Forget deletes the message at a sequence; a record that was written again since stays.
@@ -199,10 +203,10 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 	m := newMarker(w.graph(c.headers(w)))
 	m.loose = c.allows(AllowMissing)
 	if err := w.root(m, claims.Blobs); err != nil {
-		return nil, err
+		return nil, c.confirm(ctx, w, err)
 	}
 	if err := m.run(ctx); err != nil {
-		return nil, err
+		return nil, c.confirm(ctx, w, err)
 	}
 	c.decide(p, w, m)
 	if err := c.waste(ctx, p, w, claims); err != nil {
@@ -246,6 +250,24 @@ func (c *Collector) read(ctx context.Context, w *world) (claims *record.Claims, 
 		return nil, err
 	}
 	return claims, w.check(ctx, c.Records)
+}
+
+// confirm asks for the pack that the reading has not, before it is told to be lost. If it is there after all, whoever told the records
+// was not the leader, or told of a moment that never was: this cycle knows nothing, and the next one reads anew.
+func (c *Collector) confirm(ctx context.Context, w *world, err error) error {
+	var no *noPack
+	if !errors.As(err, &no) {
+		return err
+	}
+	now, e := c.Records.FindPack(ctx, no.to.Pack)
+	switch {
+	case record.IsGone(e):
+		return fmt.Errorf("%w (%s; %w)", err, w.known(no.to.Pack), e)
+	case e != nil:
+		return errors.Join(err, e)
+	}
+	return fmt.Errorf("%w: the reading of the records up to sequence %d was not whole: %s refers to %s (%s), and that is pack %s now, by a record at sequence %d",
+		record.ErrBusy, w.at, no.where, no.to, w.known(no.to.Pack), now.ID, now.Record.Seq)
 }
 
 // headers reads the headers of live packs.

@@ -99,7 +99,7 @@ func (m *marker) want(l casstore.Located, firm bool) error {
 	case !ok && !firm:
 		return nil
 	case !ok:
-		return m.missing(fmt.Errorf("%w: %s refers to %s, and there is no such pack", ErrDangling, m.where(), l))
+		return m.missing(&noPack{m.where(), l})
 	case at <= m.at:
 		return fmt.Errorf("%w: %s refers to %s, which is in no older pack", ErrUnsafe, m.where(), l)
 	case firm:
@@ -109,6 +109,18 @@ func (m *marker) want(l casstore.Located, firm bool) error {
 	}
 	return nil
 }
+
+// noPack is a ref of something that a thread reaches to a pack of which no live record was read.
+type noPack struct {
+	where string
+	to    casstore.Located
+}
+
+func (e *noPack) Error() string {
+	return fmt.Sprintf("%v: %s refers to %s, and there is no such pack", ErrDangling, e.where, e.to)
+}
+
+func (e *noPack) Unwrap() error { return ErrDangling }
 
 // missing is the end of the cycle, unless what is missing was given up.
 func (m *marker) missing(err error) error {

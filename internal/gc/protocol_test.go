@@ -177,3 +177,115 @@ func TestReadingBehindTheFences(t *testing.T) {
 		t.Errorf("read of what was = %v, want %v", err, record.ErrBusy)
 	}
 }
+
+// torn does not tell of the moved records, as a server might that has taken in a part of what it missed.
+type torn struct{ *fake }
+
+func (c torn) Scan(ctx context.Context, from uint64, tell func(record.Stamped) error) (uint64, error) {
+	return c.fake.Scan(ctx, from, func(r record.Stamped) error {
+		if isMoved(r.Key) {
+			return nil
+		}
+		return tell(r)
+	})
+}
+
+func (c torn) RecordNames(ctx context.Context) ([]string, error) { return nil, nil }
+
+// A pack that the reading has not is asked for before it is told to be lost.
+func TestLossIsConfirmed(t *testing.T) {
+	f := newFake(t)
+	top, bottom, _ := chain(f)
+	f.head("thread.s.t", casstore.Located{}, top)
+	p, err := record.DecodePack(f.recs[packKey(bottom.Pack)].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Order = f.recs[packKey(bottom.Pack)].Seq
+	to := packID(9)
+	f.put(packKey(to), p.Encode())
+	f.put(events.MovedKey(bottom.Pack.String()), record.Moved{To: to}.Encode())
+	p.Gone = true
+	f.put(packKey(bottom.Pack), p.Encode())
+	if _, err := f.collector(Config{}).Plan(t.Context()); err != nil {
+		t.Fatalf("Plan = %v, want nil", err)
+	}
+	c, err := New(Deps{Records: torn{f}, Bulk: f, Packs: f, Queue: f, Memory: f}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrBusy) || errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), to.String()) {
+		t.Errorf("Plan of a reading without moved records = %v, want %v, and where the pack is", err, record.ErrBusy)
+	}
+	delete(f.recs, events.MovedKey(bottom.Pack.String()))
+	if _, err := c.Plan(t.Context()); !errors.Is(err, ErrDangling) || !strings.Contains(err.Error(), "tombstone") {
+		t.Errorf("Plan without the pack = %v, want %v, and what was read of it", err, ErrDangling)
+	}
+}
+
+// ahead tells the records as a server does that has taken in more than the leader: the second reading seems to end before a touch, and
+// what that overwrites is left out.
+type ahead struct {
+	*fake
+	scans int
+	deaf  bool // every moment seems quiet
+}
+
+func (c *ahead) Scan(ctx context.Context, from uint64, tell func(record.Stamped) error) (uint64, error) {
+	if c.scans++; c.scans != 2 {
+		return c.fake.Scan(ctx, from, tell)
+	}
+	add := func(id int, refs ...casstore.Located) casstore.Located {
+		b := casstore.NewPackBuilder()
+		n := casstore.Node{Type: "content", Payload: casstore.AppendInt(nil, int64(id))}
+		for _, l := range refs {
+			n.Refs = append(n.Refs, l.Ref)
+			b.Locate(l)
+		}
+		l := casstore.Located{Ref: b.AddNode(&n), Pack: packID(id)}
+		c.pack(l.Pack, b)
+		return l
+	}
+	below := add(11)
+	c.head("thread.s.new", casstore.Located{}, add(12, below))
+	p, err := record.DecodePack(c.recs[packKey(below.Pack)].Value)
+	if err != nil {
+		return 0, err
+	}
+	p.Order = c.recs[packKey(below.Pack)].Seq
+	last := c.put(packKey(below.Pack), p.Encode()) - 1
+	_, err = c.fake.Scan(ctx, from, func(r record.Stamped) error {
+		if r.Seq > last {
+			return nil
+		}
+		return tell(r)
+	})
+	return last, err
+}
+
+func (c *ahead) Quiet(ctx context.Context, last uint64) (bool, error) {
+	if c.deaf {
+		return true, nil
+	}
+	return c.fake.Quiet(ctx, last)
+}
+
+// A reading goes on until nothing is written behind it: what was told before is whole then, whoever told it.
+func TestReadingEndsWhereItIsQuiet(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		f := newFake(t)
+		chain(f)
+		rs := &ahead{fake: f, deaf: deaf}
+		c, err := New(Deps{Records: rs, Bulk: f, Packs: f, Queue: f, Memory: f}, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Plan(t.Context())
+		switch {
+		case !deaf && (err != nil || rs.scans != 3):
+			t.Errorf("Plan = %v after %d readings, want nil after the third", err, rs.scans)
+		case deaf && err == nil:
+			t.Error("Plan that ends where it is not quiet = nil: this test shows nothing")
+		}
+	}
+}

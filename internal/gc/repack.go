@@ -324,11 +324,11 @@ func (r *run) locate(ctx context.Context, b *casstore.PackBuilder, used map[cass
 		}
 		to, ok := at[l.Pack]
 		if !ok {
-			_, key, err := r.live(ctx, packKey(l.Pack))
-			if err != nil {
+			p, err := r.live(ctx, l.Pack)
+			if err != nil && !record.IsGone(err) {
 				return err
 			}
-			to, _ = packIDOf(key)
+			to = p.ID
 			at[l.Pack] = to
 		}
 		b.Locate(casstore.Located{Ref: l.Ref, Pack: to})

@@ -99,17 +99,26 @@ func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
 	return err
 }
 
-// readBehind is read, which must get past the fences that were moved before it: a server that was cut off from the others, and does
-// not know yet that it leads no more, tells what was before them.
+// readBehind is read, up to a moment of quiet. It must get past the fences that were moved before it: a server that was cut off from the
+// others, and does not know yet that it leads no more, tells what was before them.
 func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) error {
-	if err := w.read(ctx, rs, from); err != nil {
-		return err
+	for range quietTries {
+		if err := w.read(ctx, rs, from); err != nil {
+			return err
+		}
+		if newest := fence + uint64(events.Lanes) - 1; w.at < newest {
+			return fmt.Errorf("%w: the records end at sequence %d, and the fences that were moved before are at %d: who answers is behind", record.ErrBusy, w.at, newest)
+		}
+		if quiet, err := rs.Quiet(ctx, w.at); err != nil || quiet {
+			return err
+		}
+		from = w.at + 1
 	}
-	if newest := fence + uint64(events.Lanes) - 1; w.at < newest {
-		return fmt.Errorf("%w: the records end at sequence %d, and the fences that were moved before are at %d: who answers is behind", record.ErrBusy, w.at, newest)
-	}
-	return nil
+	return fmt.Errorf("%w: records are written without a pause", record.ErrBusy)
 }
+
+// quietTries is how often a reading goes on with what was written meanwhile.
+const quietTries = 300
 
 // barren are classes of records that keep nothing alive.
 var barren = map[string]bool{
@@ -246,6 +255,32 @@ func (w *world) hash(s string) uint64 { return maphash.String(w.seed, s) }
 
 // young reports whether a record was written since the first fence.
 func (w *world) young(seq uint64) bool { return seq >= w.first }
+
+// known says what was read of a pack, and of those that it moved to.
+func (w *world) known(id casstore.PackID) string {
+	var b strings.Builder
+	for range len(w.moved) + 1 {
+		p, there := w.packs[id]
+		back, again := w.back[id]
+		m, moved := w.moved[id]
+		switch {
+		case there && p.Gone:
+			fmt.Fprintf(&b, "tombstone at %d", p.seq)
+		case there:
+			fmt.Fprintf(&b, "record at %d", p.seq)
+		case again:
+			fmt.Fprintf(&b, "record at %d, brought back", back.seq)
+		default:
+			b.WriteString("no record")
+		}
+		if !moved {
+			break
+		}
+		fmt.Fprintf(&b, ", moved to %s at %d: ", m.to, m.seq)
+		id = m.to
+	}
+	return "read: " + b.String()
+}
 
 // end follows moved records; where they form a circle it is the pack itself.
 func (w *world) end(id casstore.PackID) casstore.PackID {

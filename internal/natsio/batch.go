@@ -20,6 +20,7 @@ const (
 	hdrBatchID     = "Nats-Batch-Id"
 	hdrBatchSeq    = "Nats-Batch-Sequence"
 	hdrBatchCommit = "Nats-Batch-Commit"
+	hdrExpectLast  = "Nats-Expected-Last-Sequence"
 	hdrExpectSeq   = "Nats-Expected-Last-Subject-Sequence"
 	hdrOperation   = "KV-Operation"
 	hdrExpectSubj  = "Nats-Expected-Last-Subject-Sequence-Subject"

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"spool/internal/natsio"
+	"spool/internal/record"
 )
 
 // cluster starts three servers that know each other.
@@ -45,7 +46,8 @@ func cluster(t *testing.T) []*server.Server {
 }
 
 // Of three servers that hold every stream, one that is gone is named, and a stream with one copy is seen.
-func TestPlacementsOfACluster(t *testing.T) {
+func TestCluster(t *testing.T) {
+	t.Parallel()
 	servers := cluster(t)
 	conn, err := natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second})
 	if err != nil {
@@ -83,6 +85,28 @@ func TestPlacementsOfACluster(t *testing.T) {
 	if err := conn.MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
+	quiet(t, conn)
 	servers[2].Shutdown()
 	eventually("one is gone", look(1))
+}
+
+// quiet: in a cluster the newest record is known to be the newest when a majority stores another one behind it, and on that condition alone.
+func quiet(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	ctx := t.Context()
+	at, err := conn.Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range []struct {
+		last uint64
+		want bool
+	}{{at - 1, false}, {at, true}, {at, false}, {at + 1, true}} {
+		if got, err := conn.Quiet(ctx, ask.last); err != nil || got != ask.want {
+			t.Errorf("Quiet(%d) = %v, %v, want %v", ask.last-at, got, err, ask.want)
+		}
+	}
+	if last, err := conn.Scan(ctx, 1, func(record.Stamped) error { return nil }); err != nil || last != at+2 {
+		t.Errorf("Scan = %d, %v, want %d", last, err, at+2)
+	}
 }

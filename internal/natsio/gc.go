@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -66,6 +67,26 @@ func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) err
 		return 0, fmt.Errorf("scan records: %w", err)
 	}
 	return last, nil
+}
+
+// Quiet reports whether a record is the newest. Scan asks the leader whether it is; in a cluster that is not enough. The server that tells
+// the records may have taken in more than the leader: what is overwritten behind the last record that it told, it left out
+// before it. So there a record is written, on condition that nothing is behind the last: a majority agrees to that, and what was told
+// before cannot have been overwritten.
+func (c *Conn) Quiet(ctx context.Context, last uint64) (bool, error) {
+	if c.Incarnation() != "" {
+		return true, nil
+	}
+	_, err := c.publish(ctx, []*nats.Msg{{
+		Subject: events.RecordSubject(events.QuietKey), Data: []byte("gc"), Header: nats.Header{hdrExpectLast: {strconv.FormatUint(last, 10)}},
+	}})
+	if errors.Is(err, record.ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("wait for a quiet moment: %w", err)
+	}
+	return true, nil
 }
 
 // scanStill is how long a scan waits for a moment in which nothing is written behind what it has read.

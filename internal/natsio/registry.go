@@ -180,7 +180,7 @@ func (a *Artifacts) inherit(ctx context.Context, from, to string) error {
 
 // forkSome copies rows that are still there, but for those that the fork has.
 func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to string, at int64) (made int, err error) {
-	return made, retry.Do(ctx, nil, func() error {
+	err = retry.Do(ctx, nil, func() error {
 		f, err := a.c.Fence(ctx, a.lane)
 		if err != nil {
 			return err
@@ -218,6 +218,7 @@ func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to str
 		_, err = a.c.Commit(ctx, f, puts)
 		return again(err)
 	})
+	return made, err
 }
 
 // RegisterFile makes an artifact of a file of this machine (SPEC A3). It stays where it is and its tool's: removing the

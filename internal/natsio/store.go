@@ -27,83 +27,50 @@ type Store struct {
 // Store returns the connection's store. lane is the fence its own commits are made behind.
 func (c *Conn) Store(lane int) *Store { return &Store{c: c, lane: lane} }
 
-// maxMoves ends a circle of moved records.
-const maxMoves = 16
-
 // Pack reads a pack, wherever it has moved to.
 func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
-	rec, _, err := s.PackRecord(ctx, id)
+	live, err := s.c.FindPack(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.c.Read(ctx, rec.Object)
+	raw, err := s.c.Read(ctx, live.Pack.Object)
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", id, asStoreErr(err))
 	}
-	if rec.Header > int64(len(raw)) {
-		return nil, fmt.Errorf("pack %s: %w: header of %d bytes in %d", id, casstore.ErrCorrupt, rec.Header, len(raw))
+	header := live.Pack.Header
+	if header > int64(len(raw)) {
+		return nil, fmt.Errorf("pack %s: %w: header of %d bytes in %d", id, casstore.ErrCorrupt, header, len(raw))
 	}
-	p, err := casstore.OpenPack(raw[:rec.Header], raw[rec.Header:])
+	p, err := casstore.OpenPack(raw[:header], raw[header:])
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", id, err)
 	}
 	return p, nil
 }
 
-// PackRecord finds the live record of a pack, following moved records. at is the pack that holds the nodes now. A moved record is the
-// last word: a live one beside it was brought back by a server that was killed (docs/adr/0022).
+// FindPack finds the pack that holds the nodes of a pack now: record.FindPack.
 //
-// In a cluster a pack that seems to be gone is looked for again: while a leader changes, its tombstone may be told by the new one, and
+// In a cluster one that seems to be gone is looked for again: while a leader changes, its tombstone may be told by the new one, and
 // where it moved to by the old one, who does not know that yet.
-func (s *Store) PackRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
+func (c *Conn) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
 	for try := 0; ; try++ {
-		rec, at, err = s.packRecord(ctx, id)
-		gone := errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound)
-		if !gone || s.c.Incarnation() != "" || try == goneTries {
-			return rec, at, err
+		live, err := record.FindPack(ctx, c.Records, id)
+		if !record.IsGone(err) || c.Incarnation() != "" || try == goneTries {
+			return live, err
 		}
 		select {
 		case <-ctx.Done():
-			return rec, at, err
+			return live, err
 		case <-time.After(goneWait):
 		}
 	}
 }
 
-// A pack that seems to be gone is looked for that often again, for longer than an election leaves the old leader in the dark.
+// A pack that seems to be gone is looked for that often again, for longer than a healed cluster leaves an old leader in the dark.
 const (
 	goneTries = 4
 	goneWait  = 250 * time.Millisecond
 )
-
-func (s *Store) packRecord(ctx context.Context, id casstore.PackID) (rec record.Pack, at casstore.PackID, err error) {
-	at = id
-	for range maxMoves {
-		rs, err := s.c.Records(ctx, events.PackKey(at.String()), events.MovedKey(at.String()))
-		if err != nil {
-			return rec, at, fmt.Errorf("pack %s: %w", id, err)
-		}
-		if !rs[1].Exists() {
-			if !rs[0].Exists() {
-				return rec, at, fmt.Errorf("pack %s: %w", at, casstore.ErrNotFound)
-			}
-			rec, err = record.DecodePack(rs[0].Value)
-			if err == nil && rec.Gone {
-				err = casstore.ErrGone
-			}
-			if err != nil {
-				return rec, at, fmt.Errorf("pack %s: %w", at, err)
-			}
-			return rec, at, nil
-		}
-		moved, err := record.DecodeMoved(rs[1].Value)
-		if err != nil {
-			return rec, at, fmt.Errorf("pack %s: %w", at, err)
-		}
-		at = moved.To
-	}
-	return rec, at, fmt.Errorf("pack %s: %w: moved more than %d times", id, casstore.ErrCorrupt, maxMoves)
-}
 
 // Find looks for a node in the headers of all packs: the last resort of a reader without a locator (DESIGN 7).
 func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, error) {

@@ -326,14 +326,14 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		return nil, nil
 	}
 	touched := map[string]record.Put{}
-	touch := func(l live) {
-		if !c.fence.Stale(l.rec.Seq) {
+	touch := func(l record.FoundPack) {
+		if !c.fence.Stale(l.Record.Seq) {
 			return
 		}
-		if l.pack.Order == 0 {
-			l.pack.Order = l.rec.Seq // a touched record keeps its place
+		if l.Pack.Order == 0 {
+			l.Pack.Order = l.Record.Seq // a touched record keeps its place
 		}
-		touched[l.rec.Key] = record.Put{Key: l.rec.Key, Value: l.pack.Encode(), Expect: l.rec.Seq}
+		touched[l.Record.Key] = record.Put{Key: l.Record.Key, Value: l.Pack.Encode(), Expect: l.Record.Seq}
 	}
 	packs, err := p.bases(ctx, c)
 	if err != nil {
@@ -342,7 +342,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 	for _, t := range c.threads {
 		for base := range t.builtOn() {
 			l, err := packs(base)
-			if errors.Is(err, casstore.ErrGone) || errors.Is(err, record.ErrValue) {
+			if record.IsGone(err) || errors.Is(err, record.ErrValue) {
 				p.lane.latch(t.key, err)
 				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
 			}
@@ -354,9 +354,9 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		for _, at := range t.refers { // no head leads there, perhaps: a collector may have buried it since it was found
 			l, err := packs(at.Pack)
 			if err == nil {
-				err = l.holds(ctx, p.Packs, at.Ref)
+				err = holdsNode(ctx, p.Packs, l, at.Ref)
 			}
-			if errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound) {
+			if record.IsGone(err) {
 				return nil, fmt.Errorf("%w: %s refers to %s: %w", record.ErrConflict, t.key, at, err)
 			}
 			if err != nil {
@@ -369,13 +369,13 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 }
 
 // bases reads the records of all packs that a commit builds on or refers to, in one round trip for those that have not moved.
-func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID) (live, error), error) {
-	found := map[casstore.PackID]live{}
+func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID) (record.FoundPack, error), error) {
+	found := map[casstore.PackID]record.FoundPack{}
 	var ids []casstore.PackID
 	var keys []string
 	want := func(id casstore.PackID) {
 		if _, ok := found[id]; !ok {
-			found[id] = live{}
+			found[id] = record.FoundPack{}
 			ids, keys = append(ids, id), append(keys, events.PackKey(id.String()), events.MovedKey(id.String()))
 		}
 	}
@@ -394,47 +394,13 @@ func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID)
 	for i, id := range ids {
 		r, moved := rs[2*i], rs[2*i+1]
 		if pack, err := record.DecodePack(r.Value); r.Exists() && !moved.Exists() && err == nil && !pack.Gone {
-			found[id] = live{id, r, pack}
+			found[id] = record.FoundPack{ID: id, Record: r, Pack: pack}
 		}
 	}
-	return func(id casstore.PackID) (live, error) {
-		if l := found[id]; !l.id.IsZero() {
+	return func(id casstore.PackID) (record.FoundPack, error) {
+		if l := found[id]; !l.ID.IsZero() {
 			return l, nil
 		}
-		return livePack(ctx, p.Records, id)
+		return p.Records.FindPack(ctx, id)
 	}, nil
 }
-
-// live is a pack that is there, with its record.
-type live struct {
-	id   casstore.PackID
-	rec  record.Record
-	pack record.Pack
-}
-
-// livePack reads the record of a pack, or of the one that a repack moved its nodes to.
-func livePack(ctx context.Context, from records, id casstore.PackID) (live, error) {
-	at := id
-	for range maxMoves {
-		rs, err := from.Records(ctx, events.PackKey(at.String()), events.MovedKey(at.String()))
-		if err != nil {
-			return live{}, err
-		}
-		if !rs[1].Exists() { // it is the last word: natsio.Store.PackRecord
-			pack, err := record.DecodePack(rs[0].Value)
-			if rs[0].Exists() && (err != nil || !pack.Gone) {
-				return live{at, rs[0], pack}, err
-			}
-			break
-		}
-		moved, err := record.DecodeMoved(rs[1].Value)
-		if err != nil {
-			return live{}, err
-		}
-		at = moved.To
-	}
-	return live{}, fmt.Errorf("pack %s: %w", id, casstore.ErrGone)
-}
-
-// maxMoves ends a circle of moved records.
-const maxMoves = 16

@@ -34,6 +34,7 @@ type Message struct {
 // behind that fence will follow: it does not wait and promises nothing. Errors are package record's.
 type Records interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) // record.FindPack
 	Fence(ctx context.Context, lane int) (record.Fence, error)
 	WillCommit(f record.Fence)
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)

@@ -54,6 +54,7 @@ var ErrMissingRef = errors.New("is not stored: put it first, then publish the st
 // records reads records by their keys.
 type records interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error)
 }
 
 // holder knows whether an object is there.
@@ -79,7 +80,7 @@ func FindRefs(ctx context.Context, rs records, objects holder, packs casstore.Pa
 		if err == nil { // where it is now: the name by which it was known may be forgotten before the step is stored
 			found[i].Pack, err = holds(ctx, rs, packs, found[i])
 		}
-		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) {
+		if record.IsGone(err) {
 			err = fmt.Errorf("%w (%w)", ErrMissingRef, err)
 		}
 		if err != nil {
@@ -111,23 +112,23 @@ func holds(ctx context.Context, rs records, packs casstore.PackGetter, at cassto
 	if at.Pack.IsZero() {
 		return at.Pack, casstore.ErrNotFound
 	}
-	live, err := livePack(ctx, rs, at.Pack)
+	live, err := rs.FindPack(ctx, at.Pack)
 	if err != nil {
 		return at.Pack, err
 	}
-	return live.id, live.holds(ctx, packs, at.Ref)
+	return live.ID, holdsNode(ctx, packs, live, at.Ref)
 }
 
-func (l live) holds(ctx context.Context, packs casstore.PackGetter, ref casstore.Ref) error {
-	pack, err := packs.Pack(ctx, l.id)
+func holdsNode(ctx context.Context, packs casstore.PackGetter, l record.FoundPack, ref casstore.Ref) error {
+	pack, err := packs.Pack(ctx, l.ID)
 	if err != nil {
 		return err
 	}
 	switch i, ok := pack.Find(ref); {
 	case !ok:
-		return fmt.Errorf("pack %s: %w", l.id, casstore.ErrNotFound)
-	case l.pack.IsBuried(i):
-		return fmt.Errorf("pack %s: %w: it is garbage", l.id, casstore.ErrGone)
+		return fmt.Errorf("pack %s: %w", l.ID, casstore.ErrNotFound)
+	case l.Pack.IsBuried(i):
+		return fmt.Errorf("pack %s: %w: it is garbage", l.ID, casstore.ErrGone)
 	}
 	return nil
 }

@@ -70,11 +70,13 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 	}
 	e.How.Erase = true
 	var out []client.Receipt
+	whole := map[string]bool{} // what the streams held of them is written over
 	for _, name := range names {
 		r, err := e.delete(ctx, cl, name, found[name], over)
 		if r.Deleted {
 			out = append(out, r)
 		}
+		whole[name] = err == nil
 		if err != nil {
 			errs = append(errs, fmt.Errorf("session %s: %w", name, err))
 		}
@@ -94,7 +96,7 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		kept, err := found[r.Session].look(ctx, e.Conn, r.Kept)
 		r.Kept = append(r.Kept, kept...)
 		r.MayRemain = remains(r)
-		if err == nil && done.Refused == "" {
+		if err == nil && done.Refused == "" && whole[r.Session] { // else whoever erases it again goes on
 			err = cl.Erased(ctx, r.Session)
 		}
 		errs = append(errs, err, Forget(ctx, e.Histories, r.Session))
@@ -280,13 +282,12 @@ func (ev *evidence) walk(ctx context.Context, r threads.Reader, from casstore.Lo
 
 // locate learns where the bytes are.
 func (ev *evidence) locate(ctx context.Context, conn *natsio.Conn) error {
-	store := conn.Store(0)
 	for id := range ev.nodes {
-		p, _, err := store.PackRecord(ctx, id)
+		p, err := conn.FindPack(ctx, id)
 		if err != nil {
 			return err
 		}
-		ev.tokens[p.Object.NUID] = true
+		ev.tokens[p.Pack.Object.NUID] = true
 	}
 	return ev.eachBlob(ctx, conn, func(ref casstore.Ref, b record.Blob) {
 		ev.blobs[ref], ev.tokens[b.Object.NUID] = b.Object.Size, true

@@ -99,7 +99,7 @@ func (p *Publisher) checkIn(ctx context.Context, e Entry) (ref events.BodyRef, e
 	if err := e.Thread.Validate(); err != nil {
 		return ref, err
 	}
-	return ref, retry.Do(ctx, nil, func() error {
+	err = retry.Do(ctx, nil, func() error {
 		body, err := e.Open()
 		if err != nil {
 			return err
@@ -107,6 +107,7 @@ func (p *Publisher) checkIn(ctx context.Context, e Entry) (ref events.BodyRef, e
 		ref, err = p.conn.CheckIn(ctx, body)
 		return errors.Join(err, body.Close())
 	})
+	return ref, err
 }
 
 // Control publishes an operation on a thread.

@@ -388,6 +388,7 @@ const (
 	MarksKey = "gc.marks" // how far each stream was
 	HeadsKey = "gc.heads" // the last look at what every head leads to
 	ScrubKey = "gc.scrub" // the last scrub, and where the one that goes on is
+	QuietKey = "gc.quiet" // stands where a collector had read all that there was
 )
 
 // Lanes is how many fences there are: commit lanes are spread over them.
