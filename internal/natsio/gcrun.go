@@ -23,12 +23,12 @@ func gcConsumer() jetstream.ConsumerConfig {
 	}
 }
 
-// The server publishes by a schedule (ADR-51): to the target, whose older messages go by rollup, so that after a night without a
-// collector one request waits and not all that were missed.
+// The server publishes by a schedule (ADR-51). It must not roll up the requests before: one that a collector is at would go with
+// them, and the next collector begin while that one works.
 const (
 	hdrSchedule       = "Nats-Schedule"
 	hdrScheduleTarget = "Nats-Schedule-Target"
-	hdrScheduleRollup = "Nats-Schedule-Rollup"
+	hdrScheduleRollup = "Nats-Schedule-Rollup" // as earlier versions had it
 )
 
 // ScheduleGC makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there already and says
@@ -41,13 +41,13 @@ func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, 
 	}
 	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
 	switch {
-	case err == nil && old.Header.Get(hdrSchedule) == want:
+	case err == nil && old.Header.Get(hdrSchedule) == want && old.Header.Get(hdrScheduleRollup) == "":
 		return false, nil
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
 	}
 	_, err = c.publish(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
-		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject}, hdrScheduleRollup: {"sub"},
+		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject},
 	}}})
 	if err != nil {
 		return false, fmt.Errorf("schedule gc every %v: %w", every, err)
@@ -73,8 +73,9 @@ func (c *Conn) AskGC(ctx context.Context) error {
 	return err
 }
 
-// GCRuns calls run for each cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
-// gets a request, and the next one waits until run has returned. A request whose collector dies goes to another after gcAckWait.
+// GCRuns calls run for a cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
+// gets a request, and the next one waits until run has returned, however long that takes. All that was asked for before a cycle began it
+// does at once. A request whose collector dies goes to another after gcAckWait.
 func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
 	cons, err := c.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
 	if ctx.Err() != nil {
@@ -103,8 +104,10 @@ func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
 	}
 }
 
-// atWork holds a request while it is carried out. It is done whatever came of it: the next cycle finishes what this one left.
+// atWork holds a request while it is carried out, with those that wait behind it. It is done whatever came of it: the next cycle
+// finishes what this one left.
 func (c *Conn) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
+	settle := c.gcRequests(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -121,9 +124,28 @@ func (c *Conn) atWork(ctx context.Context, m jetstream.Msg, run func(context.Con
 			continue
 		case <-done:
 		}
+		settle()
 		if err := m.Ack(); err != nil && ctx.Err() == nil {
 			c.log.Warn("ack the request for gc", "error", err)
 		}
 		return
+	}
+}
+
+// gcRequests notes the requests that there are; settle drops them. What cannot be dropped asks for another cycle.
+func (c *Conn) gcRequests(ctx context.Context) (settle func()) {
+	s, err := c.leaderStream(ctx, events.GCStream)
+	if err != nil {
+		return func() {}
+	}
+	last, err := s.GetLastMsgForSubject(ctx, events.GCRunSubject)
+	if err != nil {
+		return func() {}
+	}
+	return func() {
+		err := s.Purge(ctx, jetstream.WithPurgeSubject(events.GCRunSubject), jetstream.WithPurgeSequence(last.Sequence+1))
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("drop requests for gc that are done", "error", wrapErr(err))
+		}
 	}
 }

@@ -11,43 +11,76 @@ import (
 	"spool/internal/natstest"
 )
 
-// Of several collectors one gets a request, and no other request is carried out meanwhile.
+// Of several collectors one gets a request, and no other request is carried out meanwhile, be it by a schedule that is faster than the
+// cycles. What was asked for before a cycle began, it does; what is asked for while it runs takes another one.
 func TestGCRunsOneAtATime(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var busy, runs atomic.Int64
 	began, goOn := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			err := c.GCRuns(ctx, func(context.Context) {
-				if busy.Add(1) > 1 {
-					t.Error("two cycles at a time")
+	begin := func() {
+		for range 3 {
+			wg.Go(func() {
+				err := c.GCRuns(ctx, func(context.Context) {
+					if busy.Add(1) > 1 {
+						t.Error("two cycles at a time")
+					}
+					runs.Add(1)
+					began <- struct{}{}
+					<-goOn
+					busy.Add(-1)
+				})
+				if err != nil {
+					t.Errorf("GCRuns() = %v", err)
 				}
-				runs.Add(1)
-				began <- struct{}{}
-				<-goOn
-				busy.Add(-1)
 			})
-			if err != nil {
-				t.Errorf("GCRuns() = %v", err)
-			}
-		})
-	}
-	for range 3 {
-		if err := c.AskGC(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 	}
-	for range 3 {
+	ask := func(n int) {
+		t.Helper()
+		for range n {
+			if err := c.AskGC(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask(3)
+	begin()
+	<-began
+	ask(2)
+	goOn <- struct{}{}
+	<-began
+	goOn <- struct{}{}
+	select {
+	case <-began:
+		t.Error("a third cycle: the first has done what was asked for before, the second the rest")
+		goOn <- struct{}{}
+	case <-time.After(300 * time.Millisecond):
+	}
+	if _, err := c.ScheduleGC(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
 		<-began
+		select {
+		case <-began:
+			t.Error("the schedule makes another cycle begin in the middle of one")
+			goOn <- struct{}{}
+		case <-time.After(2500 * time.Millisecond):
+		}
 		goOn <- struct{}{}
 	}
 	stop()
-	wg.Wait()
-	if n := runs.Load(); n != 3 {
-		t.Errorf("%d cycles for 3 requests", n)
+	close(goOn)
+	for open := true; open; { // one may have begun
+		select {
+		case <-began:
+		case <-time.After(300 * time.Millisecond):
+			open = false
+		}
 	}
+	wg.Wait()
 }
 
 // The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes its place.
