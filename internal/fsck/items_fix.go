@@ -98,7 +98,7 @@ func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, 
 func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 	at := h.Head.Head().Ref.String()
 	done := Repair{Record: h.key, From: at}
-	stored, err := f.w.ThreadEvents(ctx, h.id)
+	stored, err := f.events(ctx, h.id)
 	if err != nil {
 		return done, err
 	}
@@ -130,7 +130,7 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 // it; else from all its events, if SPOOL_EVENTS never forgot one.
 func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	done := Repair{Record: events.HeadKey(t)}
-	stored, err := f.w.ThreadEvents(ctx, t)
+	stored, err := f.events(ctx, t)
 	if err != nil {
 		return done, err
 	}

@@ -294,6 +294,24 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 	return c.Text, err
 }
 
+// events are those of a thread that SPOOL_EVENTS still has, in order. What was published again, by a producer that got no ack or by a
+// repair, is not among them: a persister passes it over.
+func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
+	stored, err := f.w.ThreadEvents(ctx, t)
+	var seen threads.Head
+	return slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
+		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
+			return true
+		}
+		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil && (op.Op == events.OpDelete || op.Op == events.OpRemove) {
+			seen = threads.Head{} // what comes behind it has a new life
+			return false
+		}
+		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+		return false
+	}), err
+}
+
 // replayed is an event of a thread; lost if it came after the state that the thread goes back to.
 type replayed struct {
 	record.StoredEvent
@@ -309,7 +327,7 @@ func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost
 	if len(h.Tips) > 0 {
 		return byHand("the thread has branches")
 	}
-	stored, err := f.w.ThreadEvents(ctx, h.id)
+	stored, err := f.events(ctx, h.id)
 	if err != nil {
 		return nil, "", err
 	}

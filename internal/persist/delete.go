@@ -144,7 +144,7 @@ func (l *lane) forget(session string) {
 	delete(l.outputs.counters, session)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.latched, func(t events.Thread, _ error) bool { return t.Session == session })
+	maps.DeleteFunc(l.latched, func(t events.Thread, _ latched) bool { return t.Session == session })
 	maps.DeleteFunc(l.lost, func(key string, _ error) bool { return events.SessionOf(key) == session })
 }
 
@@ -345,8 +345,13 @@ func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
 	if err := p.At(StepDone); err != nil {
 		return err
 	}
-	if _, err := p.note(ctx, d, next, make([]record.Put, 1)); err != nil && !errors.Is(err, record.ErrConflict) {
-		return err
+	for {
+		changed, err := p.note(ctx, d, next, make([]record.Put, 1))
+		if errors.Is(err, record.ErrConflict) { // another persister went on with it
+			return nil
+		}
+		if err != nil || !changed { // changed: a collector began
+			return err
+		}
 	}
-	return nil
 }

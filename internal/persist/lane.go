@@ -44,17 +44,17 @@ type lane struct {
 	acked   time.Time
 
 	mu       sync.Mutex
-	inFlight int                     // prepared and not through stage 2
-	idle     chan struct{}           // closed when inFlight falls to zero
-	latched  map[events.Thread]error // threads that take no more events, and why
-	lost     map[string]error        // outputs whose artifact could not be stored, by key, and why
+	inFlight int                       // prepared and not through stage 2
+	idle     chan struct{}             // closed when inFlight falls to zero
+	latched  map[events.Thread]latched // threads that take no events
+	lost     map[string]error          // outputs whose artifact could not be stored, by key, and why
 }
 
 func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, heads: newHeadCache(p.cfg.Threads),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
-		latched: map[events.Thread]error{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
+		latched: map[events.Thread]latched{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
 	l.outputs.clear()
 	return l

@@ -37,6 +37,9 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	l.announce(c.fence)
 	l.forgetPacks(c.fence)
 	batch, rest = l.split(batch)
+	if err := l.doubt(ctx, batch, epoch); err != nil {
+		return nil, nil, err
+	}
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err
 	}
@@ -112,12 +115,52 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 	return l.loadThreads(ctx, missing)
 }
 
+// doubt drops heads from memory that somebody else has changed, as a repair does that sets a head back and then publishes again what the
+// thread lost. A commit would be refused over such a head; what takes none would be decided by it: whether an event is one that the thread
+// has already, and what comes for a thread that is latched. So the record is looked at before that is decided, once for all
+// events that were stored before the look.
+func (l *lane) doubt(ctx context.Context, batch []*staged, epoch uint64) error {
+	var doubtful []*thread
+	var keys []string
+	seen := map[*thread]bool{}
+	for _, s := range batch {
+		t := l.heads.threads[s.event.Thread]
+		if !s.known || t == nil || t.gone || seen[t] || s.msg.Seq <= t.known {
+			continue
+		}
+		repeated := s.msg.Seq > t.head.Applied && t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
+		if repeated || l.latchedBy(t.key) != nil {
+			seen[t] = true
+			doubtful, keys = append(doubtful, t), append(keys, t.record)
+		}
+	}
+	if len(doubtful) == 0 {
+		return nil
+	}
+	if err := l.settle(ctx, epoch); err != nil {
+		return err
+	}
+	now := l.p.queue.newest()
+	rs, err := l.p.Records.Records(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for i, t := range doubtful {
+		t.known = now
+		if l.unlatch(t.key, rs[i].Seq != t.rev) || rs[i].Seq != t.rev {
+			delete(l.heads.threads, t.key)
+		}
+	}
+	return nil
+}
+
 // loadThreads reads the heads of threads that are not in memory, and their sessions.
 func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	keys := make([]string, 0, 3*len(missing))
 	for _, t := range missing {
 		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
 	}
+	known := l.p.queue.newest()
 	rs, err := l.p.Records.Records(ctx, keys...)
 	if err != nil {
 		return err
@@ -134,7 +177,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 		}
 	}
 	for i, t := range missing {
-		th := &thread{key: t, fresh: true, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
+		th := &thread{key: t, fresh: true, known: known, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
 			l.latch(t, err)
 		}
@@ -160,16 +203,15 @@ func (p *Persister) ended(ctx context.Context, t events.Thread, active record.Re
 
 // read takes a head from its record.
 func (t *thread) read(r record.Record) error {
-	t.record = r.Key
+	t.record, t.rev = r.Key, r.Seq
 	if !r.Exists() {
-		t.rev = r.Seq
 		return nil
 	}
 	head, err := threads.DecodeHead(r.Value)
 	if err != nil {
 		return fmt.Errorf("head of %s: %w", t.key, err)
 	}
-	t.head, t.rev = head, r.Seq
+	t.head = head
 	t.sent.Store(head.Sent)
 	t.memory, err = dialect.DecodeMemory(head.Memory)
 	if err != nil {
@@ -248,21 +290,42 @@ func (l *lane) finish(c *commit) {
 	c.finishOutputs()
 }
 
-// latch refuses everything that comes for a thread from now on, with its first cause: something in the store is not as it
-// must be, and appending would hide it. Other threads go on. A restart looks again.
+// latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be, and appending
+// would hide it. Other threads go on. A restart looks again, and so does what comes when the head has changed, or after latchFor.
 func (l *lane) latch(t events.Thread, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.latched[t] == nil {
-		l.latched[t] = fmt.Errorf("%w: %w", errLatched, cause)
+	if l.latched[t].cause == nil {
+		l.latched[t] = latched{fmt.Errorf("%w: %w", errLatched, cause), time.Now()}
 		l.p.Log.Error("thread is latched: its events go to the dead letters", "thread", t, "error", cause)
 	}
 }
 
+// latched is why a thread takes no events, and since when.
+type latched struct {
+	cause error
+	since time.Time
+}
+
+// latchFor is how long a thread is refused before the store is looked at again: it may have been repaired.
+var latchFor = 10 * time.Second
+
 func (l *lane) latchedBy(t events.Thread) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.latched[t]
+	return l.latched[t].cause
+}
+
+// unlatch lets a thread have another try if its head has changed, or when it is time. It reports whether it does.
+func (l *lane) unlatch(t events.Thread, changed bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held, ok := l.latched[t]
+	if !ok || !changed && time.Since(held.since) < latchFor {
+		return false
+	}
+	delete(l.latched, t)
+	return true
 }
 
 // errLatched: the thread takes no more events.

@@ -6,6 +6,7 @@ import "sync"
 type queue struct {
 	mu    sync.Mutex
 	items []*staged
+	last  uint64        // highest sequence of what was ever in it
 	some  chan struct{} // holds a token while there is something to take or to notice
 }
 
@@ -14,6 +15,7 @@ func newQueue() *queue { return &queue{some: make(chan struct{}, 1)} }
 func (q *queue) push(s *staged) {
 	q.mu.Lock()
 	q.items = append(q.items, s)
+	q.last = max(q.last, s.msg.Seq)
 	q.mu.Unlock()
 	q.wake()
 }
@@ -32,6 +34,13 @@ func (q *queue) wake() {
 	case q.some <- struct{}{}:
 	default:
 	}
+}
+
+// newest is the highest EVENTS sequence that has come: every event up to it was stored before now.
+func (q *queue) newest() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.last
 }
 
 // len is how many events wait.

@@ -22,6 +22,7 @@ type thread struct {
 	head   threads.Head
 	memory dialect.Memory // projection memory at the head
 	fresh  bool           // no event was seen since it was loaded
+	known  uint64         // what EVENTS had when its record was looked at, or less
 	left   *left          // what is known of the thread that had this name before, if there is none or a new one
 	gone   bool           // it was removed: what comes next reads its record again
 
