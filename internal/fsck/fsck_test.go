@@ -17,6 +17,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
+	"spool/internal/redact"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -355,9 +356,8 @@ func TestFindsWhatDiffers(t *testing.T) {
 	w.wantClean()
 }
 
-// A head whose state is gone goes back to the last state that is there, and what it lost is taken from SPOOL_EVENTS again:
-// afterwards the thread is what it was, to the hash.
-func TestRepairReplays(t *testing.T) {
+// States that are gone at a thread's head, with the records of their packs, are made again from SPOOL_EVENTS: the head stays where it is.
+func TestNewestStatesAreMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 20)
@@ -367,12 +367,44 @@ func TestRepairReplays(t *testing.T) {
 	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
 		w.put(events.PackKey(l.Pack.String()), nil)
 	}
-	rep, err := fsck.Fix(t.Context(), w.conn, w.conn, w.conn.Store(0), fsck.Config{})
-	w.must(err)
-	if len(rep.Repairs) != 1 || rep.Repairs[0].To != want.Recent[3].Ref.String() || rep.Repairs[0].Lost != 3 || rep.Repairs[0].Replayed != 3 {
-		t.Fatalf("repairs = %+v, want 3 entries lost and replayed", rep.Repairs)
+	if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != want.Head().Ref.String() || done.Lost != 0 || done.Replayed != 0 || done.Remade < 3 {
+		t.Fatalf("repair = %+v, %v, want 3 states made again", done, ok)
 	}
+	got, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	if got.Head() != want.Head() || got.N != want.N || got.Entries != want.Entries {
+		t.Errorf("head %s, %d entries, %d items, want it as it was: %s, %d, %d", got.Head(), got.Entries, got.N, want.Head(), want.Entries, want.N)
+	}
+	w.wantClean()
 	w.start()
+	w.steps(id, 20, 22)
+	w.wantClean()
+}
+
+// What cannot be made again by fsck itself, because it has not got the masks of the persisters, is published again: the head goes back to
+// the last state that is there, and afterwards the thread is what it was, to the hash.
+func TestRepairReplays(t *testing.T) {
+	mask := redact.New(redact.Default(), true)
+	w := newWorld(t)
+	w.stop()
+	w.startWith(service.PersisterConfig{Secrets: mask})
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 17)
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
+	for i := 17; i < 20; i++ {
+		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i, i, leaked, 1795176000000+int64(i))
+		w.must(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		w.must(w.cl.Await(t.Context(), id, "agent.main", 0, uint64(i)))
+	}
+	want, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	for _, l := range want.Recent[:3] {
+		w.put(events.PackKey(l.Pack.String()), nil)
+	}
+	done, ok := w.fix(id, fsck.Config{}) // beside the persister
+	if !ok || done.To != want.Recent[3].Ref.String() || done.Lost != 3 || done.Replayed != 3 {
+		t.Fatalf("repair = %+v, %v, want 3 entries lost and replayed", done, ok)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	w.must(w.cl.Await(ctx, id, "agent.main", 0, 19))

@@ -88,9 +88,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 		s := c.states[at.Ref]
 		switch {
 		case s == nil:
-			if _, known := c.at[c.final(at.Pack)]; known { // else nothing says what order it had
-				c.absent[at.Ref] = at.Pack
-			}
+			c.wants(h, at)
 			wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("the state %s is not there or cannot be read", at)}, at})
 			continue
 		case s.wrong != nil:
@@ -103,6 +101,11 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 		}
 	}
 	if len(wrong) > 0 {
+		for _, at := range h.Recent { // states behind one that is missing are named by the head alone
+			if c.states[at.Ref] == nil {
+				c.wants(h, at)
+			}
+		}
 		return wrong, nil
 	}
 	if newest == nil {
@@ -126,6 +129,18 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 		say("it is completed, and its last state is no end")
 	}
 	return wrong, nil
+}
+
+// wants notes that a head looks for a state in vain. The commit of that state, or a later one, wrote the head behind its pack.
+func (c *checker) wants(h *head, at casstore.Located) {
+	if _, known := c.absent[at.Ref]; known || at.IsZero() {
+		return
+	}
+	c.absent[at.Ref] = at.Pack
+	id := c.final(at.Pack)
+	if least, used := c.users[id]; !used || h.seq < least {
+		c.users[id] = h.seq
+	}
 }
 
 // roots are the head state, if there is one, and the tips.

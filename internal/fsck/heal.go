@@ -285,8 +285,8 @@ func (c *checker) fillings(nodes map[casstore.Ref]casstore.Node, at map[casstore
 	return all
 }
 
-// lostOrder is the order of what takes the place of a lost pack: its record's, or just before the oldest pack that refers to
-// it, where the commit of that one has no pack.
+// lostOrder is the order of what takes the place of a lost pack: its record's, or just before the oldest pack or head that refers to
+// it, where the commit of that one has no other pack.
 func (c *checker) lostOrder(id casstore.PackID) uint64 {
 	if i, ok := c.at[id]; ok {
 		return c.packs[i].order()

@@ -62,15 +62,10 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		h := &c.heads[i]
 		g, broken := c.gapOf(h)
 		switch {
-		case c.lost(h) && c.known(h.Recent[0]):
-			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case c.lost(h):
-			err = f.move(ctx, h)
+			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case broken && c.found(h):
 			gaps = append(gaps, g)
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	filled, err := f.fill(ctx, gaps)
@@ -99,12 +94,6 @@ func (f *fixer) move(ctx context.Context, h *head) error {
 	}
 	f.c.report.Repairs = append(f.c.report.Repairs, done)
 	return nil
-}
-
-// known reports whether a pack has a record, and so a place among the others.
-func (c *checker) known(at casstore.Located) bool {
-	_, ok := c.at[c.final(at.Pack)]
-	return ok
 }
 
 // found reports whether something is wrong with a head that is still the one that was looked at.
