@@ -100,7 +100,7 @@ func (w *world) read(ctx context.Context, rs Records, from uint64) (err error) {
 }
 
 // readBehind is read, up to a moment of quiet. It must get past the fences that were moved before it: a server that was cut off from the
-// others, and does not know yet that it leads no more, tells what was before them.
+// others, and does not know yet that it leads no more, tells what was before them (docs/adr/0023).
 func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) error {
 	for range quietTries {
 		if err := w.read(ctx, rs, from); err != nil {

@@ -115,6 +115,7 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
+			l.p.queue.anew(now)
 			l.link = now
 			continue
 		}

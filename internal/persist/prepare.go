@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/record"
@@ -122,15 +123,14 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 func (l *lane) doubt(ctx context.Context, batch []*staged, epoch uint64) error {
 	var doubtful []*thread
 	var keys []string
-	seen := map[*thread]bool{}
+	latched := l.latchedThreads()
 	for _, s := range batch {
 		t := l.heads.threads[s.event.Thread]
-		if !s.known || t == nil || t.gone || seen[t] || s.msg.Seq <= t.known {
+		if !s.known || t == nil || t.gone || s.msg.Seq <= t.known {
 			continue
 		}
 		repeated := s.msg.Seq > t.head.Applied && t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
-		if repeated || l.latchedBy(t.key) != nil {
-			seen[t] = true
+		if (repeated || latched[t.key]) && !slices.Contains(doubtful, t) {
 			doubtful, keys = append(doubtful, t), append(keys, t.record)
 		}
 	}
@@ -314,6 +314,19 @@ func (l *lane) latchedBy(t events.Thread) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.latched[t].cause
+}
+
+// latchedThreads are those that are refused now; nil when none is.
+func (l *lane) latchedThreads() (all map[events.Thread]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.latched) > 0 {
+		all = make(map[events.Thread]bool, len(l.latched))
+	}
+	for t := range l.latched {
+		all[t] = true
+	}
+	return all
 }
 
 // unlatch lets a thread have another try if its head has changed, or when it is time. It reports whether it does.

@@ -43,6 +43,18 @@ func (q *queue) newest() uint64 {
 	return q.last
 }
 
+// anew forgets what came over other connections than that one: the store may give its sequences out again.
+func (q *queue) anew(link uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = 0
+	for _, s := range q.items {
+		if s.msg.Link == link {
+			q.last = max(q.last, s.msg.Seq)
+		}
+	}
+}
+
 // len is how many events wait.
 func (q *queue) len() int {
 	q.mu.Lock()
