@@ -28,17 +28,9 @@ type StoredMessage struct {
 
 // EachMessage gives every message of a stream from a sequence on, up to the newest, in order.
 func (c *Conn) EachMessage(ctx context.Context, stream string, from uint64, f func(StoredMessage) error) error {
-	s, err := c.js.Stream(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", stream, wrapErr(err))
-	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", stream, wrapErr(err))
-	}
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err := c.eachMessage(ctx, stream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(StoredMessage{m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp})
 	})
 	if err != nil {

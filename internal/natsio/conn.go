@@ -53,6 +53,7 @@ type Conn struct {
 	streams *streams
 	events  sender
 	items   sender
+	dead    deadBox
 
 	ready     atomic.Bool // pipe and streams are there
 	announced announcements

@@ -27,17 +27,9 @@ type DeadLetter struct {
 
 // DeadLetters gives every dead letter of a session, or of all, oldest first.
 func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLetter) error) error {
-	s, err := c.leaderStream(ctx, events.DeadStream)
-	if err != nil {
-		return fmt.Errorf("read dead letters: %w", wrapErr(err))
-	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return fmt.Errorf("read dead letters: %w", wrapErr(err))
-	}
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err := c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy,
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ func TestDeadLettersComeOnce(t *testing.T) {
 		{"one of another partition", elsewhere, 5},
 		{"one that is younger than the letters", anew, 6},
 	} {
-		if err := c.Dead(t.Context(), step.d); err != nil {
+		if err := c.Dead(t.Context(), []events.Dead{step.d}); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -224,18 +223,14 @@ func (c *Conn) Overwrite(ctx context.Context, stream, filter string, upTo uint64
 	if err != nil {
 		return w, fmt.Errorf("overwrite in %s: %w", stream, wrapErr(err))
 	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return w, fmt.Errorf("overwrite in %s: %w", stream, wrapErr(err))
-	}
 	type found struct {
 		seq  uint64
 		size int64
 	}
 	var all []found
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = c.eachMessage(ctx, stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy,
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if meta.Sequence.Stream <= upTo {
 			all = append(all, found{meta.Sequence.Stream, int64(len(m.Data()))})
 		}

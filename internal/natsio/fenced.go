@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,8 +13,6 @@ import (
 	"spool/internal/record"
 	"spool/pkg/events"
 )
-
-const getEvent = "$JS.API.STREAM.MSG.GET." + events.EventsStream
 
 // Chain is events of one thread that are stored all or none, and only if Last is the sequence of the thread's newest stored
 // event. So a writer that decides by what the thread holds is told when somebody else wrote.
@@ -89,36 +86,17 @@ func (c *Conn) sendChains(ctx context.Context, chains []*Chain) (last uint64, er
 
 // NewestEvent says where the newest stored event of a thread is; sequence 0: EVENTS holds none.
 func (c *Conn) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, partition int, err error) {
-	body, err := json.Marshal(map[string]string{"last_by_subj": events.StoredFilter(t)})
-	if err != nil {
-		return 0, 0, err
-	}
-	answers, err := c.pipe.all(ctx, []*nats.Msg{{Subject: c.apiSubject(getEvent), Data: body}}, c.timeout)
+	found, err := c.newest(ctx, events.EventsStream, []string{events.StoredFilter(t)})
 	if err != nil {
 		return 0, 0, fmt.Errorf("newest event of %s: %w", t, err)
 	}
-	if answers[0].Header.Get("Status") == "503" {
-		return 0, 0, record.ErrBusy
+	if found[0].Seq == 0 {
+		return 0, 0, nil
 	}
-	var got struct {
-		Error   *apiError `json:"error"`
-		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(answers[0].Data, &got); err != nil {
-		return 0, 0, fmt.Errorf("%w: newest event of %s: %w", record.ErrUnknown, t, err)
-	}
-	if got.Error != nil {
-		if got.Error.verdict() == record.ErrNotFound {
-			return 0, 0, nil
-		}
-		return 0, 0, fmt.Errorf("newest event of %s: %w", t, got.Error.wrap())
-	}
-	rest, _, _ := strings.Cut(strings.TrimPrefix(got.Message.Subject, strings.TrimSuffix(events.PartitionSubjects, ">")), ".")
+	rest := strings.TrimPrefix(found[0].Subject, strings.TrimSuffix(events.PartitionSubjects, ">"))
+	rest, _, _ = strings.Cut(rest, ".")
 	partition, err = strconv.Atoi(rest)
-	return got.Message.Seq, partition, err
+	return found[0].Seq, partition, err
 }
 
 // Acked reports whether a persister is done with an event of a partition: it is applied, or among the dead letters.

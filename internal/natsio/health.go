@@ -120,13 +120,9 @@ func (c *Conn) Messages(ctx context.Context, stream string, from uint64, f func(
 	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
 		return nil
 	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+	err = c.eachMessage(ctx, stream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, wrapErr(err))
-	}
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())
 	})
 	if err != nil {

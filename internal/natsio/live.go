@@ -69,17 +69,10 @@ func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Positio
 	if err != nil {
 		return err
 	}
-	cons, err := c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+	err = c.eachMessage(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since, InactiveThreshold: time.Minute,
-	})
-	if err != nil {
-		return fmt.Errorf("read items: %w", wrapErr(err))
-	}
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		return f(StoredItem{
-			Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp, Pending: meta.NumPending, Data: m.Data(),
-			Trace: m.Headers().Get(events.HeaderTrace),
-		})
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		return f(storedItem(m, meta))
 	})
 	if err != nil {
 		return fmt.Errorf("read items: %w", err)

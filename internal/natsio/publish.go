@@ -3,14 +3,9 @@ package natsio
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/oklog/ulid/v2"
 
 	"spool/pkg/events"
 )
@@ -93,83 +88,7 @@ func (c *Conn) encode(ctx context.Context, e *events.Event) ([]byte, error) {
 	return claim.Encode(), nil
 }
 
-// Headers of a dead letter; its payload is the message as it came.
-const (
-	HeaderReason   = "Spool-Reason"
-	HeaderSubject  = "Spool-Subject"
-	HeaderEventSeq = "Spool-Event-Seq"
-	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
-)
-
-// Dead stores an event that could not be applied (SPEC B1). One that comes again, after a crash or a replay, is not stored
-// again.
-func (c *Conn) Dead(ctx context.Context, d events.Dead) error {
-	if again, err := c.isDead(ctx, d); err != nil || again {
-		return err
-	}
-	m := &nats.Msg{Subject: events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind), Data: d.Data, Header: nats.Header{
-		HeaderReason:   {oneLine(d.Reason, 2048)},
-		HeaderSubject:  {oneLine(d.Subject, 1024)},
-		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
-	}}
-	if len(d.Data)+headerRoom > c.MaxPayload() {
-		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
-		if _, err := c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
-			return err
-		}
-		m.Data, m.Header[HeaderObject] = nil, []string{name}
-	}
-	_, err := c.publish(ctx, []*nats.Msg{m})
-	return err
-}
-
-// isDead reports whether there is a letter of an event, among those that came since it was stored: an older one is of an event that had
-// its sequence in a stream that is gone. They are read only where there is one.
-func (c *Conn) isDead(ctx context.Context, d events.Dead) (is bool, err error) {
-	if d.Stored == 0 {
-		return false, nil
-	}
-	subject := events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind)
-	s, err := c.leaderStream(ctx, events.DeadStream)
-	if err != nil {
-		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
-	}
-	newest, err := s.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	since := time.Unix(0, d.Stored)
-	if err != nil || newest.Time.Before(since) {
-		return false, wrapErr(err)
-	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return false, fmt.Errorf("dead letter: %w", wrapErr(err))
-	}
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		l := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
-		is = is || l.Seq == d.Seq && l.Subject == oneLine(d.Subject, 1024) && (l.object != "" || bytes.Equal(l.Data, d.Data))
-		return nil
-	})
-	return is, err
-}
-
 // DiscardBody drops what a claim check was for, once its event is applied.
 func (c *Conn) DiscardBody(ctx context.Context, ref events.BodyRef) error {
 	return c.Discard(ctx, events.InboxBucket, ref.Object)
-}
-
-func oneLine(s string, limit int) string {
-	b := []byte(s)
-	if len(b) > limit {
-		b = b[:limit]
-	}
-	for i, ch := range b {
-		if ch < ' ' || ch == 0x7f {
-			b[i] = ' '
-		}
-	}
-	return string(b)
 }

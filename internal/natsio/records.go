@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sort"
@@ -17,56 +16,27 @@ import (
 	"spool/pkg/events"
 )
 
-const getRecord = "$JS.API.STREAM.MSG.GET." + events.RecordsStream
-
 // Records reads records from the leader: what it returns was the latest when it answered. In a cluster it can be older, for as long
 // as a server that was cut off or stopped believes that it still leads (leader.go): what is decided by it takes a Commit that
 // expects it. A key without a record gives a Record with Seq 0; a key with wildcards the newest record that matches, under its own
 // key. The requests go out at once.
 func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
-	msgs := make([]*nats.Msg, len(keys))
+	subjects := make([]string, len(keys))
 	for i, key := range keys {
-		body, err := json.Marshal(map[string]string{"last_by_subj": events.RecordSubject(key)})
-		if err != nil {
-			return nil, err
-		}
-		msgs[i] = &nats.Msg{Subject: c.apiSubject(getRecord), Data: body}
+		subjects[i] = events.RecordSubject(key)
 	}
-	answers, err := c.pipe.all(ctx, msgs, c.timeout)
+	found, err := c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read %d records: %w", len(keys), err)
 	}
 	out := make([]record.Record, len(keys))
-	for i, m := range answers {
-		if out[i], err = parseRecord(keys[i], m); err != nil {
-			return nil, fmt.Errorf("read record %s: %w", keys[i], err)
+	for i, m := range found {
+		out[i] = record.Record{Key: keys[i], Value: m.Data, Seq: m.Seq}
+		if m.Seq != 0 {
+			out[i].Key = recordKey(m.Subject)
 		}
 	}
 	return out, nil
-}
-
-func parseRecord(key string, m *nats.Msg) (record.Record, error) {
-	if m.Header.Get("Status") == "503" {
-		return record.Record{}, record.ErrBusy
-	}
-	var got struct {
-		Error   *apiError `json:"error"`
-		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
-			Data    []byte `json:"data"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(m.Data, &got); err != nil {
-		return record.Record{}, fmt.Errorf("%w: %w", record.ErrUnknown, err)
-	}
-	if got.Error != nil {
-		if err := got.Error.wrap(); !errors.Is(err, record.ErrNotFound) {
-			return record.Record{}, err
-		}
-		return record.Record{Key: key}, nil
-	}
-	return record.Record{Key: recordKey(got.Message.Subject), Value: got.Message.Data, Seq: got.Message.Seq}, nil
 }
 
 // recordKey is the inverse of events.RecordSubject.

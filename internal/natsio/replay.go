@@ -2,8 +2,6 @@ package natsio
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -14,18 +12,10 @@ import (
 // ThreadEvents reads the events of a thread that SPOOL_EVENTS still has, in order, one for each entry. What cannot be decoded
 // is left out: it never was applied.
 func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
-	s, err := c.js.Stream(ctx, events.EventsStream)
-	if err != nil {
-		return nil, fmt.Errorf("read events of %s: %w", t, wrapErr(err))
-	}
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read events of %s: %w", t, wrapErr(err))
-	}
 	var out []record.StoredEvent
-	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err := c.eachMessage(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy,
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if e, err := events.Open(m.Subject(), m.Data()); err == nil {
 			for _, one := range e.Each() {
 				out = append(out, record.StoredEvent{Event: one, Seq: meta.Sequence.Stream})

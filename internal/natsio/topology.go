@@ -62,6 +62,7 @@ func Topology(l Limits) []jetstream.StreamConfig {
 		common(jetstream.StreamConfig{
 			Name: events.DeadStream, Description: "events that could not be applied, as they came, with the reason",
 			Subjects: []string{events.DeadSubjects}, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, AllowDirect: true,
+			AllowAtomicPublish: true,
 		}),
 		common(jetstream.StreamConfig{
 			Name: events.GCStream, Description: "gc runs and reports",
@@ -240,7 +241,8 @@ func compare(got, want jetstream.StreamConfig) error {
 	check("persist mode", got.PersistMode, want.PersistMode)
 	check("republish", got.RePublish != nil, false)
 	check("mirror", got.Mirror != nil, false)
-	if want.Name != events.EventsStream { // publishers may be denied batches; whoever needs one must have it
+	// Publishers may be denied batches; dead letters do without, in a stream of an earlier version.
+	if want.Name != events.EventsStream && want.Name != events.DeadStream {
 		check("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
 	}
 	if want.Name == events.RecordsStream {

@@ -55,7 +55,7 @@ type Bulk interface {
 type Outbox interface {
 	PublishItems(ctx context.Context, items []events.Posted) error
 	LastItem(ctx context.Context, t events.Thread) (int64, error)
-	Dead(ctx context.Context, d events.Dead) error
+	Dead(ctx context.Context, letters []events.Dead) error
 }
 
 // Inbox holds bodies that were too large for a message. OpenBody reads one from its beginning in bounded memory, as often

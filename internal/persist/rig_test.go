@@ -53,7 +53,9 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	var stops []func()
 	for part := range events.Partitions {
 		stop, err := r.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: p.Link(), Ack: d.Ack})
+			p.Deliver(ctx, persist.Message{
+				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Ack: d.Ack,
+			})
 		})
 		if err != nil {
 			r.t.Fatal(err)

@@ -1,0 +1,378 @@
+package natsio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Headers of a dead letter; its payload is the message as it came.
+const (
+	HeaderReason   = "Spool-Reason"
+	HeaderSubject  = "Spool-Subject"
+	HeaderEventSeq = "Spool-Event-Seq"
+	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
+)
+
+// deadBox remembers, for each subject of dead letters that this connection wrote to, what SPOOL_DEAD holds there, so that a
+// letter needs no look at those before it. The memory can be trusted without a lease: every write expects the newest
+// letter that the memory knows of. The server refuses the write when another process stored or removed letters, and only
+// then are they read.
+type deadBox struct {
+	mu       sync.Mutex // held during a write
+	subjects map[string]*deadSubject
+	held     int  // letters in all sent maps
+	oneByOne bool // the stream was made by a version that did not ask for atomic batches
+}
+
+// deadSubject is what is known of one subject's letters. It holds for events that were stored at or after since.
+type deadSubject struct {
+	last  uint64             // sequence of the newest letter; 0: there is none
+	top   uint64             // highest event sequence of a letter: the event of a higher one has no letter yet
+	since int64              // Unix nanoseconds
+	sent  map[letterID]int64 // letters, and a time that their events are not younger than; nil: not read
+}
+
+// letterID tells letters of a subject apart. Several entries of one message share its sequence.
+type letterID struct {
+	seq uint64
+	sum [16]byte
+}
+
+const (
+	deadSubjects = 1 << 16 // subjects that are remembered at most
+	deadHeld     = 1 << 17 // letters that are remembered at most, but for those of one read
+	deadTries    = 5       // writes that may meet another writer before the caller waits
+)
+
+// Dead stores events that could not be applied, in order (SPEC B1). A letter that comes again, after a crash or a replay, is
+// not stored again. On an error a part of them may be stored; calling it again with all of them is safe.
+//
+// The letters of a call cost one write for a thousand of them. Where letters may have come before, they are read once.
+func (c *Conn) Dead(ctx context.Context, letters []events.Dead) error {
+	b := &c.dead
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.subjects == nil || len(b.subjects) > deadSubjects {
+		b.subjects, b.held = map[string]*deadSubject{}, 0
+	}
+	for len(letters) > 0 {
+		n, size := 0, 0
+		for n < len(letters) && n < MaxBatch && (n == 0 || size+len(letters[n].Data) <= batchBytes) {
+			size += len(letters[n].Data)
+			n++
+		}
+		if err := c.storeDead(ctx, letters[:n]); err != nil {
+			return fmt.Errorf("store %d dead letters: %w", n, err)
+		}
+		letters = letters[n:]
+	}
+	return nil
+}
+
+// storeDead stores those letters of one batch that are not stored yet.
+func (c *Conn) storeDead(ctx context.Context, letters []events.Dead) error {
+	objects := map[int]string{} // of the letters that were uploaded
+	for range deadTries {
+		fresh, unread := c.dead.compare(letters)
+		if len(unread) > 0 {
+			c.dead.forget(unread)
+			if err := c.learnDead(ctx, letters, unread); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		msgs := make([]*nats.Msg, len(fresh))
+		for i, n := range fresh {
+			var err error
+			if msgs[i], err = c.letterMsg(ctx, letters[n], objects, n); err != nil {
+				return err
+			}
+		}
+		seqs, err := c.sendDead(ctx, msgs)
+		c.dead.note(letters, fresh, seqs)
+		if err == nil {
+			return nil
+		}
+		subjects := map[string]bool{}
+		for _, m := range msgs {
+			subjects[m.Subject] = true
+		}
+		if !errors.Is(err, record.ErrConflict) {
+			c.dead.forget(subjects) // the outcome may be unknown: the next write finds out
+			return err
+		}
+		if err := c.learnDead(ctx, letters, subjects); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: other processes write letters of the same threads", record.ErrBusy)
+}
+
+// compare finds the letters that the memory does not hold, by their place in the list; unread are the subjects whose letters
+// must be read first to tell.
+func (b *deadBox) compare(letters []events.Dead) (fresh []int, unread map[string]bool) {
+	unread = map[string]bool{}
+	batch := map[string]map[letterID]bool{}
+	for i, d := range letters {
+		subject, id := letterSubject(d), letterOf(d)
+		s := b.subjects[subject]
+		switch {
+		case d.Stored == 0: // a repeat cannot be told from another event
+		case batch[subject][id]:
+			continue
+		case s == nil, d.Stored >= s.since && d.Seq > s.top:
+		case d.Stored < s.since, s.sent == nil:
+			unread[subject] = true
+			continue
+		case s.has(id, d.Stored), s.has(letterID{seq: d.Seq}, d.Stored):
+			continue
+		}
+		if batch[subject] == nil {
+			batch[subject] = map[letterID]bool{}
+		}
+		batch[subject][id] = true
+		fresh = append(fresh, i)
+	}
+	return fresh, unread
+}
+
+func (s *deadSubject) has(id letterID, stored int64) bool {
+	at, ok := s.sent[id]
+	return ok && at >= stored
+}
+
+// note remembers letters that were stored; seqs has a 0 for one that was not.
+func (b *deadBox) note(letters []events.Dead, fresh []int, seqs []uint64) {
+	for i, seq := range seqs {
+		if seq == 0 {
+			continue
+		}
+		d := letters[fresh[i]]
+		s := b.subjects[letterSubject(d)]
+		if s == nil {
+			s = &deadSubject{}
+			b.subjects[letterSubject(d)] = s
+		}
+		s.last, s.top = seq, max(s.top, d.Seq)
+		if s.sent != nil {
+			s.sent[letterOf(d)] = d.Stored
+			b.held++
+		}
+	}
+}
+
+func (b *deadBox) forget(subjects map[string]bool) {
+	for subject := range subjects {
+		if s := b.subjects[subject]; s != nil {
+			b.held -= len(s.sent)
+			delete(b.subjects, subject)
+		}
+	}
+}
+
+// learnDead finds out what SPOOL_DEAD holds on these subjects. It asks for the newest letter of each. Where the memory does
+// not know that one, it reads the letters since the oldest event of the batch, once for all subjects: an older letter is of
+// an event that had its sequence in a stream that is gone.
+func (c *Conn) learnDead(ctx context.Context, letters []events.Dead, subjects map[string]bool) error {
+	b := &c.dead
+	b.shrink()
+	names := slices.Sorted(maps.Keys(subjects))
+	found, err := c.newest(ctx, events.DeadStream, names)
+	if err != nil {
+		return err
+	}
+	oldest, read := oldestEvents(letters), map[string]newestMsg{}
+	for i, m := range found {
+		if s := b.subjects[names[i]]; s != nil && m.Seq <= s.last {
+			s.last = m.Seq // nobody wrote; the newest letters were removed
+			continue
+		}
+		b.forget(map[string]bool{names[i]: true})
+		s := &deadSubject{last: m.Seq, sent: map[letterID]int64{}}
+		b.subjects[names[i]] = s
+		if m.Seq == 0 {
+			continue
+		}
+		s.since = cmp.Or(oldest[names[i]], math.MaxInt64)
+		if m.Time.UnixNano() >= s.since {
+			read[names[i]] = m
+		}
+	}
+	if err := c.readDead(ctx, read); err != nil {
+		b.forget(subjects)
+		return err
+	}
+	return nil
+}
+
+// shrink drops the letters that were read, when they are too many. Where one comes again they are read again.
+func (b *deadBox) shrink() {
+	if b.held <= deadHeld {
+		return
+	}
+	for _, s := range b.subjects {
+		s.sent = nil
+	}
+	b.held = 0
+}
+
+// oldestEvents is when the oldest event with a letter on each subject was stored; 0: nobody knows.
+func oldestEvents(letters []events.Dead) map[string]int64 {
+	oldest := map[string]int64{}
+	for _, d := range letters {
+		if at, ok := oldest[letterSubject(d)]; d.Stored != 0 && (!ok || d.Stored < at) {
+			oldest[letterSubject(d)] = d.Stored
+		}
+	}
+	return oldest
+}
+
+// readDead reads the letters on these subjects into the memory, up to the newest of each.
+func (c *Conn) readDead(ctx context.Context, newest map[string]newestMsg) error {
+	if len(newest) == 0 {
+		return nil
+	}
+	b := &c.dead
+	since := int64(math.MaxInt64)
+	for subject := range newest {
+		since = min(since, b.subjects[subject].since)
+	}
+	start, filters := time.Unix(0, since), slices.Sorted(maps.Keys(newest))
+	last := map[string]uint64{}
+	err := c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start,
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		s, l := b.subjects[m.Subject()], deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		id := letterID{seq: l.Seq}
+		if l.object == "" {
+			id = letterOf(l.Dead)
+		}
+		s.top = max(s.top, l.Seq)
+		if _, ok := s.sent[id]; !ok {
+			b.held++
+		}
+		s.sent[id] = meta.Timestamp.UnixNano()
+		last[m.Subject()] = meta.Sequence.Stream
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for subject, m := range newest {
+		// A consumer of a copy that is behind ends before the newest letter.
+		if last[subject] < m.Seq {
+			return fmt.Errorf("%w: letter %d of %s cannot be read yet", record.ErrBusy, m.Seq, subject)
+		}
+		b.subjects[subject].last = last[subject]
+	}
+	return nil
+}
+
+// sendDead stores messages on condition that the memory knows the newest letter of each of their subjects, all or none, and
+// returns their sequences. In a stream that takes no atomic batch it stores some on an error: those with a sequence.
+func (c *Conn) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
+	expected := map[string]uint64{}
+	for _, m := range msgs {
+		if _, ok := expected[m.Subject]; ok {
+			continue
+		}
+		expected[m.Subject] = 0
+		if s := c.dead.subjects[m.Subject]; s != nil {
+			expected[m.Subject] = s.last
+		}
+		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
+	}
+	if len(msgs) > 1 && !c.dead.oneByOne {
+		last, err := c.batch(ctx, msgs)
+		if !errors.Is(err, errNoBatches) {
+			seqs := make([]uint64, len(msgs))
+			for i := range seqs {
+				if err == nil {
+					seqs[i] = last - uint64(len(msgs)-1-i)
+				}
+			}
+			return seqs, err
+		}
+		c.dead.oneByOne = true
+	}
+	seqs := make([]uint64, len(msgs))
+	for i, m := range msgs {
+		for _, h := range []string{hdrBatchID, hdrBatchSeq, hdrBatchCommit} {
+			delete(m.Header, h)
+		}
+		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
+		stored, err := c.publish(ctx, []*nats.Msg{m})
+		if err != nil {
+			return seqs, err
+		}
+		seqs[i], expected[m.Subject] = stored[0], stored[0]
+	}
+	return seqs, nil
+}
+
+// letterMsg is a letter as a message. What does not fit one is uploaded, once: objects says under which name, by the letter's
+// place.
+func (c *Conn) letterMsg(ctx context.Context, d events.Dead, objects map[int]string, place int) (*nats.Msg, error) {
+	m := &nats.Msg{Subject: letterSubject(d), Data: d.Data, Header: nats.Header{
+		HeaderReason:   {oneLine(d.Reason, 2048)},
+		HeaderSubject:  {oneLine(d.Subject, 1024)},
+		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
+	}}
+	if len(d.Data)+headerRoom <= c.MaxPayload() {
+		return m, nil
+	}
+	if objects[place] == "" {
+		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
+		if _, err := c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
+			return nil, err
+		}
+		objects[place] = name
+	}
+	m.Data, m.Header[HeaderObject] = nil, []string{objects[place]}
+	return m, nil
+}
+
+func letterSubject(d events.Dead) string {
+	return events.DeadSubject(d.Thread.Session, d.Thread.Name, d.Kind)
+}
+
+func letterOf(d events.Dead) letterID {
+	id, h := letterID{seq: d.Seq}, sha256.New()
+	fmt.Fprintf(h, "%s\n", oneLine(d.Subject, 1024))
+	h.Write(d.Data)
+	copy(id.sum[:], h.Sum(nil))
+	return id
+}
+
+func oneLine(s string, limit int) string {
+	b := []byte(s)
+	if len(b) > limit {
+		b = b[:limit]
+	}
+	for i, ch := range b {
+		if ch < ' ' || ch == 0x7f {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}

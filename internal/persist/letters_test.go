@@ -1,0 +1,86 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// letterBox counts the calls for dead letters.
+type letterBox struct {
+	persist.Outbox
+	calls, letters int
+}
+
+func (c *letterBox) Dead(ctx context.Context, letters []events.Dead) error {
+	c.calls, c.letters = c.calls+1, c.letters+len(letters)
+	return c.Outbox.Dead(ctx, letters)
+}
+
+// TestLettersOfACommitGoTogether: a thousand entries that cannot be applied cost a write a commit, and each is a letter once,
+// although the persister dies between a letter and its ack.
+func TestLettersOfACommitGoTogether(t *testing.T) {
+	server := natstest.Server(t)
+	conn, other := natstest.Dial(t, server), natstest.Dial(t, server)
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, conn: conn, Client: client.New(conn)}
+	const entries, batch = 1000, 100
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	for i := range entries { // alone in its message, each
+		e := client.Entry{Thread: thread(0), Dialect: "omp", Body: fmt.Appendf(nil, `{"type":%d`, i)}
+		if err := pub.Publish(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := r.start(func(d *persist.Deps, c *persist.Config) {
+		c.BatchEvents = batch
+		acks := 0
+		d.At = func(s persist.Step) error {
+			if s == persist.StepAck {
+				if acks++; acks == 3 {
+					return errKilled
+				}
+			}
+			return nil
+		}
+	})
+	if err := <-first.died; !errors.Is(err, errKilled) {
+		t.Fatalf("Run() = %v, want it killed before an ack", err)
+	}
+	if err := first.stop(); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+
+	second := &letterBox{Outbox: other} // of a process that knows of no letters
+	p := r.start(func(d *persist.Deps, c *persist.Config) {
+		d.Outbox, c.BatchEvents = second, batch
+	})
+	good := r.Publisher(client.PublisherConfig{Producer: "good"})
+	r.publish(good, thread(0), 0, 1)
+	r.await(thread(0), "good", 1)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if commits := (entries + batch) / batch; second.calls > 2*commits || second.letters < entries-3*batch {
+		t.Errorf("%d letters in %d calls, want about a call for %d", second.letters, second.calls, batch)
+	}
+	seen := map[uint64]int{}
+	err := r.conn.DeadLetters(t.Context(), "", func(l natsio.DeadLetter) error { seen[l.Seq]++; return nil })
+	if err != nil || len(seen) != entries {
+		t.Errorf("%d events have letters, %v, want %d", len(seen), err, entries)
+	}
+	for seq, n := range seen {
+		if n != 1 {
+			t.Errorf("event %d has %d letters, want 1", seq, n)
+		}
+	}
+}
