@@ -69,7 +69,7 @@ type move struct {
 type head struct {
 	key   string
 	roots []casstore.Located
-	hints []casstore.PackID // packs that it names beside
+	hints []casstore.Located // ancestors that it names in other packs than its state's: the next state refers to these copies
 	counts
 }
 
@@ -167,8 +167,8 @@ func (w *world) takeHead(r record.Record) error {
 	}
 	h := head{key: r.Key, roots: append(th.Roots(), th.Start), counts: counts{th.Entries, th.N, th.BytesIn}}
 	for _, l := range th.Recent[min(len(th.Recent), 1):] {
-		if n := len(h.hints); n == 0 || h.hints[n-1] != l.Pack {
-			h.hints = append(h.hints, l.Pack)
+		if l.Pack != th.Recent[0].Pack {
+			h.hints = append(h.hints, l)
 		}
 	}
 	w.heads[r.Key] = h
@@ -350,8 +350,11 @@ func (w *world) rootHead(m *marker, h head, firm bool) error {
 			return fmt.Errorf("%s: %w", h.key, err)
 		}
 	}
-	for _, id := range h.hints {
-		m.named[id] = true
+	for _, l := range h.hints {
+		m.named[l.Pack] = true
+		if err := m.root(l, false); err != nil {
+			return fmt.Errorf("%s: %w", h.key, err)
+		}
 	}
 	return nil
 }

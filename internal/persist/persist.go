@@ -75,6 +75,8 @@ type Deps struct {
 	Nodes   Locator             // finds nodes that a step names without a pack; nil: only where the session's heads are
 	Log     *slog.Logger
 
+	Search casstore.NodeLocator // finds a node that is not where its locator says; nil: nobody looks
+
 	// What streaming outputs need; without Parts they are cut and not kept whole, without Live nobody watches them, without
 	// Leases they stay open until their end.
 	Parts  Parts
@@ -192,7 +194,7 @@ func New(deps Deps, cfg Config) *Persister {
 	}
 	p := &Persister{
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
-		reader: threads.Reader{Packs: deps.Packs}, broken: make(chan error, 1),
+		reader: threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
 	p.lane = newLane(p)
 	return p

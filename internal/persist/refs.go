@@ -73,12 +73,12 @@ func FindRefs(ctx context.Context, rs records, objects holder, packs casstore.Pa
 			keys, blobs = append(keys, events.BlobKey(at.Ref.Hex())), append(blobs, i)
 			continue
 		}
+		// Where it is now: the name by which it was known may be forgotten before the step is stored.
 		var err error
-		if at.Pack.IsZero() {
-			found[i], err = find.Locate(ctx, at.Ref)
-		}
-		if err == nil { // where it is now: the name by which it was known may be forgotten before the step is stored
-			found[i].Pack, err = holds(ctx, rs, packs, found[i])
+		if found[i].Pack, err = holds(ctx, rs, packs, at); record.IsGone(err) { // no pack is named, or one that lost its copy
+			if found[i], err = find.Locate(ctx, at.Ref); err == nil {
+				found[i].Pack, err = holds(ctx, rs, packs, found[i])
+			}
 		}
 		if record.IsGone(err) {
 			err = fmt.Errorf("%w (%w)", ErrMissingRef, err)

@@ -330,8 +330,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A step refers to blobs and nodes: those of its session, and any other by its pack or by a look into the newest packs. What
-// is not there is an error for its agent, and a dead letter from others.
+// A step refers to blobs and nodes: those of its session, and any other by its pack or, where that has not got it any more, by
+// a look into the newest packs. What is not there is an error for its agent, and a dead letter from others.
 func TestStepRefs(t *testing.T) {
 	r := newRig(t)
 	run := r.start(nil)
@@ -344,8 +344,9 @@ func TestStepRefs(t *testing.T) {
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
 	own := r.steps(thread(0), p, 1, 3)
 	located, bare := other.Recent[1], other.Recent[0]
-	want := []casstore.Ref{own.Recent[1].Ref, located.Ref, bare.Ref, blob}
-	body := fmt.Appendf(nil, `{"role":"coder","content":"c","refs":[%q,%q,%q,%q]}`, own.Recent[1].Ref, located, bare.Ref, blob)
+	old := casstore.Located{Ref: own.Recent[0].Ref, Pack: casstore.PackID{9}}
+	want := []casstore.Ref{own.Recent[1].Ref, located.Ref, bare.Ref, old.Ref, blob}
+	body := fmt.Appendf(nil, `{"role":"coder","content":"c","refs":[%q,%q,%q,%q,%q]}`, own.Recent[1].Ref, located, bare.Ref, old, blob)
 	if err := p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +358,7 @@ func TestStepRefs(t *testing.T) {
 	r.verify(thread(0))
 
 	missing := casstore.NodeRef([32]byte{1})
-	wrong := casstore.Located{Ref: located.Ref, Pack: casstore.PackID{9}}
+	wrong := casstore.Located{Ref: missing, Pack: located.Pack}
 	for seq, ref := range []string{missing.String(), wrong.String(), casstore.BlobRef([32]byte{1}).String()} {
 		bad := client.Entry{Thread: thread(0), Dialect: "step", Body: fmt.Appendf(nil, `{"role":"coder","refs":[%q]}`, ref)}
 		if err := p.Publish(ctx, bad); !errors.Is(err, client.ErrMissingRef) {

@@ -12,6 +12,12 @@ type PackGetter interface {
 	Pack(ctx context.Context, id PackID) (*Pack, error)
 }
 
+// NodeLocator finds a pack that holds a node by looking into the headers of packs: the last resort of whoever has no
+// locator, or one that leads to a pack without the node. Errors wrap ErrNotFound.
+type NodeLocator interface {
+	Locate(ctx context.Context, ref Ref) (Located, error)
+}
+
 // PackPutter writes packs. PutPack returns when the pack is durable; putting the same bytes again under the same id is a
 // no-op. An id names one pack for ever: the caller never puts other bytes under it. The store keeps no reference to header
 // and body. Errors wrap ErrCorrupt when they are not a pack; after any other error the pack may be stored or not.

@@ -65,7 +65,9 @@ func (c *Client) Close() {
 // New makes a client on a connection, which stays the caller's.
 func New(conn *natsio.Conn) *Client {
 	store := conn.Store(0)
-	c := &Client{conn: conn, store: store, reader: threads.Reader{Packs: casstore.NewPackCache(store, packCache)}}
+	c := &Client{conn: conn, store: store, reader: threads.Reader{
+		Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search(),
+	}}
 	c.outputs = c.Publisher(PublisherConfig{})
 	return c
 }

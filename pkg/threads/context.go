@@ -2,7 +2,6 @@ package threads
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"spool/pkg/casstore"
@@ -37,7 +36,7 @@ func (r Reader) Context(ctx context.Context, at casstore.Located) (c Context, er
 				continue
 			}
 			c.Compacted, c.From, kept = true, s, s.Entry.Kept
-			if c.Summary, err = s.readSummary(ctx); err != nil {
+			if c.Summary, err = s.readContent(ctx, s.Compact); err != nil {
 				return c, err
 			}
 		case kept != "":
@@ -68,21 +67,4 @@ func appendSpoken(steps []Step, s Step) []Step {
 		return steps
 	}
 	return append(steps, s)
-}
-
-// readSummary reads what the step says of all before it.
-func (s Step) readSummary(ctx context.Context) (Content, error) {
-	at, err := s.Locate(s.Compact)
-	if err != nil {
-		return Content{}, err
-	}
-	n, _, err := s.from.node(ctx, at, s.pack)
-	if err != nil {
-		return Content{}, err
-	}
-	c, err := ParseContent(n)
-	if err != nil {
-		return Content{}, fmt.Errorf("%s: %w", at, err)
-	}
-	return c, nil
 }

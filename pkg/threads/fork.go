@@ -46,7 +46,7 @@ func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 		return Head{}, err
 	}
 	h.Sent = h.N
-	if point.At == source.Head() {
+	if point.At.Ref == source.Head().Ref {
 		h.Messages, h.Standing = source.Messages, source.Standing
 	}
 	return h, nil

@@ -13,7 +13,7 @@ import (
 type trail struct {
 	r      Reader
 	next   casstore.Located // read next; zero: the path is known to its first state
-	pack   *casstore.Pack
+	pack   opened
 	places []casstore.Located // newest first
 	known  map[casstore.Ref]int
 	index  int64  // of the state read last
@@ -112,7 +112,7 @@ func (r Reader) At(ctx context.Context, head Head, at Point) (Step, error) {
 // seek finds the newest state, from a place back, that is not later than what is wanted; the zero Step if all are. later must
 // not turn true again on the way back. It reads one state in eleven.
 func (r Reader) seek(ctx context.Context, from casstore.Located, later func(State) bool) (Step, error) {
-	s, err := r.next(ctx, from, nil)
+	s, err := r.next(ctx, from, opened{})
 	for err == nil && later(s.State) {
 		if s.Parent.IsZero() {
 			return Step{}, nil

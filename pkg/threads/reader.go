@@ -9,26 +9,41 @@ import (
 )
 
 // Reader reads threads from packs. It follows locators, keeps no index and checks the hash of every node it reads. Behind a
-// casstore.PackCache a pack is fetched once. Errors wrap those of casstore with the ref and the pack asked: a locator is a
-// hint, so ErrNotFound there means that another pack may hold the node.
-type Reader struct{ Packs casstore.PackGetter }
+// casstore.PackCache a pack is fetched once. Errors wrap those of casstore with the ref and the pack asked.
+//
+// A locator is a hint: a collector that repacks keeps one copy of a node that several packs hold, and what an older pack, in
+// a cache, says of the others leads nowhere. So a node that is not where its locator says is looked for elsewhere
+// (elsewhere.go); ErrNotFound and ErrGone mean that no pack holds it. Without Nodes they mean only that the locators lead
+// to no pack that holds it.
+type Reader struct {
+	Packs casstore.PackGetter
+	Nodes casstore.NodeLocator // nil: locators alone are followed
+}
+
+// opened is a pack that was read, and the id by which it was asked for. The zero opened is none.
+type opened struct {
+	*casstore.Pack
+	id casstore.PackID
+}
+
+func (o opened) holds(ref casstore.Ref) bool { return o.Pack != nil && o.Has(ref) }
 
 // Step is one state of a thread, where it stands, and the pack it was read from.
 type Step struct {
 	State
 	At casstore.Located
 
-	pack *casstore.Pack
+	pack opened
 	from Reader
 }
 
 // Step reads the state at that place.
 func (r Reader) Step(ctx context.Context, at casstore.Located) (Step, error) {
-	return r.next(ctx, at, nil)
+	return r.next(ctx, at, opened{})
 }
 
 // next reads a state; it takes the pack of an earlier step if the state is in it.
-func (r Reader) next(ctx context.Context, at casstore.Located, before *casstore.Pack) (Step, error) {
+func (r Reader) next(ctx context.Context, at casstore.Located, before opened) (Step, error) {
 	n, pack, err := r.node(ctx, at, before)
 	if err != nil {
 		return Step{}, err
@@ -37,26 +52,43 @@ func (r Reader) next(ctx context.Context, at casstore.Located, before *casstore.
 	if err != nil {
 		return Step{}, fmt.Errorf("%s: %w", at, err)
 	}
+	at.Pack = pack.id
 	return Step{State: s, At: at, pack: pack, from: r}, nil
 }
 
-// node reads a node from the pack given, if it is there, else from the one that the locator names.
-func (r Reader) node(ctx context.Context, at casstore.Located, before *casstore.Pack) (casstore.Node, *casstore.Pack, error) {
-	pack := before
-	if pack == nil || !pack.Has(at.Ref) {
-		if at.Pack.IsZero() {
-			return casstore.Node{}, nil, fmt.Errorf("%s: no pack is named: %w", at.Ref, casstore.ErrNotFound)
-		}
-		var err error
-		if pack, err = r.Packs.Pack(ctx, at.Pack); err != nil {
-			return casstore.Node{}, nil, fmt.Errorf("open pack for %s: %w", at, err)
-		}
+// node reads a node from the pack given, if it is there, else from the one that the locator names, else from wherever it
+// is. before is the pack whose table the locator comes from, or none.
+func (r Reader) node(ctx context.Context, at casstore.Located, before opened) (casstore.Node, opened, error) {
+	pack, err := before, error(nil)
+	if !pack.holds(at.Ref) {
+		pack, err = r.open(ctx, at)
+	}
+	if isAway(err) {
+		pack, err = r.elsewhere(ctx, at, before, err)
+	}
+	if err != nil {
+		return casstore.Node{}, opened{}, err
 	}
 	n, err := pack.Node(at.Ref)
 	if err != nil {
-		return casstore.Node{}, nil, fmt.Errorf("%s: %w", at, err)
+		return casstore.Node{}, opened{}, fmt.Errorf("%s: %w", at, err)
 	}
 	return n, pack, nil
+}
+
+// open reads the pack that a locator names, which must hold the node.
+func (r Reader) open(ctx context.Context, at casstore.Located) (opened, error) {
+	if at.Pack.IsZero() {
+		return opened{}, fmt.Errorf("%s: no pack is named: %w", at.Ref, casstore.ErrNotFound)
+	}
+	pack, err := r.Packs.Pack(ctx, at.Pack)
+	if err != nil {
+		return opened{}, fmt.Errorf("open pack for %s: %w", at, err)
+	}
+	if !pack.Has(at.Ref) {
+		return opened{}, fmt.Errorf("%s: %w", at, casstore.ErrNotFound)
+	}
+	return opened{pack, at.Pack}, nil
 }
 
 // State reads the state at that place.
@@ -67,7 +99,7 @@ func (r Reader) State(ctx context.Context, at casstore.Located) (State, error) {
 
 // Start reads the start at that place.
 func (r Reader) Start(ctx context.Context, at casstore.Located) (Start, error) {
-	n, _, err := r.node(ctx, at, nil)
+	n, _, err := r.node(ctx, at, opened{})
 	if err != nil {
 		return Start{}, err
 	}
@@ -89,7 +121,12 @@ func (r Reader) Content(ctx context.Context, state casstore.Located) (Content, e
 
 // ReadContent reads the content of the step.
 func (s Step) ReadContent(ctx context.Context) (Content, error) {
-	at, err := s.Locate(s.State.Content)
+	return s.readContent(ctx, s.State.Content)
+}
+
+// readContent reads a content node that the state refers to.
+func (s Step) readContent(ctx context.Context, ref casstore.Ref) (Content, error) {
+	at, err := s.Locate(ref)
 	if err != nil {
 		return Content{}, err
 	}
@@ -105,17 +142,17 @@ func (s Step) ReadContent(ctx context.Context) (Content, error) {
 }
 
 // Locate says where a node is that the step refers to. Errors wrap casstore.ErrNotFound.
-func (s Step) Locate(ref casstore.Ref) (casstore.Located, error) { return locate(s.pack, s.At, ref) }
+func (s Step) Locate(ref casstore.Ref) (casstore.Located, error) { return s.pack.locate(s.At.Ref, ref) }
 
-// locate says where a node is that a node at that place, in that pack, refers to.
-func locate(pack *casstore.Pack, at casstore.Located, ref casstore.Ref) (casstore.Located, error) {
-	if pack.Has(ref) {
-		return casstore.Located{Ref: ref, Pack: at.Pack}, nil
+// locate says where a node is that a node of the pack refers to.
+func (o opened) locate(from, ref casstore.Ref) (casstore.Located, error) {
+	if o.Has(ref) {
+		return casstore.Located{Ref: ref, Pack: o.id}, nil
 	}
-	if id, ok := pack.Locate(ref); ok {
+	if id, ok := o.Pack.Locate(ref); ok {
 		return casstore.Located{Ref: ref, Pack: id}, nil
 	}
-	return casstore.Located{}, fmt.Errorf("pack %s does not locate %s, which %s refers to: %w", at.Pack, ref, at.Ref, casstore.ErrNotFound)
+	return casstore.Located{}, fmt.Errorf("pack %s does not locate %s, which %s refers to: %w", o.id, ref, from, casstore.ErrNotFound)
 }
 
 // Walk iterates from a state back to the first one of its thread. The first error ends it. A zero place has no steps.
@@ -168,7 +205,7 @@ func (r Reader) Page(ctx context.Context, from casstore.Located, skip, limit int
 
 // Back is the place of the state that many steps before the one given; zero if the thread is shorter.
 func (r Reader) Back(ctx context.Context, from casstore.Located, steps int) (casstore.Located, error) {
-	var pack *casstore.Pack
+	var pack opened
 	for at := from; ; {
 		if steps <= 0 || at.IsZero() {
 			return at, nil

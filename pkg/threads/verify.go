@@ -61,7 +61,7 @@ func (v *verifier) inconsistent(at casstore.Located, format string, args ...any)
 
 // start checks the start and its prompt.
 func (v *verifier) start(ctx context.Context) {
-	n, pack, err := v.r.node(ctx, v.head.Start, nil)
+	n, pack, err := v.r.node(ctx, v.head.Start, opened{})
 	if err == nil {
 		_, err = ParseStart(n)
 	}
@@ -69,7 +69,7 @@ func (v *verifier) start(ctx context.Context) {
 		v.find(v.head.Start, err)
 		return
 	}
-	v.closure(ctx, pack, v.head.Start, n.Refs)
+	v.closure(ctx, pack, v.head.Start.Ref, n.Refs)
 }
 
 // chain checks the states from one back to those checked before.
@@ -128,39 +128,39 @@ func (v *verifier) state(ctx context.Context, s Step) {
 			v.inconsistent(s.At, "%s %s is not among its content's refs", name, ref)
 		}
 	}
-	v.closure(ctx, s.pack, s.At, []casstore.Ref{s.State.Content})
+	v.closure(ctx, s.pack, s.At.Ref, []casstore.Ref{s.State.Content})
 }
 
-// closure reads all nodes reachable from refs of a node at that place, in that pack.
-func (v *verifier) closure(ctx context.Context, pack *casstore.Pack, at casstore.Located, refs []casstore.Ref) {
+// closure reads all nodes reachable from refs of a node of that pack.
+func (v *verifier) closure(ctx context.Context, pack opened, from casstore.Ref, refs []casstore.Ref) {
 	type edge struct {
-		pack *casstore.Pack
-		at   casstore.Located
-		ref  casstore.Ref
+		pack     opened
+		from, to casstore.Ref
 	}
 	var open []edge
-	push := func(pack *casstore.Pack, at casstore.Located, refs []casstore.Ref) {
+	push := func(pack opened, from casstore.Ref, refs []casstore.Ref) {
 		for _, ref := range refs {
 			if ref.Kind() == casstore.KindNode && !v.nodes[ref] {
 				v.nodes[ref] = true
-				open = append(open, edge{pack, at, ref})
+				open = append(open, edge{pack, from, ref})
 			}
 		}
 	}
-	for push(pack, at, refs); len(open) > 0; {
+	for push(pack, from, refs); len(open) > 0; {
 		e := open[len(open)-1]
 		open = open[:len(open)-1]
-		to, err := locate(e.pack, e.at, e.ref)
+		at := casstore.Located{Ref: e.from, Pack: e.pack.id}
+		to, err := e.pack.locate(e.from, e.to)
 		if err != nil {
-			v.find(e.at, err)
+			v.find(at, err)
 			continue
 		}
 		n, pack, err := v.r.node(ctx, to, e.pack)
 		if err != nil {
-			v.find(e.at, err)
+			v.find(at, err)
 			continue
 		}
-		push(pack, to, n.Refs)
+		push(pack, e.to, n.Refs)
 	}
 }
 
