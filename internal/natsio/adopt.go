@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -41,8 +42,13 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 		return r, false, err
 	}
 	r.Size, r.Locator = o.Size, o.Locator()
-	r, err = a.create(ctx, f, r, a.copy)
-	return r, err == nil, err
+	adopted, err := a.createOrDrop(ctx, f, r)
+	if errors.Is(err, artifacts.ErrTaken) { // another import was faster
+		if old, e := a.Records(ctx, r.Session, r.ID); e != nil || len(old) > 0 {
+			return append(old, r)[0], false, e
+		}
+	}
+	return adopted, err == nil, err
 }
 
 // HasBlob tells whether a blob is stored.

@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,7 +64,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 		return artifacts.Record{}, err
 	}
 	r.Size, r.Locator = o.Size, o.Locator()
-	return a.create(ctx, f, r, a.copy)
+	return a.createOrDrop(ctx, f, r)
 }
 
 // RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where they
@@ -118,9 +119,9 @@ func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Reco
 	if err := r.Validate(); err != nil {
 		return r, err
 	}
-	if given {
-		if err := a.free(ctx, r); err != nil {
-			return r, err
+	if given { // create decides; this spares the upload
+		if own, err := a.holder(ctx, r); err != nil || own.Seq != 0 {
+			return r, cmp.Or(err, taken(r))
 		}
 	}
 	if r.Writer == artifacts.FromAgent {
@@ -133,21 +134,47 @@ func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Reco
 	return r, err
 }
 
-// free refuses an id that an artifact has or had (SPEC A1).
-func (a *Artifacts) free(ctx context.Context, r artifacts.Record) error {
+// holder reads the record that has, or had, an artifact's id, in whatever session (SPEC A1); Seq 0: none.
+func (a *Artifacts) holder(ctx context.Context, r artifacts.Record) (record.Record, error) {
 	rs, err := a.c.Records(ctx, events.ArtifactKeys("", string(r.ID)))
-	if err == nil && rs[0].Seq != 0 {
-		err = fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
+	if err != nil {
+		return record.Record{}, err
 	}
-	return err
+	return rs[0], nil
 }
 
-// create commits a record whose bytes are uploaded. When a collector began meanwhile it may be taking them for garbage:
-// then again says where they are now.
+func taken(r artifacts.Record) error {
+	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
+}
+
+// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, they
+// go. A crash before they are gone leaves them to gc.
+func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifacts.Record) (artifacts.Record, error) {
+	uploaded, err := record.DecodeLocator(r.Locator)
+	if err != nil {
+		return r, err
+	}
+	made, err := a.create(ctx, f, r, func(ctx context.Context, o record.Object) (record.Object, error) {
+		fresh, err := a.copy(ctx, o)
+		if err == nil {
+			uploaded = fresh
+		}
+		return fresh, err
+	})
+	if errors.Is(err, artifacts.ErrTaken) {
+		if e := a.c.dropUpload(ctx, uploaded); e != nil {
+			a.c.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
+		}
+	}
+	return made, err
+}
+
+// create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile it may
+// be taking them for garbage: then again says where they are now.
 func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
-		puts := []record.Put{{Key: key, Value: r.Encode()}}
+		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}
 		if shared(r) {
 			puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
 		}
@@ -155,14 +182,14 @@ func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Reco
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
 			return err
 		}
-		rs, e := a.c.Records(ctx, key)
+		holder, e := a.holder(ctx, r)
 		switch {
 		case e != nil:
 			return e
-		case bytes.Equal(rs[0].Value, r.Encode()):
+		case holder.Key == key && bytes.Equal(holder.Value, r.Encode()):
 			return nil // an attempt whose answer was lost
-		case rs[0].Seq != 0:
-			return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
+		case holder.Seq != 0:
+			return taken(r)
 		case errors.Is(err, record.ErrUnknown):
 			return err
 		}

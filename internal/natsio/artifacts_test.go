@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -304,5 +306,144 @@ func TestObjectReader(t *testing.T) {
 	o.Sum[0] ^= 1
 	if _, err := io.ReadAll(c.OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
 		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
+	}
+}
+
+// TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The others
+// are told that the id is taken, and leave neither a record nor bytes; the name of the object leads to the winner's bytes.
+func TestArtifactRace(t *testing.T) {
+	for name, session := range map[string]func(i int) string{
+		"one session":   func(int) string { return "s" },
+		"many sessions": func(i int) string { return fmt.Sprint("s", i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := natstest.Conn(t)
+			a, ctx := c.Artifacts(0), t.Context()
+			const writers = 8
+			var ready, wg sync.WaitGroup
+			ready.Add(writers)
+			errs, made := make([]error, writers), make([]artifacts.Record, writers)
+			for i := range writers {
+				wg.Go(func() {
+					n := newArtifact(session(i))
+					n.ID = "art_dup"
+					body := &during{strings.NewReader(fmt.Sprint("the bytes of ", i)), func() {
+						ready.Done()
+						ready.Wait() // all have looked whether the id is free, and upload
+					}}
+					made[i], errs[i] = a.Put(ctx, n, body)
+				})
+			}
+			wg.Wait()
+			winner := -1
+			for i, err := range errs {
+				switch {
+				case err == nil && winner < 0:
+					winner = i
+				case err == nil:
+					t.Errorf("puts %d and %d both made the artifact", winner, i)
+				case !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), "art_dup"):
+					t.Errorf("put %d = %v, want ErrTaken that names the id", i, err)
+				}
+			}
+			if winner < 0 {
+				t.Fatal("no put made the artifact")
+			}
+			all, err := a.Records(ctx, "", "art_dup")
+			if err != nil || len(all) != 1 || all[0].Session != session(winner) {
+				t.Fatalf("records = %+v, %v, want that of put %d", all, err, winner)
+			}
+			want := fmt.Sprint("the bytes of ", winner)
+			if got, err := readArtifact(t, a, made[winner]); err != nil || got != want {
+				t.Errorf("the artifact has %q, %v, want %q", got, err, want)
+			}
+			o, err := c.Stat(ctx, events.ArtifactsBucket, made[winner].Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.Read(ctx, o); err != nil || string(got) != want {
+				t.Errorf("the object has %q, %v, want %q", got, err, want)
+			}
+			s, err := c.JetStream().Stream(ctx, events.ObjectStream(events.ArtifactsBucket))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := s.CachedInfo().State.Msgs; n != 2 {
+				t.Errorf("the bucket holds %d messages, want the winner's chunk and its name", n)
+			}
+		})
+	}
+}
+
+// TestArtifactLostAnswer: who made the artifact and did not hear of it is not told that the id is taken.
+func TestArtifactLostAnswer(t *testing.T) {
+	c := natstest.Conn(t)
+	a, ctx := c.Artifacts(0), t.Context()
+	n := newArtifact("s")
+	n.ID = "art_mine"
+	r := put(t, a, n, "one")
+	again, err := a.CreateAgain(ctx, r)
+	if err != nil || again.ID != r.ID {
+		t.Errorf("the same record again = %+v, %v, want it taken for made", again, err)
+	}
+	if got, err := readArtifact(t, a, r); err != nil || got != "one" {
+		t.Errorf("the artifact has %q, %v, want %q", got, err, "one")
+	}
+}
+
+// TestArtifactAdoptRace: of several imports of one artifact at the same time one makes it, and the others find it made.
+func TestArtifactAdoptRace(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(0)
+	r := artifacts.Record{
+		ID: "art_old", Session: "s", Filename: "0.bash.log", Category: artifacts.Normal, Writer: artifacts.FromPayload, Seq: "0", Created: 1,
+	}
+	const writers = 6
+	var ready, wg sync.WaitGroup
+	ready.Add(writers)
+	var makers atomic.Int64
+	for range writers {
+		wg.Go(func() {
+			got, made, err := a.Adopt(t.Context(), r, &during{strings.NewReader("old bytes"), func() { ready.Done(); ready.Wait() }})
+			if err != nil || got.ID != r.ID || got.Size != 9 {
+				t.Errorf("Adopt = %+v, %v, want the artifact", got, err)
+			}
+			if made {
+				makers.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := makers.Load(); n != 1 {
+		t.Errorf("%d imports say that they made the artifact, want 1", n)
+	}
+	if got, err := readArtifact(t, a, first(t, a)); err != nil || got != "old bytes" {
+		t.Errorf("the artifact has %q, %v", got, err)
+	}
+	r.Session, r.Seq = "s2", "1"
+	if _, made, err := a.Adopt(t.Context(), r, strings.NewReader("others")); made || !errors.Is(err, artifacts.ErrTaken) {
+		t.Errorf("Adopt in another session = %v, %v, want ErrTaken", made, err)
+	}
+}
+
+func first(t *testing.T, a *natsio.Artifacts) artifacts.Record {
+	t.Helper()
+	all, err := a.Records(t.Context(), "", "")
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d artifacts, %v, want 1", len(all), err)
+	}
+	return all[0]
+}
+
+// TestArtifactForkTaken: a fork does not get a row whose id another session has.
+func TestArtifactForkTaken(t *testing.T) {
+	c := natstest.Conn(t)
+	a := c.Artifacts(0)
+	r := put(t, a, newArtifact("s"), "one")
+	n := newArtifact("stranger")
+	n.ID = r.ForkID("fork")
+	put(t, a, n, "two")
+	if rows, err := a.Fork(t.Context(), "s", "fork", 1); rows != 0 || !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), string(n.ID)) {
+		t.Errorf("Fork = %d, %v, want ErrTaken that names the id", rows, err)
 	}
 }

@@ -45,7 +45,10 @@ func recordKey(subject string) string { return subject[len(events.RecordSubject(
 // putMsg is the message that writes a record. An empty one is a removal in the words of NATS's key-value buckets.
 func putMsg(p record.Put) *nats.Msg {
 	m := &nats.Msg{Subject: events.RecordSubject(p.Key), Data: p.Value, Header: make(nats.Header, 4)}
-	if p.Expect != record.Any {
+	switch {
+	case p.Alone != "":
+		m.Header[hdrExpectSeq], m.Header[hdrExpectSubj] = []string{"0"}, []string{events.RecordSubject(p.Alone)}
+	case p.Expect != record.Any:
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
 	}
 	if len(p.Value) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,6 +131,32 @@ func (c *Conn) dropObject(ctx context.Context, o record.Object) error {
 	return c.purgeChunks(ctx, o)
 }
 
+// dropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps it.
+func (c *Conn) dropUpload(ctx context.Context, o record.Object) error {
+	s, err := c.leaderStream(ctx, events.ObjectStream(o.Bucket))
+	if err != nil {
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+	}
+	subject := metaSubject(o.Bucket, o.Name)
+	newest, err := s.GetLastMsgForSubject(ctx, subject)
+	var meta objectMeta
+	if err == nil {
+		err = json.Unmarshal(newest.Data, &meta)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		err = nil
+	case err == nil && meta.NUID == o.NUID:
+		err = s.DeleteMsg(ctx, newest.Sequence) // the one before it, if there is one, names the object again
+	case err == nil:
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
+	}
+	if err != nil {
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+	}
+	return c.purgeChunks(ctx, o)
+}
+
 func (c *Conn) purgeChunks(ctx context.Context, o record.Object) error {
 	s, err := c.js.Stream(ctx, events.ObjectStream(o.Bucket))
 	if err == nil {
@@ -193,7 +220,7 @@ func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to str
 				return fmt.Errorf("%s: %w", s.Key, err)
 			}
 			rows[i] = r.Fork(to, r.ForkID(to), at)
-			keys = append(keys, s.Key, events.ArtifactKey(to, string(rows[i].ID)))
+			keys = append(keys, s.Key, events.ArtifactKeys("", string(rows[i].ID)))
 		}
 		now, err := a.c.Records(ctx, keys...)
 		if err != nil {
@@ -202,12 +229,16 @@ func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to str
 		var puts []record.Put
 		made = 0
 		for i, r := range rows {
-			src, dst := now[2*i], now[2*i+1]
-			if !src.Exists() || dst.Seq != 0 {
+			src, holder, key := now[2*i], now[2*i+1], events.ArtifactKey(to, string(r.ID))
+			switch {
+			case !src.Exists(), holder.Key == key:
 				continue
+			case holder.Seq != 0:
+				return taken(r)
 			}
 			made++
-			puts = append(puts, record.Put{Key: src.Key, Value: src.Value, Expect: src.Seq}, record.Put{Key: dst.Key, Value: r.Encode()})
+			puts = append(puts, record.Put{Key: src.Key, Value: src.Value, Expect: src.Seq},
+				record.Put{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))})
 			if shared(r) {
 				puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
 			}

@@ -29,6 +29,9 @@ type Put struct {
 	Key    string
 	Value  []byte // empty: remove it; a marker stays, so that whoever expects the old revision is told
 	Expect uint64 // the revision that it replaces: 0 = there is none, Any = whatever
+
+	// Alone, if not empty, matches the keys of which none may have, or have had, a record; Expect does not count then.
+	Alone string
 }
 
 // Fence is the revision of a lane's fence as it was before a commit was prepared. A collector moves every fence when it

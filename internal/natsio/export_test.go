@@ -1,0 +1,16 @@
+package natsio
+
+import (
+	"context"
+
+	"spool/pkg/artifacts"
+)
+
+// CreateAgain commits a record that is there, as after an answer that was lost.
+func (a *Artifacts) CreateAgain(ctx context.Context, r artifacts.Record) (artifacts.Record, error) {
+	f, err := a.c.Fence(ctx, a.lane)
+	if err != nil {
+		return r, err
+	}
+	return a.createOrDrop(ctx, f, r)
+}
