@@ -111,7 +111,6 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
 			return done, nil
 		default:
-			e.Prev = 0
 			again = append(again, &e)
 		}
 	}
@@ -192,7 +191,6 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.Sto
 			now.Applied = e.Seq
 		default:
 			again := e.Event
-			again.Prev = 0
 			rest = append(rest, &again)
 		}
 	}
@@ -242,7 +240,6 @@ func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.
 	var all []*events.Event
 	for i := range stored {
 		e := stored[i].Event
-		e.Prev = 0
 		whole = whole && e.Kind != events.KindChunk && e.Ref == nil
 		all = append(all, &e)
 	}
