@@ -84,6 +84,9 @@ func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, 
 			return done, nil
 		}
 		posted = slices.DeleteFunc(posted, func(p events.Posted) bool { return p.N < from })
+		for i := range posted {
+			posted[i].Life = h.Life
+		}
 		// A crash after this leaves fewer items missing.
 		if err := f.w.PublishItems(ctx, posted); err != nil {
 			return done, err
@@ -151,6 +154,9 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	}
 	now, err := f.back(ctx, h, step)
 	if err != nil {
+		return done, err
+	}
+	if _, now.Life, err = f.c.s.LastItem(ctx, t); err != nil { // the newest item is the one that it is made from
 		return done, err
 	}
 	now.Sent = now.N
