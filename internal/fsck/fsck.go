@@ -37,7 +37,7 @@ type Store interface {
 	// applied yet; LastItem is the number of a thread's newest item that is held.
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
-	LastItem(ctx context.Context, t events.Thread) (int64, error)
+	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) // those that are still there, in order
 }

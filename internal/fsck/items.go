@@ -212,7 +212,11 @@ func (h *held) first() int64 {
 // lastItem asks again for a while: items follow their commit.
 func (c *checker) lastItem(ctx context.Context, h *head) (last int64, err error) {
 	for range 30 {
-		last, err = c.s.LastItem(ctx, h.id)
+		var life uint64
+		last, life, err = c.s.LastItem(ctx, h.id)
+		if life != h.Life {
+			last = 0
+		}
 		if err != nil || last >= h.N {
 			break
 		}

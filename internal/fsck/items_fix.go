@@ -84,6 +84,9 @@ func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, 
 			return done, nil
 		}
 		posted = slices.DeleteFunc(posted, func(p events.Posted) bool { return p.N < from })
+		for i := range posted {
+			posted[i].Life = h.Life
+		}
 		// A crash after this leaves fewer items missing.
 		if err := f.w.PublishItems(ctx, posted); err != nil {
 			return done, err
@@ -111,7 +114,6 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
 			return done, nil
 		default:
-			e.Prev = 0
 			again = append(again, &e)
 		}
 	}
@@ -154,6 +156,9 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	if err != nil {
 		return done, err
 	}
+	if _, now.Life, err = f.c.s.LastItem(ctx, t); err != nil { // the newest item is the one that it is made from
+		return done, err
+	}
 	now.Sent = now.N
 	now.Dialect, now.Created = step.Entry.Dialect, step.Timestamp
 	rest := f.seen(ctx, &now, stored, step)
@@ -192,7 +197,6 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.Sto
 			now.Applied = e.Seq
 		default:
 			again := e.Event
-			again.Prev = 0
 			rest = append(rest, &again)
 		}
 	}
@@ -242,7 +246,6 @@ func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.
 	var all []*events.Event
 	for i := range stored {
 		e := stored[i].Event
-		e.Prev = 0
 		whole = whole && e.Kind != events.KindChunk && e.Ref == nil
 		all = append(all, &e)
 	}

@@ -71,7 +71,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 				t.Fatalf("repair = %+v, %v", done, ok)
 			}
 			w.wantClean()
-			last, err := w.conn.LastItem(t.Context(), id)
+			last, _, err := w.conn.LastItem(t.Context(), id)
 			w.must(err)
 			if last != 20 {
 				t.Errorf("the newest item is %d, want 20", last)

@@ -214,11 +214,13 @@ func (refusedUpload) Write([]byte) (int, error)      { return 0, errStage }
 func (refusedUpload) Commit() (record.Object, error) { return record.Object{}, errStage }
 func (refusedUpload) Abort()                         {}
 
-func (s *stage) DropBlob(context.Context, record.Object) error          { return nil }
-func (s *stage) PublishItems(context.Context, []events.Posted) error    { return nil }
-func (s *stage) LastItem(context.Context, events.Thread) (int64, error) { return 0, nil }
-func (s *stage) Dead(context.Context, []events.Dead) error              { return nil }
-func (s *stage) DiscardBody(context.Context, events.BodyRef) error      { return nil }
+func (s *stage) DropBlob(context.Context, record.Object) error       { return nil }
+func (s *stage) PublishItems(context.Context, []events.Posted) error { return nil }
+func (s *stage) LastItem(context.Context, events.Thread) (int64, uint64, error) {
+	return 0, 0, nil
+}
+func (s *stage) Dead(context.Context, []events.Dead) error         { return nil }
+func (s *stage) DiscardBody(context.Context, events.BodyRef) error { return nil }
 func (s *stage) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
 	return nil, fmt.Errorf("%w: %w", record.ErrNotFound, errStage)
 }

@@ -151,7 +151,6 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	done.To, done.Detail = at.Ref.String(), why
 	for _, e := range evs {
 		if e.lost {
-			e.Prev = 0 // it was acked, and the one before it is there again by then
 			if err := f.w.PublishEvents(ctx, []*events.Event{&e.Event}); err != nil {
 				return done, err
 			}
@@ -284,11 +283,21 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 }
 
 // events are those of a thread that SPOOL_EVENTS still has, in order. What was published again, by a producer that got no ack or by a
-// repair, is not among them: a persister passes it over.
+// repair, is not among them: a persister passes it over. Of two copies the second one counts where the event before was not stored
+// ahead of the first (SPEC P2): its producer was told, and published both again.
 func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
 	stored, err := f.w.ThreadEvents(ctx, t)
+	copies := map[copyOf]int{}
+	for _, e := range stored {
+		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
+	}
 	var seen threads.Head
 	return slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
+		one := copyOf{e.Producer, e.Epoch, e.Event.Seq}
+		copies[one]--
+		if e.Prev != 0 && copies[one] > 0 && !seen.Duplicate(e.Producer, e.Epoch, e.Prev) {
+			return true
+		}
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
 			return true
 		}
@@ -299,6 +308,12 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEve
 		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
 		return false
 	}), err
+}
+
+// copyOf is what two copies of an event of a thread share.
+type copyOf struct {
+	producer   string
+	epoch, seq uint64
 }
 
 // replayed is an event of a thread; lost if it came after the state that the thread goes back to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,8 +21,15 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 	msgs := make([]*nats.Msg, len(items))
 	for i, it := range items {
 		msgs[i] = &nats.Msg{Subject: it.Subject, Data: it.Data}
+		if it.Trace == "" && it.Life == 0 {
+			continue
+		}
+		msgs[i].Header = nats.Header{}
 		if it.Trace != "" {
-			msgs[i].Header = nats.Header{events.HeaderTrace: {it.Trace}}
+			msgs[i].Header[events.HeaderTrace] = []string{it.Trace}
+		}
+		if it.Life != 0 {
+			msgs[i].Header[events.HeaderLife] = []string{strconv.FormatUint(it.Life, 10)}
 		}
 	}
 	if err := c.items.send(ctx, c, msgs); err != nil {
@@ -30,24 +38,24 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 	return nil
 }
 
-// LastItem is the number of the newest item of a thread that ITEMS still holds, by its leader; 0 when it holds none. What is sent
-// again by an answer that was old is there twice, and subscribers drop it.
-func (c *Conn) LastItem(ctx context.Context, t events.Thread) (int64, error) {
+// LastItem is the number of the newest item under a thread's name that ITEMS still holds, by its leader, and the life that it is
+// of; 0 when it holds none. What is sent again by an answer that was old is there twice, and subscribers drop it.
+func (c *Conn) LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error) {
 	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, wrapErr(err)
+		return 0, 0, wrapErr(err)
 	}
 	m, err := s.GetLastMsgForSubject(ctx, events.ItemFilter(t.Session, t.Name, ""))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("last item of %s: %w", t, wrapErr(err))
+		return 0, 0, fmt.Errorf("last item of %s: %w", t, wrapErr(err))
 	}
 	if n := itemNumber(m.Data); n > 0 {
-		return n, nil
+		return n, itemLife(m.Header), nil
 	}
-	return 0, fmt.Errorf("last item of %s: its JSON has no number: %w", t, record.ErrValue)
+	return 0, 0, fmt.Errorf("last item of %s: its JSON has no number: %w", t, record.ErrValue)
 }
 
 // itemNumber reads the number out of an item's JSON; 0 when there is none. It stands there and not in a header, because a
@@ -55,6 +63,13 @@ func (c *Conn) LastItem(ctx context.Context, t events.Thread) (int64, error) {
 func itemNumber(item []byte) int64 {
 	n, _ := jsonscan.Int(jsonscan.Get(item, "n"))
 	return n
+}
+
+// itemLife reads the life of the thread that an item is of. It is a header, because it is not made from the entry; only items of
+// names that were used again have one.
+func itemLife(h nats.Header) uint64 {
+	life, _ := strconv.ParseUint(h.Get(events.HeaderLife), 10, 64)
+	return life
 }
 
 // DropItems deletes a thread's items above a number, the newest ones that there are of it: its head went back before them. It

@@ -255,10 +255,10 @@ func TestItemsAreAPlainStream(t *testing.T) {
 	if err := c.PublishItems(ctx, items); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.LastItem(ctx, th); n != 100 || err != nil {
+	if n, _, err := c.LastItem(ctx, th); n != 100 || err != nil {
 		t.Errorf("LastItem = %d, %v, want 100", n, err)
 	}
-	if n, err := c.LastItem(ctx, events.Thread{Session: "s", Name: "other"}); n != 0 || err != nil {
+	if n, _, err := c.LastItem(ctx, events.Thread{Session: "s", Name: "other"}); n != 0 || err != nil {
 		t.Errorf("LastItem(other) = %d, %v, want 0", n, err)
 	}
 	for _, filter := range []string{"spool.v1.item.>", "spool.v1.item.s.*.tool_result.ok"} {

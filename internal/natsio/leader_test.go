@@ -31,10 +31,10 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 	}
 	for what, read := range map[string]func() error{
 		"Stat":        func() error { _, err := c.Stat(ctx, events.InboxBucket, "body"); return err },
-		"LastItem":    func() error { _, err := c.LastItem(ctx, th); return err },
+		"LastItem":    func() error { _, _, err := c.LastItem(ctx, th); return err },
 		"Extent":      func() error { _, err := c.Extent(ctx, []string{events.ItemSubjects}); return err },
 		"Newest":      func() error { _, err := c.Newest(ctx, events.ItemSubjects); return err },
-		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 1); return err },
+		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 0, 1); return err },
 		"LastReport":  func() error { _, _, err := c.LastReport(ctx); return err },
 		"Recall":      func() error { return c.Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := c.Claims(ctx); return err },

@@ -15,9 +15,11 @@ const headerRoom = 16 << 10
 
 // PublishEvents stores events in order and returns when all are durable. A body above max_payload goes to the inbox first
 // and travels as a claim check. On an error some may be stored; publishing all of them again is safe then, and needed:
-// each event is linked to the one before it in its thread (Prev), so none is applied without those before it.
+// events.Link links each event to the one before it of its producer, so none is applied without those before it.
+//
+// Without an error, all messages of this one call are stored, in their order: nothing below tries a part of a call again.
 func (c *Conn) PublishEvents(ctx context.Context, evs []*events.Event) error {
-	groups := group(evs)
+	groups := events.Link(evs, groupBytes)
 	msgs := make([]*nats.Msg, len(groups))
 	for i, e := range groups {
 		data, err := c.encode(ctx, e)
@@ -35,40 +37,6 @@ func (c *Conn) PublishEvents(ctx context.Context, evs []*events.Event) error {
 // groupBytes is how much small entries of one thread share a message: what a server does for a message it then does for
 // all of them.
 const groupBytes = 64 << 10
-
-// group puts neighbouring entries of a thread into one event, and links each event to the one before it in its thread. The
-// order within a session is kept.
-func group(evs []*events.Event) []*events.Event {
-	type open struct {
-		*events.Event
-		size int
-	}
-	groups := make([]*events.Event, 0, len(evs))
-	last := make(map[events.Thread]uint64, 8)
-	sessions := make(map[string]open, 8)
-	for _, e := range evs {
-		g := sessions[e.Thread.Session]
-		if g.Event != nil && joins(g.Event, e) && g.size+len(e.Body) <= groupBytes {
-			g.More = append(g.More, events.Entry{Seq: e.Seq, Time: e.Time, Body: e.Body})
-		} else {
-			first := *e
-			first.Prev = last[e.Thread]
-			g = open{Event: &first}
-			groups = append(groups, &first)
-		}
-		g.size += len(e.Body) + 24
-		sessions[e.Thread.Session] = g
-		last[e.Thread] = e.Seq
-	}
-	return groups
-}
-
-// joins reports whether an entry can share the event of another one.
-func joins(g, e *events.Event) bool {
-	return g.Kind == events.KindEntry && e.Kind == events.KindEntry && g.Ref == nil && e.Ref == nil && g.Thread == e.Thread &&
-		g.Dialect == e.Dialect && g.Producer == e.Producer && g.Epoch == e.Epoch && g.User == e.User && g.Host == e.Host &&
-		g.Trace == e.Trace
-}
 
 // encode is the envelope, with its body checked in at the inbox when it does not fit. A retry checks it in again, under
 // another name; the one that no event claims is left to gc.

@@ -51,6 +51,7 @@ type StoredItem struct {
 	Subject string
 	Seq     uint64 // ITEMS sequence
 	N       int64  // number in its thread; 0 if its JSON has none
+	Life    uint64 // which of the threads that had its name: threads.Head.Life
 	Stored  time.Time
 	Pending uint64 // items of this subscription that are stored behind it
 	Data    []byte
@@ -105,7 +106,7 @@ func (c *Conn) Items(ctx context.Context, filters []string, from Position, ready
 
 func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 	return StoredItem{
-		Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp,
+		Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Life: itemLife(m.Headers()), Stored: meta.Timestamp,
 		Pending: meta.NumPending, Data: m.Data(), Trace: m.Headers().Get(events.HeaderTrace),
 	}
 }
@@ -126,9 +127,9 @@ func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
 	return m.Time, nil
 }
 
-// FirstItem is the sequence and the number of the first item that ITEMS holds of a thread whose number is at least n; seq 0: it
-// holds none. It looks for it by halves, some twenty reads.
-func (c *Conn) FirstItem(ctx context.Context, t events.Thread, n int64) (seq uint64, at int64, err error) {
+// FirstItem is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
+// 0: it holds none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
+func (c *Conn) FirstItem(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {
 	s, err := c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, wrapErr(err)
@@ -144,7 +145,8 @@ func (c *Conn) FirstItem(ctx context.Context, t events.Thread, n int64) (seq uin
 		case err != nil:
 			return 0, 0, fmt.Errorf("find item %d of %s: %w", n, t, wrapErr(err))
 		}
-		if got := itemNumber(m.Data); got >= n {
+		got, of := itemNumber(m.Data), itemLife(m.Header)
+		if of == life && got >= n || of > life {
 			seq, at, high = m.Sequence, got, middle
 		} else {
 			low = m.Sequence + 1

@@ -347,6 +347,9 @@ func (c *commit) post(t *thread, stamp project.Stamp, items []events.Item, first
 	if err != nil {
 		t.head.Status, t.head.Failure = threads.StatusFailed, err.Error()
 	}
+	for i := range posted {
+		posted[i].Life = t.head.Life
+	}
 	c.items = append(c.items, posted...)
 	t.head.N += int64(len(posted))
 }

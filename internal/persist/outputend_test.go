@@ -44,6 +44,51 @@ func TestOutputAborted(t *testing.T) {
 	}
 }
 
+// oneRound waits until that many outputs are silent, and lets their ends be published once.
+type oneRound struct {
+	persist.Leases
+	outputs int
+	lease   time.Duration
+	done    atomic.Bool
+}
+
+func (o *oneRound) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
+	all, err := o.Leases.SilentOutputs(ctx, least)
+	all = slices.DeleteFunc(all, func(s record.Silent) bool { return s.For < o.lease })
+	if o.done.Load() || len(all) < o.outputs {
+		return nil, err
+	}
+	return all, err
+}
+
+func (o *oneRound) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	o.done.Store(true)
+	return o.Leases.PublishEvents(ctx, evs)
+}
+
+// TestOutputsAbortedTogether: the leases of several outputs of a thread are over at once, and one round closes them all.
+func TestOutputsAbortedTogether(t *testing.T) {
+	r := newRig(t)
+	r.start(func(d *persist.Deps, c *persist.Config) {
+		c.OutputLease = 400 * time.Millisecond
+		d.Leases = &oneRound{Leases: d.Leases, outputs: 4, lease: c.OutputLease}
+	})
+	for i := range 4 {
+		_, _ = r.begin(thread(0), client.OutputConfig{ID: fmt.Sprint("o", i)}).Write([]byte("begun\n"))
+	}
+	closed := map[string]bool{}
+	for n := range 4 {
+		m := r.result(thread(0), n+1).Metadata
+		if m.Output.Aborted == "" {
+			t.Errorf("result %d = %+v, want it aborted", n+1, m)
+		}
+		closed[m.Output.ID] = true
+	}
+	if len(closed) != 4 {
+		t.Errorf("closed %v, want four outputs", closed)
+	}
+}
+
 // TestOutputOfAnEndedThread: its lease closes it without a result, and the artifact is there.
 func TestOutputOfAnEndedThread(t *testing.T) {
 	r := newRig(t)

@@ -54,7 +54,7 @@ type Bulk interface {
 // a thread's newest stored item, 0 if none is held.
 type Outbox interface {
 	PublishItems(ctx context.Context, items []events.Posted) error
-	LastItem(ctx context.Context, t events.Thread) (int64, error)
+	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
 	Dead(ctx context.Context, letters []events.Dead) error
 }
 

@@ -205,6 +205,7 @@ func (p *Persister) ended(ctx context.Context, t events.Thread, active record.Re
 func (t *thread) read(r record.Record) error {
 	t.record, t.rev = r.Key, r.Seq
 	if !r.Exists() {
+		t.reused = r.Seq != 0 || t.session.deleted != nil
 		return nil
 	}
 	head, err := threads.DecodeHead(r.Value)

@@ -142,27 +142,42 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 
 // unsent drops the items that are stored already.
 func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, error) {
-	last := map[events.Thread]int64{}
-	for _, t := range c.threads {
-		n, err := p.Outbox.LastItem(ctx, t.key)
-		if err != nil {
-			return nil, err
-		}
-		last[t.key] = n
+	type life struct {
+		thread events.Thread
+		life   uint64
 	}
+	last := map[life]int64{}
 	var rest []events.Posted
 	for _, it := range c.items {
-		if t, ok := events.ParseItemSubject(it.Subject); !ok || it.N > last[t] {
+		t, ok := events.ParseItemSubject(it.Subject)
+		n, asked := last[life{t, it.Life}]
+		if ok && !asked {
+			var err error
+			if n, err = p.lastItem(ctx, t, it.Life); err != nil {
+				return nil, err
+			}
+			last[life{t, it.Life}] = n
+		}
+		if !ok || it.N > n {
 			rest = append(rest, it)
 		}
 	}
 	return rest, nil
 }
 
+// lastItem is the number of the newest item that ITEMS holds of a thread; 0 when that is of another life of its name.
+func (p *Persister) lastItem(ctx context.Context, t events.Thread, life uint64) (int64, error) {
+	n, of, err := p.Outbox.LastItem(ctx, t)
+	if of != life {
+		n = 0
+	}
+	return n, err
+}
+
 // reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on
 // a branch that was left since.
 func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
-	sent, err := p.Outbox.LastItem(ctx, r.thread)
+	sent, err := p.lastItem(ctx, r.thread, r.head.Life)
 	if err != nil {
 		return err
 	}
@@ -184,6 +199,9 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 			posted, err := p.rebuild(ctx, r.thread, step)
 			if err != nil {
 				return err
+			}
+			for i := range posted {
+				posted[i].Life = r.head.Life
 			}
 			missing = append(missing, posted...)
 		}

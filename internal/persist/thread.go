@@ -25,6 +25,7 @@ type thread struct {
 	known  uint64         // what EVENTS had when its record was looked at, or less
 	left   *left          // what is known of the thread that had this name before, if there is none or a new one
 	gone   bool           // it was removed: what comes next reads its record again
+	reused bool           // when it was loaded there was no thread of its name, and there had been one
 
 	runs map[string]record.Run // those seen since it was loaded, by id; nil while there is none
 
@@ -69,6 +70,9 @@ func (c *commit) news(t *thread, s *staged, head threads.Head) {
 		c.blobs = map[casstore.Ref][]byte{}
 		c.uploads = map[casstore.Ref]*uploaded{}
 		c.refers = map[casstore.Ref]bool{}
+	}
+	if t.reused && t.head.Start.IsZero() {
+		head.Life = s.msg.Seq
 	}
 	_, known := c.byKey[t.key]
 	if !known {

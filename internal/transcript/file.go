@@ -272,8 +272,7 @@ func (p *pass) flush(ctx context.Context) error {
 	return nil
 }
 
-// start tells the thread of a subagent what its harness calls it, before its first line. It goes alone: what is published
-// together is linked, and has one producer.
+// start tells the thread of a subagent what its harness calls it, before its first line.
 func (p *pass) start(ctx context.Context) error {
 	name := p.f.id.Agent
 	if name == "" || p.c.started || p.c.lines > 0 {

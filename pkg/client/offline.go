@@ -16,7 +16,8 @@ import (
 	"spool/pkg/events"
 )
 
-// ErrOfflineFull: no server takes what is published, and the offline directory holds as much as it may. Nothing was kept.
+// ErrOfflineFull: no server takes what is published, and the offline directory holds as much as it may. Whether a server has the
+// entries is not known when one was tried before; see Publisher.
 var ErrOfflineFull = queue.ErrFull
 
 // ErrTooLarge: an entry given by Open is too large to be kept offline.

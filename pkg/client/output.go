@@ -255,18 +255,20 @@ func (o *Output) event(kind events.Kind, body []byte) *events.Event {
 	return &events.Event{Kind: kind, Thread: o.thread, Time: time.Now().UnixMilli(), User: o.cfg.User, Host: o.cfg.Host, Body: body}
 }
 
-// send publishes events as the producer that all outputs of the client share: a thread remembers a limited number of them.
-// A sequence is never used again, also when nobody knows whether its event was stored: another output's would be taken
-// for it.
+// send publishes events as the producer that all outputs of the client share: a thread remembers a limited number of them. Their
+// sequences are given up at once, also when nobody will know whether an event was stored: what is tried again is tried here.
 func (o *Output) send(evs []*events.Event) error {
 	p := o.pub
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range evs {
-		p.seq++
-		e.Producer, e.Epoch, e.Seq = p.cfg.Producer, p.cfg.Epoch, p.seq
+		e.Producer, e.Epoch = p.cfg.Producer, p.cfg.Epoch
 	}
-	o.last = p.seq
+	if err := p.seq.next(evs); err != nil {
+		return err
+	}
+	p.seq.done(evs)
+	o.last = p.seq.last
 	if err := retry.Do(o.ctx, nil, func() error { return p.conn.PublishEvents(o.ctx, evs) }); err != nil {
 		return fmt.Errorf("output %s of %s: %w", o.cfg.ID, o.thread, err)
 	}

@@ -23,7 +23,7 @@ type Entry struct {
 	Dialect string // omp, claude, codex, item, step or raw
 	Body    []byte // as the agent wrote it, without the newline; any size that fits into memory
 	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = that of the entry before it
-	Seq     uint64 // position in the producer's order; 0 = one above the last
+	Seq     uint64 // position in the producer's order; 0 = see Publisher
 	Trace   string // W3C traceparent; its items carry it as a header. "" = none
 
 	// Open, if not nil, gives the entry in the place of Body, and goes through in bounded memory. It is called again for each
@@ -31,15 +31,27 @@ type Entry struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Publisher appends entries as one producer. Everything it publishes is in order, and repeating after an error is safe: an
-// event is applied once. Safe for concurrent use; one publish is in flight at a time.
+// Publisher appends entries as one producer. Everything it publishes is in order, and an event is applied once. Safe for
+// concurrent use; one publish is in flight at a time.
+//
+// After an error, ErrOfflineFull included, some of the entries may be stored, or none, or all. Both ways on are safe:
+//
+//   - Publish the same entries again, all at once or one by one from the first on. They keep their sequences, so that what is stored
+//     is not stored twice. The same means equal in thread, dialect, body, time, trace and, where it is given, Seq.
+//   - Go on with other entries. They get sequences above; then those of the error can not be published again as the same, and a
+//     second try stores them a second time.
+//
+// A sequence never names two events: a thread would take the second one for a repeat of the first, and drop it. With Seq 0 an
+// entry takes the next one above all that this Publisher has used. A Seq of the caller's own is refused when it is not above them,
+// unless it is one of the same entries again. Across processes, and between two Publishers of one Producer, the caller sees to it:
+// by a Seq that is the entry's place in its source, or by an Epoch that no process had before.
 type Publisher struct {
 	conn   *natsio.Conn
 	client *Client
 	cfg    PublisherConfig
 
 	mu  sync.Mutex
-	seq uint64
+	seq sequence
 }
 
 // PublisherConfig says who publishes.
@@ -47,7 +59,7 @@ type PublisherConfig struct {
 	// Producer is an identity that lives longer than the process, when Seq in the entries comes from the source and a
 	// second run must not add anything. Empty: an identity of this process alone.
 	Producer string
-	Epoch    uint64
+	Epoch    uint64 // a greater one begins sequences anew, and shuts out what comes late of the lower ones
 	User     string // user_id stamped on items, for the self-filter (SPEC I6)
 	Host     string
 }
@@ -120,25 +132,23 @@ func (p *Publisher) Control(ctx context.Context, t events.Thread, seq uint64, op
 func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seq := p.seq
 	for _, e := range evs {
 		e.Producer, e.Epoch, e.User, e.Host = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host
-		if e.Seq == 0 {
-			e.Seq = seq + 1
-		}
-		if e.Seq <= seq {
-			return fmt.Errorf("seq %d after %d: a producer's sequence must grow", e.Seq, seq)
-		}
-		seq = e.Seq
+	}
+	if err := p.seq.next(evs); err != nil {
+		return err
+	}
+	for _, e := range evs {
 		if err := e.Validate(); err != nil {
 			return err
 		}
 	}
-	err := p.client.keep(ctx, evs)
-	if err == nil {
-		p.seq = seq
+	if err := p.client.keep(ctx, evs); err != nil {
+		p.seq.failed(evs)
+		return err
 	}
-	return err
+	p.seq.done(evs)
+	return nil
 }
 
 // Fork starts a thread at a point of another one and returns when it is there. Nothing is copied (SPEC C5). What can be

@@ -26,6 +26,10 @@ type Item struct {
 	Content   []Part          `json:"content"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
+	// Life tells the threads apart that had one name, one after the other: after a removal or a rename another thread begins under the
+	// name, and its numbers with it. Two items are of one thread where Session, Thread and Life are equal.
+	Life uint64 `json:"-"`
+
 	Seq  uint64 `json:"-"` // position in ITEMS, to go on from
 	More uint64 `json:"-"` // items that are stored behind it
 	Raw  []byte `json:"-"` // the JSON it was read from
@@ -131,9 +135,10 @@ func (g *Gap) Error() string {
 // Unwrap gives ErrGap and the cause.
 func (g *Gap) Unwrap() []error { return []error{ErrGap, g.Err} }
 
-// Subscribe follows items from a position until ctx ends or the caller breaks off. Of each thread they come in the order of
-// n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes.
-// An error ends it; a *Gap does not when the caller goes on.
+// Subscribe follows items from a position until ctx ends or the caller breaks off. Of each life of a thread they come in the order
+// of n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes. Of
+// more than 50,000 threads those are forgotten for this whose items came longest ago. An error ends it; a *Gap does not when the
+// caller goes on.
 func (c *Client) Subscribe(ctx context.Context, f Filter, from Position) iter.Seq2[Item, error] {
 	return c.SubscribeReady(ctx, f, from, nil)
 }
@@ -143,7 +148,7 @@ func (c *Client) SubscribeReady(ctx context.Context, f Filter, from Position, re
 	return func(yield func(Item, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: map[events.Thread]int64{}, yield: yield}
+		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: newPlaces(mostPlaces), yield: yield}
 		start, err := s.start()
 		if err != nil {
 			yield(Item{}, err)
@@ -167,7 +172,7 @@ func (c *Client) SubscribeReady(ctx context.Context, f Filter, from Position, re
 // name at the same time one gets the items, and another one when it stops or dies. ErrDurable: the name is taken.
 func (c *Client) SubscribeDurable(ctx context.Context, name string, f Filter, from Position) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: map[events.Thread]int64{}, yield: yield}
+		s := &subscription{c: c, ctx: ctx, filter: f, from: from, last: newPlaces(mostPlaces), yield: yield}
 		err := f.check(from)
 		if err == nil && from.N != 0 {
 			err = fmt.Errorf("%w: a durable subscription begins at a sequence, a time, or one end", ErrFilter)
@@ -194,7 +199,8 @@ type subscription struct {
 	ctx    context.Context
 	filter Filter
 	from   Position
-	last   map[events.Thread]int64 // number of the last item of each thread
+	last   *places // the last item of each thread
+	unborn bool    // the thread that from.N is of was not there yet
 	yield  func(Item, error) bool
 }
 
@@ -205,8 +211,13 @@ func (s *subscription) start() (natsio.Position, error) {
 		return at, err
 	}
 	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
-	seq, _, err := s.c.conn.FirstItem(s.ctx, t, s.from.N)
-	s.last[t] = s.from.N - 1
+	head, err := s.c.Thread(s.ctx, t)
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return at, err
+	}
+	seq, _, err := s.c.conn.FirstItem(s.ctx, t, head.Life, s.from.N)
+	s.unborn = err == nil && seq == 0 && head.Start.IsZero()
+	s.last.set(t, place{head.Life, s.from.N - 1})
 	at.Seq = seq
 	return at, err
 }
@@ -222,11 +233,24 @@ func (s *subscription) past() bool {
 		s.yield(Item{}, err)
 		return false
 	}
+	s.bear(t, head.Life)
+	if at, _ := s.last.get(t); at.life != head.Life { // another one began right now
+		s.last.set(t, place{head.Life, 0})
+		s.from.N = 1
+	}
 	if head.N < s.from.N {
 		return true
 	}
-	s.last[t] = head.N
-	return s.fill(t, s.from.N, head.N)
+	s.last.set(t, place{head.Life, head.N})
+	return s.fill(t, head.Life, s.from.N, head.N)
+}
+
+// bear notes the life of a thread that was not there when its items were asked for by a number.
+func (s *subscription) bear(t events.Thread, life uint64) {
+	if s.unborn {
+		s.unborn = false
+		s.last.set(t, place{life, s.from.N - 1})
+	}
 }
 
 // run gives what is stored to the caller.
@@ -250,17 +274,21 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 		s.yield(Item{}, fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err))
 		return false
 	}
-	item.Seq, item.More, item.Trace = stored.Seq, stored.Pending, stored.Trace
+	item.Seq, item.More, item.Trace, item.Life = stored.Seq, stored.Pending, stored.Trace, stored.Life
 	if s.from.Last {
 		return s.give(item)
 	}
 	t := events.Thread{Session: item.Session, Name: item.Thread}
-	before, known := s.last[t]
-	if known && item.N <= before {
+	s.bear(t, item.Life)
+	before, known := s.last.get(t)
+	if known && before.life != item.Life { // another thread has the name; who asked for a number of the name has it from 1
+		before, known = place{}, s.from.N != 0
+	}
+	if known && item.N <= before.n {
 		return true
 	}
-	s.last[t] = item.N
-	if known && item.N > before+1 && !s.filter.narrow() && !s.fill(t, before+1, item.N-1) {
+	s.last.set(t, place{item.Life, item.N})
+	if known && item.N > before.n+1 && !s.filter.narrow() && !s.fill(t, item.Life, before.n+1, item.N-1) {
 		return false
 	}
 	return s.give(item)
@@ -273,9 +301,12 @@ func (s *subscription) give(item Item) bool {
 	return s.yield(item, nil)
 }
 
-// fill gives items that SPOOL_ITEMS does not have, from the thread's nodes.
-func (s *subscription) fill(t events.Thread, from, to int64) bool {
+// fill gives items that SPOOL_ITEMS does not have, from the nodes of the thread whose life it is.
+func (s *subscription) fill(t events.Thread, life uint64, from, to int64) bool {
 	head, err := s.c.Thread(s.ctx, t)
+	if err == nil && head.Life != life {
+		err = fmt.Errorf("%w: %s: another one has its name now", threads.ErrNoThread, t)
+	}
 	if err == nil {
 		for posted, e := range s.c.ItemsFrom(s.ctx, t, head, from) {
 			var item Item
@@ -285,7 +316,7 @@ func (s *subscription) fill(t events.Thread, from, to int64) bool {
 			if err != nil || posted.N > to {
 				break
 			}
-			item.Filled = true
+			item.Filled, item.Life = true, life
 			if !s.give(item) {
 				return false
 			}

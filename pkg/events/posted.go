@@ -5,6 +5,7 @@ type Posted struct {
 	Subject string
 	N       int64  // number of the item in its thread, from 1, without gaps
 	Data    []byte // JSON, at most 350,000 bytes as Python's json.dumps prints it (SPEC I4)
+	Life    uint64 // which of the threads that had its name: threads.Head.Life
 	Trace   string // traceparent of the event that it comes from; "" = none, and of every item that is made again
 }
 

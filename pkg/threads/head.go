@@ -71,6 +71,10 @@ type Head struct {
 	// Of its own turns, as far as they told: how many, and the tokens that the model read, of these from a cache, and wrote.
 	Turns, TokensIn, TokensCached, TokensOut int64
 
+	// Life tells this thread from those that had its name before (SPEC P12): the stream sequence of the event that began it under
+	// the name, 0 for the first of a name. Items carry it.
+	Life uint64
+
 	Later []byte // encoded fields of a later writer, kept as they are
 }
 

@@ -10,14 +10,19 @@ import (
 // HeadVersion is the version of the head encoding that this package writes and reads.
 const HeadVersion = 1
 
-// headFields is the length of the array, the version included, that this version writes; of the last six a reader can do
-// without.
-const headFields, minHeadFields = 27, 21
+// headFields is the length of the array, the version included, that this version writes; of the last seven a reader can do
+// without. The last one, the life, is left out where it is 0.
+const headFields, minHeadFields = 28, 21
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
 	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(h.Producers)+len(h.Memory)+len(h.Later))
-	b = casstore.AppendArrayHeader(b, headFields+countValues(h.Later))
+	fields := headFields + countValues(h.Later)
+	first := h.Life == 0 && len(h.Later) == 0
+	if first {
+		fields--
+	}
+	b = casstore.AppendArrayHeader(b, fields)
 	b = casstore.AppendInt(b, HeadVersion)
 	b = appendLocated(b, h.Start)
 	b = appendLocatedList(b, h.Recent)
@@ -38,6 +43,9 @@ func (h Head) Encode() []byte {
 	b = casstore.AppendUint(casstore.AppendInt(b, h.Messages), uint64(h.Standing))
 	b = casstore.AppendInt(casstore.AppendInt(b, h.Turns), h.TokensIn)
 	b = casstore.AppendInt(casstore.AppendInt(b, h.TokensCached), h.TokensOut)
+	if !first {
+		b = casstore.AppendUint(b, h.Life)
+	}
 	return append(b, h.Later...)
 }
 
@@ -81,6 +89,9 @@ func DecodeHead(b []byte) (Head, error) {
 		if fields > minHeadFields+2+i {
 			*field = c.Int()
 		}
+	}
+	if fields > minHeadFields+6 {
+		h.Life = c.Uint()
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest

@@ -1,0 +1,106 @@
+package fsck_test
+
+import (
+	"fmt"
+	"testing"
+
+	"spool/internal/faulttest"
+	"spool/internal/fsck"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// turns appends steps to a thread, each as the next of several producers, in a commit of its own.
+func (w *world) turns(id events.Thread, from, to int) {
+	w.Helper()
+	for i := from; i < to; i++ {
+		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("agent.", i%3), Epoch: uint64(i / 10)})
+		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
+		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		w.must(w.cl.Await(w.Context(), id, p.Producer(), uint64(i/10), uint64(i)))
+	}
+}
+
+// What several producers wrote is applied again whole, from its beginning or from where a head went back to.
+func TestRepairOfSeveralProducers(t *testing.T) {
+	id := events.Thread{Session: "s", Name: "main"}
+	for name, lose := range map[string]func(w *world, old record.Record){
+		"a head without items": func(w *world, _ record.Record) {
+			w.dropItems(id, func(int64) bool { return true })
+			w.loseHead(id)
+		},
+		"a head behind items": func(w *world, _ record.Record) {
+			w.dropItems(id, func(n int64) bool { return n > 6 })
+			w.loseHead(id)
+		},
+		"an older head": func(w *world, old record.Record) {
+			_, err := w.conn.Write(w.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
+			w.must(err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.turns(id, 1, 7)
+			w.must(faulttest.Settle(t.Context(), w.conn))
+			rs, err := w.conn.Records(t.Context(), events.HeadKey(id))
+			w.must(err)
+			w.turns(id, 7, 19)
+			w.must(faulttest.Settle(t.Context(), w.conn))
+			want, err := w.cl.Thread(t.Context(), id)
+			w.must(err)
+			if want.N != 18 {
+				t.Fatalf("the thread has %d items, want 18", want.N)
+			}
+			w.stop()
+			lose(w, rs[0])
+			w.wantWhole(id, want.N)
+		})
+	}
+}
+
+// A producer that was told of a failure published an event again, behind the one before it, which was not stored the first time.
+// A repair applies the events as they were applied: the second copy counts, and nothing is passed over.
+func TestRepairOfRepeatedEvents(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
+	w.must(err)
+	w.stop()
+	var all []*events.Event
+	for i := range uint64(4) {
+		body := fmt.Appendf(nil, `{"id":"e%d","role":"coder","content":"step %d","timestamp":%d}`, i+1, i+1, 1795176000001+i)
+		e := events.Event{Producer: "agent", Seq: i + 1, Kind: events.KindEntry, Dialect: "step", Thread: id, Trace: fmt.Sprint(i), Body: body}
+		all = append(all, &e)
+	}
+	w.must(w.conn.PublishEvents(t.Context(), all[:3]))
+	w.must(stream.DeleteMsg(t.Context(), 1)) // as if it had never come
+	w.must(w.conn.PublishEvents(t.Context(), all))
+	w.start()
+	w.must(w.cl.Await(t.Context(), id, "agent", 0, 4))
+	w.must(faulttest.Settle(t.Context(), w.conn))
+	want, err := w.cl.Thread(t.Context(), id)
+	w.must(err)
+	w.stop()
+	w.dropItems(id, func(n int64) bool { return n > 1 })
+	w.loseHead(id)
+	w.wantWhole(id, want.N)
+}
+
+// wantWhole repairs a thread and waits until it has its items again.
+func (w *world) wantWhole(id events.Thread, items int64) {
+	w.Helper()
+	done, ok := w.fix(id, fsck.Config{})
+	if !ok || done.To == "" || done.Replayed == 0 {
+		w.Fatalf("repair = %+v, %v, want events applied again", done, ok)
+	}
+	w.start()
+	w.must(faulttest.Settle(w.Context(), w.conn))
+	got, err := client.New(w.conn).Thread(w.Context(), id)
+	w.must(err)
+	if got.N != items || got.Entries != items {
+		w.Errorf("repair = %+v: the thread has %d items, %d entries, want %d", done, got.N, got.Entries, items)
+	}
+	w.stop()
+	w.wantClean()
+}

@@ -1,0 +1,180 @@
+package natsio_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/internal/retry"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// cutter connects to a server, and cuts a connection after a number of bytes in one direction.
+type cutter struct {
+	server nats.InProcessConnProvider
+
+	mu   sync.Mutex
+	open *cut
+}
+
+type cut struct {
+	net.Conn
+	mu            sync.Mutex
+	reads, writes int // bytes until the cut; negative: none
+}
+
+func (c *cutter) InProcessConn() (net.Conn, error) {
+	conn, err := c.server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = &cut{Conn: conn, reads: -1, writes: -1}
+	return c.open, nil
+}
+
+// after arms the connection that is open now.
+func (c *cutter) after(reads, writes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open.mu.Lock()
+	defer c.open.mu.Unlock()
+	c.open.reads, c.open.writes = reads, writes
+}
+
+func (c *cut) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return c.pass(n, err, &c.reads)
+}
+
+func (c *cut) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.writes >= 0 && len(b) > c.writes {
+		b = b[:c.writes]
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Write(b)
+	return c.pass(n, err, &c.writes)
+}
+
+func (c *cut) pass(n int, err error, left *int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *left < 0 {
+		return n, err
+	}
+	if *left -= n; *left <= 0 {
+		*left = 0
+		return 0, errors.Join(err, c.Close(), net.ErrClosed)
+	}
+	return n, err
+}
+
+// chainOf makes events of two producers in one thread, each a message of its own.
+func chainOf(from, n, size int) (evs []*events.Event) {
+	for i := from; i < from+n; i++ {
+		evs = append(evs, &events.Event{
+			Producer: fmt.Sprint("p", i%2), Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "raw", Trace: fmt.Sprint(i),
+			Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte(strings.Repeat("x", size)),
+		})
+	}
+	return evs
+}
+
+// taken are the events that a thread takes in by the rule of links, from what is stored.
+func taken(t *testing.T, c *natsio.Conn) (head threads.Head, n int) {
+	t.Helper()
+	err := c.Messages(t.Context(), events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
+		one, err := events.Open(subject, data)
+		if err != nil {
+			return err
+		}
+		for _, e := range one.Each() {
+			if head.Duplicate(e.Producer, e.Epoch, e.Seq) || e.Prev != 0 && !head.Duplicate(e.Producer, e.Epoch, e.Prev) {
+				continue
+			}
+			head.Saw(e.Producer, e.Epoch, e.Seq, seq)
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head, n
+}
+
+// Whenever a connection is cut in the middle of a call, and however often the call is tried again: once it returns without an
+// error, a thread takes in every event of it.
+func TestNoLinkBreaksInACall(t *testing.T) {
+	s := natstest.Server(t)
+	sound := natstest.Dial(t, s)
+	if err := sound.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	wire := &cutter{server: s}
+	c, err := natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const calls, each, size = 12, 30, 200
+	failed := 0
+	for i := range calls {
+		if i%2 == 0 {
+			wire.after(-1, rand.IntN(each*(size+200)))
+		} else {
+			wire.after(rand.IntN(200), -1)
+		}
+		evs := chainOf(i*each, each, size)
+		err := retry.Do(t.Context(), func(error, time.Duration) { failed++ }, func() error { return c.PublishEvents(t.Context(), evs) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, n := taken(t, sound); n != (i+1)*each {
+			t.Fatalf("after call %d a thread takes in %d events, want %d", i+1, n, (i+1)*each)
+		}
+	}
+	t.Logf("%d tries failed", failed)
+}
+
+// A server that refuses a message of a call stores none of those behind it, however the call is sent.
+func TestRefusedInACall(t *testing.T) {
+	for _, n := range []int{3, 7, 40} { // alone, while the way of sending is tried, and in a batch
+		c := natstest.Conn(t)
+		stream, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.MaxMsgSize = 2000
+		if _, err := c.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		evs := chainOf(0, n, 100)
+		bad := n / 2
+		evs[bad].Body = make([]byte, 4000)
+		if err := c.PublishEvents(t.Context(), evs); !errors.Is(err, record.ErrRefused) {
+			t.Fatalf("PublishEvents of %d with one that is too large = %v, want ErrRefused", n, err)
+		}
+		stored, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := stored.State.LastSeq; got > uint64(bad) {
+			t.Errorf("of %d events, the %dth of which is refused, %d are stored, want those before it at most", n, bad+1, got)
+		}
+	}
+}
