@@ -34,7 +34,7 @@ func (c *Collector) Explain(ctx context.Context, name string) (Explanation, erro
 	if w.first == 0 {
 		w.first = w.at + 1
 	}
-	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w))), from: map[casstore.Located]casstore.Located{}}
+	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w), 0)), from: map[casstore.Located]casstore.Located{}}
 	e := Explanation{Ref: name}
 	if err := x.target(ctx, name, &e); err != nil || e.State != "" {
 		return e, err
