@@ -96,9 +96,11 @@ const (
 	StepReclaim Step = "reclaim"
 	StepForget  Step = "forget"
 	StepUnmark  Step = "unmark" // delete the message of a record that is forgotten
+
+	StepUndelete Step = "undelete" // of Undelete, not of a cycle
 )
 
-// Steps lists them.
+// Steps lists those of a cycle.
 var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack, StepFollow, StepReclaim, StepForget, StepUnmark}
 
 // Config is how a collector decides. The zero value reclaims at once, also from the inbox: Safe is what to begin with.

@@ -369,8 +369,8 @@ func TestUndelete(t *testing.T) {
 		t.Errorf("Plan() with a head on what was collected = %v, want ErrUnsafe", err)
 	}
 	back, err := r.collector(cfg, nil).Undelete(t.Context())
-	if err != nil || len(back) != done.Condemned || !strings.HasPrefix(back[0], "blob.") {
-		t.Errorf("Undelete() = %v, %v, want all %d records, blobs first", back, err, done.Condemned)
+	if err != nil || len(back.Restored) != done.Condemned || !strings.HasPrefix(back.Restored[0], "blob.") {
+		t.Errorf("Undelete() = %+v, %v, want all %d records, blobs first", back, err, done.Condemned)
 	}
 	r.verify(th("drop"))
 	r.say(th("drop"), entry("on", "and on"))
@@ -382,7 +382,7 @@ func TestUndelete(t *testing.T) {
 	r.remove(th("drop"))
 	r.collect(brave())
 	if back, err := r.collector(cfg, nil).Undelete(t.Context()); !errors.Is(err, gc.ErrNothing) {
-		t.Errorf("Undelete() after the bytes went = %v, %v, want ErrNothing", back, err)
+		t.Errorf("Undelete() after the bytes went = %+v, %v, want ErrNothing", back, err)
 	}
 }
 
