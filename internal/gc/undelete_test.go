@@ -110,11 +110,11 @@ func TestUndeleteAfterHalfACycle(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	cfg.Quarantine = 24 * time.Hour // of what is condemned now
-	_, d := r.collect(cfg)
-	if d.Condemned == 0 {
+	p, d := r.collect(cfg)
+	if d.Condemned == 0 || len(p.Bury) > 0 {
 		t.Fatalf("%+v: it was not tried", d)
 	}
+	cfg.Quarantine = 24 * time.Hour
 	if back, err := r.collector(cfg, nil).Undelete(t.Context()); err != nil {
 		t.Errorf("Undelete() = %+v, %v", back, err)
 	}
