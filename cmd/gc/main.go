@@ -33,7 +33,7 @@ func run(args []string, out io.Writer) error {
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
 	nats.Flags(fs)
-	service.GCFlags(fs, &g.Config)
+	service.GCFlags(fs, &g)
 	fs.DurationVar(&g.Every, "every", time.Hour, "time between cycles, of whichever gc runs them: the newest one to start decides")
 	fs.BoolVar(&g.DryRun, "dry-run", false, "say what a cycle would do, and delete nothing")
 	if err := service.Parse(fs, args); err != nil {
@@ -67,7 +67,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		kept := service.Retention{Conn: conn, Policies: g.Retain, By: "gc", Log: log}.Run(ctx, g.DryRun)
+		kept := g.Retention(conn, log).Run(ctx, g.DryRun)
 		_, r, err := service.Collect(ctx, conn, c, !g.DryRun)
 		return errors.Join(kept, err, write(r))
 	}

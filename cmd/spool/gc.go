@@ -155,9 +155,15 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 		return err
 	}
 	defer conn.Close()
-	restored, err := col.Undelete(a.ctx, c.Names...)
-	for _, key := range restored {
+	done, err := col.Undelete(a.ctx, c.Names...)
+	for _, key := range done.Restored {
 		fmt.Fprintln(a.out, key)
+	}
+	if done.Unburied > 0 {
+		fmt.Fprintf(a.err, "%d nodes in packs that stayed are back\n", done.Unburied)
+	}
+	for _, what := range done.Lost {
+		fmt.Fprintf(a.err, "lost: %s\n", what)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"time"
 
+	"spool/internal/retention"
 	"spool/internal/service"
 	"spool/internal/text"
 )
@@ -56,8 +57,9 @@ func (c *retentionReportCmd) Run(a *app) error {
 }
 
 type retentionApplyCmd struct {
-	Force bool `short:"f" help:"Do not ask."`
-	JSON  bool `name:"json" help:"The report as one JSON object."`
+	Force bool    `short:"f" help:"Do not ask."`
+	Share float64 `default:"0.3" help:"Most that may be removed of all sessions; ten may always go (${default})."`
+	JSON  bool    `name:"json" help:"The report as one JSON object."`
 }
 
 func (c *retentionApplyCmd) Run(a *app) error {
@@ -66,7 +68,11 @@ func (c *retentionApplyCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
+	r.Share = c.Share
 	rep, err := r.Report(a.ctx)
+	if err == nil {
+		err = retention.Brake(len(rep.Due), rep.Sessions, r.Share)
+	}
 	if err != nil {
 		return err
 	}

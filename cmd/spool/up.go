@@ -28,6 +28,7 @@ type upCmd struct {
 	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
 	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
 	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
+	RetainShare float64       `name:"retention-share" default:"0.3" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
 	ScrubEvery  time.Duration `name:"scrub-every" placeholder:"DURATION" help:"Read all that is stored against its digests so often; default: never."`
 	ScrubRate   string        `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
 	service.Artifacts
@@ -80,7 +81,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if c.GCEvery != 0 && c.GCEvery < time.Second {
 		return service.UpConfig{}, service.UsageError{Err: fmt.Errorf("--gc-every %v: at least 1s, or 0 for never", c.GCEvery)}
 	}
-	collect := service.GC{Config: gc.Safe(), Every: c.GCEvery}
+	collect := service.GC{Config: gc.Safe(), Every: c.GCEvery, RetainShare: c.RetainShare}
 	collect.Quarantine = c.GCKeep
 	if collect.Retain, err = service.OpenPolicies(a.config); err != nil {
 		return service.UpConfig{}, err

@@ -23,6 +23,9 @@ type pack struct {
 	rec  record.Pack
 	lost bool // it cannot be read
 	away bool // nothing of its bytes is there
+
+	uses  []int32          // packs, by their index, that its nodes refer to
+	newer casstore.Located // a ref of one of them into a pack that is not older
 }
 
 func (p pack) key() string   { return events.PackKey(p.id.String()) }
@@ -243,20 +246,23 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	for _, l := range open.Outside() {
-		if l.Ref.Kind() != casstore.KindNode {
+	alive, outside := p.alive(open.Len()), casstore.NewBits(open.OutsideLen())
+	open.Mark(alive, outside)
+	for k, l := range open.Outside() {
+		if l.Ref.Kind() != casstore.KindNode || !outside.Has(k) {
 			continue
 		}
 		id := c.final(l.Pack)
 		to, ok := c.at[id]
+		if ok {
+			p.uses = append(p.uses, int32(to))
+		}
 		if !ok || c.packs[to].lost {
 			if least, known := c.users[id]; !known || p.order() < least {
 				c.users[id] = p.order()
 			}
 		} else if c.packs[to].order() > p.order() {
-			if err := note(Inconsistent, fmt.Errorf("it refers to %s, whose pack is newer", l)); err != nil {
-				return err
-			}
+			p.newer = l
 		}
 	}
 	if err := open.Verify(); err != nil {
@@ -265,6 +271,17 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 		}
 	}
 	return c.index(ctx, i, open)
+}
+
+// alive is the nodes that are not buried: what the others refer to may be collected.
+func (p *pack) alive(n int) casstore.Bits {
+	bits := casstore.NewBits(n)
+	for i := range n {
+		if !p.rec.IsBuried(i) {
+			bits.Set(i)
+		}
+	}
+	return bits
 }
 
 // open opens a pack from all its bytes; kind says what is wrong if that fails.

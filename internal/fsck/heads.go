@@ -44,20 +44,20 @@ func (c *checker) checkHeads(ctx context.Context) error {
 	return nil
 }
 
-// checkAway names the packs that are away and that something needs: a head, or a pack that is there.
+// checkAway names what is wrong with packs that a thread needs: those that are away, those that refer to newer ones. What refers to them otherwise is garbage: a server that was killed
+// brought it back as well, or no cycle of gc has come to it.
 func (c *checker) checkAway(ctx context.Context) error {
-	needed := map[casstore.PackID]bool{}
-	for i := range c.heads {
-		h := &c.heads[i]
-		for _, l := range slices.Concat([]casstore.Located{h.Start}, h.Recent, h.Tips) {
-			needed[c.final(l.Pack)] = true
+	needed := c.needed()
+	for i, p := range c.packs {
+		if needed[i] && !p.newer.IsZero() {
+			if err := c.find(ctx, p.seq, Finding{Kind: Inconsistent, Record: p.key(), Detail: fmt.Sprintf("it refers to %s, whose pack is newer", p.newer)}); err != nil {
+				return err
+			}
 		}
-	}
-	for _, p := range c.packs {
 		if !p.away {
 			continue
 		}
-		if _, used := c.users[p.id]; !used && !needed[p.id] {
+		if !needed[i] {
 			c.report.Returned++
 			continue
 		}
@@ -66,6 +66,28 @@ func (c *checker) checkAway(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// needed are the packs that threads reach, by their index: a pack refers to older ones, which have a lower index. One that cannot be
+// read may refer to any of them.
+func (c *checker) needed() []bool {
+	needed := make([]bool, len(c.packs))
+	for _, h := range c.heads {
+		for _, l := range append(h.Roots(), h.Start) {
+			if i, ok := c.at[c.final(l.Pack)]; ok {
+				needed[i] = true
+			}
+		}
+	}
+	torn := false
+	for i := len(c.packs) - 1; i >= 0; i-- {
+		needed[i] = needed[i] || torn
+		torn = torn || needed[i] && c.packs[i].lost
+		for _, to := range c.packs[i].uses {
+			needed[to] = needed[to] || needed[i]
+		}
+	}
+	return needed
 }
 
 // wrongHead is one thing that is wrong with a head; tip is the place that cannot be read, if that is it.

@@ -106,31 +106,42 @@ type change struct {
 // condemn writes what is garbage into the records: buried nodes, then tombstones in the order of the plan, so that referrers
 // come before referents. A crash leaves a prefix of them.
 func (r *run) condemn(ctx context.Context) error {
-	var changes []change
+	var bury, condemn []change
 	for _, v := range r.plan.Bury {
-		changes = append(changes, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
+		bury = append(bury, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
 			return buried(now, v.Nodes)
 		}})
 	}
 	for _, v := range r.plan.Condemn {
-		changes = append(changes, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
+		condemn = append(condemn, change{v.Key, v.Seq, func(now record.Record) ([]byte, record.Object, bool, error) {
 			return tombstone(now, r.cfg.Quarantine > 0)
 		}})
 	}
+	if err := r.changeAll(ctx, StepBury, bury); err != nil {
+		return err
+	}
+	if err := r.changeAll(ctx, StepCondemn, condemn); err != nil {
+		return err
+	}
+	for _, v := range r.plan.Condemn {
+		if r.spared[v.Key] {
+			r.done.Spared++
+		}
+	}
+	return nil
+}
+
+// changeAll changes records, batch by batch.
+func (r *run) changeAll(ctx context.Context, step Step, changes []change) error {
 	for batch := range slices.Chunk(changes, condemnBatch) {
-		if err := r.At(StepCondemn); err != nil {
+		if err := r.At(step); err != nil {
 			return err
 		}
 		for again := true; again; {
 			var err error
 			if again, err = r.change(ctx, batch); err != nil {
-				return fmt.Errorf("condemn: %w", err)
+				return fmt.Errorf("%s: %w", step, err)
 			}
-		}
-	}
-	for _, v := range r.plan.Condemn {
-		if r.spared[v.Key] {
-			r.done.Spared++
 		}
 	}
 	return nil
@@ -383,7 +394,7 @@ func (r *run) forgetSome(ctx context.Context, list []Old) (again bool, err error
 		return false, err
 	}
 	for _, seq := range markers {
-		if err := r.At(StepForget); err != nil {
+		if err := r.At(StepUnmark); err != nil {
 			return false, err
 		}
 		if err := retry.Do(ctx, nil, func() error { return r.Records.Forget(ctx, seq) }); err != nil {

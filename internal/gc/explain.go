@@ -2,18 +2,20 @@ package gc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"spool/internal/record"
 	"spool/pkg/casstore"
 )
 
 // Explanation says why something is kept, or that nothing keeps it.
 type Explanation struct {
 	Ref   string   `json:"ref"`
-	State string   `json:"state"` // live, young, garbage, tombstone, missing
+	State string   `json:"state"` // live, young, garbage, tombstone, returned, missing
 	In    string   `json:"in,omitempty"`
 	Chain []string `json:"chain,omitempty"` // from a root to it
 	Why   string   `json:"why"`
@@ -34,7 +36,7 @@ func (c *Collector) Explain(ctx context.Context, name string) (Explanation, erro
 	if w.first == 0 {
 		w.first = w.at + 1
 	}
-	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w))), from: map[casstore.Located]casstore.Located{}}
+	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w), 0)), from: map[casstore.Located]casstore.Located{}}
 	e := Explanation{Ref: name}
 	if err := x.target(ctx, name, &e); err != nil || e.State != "" {
 		return e, err
@@ -77,9 +79,12 @@ func (x *explainer) target(ctx context.Context, name string, e *Explanation) err
 		return nil
 	}
 	for _, v := range x.m.packs {
-		h, err := x.m.open(ctx, v.id)
+		h, err := x.header(ctx, v.id)
 		if err != nil {
-			return fmt.Errorf("header of pack %s: %w", v.id, err)
+			return err
+		}
+		if h == nil {
+			continue
 		}
 		if _, ok := h.Find(ref); ok {
 			x.want = append(x.want, casstore.Located{Ref: ref, Pack: v.id})
@@ -103,12 +108,41 @@ func (x *explainer) targetPack(ctx context.Context, id casstore.PackID, e *Expla
 		}
 		return nil
 	}
-	h, err := x.m.open(ctx, at)
+	h, err := x.header(ctx, at)
 	if err != nil {
 		return err
 	}
+	if h == nil {
+		return x.away(ctx, at, e)
+	}
 	for i := range h.Len() {
 		x.want = append(x.want, casstore.Located{Ref: h.Ref(i), Pack: at})
+	}
+	return nil
+}
+
+// header is that of a pack; nil when nothing of it is there.
+func (x *explainer) header(ctx context.Context, id casstore.PackID) (*casstore.Header, error) {
+	h, err := x.m.open(ctx, id)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("header of pack %s: %w", id, err)
+	}
+	return h, nil
+}
+
+// away tells what is the matter with a record without bytes (docs/adr/0022).
+func (x *explainer) away(ctx context.Context, id casstore.PackID, e *Explanation) error {
+	_, err := x.stays(ctx, id)
+	switch {
+	case errors.Is(err, ErrUnsafe):
+		e.State, e.Why = "missing", "its bytes are not there, and a thread needs something that is missing: "+err.Error()
+	case err != nil:
+		return err
+	default:
+		e.State, e.Why = "returned", "it was collected, and a server that was killed brought its record back without the bytes; no thread needs it, and the next cycle condemns it"
 	}
 	return nil
 }
@@ -119,11 +153,13 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 		x.from[l] = casstore.Located{}
 	}
 	for _, v := range slices.Backward(x.m.packs) {
-		h, err := x.m.open(ctx, v.id)
+		h, err := x.header(ctx, v.id)
 		if err != nil {
-			return fmt.Errorf("header of pack %s: %w", v.id, err)
+			return err
 		}
-		x.look(v.id, h)
+		if h != nil {
+			x.look(v.id, h)
+		}
 	}
 	for _, h := range x.w.heads {
 		for _, l := range h.roots {

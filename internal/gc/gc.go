@@ -88,21 +88,27 @@ const (
 	StepRead    Step = "read"
 	StepSecond  Step = "second fence"
 	StepMark    Step = "mark"
+	StepBury    Step = "bury"
 	StepCondemn Step = "condemn"
 	StepUpload  Step = "upload"
 	StepRepack  Step = "repack"
+	StepFollow  Step = "follow"
 	StepReclaim Step = "reclaim"
 	StepForget  Step = "forget"
+	StepUnmark  Step = "unmark" // delete the message of a record that is forgotten
+
+	StepUndelete Step = "undelete" // of Undelete, not of a cycle
 )
 
-// Steps lists them.
-var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepCondemn, StepUpload, StepRepack, StepReclaim, StepForget}
+// Steps lists those of a cycle.
+var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack, StepFollow, StepReclaim, StepForget, StepUnmark}
 
 // Config is how a collector decides. The zero value reclaims at once, also from the inbox: Safe is what to begin with.
 type Config struct {
 	Lane int // whose fence its commits are made behind, 0 to events.Lanes-1
 
-	// Quarantine is how long the bytes of what was condemned can still be had back (Undelete), by the server's clock.
+	// Quarantine is how long what was condemned or buried can still be had back whole (Undelete), by the server's clock. A pack of
+	// which it holds something is not repacked.
 	Quarantine time.Duration
 	// InboxAge spares bodies in the inbox that are younger, by the server's clock: a publisher that checked one in and has
 	// not published its event yet stands behind no fence.
@@ -200,7 +206,7 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 	if err := c.At(StepMark); err != nil {
 		return nil, err
 	}
-	m := newMarker(w.graph(c.headers(w)))
+	m := newMarker(w.graph(c.headers(w), c.cfg.Quarantine))
 	m.loose = c.allows(AllowMissing)
 	if err := w.root(m, claims.Blobs); err != nil {
 		return nil, c.confirm(ctx, w, err)

@@ -25,7 +25,9 @@ type headers func(ctx context.Context, id casstore.PackID) (*casstore.Header, er
 type vertex struct {
 	id     casstore.PackID
 	young  bool
-	buried func(node int) bool // nil: none is
+	buried casstore.Bits // nodes
+	gone   bool          // it is a tombstone whose bytes are kept: only what is in quarantine can reach it
+	fresh  bool          // its record is younger than the quarantine
 }
 
 // graph is what is marked: every live pack, newest first by order, and every live blob.
@@ -35,7 +37,18 @@ type graph struct {
 	blobs *blobSet
 	open  headers
 	loose bool // a node that is missing is left out, not an error (AllowMissing)
+	// quarantine: what was condemned or buried lately, or is to be, holds the bytes of all that it leads to.
+	quarantine bool
 }
+
+// colour says who reaches a node.
+type colour int
+
+const (
+	firm  colour = iota // a head: what is missing ends the cycle
+	faint               // a young record
+	held                // what is in quarantine: its bytes stay where they are, and it is garbage all the same
+)
 
 // marks is what a root reaches.
 type marks struct {
@@ -44,6 +57,8 @@ type marks struct {
 	count []int           // live nodes
 	heads []bool          // by place: a thread reaches some of it; else it is kept because it, or what refers to it, is young
 	named map[casstore.PackID]bool
+	held  []casstore.Bits   // by place: nodes that are not live, and that what is in quarantine reaches; nil: none
+	stays map[[32]byte]bool // blobs that it reaches
 
 	dangling int // refs of threads to what is missing, where that is allowed
 }
@@ -53,61 +68,79 @@ type marks struct {
 //
 // There are two colours. What heads reach must be there; what only a young pack reaches need not be: a pack that was touched
 // is young with all its nodes but the buried, and some of them may be garbage that refers to garbage which is gone.
+//
+// A third one is of what is in quarantine: tombstones, buried nodes, and what this plan adds to both. It decides nothing about what
+// is garbage. What it reaches is not dropped by a repack, and its tombstone not forgotten, so that Undelete finds it whole.
 type marker struct {
 	graph
 	marks
 	place  map[casstore.PackID]int32
-	firm   []wanted // by place: what heads reach
-	faint  []wanted // what young packs reach
+	wants  [3][]wanted // by colour and place
 	header *casstore.Header
 	at     int32 // the place of the pack that is looked at; -1 while roots are added
 }
 
 func newMarker(g graph) *marker {
 	n := len(g.packs)
-	m := &marker{graph: g, place: make(map[casstore.PackID]int32, n), firm: make([]wanted, n), faint: make([]wanted, n), at: -1}
+	m := &marker{graph: g, place: make(map[casstore.PackID]int32, n), at: -1}
 	m.live, m.raw, m.count, m.heads = make([]casstore.Bits, n), make([]int64, n), make([]int, n), make([]bool, n)
-	m.named = map[casstore.PackID]bool{}
+	m.named, m.held, m.stays = map[casstore.PackID]bool{}, make([]casstore.Bits, n), map[[32]byte]bool{}
+	for c := range m.wants {
+		m.wants[c] = make([]wanted, n)
+	}
 	for i, p := range g.packs {
 		m.place[p.id] = int32(i)
 	}
 	return m
 }
 
-// root adds what must be kept; firm: what must be there, too.
-func (m *marker) root(l casstore.Located, firm bool) error {
+// root adds what must be kept.
+func (m *marker) root(l casstore.Located, c colour) error {
 	if l.IsZero() {
 		return nil
 	}
-	return m.want(l, firm)
+	return m.want(l, c)
 }
 
 // want hands a ref to the pack that its locator names.
-func (m *marker) want(l casstore.Located, firm bool) error {
+func (m *marker) want(l casstore.Located, c colour) error {
 	if l.Ref.Kind() == casstore.KindBlob {
-		if !m.blobs.mark(l.Ref.Sum(), firm) && firm {
-			return m.missing(fmt.Errorf("%w: %s refers to %s, which is not stored", ErrDangling, m.where(), l.Ref))
-		}
-		return nil
+		return m.wantBlob(l.Ref, c)
 	}
-	at, ok := m.place[l.Pack]
+	at, ok := m.find(l.Pack, c)
 	if !ok {
 		m.named[l.Pack] = true
-		at, ok = m.place[m.moved(l.Pack)]
+		at, ok = m.find(m.moved(l.Pack), c)
 	}
 	switch {
-	case !ok && !firm:
+	case !ok && c != firm:
 		return nil
 	case !ok:
 		return m.missing(&noPack{m.where(), l})
+	case at <= m.at && c == held: // whoever takes it back is told that it is not whole
+		return nil
 	case at <= m.at:
 		return fmt.Errorf("%w: %s refers to %s, which is in no older pack", ErrUnsafe, m.where(), l)
-	case firm:
-		m.firm[at].add(l.Ref.Sum())
-	default:
-		m.faint[at].add(l.Ref.Sum())
+	}
+	m.wants[c][at].add(l.Ref.Sum())
+	return nil
+}
+
+func (m *marker) wantBlob(ref casstore.Ref, c colour) error {
+	if c == held {
+		m.stays[ref.Sum()] = true
+		return nil
+	}
+	if !m.blobs.mark(ref.Sum(), c == firm) && c == firm {
+		return m.missing(fmt.Errorf("%w: %s refers to %s, which is not stored", ErrDangling, m.where(), ref))
 	}
 	return nil
+}
+
+// find gives the place of a pack. Only what is in quarantine sees a tombstone.
+func (m *marker) find(id casstore.PackID, c colour) (int32, bool) {
+	at, ok := m.place[id]
+	return at, ok && (c == held || !m.packs[at].gone)
 }
 
 // noPack is a ref of something that a thread reaches to a pack of which no live record was read.
@@ -147,52 +180,71 @@ func (m *marker) run(ctx context.Context) error {
 		if err := m.take(ctx, i); err != nil {
 			return err
 		}
-		m.firm[i], m.faint[i] = nil, nil
+		for c := range m.wants {
+			m.wants[c][i] = nil
+		}
 	}
 	return nil
 }
 
 func (m *marker) take(ctx context.Context, i int) error {
 	p := m.packs[i]
-	if m.firm[i] == nil && m.faint[i] == nil && !p.young {
+	reached := m.wants[firm][i] != nil || m.wants[faint][i] != nil || p.young
+	if !reached && !m.holds(i, false) {
 		return nil
 	}
 	m.at = int32(i)
 	h, err := m.open(ctx, p.id)
-	if record.Temporary(err) || ctx.Err() != nil { // nothing is wrong with it: the server does not answer
+	switch {
+	case record.Temporary(err) || ctx.Err() != nil: // nothing is wrong with it: the server does not answer
 		return fmt.Errorf("header of %s: %w", m.where(), err)
-	}
-	if err != nil {
+	case err != nil && reached:
 		return fmt.Errorf("%w: header of %s: %w", ErrUnsafe, m.where(), err)
+	case err != nil: // there is nothing of it that could be had back
+		return nil
 	}
 	m.header = h
-	firm, faint := casstore.NewBits(h.Len()), casstore.NewBits(h.Len())
-	m.heads[i] = m.firm[i] != nil
-	for _, sum := range m.firm[i].find(h, firm) {
+	m.live[i] = casstore.NewBits(h.Len())
+	if reached {
+		if err := m.reach(i); err != nil {
+			return err
+		}
+	}
+	if m.holds(i, !slices.Equal(m.live[i].Without(h.Len()), p.buried)) {
+		return m.hold(i)
+	}
+	return nil
+}
+
+// reach marks what heads and young packs reach of the pack that is looked at.
+func (m *marker) reach(i int) error {
+	p, h := m.packs[i], m.header
+	sure, all := casstore.NewBits(h.Len()), m.live[i]
+	m.heads[i] = m.wants[firm][i] != nil
+	for _, sum := range m.wants[firm][i].find(h, sure) {
 		if err := m.missing(fmt.Errorf("%w: %s has no node %x, which something refers to", ErrDangling, m.where(), sum)); err != nil {
 			return err
 		}
 	}
-	m.faint[i].find(h, faint)
+	m.wants[faint][i].find(h, all)
 	if p.young {
 		for n := range h.Len() {
-			if p.buried == nil || !p.buried(n) {
-				faint.Set(n)
+			if !p.isBuried(n) {
+				all.Set(n)
 			}
 		}
 	}
-	if err := m.spread(firm, true, nil); err != nil {
+	if err := m.spread(sure, firm, nil); err != nil {
 		return err
 	}
-	for w := range faint {
-		faint[w] |= firm[w]
+	for w := range all {
+		all[w] |= sure[w]
 	}
-	if err := m.spread(faint, false, firm); err != nil {
+	if err := m.spread(all, faint, sure); err != nil {
 		return err
 	}
-	m.live[i] = faint
 	for n := range h.Len() {
-		if faint.Has(n) {
+		if all.Has(n) {
 			m.count[i]++
 			m.raw[i] += int64(h.NodeLen(n))
 		}
@@ -200,8 +252,47 @@ func (m *marker) take(ctx context.Context, i int) error {
 	return nil
 }
 
+// holds reports whether something of a pack is in quarantine, or reached from there. buries: this plan adds to its garbage.
+func (m *marker) holds(i int, buries bool) bool {
+	return m.quarantine && (m.wants[held][i] != nil || m.enters(i, buries))
+}
+
+// enters reports whether all that is garbage in a pack is in quarantine.
+func (m *marker) enters(i int, buries bool) bool {
+	p := m.packs[i]
+	return p.fresh && (p.gone || p.buried != nil) || !p.gone && (m.count[i] == 0 || buries)
+}
+
+// hold marks what is in quarantine of the pack that is looked at, and what that reaches.
+func (m *marker) hold(i int) error {
+	h := m.header
+	kept := casstore.NewBits(h.Len())
+	m.wants[held][i].find(h, kept)
+	if m.enters(i, !slices.Equal(m.live[i].Without(h.Len()), m.packs[i].buried)) {
+		for n := range h.Len() {
+			kept.Set(n)
+		}
+	}
+	for w := range kept {
+		kept[w] &^= m.live[i][w]
+	}
+	if !slices.ContainsFunc(kept, func(w uint64) bool { return w != 0 }) {
+		return nil
+	}
+	if err := m.spread(kept, held, nil); err != nil {
+		return err
+	}
+	for w := range kept {
+		kept[w] &^= m.live[i][w]
+	}
+	m.held[i] = kept
+	return nil
+}
+
+func (v vertex) isBuried(n int) bool { return n/64 < len(v.buried) && v.buried.Has(n) }
+
 // spread marks what some nodes reach, in their pack and outside. done is what was spread before.
-func (m *marker) spread(nodes casstore.Bits, firm bool, done casstore.Bits) error {
+func (m *marker) spread(nodes casstore.Bits, c colour, done casstore.Bits) error {
 	if slices.Equal(nodes, done) {
 		return nil
 	}
@@ -209,7 +300,7 @@ func (m *marker) spread(nodes casstore.Bits, firm bool, done casstore.Bits) erro
 	m.header.Mark(nodes, outside)
 	for i := range m.header.OutsideLen() {
 		if outside.Has(i) {
-			if err := m.want(m.header.OutsideAt(i), firm); err != nil {
+			if err := m.want(m.header.OutsideAt(i), c); err != nil {
 				return err
 			}
 		}

@@ -164,7 +164,7 @@ func (s *synthetic) mark(ctx context.Context, tell func(int)) (*marker, error) {
 	}
 	m := newMarker(g)
 	for _, l := range s.roots {
-		if err := m.root(l, true); err != nil {
+		if err := m.root(l, firm); err != nil {
 			return nil, err
 		}
 	}

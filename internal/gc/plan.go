@@ -150,7 +150,7 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 	for i, v := range m.packs {
 		old := w.packs[v.id]
 		switch {
-		case v.young:
+		case v.young || v.gone:
 		case m.count[i] == 0:
 			p.Condemn = append(p.Condemn, Condemned{packKey(v.id), old.seq, old.order(), old.Object.Size, old.Nodes, "no thread reaches any of its nodes"})
 		default:
@@ -184,14 +184,14 @@ func (c *Collector) forget(p *Plan, w *world, m *marker) {
 	}
 	for id, t := range w.packs {
 		_, moved := w.moved[id] // its nodes are elsewhere: nobody will want these bytes back
-		if text := why(t.Gone, t.seq, moved || t.age >= c.cfg.Quarantine); text != "" {
+		if text := why(t.Gone, t.seq, moved || t.age >= c.cfg.Quarantine && !m.holdsPack(id)); text != "" {
 			p.Forget = append(p.Forget, Old{packKey(id), t.seq, t.Object.Size, text})
 		} else if t.Gone {
 			p.Kept.quarantine(t.Object.Size)
 		}
 	}
 	for sum, t := range w.blobs {
-		if text := why(t.gone, t.seq, t.age >= c.cfg.Quarantine); text != "" {
+		if text := why(t.gone, t.seq, t.age >= c.cfg.Quarantine && !m.stays[sum]); text != "" {
 			p.Forget = append(p.Forget, Old{blobKey(sum), t.seq, t.size, text})
 		} else if t.gone {
 			p.Kept.quarantine(t.size)
@@ -208,6 +208,12 @@ func (c *Collector) forget(p *Plan, w *world, m *marker) {
 		}
 	}
 	slices.SortFunc(p.Forget, func(a, b Old) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// holdsPack reports whether something in quarantine reaches a pack's garbage.
+func (m *marker) holdsPack(id casstore.PackID) bool {
+	at, ok := m.place[id]
+	return ok && m.held[at] != nil
 }
 
 // leadsTo reports whether another moved record leads to this pack.

@@ -1,9 +1,11 @@
 package gc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"spool/internal/record"
 	"spool/internal/retry"
@@ -12,19 +14,20 @@ import (
 )
 
 const (
-	groupPacks = 100 // whose records, moved records and followers fit one atomic batch
+	groupPacks = 100 // whose records and moved records fit one atomic batch
 	headerRoom = 4096
 )
 
 // groups says which packs to repack: those that are less than half live, and small neighbours together. Between two
-// neighbours there is no pack in order, so that whatever refers to one is behind both, and what one refers to before.
+// neighbours there is no pack in order, so that whatever refers to one is behind both, and what one refers to before. What is in
+// quarantine stays in its place: its packs are not repacked, and one that is condemned stands between its neighbours.
 func (c *Collector) groups(w *world, m *marker) (out []Group) {
 	g := grouping{cfg: c.cfg, header: int64(c.Bulk.MaxPayload()-headerRoom) / 2}
 	for i := len(m.packs) - 1; i >= 0; i-- {
 		v, p := m.packs[i], w.packs[m.packs[i].id]
 		half := 2*m.raw[i] < p.Raw || c.cfg.Dense && m.count[i] < p.Nodes
 		switch s := (Source{v.id.String(), p.seq, p.order(), m.live[i], m.count[i], p.Nodes, p.Object.Size}); {
-		case v.young:
+		case v.young || v.gone || m.held[i] != nil:
 			g.end()
 		case m.count[i] == 0: // condemned
 		case m.raw[i] < c.cfg.Small:
@@ -84,20 +87,20 @@ func (g *grouping) alone(s Source) {
 	g.out = append(g.out, Group{Packs: []Source{s}, Order: s.Order, Why: why})
 }
 
-// follow notes the moved records that lead to the group's packs: they are to lead to the new one.
+// follow notes the moved records that lead to the group's packs, over whatever others: they are to lead to the new one.
 func (g *Group) follow(w *world) {
 	if w.followers == nil {
 		w.followers = map[casstore.PackID][]Old{}
 		for from, t := range w.moved {
-			w.followers[t.to] = append(w.followers[t.to], Old{Key: events.MovedKey(from.String()), Seq: t.seq})
+			end := w.end(from)
+			w.followers[end] = append(w.followers[end], Old{Key: events.MovedKey(from.String()), Seq: t.seq})
 		}
 	}
 	for _, s := range g.Packs {
 		id, _ := casstore.ParsePackID(s.ID)
 		g.Follow = append(g.Follow, w.followers[id]...)
 	}
-	const most = 500
-	g.Follow = g.Follow[:min(len(g.Follow), most)]
+	slices.SortFunc(g.Follow, func(a, b Old) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // Repack makes packs smaller and fewer, and takes nothing away that was not known to be garbage before: it plans a cycle, and
@@ -222,44 +225,79 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 		}
 		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
 	}
-	for _, f := range g.Follow {
-		puts = append(puts, record.Put{Key: f.Key, Value: to, Expect: f.Seq})
-	}
 	for {
 		if err := r.At(StepRepack); err != nil {
 			return false, err
 		}
 		_, again, err := r.commit(ctx, puts)
-		if err != nil || !again {
-			return err == nil, err
+		if err == nil && !again {
+			return true, r.lead(ctx, g, to)
+		}
+		if err != nil {
+			return false, err
 		}
 		rs, err := r.now(ctx, []string{packKey(id), now[0].Key})
 		switch {
 		case err != nil:
 			return false, err
 		case rs[0].Exists(): // the answer was lost
-			return true, nil
+			return true, r.lead(ctx, g, to)
 		}
-		same, err := r.unchanged(ctx, g, now)
+		same, err := r.unchanged(ctx, now)
 		if err != nil || !same {
 			return false, err
 		}
 	}
 }
 
-// unchanged tells whether the records that a repack expects are still there.
-func (r *run) unchanged(ctx context.Context, g Group, was []record.Record) (bool, error) {
-	var keys []string
-	var seqs []uint64
-	for _, s := range was {
-		keys, seqs = append(keys, s.Key), append(seqs, s.Seq)
+// lead makes the moved records that led to the group's packs lead to the new one. A crash before leaves a way that is one step longer;
+// the next repack of the new pack makes all ways short again.
+func (r *run) lead(ctx context.Context, g Group, to []byte) error {
+	for some := range slices.Chunk(g.Follow, condemnBatch) {
+		for again := true; again; {
+			if err := r.At(StepFollow); err != nil {
+				return err
+			}
+			var err error
+			if again, err = r.leadSome(ctx, some, to); err != nil {
+				return fmt.Errorf("lead moved records on: %w", err)
+			}
+		}
 	}
-	for _, f := range g.Follow {
-		keys, seqs = append(keys, f.Key), append(seqs, f.Seq)
+	return nil
+}
+
+func (r *run) leadSome(ctx context.Context, some []Old, to []byte) (again bool, err error) {
+	keys := make([]string, len(some))
+	for i, f := range some {
+		keys[i] = f.Key
+	}
+	now, err := r.now(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	var puts []record.Put
+	for i, f := range some {
+		if now[i].Seq == f.Seq { // else it is as it should be already, or another cycle has begun
+			puts = append(puts, record.Put{Key: f.Key, Value: to, Expect: f.Seq})
+		}
+	}
+	if len(puts) == 0 {
+		return false, nil
+	}
+	_, again, err = r.commit(ctx, puts)
+	return again, err
+}
+
+// unchanged tells whether the records that a repack expects are still there.
+func (r *run) unchanged(ctx context.Context, was []record.Record) (bool, error) {
+	keys := make([]string, len(was))
+	for i, s := range was {
+		keys[i] = s.Key
 	}
 	rs, err := r.now(ctx, keys)
 	for i := range rs {
-		if rs[i].Seq != seqs[i] {
+		if rs[i].Seq != was[i].Seq {
 			return false, err
 		}
 	}

@@ -2,6 +2,7 @@ package gc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,8 +14,11 @@ import (
 	"time"
 
 	"spool/internal/embedded"
+	"spool/internal/gc"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -73,6 +77,79 @@ func TestReadersDuringRepacks(t *testing.T) {
 	wg.Wait()
 	if repacked < 12 || reads.Load() < 12 {
 		t.Errorf("%d packs repacked, %d readings: it was not tried", repacked, reads.Load())
+	}
+	r.verify(th("keep"))
+}
+
+// However often a pack is repacked, and however many names it had, every name leads to it in a few steps; also when collectors die before
+// they have led all names on.
+func TestWaysStayShort(t *testing.T) {
+	r := newRig(t)
+	r.persister(0)
+	r.say(th("keep"), talk(3, "first")...)
+	h, err := r.Thread(t.Context(), th("keep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []casstore.PackID{h.Start.Pack}
+	for i := range 600 {
+		from := casstore.PackID{1, byte(i >> 8), byte(i)}
+		names = append(names, from)
+		r.put(events.MovedKey(from.String()), record.Moved{To: h.Start.Pack}.Encode())
+	}
+	cfg := brave()
+	cfg.Merge, cfg.Follow = 2, time.Hour
+	repacked := 0
+	for i := range 100 {
+		r.say(th("keep"), entry(fmt.Sprint("more", i), "a small neighbour"))
+		c := r.collector(cfg, func(s gc.Step) error {
+			if s == gc.StepFollow && i%3 == 0 {
+				return errKilled
+			}
+			return nil
+		})
+		p, err := c.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Apply(t.Context(), p); err != nil && !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		if at, err := r.conn.FindPack(t.Context(), names[0]); err == nil && at.ID != names[len(names)-1] {
+			names = append(names, at.ID)
+			repacked++
+		}
+	}
+	if repacked != 100 {
+		t.Fatalf("the first pack was repacked %d times, want 100", repacked)
+	}
+	moved := map[casstore.PackID]casstore.PackID{}
+	all, err := r.conn.List(t.Context(), events.MovedKey("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		id, err := casstore.ParsePackID(one.Key[len(events.MovedKey("")):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := record.DecodeMoved(one.Value); err == nil {
+			moved[id] = m.To
+		}
+	}
+	longest := 0
+	for _, name := range names {
+		steps, at := 0, name
+		for to, ok := moved[at]; ok && steps < 1000; to, ok = moved[at] {
+			at, steps = to, steps+1
+		}
+		longest = max(longest, steps)
+		if at != names[len(names)-1] {
+			t.Errorf("%s leads to %s, want %s", name, at, names[len(names)-1])
+		}
+	}
+	if longest > 2 {
+		t.Errorf("a name leads to its pack over %d moved records, want 2 at most", longest)
 	}
 	r.verify(th("keep"))
 }

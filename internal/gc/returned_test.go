@@ -1,6 +1,7 @@
 package gc_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/record"
 	"spool/internal/scrub"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -128,4 +131,99 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	if n := check(); n != 0 {
 		t.Errorf("fsck sees %d records that are back after gc", n)
 	}
+}
+
+// Records come back after everything about them was forgotten, in any mixture: of a pack that was moved and whose moved record is gone, and of
+// packs with bytes that refer to it. Nobody needs them: fsck counts them, gc explains and removes them.
+func TestRecordsThatComeBackAlone(t *testing.T) {
+	r := newRig(t)
+	stop := r.persister(0)
+	for i := 0; i < 3 || !r.sharePack(th("drop"), th("keep")); i++ {
+		r.publish(said{th("drop"), talk(6, fmt.Sprint("drop", i))}, said{th("keep"), talk(6, fmt.Sprint("keep", i))})
+		r.await(th("keep"))
+	}
+	r.say(th("drop"), talk(3, "of its own")...)
+	if err := faulttest.Settle(t.Context(), r.conn); err != nil {
+		t.Fatal(err)
+	}
+	head, err := r.Thread(t.Context(), th("drop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.DeleteSession(t.Context(), "drop", client.Deletion{}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	before := map[string]record.Record{}
+	for _, one := range r.bulk() {
+		before[one.Key] = one
+	}
+	cfg := brave()
+	cfg.Merge = 2
+	for range 4 { // condemn, repack, forget, forget where it moved to
+		r.collect(cfg)
+	}
+	own := events.PackKey(head.Head().Pack.String())
+	gone := ""
+	for key := range before {
+		now, err := r.conn.Records(t.Context(), key, events.MovedKey(strings.TrimPrefix(key, events.PackKey(""))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !now[0].Exists() && !now[1].Exists() && key != own && strings.HasPrefix(key, events.PackKey("")) {
+			gone = key
+		}
+	}
+	if gone == "" {
+		t.Fatal("no pack was forgotten: nothing is tried here")
+	}
+	// The thread's own pack comes back with bytes, as from a quarantine, and refers to what has none.
+	r.put(gone, before[gone].Value)
+	p, err := record.DecodePack(before[own].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := casstore.NewPackBuilder()
+	left := casstore.Node{Type: "later", Payload: casstore.AppendText(nil, []byte("left")), Refs: []casstore.Ref{head.Start.Ref}}
+	b.AddNode(&left)
+	at, err := casstore.ParsePackID(strings.TrimPrefix(gone, events.PackKey("")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Locate(casstore.Located{Ref: head.Start.Ref, Pack: at})
+	header, body, err := b.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := casstore.PackID{7}
+	if p, err = r.conn.Store(0).UploadPack(t.Context(), id, header, body); err != nil {
+		t.Fatal(err)
+	}
+	r.put(events.PackKey(id.String()), p.Encode())
+
+	rep, err := fsck.Check(t.Context(), r.conn, fsck.Config{})
+	if err != nil || len(rep.Findings) > 0 || rep.Returned == 0 {
+		t.Errorf("fsck: %+v, %v, want no finding and what is back counted", rep, err)
+	}
+	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil { // which makes it old, as what comes back is
+		t.Fatal(err)
+	}
+	for _, name := range []string{at.String(), id.String()} {
+		e, err := r.collector(cfg, nil).Explain(t.Context(), name)
+		want := map[bool]string{true: "returned", false: "garbage"}[name == at.String()]
+		if err != nil || e.State != want {
+			t.Errorf("Explain(%s) = %+v, %v, want %s", name, e, err, want)
+		}
+		t.Logf("%+v", e)
+	}
+	if e, err := r.collector(cfg, nil).Explain(t.Context(), head.Head().Ref.String()); err != nil || e.State != "missing" {
+		t.Errorf("Explain of what is gone = %+v, %v", e, err)
+	}
+	for range 2 {
+		r.collect(cfg)
+	}
+	if rep, err = fsck.Check(t.Context(), r.conn, fsck.Config{}); err != nil || len(rep.Findings) > 0 || rep.Returned > 0 {
+		t.Errorf("fsck after gc: %+v, %v", rep, err)
+	}
+	r.verify(th("keep"))
 }

@@ -298,12 +298,13 @@ func (w *world) end(id casstore.PackID) casstore.PackID {
 	return id
 }
 
-// graph is what is to be marked.
-func (w *world) graph(open headers) graph {
-	g := graph{moved: w.end, open: open, blobs: &blobSet{}}
+// graph is what is to be marked. With a quarantine, the tombstones that it keeps are in it, too.
+func (w *world) graph(open headers, quarantine time.Duration) graph {
+	g := graph{moved: w.end, open: open, blobs: &blobSet{}, quarantine: quarantine > 0}
 	for id, p := range w.packs {
-		if !p.Gone {
-			g.packs = append(g.packs, vertex{id, w.young(p.seq), p.IsBuried})
+		v := vertex{id: id, young: !p.Gone && w.young(p.seq), buried: p.Buried, gone: p.Gone, fresh: p.age < quarantine}
+		if !p.Gone || g.quarantine && w.undeletable(id) {
+			g.packs = append(g.packs, v)
 		}
 	}
 	slices.SortFunc(g.packs, func(a, b vertex) int {
@@ -319,15 +320,22 @@ func (w *world) graph(open headers) graph {
 	return g
 }
 
+// undeletable reports whether a pack is a tombstone that can be taken back: its bytes are known, and its nodes in no other pack.
+func (w *world) undeletable(id casstore.PackID) bool {
+	p, ok := w.packs[id]
+	_, moved := w.moved[id]
+	return ok && p.Gone && !moved && p.Object.NUID != ""
+}
+
 // root hands every root to a marker.
 func (w *world) root(m *marker, mentioned map[string]bool) error {
 	for _, h := range w.heads {
-		if err := w.rootHead(m, h, true); err != nil {
+		if err := w.rootHead(m, h, firm); err != nil {
 			return err
 		}
 	}
 	for _, h := range w.past { // another collector may have condemned what a thread had that is gone
-		if err := w.rootHead(m, h, false); err != nil {
+		if err := w.rootHead(m, h, faint); err != nil {
 			return err
 		}
 	}
@@ -344,9 +352,9 @@ func (w *world) root(m *marker, mentioned map[string]bool) error {
 	return nil
 }
 
-func (w *world) rootHead(m *marker, h head, firm bool) error {
+func (w *world) rootHead(m *marker, h head, c colour) error {
 	for _, l := range h.roots {
-		if err := m.root(l, firm); err != nil {
+		if err := m.root(l, c); err != nil {
 			return fmt.Errorf("%s: %w", h.key, err)
 		}
 	}

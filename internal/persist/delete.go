@@ -17,7 +17,7 @@ import (
 
 // A session is deleted by an operation that its partition's persister applies in order with its events (SPEC A6):
 //
-//	refuse   while a run or an output is live, unless it is forced
+//	refuse   while a run or an output is live, unless it is forced; and if the session was written to since it was decided
 //	remove   its records, in one atomic batch; when they are too many, in several, behind a mark that hides the session
 //	free     the bytes of its artifacts that no other session names
 //	purge    items, dead letters, and the events before the operation: once all that was published before is out
@@ -92,6 +92,10 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 			return err
 		}
 		if s.dead = refused; refused != nil {
+			if errors.Is(refused, errWritten) { // whoever asked sees that it is refused, and nothing is lost: no dead letter
+				l.p.Log.Info("session not deleted", "session", d.session, "reason", refused)
+				s.dead = nil
+			}
 			l.pass(c, t, s)
 			return nil
 		}
@@ -118,6 +122,15 @@ func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delet
 	if l.p.Sessions == nil {
 		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl), nil
 	}
+	if op.UnchangedSince > 0 {
+		err := l.p.retry(ctx, "look what was written to the session", func() (err error) {
+			refused, err = l.p.refuseWritten(ctx, session, op.UnchangedSince)
+			return err
+		})
+		if refused != nil || err != nil {
+			return refused, err
+		}
+	}
 	if op.Force {
 		return nil, nil
 	}
@@ -126,6 +139,29 @@ func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delet
 		return nil, err
 	}
 	return live.Activity("", time.Now(), l.p.cfg.OutputLease).Deletable(time.Now()), nil
+}
+
+// errWritten: the session is not as it was when somebody decided to delete it.
+var errWritten = errors.New("the session was written to since its deletion was decided")
+
+// refuseWritten is errWritten if a record of the session was written behind a sequence. All events before the deletion are applied.
+func (p *Persister) refuseWritten(ctx context.Context, session string, since uint64) (refused, err error) {
+	keys, err := p.Sessions.SessionKeys(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(keys, deleteBatch) {
+		rs, err := p.Records.Records(ctx, some...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rs {
+			if r.Seq > since {
+				return fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, r.Key, r.Seq, since), nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 func (l *lane) live(ctx context.Context, session string) (live record.Live, err error) {

@@ -21,16 +21,13 @@ func IsGone(err error) bool {
 	return errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound)
 }
 
-// maxMoves ends a circle of moved records.
-const maxMoves = 64
-
 // FindPack finds the live pack that holds the nodes of a pack, following moved records. A moved record is the last word: a live record
 // beside it was brought back by a server that was killed (docs/adr/0022). The ID is that of the last pack in the chain in any case.
 // Errors: casstore.ErrGone, it was collected; casstore.ErrNotFound, it never was, or was collected long ago; casstore.ErrCorrupt, it
 // moves in a circle; ErrValue; and those of read.
 func FindPack(ctx context.Context, read func(ctx context.Context, keys ...string) ([]Record, error), id casstore.PackID) (FoundPack, error) {
 	at := FoundPack{ID: id}
-	for range maxMoves {
+	for been := map[casstore.PackID]bool{}; !been[at.ID]; {
 		packKey, movedKey := events.PackKey(at.ID.String()), events.MovedKey(at.ID.String())
 		rs, err := read(ctx, packKey, movedKey)
 		if err != nil {
@@ -57,9 +54,10 @@ func FindPack(ctx context.Context, read func(ctx context.Context, keys ...string
 		if err != nil {
 			return at, fmt.Errorf("pack %s: %w", at.ID, err)
 		}
+		been[at.ID] = true
 		at.ID = m.To
 	}
-	return at, fmt.Errorf("pack %s: %w: moved more than %d times", id, casstore.ErrCorrupt, maxMoves)
+	return at, fmt.Errorf("pack %s: %w: it moved in a circle", id, casstore.ErrCorrupt)
 }
 
 func livePack(r Record) (Pack, error) {

@@ -55,8 +55,14 @@ func TestFindPack(t *testing.T) {
 		"it moved twice":               {func(b *bucket) { b.move(one, two); b.move(two, three); b.put(three, record.Pack{}) }, three, nil},
 		"it came back":                 {func(b *bucket) { b.put(one, record.Pack{}); b.move(one, two); b.put(two, record.Pack{}) }, two, nil},
 		"where it moved to is garbage": {func(b *bucket) { b.move(one, two); b.put(two, record.Pack{Gone: true}) }, two, casstore.ErrGone},
-		"a circle":                     {func(b *bucket) { b.move(one, two); b.move(two, one) }, one, casstore.ErrCorrupt},
-		"another version's":            {func(b *bucket) { b.now[events.PackKey(one.String())] = []byte{0x91, 0x7f} }, one, record.ErrValue},
+		"it moved a hundred times": {func(b *bucket) {
+			for i := byte(0); i < 100; i++ {
+				b.move(casstore.PackID{1, i}, casstore.PackID{1, i + 1})
+			}
+			b.put(casstore.PackID{1, 100}, record.Pack{})
+		}, casstore.PackID{1, 100}, nil},
+		"a circle":          {func(b *bucket) { b.move(one, two); b.move(two, one) }, one, casstore.ErrCorrupt},
+		"another version's": {func(b *bucket) { b.now[events.PackKey(one.String())] = []byte{0x91, 0x7f} }, one, record.ErrValue},
 		"it moves between two answers": {func(b *bucket) {
 			b.put(one, record.Pack{})
 			b.change[1] = func() { b.put(one, record.Pack{Gone: true}); b.move(one, two); b.put(two, record.Pack{}) }

@@ -17,7 +17,7 @@ type Policy struct {
 
 	Session, Cwd, Harness, Title string // patterns
 
-	MaxAge   time.Duration // since its newest entry, by the entry's own time; 0 = any
+	MaxAge   time.Duration // since something happened in it, by the store's clock; 0 = any
 	MaxBytes int64         // of the entries of all sessions under the policy together: the oldest go; 0 = any
 	KeepLast int           // of each working directory so many, the newest, stay in any case; without a limit the others go; 0 = none
 }
@@ -48,7 +48,7 @@ func Validate(policies []Policy) error {
 type Session struct {
 	ID, Cwd, Harness, Title string
 
-	Modified int64 // time of its newest entry, Unix milliseconds; 0 = unknown: then age takes it not
+	Modified int64 // when something happened in it last, by the store's clock, Unix milliseconds; 0 = unknown: then age takes it not
 	Bytes    int64 // of its entries as they came
 	Active   bool  // somebody works in it, or it waits for a person
 }
@@ -62,7 +62,38 @@ type Due struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-// Plan is the sessions that are to go, oldest first. Active ones count as kept.
+// ErrBrake: a plan looks wrong, and is not carried out.
+var ErrBrake = errors.New("not applied")
+
+// few is how many sessions may go whatever share that is: a small store is soon all due.
+const few = 10
+
+// DefaultShare is the most that may go at a time of all sessions.
+const DefaultShare = 0.3
+
+// Brake is an ErrBrake if too many sessions would go at a time: a clock that jumped, or a policy that says what nobody meant. share is
+// the most of all sessions, 0 to 1; 0 = DefaultShare.
+func Brake(due, all int, share float64) error {
+	share = cmp.Or(share, DefaultShare)
+	if due <= few || float64(due) <= share*float64(all) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d sessions would go, more than %.0f %%; look at spool retention report, and to go on raise the share", ErrBrake, due, all, 100*share)
+}
+
+// MaxSkew is how far the clock of whoever applies policies may be from the store's.
+const MaxSkew = 5 * time.Minute
+
+// CheckClocks is an ErrBrake if the two clocks differ by more than MaxSkew: one of them is wrong, and it may be the store's.
+func CheckClocks(store, here time.Time) error {
+	if d := here.Sub(store); d.Abs() > MaxSkew {
+		return fmt.Errorf("%w: the store's clock says %s, this host's %s; they differ by %v, and %v is the most: set the one that is wrong",
+			ErrBrake, store.UTC().Format(time.RFC3339), here.UTC().Format(time.RFC3339), d.Round(time.Second), MaxSkew)
+	}
+	return nil
+}
+
+// Plan is the sessions that are to go, oldest first. Active ones count as kept. now is the store's time.
 func Plan(policies []Policy, all []Session, now time.Time) []Due {
 	under := make([][]Session, len(policies))
 	for _, s := range all {

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,6 +49,23 @@ func TestPlan(t *testing.T) {
 	} {
 		if got := ids(Plan(c.policies, all, now)); got != c.want {
 			t.Errorf("%s: Plan = %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestBrake(t *testing.T) {
+	for _, c := range []struct {
+		due, all int
+		share    float64
+		ok       bool
+	}{{0, 0, 0, true}, {10, 10, 0, true}, {11, 11, 0, false}, {30, 100, 0, true}, {31, 100, 0, false}, {31, 100, 0.5, true}, {100, 100, 1, true}} {
+		if err := Brake(c.due, c.all, c.share); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrBrake) {
+			t.Errorf("Brake(%d, %d, %v) = %v", c.due, c.all, c.share, err)
+		}
+	}
+	for off, ok := range map[time.Duration]bool{0: true, MaxSkew: true, -MaxSkew: true, MaxSkew + 1: false, -MaxSkew - 1: false} {
+		if err := CheckClocks(now, now.Add(off)); (err == nil) != ok || err != nil && !errors.Is(err, ErrBrake) {
+			t.Errorf("CheckClocks, %v apart: %v", off, err)
 		}
 	}
 }

@@ -18,11 +18,13 @@ import (
 	"spool/pkg/events"
 )
 
-// GCFlags registers what a collector decides by.
-func GCFlags(fs *flag.FlagSet, cfg *gc.Config) {
+// GCFlags registers what a collector, and retention before it, decide by.
+func GCFlags(fs *flag.FlagSet, g *GC) {
+	cfg, share := &g.Config, &g.RetainShare
 	fs.DurationVar(&cfg.Quarantine, "quarantine", 0, "how long what is condemned can be had back with spool gc undelete")
 	fs.DurationVar(&cfg.InboxAge, "inbox-age", cfg.InboxAge, "least age of a body in the inbox that no event claims")
 	fs.Float64Var(&cfg.Share, "share", 0.3, "most that one cycle may condemn of all packs and blobs")
+	fs.Float64Var(share, "retention-share", retention.DefaultShare, "most that retention may remove at a time of all sessions; ten may always go")
 	fs.Func("allow", fmt.Sprintf("go on in spite of a `brake`, several separated by commas: %v", gc.Brakes), func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
 			cfg.Allow = append(cfg.Allow, gc.Brake(name))
@@ -96,11 +98,17 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 // GC is a collector that runs every so often.
 type GC struct {
 	gc.Config
-	Every  time.Duration
-	DryRun bool
-	AtOnce bool                   // the first cycle of all need not wait for its time
-	Retain []retention.Policy     // by which sessions are removed before each cycle, unless it is a dry run
-	Report func(gc.Report, error) // is told of each cycle that ran here; nil: nobody
+	Every       time.Duration
+	DryRun      bool
+	AtOnce      bool                   // the first cycle of all need not wait for its time
+	Retain      []retention.Policy     // by which sessions are removed before each cycle, unless it is a dry run
+	RetainShare float64                // Retention.Share
+	Report      func(gc.Report, error) // is told of each cycle that ran here; nil: nobody
+}
+
+// Retention is what removes sessions before a cycle.
+func (g GC) Retention(conn *natsio.Conn, log *slog.Logger) Retention {
+	return Retention{Conn: conn, Policies: g.Retain, Share: g.RetainShare, By: "gc", Log: log}
 }
 
 // Run runs the cycles that are asked for, until ctx ends: by the schedule, which the server keeps, or by anybody. Of all that run on
@@ -112,7 +120,7 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 		return err
 	}
 	cycle := func(ctx context.Context) {
-		if err := (Retention{Conn: conn, Policies: g.Retain, By: "gc", Log: log}).Run(ctx, g.DryRun); err != nil && ctx.Err() == nil {
+		if err := g.Retention(conn, log).Run(ctx, g.DryRun); err != nil && ctx.Err() == nil {
 			log.Error("retention", "error", err)
 		}
 		_, r, err := Collect(ctx, conn, c, !g.DryRun)

@@ -25,6 +25,10 @@ type RetentionReport struct {
 	Applied  bool               `json:"applied"`
 	Removed  []string           `json:"removed"`
 	Errors   []string           `json:"errors"`
+	Taken    int                `json:"taken_up,omitempty"` // of those that were due: something happened in them meanwhile
+	Refused  string             `json:"refused,omitempty"`  // why nothing is removed
+
+	seen uint64 // sequence of the newest record before anything was looked at
 }
 
 // Retention removes sessions by policies.
@@ -33,6 +37,8 @@ type Retention struct {
 	Policies []retention.Policy
 	By       string // for the receipts
 	Log      *slog.Logger
+	Share    float64          // most that may go at a time of all sessions, 0 to 1; 0 = retention.DefaultShare
+	Now      func() time.Time // this host's clock; nil: time.Now
 }
 
 // deleteWait is how long one session may take: without a persister it would be for ever.
@@ -47,11 +53,16 @@ func (r Retention) Report(ctx context.Context) (RetentionReport, error) {
 	return rep, r.remember(ctx, rep)
 }
 
-// Apply removes what the policies say, session by session, and goes on when one can not be removed.
+// Apply removes what the policies say, session by session, and goes on when one can not be removed. One in which something happens
+// meanwhile stays. retention.ErrBrake: too much would go, or a clock is wrong.
 func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 	rep, err := r.look(ctx)
 	if err != nil {
 		return rep, err
+	}
+	if err := retention.Brake(len(rep.Due), rep.Sessions, r.Share); err != nil {
+		rep.Refused = err.Error()
+		return rep, errors.Join(err, r.remember(ctx, rep))
 	}
 	rep.Applied = true
 	cl := client.New(r.Conn)
@@ -61,9 +72,12 @@ func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 			return rep, errors.Join(append(errs, err)...)
 		}
 		one, cancel := context.WithTimeout(ctx, deleteWait)
-		_, err := cl.DeleteSession(one, d.Session, client.Deletion{By: r.By, Plain: true})
+		_, err := cl.DeleteSession(one, d.Session, client.Deletion{By: r.By, Plain: true, UnchangedSince: rep.seen})
 		cancel()
 		switch {
+		case errors.Is(err, client.ErrSessionWritten):
+			rep.Taken++
+			r.Log.Info("session stays: something happened in it", "session", d.Session, "policy", d.Policy)
 		case err == nil:
 			rep.Removed = append(rep.Removed, d.Session)
 			r.Log.Info("session removed", "session", d.Session, "policy", d.Policy, "reason", d.Why)
@@ -92,7 +106,7 @@ func (r Retention) Run(ctx context.Context, dry bool) error {
 	}
 	rep, err := r.Apply(ctx)
 	if len(rep.Removed) > 0 {
-		r.Log.Info("retention", "removed", len(rep.Removed), "due", len(rep.Due))
+		r.Log.Info("retention", "removed", len(rep.Removed), "due", len(rep.Due), "taken_up", rep.Taken)
 	}
 	return err
 }
@@ -108,8 +122,23 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if err := retention.Validate(r.Policies); err != nil {
 		return rep, UsageError{err}
 	}
-	now := time.Now()
+	if r.Share < 0 || r.Share > 1 {
+		return rep, UsageError{fmt.Errorf("share %v of the sessions: use 0 to 1", r.Share)}
+	}
+	now, err := r.clock(ctx)
+	if err != nil {
+		return rep, err
+	}
 	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{}, Removed: []string{}, Errors: []string{}}
+	last, err := r.Conn.LastSeqs(ctx, events.RecordsStream)
+	if err != nil {
+		return rep, err
+	}
+	rep.seen = last[events.RecordsStream]
+	when, err := r.Conn.Active(ctx)
+	if err != nil {
+		return rep, err
+	}
 	cl := client.New(r.Conn)
 	list, err := cl.Sessions(ctx, "")
 	if err != nil {
@@ -122,8 +151,9 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	all := make([]retention.Session, len(list))
 	for i, s := range list {
 		row := s.Row()
-		all[i] = retention.Session{
-			ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Modified: row.Modified, Bytes: row.Size, Active: active[s.ID],
+		all[i] = retention.Session{ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Bytes: row.Size, Active: active[s.ID]}
+		if at, ok := when[s.ID]; ok {
+			all[i].Modified = at.UnixMilli()
 		}
 	}
 	rep.Sessions = len(all)
@@ -132,6 +162,19 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 		rep.Bytes += d.Bytes
 	}
 	return rep, nil
+}
+
+// clock is the store's, by which ages are told, if this host agrees.
+func (r Retention) clock(ctx context.Context) (time.Time, error) {
+	now := r.Now
+	if now == nil {
+		now = time.Now
+	}
+	store, err := r.Conn.Clock(ctx)
+	if err == nil {
+		err = retention.CheckClocks(store, now())
+	}
+	return store, err
 }
 
 // active is the sessions in which a run or an output is live, or that wait for a person.

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,69 +19,163 @@ import (
 	"spool/pkg/events"
 )
 
-// Policies are only reported the first time, applied from then on, and reported again when they change. A session in which
-// somebody works is never taken.
-func TestRetention(t *testing.T) {
+// keeper is a system with sessions, and policies for them.
+type keeper struct {
+	service.Retention
+	t   *testing.T
+	cl  *client.Client
+	pub *client.Publisher
+	seq uint64
+}
+
+func newKeeper(t *testing.T, policies ...retention.Policy) *keeper {
 	conn := natstest.Conn(t)
-	ctx := t.Context()
 	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
 	cl := client.New(conn)
-	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
-	for i, name := range []string{"old", "busy", "new"} {
-		at := time.Now().Add(-100 * time.Hour)
-		if name == "new" {
-			at = time.Now()
-		}
-		id := events.Thread{Session: name, Name: "main"}
-		body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, at.UnixMilli())
-		if err := pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.Await(ctx, id, "p", 0, uint64(i+1)); err != nil {
-			t.Fatal(err)
-		}
+	return &keeper{
+		t: t, cl: cl, pub: cl.Publisher(client.PublisherConfig{Producer: "p"}),
+		Retention: service.Retention{Conn: conn, Policies: policies, By: "gc", Log: slog.New(slog.DiscardHandler)},
 	}
-	out, err := cl.Output(ctx, events.Thread{Session: "busy", Name: "main"}, client.OutputConfig{})
+}
+
+// say publishes an entry that says that it was written at a time, and waits until it is applied.
+func (k *keeper) say(session string, at time.Time) {
+	k.t.Helper()
+	k.seq++
+	id := events.Thread{Session: session, Name: events.MainThread}
+	body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, at.UnixMilli())
+	err := k.pub.Publish(k.t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: k.seq})
+	if err == nil {
+		err = k.cl.Await(k.t.Context(), id, "p", 0, k.seq)
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *keeper) sessions() string {
+	k.t.Helper()
+	list, err := k.cl.Sessions(k.t.Context(), "")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var ids []string
+	for _, s := range list {
+		ids = append(ids, s.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func (k *keeper) dead() uint64 {
+	k.t.Helper()
+	s, err := k.Conn.JetStream().Stream(k.t.Context(), events.DeadStream)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// Policies are only reported the first time, applied from then on, and reported again when they change. A session in which
+// somebody works is never taken. The newest is the one in which something happened last, whatever its entries say.
+func TestRetention(t *testing.T) {
+	k := newKeeper(t, retention.Policy{Name: "p", KeepLast: 1})
+	k.say("old", time.Now())
+	k.say("busy", time.Now().Add(-100*time.Hour))
+	live := events.Thread{Session: "busy", Name: events.MainThread}
+	out, err := k.cl.Output(t.Context(), live, client.OutputConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = out.Close(client.OutputEnd{}) }()
-	live := events.Thread{Session: "busy", Name: "main"}
-	r, err := cl.StartRun(ctx, live, client.RunConfig{Lease: time.Hour})
+	r, err := k.cl.StartRun(t.Context(), live, client.RunConfig{Lease: time.Hour})
 	if err == nil {
-		err = r.Wait(ctx)
+		err = r.Wait(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := func() string {
-		t.Helper()
-		list, err := cl.Sessions(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ids []string
-		for _, s := range list {
-			ids = append(ids, s.ID)
-		}
-		return strings.Join(ids, " ")
-	}
-	ret := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "p", MaxAge: 72 * time.Hour}}, By: "gc", Log: slog.New(slog.DiscardHandler)}
+	k.say("new", time.Now().Add(-200*time.Hour))
 	for i, want := range []string{"busy new old", "busy new", "busy new"} {
-		if err := ret.Run(ctx, false); err != nil {
+		if err := k.Run(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		if got := names(); got != want {
+		if got := k.sessions(); got != want {
 			t.Errorf("after run %d: %s, want %s", i+1, got, want)
 		}
 	}
-	ret.Policies = []retention.Policy{{Name: "none", Session: "new", MaxAge: time.Nanosecond}}
-	if err := ret.Run(ctx, false); err != nil {
+	k.Policies = []retention.Policy{{Name: "age", MaxAge: 72 * time.Hour}}
+	if rep, err := k.Report(t.Context()); err != nil || len(rep.Due) > 0 {
+		t.Errorf("a session of this minute with entries of last week: %+v, %v, want nothing due", rep, err)
+	}
+	k.Policies = []retention.Policy{{Name: "none", Session: "new", MaxAge: time.Nanosecond}}
+	if err := k.Run(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := service.LastRetention(ctx, conn)
-	if err != nil || rep.Applied || len(rep.Due) != 1 || rep.Due[0].Session != "new" || names() != "busy new" {
-		t.Errorf("other policies: report %+v, %v, sessions %s; want new to be reported alone", rep, err, names())
+	rep, err := service.LastRetention(t.Context(), k.Conn)
+	if err != nil || rep.Applied || len(rep.Due) != 1 || rep.Due[0].Session != "new" || k.sessions() != "busy new" {
+		t.Errorf("other policies: report %+v, %v, sessions %s; want new to be reported alone", rep, err, k.sessions())
+	}
+}
+
+// A session in which something happens after it was found due stays, whole, and nothing of it is a dead letter.
+func TestRetentionSparesWhatIsTakenUp(t *testing.T) {
+	const n = 5
+	k := newKeeper(t, retention.Policy{Name: "p", MaxAge: time.Nanosecond})
+	for i := range n {
+		k.say(fmt.Sprint("s", i), time.Now())
+	}
+	k.Log = slog.New(onRecord(func(r slog.Record) { // the first one is removed: the plan was made long ago
+		if r.Message == "session removed" && !strings.Contains(k.sessions(), "taken") {
+			k.say("s3", time.Now())
+			k.say("taken", time.Now())
+		}
+	}))
+	rep, err := k.Apply(t.Context())
+	if err != nil || len(rep.Due) != n || len(rep.Removed) != n-1 || rep.Taken != 1 {
+		t.Errorf("Apply() = %+v, %v, want %d removed and one spared", rep, err, n-1)
+	}
+	if got := k.sessions(); got != "s3 taken" {
+		t.Errorf("sessions: %s, want s3 and taken", got)
+	}
+	h, err := k.cl.Thread(t.Context(), events.Thread{Session: "s3", Name: events.MainThread})
+	if err != nil || h.Entries != 2 || k.dead() != 0 {
+		t.Errorf("s3 has %d entries, %v, and there are %d dead letters; want both entries and none", h.Entries, err, k.dead())
+	}
+	k.Log = slog.New(slog.DiscardHandler)
+	if rep, err := k.Apply(t.Context()); err != nil || len(rep.Removed) != 2 { // nothing happens in them any more
+		t.Errorf("Apply() again = %+v, %v, want both removed", rep, err)
+	}
+}
+
+// onRecord is a log that is read as it is written.
+type onRecord func(slog.Record)
+
+func (f onRecord) Enabled(context.Context, slog.Level) bool      { return true }
+func (f onRecord) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
+func (f onRecord) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f onRecord) WithGroup(string) slog.Handler                 { return f }
+
+// Retention removes nothing when too much would go, or when a clock is wrong.
+func TestRetentionBrakes(t *testing.T) {
+	k := newKeeper(t, retention.Policy{Name: "p", MaxAge: time.Nanosecond})
+	for i := range 11 {
+		k.say(fmt.Sprint("s", i), time.Now())
+	}
+	all := k.sessions()
+	rep, err := k.Apply(t.Context())
+	if !errors.Is(err, retention.ErrBrake) || rep.Refused == "" || k.sessions() != all {
+		t.Errorf("Apply() of 11 of 11 sessions = %+v, %v, want a brake", rep, err)
+	}
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		k.Now = func() time.Time { return time.Now().Add(off) }
+		k.Share = 1
+		if _, err := k.Apply(t.Context()); !errors.Is(err, retention.ErrBrake) || !strings.Contains(err.Error(), "clock") || k.sessions() != all {
+			t.Errorf("Apply() with a clock that is %v off = %v, want a brake", off, err)
+		}
+	}
+	k.Now = nil
+	if rep, err := k.Apply(t.Context()); err != nil || len(rep.Removed) != 11 {
+		t.Errorf("Apply() with the share raised = %+v, %v, want all removed", rep, err)
 	}
 }
 

@@ -21,6 +21,10 @@ type Deletion struct {
 	By    string // who does it, for the receipt
 	Plain bool   // the receipt does not say which other sessions have something of it: that costs reading every session's record
 
+	// UnchangedSince refuses, with ErrSessionWritten, if a record of the session was written behind this sequence of the record bucket.
+	// 0: whatever was written.
+	UnchangedSince uint64
+
 	// Erase leaves items, events, dead letters and the bytes of artifacts where they are: EraseStreams is to write over them.
 	Erase bool
 }
@@ -63,6 +67,9 @@ type Collected struct {
 // ErrSessionNotFound: there is no such session.
 var ErrSessionNotFound = artifacts.ErrSessionNotFound
 
+// ErrSessionWritten: something happened in the session since its deletion was decided (Deletion.UnchangedSince). It is whole.
+var ErrSessionWritten = errors.New("the session was written to meanwhile")
+
 // DeleteSession removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
 // artifacts (SPEC A6), and returns when that is done. What its forks have stays with them; packs and blobs that nobody has
 // any more are the collector's. What is published to the session later begins it anew.
@@ -93,11 +100,17 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 		}
 	}
 	p := c.Publisher(PublisherConfig{User: how.By})
-	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: how.Force, Erase: how.Erase, By: how.By}}
+	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{
+		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
+	}}
 	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(), Body: op.Encode()}}); err != nil {
 		return r, err
 	}
-	d, err := c.awaitDeletion(ctx, carrier, p.Producer())
+	refusal := ErrRefused
+	if how.UnchangedSince > 0 {
+		refusal = ErrSessionWritten
+	}
+	d, err := c.awaitDeletion(ctx, carrier, p.Producer(), refusal)
 	if err != nil {
 		return r, err
 	}
@@ -181,8 +194,9 @@ func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, 
 	return &d, nil
 }
 
-// awaitDeletion returns when the first event of a producer has deleted the session of a thread, or was refused.
-func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string) (*record.Deleted, error) {
+// awaitDeletion returns when the first event of a producer has deleted the session of a thread, or was refused; refusal is why, unless
+// something in it is live.
+func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string, refusal error) (*record.Deleted, error) {
 	event := &events.Event{Producer: producer, Seq: 1}
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		d, err := c.deleted(ctx, t.Session)
@@ -191,7 +205,7 @@ func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer st
 		}
 		head, err := c.Thread(ctx, t)
 		if err == nil && head.Duplicate(producer, 0, 1) {
-			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, ErrRefused))
+			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
 		}
 		if err != nil && !errors.Is(err, threads.ErrNoThread) {
 			return nil, err

@@ -12,6 +12,9 @@ type Delete struct {
 	// Erase leaves what the streams hold of it, and the bytes of its artifacts, to whoever published the operation, who writes
 	// over them.
 	Erase bool `json:"erase,omitempty"`
+	// UnchangedSince removes it only if no record of the session was written behind this sequence of the record bucket: it is what whoever
+	// decided by what the session was had seen. 0: whatever was written.
+	UnchangedSince uint64 `json:"unchangedSince,omitempty"`
 	// By is who removes it, for the record.
 	By string `json:"by,omitempty"`
 }

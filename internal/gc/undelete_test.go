@@ -1,0 +1,232 @@
+package gc_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"spool/internal/gc"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// keeping is a collector's configuration with a quarantine that merges whatever it may.
+func keeping() gc.Config {
+	cfg := brave()
+	cfg.Quarantine, cfg.Follow, cfg.Merge = 24*time.Hour, 24*time.Hour, 2
+	return cfg
+}
+
+// shared makes a thread whose older nodes are in packs that others use too, and whose newer ones are in packs of its own, with images,
+// and removes it. It gives the thread's record.
+func (r *rig) shared() record.Record {
+	r.t.Helper()
+	victim := th("victim")
+	stop := r.persister(0)
+	for i := 0; i < 2 || !r.sharePack(victim, th("keep")); i++ {
+		r.publish(said{victim, append(talk(20, string(rune('a'+i))), image("shared"+string(rune('a'+i)), byte(i)))}, said{th("keep"), talk(3, string(rune('a'+i)))})
+		r.await(th("keep"))
+	}
+	for i := range 4 { // garbage of its own between packs that stay
+		r.say(victim, append(talk(5, "later"+string(rune('a'+i))), image("own"+string(rune('a'+i)), byte(10+i)))...)
+		r.say(th("keep"), talk(1, "later"+string(rune('a'+i)))...)
+	}
+	stop()
+	rs, err := r.conn.Records(r.t.Context(), events.HeadKey(victim))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.remove(victim)
+	return rs[0]
+}
+
+// back puts a thread's record back, and sees that all of it is there, that it can go on, and that the next cycle finds nothing missing.
+func (r *rig) back(head record.Record, cfg gc.Config) {
+	r.t.Helper()
+	r.put(head.Key, head.Value)
+	r.verify(th("victim"))
+	if _, err := r.collector(cfg, nil).Plan(r.t.Context()); err != nil {
+		r.t.Errorf("the next cycle: %v", err)
+	}
+	stop := r.persister(0)
+	r.say(th("victim"), entry("on", "and on"))
+	stop()
+	for range 2 {
+		r.collect(cfg)
+	}
+	r.verify(th("victim"))
+	r.verify(th("keep"))
+}
+
+// What is in quarantine comes back whole, also the part of it that was in packs of others: those keep it as long, and nothing is merged
+// over what is to come back in its place.
+func TestUndeleteFromSharedPacks(t *testing.T) {
+	r := newRig(t)
+	head := r.shared()
+	cfg := keeping()
+	done := gc.Done{}
+	for i := range 3 {
+		p, d := r.collect(cfg)
+		t.Logf("cycle %d: %+v; repack %d", i+1, d, len(p.Repack))
+		done.Condemned, done.Buried = done.Condemned+d.Condemned, done.Buried+d.Buried
+	}
+	if done.Condemned == 0 || done.Buried == 0 {
+		t.Fatalf("%+v: it was not tried", done)
+	}
+	back, err := r.collector(cfg, nil).Undelete(t.Context())
+	if err != nil || len(back.Restored) != done.Condemned || back.Unburied == 0 {
+		t.Errorf("Undelete() = %+v, %v, want %d records, and nodes of packs that stayed", back, err, done.Condemned)
+	}
+	r.back(head, cfg)
+}
+
+// A cycle that died between burying and condemning leaves no gap in the quarantine of the next one, which condemns: what refers to a
+// buried node keeps it, however long that has been buried.
+func TestUndeleteAfterHalfACycle(t *testing.T) {
+	r := newRig(t)
+	head := r.shared()
+	cfg := keeping()
+	cfg.Quarantine = time.Second
+	killed := r.collector(cfg, func(s gc.Step) error {
+		if s == gc.StepCondemn {
+			return errKilled
+		}
+		return nil
+	})
+	p, err := killed.Plan(t.Context())
+	if err == nil {
+		_, err = killed.Apply(t.Context(), p)
+	}
+	if !errors.Is(err, errKilled) {
+		t.Fatalf("Apply() = %v, want it killed", err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; { // until the server says that what is buried is older than the quarantine
+		if r.buriedFor() > cfg.Quarantine {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server's clock stands still")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	p, d := r.collect(cfg)
+	if d.Condemned == 0 || len(p.Bury) > 0 {
+		t.Fatalf("%+v: it was not tried", d)
+	}
+	cfg.Quarantine = 24 * time.Hour
+	if back, err := r.collector(cfg, nil).Undelete(t.Context()); err != nil {
+		t.Errorf("Undelete() = %+v, %v", back, err)
+	}
+	r.back(head, cfg)
+}
+
+// buriedFor is the age of the youngest record of a pack with buried nodes.
+func (r *rig) buriedFor() time.Duration {
+	r.t.Helper()
+	least := time.Duration(1 << 62)
+	_, err := r.conn.Scan(r.t.Context(), 1, func(s record.Stamped) error {
+		if len(s.Key) > 5 && s.Key[:5] == "pack." && s.Exists() {
+			if p, err := record.DecodePack(s.Value); err == nil && !p.Gone && len(p.Buried) > 0 {
+				least = min(least, s.Age)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return least
+}
+
+// What is lost is told, and nothing comes back that refers to it: the next cycle finds nothing missing.
+func TestUndeleteTellsWhatIsLost(t *testing.T) {
+	r := newRig(t)
+	r.shared()
+	cfg := keeping()
+	r.collect(cfg)
+	lost := 0
+	for _, one := range r.bulk() { // the bytes of the oldest tombstone of a pack
+		p, err := record.DecodePack(one.Value)
+		if _, isPack := packOf(one.Key); isPack && err == nil && p.Gone && lost == 0 {
+			if err := r.conn.Reclaim(t.Context(), p.Object); err != nil {
+				t.Fatal(err)
+			}
+			lost++
+		}
+	}
+	if lost == 0 {
+		t.Fatal("no pack is in quarantine: it was not tried")
+	}
+	back, err := r.collector(cfg, nil).Undelete(t.Context())
+	if !errors.Is(err, gc.ErrPartly) || len(back.Lost) == 0 {
+		t.Errorf("Undelete() = %+v, %v, want it to say what is lost", back, err)
+	}
+	t.Logf("%+v", back)
+	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
+		t.Errorf("the next cycle: %v", err)
+	}
+	stop := r.persister(0)
+	r.say(th("keep"), entry("on", "and on"))
+	stop()
+	r.collect(cfg)
+	r.verify(th("keep"))
+}
+
+func packOf(key string) (casstore.PackID, bool) {
+	if len(key) < 5 || key[:5] != "pack." {
+		return casstore.PackID{}, false
+	}
+	id, err := casstore.ParsePackID(key[5:])
+	return id, err == nil
+}
+
+// A cycle that begins, or ends, while something is taken back makes that begin anew, or passes it over; neither loses anything.
+func TestUndeleteBesideACycle(t *testing.T) {
+	for _, step := range gc.Steps {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			head := r.shared()
+			r.collect(keeping())
+			undone := false
+			undelete := func() {
+				undone = true
+				back, err := r.collector(keeping(), nil).Undelete(t.Context())
+				switch {
+				case step == gc.StepForget && errors.Is(err, gc.ErrPartly): // the cycle has repacked what the rest leads to
+				case err != nil:
+					t.Errorf("Undelete() at %q = %+v, %v", step, back, err)
+				default:
+					r.put(head.Key, head.Value)
+				}
+			}
+			cfg := brave() // without quarantine: it takes what is not taken back
+			c := r.collector(cfg, func(s gc.Step) error {
+				if s == step && !undone && s != gc.StepReclaim && s != gc.StepUnmark { // then its tombstones are no more
+					undelete()
+				}
+				return nil
+			})
+			p, err := c.Plan(t.Context())
+			if err == nil && (undone || step == gc.StepForget) {
+				_, err = c.Apply(t.Context(), p)
+			}
+			if err != nil && !errors.Is(err, gc.ErrStale) {
+				t.Fatal(err)
+			}
+			if !undone { // the cycle has no such step: it comes behind the plan
+				undelete()
+				if _, err = c.Apply(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if rs, err := r.conn.Records(t.Context(), head.Key); err != nil || rs[0].Exists() {
+				r.verify(th("victim"))
+			}
+			r.verify(th("keep"))
+			r.collect(brave())
+			r.verify(th("keep"))
+		})
+	}
+}
