@@ -46,6 +46,11 @@ func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLette
 	return nil
 }
 
+// Letters gives the EVENTS sequence of every event that is a dead letter.
+func (c *Conn) Letters(ctx context.Context, f func(event uint64) error) error {
+	return c.DeadLetters(ctx, "", func(d DeadLetter) error { return f(d.Seq) })
+}
+
 // DeadLetter reads one. record.ErrNotFound: there is none at that sequence.
 func (c *Conn) DeadLetter(ctx context.Context, at uint64) (d DeadLetter, err error) {
 	s, err := c.leaderStream(ctx, events.DeadStream)
