@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"spool/internal/record"
@@ -125,7 +126,7 @@ func (c *deadReplayCmd) Run(a *app) error {
 		// A crash after the first step leaves a letter whose event is applied: replaying it again adds nothing.
 		err := cl.ReplayDeadLetter(a.ctx, at)
 		if err == nil && !c.Keep {
-			err = cl.RemoveDeadLetter(a.ctx, at)
+			err = cl.RemoveDeadLetters(a.ctx, at)
 		}
 		if err != nil {
 			failed = append(failed, noLetter(err, at))
@@ -154,15 +155,16 @@ func (c *deadRmCmd) Run(a *app) error {
 		return err
 	}
 	var failed []error
-	for _, at := range list {
+	list = slices.DeleteFunc(list, func(at uint64) bool {
 		_, err := cl.DeadLetter(a.ctx, at) // a number that is mistyped is told
-		if err == nil {
-			err = cl.RemoveDeadLetter(a.ctx, at)
-		}
 		if err != nil {
 			failed = append(failed, noLetter(err, at))
 		}
+		return err != nil
+	})
+	if err := cl.RemoveDeadLetters(a.ctx, list...); err != nil {
+		return errors.Join(append(failed, err)...)
 	}
-	fmt.Fprintf(a.err, "%d removed\n", len(list)-len(failed))
+	fmt.Fprintf(a.err, "%d removed\n", len(list))
 	return errors.Join(failed...)
 }

@@ -12,15 +12,19 @@ import (
 	"golang.org/x/term"
 
 	"spool/internal/fsck"
+	"spool/internal/natsio"
+	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/internal/scrub"
 	"spool/internal/service"
 	"spool/internal/text"
+	"spool/pkg/client"
 )
 
 type fsckCmd struct {
 	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose; make lost heads and missing items again."`
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
+	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
 	Force  bool `short:"f" help:"With --repair: do not ask."`
 	JSON   bool `help:"One JSON object."`
@@ -35,6 +39,9 @@ func (c *fsckCmd) Run(a *app) error {
 	if c.Cut && !c.Repair {
 		return service.UsageError{Err: errors.New("--cut: only with --repair")}
 	}
+	if c.Events && (c.Repair || c.Items) {
+		return service.UsageError{Err: errors.New("--events: not together with --repair or --items; run them one after the other")}
+	}
 	secrets, err := c.Secrets.Open()
 	if err != nil {
 		return err
@@ -48,6 +55,9 @@ func (c *fsckCmd) Run(a *app) error {
 		if err := a.confirm(c.Force, "change heads of threads"); err != nil {
 			return err
 		}
+	}
+	if c.Events {
+		return c.account(a, conn, secrets)
 	}
 	progress, end := byteBar(a.err)
 	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets}
@@ -76,6 +86,50 @@ func (c *fsckCmd) Run(a *app) error {
 		err = fmt.Errorf("%d findings", len(rep.Findings))
 	}
 	return err
+}
+
+// account holds every event against what is stored.
+func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) error {
+	acc, err := fsck.Account(a.ctx, conn, client.New(conn).Source(), secrets)
+	if err != nil {
+		return fmt.Errorf("fsck: %w", err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(a.out).Encode(acc)
+	} else {
+		err = writeAccounts(a.out, acc)
+	}
+	if err == nil && len(acc.Findings) > 0 {
+		err = fmt.Errorf("%d events are unaccounted for", len(acc.Findings))
+	}
+	return err
+}
+
+func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
+	t := text.NewTable(out)
+	for _, f := range acc.Findings {
+		fmt.Fprintln(t, f)
+	}
+	for _, row := range []struct {
+		name string
+		n    int64
+		what string
+	}{
+		{"events", acc.Events, "that SPOOL_EVENTS still has and persisters have dealt with"},
+		{"applied", acc.Applied, "entries are in their threads, byte for byte"},
+		{"noted", acc.Noted, "operations and pieces of outputs that their threads have had"},
+		{"repeated", acc.Repeated, "the same again"},
+		{"refused", acc.Refused, "in the dead letters: see spool dead"},
+		{"superseded", acc.Superseded, "their producers were told that they were not stored whole"},
+		{"removed", acc.Removed, "with their thread or session"},
+		{"unknown", acc.Unknown, "what they are linked to was before the oldest event that is kept"},
+		{"waiting", acc.Waiting, "not applied yet, and not judged"},
+	} {
+		if row.n > 0 || row.name == "events" {
+			fmt.Fprintf(t, "%s\t%d\t%s\n", row.name, row.n, row.what)
+		}
+	}
+	return t.Flush()
 }
 
 func writeFsck(out io.Writer, rep *fsck.Report) error {

@@ -348,7 +348,7 @@ func TestHalfAnObject(t *testing.T) {
 		t.Errorf("Blob() = %d bytes, %v, want %d", len(got), err, len(data))
 	}
 	for _, d := range w.letters(to.Session, 1) {
-		if err := w.RemoveDeadLetter(ctx, d.At); err != nil { // it holds on to what it claims
+		if err := w.RemoveDeadLetters(ctx, d.At); err != nil { // it holds on to what it claims
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -77,18 +78,78 @@ func (c *Conn) OpenDead(ctx context.Context, d DeadLetter) (io.Reader, error) {
 	return c.Open(ctx, o), nil
 }
 
-// DropDead removes a dead letter for good. Its bytes in the inbox, if it has such, are gc's from then on. Doing it again changes
-// nothing.
-func (c *Conn) DropDead(ctx context.Context, at uint64) error {
+// DropDead removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
+// then on. Doing it again changes nothing. record.ErrNotFound: there is no letter at one of the numbers, and none is removed.
+func (c *Conn) DropDead(ctx context.Context, at ...uint64) error {
 	s, err := c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
+		return fmt.Errorf("remove dead letters: %w", wrapErr(err))
 	}
-	if err = s.SecureDeleteMsg(ctx, at); err == nil {
-		return nil
+	for some := range slices.Chunk(at, 1000) {
+		evs := make([]uint64, len(some))
+		for i, at := range some {
+			d, err := c.DeadLetter(ctx, at)
+			if err != nil {
+				return err
+			}
+			evs[i] = d.Seq
+		}
+		// A crash after this leaves letters whose events are accounted for twice.
+		if err := c.noteRemoved(ctx, evs); err != nil {
+			return fmt.Errorf("remove dead letters: %w", err)
+		}
+		for _, at := range some {
+			if err := s.SecureDeleteMsg(ctx, at); err != nil {
+				if _, gone := s.GetMsg(ctx, at); !errors.Is(gone, jetstream.ErrMsgNotFound) {
+					return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
+				}
+			}
+		}
 	}
-	if _, gone := s.GetMsg(ctx, at); errors.Is(gone, jetstream.ErrMsgNotFound) {
-		return nil
+	return nil
+}
+
+// noteRemoved adds events to those whose letters were removed.
+func (c *Conn) noteRemoved(ctx context.Context, evs []uint64) error {
+	s, err := c.js.Stream(ctx, events.EventsStream)
+	if err != nil {
+		return wrapErr(err)
 	}
-	return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
+	for err = record.ErrConflict; errors.Is(err, record.ErrConflict) && ctx.Err() == nil; {
+		err = c.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)
+	}
+	return err
+}
+
+func (c *Conn) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
+	rs, err := c.Records(ctx, events.LettersKey)
+	if err != nil {
+		return err
+	}
+	l, err := record.DecodeLetters(rs[0].Value)
+	if err != nil {
+		return err
+	}
+	l.Add(oldest, evs...)
+	_, err = c.Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
+	return err
+}
+
+// Letters gives the EVENTS sequence of every event that is a dead letter, or was one that an operator removed.
+func (c *Conn) Letters(ctx context.Context, f func(event uint64) error) error {
+	// Whatever is removed while they are listed is noted before.
+	if err := c.DeadLetters(ctx, "", func(d DeadLetter) error { return f(d.Seq) }); err != nil {
+		return err
+	}
+	rs, err := c.Records(ctx, events.LettersKey)
+	if err != nil {
+		return err
+	}
+	l, err := record.DecodeLetters(rs[0].Value)
+	for _, e := range l.Events {
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return err
 }

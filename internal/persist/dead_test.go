@@ -260,7 +260,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("Export = %d entries, %v: %.200s", n, err, out.String())
 	}
 	for range 2 {
-		if err := r.RemoveDeadLetter(t.Context(), dead[0].At); err != nil {
+		if err := r.RemoveDeadLetters(t.Context(), dead[0].At); err != nil {
 			t.Fatal(err)
 		}
 	}

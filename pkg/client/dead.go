@@ -30,9 +30,9 @@ func (c *Client) OpenDeadLetter(ctx context.Context, d DeadLetter) (io.Reader, e
 	return c.conn.OpenDead(ctx, d)
 }
 
-// RemoveDeadLetter removes one for good.
-func (c *Client) RemoveDeadLetter(ctx context.Context, at uint64) error {
-	return c.conn.DropDead(ctx, at)
+// RemoveDeadLetters removes dead letters for good. record.ErrNotFound: there is none at one of the numbers.
+func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
+	return c.conn.DropDead(ctx, at...)
 }
 
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where

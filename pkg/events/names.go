@@ -391,6 +391,9 @@ const (
 	QuietKey = "gc.quiet" // stands where a collector had read all that there was
 )
 
+// LettersKey says of which events operators removed the dead letters.
+const LettersKey = "letters.removed"
+
 // Lanes is how many fences there are: commit lanes are spread over them.
 const Lanes = 64
 

@@ -1,0 +1,312 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/internal/rehydrate"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Ledger is what accounting reads. Letters gives the EVENTS sequence of every dead letter, and of every one that an operator
+// removed.
+type Ledger interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
+	Unapplied(ctx context.Context) (uint64, error)
+	Letters(ctx context.Context, f func(event uint64) error) error
+}
+
+// Accounts is what became of each event that SPOOL_EVENTS still holds (SPEC P1). A message of several entries counts as several
+// events.
+type Accounts struct {
+	Events     int64 `json:"events"`     // that were judged
+	Applied    int64 `json:"applied"`    // entries that are in their thread, byte for byte
+	Noted      int64 `json:"noted"`      // operations and pieces of outputs: their thread says that it had them
+	Repeated   int64 `json:"repeated"`   // the same bytes under the same name as an event before
+	Refused    int64 `json:"refused"`    // in the dead letters
+	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
+	Removed    int64 `json:"removed"`    // with their thread or their session
+	Unknown    int64 `json:"unknown"`    // linked to an event that SPOOL_EVENTS may have forgotten: superseded, or lost before this look
+	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
+
+	Findings []Finding `json:"findings"` // events of which nothing of all this is true
+}
+
+// Unaccounted is the kind of finding of an event that was acked and is nowhere.
+const Unaccounted = "unaccounted"
+
+// Account holds every event of SPOOL_EVENTS against what is stored. It needs about 150 bytes of memory an event. Secrets are what
+// the persisters do with secrets: an entry that was masked is found in its thread only when it is masked again.
+func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persist.Secrets) (*Accounts, error) {
+	a := &accountant{
+		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64]bool{},
+		accounts: &Accounts{Findings: []Finding{}},
+	}
+	var err error
+	// Whatever is below was dealt with before anything else is read.
+	if a.floor, err = l.Unapplied(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
+		return nil, err
+	}
+	if err := a.l.Messages(ctx, events.EventsStream, 1, a.post); err != nil {
+		return nil, err
+	}
+	a.trimmed = a.oldest > 1
+	if err := a.l.Letters(ctx, func(event uint64) error { a.letters[event] = true; return nil }); err != nil {
+		return nil, err
+	}
+	names := slices.SortedFunc(maps.Keys(a.threads), func(x, y events.Thread) int { return cmp.Compare(x.String(), y.String()) })
+	for _, t := range names {
+		if err := a.thread(ctx, t, a.threads[t]); err != nil {
+			return nil, fmt.Errorf("account for the events of %s: %w", t, err)
+		}
+		delete(a.threads, t)
+	}
+	return a.accounts, nil
+}
+
+type accountant struct {
+	l        Ledger
+	src      rehydrate.Source
+	secrets  persist.Secrets
+	floor    uint64
+	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
+	trimmed  bool                        // it had others before
+	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
+	letters  map[uint64]bool
+	accounts *Accounts
+}
+
+// posting is an event as far as it is compared.
+type posting struct {
+	at       uint64 // sequence in SPOOL_EVENTS
+	producer string
+	epoch    uint64
+	seq      uint64
+	prev     uint64
+	kind     events.Kind
+	sum      [sha256.Size]byte // of the body
+	masked   bool              // the body may have been changed before it was stored, and cannot be had again
+	unread   error             // why it is no event
+}
+
+// name identifies an event within its thread for ever.
+type name struct {
+	producer   string
+	epoch, seq uint64
+}
+
+func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
+
+// post notes the events of a message.
+func (a *accountant) post(seq uint64, subject string, data []byte) error {
+	e, err := events.Open(subject, data)
+	if a.oldest == 0 {
+		a.oldest = seq
+	}
+	if seq >= a.floor {
+		a.accounts.Waiting += int64(1 + len(e.More))
+		return nil
+	}
+	if err != nil {
+		a.threads[e.Thread] = append(a.threads[e.Thread], posting{at: seq, unread: err})
+		return nil
+	}
+	for _, one := range e.Each() {
+		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
+		switch {
+		case one.Ref != nil:
+			p.sum, p.masked = one.Ref.Sum, a.secrets != nil
+		case one.Kind == events.KindEntry && a.secrets != nil:
+			clean, _ := a.secrets.Clean(one.Body, dialect.IsJSON(one.Dialect))
+			p.sum = sha256.Sum256(clean)
+		default:
+			p.sum = sha256.Sum256(one.Body)
+		}
+		a.threads[one.Thread] = append(a.threads[one.Thread], p)
+	}
+	return nil
+}
+
+// thread judges the events of one thread.
+func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) error {
+	a.accounts.Events += int64(len(ps))
+	w, err := a.whereabouts(ctx, t)
+	if err != nil {
+		return err
+	}
+	want := map[[sha256.Size]byte]int{}
+	for i := range ps {
+		if p := &ps[i]; p.kind == events.KindEntry && p.unread == nil && !a.letters[p.at] && p.at > w.removed {
+			want[p.sum]++
+		}
+	}
+	stored, unreadable := a.stored(ctx, w.heads, want)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, broken: map[name]bool{}, judged: map[string]bool{}}
+	if unreadable != nil {
+		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
+	}
+	for i := range ps {
+		if why := b.judge(&ps[i]); why != "" && unreadable == nil {
+			b.find(&ps[i], why)
+		}
+	}
+	return nil
+}
+
+// whereabouts is what the records say of a name and of the thread that has it or had it.
+type whereabouts struct {
+	heads   []threads.Head // of the thread that has the name, and of the one that had it and has another one now
+	seen    []threads.Head // which events the name had
+	removed uint64         // events up to this sequence went with their thread or their session
+}
+
+func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w whereabouts, err error) {
+	rs, err := a.l.Records(ctx, events.HeadKey(t), events.HistoryOf(t), events.LeftKey(t), events.DeletedKey(t.Session))
+	if err != nil {
+		return w, err
+	}
+	for _, r := range rs[:2] {
+		if h, err := threads.DecodeHead(r.Value); r.Exists() && err == nil {
+			w.heads, w.seen = append(w.heads, h), append(w.seen, h)
+			break
+		}
+	}
+	if d, err := record.DecodeDeleted(rs[3].Value); rs[3].Exists() && err == nil {
+		w.removed = d.Seq
+	}
+	left, err := record.DecodeLeft(rs[2].Value)
+	if !rs[2].Exists() || err != nil {
+		return w, nil
+	}
+	had, err := threads.DecodeHead(left.Head)
+	if err != nil {
+		return w, nil
+	}
+	w.seen = append(w.seen, had)
+	if left.To == "" {
+		w.removed = max(w.removed, had.Applied)
+		return w, nil
+	}
+	now, err := a.whereabouts(ctx, events.Thread{Session: t.Session, Name: left.To})
+	w.heads, w.removed = append(w.heads, now.heads...), max(w.removed, now.removed)
+	return w, err
+}
+
+// had reports whether the name's thread says that it had an event.
+func (w *whereabouts) had(p *posting) bool {
+	return slices.ContainsFunc(w.seen, func(h threads.Head) bool {
+		return h.Duplicate(p.producer, p.epoch, p.seq) || p.at <= h.Applied && len(h.Producers) >= threads.MaxProducers
+	})
+}
+
+// stored counts the entries of threads by the hash of their raw bytes, as far as they are wanted, newest first.
+func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[[sha256.Size]byte]int) (found map[[sha256.Size]byte]int, err error) {
+	found, missing := map[[sha256.Size]byte]int{}, 0
+	for _, n := range want {
+		missing += n
+	}
+	seen := map[casstore.Ref]bool{}
+	for i := range heads {
+		for _, root := range heads[i].Roots() {
+			for step, e := range a.src.Reader.Walk(ctx, root) {
+				if e != nil || missing == 0 || seen[step.At.Ref] {
+					err = cmp.Or(err, e)
+					break
+				}
+				seen[step.At.Ref] = true
+				sum := sha256.New()
+				ok, e := a.src.RawTo(ctx, step, sum)
+				if err = cmp.Or(err, e); e != nil || !ok {
+					continue
+				}
+				key := [sha256.Size]byte(sum.Sum(nil))
+				if found[key]++; found[key] <= want[key] {
+					missing--
+				}
+			}
+		}
+	}
+	return found, err
+}
+
+// book is the account of one thread.
+type book struct {
+	a      *accountant
+	t      events.Thread
+	w      whereabouts
+	stored map[[sha256.Size]byte]int // entries of the thread that no event is found for yet
+	first  map[name][sha256.Size]byte
+	broken map[name]bool   // events that are superseded
+	judged map[string]bool // producers of whom an event before is known
+}
+
+// judge counts an event as what it is; else it says why it is none.
+func (b *book) judge(p *posting) (why string) {
+	n := &b.a.accounts.Repeated
+	first, again := b.first[p.name()]
+	switch {
+	case b.a.letters[p.at]:
+		n = &b.a.accounts.Refused
+	case p.unread != nil:
+		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
+	case p.at <= b.w.removed:
+		n = &b.a.accounts.Removed
+	case again && first == p.sum && !b.broken[p.name()]:
+	case p.kind == events.KindEntry && b.stored[p.sum] > 0:
+		b.stored[p.sum]--
+		n = &b.a.accounts.Applied
+	case again && !b.broken[p.name()]:
+		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
+	case p.kind != events.KindEntry && b.w.had(p) || p.masked && b.w.had(p):
+		n = &b.a.accounts.Noted
+	case b.supersedes(p):
+		b.broken[p.name()] = true
+		if b.a.trimmed && !b.judged[p.producer] {
+			b.a.accounts.Unknown++
+			return ""
+		}
+		b.a.accounts.Superseded++
+		return ""
+	default:
+		return "it was acked, and is neither in its thread nor in the dead letters"
+	}
+	*n++
+	b.judged[p.producer] = true
+	b.first[p.name()] = p.sum
+	delete(b.broken, p.name())
+	return ""
+}
+
+// supersedes reports whether an event is linked to one that was never stored, or that is superseded itself (SPEC P2).
+func (b *book) supersedes(p *posting) bool {
+	if p.prev == 0 {
+		return false
+	}
+	before := name{p.producer, p.epoch, p.prev}
+	_, stored := b.first[before]
+	return b.broken[before] || !stored
+}
+
+func (b *book) find(p *posting, why string) {
+	detail := fmt.Sprintf("%s: %s", b.t, why)
+	if p.producer != "" {
+		detail = fmt.Sprintf("%s: %s of producer %s, epoch %d, seq %d: %s", b.t, p.kind, p.producer, p.epoch, p.seq, why)
+	}
+	b.a.accounts.Findings = append(b.a.accounts.Findings, Finding{
+		Kind: Unaccounted, Record: fmt.Sprintf("%s %d", events.EventsStream, p.at), Detail: detail,
+	})
+}

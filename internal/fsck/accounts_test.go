@@ -1,0 +1,175 @@
+package fsck_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"spool/internal/fsck"
+	"spool/internal/record"
+	"spool/internal/redact"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// account waits until all is applied, and accounts for it.
+func (w *world) account(cfg fsck.Config) *fsck.Accounts {
+	w.Helper()
+	w.settle()
+	a, err := fsck.Account(w.Context(), w.conn, w.cl.Source(), cfg.Secrets)
+	w.must(err)
+	return a
+}
+
+// settle waits until persisters have acknowledged every event.
+func (w *world) settle() {
+	w.Helper()
+	for {
+		b, err := w.conn.Backlog(w.Context())
+		w.must(err)
+		if b.Pending == 0 && b.Unacked == 0 {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-w.Context().Done():
+			w.Fatal("events wait for ever")
+		}
+	}
+}
+
+// raw publishes an event as another program may, and waits for nothing.
+func (w *world) raw(e events.Event) {
+	w.Helper()
+	if e.Dialect == "" {
+		e.Dialect = "step"
+	}
+	if e.Kind == 0 {
+		e.Kind = events.KindEntry
+	}
+	_, err := w.conn.JetStream().Publish(w.Context(), events.EventSubject(e.Thread, e.Kind), e.Encode())
+	w.must(err)
+}
+
+func step(text string) []byte {
+	return fmt.Appendf(nil, `{"id":"%s","role":"coder","content":"%s"}`, text, text)
+}
+
+// same compares what is counted.
+func same(t *testing.T, got *fsck.Accounts, want fsck.Accounts) {
+	t.Helper()
+	if d := cmp.Diff(want, *got, cmpopts.IgnoreFields(fsck.Accounts{}, "Findings")); d != "" {
+		t.Errorf("accounts differ (-want +got):\n%s%v", d, got.Findings)
+	}
+}
+
+func TestAccountOfEverything(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	a := w.account(fsck.Config{})
+	if len(a.Findings) > 0 || a.Applied == 0 || a.Noted == 0 || a.Events != a.Applied+a.Noted+a.Repeated+a.Refused+a.Superseded+a.Removed {
+		t.Errorf("Account() = %+v, want all events of a healthy system accounted for", a)
+	}
+}
+
+func TestAccountClasses(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	one := events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")}
+	w.raw(one)
+	w.raw(one)                                                                            // its ack was lost
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: []byte("{")})             // refused
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 3, Prev: 2, Body: step("three")})  // behind a refused one
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 6, Prev: 5, Body: step("six")})    // 5 was not stored
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 7, Prev: 6, Body: step("seven")})  // … and the rest of its call
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 5, Body: step("five")})            // all three again
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 6, Prev: 5, Body: step("six, b")}) // other bytes, to tell it from the first
+	gone := events.Thread{Session: "s", Name: "gone"}
+	w.raw(events.Event{Thread: gone, Producer: "p", Seq: 1, Body: step("gone")})
+	w.settle()
+	w.must(w.cl.Remove(w.Context(), gone))
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 10, Applied: 4, Repeated: 1, Refused: 1, Superseded: 2, Removed: 2})
+	if len(a.Findings) > 0 {
+		t.Errorf("findings %v, want none", a.Findings)
+	}
+}
+
+// A producer that gives a sequence out twice loses the second entry: that is told.
+func TestAccountTellsReusedSequences(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("another")})
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 2, Applied: 1})
+	w.finds(a, "SPOOL_EVENTS 2", "gave them out twice")
+}
+
+// A head that is set back, with its entries acked, is a loss: each entry is named.
+func TestAccountFindsWhatIsLost(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "p"})
+	publish := func(text string) {
+		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
+		w.settle()
+	}
+	publish("kept")
+	rs, err := w.conn.Records(w.Context(), events.HeadKey(id))
+	w.must(err)
+	publish("lost")
+	publish("lost too")
+	w.stop()
+	now, err := w.conn.Records(w.Context(), events.HeadKey(id))
+	w.must(err)
+	fence, err := w.conn.Fence(w.Context(), 0)
+	w.must(err)
+	_, err = w.conn.Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
+	w.must(err)
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 3, Applied: 1})
+	w.finds(a, "SPOOL_EVENTS 2", "neither in its thread nor in the dead letters")
+	w.finds(a, "SPOOL_EVENTS 3", "neither in its thread nor in the dead letters")
+}
+
+// What is not applied yet is nobody's loss.
+func TestAccountLeavesWhatWaits(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
+	w.settle()
+	w.stop()
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
+	a, err := fsck.Account(w.Context(), w.conn, w.cl.Source(), nil)
+	w.must(err)
+	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
+}
+
+// An entry that was masked is found by what was stored of it.
+func TestAccountMasked(t *testing.T) {
+	secrets := redact.New(redact.Default(), true)
+	w := newWorld(t)
+	w.stop()
+	w.startWith(service.PersisterConfig{Secrets: secrets})
+	id := events.Thread{Session: "s", Name: "main"}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("key AKIA" + "Q3EGRCSNFDAFWXYZ and more")})
+	a := w.account(fsck.Config{Secrets: secrets})
+	same(t, a, fsck.Accounts{Events: 1, Applied: 1})
+}
+
+// finds fails unless one finding is of that record and says that.
+func (w *world) finds(a *fsck.Accounts, record, says string) {
+	w.Helper()
+	for _, f := range a.Findings {
+		if f.Record == record && f.Kind == fsck.Unaccounted && strings.Contains(f.Detail, says) {
+			return
+		}
+	}
+	w.Errorf("no finding of %s says %q: %v", record, says, a.Findings)
+}
