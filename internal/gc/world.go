@@ -360,7 +360,7 @@ func (w *world) rootHead(m *marker, h head, c colour) error {
 	}
 	for _, l := range h.hints {
 		m.named[l.Pack] = true
-		if err := m.root(l, false); err != nil {
+		if err := m.root(l, faint); err != nil {
 			return fmt.Errorf("%s: %w", h.key, err)
 		}
 	}
