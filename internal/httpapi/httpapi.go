@@ -274,7 +274,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusUnsupportedMediaType, 0
 	case is(errForbidden):
 		return http.StatusForbidden, 0
-	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused, client.ErrNoContext, client.ErrRunEnded):
+	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused, client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded):
 		return http.StatusConflict, 0
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0

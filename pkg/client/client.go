@@ -3,11 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -262,48 +260,4 @@ func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.F
 	src := c.Source()
 	src.Warn = warn
 	return src.Export(ctx, head, form, w)
-}
-
-// Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
-// intervals up to a quarter of a second. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused:
-// the event was to begin a thread, and is a dead letter.
-func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	begun, look := time.Now(), time.Second
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		head, err := c.Thread(ctx, t)
-		if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
-			return err
-		}
-		if head.Duplicate(producer, epoch, seq) {
-			return nil
-		}
-		if err != nil && time.Since(begun) >= look { // a name that an event failed to take says nothing of it
-			if err := c.refusal(ctx, t, producer, epoch, seq); err != nil {
-				return err
-			}
-			look *= 2
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", t, ctx.Err())
-		case <-time.After(wait):
-		}
-	}
-}
-
-// refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
-func (c *Client) refusal(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	letters, err := c.DeadLetters(ctx, t.Session)
-	if err != nil {
-		return nil // the caller asks again
-	}
-	for _, d := range letters {
-		if d.Thread != t || d.Data == nil {
-			continue
-		}
-		if e, err := events.Open(d.Subject, d.Data); err == nil && e.Producer == producer && e.Epoch == epoch && e.Seq == seq {
-			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, t, d.Reason, d.At)
-		}
-	}
-	return nil
 }

@@ -34,6 +34,7 @@
 //	ErrThreadExists   a thread of that name is there already
 //	ErrEnded          the thread is completed: it takes nothing more                      fork it
 //	ErrRefused        an operation was published and not applied                          its dead letter says why
+//	ErrRemoved        its thread or session was removed behind what was published
 //	ErrMissingRef     a step refers to what is not stored                                 store it first
 //	ErrNoContext      the thread holds no session of which a context is made
 //	ErrNoPrompt       no prompt of that id in the thread

@@ -191,7 +191,7 @@ func (o *Output) Close(end OutputEnd) error {
 // Wait returns when the result of a closed output is in its thread.
 func (o *Output) Wait(ctx context.Context) error {
 	<-o.done
-	return o.client.Await(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
+	return o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
 }
 
 // errDone: the output has ended as it should.

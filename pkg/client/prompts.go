@@ -112,7 +112,7 @@ func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (eve
 		pub := c.Publisher(PublisherConfig{})
 		err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
 		if err == nil {
-			err = c.Await(ctx, t, pub.Producer(), 0, 1)
+			err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
 		}
 	}
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 	if err := pub.Control(ctx, t, 1, events.Control{Op: events.OpAnswer, Answer: &a}); err != nil {
 		return events.Resolution{}, err
 	}
-	if err := c.Await(ctx, t, pub.Producer(), 0, 1); err != nil {
+	if err := c.awaitStored(ctx, t, pub.Producer(), 0, 1); err != nil {
 		return events.Resolution{}, err
 	}
 	if p, err = c.prompt(ctx, t, a.Prompt); err != nil {

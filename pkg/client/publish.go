@@ -161,7 +161,7 @@ func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) e
 	if err := p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &from}); err != nil {
 		return err
 	}
-	return c.Await(ctx, to, p.Producer(), 0, 1)
+	return c.awaitStored(ctx, to, p.Producer(), 0, 1)
 }
 
 // End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
@@ -178,7 +178,7 @@ func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error
 	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpEnd, End: &how}); err != nil {
 		return err
 	}
-	return c.Await(ctx, t, p.Producer(), 0, 1)
+	return c.awaitStored(ctx, t, p.Producer(), 0, 1)
 }
 
 // ErrEnded: the thread is completed.

@@ -142,7 +142,7 @@ func (r *Run) Wait(ctx context.Context) error {
 	r.mu.Lock()
 	seq := r.seq
 	r.mu.Unlock()
-	return r.client.Await(ctx, r.thread, r.pub.Producer(), 0, seq)
+	return r.client.awaitStored(ctx, r.thread, r.pub.Producer(), 0, seq)
 }
 
 func (r *Run) over() {
@@ -227,7 +227,7 @@ func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts
 	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRun, Run: &op}); err != nil {
 		return err
 	}
-	if err := c.Await(ctx, t, p.Producer(), 0, 1); err != nil {
+	if err := c.awaitStored(ctx, t, p.Producer(), 0, 1); err != nil {
 		return err
 	}
 	now, err := c.run(ctx, session, id)

@@ -126,7 +126,7 @@ func (c *Client) operate(ctx context.Context, t events.Thread, op events.Control
 	if err := p.Control(ctx, t, 1, op); err != nil {
 		return err
 	}
-	return c.Await(ctx, t, p.Producer(), 0, 1)
+	return c.awaitStored(ctx, t, p.Producer(), 0, 1)
 }
 
 // appended publishes an operation that appends an entry, and reads what became of it.
@@ -134,7 +134,7 @@ func (c *Client) appended(ctx context.Context, p *Publisher, t events.Thread, se
 	if err := p.Control(ctx, t, seq, op); err != nil {
 		return "", err
 	}
-	if err := c.Await(ctx, t, p.cfg.Producer, p.cfg.Epoch, seq); err != nil {
+	if err := c.awaitStored(ctx, t, p.cfg.Producer, p.cfg.Epoch, seq); err != nil {
 		return "", err
 	}
 	head, err := c.Thread(ctx, t)
@@ -289,7 +289,7 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 	if err := p.send(ctx, evs); err != nil {
 		return err
 	}
-	if err := c.Await(ctx, t, p.Producer(), 0, uint64(len(ops))); err != nil {
+	if err := c.awaitStored(ctx, t, p.Producer(), 0, uint64(len(ops))); err != nil {
 		return err
 	}
 	head, err := c.Thread(ctx, t)

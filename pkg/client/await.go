@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// ErrRemoved: what was published is not there any more, because its thread or its session was removed behind it.
+var ErrRemoved = errors.New("removed with its thread or session")
+
+// waited is an event that somebody waits for.
+type waited struct {
+	thread     events.Thread
+	producer   string
+	epoch, seq uint64
+	stored     bool // SPOOL_EVENTS has taken it, for certain
+}
+
+// Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
+// intervals up to a quarter of a second. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused:
+// the event was to begin a thread, and is a dead letter.
+func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
+	return c.await(ctx, waited{t, producer, epoch, seq, false})
+}
+
+// awaitStored is Await for an event that SPOOL_EVENTS has taken. ErrRemoved: it has been removed since, so that no look will
+// find it.
+func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
+	return c.await(ctx, waited{t, producer, epoch, seq, c.offline == nil})
+}
+
+func (c *Client) await(ctx context.Context, w waited) error {
+	begun, look := time.Now(), time.Second
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		applied, there, err := c.applied(ctx, w)
+		if applied || err != nil {
+			return err
+		}
+		if time.Since(begun) >= look {
+			if !there { // a name that an event failed to take says nothing of it
+				if err := c.refusal(ctx, w); err != nil {
+					return err
+				}
+			}
+			if w.stored {
+				if err := c.removal(ctx, w); err != nil {
+					return err
+				}
+			}
+			look *= 2
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", w.thread, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// applied reports whether the thread has taken an event, and whether there is such a thread.
+func (c *Client) applied(ctx context.Context, w waited) (applied, there bool, err error) {
+	head, err := c.Thread(ctx, w.thread)
+	if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
+		return false, false, err
+	}
+	return head.Duplicate(w.producer, w.epoch, w.seq), err == nil, nil
+}
+
+// removal is an ErrRemoved when persisters are done with all that was published to the thread, and it does not know the
+// event: it was applied, or skipped, before its thread or session was removed. nil also when that cannot be found out now.
+func (c *Client) removal(ctx context.Context, w waited) error {
+	newest, partition, err := c.conn.NewestEvent(ctx, w.thread)
+	if err != nil {
+		return nil //nolint:nilerr // the caller asks again
+	}
+	if newest != 0 { // else its events are purged, which is done last
+		if done, err := c.conn.Acked(ctx, partition, newest); err != nil || !done {
+			return nil //nolint:nilerr // the caller asks again
+		}
+	}
+	if err := c.refusal(ctx, w); err != nil {
+		return err
+	}
+	applied, _, err := c.applied(ctx, w) // an event is acked behind its commit
+	if applied || err != nil {
+		return nil //nolint:nilerr // the caller asks again
+	}
+	return fmt.Errorf("%w: what was published to %s", ErrRemoved, w.thread)
+}
+
+// refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
+func (c *Client) refusal(ctx context.Context, w waited) error {
+	letters, err := c.DeadLetters(ctx, w.thread.Session)
+	if err != nil {
+		return nil //nolint:nilerr // the caller asks again
+	}
+	for _, d := range letters {
+		if d.Thread != w.thread || d.Data == nil {
+			continue
+		}
+		e, err := events.Open(d.Subject, d.Data)
+		if err == nil && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq {
+			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
+		}
+	}
+	return nil
+}
