@@ -329,8 +329,25 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	if to.in == following || to.in == sending {
+		untime(w)
+	}
 	if err := to.do(a, w, r); err != nil {
 		a.fail(w, r, err)
+	}
+}
+
+// untime tells whoever measures requests that this one lasts as long as the client likes.
+func untime(w http.ResponseWriter) {
+	for {
+		if m, ok := w.(interface{ Untimed() }); ok {
+			m.Untimed()
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = inner.Unwrap()
 	}
 }
 
@@ -358,6 +375,9 @@ func ofStream(next http.Handler) http.Handler {
 				refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
 				return
 			}
+		}
+		if r.URL.Query().Has("live") { // a long poll, or an event stream
+			untime(w)
 		}
 		next.ServeHTTP(w, r)
 	})

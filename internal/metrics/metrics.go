@@ -68,11 +68,13 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	}
 }
 
-// HTTP counts the requests of a handler by route and status class, and how long those took that were not streams.
+// HTTP counts the requests of a handler by method and class of status, and measures how long they took. Requests that last as
+// long as a client likes are not measured: their handler calls the method Untimed of the ResponseWriter, which is found by
+// Unwrap.
 func (r *Registry) HTTP(next http.Handler) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spool_http_requests_total", Help: "Requests answered."}, []string{"method", "code"})
 	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "spool_http_requests_open", Help: "Requests that are being answered, live readers included."})
-	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_http_request_seconds", Help: "Time to the end of an answer.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_http_request_seconds", Help: "Time to the end of an answer; event streams, long polls and streaming outputs are left out.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)})
 	r.reg.MustRegister(requests, open, took)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		open.Inc()
@@ -80,7 +82,9 @@ func (r *Registry) HTTP(next http.Handler) http.Handler {
 		start, s := time.Now(), &status{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(s, q)
 		requests.WithLabelValues(method(q.Method), strconv.Itoa(s.code/100)+"xx").Inc()
-		took.Observe(time.Since(start).Seconds())
+		if !s.untimed {
+			took.Observe(time.Since(start).Seconds())
+		}
 	})
 }
 
@@ -96,8 +100,12 @@ func method(m string) string {
 // status remembers what was answered.
 type status struct {
 	http.ResponseWriter
-	code int
+	code    int
+	untimed bool
 }
+
+// Untimed says that the time of the answer means nothing.
+func (s *status) Untimed() { s.untimed = true }
 
 func (s *status) WriteHeader(code int) { s.code = code; s.ResponseWriter.WriteHeader(code) }
 

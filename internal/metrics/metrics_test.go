@@ -10,11 +10,14 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/httpapi"
+	"spool/internal/metrics"
 	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/service"
@@ -116,4 +119,54 @@ func get(t *testing.T, url string) string {
 		t.Fatalf("%s: %d, %v: %s", url, r.StatusCode, err, b)
 	}
 	return string(b)
+}
+
+// TestStreamsAreNotTimed: a request that lasts as long as its client likes is counted, and says nothing of how fast answers are.
+func TestStreamsAreNotTimed(t *testing.T) {
+	conn := natstest.Conn(t)
+	reg := metrics.New("ingest", "0")
+	srv := httptest.NewServer(reg.HTTP(httpapi.For(conn, httpapi.Config{Client: client.New(conn), Metrics: reg.Handler()})))
+	defer srv.Close()
+	for _, path := range []string{"/v1/live", "/v1/heads"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := srv.Client().Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+	get(t, srv.URL+"/v1/sessions")
+	for {
+		text := get(t, srv.URL+"/metrics")
+		open, timed := value(t, text, "spool_http_requests_open"), value(t, text, "spool_http_request_seconds_count")
+		scrapes := value(t, text, `spool_http_requests_total{code="2xx",method="GET"}`)
+		if open > 1 { // the streams have not noticed yet that nobody reads
+			continue
+		}
+		if scrapes-timed != 2 {
+			t.Errorf("%v requests, %v of them timed, want all but two streams", scrapes, timed)
+		}
+		return
+	}
+}
+
+// value reads a metric of a scrape.
+func value(t *testing.T, text, name string) (v float64) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	return 0
 }

@@ -36,9 +36,10 @@ func (c *Conn) SessionKeys(ctx context.Context, session string) ([]string, error
 	return keys, nil
 }
 
-// SessionLive reads the runs and the open outputs of a session.
+// SessionLive reads the runs and the open outputs of a session. A record that this version cannot read is listed beside them:
+// one bad record must not decide that a session can never be removed, nor stop who removes it.
 func (c *Conn) SessionLive(ctx context.Context, session string) (l record.Live, err error) {
-	if l.Runs, err = c.Runs(ctx, session); err != nil {
+	if l.Runs, l.Unread, err = c.runs(ctx, session); err != nil {
 		return l, err
 	}
 	ages, err := c.recordAges(ctx, events.OutputKeys(session), math.MinInt64)
@@ -52,7 +53,8 @@ func (c *Conn) SessionLive(ctx context.Context, session string) (l record.Live, 
 	for _, r := range rs {
 		o, err := record.DecodeOutput(r.Value)
 		if err != nil {
-			return l, fmt.Errorf("%s: %w", r.Key, err)
+			l.Unread = append(l.Unread, record.Unread{Key: r.Key, Err: err})
+			continue
 		}
 		silent := record.Silent{Session: session, Output: o, Rev: r.Seq}
 		if a := ages[r.Key]; a.seq == r.Seq { // else it was written since, a moment ago

@@ -139,8 +139,9 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 			continue
 		}
 		o, err := record.DecodeOutput(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		if err != nil { // it has no lease that could be over; the others' are
+			c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
+			continue
 		}
 		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].age})
 	}

@@ -11,19 +11,29 @@ import (
 
 // Runs lists the runs of a session, or of all when session is "", ordered by key.
 func (c *Conn) Runs(ctx context.Context, session string) ([]record.Seen, error) {
+	runs, unread, err := c.runs(ctx, session)
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("%s: %w", unread[0].Key, unread[0].Err)
+	}
+	return runs, err
+}
+
+// runs is Runs that passes over the records that it cannot read.
+func (c *Conn) runs(ctx context.Context, session string) (out []record.Seen, unread []record.Unread, err error) {
 	ages, err := c.recordAges(ctx, events.RunKeys(session), math.MinInt64)
 	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+		return nil, nil, fmt.Errorf("list runs: %w", err)
 	}
 	rs, err := c.List(ctx, events.RunKeys(session))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]record.Seen, 0, len(rs))
+	out = make([]record.Seen, 0, len(rs))
 	for _, r := range rs {
 		run, err := record.DecodeRun(r.Value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+			unread = append(unread, record.Unread{Key: r.Key, Err: err})
+			continue
 		}
 		seen := record.Seen{Run: run}
 		seen.Session, _, _ = events.ParseRunKey(r.Key)
@@ -32,5 +42,5 @@ func (c *Conn) Runs(ctx context.Context, session string) ([]record.Seen, error) 
 		}
 		out = append(out, seen)
 	}
-	return out, nil
+	return out, unread, nil
 }

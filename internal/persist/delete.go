@@ -169,6 +169,9 @@ func (l *lane) live(ctx context.Context, session string) (live record.Live, err 
 		live, err = l.p.Sessions.SessionLive(ctx, session)
 		return err
 	})
+	for _, u := range live.Unread {
+		l.p.Log.Warn("a record that cannot be read keeps no session", "record", u.Key, "error", u.Err)
+	}
 	return live, err
 }
 
@@ -288,8 +291,9 @@ func (p *Persister) free(ctx context.Context, d *deletion) error {
 	var objects []record.Object
 	for _, b := range d.rec.Free {
 		o, err := record.DecodeLocator(b)
-		if err != nil {
-			return err
+		if err != nil { // gc finds bytes that no record names
+			p.Log.Warn("where the bytes of a removed artifact are cannot be read", "session", d.session, "error", err)
+			continue
 		}
 		if !d.rec.Erase || o.Name != "" && !ours(o.Name) {
 			objects = append(objects, o)

@@ -102,6 +102,13 @@ func DecodeDeleted(b []byte) (d Deleted, err error) {
 type Live struct {
 	Runs    []Seen
 	Outputs []Silent
+	Unread  []Unread // count as nothing live: who cannot be read keeps no session
+}
+
+// Unread is a record that this version cannot read, and why.
+type Unread struct {
+	Key string
+	Err error
 }
 
 // Activity is what goes on at the reader's time now, in one thread or, if it is "", in the whole session. lease is of outputs
