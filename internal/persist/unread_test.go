@@ -21,12 +21,12 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 		Locator: []byte("nowhere"),
 	}
 	for key, value := range map[string][]byte{
-		events.OutputKey("s0", "bad"):            []byte("?"),
-		events.OutputKey("s0", "future"):         {0x91, 99},
-		events.RunKey("s0", "bad"):               []byte("?"),
-		events.ArtifactKey("s0", "bad"):          []byte("?"),
-		events.ArtifactKey("s0", "art_lost"):     lost.Encode(),
-		events.PromptKey(thread(0), "bad"):       []byte("?"),
+		events.OutputKey("s0", "bad"):                           []byte("?"),
+		events.OutputKey("s0", "future"):                        {0x91, 99},
+		events.RunKey("s0", "bad"):                              []byte("?"),
+		events.ArtifactKey("s0", "bad"):                         []byte("?"),
+		events.ArtifactKey("s0", "art_lost"):                    lost.Encode(),
+		events.PromptKey(thread(0), "bad"):                      []byte("?"),
 		events.LeftKey(events.Thread{Session: "s0", Name: "x"}): []byte("?"),
 	} {
 		if _, err := r.conn.Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
