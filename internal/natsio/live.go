@@ -76,10 +76,7 @@ func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Positio
 		return fmt.Errorf("read items: %w", wrapErr(err))
 	}
 	err = c.each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		return f(StoredItem{
-			Subject: m.Subject(), Seq: meta.Sequence.Stream, N: itemNumber(m.Data()), Stored: meta.Timestamp, Pending: meta.NumPending, Data: m.Data(),
-			Trace: m.Headers().Get(events.HeaderTrace),
-		})
+		return f(storedItem(m, meta))
 	})
 	if err != nil {
 		return fmt.Errorf("read items: %w", err)
