@@ -12,6 +12,9 @@ const (
 	repacking                      // gc.StepRepack
 	halfway                        // between the two halves of a repack that is no atomic batch
 	reclaiming                     // gc.StepReclaim
+	forgetting                     // gc.StepForget
+	freeing                        // the bytes of what was forgotten; gc.StepUnmark changes nothing that anybody reads
+	burying                        // gc.StepBury
 )
 
 // order is newest first, and what it refers to last.
@@ -47,7 +50,7 @@ func (m *machine) collector(s *state, i int, emit func(state, string)) {
 		}
 		say("moves the first fence")
 	case firstFence:
-		next.roots = s.reached()
+		next.roots, next.tops = s.reached(), s.tops()
 		next.step = firstReading
 		say("has read the records")
 	case firstReading:
@@ -58,8 +61,28 @@ func (m *machine) collector(s *state, i int, emit func(state, string)) {
 		m.read(&n, i, say)
 	case secondReading:
 		m.mark(next)
-		next.step = condemning
+		next.step = burying
+		if !next.keeps {
+			n.kept = 0 // it promises nothing, and takes what was promised
+		}
 		say("marks: condemn %08b; of P bury %03b, keep %03b", next.condemn, next.bury, next.repack)
+	case burying:
+		next.step = condemning
+		if c.bury == 0 && c.buryR == 0 {
+			m.condemn(&n, i, say)
+			return
+		}
+		if !m.ownFence(s, c) {
+			n.c[i] = collector{}
+			say("stops: another cycle has begun")
+			return
+		}
+		if c.bury != 0 {
+			next.step = burying
+			m.bury(&n, next, say)
+			return
+		}
+		m.buryR(&n, next, say)
 	case condemning:
 		m.condemn(&n, i, say)
 	case uploading:
@@ -69,18 +92,32 @@ func (m *machine) collector(s *state, i int, emit func(state, string)) {
 	case repacking:
 		m.repack(&n, i, say)
 	case halfway:
-		n.inR, n.moved = c.repack, true
-		n.store.write(packR, live)
+		n.inR, n.moved, n.merged = c.repack, true, c.merge
+		n.write(packR, live)
 		next.step = reclaiming
 		say("writes R's record")
 	case reclaiming:
 		waste := c.before &^ c.named()
+		if m.WasteKept {
+			kept := *c
+			kept.way = 0
+			waste = c.before &^ kept.named()
+		}
 		if m.NoB0 {
 			waste = n.bytes &^ c.named()
 		}
 		n.bytes &^= waste | c.freed
+		next.step, next.freed = forgetting, 0
+		if c.forget == 0 && !c.unlink {
+			n.c[i] = collector{}
+		}
+		say("reclaims %09b", waste|c.freed)
+	case forgetting:
+		m.forget(&n, i, say)
+	case freeing:
+		n.bytes &^= c.freed
 		n.c[i] = collector{}
-		say("reclaims %09b; the cycle ends", waste|c.freed)
+		say("frees %09b; the cycle ends", c.freed)
 	}
 }
 
@@ -91,6 +128,10 @@ func (m *machine) begin(s *state, i int, emit func(state, string)) {
 	n := *s
 	n.cycles--
 	n.c[i] = collector{step: noted, before: s.bytes}
+	if m.Keep && !m.QuarantineOnly {
+		emit(n, m.text("gc %d begins, without a quarantine; notes what the buckets hold", i))
+	}
+	n.c[i].keeps = m.Keep
 	emit(n, m.text("gc %d begins, notes what the buckets hold", i))
 }
 
@@ -104,6 +145,16 @@ func (s *store) reached() (bits uint16) {
 	return bits
 }
 
+// tops is the nodes of P that are heads, which name it.
+func (s *store) tops() (bits uint8) {
+	for _, h := range s.heads {
+		if h.node != none {
+			bits |= inP & (1 << h.node)
+		}
+	}
+	return bits
+}
+
 // read is the reading up to the end: what the log gives is exactly what was there at one moment. Without a log each record is
 // as it was when its turn came.
 func (m *machine) read(s *state, i int, say func(string, ...any)) {
@@ -111,6 +162,9 @@ func (m *machine) read(s *state, i int, say func(string, ...any)) {
 	if !m.ByItem {
 		c.seen, c.inR, c.buried, c.moved, c.object, c.ref = s.recs, s.inR, s.buried, s.moved, s.object, s.ref
 		c.roots |= s.reached()
+		c.way, c.old, c.byP, c.merged, c.forgot = s.way, s.old, s.byP, s.merged, s.forgot
+		c.goneInR = s.buriedR
+		c.tops |= s.tops()
 		c.step = secondReading
 		say("has read on to the end")
 		return
@@ -166,7 +220,8 @@ func (m *machine) mark(c *collector) {
 	}
 	for n := range int8(nodes) {
 		p := int8(home[n])
-		if young(p) && c.buried&(1<<n) == 0 || p == packP && young(packR) && c.inR&(1<<n) != 0 {
+		inR := nodesIn(packR, c.inR, c.merged)&^c.goneInR&(1<<n) != 0
+		if young(p) && c.buried&(1<<n) == 0 || young(packR) && inR {
 			root(n)
 		}
 	}
@@ -174,9 +229,13 @@ func (m *machine) mark(c *collector) {
 		if reach&(1<<n) == 0 {
 			continue
 		}
-		keeps |= 1 << home[n]
-		if home[n] == packP {
-			keeps |= 1 << packR
+		switch {
+		case home[n] == packP && c.moved || home[n] == packQ && c.merged:
+			keeps |= 1 << packR // a record of P beside the moved one came back
+		case home[n] == packP:
+			keeps |= 1<<packP | 1<<packR
+		default:
+			keeps |= 1 << home[n]
 		}
 		if hasBlob(n) {
 			keeps |= 1 << blob
@@ -187,18 +246,30 @@ func (m *machine) mark(c *collector) {
 			c.condemn |= 1 << r
 		}
 	}
-	if p := c.seen[packP]; m.Mixed && p.status == live && p.epoch < c.first && reach&inP != 0 && reach&inP != inP {
-		c.repack = uint8(reach & inP)
-		if !m.NoBury {
-			c.bury = inP &^ c.repack
+	if p := c.seen[packP]; m.Mixed && p.status == live && !c.moved && p.epoch < c.first && reach&inP != 0 {
+		q := c.seen[packQ]
+		c.merge = m.Merge && q.status == live && q.epoch < c.first && reach&(1<<nodeA) != 0
+		if reach&inP != inP || c.merge {
+			c.repack = uint8(reach & inP)
 		}
+		if !m.NoBury {
+			c.bury = uint8(inP &^ reach)
+		}
+	}
+	if in := nodesIn(packR, c.inR, c.merged); c.merged && c.seen[packR].status == live && !young(packR) && keeps&(1<<packR) != 0 {
+		if c.buryR = in &^ uint8(reach); c.buryR == c.goneInR {
+			c.buryR = 0
+		}
+	}
+	if m.forgets() {
+		m.decideForget(c, reach)
 	}
 }
 
 // named is the objects that a record named when it was read.
 func (c *collector) named() (bits uint16) {
 	for r := range c.seen {
-		if c.seen[r].status != live {
+		if c.seen[r].status != live && !(c.seen[r].status == gone && c.way&(1<<r) != 0) {
 			continue
 		}
 		if r == blob {
@@ -224,8 +295,6 @@ func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
 		}
 	}
 	switch {
-	case c.bury != 0 && m.ownFence(s, c):
-		m.bury(s, c, say)
 	case at == none:
 		if c.step = reclaiming; c.repack != 0 {
 			c.step = uploading
@@ -235,8 +304,14 @@ func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
 		s.c[i] = collector{}
 		say("stops: another cycle has begun")
 	case s.recs[at] == c.seen[at] || m.Unconditional:
-		s.store.write(int8(at), gone)
+		s.write(int8(at), gone)
 		c.condemn &^= 1 << at
+		if c.keeps {
+			s.way |= 1 << at
+			s.kept |= s.nodesOf(int8(at)) &^ s.buried
+			say("condemns %s, and keeps its bytes", recordNames[at])
+			return
+		}
 		c.freed |= 1 << at
 		if at == blob {
 			c.freed = c.freed&^(1<<blob) | 1<<c.object
@@ -247,7 +322,7 @@ func (m *machine) condemn(s *state, i int, say func(string, ...any)) {
 		say("passes %s over", recordNames[at])
 	default:
 		c.condemn &^= leads[at]
-		if leads[at]&(1<<packP) != 0 {
+		if leads[at]&(1<<packP) != 0 || c.merge && leads[at]&(1<<packQ) != 0 {
 			c.repack = 0
 		}
 		say("spares %s and all that it leads to", recordNames[at])
@@ -260,8 +335,11 @@ func (m *machine) bury(s *state, c *collector, say func(string, ...any)) {
 	c.bury = 0
 	switch {
 	case s.recs[packP] == c.seen[packP]:
+		if c.keeps {
+			s.kept |= nodes &^ s.buried
+		}
 		s.buried = nodes
-		s.store.write(packP, live)
+		s.write(packP, live)
 		say("buries %03b of P", nodes)
 	case s.recs[packP].status != live || s.buried == nodes:
 		say("finds P gone, or buried already")
@@ -272,12 +350,29 @@ func (m *machine) bury(s *state, c *collector, say func(string, ...any)) {
 	}
 }
 
+// buryR is bury for a pack that was made of several, and of which a part is garbage since.
+func (m *machine) buryR(s *state, c *collector, say func(string, ...any)) {
+	nodes := c.buryR
+	c.buryR = 0
+	switch {
+	case s.recs[packR] == c.seen[packR]:
+		s.buriedR = nodes
+		s.write(packR, live)
+		say("buries %03b of R", nodes)
+	case s.recs[packR].status != live || s.buriedR == nodes:
+		say("finds R gone, or buried already")
+	default:
+		c.condemn &^= leads[packR]
+		say("spares R and all that it leads to")
+	}
+}
+
 // covered: what a repack leaves out of P nothing can refer to; whoever touched P since refers to something else.
 func (m *machine) covered(s *state, c *collector) bool {
 	if m.NoBury {
 		return s.recs[packP] == c.seen[packP]
 	}
-	return s.recs[packP].status == live && inP&^c.repack&^s.buried == 0
+	return s.recs[packP].status == live && !s.moved && inP&^c.repack&^s.buried == 0 && (!c.merge || s.recs[packQ].status == live)
 }
 
 // ownFence: a collector's commits are made behind the fence that it moved.
@@ -290,14 +385,17 @@ func (m *machine) repack(s *state, i int, say func(string, ...any)) {
 		say("leaves P alone")
 		return
 	}
-	s.store.write(packP, gone)
+	s.write(packP, gone)
+	if c.merge {
+		s.write(packQ, gone)
+	}
 	if m.RepackInTwo {
 		c.step = halfway
 		say("writes P's tombstone")
 		return
 	}
-	s.inR, s.moved = c.repack, true
-	s.store.write(packR, live)
+	s.inR, s.moved, s.merged = c.repack, true, c.merge
+	s.write(packR, live)
 	c.step = reclaiming
 	say("REPACKS P")
 }

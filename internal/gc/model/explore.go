@@ -13,6 +13,13 @@ type Protocol struct {
 	AnyFork bool // forks do, too, and follow no head
 	Zombie  bool // a second collector may begin while one is on its way
 
+	// What is tried only where it is asked for: each makes many more states.
+	Keep    bool // cycles have a quarantine, or, as an erasure, have none; what is in it is taken back
+	Merge   bool // P is repacked with Q, its neighbour
+	Cached  bool // a persister may have had its head in memory since before it read its fence, and others wrote meanwhile
+	Returns bool // a server that is killed brings back records that were forgotten
+	Restore bool // a backup is restored, while collectors are on their way
+
 	// What is left out, or done in another way.
 	OneFence         bool
 	ByItem           bool // the records are read one by one, not as a log up to its end
@@ -26,6 +33,21 @@ type Protocol struct {
 	NoBury           bool // a pack that stays does not say which of its nodes are garbage
 	RepackInTwo      bool // not one atomic batch
 	NoB0             bool // bytes are waste however new they are
+
+	NoHold         bool // a repack drops what is in quarantine
+	HoldByAge      bool // it drops what was buried long ago, whatever in quarantine leads there
+	WasteKept      bool // what tombstones name is waste
+	BytesFirst     bool // the bytes of a tombstone go before it is forgotten
+	ForgetAny      bool // what is forgotten may have changed since it was read
+	UndeleteBlind  bool // whatever it leads to
+	NoUndeleteStop bool // what is taken back is not behind a fence, and
+	NoUndeleteHold bool // what it leads to is not touched
+	UnlinkNamed    bool // a moved record is forgotten although something names the pack
+	RecordFirst    bool // a pack's record counts although there is a moved record
+	NoHolds        bool // a blob's record says that its bytes are there
+	VerdictOnOld   bool // a verdict is reached on a head in memory
+	RewoundFence   bool // fences of a restored store begin anew
+	QuarantineOnly bool // no cycle is an erasure
 }
 
 // Bounds is how far.
@@ -77,7 +99,7 @@ func Explore(p Protocol, b Bounds) Result {
 		var nextIDs []int32
 		for i := range level {
 			s := &level[i]
-			if s.broken() {
+			if m.broken(s) {
 				res.States, res.Trace = len(ways), m.replay(start, ways, ids[i])
 				return res
 			}
@@ -141,7 +163,13 @@ func (r *Result) count(s *state) {
 }
 
 func (m *machine) initial(b Bounds) state {
-	s := state{store: store{started: b.Operations, cycles: b.Cycles, object: blob, ref: none}}
+	s := state{store: store{started: b.Operations, cycles: b.Cycles, object: blob, ref: none, past: none}}
+	if m.Keep {
+		s.pauses = 1
+	}
+	if m.Returns || m.Restore {
+		s.kills = 1
+	}
 	for _, r := range []int{packQ, packP, blob} {
 		s.recs[r] = rec{status: live}
 		s.bytes |= 1 << r
@@ -161,6 +189,9 @@ func (m *machine) steps(s *state) {
 		m.writer(s, i, m.emit)
 	}
 	m.remove(s, m.emit)
+	m.passTime(s, m.emit)
+	m.bringBack(s, m.emit)
+	m.restore(s, m.emit)
 	for i := range s.c {
 		m.collector(s, i, m.emit)
 	}

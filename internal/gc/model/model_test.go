@@ -30,7 +30,21 @@ var production = model.Protocol{Mixed: true, Refs: true}
 // perNode is a node to a pack, with one fence and records read one by one; forks build on any node.
 var perNode = model.Protocol{AnyFork: true, OneFence: true, ByItem: true}
 
-// Whatever a thread reaches is there, in every state.
+// What is tried beside, each by itself: together they make too many states.
+var (
+	keeping = with(production, func(p *model.Protocol) { p.Keep = true })
+	merging = with(production, func(p *model.Protocol) { p.Merge = true })
+	caching = with(production, func(p *model.Protocol) { p.Cached = true })
+	killing = with(production, func(p *model.Protocol) { p.Returns = true })
+	backing = with(production, func(p *model.Protocol) { p.Restore, p.Zombie = true, true })
+)
+
+func with(p model.Protocol, change func(*model.Protocol)) model.Protocol {
+	change(&p)
+	return p
+}
+
+// Whatever a thread reaches is there, and what is in quarantine can be had back whole, in every state.
 func TestSafe(t *testing.T) {
 	zombie, byItem := production, production
 	zombie.Zombie, byItem.ByItem = true, true
@@ -45,6 +59,11 @@ func TestSafe(t *testing.T) {
 		"a node to a pack":      {perNode, model.Bounds{Operations: 3, Cycles: 1}},
 		"two fences, per node":  {model.Protocol{AnyFork: true}, model.Bounds{Operations: 3, Cycles: 1}},
 		"no refs by their hash": {model.Protocol{Mixed: true}, model.Bounds{Operations: 3, Cycles: 1}},
+		"quarantine":            {keeping, model.Bounds{Operations: 2, Cycles: 2}},
+		"merges":                {merging, model.Bounds{Operations: 2, Cycles: 2}},
+		"heads in memory":       {caching, model.Bounds{Operations: 2, Cycles: 2}},
+		"records that return":   {killing, model.Bounds{Operations: 2, Cycles: 2}},
+		"a restore":             {backing, model.Bounds{Operations: 1, Cycles: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

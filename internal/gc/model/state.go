@@ -65,7 +65,7 @@ type store struct {
 	fence   uint8
 	recs    [records]rec
 	object  uint8 // of the blob's record: blob or blobAgain
-	inR     uint8 // the nodes in R, as bits
+	inR     uint8 // the nodes of P in R, as bits
 	buried  uint8 // of P, by its record
 	moved   bool  // P has moved to R
 	ref     int8  // what f refers to
@@ -73,6 +73,22 @@ type store struct {
 	bytes   uint16 // objects that are there, as bits
 	started uint8  // operations that may still be started
 	cycles  uint8  // cycles that may still be started
+
+	// What is there with Protocol.Keep, Merge, Cached, Returns and Restore alone.
+	merged    bool  // Q has moved to R as well
+	buriedR   uint8 // of R, by its record
+	forgot    bool  // P's moved record is gone
+	byP       uint8 // packs whose locators name P, as bits
+	way       uint8 // tombstones that say where their bytes are
+	old       uint8 // records that were written longer ago than the quarantine
+	forgotten uint8 // records whose messages were deleted
+	pauses    uint8 // how often so much time may pass yet
+	kills     uint8 // how often a server may be killed yet, or a backup be restored
+	// kept is what no process knows: the nodes that were condemned or buried within the quarantine, and are to come back whole. past is
+	// what T0 was when it was removed. wrong: a verdict was reached on a head that is not the one that is stored.
+	kept  uint8
+	past  int8
+	wrong bool
 }
 
 // writer is a process that makes a commit.
@@ -84,6 +100,13 @@ type writer struct {
 	head   uint8 // version of its own thread's head
 	base   int8  // record of the pack that it builds on, or the blob
 	seen   rec
+
+	again   bool  // it puts the blob again although there is a record of it
+	cached  bool  // its head was in memory before it read its fence
+	restore uint8 // tombstones that it takes back, as bits
+	touch   uint8 // records that it touches for them
+	unbury  uint8 // nodes of P that it takes back
+	spoiled bool  // one of these was written since
 }
 
 // collector is a process that runs a cycle.
@@ -105,6 +128,19 @@ type collector struct {
 	freed    uint16
 	bury     uint8 // nodes of P to bury
 	repack   uint8 // nodes of P to keep; 0: do not
+
+	keeps   bool  // it has a quarantine
+	merge   bool  // repack Q with P
+	buryR   uint8 // nodes of R to bury
+	goneInR uint8 // those that are buried, as it read them
+	way     uint8 // as it read them
+	old     uint8
+	byP     uint8
+	tops    uint8 // nodes of P that were heads when it read
+	merged  bool
+	forgot  bool
+	forget  uint8 // tombstones to forget
+	unlink  bool  // forget P's moved record
 }
 
 const (
@@ -141,27 +177,32 @@ const inP = 1<<nodeH | 1<<nodeY
 // hasBlob reports whether a node refers to the blob.
 func hasBlob(n int8) bool { return n == nodeA || n == nodeD }
 
-// at is the record of the pack that has a node; none if there is none.
-func (s *store) at(n int8) int8 {
+// place is the pack that holds a node by the moved records, whether it is there or not; none: it was dropped. A moved record is the last
+// word about a pack.
+func (m *machine) place(s *store, n int8) int8 {
 	p := int8(home[n])
-	if p == packP && s.recs[packP].status != live && s.moved {
-		if s.inR&(1<<n) == 0 {
-			return none
-		}
-		p = packR
+	moved := p == packP && s.moved || p == packQ && s.merged
+	if !moved || m.RecordFirst && s.recs[p].status == live {
+		return p
 	}
-	if s.recs[p].status != live {
+	if p == packP && s.inR&(1<<n) == 0 {
 		return none
 	}
-	return p
+	return packR
 }
 
-// broken is a thread that reaches what is not there; "" when there is none.
-func (s *state) broken() bool {
+// broken is a thread that reaches what is not there, or what must come back whole and would not.
+func (m *machine) broken(s *state) bool {
+	if s.wrong {
+		return true
+	}
 	for _, h := range s.heads {
+		if s.forgot && h.node != none && inP&(1<<h.node) != 0 {
+			return true
+		}
 		for n := h.node; n != none; n = s.refs(n) {
-			p := s.at(n)
-			if p == none || s.bytes&(1<<p) == 0 {
+			p := m.place(&s.store, n)
+			if p == none || s.recs[p].status != live || s.bytes&(1<<p) == 0 || s.forgot && s.byP&(1<<p) != 0 {
 				return true
 			}
 			if hasBlob(n) && (s.recs[blob].status != live || s.bytes&(1<<s.object) == 0) {
@@ -169,12 +210,23 @@ func (s *state) broken() bool {
 			}
 		}
 	}
+	for n := range int8(nodes) {
+		if s.kept&(1<<n) != 0 && !m.recoverable(&s.store, n) {
+			return true
+		}
+	}
 	return false
 }
 
 // write changes a record.
-func (s *store) write(r int8, st status) {
+func (s *state) write(r int8, st status) {
 	s.recs[r] = rec{st, s.recs[r].version + 1, s.fence}
+	s.old &^= 1 << r
+	s.way &^= 1 << r
+	for i := range s.w {
+		w := &s.w[i]
+		w.spoiled = w.spoiled || (w.restore|w.touch)&(1<<r) != 0 || w.unbury != 0 && r == packP
+	}
 }
 
 // tidy forgets versions that nobody compares with, so that states which differ in nothing else are one.
