@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/service"
@@ -51,7 +52,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Report(ctx, report); err != nil {
+	if err := natsadmin.New(conn).Report(ctx, report); err != nil {
 		t.Fatal(err)
 	}
 
