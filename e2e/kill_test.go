@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -30,7 +31,7 @@ func (w *world) dial() *natsio.Conn {
 // checkNoDead: nothing went to the dead letters.
 func (w *world) checkNoDead(conn *natsio.Conn) {
 	w.t.Helper()
-	usage, err := conn.Usage(w.t.Context())
+	usage, err := natsadmin.New(conn).Usage(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"spool/internal/natsio"
+	"spool/internal/natsadmin"
 	"spool/internal/service"
 	"spool/internal/tenants"
 )
@@ -101,7 +101,7 @@ func replaceFile(path string, b []byte) error {
 
 // newSeed makes a key and keeps its seed where nothing is.
 func newSeed(path string) (public string, err error) {
-	seed, public, err := natsio.NewKey()
+	seed, public, err := natsadmin.NewKey()
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -274,7 +275,7 @@ func checkBacklog(a *app, conn *natsio.Conn) (float64, string, error) {
 
 func checkFill(stream string) func(*app, *natsio.Conn) (float64, string, error) {
 	return func(a *app, conn *natsio.Conn) (float64, string, error) {
-		usage, err := conn.Usage(a.ctx)
+		usage, err := natsadmin.New(conn).Usage(a.ctx)
 		for _, u := range usage {
 			if u.Stream == stream && u.Limit > 0 {
 				return percent(float64(u.Bytes), float64(u.Limit)), fmt.Sprintf("%d of %d bytes", u.Bytes, u.Limit), err
@@ -287,7 +288,7 @@ func checkFill(stream string) func(*app, *natsio.Conn) (float64, string, error) 
 func percent(part, all float64) float64 { return float64(int(1000*part/all)) / 10 }
 
 func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
-	acc, err := conn.Account(a.ctx)
+	acc, err := natsadmin.New(conn).Account(a.ctx)
 	if err != nil || acc.MaxStore == 0 {
 		return 0, "without a limit", err
 	}
@@ -295,7 +296,7 @@ func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkDead(a *app, conn *natsio.Conn) (float64, string, error) {
-	usage, err := conn.Usage(a.ctx)
+	usage, err := natsadmin.New(conn).Usage(a.ctx)
 	for _, u := range usage {
 		if u.Stream == events.DeadStream && u.Messages > 0 {
 			return float64(u.Messages), fmt.Sprintf("%d could not be applied: spool dead ls", u.Messages), err
@@ -321,7 +322,7 @@ func checkPrompts(a *app, conn *natsio.Conn) (float64, string, error) {
 var errFailed = errors.New("the last one did not end well")
 
 func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
-	raw, at, err := conn.LastReport(a.ctx)
+	raw, at, err := natsadmin.New(conn).LastReport(a.ctx)
 	if err != nil {
 		return 0, "", err
 	}

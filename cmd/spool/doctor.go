@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/text"
@@ -99,7 +100,7 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 	}
 	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions, Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
 	if !p.OK {
-		if idle, err := conn.Unserved(a.ctx); err == nil {
+		if idle, err := natsadmin.New(conn).Unserved(a.ctx); err == nil {
 			p.Detail += fmt.Sprintf("; nobody serves %v", idle)
 		}
 		p.Do = "start a persister (or spool up); right after a start this takes a few seconds"
@@ -120,7 +121,7 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 }
 
 func writes(a *app, conn *natsio.Conn) finding {
-	if err := conn.Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
+	if err := natsadmin.New(conn).Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
 		return finding{Name: "writes", Detail: err.Error(), Do: "make room on the disk of the server, then restart it; nothing that was acked is lost by that"}
 	}
 	return finding{Name: "writes", OK: true, Detail: "the server stores what it is given"}
@@ -128,7 +129,7 @@ func writes(a *app, conn *natsio.Conn) finding {
 
 func storage(a *app, conn *natsio.Conn) []finding {
 	var found []finding
-	usage, err := conn.Usage(a.ctx)
+	usage, err := natsadmin.New(conn).Usage(a.ctx)
 	if err != nil {
 		return []finding{{Name: "storage", Detail: err.Error()}}
 	}
@@ -142,7 +143,7 @@ func storage(a *app, conn *natsio.Conn) []finding {
 		}
 		found = append(found, f)
 	}
-	acc, err := conn.Account(a.ctx)
+	acc, err := natsadmin.New(conn).Account(a.ctx)
 	if err != nil {
 		return append(found, finding{Name: "account", Detail: err.Error()})
 	}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 )
 
 // permissions tells whether this user may do what most commands do.
 func permissions(a *app, conn *natsio.Conn) finding {
-	if err := conn.MayPublish(a.ctx); err != nil {
+	if err := natsadmin.New(conn).MayPublish(a.ctx); err != nil {
 		return finding{Name: "permissions", Detail: strings.ReplaceAll(err.Error(), "\n", "; "),
 			Do: "allow this user spool.v1.event.> and $KV.spool.>, or use one who may; reading works without"}
 	}
@@ -20,7 +21,7 @@ func permissions(a *app, conn *natsio.Conn) finding {
 // replicas tells on how many servers the streams are.
 func replicas(a *app, conn *natsio.Conn) finding {
 	f := finding{Name: "replicas"}
-	places, err := conn.Placements(a.ctx)
+	places, err := natsadmin.New(conn).Placements(a.ctx)
 	if err != nil {
 		f.Detail = err.Error()
 		return f
@@ -55,7 +56,7 @@ func replicas(a *app, conn *natsio.Conn) finding {
 func versions(a *app, conn *natsio.Conn) finding {
 	own, _ := service.Version()
 	f := finding{Name: "version", OK: true, Detail: "this is " + own}
-	daemons, err := conn.Daemons(a.ctx)
+	daemons, err := natsadmin.New(conn).Daemons(a.ctx)
 	if err != nil {
 		f.OK, f.Detail = false, err.Error()
 		return f

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -63,9 +64,9 @@ func (c *fsckCmd) Run(a *app) error {
 	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets}
 	var rep *fsck.Report
 	if c.Repair {
-		rep, err = fsck.Fix(a.ctx, conn, conn, conn.Store(0), cfg)
+		rep, err = fsck.Fix(a.ctx, natsadmin.Of(conn), conn, conn.Store(0), cfg)
 	} else {
-		rep, err = fsck.Check(a.ctx, conn, cfg)
+		rep, err = fsck.Check(a.ctx, natsadmin.Of(conn), cfg)
 	}
 	end()
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *fsckCmd) Run(a *app) error {
 	}
 	if len(rep.Findings) == 0 {
 		// Who may only read has looked, too; it stands until somebody else does.
-		if e := scrub.Cleared(a.ctx, conn); e != nil && !errors.Is(e, record.ErrDenied) {
+		if e := scrub.Cleared(a.ctx, natsadmin.Of(conn)); e != nil && !errors.Is(e, record.ErrDenied) {
 			return errors.Join(err, fmt.Errorf("clear what was found before: %w", e))
 		}
 	}
@@ -90,7 +91,7 @@ func (c *fsckCmd) Run(a *app) error {
 
 // account holds every event against what is stored.
 func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) error {
-	acc, err := fsck.Account(a.ctx, conn, client.New(conn).Source(), secrets)
+	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), client.New(conn).Source(), secrets)
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/scrub"
@@ -45,7 +46,7 @@ func (c *scrubCmd) Run(a *app) error {
 		return nil
 	}
 	progress := newBar(a.err, "scrubbing", true)
-	pass, err := scrub.Scrub(a.ctx, conn, scrub.Config{Rate: rate, Progress: func(done, total uint64) { progress.set(int64(done), int64(total), "") }})
+	pass, err := scrub.Scrub(a.ctx, natsadmin.Of(conn), scrub.Config{Rate: rate, Progress: func(done, total uint64) { progress.set(int64(done), int64(total), "") }})
 	progress.end()
 	switch {
 	case errors.Is(err, record.ErrConflict):
@@ -92,7 +93,7 @@ func parseRate(s string) (int64, error) {
 
 // damage tells what stands of losses.
 func damage(a *app, conn *natsio.Conn) []finding {
-	all, err := scrub.Alarms(a.ctx, conn)
+	all, err := scrub.Alarms(a.ctx, natsadmin.Of(conn))
 	if err != nil {
 		return []finding{{Name: "damage", Detail: err.Error()}}
 	}
@@ -107,7 +108,7 @@ func damage(a *app, conn *natsio.Conn) []finding {
 }
 
 func scrubbed(a *app, conn *natsio.Conn) finding {
-	st, err := scrub.ReadState(a.ctx, conn)
+	st, err := scrub.ReadState(a.ctx, natsadmin.Of(conn))
 	f := finding{Name: "scrub", OK: err == nil, Detail: "nothing was ever scrubbed: spool scrub reads all that is stored and compares it with its digests"}
 	switch {
 	case err != nil:
@@ -119,7 +120,7 @@ func scrubbed(a *app, conn *natsio.Conn) finding {
 }
 
 func checkDamage(a *app, conn *natsio.Conn) (float64, string, error) {
-	all, err := scrub.Alarms(a.ctx, conn)
+	all, err := scrub.Alarms(a.ctx, natsadmin.Of(conn))
 	n, details := 0, []string{}
 	for _, one := range all {
 		n += one.Found
@@ -132,7 +133,7 @@ func checkDamage(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkScrub(a *app, conn *natsio.Conn) (float64, string, error) {
-	st, err := scrub.ReadState(a.ctx, conn)
+	st, err := scrub.ReadState(a.ctx, natsadmin.Of(conn))
 	if err != nil || st.Last.Ended == 0 {
 		return 0, "no pass has ended yet", err
 	}

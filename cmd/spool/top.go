@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -136,7 +137,7 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 		return err
 	})
 	all.Go(func() error {
-		usage, err := l.conn.Usage(ctx)
+		usage, err := natsadmin.New(l.conn).Usage(ctx)
 		for _, u := range usage {
 			switch {
 			case u.Stream == events.EventsStream && u.Limit > 0:

@@ -31,6 +31,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -205,7 +206,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	r.checkFollowers(ctx, cl)
 	said("the subscribers are checked")
 	var report *fsck.Report
-	if err := settled(ctx, func() (err error) { report, err = fsck.Check(ctx, r.c.conn, fsck.Config{}); return err }); err != nil {
+	if err := settled(ctx, func() (err error) { report, err = fsck.Check(ctx, natsadmin.Of(r.c.conn), fsck.Config{}); return err }); err != nil {
 		t.Fatalf("fsck: %v", err)
 	}
 	for _, f := range report.Findings {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 )
@@ -204,7 +205,7 @@ func (c *cluster) current(ctx context.Context) error {
 	if err := c.healthy(ctx); err != nil {
 		return err
 	}
-	places, err := c.conn.Placements(ctx)
+	places, err := natsadmin.New(c.conn).Placements(ctx)
 	if err != nil {
 		return err
 	}

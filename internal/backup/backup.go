@@ -33,6 +33,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -48,6 +49,7 @@ type Progress struct {
 // creation is a snapshot in the making.
 type creation struct {
 	conn  *natsio.Conn
+	admin *natsadmin.Admin
 	repo  *Repository
 	tell  func(Progress)
 	known map[string]Object // objects of the snapshot before, by token
@@ -64,7 +66,7 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	c := &creation{conn: conn, repo: repo, tell: tell, objects: map[string]Object{}}
+	c := &creation{conn: conn, admin: natsadmin.New(conn), repo: repo, tell: tell, objects: map[string]Object{}}
 	if c.known, err = repo.newestObjects(); err != nil {
 		return m, err
 	}
@@ -107,13 +109,13 @@ func bulk() []string {
 
 // events copies what some partition may not have applied, and the bodies that it refers to.
 func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]uint64) (n int, err error) {
-	floor, err := c.conn.Unapplied(ctx)
+	floor, err := c.admin.Unapplied(ctx)
 	if err != nil {
 		return 0, err
 	}
 	last := floor - 1
 	n, err = snap.list(eventsFile, func(add func(any) error) error {
-		return c.conn.EachMessage(ctx, events.EventsStream, floor, func(m natsio.StoredMessage) error {
+		return c.admin.EachMessage(ctx, events.EventsStream, floor, func(m natsadmin.StoredMessage) error {
 			last = max(last, m.Seq)
 			e, err := events.Decode(m.Data)
 			if err == nil && e.Ref != nil {
@@ -138,7 +140,7 @@ func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]
 // dead copies the dead letters.
 func (c *creation) dead(ctx context.Context, snap *snapshot) (int, error) {
 	return snap.list(deadFile, func(add func(any) error) error {
-		return c.conn.EachMessage(ctx, events.DeadStream, 1, func(m natsio.StoredMessage) error {
+		return c.admin.EachMessage(ctx, events.DeadStream, 1, func(m natsadmin.StoredMessage) error {
 			for _, name := range m.Header[natsio.HeaderObject] {
 				o, err := c.conn.Stat(ctx, events.InboxBucket, name)
 				if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/backup"
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -295,7 +296,7 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 
 func checkSound(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
-	report, err := fsck.Check(t.Context(), conn, fsck.Config{})
+	report, err := fsck.Check(t.Context(), natsadmin.Of(conn), fsck.Config{})
 	if err != nil || len(report.Findings) != 0 {
 		t.Errorf("fsck = %+v, %v", report, err)
 	}

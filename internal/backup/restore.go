@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -27,7 +28,8 @@ var ErrNotEmpty = errors.New("the system is not empty")
 // Restore puts a snapshot into a system that has nothing of Spool; limits are the sizes of the streams that it makes. After a
 // crash the system holds a part, which no persister should work on: empty it and begin anew. tell may be nil.
 func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifest, limits natsio.Limits, tell func(Progress)) error {
-	there, err := conn.Empty(ctx)
+	admin := natsadmin.New(conn)
+	there, err := admin.Empty(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	r := &restore{conn: conn, repo: repo, m: m, tell: tell}
+	r := &restore{conn: conn, admin: admin, repo: repo, m: m, tell: tell}
 	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events} {
 		if err := step(ctx); err != nil {
 			return err
@@ -52,6 +54,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 
 type restore struct {
 	conn  *natsio.Conn
+	admin *natsadmin.Admin
 	repo  *Repository
 	m     Manifest
 	tell  func(Progress)
@@ -190,10 +193,10 @@ func (r *restore) events(ctx context.Context) error {
 }
 
 func (r *restore) messages(ctx context.Context, file string, subject func(Message) (string, error)) error {
-	var batch []natsio.StoredMessage
+	var batch []natsadmin.StoredMessage
 	size := 0
 	flush := func() error {
-		err := r.conn.PutMessages(ctx, batch)
+		err := r.admin.PutMessages(ctx, batch)
 		batch, size = batch[:0], 0
 		return err
 	}
@@ -202,7 +205,7 @@ func (r *restore) messages(ctx context.Context, file string, subject func(Messag
 		if err != nil {
 			return err
 		}
-		batch = append(batch, natsio.StoredMessage{Subject: to, Header: m.Header, Data: m.Data})
+		batch = append(batch, natsadmin.StoredMessage{Subject: to, Header: m.Header, Data: m.Data})
 		if size += len(m.Data); size >= 4<<20 || len(batch) == putBatch {
 			return flush()
 		}

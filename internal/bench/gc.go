@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
@@ -150,7 +151,7 @@ func (r *GCReport) repack(ctx context.Context, cfg GCConfig) error {
 		return err
 	}
 	size := func(bytes, disk *int64) error {
-		all, err := conn.Usage(ctx)
+		all, err := natsadmin.New(conn).Usage(ctx)
 		if err != nil {
 			return err
 		}

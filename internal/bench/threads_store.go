@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
@@ -314,7 +315,7 @@ func (b *storeBench) fsck(ctx context.Context, conn *natsio.Conn) error {
 
 // clean fails on anything that differs.
 func (b *storeBench) clean(ctx context.Context, conn *natsio.Conn) error {
-	rep, err := fsck.Check(ctx, conn, fsck.Config{})
+	rep, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{})
 	if err != nil {
 		return err
 	}

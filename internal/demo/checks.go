@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/text"
@@ -211,7 +212,7 @@ func (d *Demo) checkStore(ctx context.Context) error {
 	d.out.Summary.Threads = n
 	d.check("verify", fmt.Sprintf("every hash, ref and number of %d threads in %d sessions holds", n, len(list)), problems...)
 
-	usage, err := d.conn.Usage(ctx)
+	usage, err := natsadmin.New(d.conn).Usage(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
@@ -73,7 +74,7 @@ func (l *Ledger) Check(ctx context.Context, conn *natsio.Conn) error {
 	if err := l.CheckThreads(ctx, conn); err != nil {
 		return err
 	}
-	report, err := fsck.Check(ctx, conn, fsck.Config{})
+	report, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{})
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}

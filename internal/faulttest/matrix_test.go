@@ -20,6 +20,7 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/ingest"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/transcript"
@@ -225,7 +226,7 @@ func TestIngestMatrix(t *testing.T) {
 
 func checkSound(w *world) {
 	w.t.Helper()
-	report, err := fsck.Check(within(w.t), w.conn, fsck.Config{})
+	report, err := fsck.Check(within(w.t), natsadmin.Of(w.conn), fsck.Config{})
 	if err != nil {
 		w.t.Error(err)
 		return

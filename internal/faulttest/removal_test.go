@@ -15,6 +15,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
@@ -186,7 +187,7 @@ func TestRepairMatrix(t *testing.T) {
 		lose(2, events.Thread{Session: session, Name: "t1"})
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
-				rep, err := fsck.Fix(ctx, conn, conn, conn.Store(0), fsck.Config{})
+				rep, err := fsck.Fix(ctx, natsadmin.Of(conn), conn, conn.Store(0), fsck.Config{})
 				if err != nil {
 					return err
 				}

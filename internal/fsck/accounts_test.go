@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/redact"
 	"spool/internal/service"
@@ -21,7 +22,7 @@ import (
 func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 	w.Helper()
 	w.settle()
-	a, err := fsck.Account(w.Context(), w.conn, w.cl.Source(), cfg.Secrets)
+	a, err := fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), cfg.Secrets)
 	w.must(err)
 	return a
 }
@@ -146,7 +147,7 @@ func TestAccountLeavesWhatWaits(t *testing.T) {
 	w.settle()
 	w.stop()
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
-	a, err := fsck.Account(w.Context(), w.conn, w.cl.Source(), nil)
+	a, err := fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), nil)
 	w.must(err)
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -109,7 +110,7 @@ func (w *world) fill() (id, fork events.Thread) {
 
 func (w *world) check() *fsck.Report {
 	w.Helper()
-	rep, err := fsck.Check(w.Context(), w.conn, fsck.Config{})
+	rep, err := fsck.Check(w.Context(), natsadmin.Of(w.conn), fsck.Config{})
 	w.must(err)
 	return rep
 }
@@ -135,7 +136,7 @@ func TestCleanStore(t *testing.T) {
 
 // flipped is a store one of whose messages has a bit flipped. Nobody writes to it: it lists once.
 type flipped struct {
-	*natsio.Conn
+	natsadmin.System
 	lists map[string][]record.Record
 	nuid  string
 	byte  int
@@ -206,7 +207,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	flips, at, lists := 0, 0, map[string][]record.Record{}
 	for _, one := range objects {
 		for ; at < int(one.o.Size); at += step {
-			rep, err := fsck.Check(ctx, flipped{w.conn, lists, one.o.NUID, at}, fsck.Config{})
+			rep, err := fsck.Check(ctx, flipped{natsadmin.Of(w.conn), lists, one.o.NUID, at}, fsck.Config{})
 			w.must(err)
 			if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == one.key && f.Kind == fsck.Corrupt }) {
 				t.Errorf("byte %d of %s flipped: not found in %v", at, one.key, rep.Findings)
@@ -433,7 +434,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 		w.put(events.PackKey(l.Pack.String()), nil)
 	}
 	fix := func() *fsck.Report {
-		rep, err := fsck.Fix(t.Context(), w.conn, w.conn, w.conn.Store(0), fsck.Config{})
+		rep, err := fsck.Fix(t.Context(), natsadmin.Of(w.conn), w.conn, w.conn.Store(0), fsck.Config{})
 		w.must(err)
 		return rep
 	}
@@ -492,7 +493,7 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 // fix repairs, and gives what was done to a thread.
 func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
 	w.Helper()
-	rep, err := fsck.Fix(w.Context(), w.conn, w.conn, w.conn.Store(0), cfg)
+	rep, err := fsck.Fix(w.Context(), natsadmin.Of(w.conn), w.conn, w.conn.Store(0), cfg)
 	w.must(err)
 	for _, r := range rep.Repairs {
 		if r.Record == events.HeadKey(id) {

@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -30,7 +31,7 @@ func (w *world) dropItems(id events.Thread, drop func(n int64) bool) {
 	w.must(err)
 	var seqs []uint64
 	n := int64(0)
-	w.must(w.conn.Messages(w.Context(), events.ItemsStream, 1, func(seq uint64, subject string, _ []byte) error {
+	w.must(natsadmin.New(w.conn).Messages(w.Context(), events.ItemsStream, 1, func(seq uint64, subject string, _ []byte) error {
 		if t, ok := events.ParseItemSubject(subject); ok && t == id {
 			if n++; drop(n) { // each step makes one item
 				seqs = append(seqs, seq)
@@ -88,7 +89,7 @@ func TestItemsAgainstNodes(t *testing.T) {
 	w.must(faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	var all []events.Posted
-	w.must(w.conn.Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+	w.must(natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
 		all = append(all, events.Posted{Subject: subject, N: int64(len(all) + 1), Data: slices.Clone(data)})
 		return nil
 	}))
@@ -104,7 +105,7 @@ func TestItemsAgainstNodes(t *testing.T) {
 			w.must(w.conn.PublishItems(t.Context(), []events.Posted{p}))
 		}
 		for _, full := range []bool{false, true} {
-			rep, err := fsck.Check(t.Context(), w.conn, fsck.Config{Items: full})
+			rep, err := fsck.Check(t.Context(), natsadmin.Of(w.conn), fsck.Config{Items: full})
 			w.must(err)
 			want := 0
 			if full || n == 5 {
@@ -249,7 +250,7 @@ func TestLateItemAtTheEnd(t *testing.T) {
 	w.must(faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	var second events.Posted
-	w.must(w.conn.Messages(t.Context(), events.ItemsStream, 1, func(seq uint64, subject string, data []byte) error {
+	w.must(natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(seq uint64, subject string, data []byte) error {
 		if seq == 2 {
 			second = events.Posted{Subject: subject, N: 2, Data: slices.Clone(data)}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -142,7 +143,7 @@ func rotten(t *testing.T, dir, stream string, chunk []byte, byte int, want map[e
 			t.Errorf("%s: byte %d of %d flipped: %s reads as something else", stream, byte, len(chunk), id)
 		}
 	}
-	rep, err := fsck.Check(t.Context(), conn, fsck.Config{})
+	rep, err := fsck.Check(t.Context(), natsadmin.Of(conn), fsck.Config{})
 	if err == nil && len(rep.Findings) == 0 && stream != "KV_spool" { // a record that rotted the server leaves out, like one that never was
 		t.Errorf("%s: byte %d of %d flipped, and fsck finds nothing", stream, byte, len(chunk))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -227,7 +228,7 @@ func TestDiskShrinks(t *testing.T) {
 
 func (r *rig) bytes(stream string) int64 {
 	r.t.Helper()
-	all, err := r.conn.Usage(r.t.Context())
+	all, err := natsadmin.New(r.conn).Usage(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}

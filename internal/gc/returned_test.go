@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/scrub"
 	"spool/pkg/casstore"
@@ -99,7 +100,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	r.verify(th("keep"))
 	check := func() int {
 		t.Helper()
-		rep, err := fsck.Check(t.Context(), r.conn, fsck.Config{})
+		rep, err := fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	if n := check(); n < packs+blobs {
 		t.Errorf("fsck sees %d records that are back, want %d", n, packs+blobs)
 	}
-	if p, err := scrub.Scrub(t.Context(), r.conn, scrub.Config{}); err != nil || p.Found > 0 {
+	if p, err := scrub.Scrub(t.Context(), natsadmin.Of(r.conn), scrub.Config{}); err != nil || p.Found > 0 {
 		t.Errorf("scrub: %+v, %v", p, err)
 	}
 	r.say(th("keep"), talk(3, "more")...)
@@ -201,7 +202,7 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	}
 	r.put(events.PackKey(id.String()), p.Encode())
 
-	rep, err := fsck.Check(t.Context(), r.conn, fsck.Config{})
+	rep, err := fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{})
 	if err != nil || len(rep.Findings) > 0 || rep.Returned == 0 {
 		t.Errorf("fsck: %+v, %v, want no finding and what is back counted", rep, err)
 	}
@@ -222,7 +223,7 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	for range 2 {
 		r.collect(cfg)
 	}
-	if rep, err = fsck.Check(t.Context(), r.conn, fsck.Config{}); err != nil || len(rep.Findings) > 0 || rep.Returned > 0 {
+	if rep, err = fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{}); err != nil || len(rep.Findings) > 0 || rep.Returned > 0 {
 		t.Errorf("fsck after gc: %+v, %v", rep, err)
 	}
 	r.verify(th("keep"))

@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
@@ -262,7 +263,7 @@ func (s *soak) finish() {
 		s.collect(brave())
 		all()
 	}
-	rep, err := fsck.Check(s.t.Context(), s.conn, fsck.Config{})
+	rep, err := fsck.Check(s.t.Context(), natsadmin.Of(s.conn), fsck.Config{})
 	if err != nil || len(rep.Findings) > 0 || rep.Changed > 0 {
 		s.t.Errorf("fsck = %+v, %v, want no findings", rep, err)
 	} else {

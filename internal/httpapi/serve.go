@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -19,7 +20,7 @@ import (
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
 func For(conn *natsio.Conn, cfg Config) http.Handler {
 	cfg.Publisher, cfg.Inbox, cfg.Client = conn, conn, client.New(conn).Serving()
-	stores := &stores{conn: conn}
+	stores := &stores{server: natsadmin.New(conn)}
 	cfg.Ready = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
@@ -39,7 +40,8 @@ const storesAgain = 10 * time.Second
 
 // stores asks now and then whether the server stores. Who asks meanwhile is told what the last one was.
 type stores struct {
-	conn *natsio.Conn
+	server interface{ Stores(context.Context) error }
+
 	mu   sync.Mutex
 	last time.Time // when it did
 
@@ -54,7 +56,7 @@ func (s *stores) ask(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTime/2)
 	defer cancel()
-	err := s.conn.Stores(ctx)
+	err := s.server.Stores(ctx)
 	if errors.Is(err, record.ErrDenied) {
 		s.denied, err = true, nil
 	}

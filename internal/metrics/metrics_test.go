@@ -18,6 +18,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/metrics"
+	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/service"
@@ -54,7 +55,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Report(ctx, report); err != nil {
+	if err := natsadmin.New(conn).Report(ctx, report); err != nil {
 		t.Fatal(err)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/scrub"
 	"spool/pkg/events"
@@ -18,7 +19,7 @@ import (
 
 // System adds what the NATS system holds. It is asked when somebody looks, at most every five seconds, however many look.
 func (r *Registry) System(conn *natsio.Conn, log *slog.Logger) {
-	r.reg.MustRegister(&system{conn: conn, log: log})
+	r.reg.MustRegister(&system{sys: natsadmin.Of(conn), log: log})
 }
 
 // Disk adds what is free on the disk of the embedded server.
@@ -33,8 +34,8 @@ func (r *Registry) Disk(free func() (int64, error)) {
 }
 
 type system struct {
-	conn *natsio.Conn
-	log  *slog.Logger
+	sys natsadmin.System
+	log *slog.Logger
 
 	mu   sync.Mutex
 	at   time.Time
@@ -99,18 +100,18 @@ func (s *system) ask() []prometheus.Metric {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
 	a := asked{}
-	err := a.streams(ctx, s.conn)
+	err := a.streams(ctx, s.sys)
 	if err == nil {
-		err = a.backlog(ctx, s.conn)
+		err = a.backlog(ctx, s.sys)
 	}
 	if err == nil {
-		err = a.account(ctx, s.conn)
+		err = a.account(ctx, s.sys)
 	}
 	if err == nil {
-		err = a.gc(ctx, s.conn)
+		err = a.gc(ctx, s.sys)
 	}
 	if err == nil {
-		err = a.damage(ctx, s.conn)
+		err = a.damage(ctx, s.sys)
 	}
 	up := 1.0
 	if err != nil {
@@ -128,8 +129,8 @@ func (a *asked) add(d *prometheus.Desc, v float64, labels ...string) {
 	*a = append(*a, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 }
 
-func (a *asked) streams(ctx context.Context, conn *natsio.Conn) error {
-	usage, err := conn.Usage(ctx)
+func (a *asked) streams(ctx context.Context, sys natsadmin.System) error {
+	usage, err := sys.Usage(ctx)
 	for _, u := range usage {
 		a.add(descMessages, float64(u.Messages), u.Stream)
 		a.add(descBytes, float64(u.Bytes), u.Stream)
@@ -140,8 +141,8 @@ func (a *asked) streams(ctx context.Context, conn *natsio.Conn) error {
 	return err
 }
 
-func (a *asked) backlog(ctx context.Context, conn *natsio.Conn) error {
-	b, err := conn.Backlog(ctx)
+func (a *asked) backlog(ctx context.Context, sys natsadmin.System) error {
+	b, err := sys.Backlog(ctx)
 	if err == nil {
 		a.add(descPending, float64(b.Pending))
 		a.add(descUnacked, float64(b.Unacked))
@@ -151,8 +152,8 @@ func (a *asked) backlog(ctx context.Context, conn *natsio.Conn) error {
 	return err
 }
 
-func (a *asked) account(ctx context.Context, conn *natsio.Conn) error {
-	acc, err := conn.Account(ctx)
+func (a *asked) account(ctx context.Context, sys natsadmin.System) error {
+	acc, err := sys.Account(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,15 +165,15 @@ func (a *asked) account(ctx context.Context, conn *natsio.Conn) error {
 }
 
 // damage tells what stands of losses, and of the last scrub, whoever made it.
-func (a *asked) damage(ctx context.Context, conn *natsio.Conn) error {
-	states, err := conn.StreamStates(ctx)
+func (a *asked) damage(ctx context.Context, sys natsadmin.System) error {
+	states, err := sys.StreamStates(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range states {
 		a.add(descLost, float64(s.Lost), s.Stream)
 	}
-	all, err := scrub.Alarms(ctx, conn)
+	all, err := scrub.Alarms(ctx, sys)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (a *asked) damage(ctx context.Context, conn *natsio.Conn) error {
 	for kind, n := range found {
 		a.add(descAlarms, float64(n), kind)
 	}
-	st, err := scrub.ReadState(ctx, conn)
+	st, err := scrub.ReadState(ctx, sys)
 	if err != nil {
 		return err
 	}
@@ -198,8 +199,8 @@ func (a *asked) damage(ctx context.Context, conn *natsio.Conn) error {
 }
 
 // gc tells of the last cycle, whoever ran it: its report is a record.
-func (a *asked) gc(ctx context.Context, conn *natsio.Conn) error {
-	raw, at, err := conn.LastReport(ctx)
+func (a *asked) gc(ctx context.Context, sys natsadmin.System) error {
+	raw, at, err := sys.LastReport(ctx)
 	if err != nil || raw == nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -96,7 +97,7 @@ func chainOf(from, n, size int) (evs []*events.Event) {
 // taken are the events that a thread takes in by the rule of links, from what is stored.
 func taken(t *testing.T, c *natsio.Conn) (head threads.Head, n int) {
 	t.Helper()
-	err := c.Messages(t.Context(), events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
+	err := natsadmin.New(c).Messages(t.Context(), events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		one, err := events.Open(subject, data)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 )
@@ -69,7 +70,7 @@ func TestCluster(t *testing.T) {
 	})
 	look := func(lost int) func() error {
 		return func() error {
-			places, err := conn.Placements(t.Context())
+			places, err := natsadmin.New(conn).Placements(t.Context())
 			if err != nil {
 				return err
 			}
@@ -82,7 +83,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	eventually("all are there", look(0))
-	if err := conn.MayPublish(t.Context()); err != nil {
+	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
 	quiet(t, conn)

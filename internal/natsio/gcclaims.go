@@ -20,7 +20,7 @@ func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", wrapErr(err))
 	}
-	floor, err := c.unapplied(ctx, s)
+	floor, err := unapplied(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", err)
 	}
@@ -59,7 +59,7 @@ func (c *Conn) Claims(ctx context.Context) (*record.Claims, error) {
 
 // unapplied is the lowest sequence that some partition may not have applied. A partition without its consumer may have
 // applied nothing.
-func (c *Conn) unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
+func unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
 	floor := s.CachedInfo().State.LastSeq + 1
 	left := map[string]bool{}
 	for p := range events.Partitions {

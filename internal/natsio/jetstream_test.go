@@ -71,15 +71,6 @@ func ackFloor(t *testing.T, c *natsio.Conn, p int, seq uint64) {
 	}
 }
 
-func state(t *testing.T, c *natsio.Conn) jetstream.StreamState {
-	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.CachedInfo().State
-}
-
 // TestEnsureRefusesAnIncompatibleStream: the error names every difference, and nothing of the stream is changed.
 func TestEnsureRefusesAnIncompatibleStream(t *testing.T) {
 	c := natstest.Dial(t, natstest.Server(t))
@@ -119,55 +110,6 @@ func TestVerifySaysWhatIsMissing(t *testing.T) {
 		if !strings.Contains(err.Error(), cfg.Name) {
 			t.Errorf("Verify = %v, want it to name %s", err, cfg.Name)
 		}
-	}
-}
-
-// TestTrimKeepsWhatIsNotApplied: however full EVENTS is, what a partition has not acknowledged stays.
-func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
-	c := natstest.Dial(t, natstest.Server(t))
-	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	one(t, c, entries("s", 1, 100, 8_000))
-	if upTo, err := c.Trim(t.Context()); upTo != 0 || err != nil {
-		t.Errorf("Trim with nothing applied = %d, %v, want 0", upTo, err)
-	}
-	p := partition(t, c)
-	got := make(chan natsio.Delivery, 200)
-	stop, err := c.Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	var all []natsio.Delivery
-	for range 100 {
-		all = append(all, <-got)
-	}
-	if err := all[9].Ack(); err != nil {
-		t.Fatal(err)
-	}
-	ackFloor(t, c, p, 10)
-	for range 20 {
-		if _, err := c.Trim(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if first := state(t, c).FirstSeq; first > 11 || first == 1 {
-		t.Errorf("EVENTS begins at %d after trimming, want it to keep 11 and to drop some", first)
-	}
-	if err := all[99].Ack(); err != nil {
-		t.Fatal(err)
-	}
-	ackFloor(t, c, p, 100)
-	if upTo, err := c.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
-		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)
-	}
-	if err := c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer((p+1)%events.Partitions)); err != nil {
-		t.Fatal(err)
-	}
-	one(t, c, entries("s", 101, 130, 8_000))
-	if upTo, err := c.Trim(t.Context()); upTo != 0 || err != nil {
-		t.Errorf("Trim with a consumer gone = %d, %v, want 0: its partition may have applied nothing", upTo, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -35,7 +36,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"Extent":      func() error { _, err := c.Extent(ctx, []string{events.ItemSubjects}); return err },
 		"Newest":      func() error { _, err := c.Newest(ctx, events.ItemSubjects); return err },
 		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 0, 1); return err },
-		"LastReport":  func() error { _, _, err := c.LastReport(ctx); return err },
+		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
 		"Recall":      func() error { return c.Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := c.Claims(ctx); return err },
 		"NewestEvent": func() error { _, _, err := c.NewestEvent(ctx, th); return err },

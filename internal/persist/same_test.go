@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/examples"
+	"spool/internal/natsadmin"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -246,7 +247,7 @@ func TestHugeEntry(t *testing.T) {
 	}
 	r.verify(thread(0))
 	<-discarded
-	usage, err := r.conn.Usage(t.Context())
+	usage, err := natsadmin.New(r.conn).Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

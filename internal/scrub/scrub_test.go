@@ -17,6 +17,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -71,7 +72,7 @@ func fill(t *testing.T, conn *natsio.Conn) *faulttest.Ledger {
 
 func pass(t *testing.T, conn *natsio.Conn, cfg scrub.Config) scrub.Pass {
 	t.Helper()
-	p, err := scrub.Scrub(t.Context(), conn, cfg)
+	p, err := scrub.Scrub(t.Context(), natsadmin.Of(conn), cfg)
 	must(t, err)
 	return p
 }
@@ -90,7 +91,7 @@ func TestGoesOn(t *testing.T) {
 	for !ended { // a run ends at its 20th read
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
-		p, err := scrub.Scrub(ctx, conn, scrub.Config{Progress: func(uint64, uint64) {
+		p, err := scrub.Scrub(ctx, natsadmin.Of(conn), scrub.Config{Progress: func(uint64, uint64) {
 			if reads++; reads == 20 {
 				cancel()
 			}
@@ -149,7 +150,7 @@ func TestFindsRot(t *testing.T) {
 	message := func(stream string) func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte {
 		return func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) (data []byte) {
 			n := 0
-			must(t, conn.Messages(t.Context(), stream, 1, func(_ uint64, _ string, b []byte) error {
+			must(t, natsadmin.New(conn).Messages(t.Context(), stream, 1, func(_ uint64, _ string, b []byte) error {
 				if n++; n == 3 {
 					data = bytes.Clone(b)
 				}
@@ -178,7 +179,7 @@ func TestFindsRot(t *testing.T) {
 			conn, stop := open(t, dir)
 			l := fill(t, conn)
 			what := c.what(t, conn, l)
-			_, err := scrub.Look(t.Context(), conn, conn, slog.New(slog.DiscardHandler))
+			_, err := scrub.Look(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), slog.New(slog.DiscardHandler))
 			must(t, err)
 			stop()
 			flipOnDisk(t, dir, c.stream, what)
@@ -190,7 +191,7 @@ func TestFindsRot(t *testing.T) {
 			if !slices.ContainsFunc(p.Findings, func(f scrub.Finding) bool { return strings.HasPrefix(f.Record, c.record) }) {
 				t.Fatalf("findings = %+v, want one at %s…", p.Findings, c.record)
 			}
-			all, err := scrub.Alarms(t.Context(), conn)
+			all, err := scrub.Alarms(t.Context(), natsadmin.Of(conn))
 			must(t, err)
 			if !slices.ContainsFunc(all, func(a scrub.Alarm) bool { return a.Kind == scrub.AlarmScrub }) {
 				t.Errorf("alarms = %+v, want the scrub's", all)
@@ -217,10 +218,10 @@ func TestOneScrubs(t *testing.T) {
 	fill(t, conn)
 	first := true
 	var second error
-	_, err := scrub.Scrub(t.Context(), conn, scrub.Config{Progress: func(uint64, uint64) {
+	_, err := scrub.Scrub(t.Context(), natsadmin.Of(conn), scrub.Config{Progress: func(uint64, uint64) {
 		if first {
 			first = false
-			_, second = scrub.Scrub(t.Context(), conn, scrub.Config{})
+			_, second = scrub.Scrub(t.Context(), natsadmin.Of(conn), scrub.Config{})
 		}
 	}})
 	if second != nil || !errors.Is(err, record.ErrConflict) {
@@ -235,7 +236,7 @@ func TestHeads(t *testing.T) {
 	log, store := slog.New(slog.DiscardHandler), conn.Store(0)
 	look := func() scrub.HeadsReport {
 		t.Helper()
-		rep, err := scrub.Heads(t.Context(), conn, conn, store, "a", time.Now(), log)
+		rep, err := scrub.Heads(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), store, "a", time.Now(), log)
 		must(t, err)
 		return rep
 	}
@@ -254,7 +255,7 @@ func TestHeads(t *testing.T) {
 	if !slices.ContainsFunc(rep.Findings, func(f scrub.Finding) bool { return f.Record == events.HeadKey(id) && f.Kind == scrub.Missing }) {
 		t.Fatalf("findings = %+v, want %s", rep.Findings, id)
 	}
-	all, err := scrub.Alarms(t.Context(), conn)
+	all, err := scrub.Alarms(t.Context(), natsadmin.Of(conn))
 	must(t, err)
 	if len(all) != 1 || all[0].Kind != scrub.AlarmHeads || !strings.Contains(all[0].Do, "fsck --repair") {
 		t.Errorf("alarms = %+v", all)
@@ -267,7 +268,7 @@ func TestHeads(t *testing.T) {
 	if rep := look(); rep.Found != 0 {
 		t.Errorf("after it is back: %+v", rep)
 	}
-	if all, err := scrub.Alarms(t.Context(), conn); err != nil || len(all) != 0 {
+	if all, err := scrub.Alarms(t.Context(), natsadmin.Of(conn)); err != nil || len(all) != 0 {
 		t.Errorf("alarms = %+v, %v", all, err)
 	}
 }
@@ -275,22 +276,22 @@ func TestHeads(t *testing.T) {
 // What the server itself says is lost is an alarm.
 func TestLost(t *testing.T) {
 	conn, _ := open(t, t.TempDir())
-	all, err := scrub.Alarms(t.Context(), lossy{conn})
+	all, err := scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)})
 	must(t, err)
 	if len(all) != 1 || all[0].Kind != scrub.AlarmLost || all[0].Found != 3 || !strings.Contains(all[0].Detail, events.ItemsStream) {
 		t.Errorf("alarms = %+v, want three lost items", all)
 	}
-	must(t, scrub.Cleared(t.Context(), lossy{conn}))
-	if all, err := scrub.Alarms(t.Context(), lossy{conn}); err != nil || len(all) != 0 {
+	must(t, scrub.Cleared(t.Context(), lossy{natsadmin.Of(conn)}))
+	if all, err := scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)}); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: %+v, %v", all, err)
 	}
 }
 
 // lossy is a system whose server has lost items.
-type lossy struct{ *natsio.Conn }
+type lossy struct{ natsadmin.System }
 
 func (l lossy) StreamStates(ctx context.Context) ([]record.StreamState, error) {
-	states, err := l.Conn.StreamStates(ctx)
+	states, err := l.System.StreamStates(ctx)
 	for i := range states {
 		if states[i].Stream == events.ItemsStream {
 			states[i].Lost, states[i].LostBytes = 3, 300

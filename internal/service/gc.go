@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
@@ -38,7 +39,7 @@ func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Colle
 	c, err := gc.New(gc.Deps{
 		Records: conn, Bulk: conn, Packs: conn.Store(cfg.Lane), Queue: conn, Memory: conn, Log: log,
 		Alarms: func(ctx context.Context) (out []string, err error) {
-			all, err := scrub.Alarms(ctx, conn)
+			all, err := scrub.Alarms(ctx, natsadmin.Of(conn))
 			for _, a := range all {
 				out = append(out, a.Detail+": "+a.Do)
 			}
@@ -54,8 +55,8 @@ func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Colle
 // Collect runs one cycle, or with apply false the plan of one, and stores its report for whoever watches. The report is good
 // beside an error too: it says why nothing, or not all, was done.
 func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
-	began := time.Now()
-	before, err := conn.Usage(ctx)
+	began, admin := time.Now(), natsadmin.New(conn)
+	before, err := admin.Usage(ctx)
 	if err != nil {
 		return nil, gc.Report{Refused: err.Error()}, err
 	}
@@ -69,7 +70,7 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 		}
 	}
 	if err == nil && apply {
-		r.Trimmed, err = conn.Trim(ctx)
+		r.Trimmed, err = admin.Trim(ctx)
 	}
 	r.Before, r.Seconds = before, time.Since(began).Seconds()
 	return p, r, StoreReport(ctx, conn, &r, err)
@@ -81,11 +82,12 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 	if cycle != nil {
 		r.Fail(cycle)
 	}
+	admin := natsadmin.New(conn)
 	var err error
-	r.Streams, err = conn.Usage(ctx)
+	r.Streams, err = admin.Usage(ctx)
 	b, e := json.Marshal(r)
 	if err == nil && e == nil {
-		if err = conn.Report(ctx, b); err == nil {
+		if err = admin.Report(ctx, b); err == nil {
 			_, err = conn.Write(ctx, record.Put{Key: events.GCReportKey, Value: b, Expect: record.Any})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"spool/internal/metrics"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 )
 
@@ -12,7 +13,7 @@ import (
 func Observed(conn *natsio.Conn, reg *metrics.Registry, role, description string, stats func() any, log *slog.Logger) (stop func()) {
 	reg.System(conn, log)
 	version, commit := Version()
-	stop, err := conn.Announce(natsio.Service{
+	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{
 		Role: role, Description: description, Version: semantic(), Stats: stats, Metadata: map[string]string{"build": version, "commit": commit},
 	})
 	if err != nil { // it works all the same

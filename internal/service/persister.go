@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/metrics"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
@@ -39,7 +40,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 		log = slog.New(slog.DiscardHandler)
 	}
 	store := conn.Store(max(cfg.Lane, 0))
-	s := &Persister{conn: conn, watch: &watch{conn: conn, log: log}}
+	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
 	deps := persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
 	}

@@ -18,6 +18,7 @@ import (
 	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -95,14 +96,14 @@ func (s *site) must(err error) {
 // look takes the marks, as a persister does every few seconds.
 func (s *site) look() scrub.Marks {
 	s.Helper()
-	m, err := scrub.Look(s.Context(), s.conn, s.conn, slog.New(slog.DiscardHandler))
+	m, err := scrub.Look(s.Context(), natsadmin.Of(s.conn), natsadmin.Of(s.conn), slog.New(slog.DiscardHandler))
 	s.must(err)
 	return m
 }
 
 func (s *site) state(stream string) record.StreamState {
 	s.Helper()
-	states, err := s.conn.StreamStates(s.Context())
+	states, err := natsadmin.New(s.conn).StreamStates(s.Context())
 	s.must(err)
 	return states[slices.IndexFunc(states, func(st record.StreamState) bool { return st.Stream == stream })]
 }
@@ -178,7 +179,7 @@ func TestForgottenCommits(t *testing.T) {
 
 func (s *site) alarms(kind string) (out []scrub.Alarm) {
 	s.Helper()
-	all, err := scrub.Alarms(s.Context(), s.conn)
+	all, err := scrub.Alarms(s.Context(), natsadmin.Of(s.conn))
 	s.must(err)
 	for _, a := range all {
 		if a.Kind == kind {
@@ -203,7 +204,7 @@ func TestRewound(t *testing.T) {
 			s.cut(stream, func(size int64) int64 { return size * 2 / 3 })
 
 			s.start()
-			if marks, err := scrub.ReadMarks(t.Context(), s.conn); err != nil || marks.Streams[stream].Last == 0 {
+			if marks, err := scrub.ReadMarks(t.Context(), natsadmin.Of(s.conn)); err != nil || marks.Streams[stream].Last == 0 {
 				t.Fatalf("marks = %+v, %v", marks, err)
 			}
 			s.must(l.Publish(t.Context(), client.New(s.conn), 20))
@@ -219,13 +220,13 @@ func TestRewound(t *testing.T) {
 			if err := l.Check(t.Context(), s.conn); err != nil {
 				t.Error(err)
 			}
-			rep, err := fsck.Check(t.Context(), s.conn, fsck.Config{})
+			rep, err := fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{})
 			s.must(err)
 			for _, f := range rep.Findings {
 				t.Errorf("finding: %s", f)
 			}
-			s.must(scrub.Cleared(t.Context(), s.conn))
-			if all, err := scrub.Alarms(t.Context(), s.conn); err != nil || len(all) != 0 {
+			s.must(scrub.Cleared(t.Context(), natsadmin.Of(s.conn)))
+			if all, err := scrub.Alarms(t.Context(), natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 				t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 			}
 		})
@@ -297,7 +298,7 @@ func TestAStartChangesNothing(t *testing.T) {
 			t.Errorf("before the server was started again:\n%s\nsince:\n%s", before, now)
 		}
 	}
-	rep, err := fsck.Check(t.Context(), s.conn, fsck.Config{})
+	rep, err := fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{})
 	s.must(err)
 	for _, f := range rep.Findings {
 		t.Errorf("fsck: %s", f)
@@ -377,7 +378,7 @@ func packsLost(t *testing.T, before bool) {
 	}
 	repair := func() *fsck.Report {
 		t.Helper()
-		rep, err := fsck.Fix(ctx, s.conn, s.conn, s.conn.Store(0), fsck.Config{})
+		rep, err := fsck.Fix(ctx, natsadmin.Of(s.conn), s.conn, s.conn.Store(0), fsck.Config{})
 		s.must(err)
 		return rep
 	}
@@ -397,8 +398,8 @@ func packsLost(t *testing.T, before bool) {
 	if err := l.Check(ctx, s.conn); err != nil {
 		t.Error(err)
 	}
-	s.must(scrub.Cleared(ctx, s.conn))
-	if all, err := scrub.Alarms(ctx, s.conn); err != nil || len(all) != 0 {
+	s.must(scrub.Cleared(ctx, natsadmin.Of(s.conn)))
+	if all, err := scrub.Alarms(ctx, natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 	}
 }

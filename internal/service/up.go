@@ -15,6 +15,7 @@ import (
 	"spool/internal/embedded"
 	"spool/internal/history"
 	"spool/internal/httpapi"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/web"
 	"spool/pkg/client"
@@ -151,6 +152,7 @@ const trimEvery = 10 * time.Second
 
 // Trim keeps EVENTS from filling up with what is applied, until ctx ends.
 func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
+	admin := natsadmin.New(conn)
 	t := time.NewTicker(trimEvery)
 	defer t.Stop()
 	for {
@@ -159,7 +161,7 @@ func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
 			return nil
 		case <-t.C:
 		}
-		switch upTo, err := conn.Trim(ctx); {
+		switch upTo, err := admin.Trim(ctx); {
 		case err != nil && ctx.Err() == nil:
 			log.Warn("trim EVENTS", "error", err)
 		case upTo > 0:

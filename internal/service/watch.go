@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/scrub"
 )
@@ -15,7 +16,7 @@ import (
 // connection, and after such a find it looks whether heads resolve. It never fails: what cannot be looked at now is looked at again,
 // and nobody's work waits for it for longer than watchTime.
 type watch struct {
-	conn  *natsio.Conn
+	sys   natsadmin.System
 	log   *slog.Logger
 	marks atomic.Pointer[scrub.Marks]
 
@@ -38,7 +39,7 @@ func (w *watch) reused(seq uint64, stored int64) bool {
 func (w *watch) begin(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := w.conn.Link() + 1; w.begun == 0 || w.begun != n && w.conn.Incarnation() != "" {
+	if n := w.sys.Link() + 1; w.begun == 0 || w.begun != n && w.sys.Incarnation() != "" {
 		w.begun = n
 		w.look(ctx)
 	}
@@ -48,7 +49,7 @@ func (w *watch) begin(ctx context.Context) {
 func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
-	m, err := scrub.Look(ctx, w.conn, w.conn, w.log)
+	m, err := scrub.Look(ctx, w.sys, w.sys, w.log)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Warn("look whether streams went back", "error", err)
@@ -73,7 +74,7 @@ func (w *watch) again(ctx context.Context) (news bool) {
 func (w *watch) run(ctx context.Context) {
 	t := time.NewTicker(scrub.MarksEvery)
 	defer t.Stop()
-	link := w.conn.Link()
+	link := w.sys.Link()
 	w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
 	for {
 		select {
@@ -81,7 +82,7 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		news, now := w.again(ctx), w.conn.Link()
+		news, now := w.again(ctx), w.sys.Link()
 		switch {
 		case news:
 			w.stock(ctx, time.Now())
@@ -100,7 +101,7 @@ func (w *watch) stock(ctx context.Context, after time.Time) {
 
 // lost logs what stands of losses.
 func (w *watch) lost(ctx context.Context) {
-	all, err := scrub.Alarms(ctx, w.conn)
+	all, err := scrub.Alarms(ctx, w.sys)
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("look for alarms", "error", err)
 	}
@@ -110,7 +111,7 @@ func (w *watch) lost(ctx context.Context) {
 }
 
 func (w *watch) heads(ctx context.Context, after time.Time) {
-	if _, err := scrub.Heads(ctx, w.conn, w.conn, w.conn.Store(0), w.conn.ServerID(), after, w.log); err != nil && ctx.Err() == nil {
+	if _, err := scrub.Heads(ctx, w.sys, w.sys, w.sys.Store(0), w.sys.ServerID(), after, w.log); err != nil && ctx.Err() == nil {
 		w.log.Warn("look at what the heads lead to", "error", err)
 	}
 }
@@ -118,6 +119,7 @@ func (w *watch) heads(ctx context.Context, after time.Time) {
 // ScrubEvery scrubs every so often, until ctx ends: when the last pass that ended is that old, whoever made it. Of several
 // processes one does, because the others see its progress.
 func ScrubEvery(ctx context.Context, conn *natsio.Conn, every time.Duration, rate int64, log *slog.Logger) {
+	sys := natsadmin.Of(conn)
 	for wait := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -125,13 +127,13 @@ func ScrubEvery(ctx context.Context, conn *natsio.Conn, every time.Duration, rat
 		case <-time.After(wait):
 		}
 		wait = min(every, time.Minute)
-		st, err := scrub.ReadState(ctx, conn)
+		st, err := scrub.ReadState(ctx, sys)
 		if err == nil && time.Since(time.Unix(0, st.Last.Began)) < every {
 			continue
 		}
 		var p scrub.Pass
 		if err == nil {
-			p, err = scrub.Scrub(ctx, conn, scrub.Config{Rate: rate})
+			p, err = scrub.Scrub(ctx, sys, scrub.Config{Rate: rate})
 		}
 		switch {
 		case ctx.Err() != nil:

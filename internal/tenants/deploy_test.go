@@ -25,6 +25,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/gc"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/tenants"
@@ -95,7 +96,7 @@ func startShipped(t *testing.T) *shipped {
 
 func (s *shipped) key(name string) (public string) {
 	s.Helper()
-	seed, public, err := natsio.NewKey()
+	seed, public, err := natsadmin.NewKey()
 	if err != nil {
 		s.Fatal(err)
 	}

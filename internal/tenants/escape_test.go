@@ -22,6 +22,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/httpapi"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/tenants"
@@ -89,7 +90,7 @@ func newSite(t *testing.T) *site {
 }
 
 func (s *site) key(name string) (public string) {
-	seed, public, err := natsio.NewKey()
+	seed, public, err := natsadmin.NewKey()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,10 +1,11 @@
-package natsio
+package natsadmin
 
 import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/micro"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -19,21 +20,21 @@ type Service struct {
 // Announce registers a daemon until stop is called or the connection ends. Its endpoint answers with Stats; of several daemons of
 // a role one answers, while nats service stats asks all. Where this user may not subscribe to $SRV.> nobody finds the
 // daemon, which works all the same.
-func (c *Conn) Announce(s Service) (stop func(), err error) {
+func (a *Admin) Announce(s Service) (stop func(), err error) {
 	if s.Stats == nil {
 		s.Stats = func() any { return struct{}{} }
 	}
-	svc, err := micro.AddService(c.nc, micro.Config{
+	svc, err := micro.AddService(a.nc, micro.Config{
 		Name: "spool-" + s.Role, Version: s.Version, Description: s.Description, Metadata: s.Metadata,
 		StatsHandler: func(*micro.Endpoint) any { return s.Stats() },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("announce %s: %w", s.Role, wrapErr(err))
+		return nil, fmt.Errorf("announce %s: %w", s.Role, natsio.WrapErr(err))
 	}
 	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.Stats()) }) // a caller that is gone
 	if err := svc.AddEndpoint("stats", answer, micro.WithEndpointSubject(events.ServiceSubject(s.Role))); err != nil {
 		_ = svc.Stop()
-		return nil, fmt.Errorf("announce %s: %w", s.Role, wrapErr(err))
+		return nil, fmt.Errorf("announce %s: %w", s.Role, natsio.WrapErr(err))
 	}
 	return func() { _ = svc.Stop() }, nil // it ends with the connection at the latest
 }

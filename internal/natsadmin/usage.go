@@ -1,4 +1,4 @@
-package natsio
+package natsadmin
 
 import (
 	"context"
@@ -9,17 +9,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
 
 // Usage reads the size of every stream of Spool.
-func (c *Conn) Usage(ctx context.Context) ([]record.Usage, error) {
+func (a *Admin) Usage(ctx context.Context) ([]record.Usage, error) {
 	var out []record.Usage
-	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
-		s, err := c.js.Stream(ctx, cfg.Name)
+	for _, cfg := range natsio.Topology(natsio.Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := a.js.Stream(ctx, cfg.Name)
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, natsio.WrapErr(err))
 		}
 		info := s.CachedInfo()
 		u := record.Usage{Stream: cfg.Name, Messages: info.State.Msgs, Bytes: info.State.Bytes, Limit: max(info.Config.MaxBytes, 0)}
@@ -35,32 +36,32 @@ type Account struct {
 }
 
 // Account reads the account's limits.
-func (c *Conn) Account(ctx context.Context) (Account, error) {
-	info, err := c.js.AccountInfo(ctx)
+func (a *Admin) Account(ctx context.Context) (Account, error) {
+	info, err := a.js.AccountInfo(ctx)
 	if err != nil {
-		return Account{}, wrapErr(err)
+		return Account{}, natsio.WrapErr(err)
 	}
 	return Account{Store: int64(info.Store), MaxStore: max(info.Limits.MaxStore, 0), Streams: info.Streams}, nil
 }
 
 // Report stores a report of a gc run.
-func (c *Conn) Report(ctx context.Context, report []byte) error {
-	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
+func (a *Admin) Report(ctx context.Context, report []byte) error {
+	_, err := a.conn.Send(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
 	return err
 }
 
 // LastReport reads the newest report of gc, and when it was stored; nil when there is none.
-func (c *Conn) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
-	s, err := c.leaderStream(ctx, events.GCStream)
+func (a *Admin) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
+	s, err := a.conn.LeaderStream(ctx, events.GCStream)
 	if err != nil {
-		return nil, at, fmt.Errorf("read gc's report: %w", wrapErr(err))
+		return nil, at, fmt.Errorf("read gc's report: %w", natsio.WrapErr(err))
 	}
 	m, err := s.GetLastMsgForSubject(ctx, events.GCReportSubject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, at, nil
 	}
 	if err != nil {
-		return nil, at, fmt.Errorf("read gc's report: %w", wrapErr(err))
+		return nil, at, fmt.Errorf("read gc's report: %w", natsio.WrapErr(err))
 	}
 	return m.Data, m.Time, nil
 }

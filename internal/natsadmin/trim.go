@@ -1,4 +1,4 @@
-package natsio
+package natsadmin
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -16,17 +17,17 @@ const replicaLag = time.Minute
 
 // Trim drops the oldest events that are applied, once EVENTS is more than half full: until then they are the repair log
 // (DESIGN 3). It reports up to which sequence. Nothing that a partition has not acknowledged is ever dropped.
-func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
-	s, err := c.leaderStream(ctx, events.EventsStream)
+func (a *Admin) Trim(ctx context.Context) (upTo uint64, err error) {
+	s, err := a.conn.LeaderStream(ctx, events.EventsStream)
 	if err != nil {
-		return 0, fmt.Errorf("trim: %w", wrapErr(err))
+		return 0, fmt.Errorf("trim: %w", natsio.WrapErr(err))
 	}
 	info := s.CachedInfo()
 	state, limit := info.State, info.Config.MaxBytes
 	if limit <= 0 || state.Bytes < uint64(limit)/2 || state.Msgs == 0 {
 		return 0, nil
 	}
-	floor, err := c.unapplied(ctx, s)
+	floor, err := natsio.Unapplied(ctx, s)
 	if err != nil {
 		return 0, fmt.Errorf("trim: %w", err)
 	}
@@ -42,7 +43,7 @@ func (c *Conn) Trim(ctx context.Context) (upTo uint64, err error) {
 		}
 	}
 	if err := s.Purge(ctx, jetstream.WithPurgeSequence(upTo)); err != nil {
-		return 0, fmt.Errorf("trim: %w", wrapErr(err))
+		return 0, fmt.Errorf("trim: %w", natsio.WrapErr(err))
 	}
 	return upTo, nil
 }

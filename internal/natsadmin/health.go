@@ -1,35 +1,35 @@
-package natsio
+package natsadmin
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
 
 // StreamStates reads how far every stream is, and what its server says it has lost. One that is not there has Created 0. A server
 // that was cut off from the others tells what was: it is record.ErrBusy while the leader of a stream hears from no majority.
-func (c *Conn) StreamStates(ctx context.Context) ([]record.StreamState, error) {
+func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) {
 	var out []record.StreamState
-	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
-		s, err := c.js.Stream(ctx, cfg.Name)
+	for _, cfg := range natsio.Topology(natsio.Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := a.js.Stream(ctx, cfg.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			out = append(out, record.StreamState{Stream: cfg.Name})
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, natsio.WrapErr(err))
 		}
 		info := s.CachedInfo()
-		if !leads(info) {
+		if !natsio.Leads(info) {
 			return nil, fmt.Errorf("%w: stream %s: who says to lead it has not heard from a majority lately; its word may be old", record.ErrBusy, cfg.Name)
 		}
 		st := record.StreamState{
@@ -45,33 +45,33 @@ func (c *Conn) StreamStates(ctx context.Context) ([]record.StreamState, error) {
 }
 
 // StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
-func (c *Conn) StoreMarks(ctx context.Context, marks []byte) error {
-	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
+	_, err := a.conn.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
 	return err
 }
 
 // StoredMarks reads that copy; nil when there is none.
-func (c *Conn) StoredMarks(ctx context.Context) ([]byte, error) {
-	s, err := c.js.Stream(ctx, events.GCStream)
+func (a *Admin) StoredMarks(ctx context.Context) ([]byte, error) {
+	s, err := a.js.Stream(ctx, events.GCStream)
 	if err != nil {
-		return nil, fmt.Errorf("read the streams' marks: %w", wrapErr(err))
+		return nil, fmt.Errorf("read the streams' marks: %w", natsio.WrapErr(err))
 	}
 	m, err := s.GetLastMsgForSubject(ctx, events.MarksSubject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the streams' marks: %w", wrapErr(err))
+		return nil, fmt.Errorf("read the streams' marks: %w", natsio.WrapErr(err))
 	}
 	return m.Data, nil
 }
 
 // ReplayEvents has every partition's consumer begin again with an event, or the oldest behind it that is stored. What a thread has, it
 // skips.
-func (c *Conn) ReplayEvents(ctx context.Context, from uint64) error {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+func (a *Admin) ReplayEvents(ctx context.Context, from uint64) error {
+	s, err := a.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return fmt.Errorf("replay events: %w", wrapErr(err))
+		return fmt.Errorf("replay events: %w", natsio.WrapErr(err))
 	}
 	state := s.CachedInfo().State
 	if state.Msgs == 0 || from > state.LastSeq {
@@ -82,9 +82,9 @@ func (c *Conn) ReplayEvents(ctx context.Context, from uint64) error {
 	g.SetLimit(4)
 	for p := range events.Partitions {
 		g.Go(func() error {
-			_, err := c.js.ResetConsumerToSequence(ctx, events.EventsStream, events.PartitionConsumer(p), from)
+			_, err := a.js.ResetConsumerToSequence(ctx, events.EventsStream, events.PartitionConsumer(p), from)
 			if err != nil {
-				return fmt.Errorf("replay partition %d: %w", p, wrapErr(err))
+				return fmt.Errorf("replay partition %d: %w", p, natsio.WrapErr(err))
 			}
 			return nil
 		})
@@ -92,35 +92,17 @@ func (c *Conn) ReplayEvents(ctx context.Context, from uint64) error {
 	return g.Wait()
 }
 
-// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly (see List).
-func (c *Conn) Keys(ctx context.Context, filter string) ([]string, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
-	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
-	}
-	keys := make([]string, 0, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
-		keys = append(keys, recordKey(subject))
-	}
-	slices.Sort(keys)
-	return keys, nil
-}
-
 // Messages reads a stream from a sequence on, to where it ends now. What the server cannot read it passes over and says
 // nothing: sequences that f is not given are deleted, lost or bad (see Message).
-func (c *Conn) Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error {
-	s, err := c.js.Stream(ctx, stream)
+func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error {
+	s, err := a.js.Stream(ctx, stream)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, wrapErr(err))
+		return fmt.Errorf("read %s: %w", stream, natsio.WrapErr(err))
 	}
 	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
 		return nil
 	}
-	err = c.eachMessage(ctx, stream, jetstream.OrderedConsumerConfig{
+	err = a.conn.Each(ctx, stream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())
@@ -132,14 +114,14 @@ func (c *Conn) Messages(ctx context.Context, stream string, from uint64, f func(
 }
 
 // Message reads one message of a stream from its leader: record.ErrNotFound if it does not have it.
-func (c *Conn) Message(ctx context.Context, stream string, seq uint64) (data []byte, err error) {
-	s, err := c.js.Stream(ctx, stream)
+func (a *Admin) Message(ctx context.Context, stream string, seq uint64) (data []byte, err error) {
+	s, err := a.js.Stream(ctx, stream)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", stream, wrapErr(err))
+		return nil, fmt.Errorf("read %s: %w", stream, natsio.WrapErr(err))
 	}
 	m, err := s.GetMsg(ctx, seq)
 	if err != nil {
-		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, wrapErr(err))
+		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, natsio.WrapErr(err))
 	}
 	return m.Data, nil
 }

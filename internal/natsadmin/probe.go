@@ -1,4 +1,4 @@
-package natsio
+package natsadmin
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const probeBytes = 32 << 10
 
 // Stores stores something that nobody reads, in the place of what it stored the last time. A server whose disk is full answers every
 // question, and no publish. record.ErrDenied: this user may not find out.
-func (c *Conn) Stores(ctx context.Context) error {
+func (a *Admin) Stores(ctx context.Context) error {
 	m := &nats.Msg{Subject: events.ProbeSubject, Data: make([]byte, probeBytes), Header: nats.Header{"Nats-Rollup": {"sub"}}}
-	_, err := c.publish(ctx, []*nats.Msg{m})
+	_, err := a.conn.Send(ctx, []*nats.Msg{m})
 	if err == nil || errors.Is(err, record.ErrDenied) {
 		return err
 	}

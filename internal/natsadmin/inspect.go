@@ -1,4 +1,4 @@
-package natsio
+package natsadmin
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -27,12 +28,12 @@ type Placement struct {
 }
 
 // Placements reads where the streams are kept.
-func (c *Conn) Placements(ctx context.Context) ([]Placement, error) {
+func (a *Admin) Placements(ctx context.Context) ([]Placement, error) {
 	var out []Placement
-	for _, cfg := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
-		s, err := c.js.Stream(ctx, cfg.Name)
+	for _, cfg := range natsio.Topology(natsio.Limits{EventsBytes: 1, ItemsBytes: 1}) {
+		s, err := a.js.Stream(ctx, cfg.Name)
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, natsio.WrapErr(err))
 		}
 		info := s.CachedInfo()
 		p := Placement{Stream: cfg.Name, Replicas: info.Config.Replicas}
@@ -50,10 +51,10 @@ func (c *Conn) Placements(ctx context.Context) ([]Placement, error) {
 }
 
 // Unserved names the partitions that no persister asks for, or whose consumer is gone.
-func (c *Conn) Unserved(ctx context.Context) ([]int, error) {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+func (a *Admin) Unserved(ctx context.Context) ([]int, error) {
+	s, err := a.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, natsio.WrapErr(err)
 	}
 	served := map[string]bool{}
 	list := s.ListConsumers(ctx)
@@ -66,7 +67,7 @@ func (c *Conn) Unserved(ctx context.Context) ([]int, error) {
 			out = append(out, p)
 		}
 	}
-	return out, wrapErr(list.Err())
+	return out, natsio.WrapErr(list.Err())
 }
 
 // Daemon is one that announced itself.
@@ -80,15 +81,15 @@ const silence = 300 * time.Millisecond
 
 // Daemons calls the roll of all that announced themselves, ordered by name. One whose user may not subscribe to $SRV.> is
 // not among them.
-func (c *Conn) Daemons(ctx context.Context) ([]Daemon, error) {
-	inbox := c.nc.NewRespInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
+func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
+	inbox := a.nc.NewRespInbox()
+	sub, err := a.nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, fmt.Errorf("ask who is there: %w", wrapErr(err))
+		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
-		return nil, fmt.Errorf("ask who is there: %w", wrapErr(err))
+	if err := a.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
+		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	var out []Daemon
 	for {
@@ -109,25 +110,22 @@ func (c *Conn) Daemons(ctx context.Context) ([]Daemon, error) {
 // probeTime is how long a server may take to refuse a probe; what a user may not publish it drops in silence.
 const probeTime = 2 * time.Second
 
-// ErrDenied: the user has no permission.
-var ErrDenied = record.ErrDenied
-
 // MayPublish asks whether this user may publish events and records. It publishes messages that name a stream which is not
-// there, so that the server refuses them and stores nothing. ErrDenied: it may not.
-func (c *Conn) MayPublish(ctx context.Context) error {
+// there, so that the server refuses them and stores nothing. record.ErrDenied: it may not.
+func (a *Admin) MayPublish(ctx context.Context) error {
 	th := events.Thread{Session: "doctor", Name: events.MainThread}
 	var errs []error
 	for what, subject := range map[string]string{"publish events": events.EventSubject(th, events.KindEntry), "write records": events.RecordSubject("doctor")} {
-		wait, cancel := context.WithTimeout(ctx, min(c.timeout, probeTime))
+		wait, cancel := context.WithTimeout(ctx, min(a.conn.Timeout(), probeTime))
 		m := nats.NewMsg(subject)
 		m.Header.Set(jetstream.ExpectedStreamHeader, "none")
-		_, err := c.nc.RequestMsgWithContext(wait, m)
+		_, err := a.nc.RequestMsgWithContext(wait, m)
 		cancel()
 		switch {
-		case errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) && err != nil:
-			errs = append(errs, fmt.Errorf("%w to %s (%s)", ErrDenied, what, subject))
+		case errors.Is(a.nc.LastError(), nats.ErrPermissionViolation) && err != nil:
+			errs = append(errs, fmt.Errorf("%w to %s (%s)", record.ErrDenied, what, subject))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", what, wrapErr(err)))
+			errs = append(errs, fmt.Errorf("%s: %w", what, natsio.WrapErr(err)))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,4 +1,4 @@
-package natsio_test
+package natsadmin_test
 
 import (
 	"errors"
@@ -7,8 +7,10 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -18,26 +20,26 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.MayPublish(t.Context()); err != nil {
+	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
 	after, err := conn.LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
 	if err != nil || after[events.EventsStream] != before[events.EventsStream] || after[events.RecordsStream] != before[events.RecordsStream] {
 		t.Errorf("MayPublish stored something: %v, then %v, %v", before, after, err)
 	}
-	places, err := conn.Placements(t.Context())
+	places, err := natsadmin.New(conn).Placements(t.Context())
 	if err != nil || len(places) != 9 || places[0].Replicas != 1 || places[0].Servers != 0 {
 		t.Errorf("Placements = %+v, %v, want nine of one copy without a cluster", places, err)
 	}
-	if idle, err := conn.Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
+	if idle, err := natsadmin.New(conn).Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
 		t.Errorf("Unserved = %v, %v, want all", idle, err)
 	}
-	stop, err := conn.Announce(natsio.Service{Role: "persister", Version: "1.2.3", Metadata: map[string]string{"build": "v1.2.3"}})
+	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{Role: "persister", Version: "1.2.3", Metadata: map[string]string{"build": "v1.2.3"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if got, err := conn.Daemons(t.Context()); err != nil || len(got) != 1 || got[0] != (natsio.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {
+	if got, err := natsadmin.New(conn).Daemons(t.Context()); err != nil || len(got) != 1 || got[0] != (natsadmin.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {
 		t.Errorf("Daemons = %v, %v, want the persister", got, err)
 	}
 }
@@ -69,7 +71,7 @@ func TestMayNotPublish(t *testing.T) {
 	if err := dial("all").Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	if err := dial("reader").MayPublish(t.Context()); !errors.Is(err, natsio.ErrDenied) {
+	if err := natsadmin.New(dial("reader")).MayPublish(t.Context()); !errors.Is(err, record.ErrDenied) {
 		t.Errorf("MayPublish = %v, want ErrDenied", err)
 	}
 }

@@ -1,4 +1,4 @@
-package natsio_test
+package natsadmin_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"spool/internal/natsio"
+	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/pkg/events"
 )
@@ -22,7 +22,7 @@ func TestAnnounce(t *testing.T) {
 	type stats struct {
 		Entries int `json:"entries"`
 	}
-	stop, err := conn.Announce(natsio.Service{
+	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{
 		Role: "persister", Description: "applies events to threads", Version: "0.0.0-devel",
 		Metadata: map[string]string{"lane": "7"}, Stats: func() any { return stats{42} },
 	})

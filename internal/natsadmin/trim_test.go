@@ -1,0 +1,123 @@
+package natsadmin_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/natsadmin"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// publish publishes entries of one thread, each in a message of its own.
+func publish(t *testing.T, c *natsio.Conn, from, to int) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		e := &events.Event{
+			Producer: "p", Seq: uint64(i), Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"},
+			Body: []byte(strings.Repeat("x", 8_000)),
+		}
+		if err := c.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// partition finds the partition of the first stored event.
+func partition(t *testing.T, c *natsio.Conn) int {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
+	if err != nil {
+		t.Fatalf("subject %q: %v", m.Subject, err)
+	}
+	return p
+}
+
+// ackFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
+func ackFloor(t *testing.T, c *natsio.Conn, p int, seq uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cons.CachedInfo().AckFloor.Stream >= seq {
+			return
+		}
+	}
+}
+
+func state(t *testing.T, c *natsio.Conn) jetstream.StreamState {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State
+}
+
+// TestTrimKeepsWhatIsNotApplied: however full EVENTS is, what a partition has not acknowledged stays.
+func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
+	c := natstest.Dial(t, natstest.Server(t))
+	admin := natsadmin.New(c)
+	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, c, 1, 100)
+	if upTo, err := admin.Trim(t.Context()); upTo != 0 || err != nil {
+		t.Errorf("Trim with nothing applied = %d, %v, want 0", upTo, err)
+	}
+	p := partition(t, c)
+	got := make(chan natsio.Delivery, 200)
+	stop, err := c.Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var all []natsio.Delivery
+	for range 100 {
+		all = append(all, <-got)
+	}
+	if err := all[9].Ack(); err != nil {
+		t.Fatal(err)
+	}
+	ackFloor(t, c, p, 10)
+	for range 20 {
+		if _, err := admin.Trim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first := state(t, c).FirstSeq; first > 11 || first == 1 {
+		t.Errorf("EVENTS begins at %d after trimming, want it to keep 11 and to drop some", first)
+	}
+	if err := all[99].Ack(); err != nil {
+		t.Fatal(err)
+	}
+	ackFloor(t, c, p, 100)
+	if upTo, err := admin.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
+		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)
+	}
+	if err := c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer((p+1)%events.Partitions)); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, c, 101, 130)
+	if upTo, err := admin.Trim(t.Context()); upTo != 0 || err != nil {
+		t.Errorf("Trim with a consumer gone = %d, %v, want 0: its partition may have applied nothing", upTo, err)
+	}
+}
