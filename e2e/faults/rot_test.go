@@ -59,8 +59,8 @@ func TestRot(t *testing.T) {
 	}
 	w.check(l)
 	whole := w.items(l)
-	persister.stop()
-	w.server.stop()
+	persister.Stop()
+	w.server.Stop()
 	const block = "msgs/1.blk"
 	nodes := events.ObjectStream(events.NodesBucket)
 	for _, d := range []damage{
@@ -97,7 +97,7 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 		t.Fatal(err)
 	}
 	there.server = there.start("nats-server", "-c", there.configure())
-	there.server.await("Server is ready")
+	there.server.Await("Server is ready")
 	if d.then == refused {
 		if out, code := there.run("persister"); code != 1 || !strings.Contains(out, d.stream) {
 			t.Errorf("persister: exit code %d, want 1 and the name of the stream\n%s", code, out)
