@@ -24,7 +24,6 @@ const (
 	pollEvery = 20 * time.Millisecond
 	shownTail = 4 << 10  // bytes of each log that a failed test shows
 	shownDump = 12 << 10 // bytes of the goroutines of a process that still ran
-	logLimit  = 64 << 20 // bytes of a log that are read
 )
 
 // bin is the folder that Main's packages were built into.
@@ -139,17 +138,11 @@ func (p *Process) end() {
 
 // Log is what the process has written so far.
 func (p *Process) Log() string {
-	f, err := os.Open(p.log)
+	b, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	defer f.Close()
-	b := make([]byte, logLimit)
-	if info, err := f.Stat(); err == nil {
-		b = b[:min(info.Size(), logLimit)]
-	}
-	n, _ := f.ReadAt(b, 0)
-	return string(b[:n])
+	return string(b)
 }
 
 // Lines are the last lines of its log.
