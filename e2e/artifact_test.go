@@ -57,7 +57,7 @@ func TestArtifacts(t *testing.T) {
 	}
 	registered := put("", local, "--register")
 
-	up.kill()
+	up.Kill()
 	up = w.up()
 	listed := decode[artifact](t, w.run("spool", "artifact", "ls", "s", "--json"))
 	var names []string
@@ -111,7 +111,7 @@ func TestArtifacts(t *testing.T) {
 	if got := w.run("spool", "read", "artifact://3", "--session", "s"); got != "again" {
 		t.Errorf("number after 0, 1 and 2 were used reads %q", got)
 	}
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up: exit code %d", code)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spool/e2e/internal/proc"
 )
 
 // TestDeployed: what compose, systemd and Kubernetes are told to run exists, with the flags that they give it.
@@ -162,7 +164,7 @@ func checkRun(t *testing.T, file string, run []string) {
 	}
 	key := strings.Join(ask, " ")
 	if helps[key] == "" {
-		out, err := exec.Command(filepath.Join(bin, ask[0]), append(ask[1:], "--help")...).CombinedOutput()
+		out, err := exec.Command(filepath.Join(proc.Bin(), ask[0]), append(ask[1:], "--help")...).CombinedOutput()
 		if len(out) == 0 {
 			t.Fatalf("%s --help = %v", key, err)
 		}

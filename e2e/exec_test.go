@@ -62,7 +62,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("piped into head = %q, %v", got, err)
 	}
 	w.execSignals()
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up ended with %d", code)
 	}
 }
@@ -72,17 +72,15 @@ func (w *world) execSignals() {
 	w.t.Helper()
 	cmd := w.command("spool", "exec", "--session", "s", "--thread", "sig", "--", "sh", "-c", `trap 'echo caught >&2; exit 5' TERM; echo ready >&2; while :; do sleep 0.05; done`)
 	p := w.start(cmd)
-	p.await("ready")
+	p.Await("ready")
 	if open := w.run("spool", "output", "ls", "s", "--json"); !strings.Contains(open, `"thread":"sig"`) {
 		w.t.Errorf("output ls = %s, want the one of the thread sig", open)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		w.t.Fatal(err)
-	}
-	if code := p.wait(); code != 5 {
+	p.Signal(syscall.SIGTERM)
+	if code := p.Wait(); code != 5 {
 		w.t.Errorf("code %d, want 5", code)
 	}
-	if all, _ := p.out.read(); !strings.Contains(all, "caught") {
+	if all := p.Log(); !strings.Contains(all, "caught") {
 		w.t.Errorf("stderr = %q", all)
 	}
 }

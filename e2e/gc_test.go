@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -32,9 +33,9 @@ func TestPausedPersister(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
 	server := w.start(w.command("natsd", "-data", filepath.Join(w.home, "data"), "-listen", w.nats))
-	server.await("ready")
+	server.Await("ready")
 	persister := w.start(w.command("persister"))
-	persister.await("persister runs")
+	persister.Await("persister runs")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cl := client.New(w.dial())
@@ -89,9 +90,7 @@ func TestPausedPersister(t *testing.T) {
 		case <-time.After(time.Duration(random.Int64N(int64(200 * time.Millisecond)))):
 		case <-ctx.Done():
 		}
-		if err := persister.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		persister.Signal(syscall.SIGSTOP)
 		for range 2 {
 			var r struct {
 				Done struct{ Condemned, Spared int }
@@ -101,9 +100,7 @@ func TestPausedPersister(t *testing.T) {
 			}
 			condemned, spared = condemned+r.Done.Condemned, spared+r.Done.Spared
 		}
-		if err := persister.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		persister.Signal(syscall.SIGCONT)
 		await(keep)
 		for range 3 {
 			if err := <-forked; err != nil && !errors.Is(err, client.ErrNoThread) && !errors.Is(err, client.ErrRefused) {
@@ -129,8 +126,8 @@ func TestPausedPersister(t *testing.T) {
 	if h, err := cl.Thread(ctx, keep); err != nil || h.Entries != rounds*images/2+1 {
 		t.Errorf("%d entries, %v, want %d", h.Entries, err, rounds*images/2+1)
 	}
-	for name, p := range map[string]*process{"persister": persister, "natsd": server} {
-		if code := p.stop(); code != 0 {
+	for name, p := range map[string]*proc.Process{"persister": persister, "natsd": server} {
+		if code := p.Stop(); code != 0 {
 			t.Errorf("%s after SIGTERM: exit code %d, want 0", name, code)
 		}
 	}
@@ -141,7 +138,7 @@ func TestCollectors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.up()
-	collector := func() *process { return w.start(w.command("gc", "-every", "1s", "-log-level", "info")) }
+	collector := func() *proc.Process { return w.start(w.command("gc", "-every", "1s", "-log-level", "info")) }
 	first, second := collector(), collector()
 	reports := func() uint64 {
 		s, err := w.dial().JetStream().Stream(t.Context(), events.GCStream)
@@ -154,17 +151,17 @@ func TestCollectors(t *testing.T) {
 		}
 		return m.Sequence
 	}
-	first.await("gc cycle")
-	first.kill()
+	first.Await("gc cycle")
+	first.Kill()
 	was := reports()
-	second.await("gc cycle")
+	second.Await("gc cycle")
 	if now := reports(); now < was {
 		t.Errorf("the last report has sequence %d after %d", now, was)
 	}
-	if out, _ := second.out.read(); strings.Contains(out, "another cycle has begun") {
+	if out := second.Log(); strings.Contains(out, "another cycle has begun") {
 		t.Errorf("two cycles at a time:\n%s", out)
 	}
-	if code := second.stop(); code != 0 {
+	if code := second.Stop(); code != 0 {
 		t.Errorf("gc after SIGTERM: exit code %d, want 0", code)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -79,11 +79,11 @@ func TestGiantEntries(t *testing.T) {
 		return cmd
 	}
 	natsd := w.start(w.command("natsd", "-data", filepath.Join(w.home, "data"), "-listen", w.nats))
-	natsd.await("ready")
+	natsd.Await("ready")
 	persister := w.start(lean(w.command("persister", "-nats", w.url())))
-	persister.await("persister runs")
+	persister.Await("persister runs")
 	ingest := w.start(lean(w.command("ingest", "-nats", w.url(), "-http", w.http)))
-	ingest.await("ingest listens")
+	ingest.Await("ingest listens")
 	conn := w.dial()
 
 	for i, c := range []struct {
@@ -127,14 +127,14 @@ func TestGiantEntries(t *testing.T) {
 	w.importGiant(t, lean, giantText(text), limit)
 	w.catGiant(t, lean, "giant1", limit)
 	w.checkNoDead(conn)
-	for name, p := range map[string]*process{"persister": persister, "ingest": ingest} {
-		peak := p.peak()
+	for name, p := range map[string]*proc.Process{"persister": persister, "ingest": ingest} {
+		peak := p.Peak()
 		t.Logf("peak of %s: %d MiB", name, peak>>20)
 		if peak > limit {
 			t.Errorf("%s had %d bytes in memory, want at most %d", name, peak, limit)
 		}
 	}
-	t.Logf("peak of the NATS server: %d MiB", natsd.peak()>>20)
+	t.Logf("peak of the NATS server: %d MiB", natsd.Peak()>>20)
 }
 
 func (w *world) sendHTTP(t *testing.T, session string, g giant) {
@@ -151,14 +151,14 @@ func (w *world) sendHTTP(t *testing.T, session string, g giant) {
 }
 
 // killGiant kills the persister while it reads a giant, and gives the one that takes over.
-func (w *world) killGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, persister *process, g giant) *process {
+func (w *world) killGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, persister *proc.Process, g giant) *proc.Process {
 	t.Helper()
 	w.sendHTTP(t, "killed", g)
 	for range 3 {
 		time.Sleep(3 * time.Second) // the moment of the kill is the test's input
-		persister.kill()
+		persister.Kill()
 		persister = w.start(lean(w.command("persister", "-nats", w.url())))
-		persister.await("persister runs")
+		persister.Await("persister runs")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -311,24 +311,4 @@ func awaitEntries(ctx context.Context, t *testing.T, c *client.Client, th events
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// peak is the most memory that the process has had, in bytes.
-func (p *process) peak() int64 {
-	p.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		p.t.Skipf("no memory figures on this system: %v", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			return kib << 10
-		}
-	}
-	p.t.Fatal("no VmHWM")
-	return 0
 }

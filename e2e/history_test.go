@@ -76,7 +76,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 
-	up.kill()
+	up.Kill()
 	up = w.up()
 	body := `{"created_at":"2026-11-20T23:00:00Z","content":[{"type":"text","text":"one more prompt"}]}` + "\n"
 	if _, errw, code := w.try(body, "spool", "publish", "-", "--session", "later", "--dialect", "item"); code != 0 {
@@ -93,7 +93,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("rebuild = %q, want %q", got, want)
 	}
 	w.keptPrompts(filepath.Join(data, "history.db"), int64(len(after)))
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/client"
@@ -76,17 +77,17 @@ func TestKilledWhileImporting(t *testing.T) {
 		moment := time.Duration(random.Int64N(int64(450 * time.Millisecond)))
 		select { // the moment of the kill is the test's input
 		case <-time.After(moment):
-		case <-importing.exited:
+		case <-importing.Done():
 		}
 		done := "was going on"
 		select {
-		case <-importing.exited:
+		case <-importing.Done():
 			done = "had ended"
 		default:
 		}
-		up.kill()
+		up.Kill()
 		up = w.up()
-		code := importing.wait()
+		code := importing.Wait()
 		t.Logf("kill %d after %v: the import %s; exit code %d", kill+1, moment, done, code)
 		if kill >= 4 && time.Now().After(end) {
 			break
@@ -117,7 +118,7 @@ func TestKilledWhileImporting(t *testing.T) {
 		}
 	}
 	w.checkNoDead(w.dial())
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
 	}
 }
@@ -136,17 +137,17 @@ func TestTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	server := w.start(w.command("natsd", "-data", filepath.Join(w.home, "data"), "-listen", w.nats))
-	server.await("ready")
-	persister := func() *process {
+	server.Await("ready")
+	persister := func() *proc.Process {
 		p := w.start(w.command("persister"))
-		p.await("persister runs")
+		p.Await("persister runs")
 		return p
 	}
 	first := persister()
 	w.asked() // it has every partition
 	second := persister()
 	ingest := w.start(w.command("ingest", "-http", w.http))
-	ingest.await("ingest listens")
+	ingest.Await("ingest listens")
 
 	const sessions, rounds, each = 12, 6, 100
 	post := func(round int) {
@@ -163,17 +164,11 @@ func TestTakeover(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	defer func() {
-		if t.Failed() {
-			log, _ := second.out.read()
-			t.Logf("the second persister says:\n%s", log)
-		}
-	}()
 	cl := client.New(w.dial())
 	for round := range rounds {
 		post(round)
 		if round == rounds/2 {
-			first.kill()
+			first.Kill()
 		}
 	}
 	killed := time.Now()
@@ -204,8 +199,8 @@ func TestTakeover(t *testing.T) {
 		t.Logf("everything was taken over after %v", took)
 	}
 	w.checkNoDead(w.dial())
-	for name, p := range map[string]*process{"ingest": ingest, "persister": second, "natsd": server} {
-		if code := p.stop(); code != 0 {
+	for name, p := range map[string]*proc.Process{"ingest": ingest, "persister": second, "natsd": server} {
+		if code := p.Stop(); code != 0 {
 			t.Errorf("%s after SIGTERM: exit code %d, want 0", name, code)
 		}
 	}

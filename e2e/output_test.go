@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -23,7 +24,7 @@ import (
 // outputWorld is a NATS server and a lean persister, each a process of its own.
 type outputWorld struct {
 	*world
-	natsd, persister *process
+	natsd, persister *proc.Process
 	conn             *natsio.Conn
 	*client.Client
 }
@@ -31,7 +32,7 @@ type outputWorld struct {
 func newOutputWorld(t *testing.T) *outputWorld {
 	w := &outputWorld{world: newWorld(t)}
 	w.natsd = w.start(w.command("natsd", "-listen", w.nats, "-data", filepath.Join(w.home, "data")))
-	w.natsd.await("ready")
+	w.natsd.Await("ready")
 	w.begin()
 	w.conn = w.dial()
 	w.Client = client.New(w.conn)
@@ -43,14 +44,14 @@ func (w *outputWorld) begin() {
 	cmd := w.command("persister")
 	cmd.Env = append(cmd.Env, "GOMEMLIMIT=128MiB")
 	w.persister = w.start(cmd)
-	w.persister.await("persister runs")
+	w.persister.Await("persister runs")
 }
 
 // replace kills the persister and starts another one, to which the server gives the partitions at once, not after the time
 // in which the first could come back.
 func (w *outputWorld) replace(ctx context.Context) {
 	w.t.Helper()
-	w.persister.kill()
+	w.persister.Kill()
 	s, err := w.conn.JetStream().Stream(ctx, events.EventsStream)
 	if err != nil {
 		w.t.Fatal(err)
@@ -182,7 +183,7 @@ func TestOutputKilled(t *testing.T) {
 	for kill := range kills {
 		w.applied(ctx, "s", size*int64(kill+1)/int64(kills+1))
 		time.Sleep(time.Duration(moment.IntN(30_000)) * time.Microsecond) // the moment of the kill is the test's input
-		peak = max(peak, w.persister.peak())
+		peak = max(peak, w.persister.Peak())
 		w.replace(ctx)
 	}
 	if err := <-sent; err != nil {
@@ -194,7 +195,7 @@ func TestOutputKilled(t *testing.T) {
 	if err := o.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills, time.Since(begun).Round(time.Millisecond), max(peak, w.persister.peak())>>20)
+	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills, time.Since(begun).Round(time.Millisecond), max(peak, w.persister.Peak())>>20)
 	w.wantArtifact(ctx, "s", b)
 	checkPeak(t, w.persister, leanPersister)
 	w.checkNoDead(w.conn)
@@ -203,9 +204,9 @@ func TestOutputKilled(t *testing.T) {
 // leanPersister is the memory that a persister with GOMEMLIMIT=128MiB may have, whatever streams through it.
 const leanPersister = 224 << 20
 
-func checkPeak(t *testing.T, p *process, limit int64) {
+func checkPeak(t *testing.T, p *proc.Process, limit int64) {
 	t.Helper()
-	peak := p.peak()
+	peak := p.Peak()
 	t.Logf("peak of the persister: %d MiB", peak>>20)
 	if peak > limit {
 		t.Errorf("the persister had %d bytes in memory, want at most %d", peak, limit)

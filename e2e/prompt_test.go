@@ -90,7 +90,7 @@ func TestPromptAnsweredByEverybodyAtOnce(t *testing.T) {
 				t.Errorf("round %d: %s was told %q, want that %s was first", round, who, said, won[0])
 			}
 		}
-		if code := agent.wait(); code != 0 || !strings.Contains(asked.String(), `"`+won[0]+`"`) {
+		if code := agent.Wait(); code != 0 || !strings.Contains(asked.String(), `"`+won[0]+`"`) {
 			t.Errorf("round %d: the agent was told %q, code %d, want the answer of %s", round, asked.String(), code, won[0])
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"spool/e2e/internal/proc"
 )
 
 // runMark stands on the line before a ```sh block of a document that this test runs.
@@ -141,21 +143,21 @@ func (w *world) reader(up bool) []string {
 	}
 	wait := "true"
 	if up {
-		wait = "i=0; until " + bin + "/spool session ls >/dev/null 2>&1 || [ $i -ge 200 ]; do i=$((i+1)); sleep 0.1; done"
+		wait = "i=0; until " + proc.Bin() + "/spool session ls >/dev/null 2>&1 || [ $i -ge 200 ]; do i=$((i+1)); sleep 0.1; done"
 	}
 	script := strings.Join([]string{
 		"#!/bin/sh",
 		"case ${1-} in",
-		"up) shift; unset NATS_URL; exec " + bin + "/spool up --listen " + w.nats + " --http " + w.http + ` "$@";;`,
+		"up) shift; unset NATS_URL; exec " + proc.Bin() + "/spool up --listen " + w.nats + " --http " + w.http + ` "$@";;`,
 		"demo|version|bench|--help|'') ;;",
 		"*) " + wait + ";;",
 		"esac",
-		"exec " + bin + `/spool "$@"`, "",
+		"exec " + proc.Bin() + `/spool "$@"`, "",
 	}, "\n")
 	if err := os.WriteFile(filepath.Join(front, "spool"), []byte(script), 0o755); err != nil {
 		w.t.Fatal(err)
 	}
-	env := append(w.command("spool").Env, "PATH="+front+string(os.PathListSeparator)+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
+	env := append(w.command("spool").Env, "PATH="+front+string(os.PathListSeparator)+proc.Bin()+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"GOBIN="+filepath.Join(w.home, "bin"), "COLUMNS=120")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY"} {
 		value, err := exec.Command("go", "env", name).Output()

@@ -59,7 +59,7 @@ func TestRuns(t *testing.T) {
 	if strings.Contains(table, "done") {
 		t.Errorf("run ls shows what has ended:\n%s", table)
 	}
-	up.kill()
+	up.Kill()
 	up = w.up()
 	w.run("spool", "run", "end", "s", "waits", "--summary", "not needed")
 	if _, errw, code := w.try("", "spool", "run", "end", "s", "waits"); code != 1 || !strings.Contains(errw, "waits is cancelled") {
@@ -87,7 +87,7 @@ func TestRuns(t *testing.T) {
 		t.Errorf("run ls --all =\n%s\nwant died over", text)
 	}
 	conn.Close()
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up: exit code %d", code)
 	}
 }

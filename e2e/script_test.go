@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -9,19 +8,17 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"spool/e2e/internal/proc"
 )
 
 // TestScripts runs the commands as testdata/script describes them. ADDR is an address that is free.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await},
 		Setup: func(e *testscript.Env) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			e.Setenv("ADDR", l.Addr().String())
-			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-			return l.Close()
+			e.Setenv("ADDR", proc.Address(t))
+			e.Setenv("PATH", proc.Bin()+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return nil
 		}})
 }
 

@@ -107,7 +107,7 @@ func TestKilledWhileStreaming(t *testing.T) {
 		case <-done:
 			continue
 		}
-		up.kill()
+		up.Kill()
 		killed++
 		up = w.up()
 	}
@@ -132,7 +132,7 @@ func TestKilledWhileStreaming(t *testing.T) {
 	}
 	w.checkNoDead(w.dial())
 	w.run("spool", "fsck")
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
 	}
 }

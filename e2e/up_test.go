@@ -199,16 +199,16 @@ func TestUp(t *testing.T) {
 	w.checkPublish()
 	w.checkGC(files)
 
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
 	}
-	up.await("everything that was acknowledged is stored")
+	up.Await("everything that was acknowledged is stored")
 	up = w.up()
 	for _, f := range files {
 		w.checkExport(f)
 	}
 	w.checkItems()
-	if code := up.stop(); code != 0 {
+	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM, the second time: exit code %d, want 0", code)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
@@ -104,10 +105,8 @@ func TestCluster(t *testing.T) {
 		return
 	}
 	dir = t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "github.com/nats-io/nats-server/v2", "./cmd/persister", "./cmd/gc")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := proc.Build(dir, "github.com/nats-io/nats-server/v2", "spool/cmd/persister", "spool/cmd/gc"); err != nil {
+		t.Fatal(err)
 	}
 	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(), fmt.Sprintf("-seed=%d", *seed), "-fault=" + *fault}
 	runtime.LockOSThread() // the kernel kills a child with the thread that made it
@@ -192,8 +191,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	}
 	for i, d := range r.l.daemons {
 		if strings.HasPrefix(r.l.names[i], "gc") {
-			d.ask()
-			<-d.exited
+			d.Stop()
 		}
 	}
 	cl := client.New(r.c.conn)
@@ -339,7 +337,7 @@ func (r *run) commits(ctx context.Context) (n int64) {
 func (l *load) persisters() string {
 	var b strings.Builder
 	for i, d := range l.daemons {
-		fmt.Fprintf(&b, "\n%s:\n%s", l.names[i], d.out.last(12))
+		fmt.Fprintf(&b, "\n%s:\n%s", l.names[i], d.Lines(12))
 	}
 	return b.String()
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -34,7 +35,7 @@ type load struct {
 	asyncs    []*async
 	followers []*follower
 	heads     *recorder
-	daemons   []*process
+	daemons   []*proc.Process
 	names     []string // of the daemons
 	gc        []*reports
 
@@ -125,7 +126,7 @@ func (l *load) daemon(name, urls string, args ...string) {
 		r := &reports{}
 		l.gc, cmd.Stdout = append(l.gc, r), r
 	}
-	l.daemons, l.names = append(l.daemons, begin(l.c.t, cmd)), append(l.names, fmt.Sprintf("%s %d", name, len(l.daemons)))
+	l.daemons, l.names = append(l.daemons, proc.Start(l.c.t, cmd)), append(l.names, fmt.Sprintf("%s %d", name, len(l.daemons)))
 }
 
 // entrySize is mostly small; now and then so large that a part of it is moved out, or that it does not fit a message.
@@ -163,10 +164,8 @@ func (l *load) progress() (entries, moves int64) { return l.acked(), l.heads.mov
 // failed is an error that something of the load ended with.
 func (l *load) failed() error {
 	for i, d := range l.daemons {
-		select {
-		case <-d.exited:
-			return fmt.Errorf("%s ended by itself:\n%s", l.names[i], d.out.last(20))
-		default:
+		if d.Ended() {
+			return fmt.Errorf("%s ended by itself:\n%s", l.names[i], d.Lines(20))
 		}
 	}
 	if l.ctx.Err() != nil {

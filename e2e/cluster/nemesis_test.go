@@ -79,7 +79,7 @@ func (r *run) must(errs ...error) {
 }
 
 func (r *run) killed(n *node) {
-	n.kill()
+	n.Kill()
 	r.goesOn()
 	n.start()
 	r.whole()
@@ -87,7 +87,7 @@ func (r *run) killed(n *node) {
 
 func (r *run) killAll() {
 	for _, n := range r.c.nodes {
-		_ = n.cmd.Process.Kill()
+		n.Signal(syscall.SIGKILL)
 	}
 	for _, n := range r.c.nodes {
 		n.down()
@@ -102,11 +102,11 @@ func (r *run) killAll() {
 // pause stops the leader of the records for longer than an election takes. It wakes up in the belief that it leads.
 func (r *run) pause() {
 	n := r.c.leads(events.RecordsStream)
-	n.signal(syscall.SIGSTOP)
-	defer n.signal(syscall.SIGCONT)
+	n.Signal(syscall.SIGSTOP)
+	defer n.Signal(syscall.SIGCONT)
 	wait(r.c.t.Context(), 20*time.Second) // the fault is the time
 	r.goesOn()
-	n.signal(syscall.SIGCONT)
+	n.Signal(syscall.SIGCONT)
 	r.whole()
 }
 
@@ -125,7 +125,7 @@ func (r *run) stepdowns() {
 
 func (r *run) rolling() {
 	for _, n := range r.c.nodes {
-		n.signal(syscall.SIGTERM)
+		n.Signal(syscall.SIGTERM)
 		n.down()
 		n.start()
 		r.whole()
@@ -136,7 +136,7 @@ func (r *run) rolling() {
 // lameDuck is the polite way: a server hands over what it leads and sends its clients away before it ends.
 func (r *run) lameDuck() {
 	n := r.c.leads(events.EventsStream)
-	n.signal(syscall.SIGUSR2)
+	n.Signal(syscall.SIGUSR2)
 	n.down()
 	r.goesOn()
 	n.start()
@@ -146,7 +146,7 @@ func (r *run) lameDuck() {
 // wipe takes all that a server has stored. It gets it back from the others.
 func (r *run) wipe() {
 	n := r.c.leads(events.EventsStream)
-	n.kill()
+	n.Kill()
 	r.goesOn()
 	r.must(os.RemoveAll(n.data()))
 	n.start()

@@ -6,19 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/events"
@@ -37,7 +35,7 @@ type node struct {
 	url     string // for clients
 	monitor string
 
-	*process
+	*proc.Process
 }
 
 // cluster is all of them, and a connection of the test's own.
@@ -92,19 +90,10 @@ func newCluster(t testing.TB, network *network, dir, bin string) *cluster {
 type ports struct{ client, route, monitor int }
 
 func (c *cluster) ports() (out []ports) {
-	free := func() int {
-		for {
-			p := 20_000 + rand.IntN(10_000) // outside of the range for outgoing connections: it stays free while a server is down
-			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
-				_ = l.Close()
-				return p
-			}
-		}
-	}
 	for range servers {
 		p := ports{4222, 6222, 8222}
 		if !c.net.namespaces {
-			p = ports{free(), free(), free()}
+			p = ports{proc.Port(c.t), proc.Port(c.t), proc.Port(c.t)}
 		}
 		out = append(out, p)
 	}
@@ -150,7 +139,7 @@ cluster { name: spool, listen: "%s:%d", no_advertise: true, ping_interval: 2s, p
 }
 
 func (n *node) start() {
-	n.process = begin(n.t, n.net.inside(n.number, n.bin, "-c", n.conf(), "-l", n.log()))
+	n.Process = proc.Start(n.t, n.net.inside(n.number, n.bin, "-c", n.conf(), "-l", n.log()))
 }
 
 // await tries until it works, and fails the test when it does not for a long time.
@@ -338,16 +327,5 @@ func (c *cluster) stepDown(ctx context.Context, group string) error {
 // down: a server that was told to end has ended.
 func (n *node) down() {
 	n.t.Helper()
-	select {
-	case <-n.exited:
-	case <-time.After(patience):
-		n.t.Fatalf("%s does not end", n.name())
-	}
-}
-
-func (n *node) signal(s syscall.Signal) {
-	n.t.Helper()
-	if err := n.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		n.t.Fatal(err)
-	}
+	n.Wait()
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 )
 
@@ -86,8 +87,8 @@ func buildSkewed(t *testing.T) (tools string) {
 		t.Fatal(err)
 	}
 	tools = filepath.Join(dir, "bin")
-	if out, err := build(tools, "-overlay", filepath.Join(dir, "overlay.json")); err != nil {
-		t.Fatalf("go build -overlay: %v\n%s", err, out)
+	if err := proc.Build(tools, append([]string{"-overlay", filepath.Join(dir, "overlay.json")}, commands...)...); err != nil {
+		t.Fatal(err)
 	}
 	return tools
 }
@@ -127,10 +128,10 @@ func TestClock(t *testing.T) {
 				lasts(3 * time.Second) // in which gc runs, too
 				load.acks(100)
 			}
-			if gc.ended() {
-				t.Errorf("gc ended:\n%s", gc.log())
+			if gc.Ended() {
+				t.Error("gc ended")
 			}
-			gc.stop()
+			gc.Stop()
 			load.check()
 			if out := w.must("gc", "-once", "-dry-run", "-allow", "share"); strings.Contains(out, "refused") {
 				t.Errorf("gc refuses to judge:\n%s", out)

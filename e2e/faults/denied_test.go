@@ -28,15 +28,15 @@ func TestPermissionLost(t *testing.T) {
 	w.user = "persister"
 	persister := w.persister()
 	w.user = "everything"
-	w.start("ingest", "-http", w.http).await("ingest listens")
+	w.start("ingest", "-http", w.http).Await("ingest listens")
 	load := w.publish(faulttest.NewLedger(small()))
 	for _, denied := range []string{events.RecordSubject("thread.>"), "$O." + events.NodesBucket + ".>", "spool.v1.item.>"} {
 		load.acks(50)
 		w.reload("persister", denied)
 		load.acks(100)
-		said := len(persister.log())
+		said := len(persister.Log())
 		w.eventually("the persister says what it may not do", func() error {
-			if log := persister.log()[said:]; !strings.Contains(log, "ermission") {
+			if log := persister.Log()[said:]; !strings.Contains(log, "ermission") {
 				return errors.New(log)
 			}
 			return nil
@@ -46,15 +46,15 @@ func TestPermissionLost(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		load.stop()
 		if err := faulttest.Settle(ctx, w.dial()); err != nil {
-			t.Fatalf("%s was denied and given back: %v\n%s", denied, err, persister.log())
+			t.Fatalf("%s was denied and given back: %v", denied, err)
 		}
 		cancel()
 		load = w.publish(load.Ledger)
 	}
 	load.acks(50)
 	load.check()
-	if persister.ended() {
-		t.Errorf("the persister ended:\n%s", persister.log())
+	if persister.Ended() {
+		t.Error("the persister ended")
 	}
 }
 
@@ -94,10 +94,10 @@ func (w *world) reload(user, subject string) {
 	w.t.Helper()
 	w.deny(user, subject)
 	w.configure()
-	said := strings.Count(w.server.log(), "Reloaded server configuration")
-	w.server.signal(syscall.SIGHUP)
+	said := strings.Count(w.server.Log(), "Reloaded server configuration")
+	w.server.Signal(syscall.SIGHUP)
 	w.eventually("the server reads its configuration again", func() error {
-		if strings.Count(w.server.log(), "Reloaded server configuration") == said {
+		if strings.Count(w.server.Log(), "Reloaded server configuration") == said {
 			return errors.New("not yet")
 		}
 		return nil

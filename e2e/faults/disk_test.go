@@ -60,11 +60,11 @@ func TestDiskFull(t *testing.T) {
 	if err := w.inside.do("mount", "-o", "remount,size=512m", w.inside.at); err != nil {
 		t.Fatal(err)
 	}
-	w.server.kill() // room alone does not wake it
+	w.server.Kill() // room alone does not wake it
 	w.serve()
 	load.acks(20)
 	load.check()
-	if persister.ended() {
-		t.Errorf("the persister ended:\n%s", persister.log())
+	if persister.Ended() {
+		t.Error("the persister ended")
 	}
 }

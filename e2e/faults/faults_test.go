@@ -13,16 +13,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
-)
 
-// bin is the folder with the commands and nats-server, built once.
-var bin string
+	"spool/e2e/internal/proc"
+)
 
 // long is the form of hours that nobody waits for.
 var long = os.Getenv("SPOOL_FAULTS") == "long"
@@ -32,18 +30,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil { // they wait for a slot
 		panic(err)
 	}
-	dir, err := os.MkdirTemp("", "spool-faults-")
-	if err != nil {
-		panic(err)
-	}
-	bin = dir
-	if out, err := build(dir); err != nil {
-		fmt.Fprintf(os.Stderr, "go build = %v\n%s", err, out)
-		_ = os.RemoveAll(dir)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
+	goleak.VerifyTestMain(proc.Main(m, commands...), goleak.Cleanup(func(code int) {
 		if err := summary.write(os.Getenv("SPOOL_FAULTS_SUMMARY")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -52,13 +39,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// build puts the commands and nats-server into a folder.
-func build(dir string, flags ...string) ([]byte, error) {
-	args := slices.Concat([]string{"build"}, flags, []string{"-o", dir + "/", "./cmd/...", "github.com/nats-io/nats-server/v2"})
-	cmd := exec.Command("go", args...)
-	cmd.Dir = "../.."
-	return cmd.CombinedOutput()
-}
+// commands are what the processes of a row are built from.
+var commands = []string{"spool/cmd/...", "github.com/nats-io/nats-server/v2"}
 
 // slots are how many rows run at a time, whatever -parallel says: most of them wait most of the time, and are to disturb their own
 // servers and not each other.

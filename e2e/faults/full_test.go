@@ -32,7 +32,7 @@ func TestEventsFull(t *testing.T) {
 	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	w.start("ingest", "-http", w.http).await("ingest listens")
+	w.start("ingest", "-http", w.http).Await("ingest listens")
 	some := small()
 	some.Entry = func(r *rand.Rand) int { return 1000 + r.IntN(5000) }
 	load := w.publish(faulttest.NewLedger(some))

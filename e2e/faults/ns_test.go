@@ -12,13 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"unsafe"
+
+	"spool/e2e/internal/proc"
 )
 
 // namespace is a mount namespace of its own, which a process holds: what is mounted in there nobody else sees, and it goes with
 // that process, whatever becomes of the test. The server runs in there.
 type namespace struct {
 	w       *world
-	holder  *process
+	holder  *proc.Process
 	nsenter string
 	at      string // where the server's files are mounted
 }
@@ -43,14 +45,14 @@ func (w *world) isolate(tools ...string) {
 	if err := os.Mkdir(ns.at, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	ns.holder = w.launch("namespace", unshare, "-m", "--propagation", "private", "sh", "-c", "echo held; exec sleep 20000")
-	ns.holder.await("held")
+	ns.holder = proc.Start(w.t, exec.Command(unshare, "-m", "--propagation", "private", "sh", "-c", "echo held; exec sleep 20000"))
+	ns.holder.Await("held")
 	w.inside, w.data = ns, filepath.Join(ns.at, "jetstream")
 }
 
 // do runs a command in the namespace.
 func (ns *namespace) do(name string, args ...string) error {
-	all := append([]string{"-t", strconv.Itoa(ns.holder.cmd.Process.Pid), "-m", "--", name}, args...)
+	all := append([]string{"-t", strconv.Itoa(ns.holder.Pid()), "-m", "--", name}, args...)
 	if out, err := exec.Command(ns.nsenter, all...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %v: %w: %s", name, args, err, strings.TrimSpace(string(out)))
 	}
@@ -59,7 +61,7 @@ func (ns *namespace) do(name string, args ...string) error {
 
 // path is where a file of the namespace is to be found from outside.
 func (ns *namespace) path(name string) string {
-	return fmt.Sprintf("/proc/%d/root%s", ns.holder.cmd.Process.Pid, name)
+	return fmt.Sprintf("/proc/%d/root%s", ns.holder.Pid(), name)
 }
 
 // disk is an ext4 filesystem in a file, whose power can be cut.

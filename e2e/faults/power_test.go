@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -63,12 +64,12 @@ func TestPowerLoss(t *testing.T) {
 // shut down tells some who wait for an fsync right then that it was done, and nobody is to be acked for that.
 func (w *world) lose(d *disk) {
 	w.t.Helper()
-	w.server.signal(syscall.SIGSTOP)
-	w.eventually("the server stands still", w.server.stands)
+	w.server.Signal(syscall.SIGSTOP)
+	w.eventually("the server stands still", func() error { return stopped(w.server) })
 	if err := d.cut(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.server.kill()
+	w.server.Kill()
 	if err := d.again(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -204,9 +205,9 @@ func (a *agent) numbers(ctx context.Context) (all []int, err error) {
 	return all, nil
 }
 
-// stands is whether every thread of a process that was stopped has, or is in the kernel and will.
-func (p *process) stands() error {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+// stopped is whether every thread of a process that was stopped has, or is in the kernel and will.
+func stopped(p *proc.Process) error {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
 	if err != nil || len(tasks) == 0 {
 		return fmt.Errorf("no threads: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -33,10 +34,10 @@ func TestKilledUnderLoad(t *testing.T) {
 	w.serve()
 	w.fleet()
 	kinds := [][]string{{"persister"}, {"persister"}, {"gc", "-every", "1s", "-allow", "share"}}
-	fleet := make([]*process, len(kinds))
+	fleet := make([]*proc.Process, len(kinds))
 	begin := func(i int) {
 		if fleet[i] = w.start(kinds[i][0], kinds[i][1:]...); kinds[i][0] == "persister" {
-			fleet[i].await("persister runs")
+			fleet[i].Await("persister runs")
 		}
 	}
 	for i := range kinds {
@@ -51,7 +52,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		load.acks(20)
 		moment(400 * time.Millisecond)
 		i := rand.IntN(len(fleet))
-		fleet[i].kill()
+		fleet[i].Kill()
 		begin(i)
 	}
 	load.check()
@@ -71,10 +72,10 @@ func TestZombies(t *testing.T) {
 	load := w.publish(faulttest.NewLedger(slow))
 	load.acks(50)
 	gc := w.start("gc", "-every", "1s", "-allow", "share", "-log-level", "info")
-	gc.await("gc cycle")
-	second := w.persister() // the first has every partition
-	first.signal(syscall.SIGSTOP)
-	gc.signal(syscall.SIGSTOP)
+	gc.Await("gc cycle")
+	w.persister() // the first has every partition
+	first.Signal(syscall.SIGSTOP)
+	gc.Signal(syscall.SIGSTOP)
 	pause := 22 * time.Second // ack wait is 20 s, a pin's life 8 s
 	if long {
 		pause = 5 * time.Minute
@@ -84,15 +85,15 @@ func TestZombies(t *testing.T) {
 	settle, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := faulttest.Settle(settle, conn); err != nil {
-		t.Fatalf("nobody took over: %v\n%s", err, second.log())
+		t.Fatalf("nobody took over: %v", err)
 	}
 	load = w.publish(load.Ledger)
-	first.signal(syscall.SIGCONT)
-	gc.signal(syscall.SIGCONT)
+	first.Signal(syscall.SIGCONT)
+	gc.Signal(syscall.SIGCONT)
 	load.acks(100)
 	load.check()
-	if first.ended() || gc.ended() {
-		t.Errorf("they ended:\n%s\n%s", first.log(), gc.log())
+	if first.Ended() || gc.Ended() {
+		t.Error("they ended")
 	}
 }
 
@@ -103,7 +104,7 @@ func TestIngestKilled(t *testing.T) {
 	w.serve()
 	w.persister()
 	ingest := w.start("ingest", "-http", w.http)
-	ingest.await("ingest listens")
+	ingest.Await("ingest listens")
 	posted := make(chan error, 1)
 	const each = 20
 	rounds, kills := 60, 5
@@ -125,9 +126,9 @@ func TestIngestKilled(t *testing.T) {
 	}()
 	for range kills {
 		moment(300 * time.Millisecond)
-		ingest.kill()
+		ingest.Kill()
 		ingest = w.start("ingest", "-http", w.http)
-		ingest.await("ingest listens")
+		ingest.Await("ingest listens")
 	}
 	if err := <-posted; err != nil {
 		t.Fatal(err)
@@ -200,7 +201,7 @@ func TestImportKilled(t *testing.T) {
 	for range kills {
 		p := w.start("spool", "import", "--nats", "nats://"+w.nats, file)
 		moment(250 * time.Millisecond)
-		p.kill()
+		p.Kill()
 	}
 	w.must("spool", "import", file)
 	if got := w.must("spool", "import", "--json", file); !strings.Contains(got, `"published":0`) {
@@ -232,7 +233,7 @@ func TestBackupKilled(t *testing.T) {
 	for range kills {
 		p := w.start("spool", "backup", "--nats", "nats://"+w.nats, dir)
 		moment(200 * time.Millisecond)
-		p.kill()
+		p.Kill()
 		load.acks(20)
 	}
 	load.stop()

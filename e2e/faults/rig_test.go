@@ -3,13 +3,10 @@
 package faults_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,18 +14,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 )
 
-// patience is how long something that must happen may take: machines that run tests are slow at times.
-const patience = 90 * time.Second
+// patience is how long something that must happen may take.
+const patience = proc.Patience
 
 // world is a server, where its files are, and the processes beside it.
 type world struct {
@@ -42,39 +38,14 @@ type world struct {
 	tools               string                   // folder of the commands
 	clock               func(name string) string // file with the offset of a process's clock; nil: clocks are right
 	inside              *namespace
-	server              *process
-	started             int
+	server              *proc.Process
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), sync: "always", tools: bin}
+	w := &world{t: t, dir: t.TempDir(), sync: "always", tools: proc.Bin(), nats: proc.Address(t), http: proc.Address(t), monitor: proc.Address(t)}
 	w.data = filepath.Join(w.dir, "data")
-	for _, addr := range []*string{&w.nats, &w.http, &w.monitor} {
-		*addr = fmt.Sprintf("127.0.0.1:%d", port(t))
-	}
 	return w
-}
-
-// given are the ports that rows have.
-var given sync.Map
-
-// port is one that nothing listens on, outside of the range from which outgoing connections take theirs, so that it stays
-// free while its process is down.
-func port(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		p := 20_000 + rand.IntN(10_000)
-		if _, taken := given.LoadOrStore(p, true); taken { // another row has it, and may not listen yet
-			continue
-		}
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p)); err == nil {
-			_ = l.Close()
-			return p
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // configure writes the server's configuration.
@@ -99,8 +70,8 @@ func (w *world) serve() {
 func (w *world) healthy() {
 	w.t.Helper()
 	w.eventually("JetStream answers", func() error {
-		if w.server.ended() {
-			w.t.Fatalf("nats-server ended:\n%s", w.server.log())
+		if w.server.Ended() {
+			w.t.Fatal("nats-server ended")
 		}
 		get, err := http.Get("http://" + w.monitor + "/healthz")
 		if err != nil {
@@ -118,21 +89,21 @@ func (w *world) healthy() {
 func (w *world) up(args ...string) {
 	w.t.Helper()
 	w.server = w.start("spool", append([]string{"up", "--data", w.data, "--listen", w.nats, "--http", w.http, "--log-level", "info"}, args...)...)
-	w.server.await("Spool is up.")
+	w.server.Await("Spool is up.")
 }
 
 // fleet starts a persister and the HTTP side, on a server that runs.
-func (w *world) fleet() (persister *process) {
+func (w *world) fleet() (persister *proc.Process) {
 	w.t.Helper()
 	persister = w.persister()
-	w.start("ingest", "-http", w.http).await("ingest listens")
+	w.start("ingest", "-http", w.http).Await("ingest listens")
 	return persister
 }
 
-func (w *world) persister() *process {
+func (w *world) persister() *proc.Process {
 	w.t.Helper()
 	p := w.start("persister")
-	p.await("persister runs")
+	p.Await("persister runs")
 	return p
 }
 
@@ -150,16 +121,9 @@ func (w *world) ready() error {
 	return err
 }
 
-// eventually waits until something succeeds.
-func (w *world) eventually(what string, f func() error) {
+func (w *world) eventually(what string, try func() error) {
 	w.t.Helper()
-	err := f()
-	for end := time.Now().Add(patience); err != nil; err = f() {
-		if time.Now().After(end) {
-			w.t.Fatalf("%s: not within %v: %v\n%s", what, patience, err, w.logs())
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	proc.Eventually(w.t, what, try)
 }
 
 func (w *world) dial() *natsio.Conn {
@@ -172,19 +136,19 @@ func (w *world) dial() *natsio.Conn {
 	return conn
 }
 
-// run runs a command to its end.
+// command is one of the world's tools.
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	cmd := proc.Command(w.dir, name, args...)
+	cmd.Path = filepath.Join(w.tools, name)
+	cmd.Env = append(cmd.Env, "NATS_URL=nats://"+w.nats, "NATS_USER="+w.user, "NATS_PASSWORD="+w.user)
+	return cmd
+}
+
+// run runs a command to its end and gives all that it wrote.
 func (w *world) run(name string, args ...string) (out string, code int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(w.tools, name), args...)
-	cmd.Dir, cmd.Env = w.dir, w.environ()
-	b, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
-		w.t.Fatalf("%s %v: %v\n%s", name, args, err, b)
-	}
-	return string(b), cmd.ProcessState.ExitCode()
+	stdout, stderr, code := proc.Run(w.t, w.command(name, args...), patience)
+	return string(stdout) + string(stderr), code
 }
 
 // must is run for a command that has to succeed.
@@ -197,112 +161,21 @@ func (w *world) must(name string, args ...string) string {
 	return out
 }
 
-func (w *world) environ() []string {
-	return []string{"HOME=" + w.dir, "TMPDIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "NATS_URL=nats://" + w.nats, "NATS_USER=" + w.user, "NATS_PASSWORD=" + w.user}
-}
-
-// process is a command that goes on running; it dies with the test.
-type process struct {
-	w    *world
-	cmd  *exec.Cmd
-	file string // what it writes
-	done chan struct{}
-}
-
 // start runs a command beside the test.
-func (w *world) start(name string, args ...string) *process {
+func (w *world) start(name string, args ...string) *proc.Process {
 	w.t.Helper()
-	path := filepath.Join(w.tools, name)
+	cmd := w.command(name, args...)
 	if w.inside != nil && (name == "nats-server" || name == "spool") { // whoever has the server's files
-		args = append([]string{"-t", strconv.Itoa(w.inside.holder.cmd.Process.Pid), "-m", "--", path}, args...)
-		path = w.inside.nsenter
+		cmd.Args = append([]string{w.inside.nsenter, "-t", strconv.Itoa(w.inside.holder.Pid()), "-m", "--", cmd.Path}, args...)
+		cmd.Path = w.inside.nsenter
 	}
-	return w.launch(name, path, args...)
-}
-
-func (w *world) launch(name, path string, args ...string) *process {
-	w.t.Helper()
-	w.started++
-	p := &process{w: w, cmd: exec.Command(path, args...), file: filepath.Join(w.dir, fmt.Sprintf("%02d-%s.log", w.started, name)), done: make(chan struct{})}
-	out, err := os.Create(p.file)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer out.Close()
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = w.dir, w.environ(), out, out
 	if w.clock != nil {
-		p.cmd.Env = append(p.cmd.Env, "SPOOL_CLOCK="+w.clock(name))
+		cmd.Env = append(cmd.Env, "SPOOL_CLOCK="+w.clock(name))
 	}
 	if name == "spool" {
-		p.cmd.Env = slices.DeleteFunc(p.cmd.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") }) // it has its own server
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") }) // it has its own server
 	}
-	if err := p.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	w.t.Cleanup(p.kill)
-	return p
-}
-
-func (p *process) log() string {
-	b, err := os.ReadFile(p.file)
-	return string(b) + errText(err)
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// await returns when the process has written a text.
-func (p *process) await(text string) {
-	p.w.t.Helper()
-	p.w.eventually(fmt.Sprintf("%s says %q", p.cmd.Args, text), func() error {
-		ended := p.ended()
-		said, err := os.ReadFile(p.file)
-		if err != nil || bytes.Contains(said, []byte(text)) {
-			return err
-		}
-		if ended {
-			p.w.t.Fatalf("%s ended before it said %q:\n%s", p.cmd.Args, text, said)
-		}
-		return fmt.Errorf("it says:\n%s", said)
-	})
-}
-
-// kill is kill -9.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
-}
-
-func (p *process) signal(s syscall.Signal) {
-	p.w.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.w.t.Fatal(err)
-	}
-}
-
-// stop ends the process in order.
-func (p *process) stop() {
-	p.w.t.Helper()
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(patience):
-		p.w.t.Fatalf("%s does not end:\n%s", p.cmd.Args, p.log())
-	}
+	return proc.Start(w.t, cmd)
 }
 
 // load is a ledger that publishes.
@@ -366,20 +239,9 @@ func (w *world) check(l *faulttest.Ledger) {
 	defer cancel()
 	began := time.Now()
 	if err := l.Check(ctx, w.dial()); err != nil {
-		w.t.Errorf("%v\n%s", err, w.logs())
+		w.t.Error(err)
 	}
 	w.t.Logf("%d entries acked, %d unknown; checked in %v", l.Acked(), l.Unknown(), time.Since(began).Round(time.Millisecond))
-}
-
-// logs is the end of what each process wrote.
-func (w *world) logs() string {
-	var b strings.Builder
-	files, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
-	for _, f := range files {
-		text, _ := os.ReadFile(f)
-		fmt.Fprintf(&b, "--- %s\n%s\n", filepath.Base(f), text[max(0, len(text)-1500):])
-	}
-	return b.String()
 }
 
 // lasts waits for as long as a fault is to last: it is the input of a row, nothing is concluded from it.

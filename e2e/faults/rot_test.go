@@ -4,12 +4,15 @@ package faults_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -32,11 +35,45 @@ const (
 	mended                  // fsck names what is missing, and makes it again, but for the meta message of an object, which no reader needs
 	older                   // a record may be missing, and the thread be as it was before, or gone
 	refused                 // nothing starts on it, and what is wrong is said
+	stuck                   // the server reads for ever, which is said; without the stream's index it starts, and then it is as mended
 )
 
 func flip(at float64) func([]byte) []byte {
 	return func(b []byte) []byte {
 		b[min(int(at*float64(len(b))), len(b)-1)] ^= 0x10
+		return b
+	}
+}
+
+// Where a record of a block has what: 4 bytes of length, 8 of sequence and 8 of time, low bytes first, 2 of the subject's length; the
+// subject, the data, and a checksum of 8 bytes over all but the lengths.
+const (
+	lengthHigh   = 3
+	sequenceHigh = 11
+	recordData   = -9 // counted from the end: the last byte of the data
+	recordSum    = -1
+)
+
+// flipIn flips a bit of one record: which is its place among all, from 0 to 1, at the byte in it.
+func flipIn(which float64, at int) func([]byte) []byte {
+	return func(b []byte) []byte {
+		var starts []int
+		end := 0
+		for end+22 <= len(b) {
+			starts = append(starts, end)
+			end += int(binary.LittleEndian.Uint32(b[end:]) &^ (1 << 31)) // the highest bit says that there are headers
+		}
+		if len(starts) == 0 || end != len(b) {
+			panic(fmt.Sprintf("a block of %d bytes has %d records up to byte %d", len(b), len(starts), end))
+		}
+		starts = append(starts, end)
+		i := min(int(which*float64(len(starts)-1)), len(starts)-2)
+		if at < 0 {
+			at += starts[i+1]
+		} else {
+			at += starts[i]
+		}
+		b[at] ^= 0x10
 		return b
 	}
 }
@@ -59,21 +96,23 @@ func TestRot(t *testing.T) {
 	}
 	w.check(l)
 	whole := w.items(l)
-	persister.stop()
-	w.server.stop()
+	persister.Stop()
+	w.server.Stop()
 	const block = "msgs/1.blk"
 	nodes := events.ObjectStream(events.NodesBucket)
 	for _, d := range []damage{
-		{nodes, block, "first bytes flipped", flip(0.001), mended},
-		{nodes, block, "a bit flipped in the middle", flip(0.5), mended},
-		{nodes, block, "last bytes flipped", flip(0.999), mended},
+		{nodes, block, "data of the first record flipped", flipIn(0, recordData), mended},
+		{nodes, block, "data of a record in the middle flipped", flipIn(0.5, recordData), mended},
+		{nodes, block, "length of a record in the middle flipped", flipIn(0.5, lengthHigh), mended},
+		{nodes, block, "checksum of the last record flipped", flipIn(1, recordSum), mended},
 		{nodes, block, "end cut off", cutAt(0.6), mended},
 		{nodes, "meta.inf", "a bit flipped", flip(0.5), refused},
 		{nodes, "msgs/index.db", "a bit flipped", flip(0.5), harmless},
-		{events.RecordsStream, block, "a bit flipped in the middle", flip(0.5), older},
-		{events.RecordsStream, block, "last bytes flipped", flip(0.999), older},
+		{nodes, block, "sequence of a record in the middle flipped", flipIn(0.5, sequenceHigh), stuck},
+		{events.RecordsStream, block, "data of a record in the middle flipped", flipIn(0.5, recordData), older},
+		{events.RecordsStream, block, "checksum of the last record flipped", flipIn(1, recordSum), older},
 		{events.RecordsStream, block, "end cut off", cutAt(0.6), older},
-		{events.EventsStream, block, "a bit flipped in the middle", flip(0.5), harmless},
+		{events.EventsStream, block, "data of a record in the middle flipped", flipIn(0.5, recordData), harmless},
 		{events.EventsStream, "obs/p1/o.dat", "a bit flipped", flip(0.5), harmless},
 		{events.EventsStream, "obs/p1/meta.inf", "a bit flipped", flip(0.5), refused},
 	} {
@@ -85,6 +124,7 @@ func TestRot(t *testing.T) {
 func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][][]byte, d damage) {
 	base := w.data
 	there := newWorld(t)
+	there.data = filepath.Join(there.dir, "jetstream") // as spool up has it, for stuck
 	if err := os.CopyFS(there.data, os.DirFS(base)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +136,15 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 	if err := os.WriteFile(file, d.do(b), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if d.then == stuck {
+		there.stuck(d.stream)
+		if err := os.Remove(filepath.Join(filepath.Dir(file), "index.db")); err != nil {
+			t.Fatal(err)
+		}
+		d.then = mended
+	}
 	there.server = there.start("nats-server", "-c", there.configure())
-	there.server.await("Server is ready")
+	there.server.Await("Server is ready")
 	if d.then == refused {
 		if out, code := there.run("persister"); code != 1 || !strings.Contains(out, d.stream) {
 			t.Errorf("persister: exit code %d, want 1 and the name of the stream\n%s", code, out)
@@ -123,6 +170,22 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 	}
 	if there.compare(l, whole) {
 		t.Errorf("fsck --repair: exit code %d, and not all is there\n%s", code, out)
+	}
+}
+
+// stuck starts a server, in a process that says which stream it reads, and kills it once that is said: it does not end, and its memory grows
+// up to the limit.
+func (w *world) stuck(stream string) {
+	w.t.Helper()
+	up := w.command("spool", "up", "--data", w.dir, "--listen", w.nats, "--http", w.http)
+	up.Args = append([]string{"sh", "-c", `ulimit -v 8000000 && exec "$0" "$@"`, up.Path}, up.Args[1:]...)
+	up.Path = "/bin/sh"
+	up.Env = slices.DeleteFunc(up.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") })
+	p := proc.Start(w.t, up)
+	p.Await("streams=[" + stream + "]")
+	p.Kill()
+	if strings.Contains(p.Log(), "Spool is up.") {
+		w.t.Error("the server starts: this row, and what docs say about servers that do not, can go")
 	}
 }
 

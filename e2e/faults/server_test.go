@@ -34,7 +34,7 @@ func TestServerKilled(t *testing.T) {
 			}
 			for range kills {
 				load.acks(100)
-				w.server.kill()
+				w.server.Kill()
 				w.serve()
 			}
 			load.acks(100)
@@ -61,7 +61,7 @@ func TestServerGone(t *testing.T) {
 	offline := w.publishBy(faulttest.NewLedger(away), keeps)
 	online.acks(50)
 	offline.acks(50)
-	w.server.kill()
+	w.server.Kill()
 	w.eventually("readiness is red", func() error {
 		if w.ready() == nil {
 			return errors.New("ready, and there is no server")
@@ -88,8 +88,8 @@ func TestServerGone(t *testing.T) {
 	}
 	online.check()
 	w.check(offline.Ledger)
-	if persister.ended() {
-		t.Errorf("the persister ended:\n%s", persister.log())
+	if persister.Ended() {
+		t.Error("the persister ended")
 	}
 }
 
@@ -107,15 +107,15 @@ func TestServerStalls(t *testing.T) {
 		rounds = 1000
 	}
 	for range rounds {
-		w.server.signal(syscall.SIGSTOP)
+		w.server.Signal(syscall.SIGSTOP)
 		lasts(250 * time.Millisecond)
-		w.server.signal(syscall.SIGCONT)
+		w.server.Signal(syscall.SIGCONT)
 		lasts(50 * time.Millisecond)
 	}
 	if long { // longer than every timeout
-		w.server.signal(syscall.SIGSTOP)
+		w.server.Signal(syscall.SIGSTOP)
 		lasts(45 * time.Second)
-		w.server.signal(syscall.SIGCONT)
+		w.server.Signal(syscall.SIGCONT)
 	}
 	load.acks(50)
 	load.check()

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"spool/e2e/internal/proc"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
@@ -224,7 +225,7 @@ func TestHostileInput(t *testing.T) {
 		sent[ack.Sequence], names[ack.Sequence] = []byte(`{"producer":"j","seq":1,"dialect":"raw","body":"a"}`), subject
 	}
 	var letters []letter
-	w.eventually("everything is a dead letter", func() error {
+	proc.Eventually(w.t, "everything is a dead letter", func() error {
 		if letters = w.letters(); len(letters) < len(sent) {
 			missing := []string{}
 			for seq := range sent {
@@ -247,7 +248,7 @@ func TestHostileInput(t *testing.T) {
 	}
 	w.run("spool", "fsck")
 	for _, p := range daemons {
-		p.lives()
+		checkAlive(t, p)
 	}
 }
 
@@ -280,7 +281,7 @@ func (w *world) checkOdd(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want it taken", name, status, answer)
 			continue
 		}
-		w.eventually(name, func() error {
+		proc.Eventually(w.t, name, func() error {
 			out, errs, code := w.try(nil, "spool", "export", session)
 			if code != 0 {
 				return fmt.Errorf("exit code %d: %.300s", code, errs)
@@ -421,7 +422,7 @@ func (w *world) checkDead(t *testing.T) {
 	}
 	again := letters[readable]
 	w.run("spool", "dead", "replay", strconv.FormatUint(again.At, 10))
-	w.eventually("a replayed letter comes back", func() error {
+	proc.Eventually(w.t, "a replayed letter comes back", func() error {
 		for _, l := range w.letters("h") {
 			if l.At > again.At && l.Seq > again.Seq && l.Reason == again.Reason {
 				return nil

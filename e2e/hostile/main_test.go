@@ -4,49 +4,22 @@
 package hostile_test
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
+	"context"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
+	"spool/internal/faulttest"
 	"spool/internal/natsio"
 )
 
-// bin is the folder with the commands, built once.
-var bin string
-
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "spool-hostile-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	bin = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/...", "./e2e/natsd")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build = %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
-// patience is how long something that must happen may take: machines that run tests are slow at times.
-const patience = 90 * time.Second
+func TestMain(m *testing.M) { os.Exit(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd").Run()) }
 
 // stuckAfter is how long a command may take: those that wait for what is stored wait for all that came before it.
 const stuckAfter = 15 * time.Minute
@@ -63,42 +36,26 @@ type world struct {
 	home, data string
 	nats, http string
 	env        []string
-	daemons    []*process
 }
 
 // newWorld starts a server, a persister with these flags, the HTTP side and a collector.
-func newWorld(t *testing.T, every string, persister ...string) (w *world, daemons []*process) {
+func newWorld(t *testing.T, every string, persister ...string) (w *world, daemons []*proc.Process) {
 	t.Helper()
-	w = &world{t: t, home: t.TempDir(), data: t.TempDir(), nats: address(t), http: address(t)}
-	w.start("natsd", "-data", w.data, "-listen", w.nats).await("ready")
+	w = &world{t: t, home: t.TempDir(), data: t.TempDir(), nats: proc.Address(t), http: proc.Address(t)}
+	w.start("natsd", "-data", w.data, "-listen", w.nats).Await("ready")
 	w.env = []string{"GOMEMLIMIT=" + memory}
 	p := w.start("persister", persister...)
-	p.await("persister runs")
+	p.Await("persister runs")
 	in := w.start("ingest", "-http", w.http)
-	in.await("ingest listens")
-	w.daemons = []*process{p, in, w.start("gc", "-every", every)}
-	return w, w.daemons
-}
-
-func address(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(10_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
+	in.Await("ingest listens")
+	return w, []*proc.Process{p, in, w.start("gc", "-every", every)}
 }
 
 func (w *world) url() string { return "nats://" + w.nats }
 
 func (w *world) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(bin, name), args...)
-	cmd.Dir = w.home
-	cmd.Env = append([]string{"HOME=" + w.home, "TMPDIR=" + w.home, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "NATS_URL=" + w.url()}, w.env...)
+	cmd := proc.Command(w.home, name, args...)
+	cmd.Env = append(append(cmd.Env, "NATS_URL="+w.url()), w.env...)
 	return cmd
 }
 
@@ -116,37 +73,12 @@ func (w *world) dial() *natsio.Conn {
 func (w *world) try(stdin io.Reader, name string, args ...string) (stdout []byte, stderr string, code int) {
 	w.t.Helper()
 	cmd := w.command(name, args...)
-	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	stuck := time.AfterFunc(stuckAfter, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
-	err := cmd.Wait()
-	stuck.Stop()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) || strings.Contains(errs.String(), "goroutine ") {
-		w.tell()
-		w.t.Fatalf("%s %.200q: %v\n%.1000s", name, args, err, errs.String())
-	}
+	cmd.Stdin = stdin
+	out, errs, code := proc.Run(w.t, cmd, stuckAfter)
 	if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && use.Maxrss<<10 > hard {
 		w.t.Errorf("%s %.200q had %d MiB in memory, want at most %d", name, args, use.Maxrss>>10, hard>>20)
 	}
-	return out.Bytes(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// tell writes down what the daemons do that somebody waits for.
-func (w *world) tell() {
-	w.t.Helper()
-	for _, p := range w.daemons {
-		p.lives()
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
-		select {
-		case <-p.exited:
-		case <-time.After(10 * time.Second):
-		}
-		w.t.Logf("%s said:\n%.20000s", p.cmd.Args, p.said)
-	}
+	return out, string(errs), code
 }
 
 // run is try for what must succeed.
@@ -157,6 +89,16 @@ func (w *world) run(name string, args ...string) []byte {
 		w.t.Fatalf("%s %.300q: exit code %d\n%s", name, args, code, errs)
 	}
 	return out
+}
+
+// settle waits until everything that was published is applied.
+func (w *world) settle() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), proc.Patience)
+	defer cancel()
+	if err := faulttest.Settle(ctx, w.dial()); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // post sends a body.
@@ -174,96 +116,21 @@ func (w *world) post(path, kind string, body io.Reader) (status int, answer stri
 	return resp.StatusCode, string(b)
 }
 
-// eventually waits until something succeeds.
-func (w *world) eventually(what string, f func() error) {
+func (w *world) start(name string, args ...string) *proc.Process {
 	w.t.Helper()
-	err := f()
-	for end := time.Now().Add(patience); err != nil; err = f() {
-		if time.Now().After(end) {
-			w.tell()
-			w.t.Fatalf("%s: not within %v: %v", what, patience, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	return proc.Start(w.t, w.command(name, args...))
 }
 
-// process is a command that goes on running.
-type process struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	said   *said
-	exited chan struct{}
-}
-
-func (w *world) start(name string, args ...string) *process {
-	w.t.Helper()
-	p := &process{t: w.t, cmd: w.command(name, args...), said: &said{}, exited: make(chan struct{})}
-	p.cmd.Stderr = p.said
-	if err := p.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	go func() { _ = p.cmd.Wait(); close(p.exited) }()
-	w.t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.exited })
-	return p
-}
-
-func (p *process) await(text string) {
-	p.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(p.said.String(), text); time.Sleep(20 * time.Millisecond) {
-		select {
-		case <-p.exited:
-			p.t.Fatalf("%s ended before it said %q:\n%s", p.cmd.Args, text, p.said)
-		default:
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("%s never said %q:\n%s", p.cmd.Args, text, p.said)
-		}
-	}
-}
-
-// lives reports that the process goes on, within its memory.
-func (p *process) lives() {
-	p.t.Helper()
-	select {
-	case <-p.exited:
-		p.t.Errorf("%s ended: %v\n%.4000s", p.cmd.Args, p.cmd.ProcessState, p.said)
-		return
-	default:
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		p.t.Logf("no memory figures on this system: %v", err)
+// checkAlive: a process goes on, within its memory.
+func checkAlive(t *testing.T, p *proc.Process) {
+	t.Helper()
+	if p.Ended() {
+		t.Errorf("%s ended: %v", p.Args(), p.State())
 		return
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		p.t.Fatal(err)
+	peak := p.Peak()
+	t.Logf("peak of %s: %d MiB", filepath.Base(p.Args()[0]), peak>>20)
+	if peak > hard {
+		t.Errorf("%s had %d MiB in memory, want at most %d", p.Args(), peak>>20, hard>>20)
 	}
-	p.t.Logf("peak of %s: %d MiB", filepath.Base(p.cmd.Path), kib>>10)
-	if kib<<10 > hard {
-		p.t.Errorf("%s had %d MiB in memory, want at most %d", p.cmd.Args, kib>>10, hard>>20)
-	}
-}
-
-// said is what a process wrote.
-type said struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.buf.Len() < 1<<20 {
-		s.buf.Write(b)
-	}
-	return len(b), nil
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
 }

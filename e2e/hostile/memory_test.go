@@ -1,7 +1,6 @@
 package hostile_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -134,16 +133,7 @@ func TestHostileMemory(t *testing.T) {
 			http.DefaultClient.CloseIdleConnections()
 		}
 	}
-	w.eventually("everything is applied", func() error {
-		b, err := w.dial().Backlog(t.Context())
-		if err != nil {
-			return err
-		}
-		if b.Pending+b.Unacked > 0 {
-			return fmt.Errorf("%d events wait", b.Pending+b.Unacked)
-		}
-		return nil
-	})
+	w.settle()
 	letters := w.letters()
 	if len(letters) < 2 {
 		t.Errorf("%d dead letters, want those of the entries that are no JSON", len(letters))
@@ -155,6 +145,6 @@ func TestHostileMemory(t *testing.T) {
 	}
 	w.run("gc", "-once")
 	for _, p := range daemons {
-		p.lives()
+		checkAlive(t, p)
 	}
 }

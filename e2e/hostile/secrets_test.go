@@ -129,14 +129,7 @@ func TestCanariesNeverReachTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn := w.dial()
-	w.eventually("everything is applied", func() error {
-		b, err := conn.Backlog(t.Context())
-		if err == nil && b.Pending+b.Unacked > 0 {
-			err = fmt.Errorf("%d events wait", b.Pending+b.Unacked)
-		}
-		return err
-	})
+	w.settle()
 	if n := len(w.letters()); n != 0 {
 		t.Errorf("%d dead letters, want none", n)
 	}
@@ -179,7 +172,7 @@ func TestCanariesNeverReachTheDisk(t *testing.T) {
 		t.Errorf("%d files were looked into, %v", files, err)
 	}
 	for _, p := range daemons {
-		p.lives()
+		checkAlive(t, p)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -20,14 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
-
-// bin is the folder with the commands, built once.
-var bin string
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(childEnv); url != "" {
@@ -37,23 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "spool-ledger-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	bin = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/persister", "./cmd/ingest", "./cmd/gc", "./e2e/natsd")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build = %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(proc.Main(m, "spool/cmd/persister", "spool/cmd/ingest", "spool/cmd/gc", "spool/e2e/natsd").Run())
 }
 
 const (
@@ -345,7 +326,7 @@ func (r *round) usage() string {
 	s := fmt.Sprintf("disk %d MB, %d threads removed, peak memory of the test %d MiB", disk/1e6, r.removed.Load(), mem.Sys>>20)
 	for _, m := range r.f.members {
 		m.mu.Lock()
-		m.peak = max(m.peak, m.now.memory())
+		m.peak = max(m.peak, m.now.Peak())
 		s += fmt.Sprintf(", %s %d", m.name, m.peak>>20)
 		m.mu.Unlock()
 	}

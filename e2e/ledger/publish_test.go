@@ -10,11 +10,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/pkg/client"
@@ -122,7 +122,7 @@ type child struct {
 	dec  *gob.Decoder
 
 	mu    sync.Mutex
-	cmd   *exec.Cmd // nil: none runs
+	p     *proc.Process // nil: none runs
 	pipe  io.Closer
 	kills int
 }
@@ -189,7 +189,7 @@ func (c *child) publish(ctx context.Context, b batch) error {
 func (c *child) open() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd != nil {
+	if c.p != nil {
 		return nil
 	}
 	cmd := c.f.command("")
@@ -203,10 +203,11 @@ func (c *child) open() error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	p, err := proc.Begin(c.f.t, cmd)
+	if err != nil {
 		return err
 	}
-	c.cmd, c.pipe, c.enc, c.dec = cmd, in, gob.NewEncoder(in), gob.NewDecoder(out)
+	c.p, c.pipe, c.enc, c.dec = p, in, gob.NewEncoder(in), gob.NewDecoder(out)
 	return nil
 }
 
@@ -214,20 +215,19 @@ func (c *child) open() error {
 func (c *child) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd != nil {
+	if c.p != nil {
 		c.kills++
-		_ = c.cmd.Process.Kill()
+		c.p.Kill()
 	}
 }
 
-// close reaps the process.
+// close ends the process.
 func (c *child) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd != nil {
-		_ = c.cmd.Process.Kill()
+	if c.p != nil {
+		c.p.Kill()
 		_ = c.pipe.Close()
-		_ = c.cmd.Wait()
-		c.cmd = nil
+		c.p = nil
 	}
 }

@@ -111,7 +111,7 @@ var rules = []rule{
 
 	{test, []string{
 		"internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom", "e2e/...", "tools/...",
-		"pkg/casstore/storetest", "pkg/threads/headtest",
+		"pkg/casstore/storetest",
 	}, []string{any_}, []string{any_}},
 }
 

@@ -3,8 +3,10 @@
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,6 +34,8 @@ type Config struct {
 	// KeyFile holds the secret that what is stored is encrypted with; empty: it is not. See encrypt.go.
 	KeyFile string
 	Cipher  string // "chacha" or "aes"; empty: chacha
+
+	Log *slog.Logger // is told when a start takes long; nil: slog.Default()
 }
 
 // TLS is what clients that come by a socket are shown. The zero value: no encryption.
@@ -70,7 +74,12 @@ func Start(cfg Config) (*Server, error) {
 		_ = held.Close()
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	s.Start()
+	r, done := &reading{streams: map[string]bool{}}, make(chan struct{})
+	s.SetLogger(r, false, false)
+	go r.tell(cmp.Or(cfg.Log, slog.Default()), done)
+	s.Start() // reads every stream first
+	close(done)
+	s.SetLogger(nil, false, false)
 	if !s.ReadyForConnections(startTimeout) {
 		s.Shutdown()
 		_ = held.Close()

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/fsck"
@@ -326,15 +328,13 @@ func sameItem(t events.Thread, n, got int64, data []byte, want events.Posted, f 
 	return false
 }
 
-// Settle waits until no partition has events that are not acked. It takes a persister that runs.
+// Settle waits until every event that the stream holds is acked. It takes a persister that runs.
 func Settle(ctx context.Context, conn *natsio.Conn) error {
 	for p := range events.Partitions {
 		for {
-			cons, err := conn.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
+			err := settled(ctx, conn, p)
 			if err == nil {
-				if info := cons.CachedInfo(); info.NumPending == 0 && info.NumAckPending == 0 {
-					break
-				}
+				break
 			}
 			select {
 			case <-ctx.Done():
@@ -344,4 +344,47 @@ func Settle(ctx context.Context, conn *natsio.Conn) error {
 		}
 	}
 	return nil
+}
+
+// settled returns nil when the newest event of a partition is acked, with all before it. What a consumer says to be pending is not
+// enough: a consumer is told of new events after they are acked to their publisher, and says 0 until then.
+func settled(ctx context.Context, conn *natsio.Conn, partition int) error {
+	newest, err := newestEvent(ctx, conn, partition)
+	if err != nil {
+		return err
+	}
+	cons, err := conn.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
+	if err != nil {
+		return err
+	}
+	info := cons.CachedInfo()
+	if info.NumPending > 0 || info.NumAckPending > 0 || info.AckFloor.Stream < newest {
+		return fmt.Errorf("%d pending, %d not acked; acked up to %d of %d", info.NumPending, info.NumAckPending, info.AckFloor.Stream, newest)
+	}
+	return nil
+}
+
+// newestEvent is the sequence of the last event of a partition, by the word of the stream's leader; 0: the stream holds none.
+func newestEvent(ctx context.Context, conn *natsio.Conn, partition int) (uint64, error) {
+	ask, err := json.Marshal(map[string]string{"last_by_subj": events.PartitionFilter(partition)})
+	if err != nil {
+		return 0, err
+	}
+	answer, err := conn.JetStream().Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+events.EventsStream, ask)
+	if err != nil {
+		return 0, err
+	}
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return 0, err
+	}
+	if got.Error != nil && got.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+		return 0, got.Error
+	}
+	return got.Message.Seq, nil
 }

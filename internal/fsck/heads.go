@@ -104,7 +104,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	if !c.starts[h.Start.Ref] || c.bad[h.Start.Ref] != nil {
 		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
 	}
-	roots := h.roots()
+	roots := h.Newest()
 	var newest *state
 	for _, at := range roots {
 		s := c.states[at.Ref]
@@ -165,11 +165,6 @@ func (c *checker) wants(h *head, at casstore.Located) {
 	}
 }
 
-// roots are the head state, if there is one, and the tips.
-func (h *head) roots() []casstore.Located {
-	return append(slices.Clone(h.Recent[:min(len(h.Recent), 1)]), h.Tips...)
-}
-
 // recent checks a head's skip list, and where it says that the states are.
 func (c *checker) recent(ctx context.Context, h *head, say func(string, ...any)) error {
 	want := []casstore.Ref{}
@@ -203,7 +198,7 @@ func (c *checker) numbers(h *head, say func(string, ...any)) {
 	}
 	seen := map[casstore.Ref]bool{}
 	var all []*state
-	for _, root := range h.roots() {
+	for _, root := range h.Newest() {
 		for at := root.Ref; !at.IsZero() && !seen[at]; at = c.states[at].parent {
 			seen[at] = true
 			if s := c.states[at]; s.index > 0 {

@@ -28,7 +28,7 @@ type gap struct {
 
 // gapOf finds what is missing on the way from a thread's head, or a tip, back.
 func (c *checker) gapOf(h *head) (g gap, ok bool) {
-	for _, root := range h.roots() {
+	for _, root := range h.Newest() {
 		at := root.Ref
 		s := c.states[at]
 		if s == nil || s.wrong == nil {
@@ -89,7 +89,7 @@ func (c *checker) others(h *head) map[casstore.Ref]bool {
 		if &c.heads[i] == h {
 			continue
 		}
-		for _, root := range c.heads[i].roots() {
+		for _, root := range c.heads[i].Newest() {
 			for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
 				seen[at] = true
 			}

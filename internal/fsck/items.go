@@ -182,7 +182,7 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 // stands reports whether a state is one that a head or a tip stands on.
 func (c *checker) stands(h *head, ref casstore.Ref) bool {
 	seen := map[casstore.Ref]bool{}
-	for _, root := range h.roots() {
+	for _, root := range h.Newest() {
 		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
 			if at == ref {
 				return true
@@ -231,28 +231,26 @@ func (c *checker) lastItem(ctx context.Context, h *head) (last int64, err error)
 
 // sameItems makes items again from their nodes and compares: the newest of each thread, with Config.Items all that are held.
 func (c *checker) sameItems(ctx context.Context, h *head, it *held) error {
-	r := threads.Reader{Packs: c.packCache()}
-	for _, root := range h.roots() {
-		if s := c.states[root.Ref]; s == nil || s.wrong != nil {
-			continue // it is told elsewhere
+	whole := threads.Head{Tips: slices.DeleteFunc(slices.Clone(h.Newest()), func(root casstore.Located) bool {
+		s := c.states[root.Ref]
+		return s == nil || s.wrong != nil // it is told elsewhere
+	})}
+	for step, err := range (threads.Reader{Packs: c.packCache()}).EntriesBack(ctx, whole) {
+		if err != nil {
+			return ctx.Err() // what cannot be read is told elsewhere
 		}
-		for step, err := range r.Walk(ctx, root) {
-			if err != nil {
-				return ctx.Err() // what cannot be read is told elsewhere
+		first, last := step.Entry.First, step.Entry.First+step.Entry.Count-1
+		if last < it.last && !c.cfg.Items {
+			break
+		}
+		if step.Entry.Count == 0 || first > it.last {
+			continue
+		}
+		if n, err := c.differs(ctx, h.id, step, it); err != nil || n > 0 {
+			if err == nil {
+				err = c.find(ctx, h.seq, Finding{Kind: Inconsistent, Record: h.key, Detail: fmt.Sprintf("its item %d in %s is not what its node %s makes", n, events.ItemsStream, step.At.Ref)})
 			}
-			first, last := step.Entry.First, step.Entry.First+step.Entry.Count-1
-			if last < it.last && !c.cfg.Items {
-				break
-			}
-			if step.Entry.Count == 0 || first > it.last {
-				continue
-			}
-			if n, err := c.differs(ctx, h.id, step, it); err != nil || n > 0 {
-				if err == nil {
-					err = c.find(ctx, h.seq, Finding{Kind: Inconsistent, Record: h.key, Detail: fmt.Sprintf("its item %d in %s is not what its node %s makes", n, events.ItemsStream, step.At.Ref)})
-				}
-				return err
-			}
+			return err
 		}
 	}
 	return nil
@@ -260,13 +258,9 @@ func (c *checker) sameItems(ctx context.Context, h *head, it *held) error {
 
 // differs gives the first item of a step that SPOOL_ITEMS holds in other bytes; 0: none.
 func (c *checker) differs(ctx context.Context, id events.Thread, step threads.Step, it *held) (n int64, err error) {
-	content, err := step.ReadContent(ctx)
+	again, err := project.Items(ctx, id, step)
 	if err != nil {
-		return 0, ctx.Err()
-	}
-	again, err := project.Rebuild(id, step.At.Ref, step.State, content.Text)
-	if err != nil {
-		return 0, nil // an older projection, which this program does not have
+		return 0, ctx.Err() // it is told elsewhere, or an older projection, which this program does not have
 	}
 	for _, p := range again {
 		sum := sha256.Sum256(p.Data)

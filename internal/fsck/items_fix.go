@@ -1,8 +1,8 @@
 package fsck
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,45 +57,34 @@ func (f *fixer) fixItems(ctx context.Context) error {
 func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, error) {
 	at := h.Head.Head().Ref.String()
 	done := Repair{Record: h.key, From: at}
-	seen := map[casstore.Ref]bool{}
-	var steps []threads.Step
-	for _, root := range h.roots() {
-		for step, err := range f.r.Walk(ctx, root) {
-			if err != nil {
-				done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from, events.ItemsStream, err)
-				return done, ctx.Err()
+	var some []events.Posted
+	flush := func() error {
+		// A crash after this leaves fewer items missing.
+		err := f.w.PublishItems(ctx, some)
+		done.Items += len(some)
+		some = nil
+		return err
+	}
+	for item, err := range project.ItemsFrom(ctx, f.r, h.id, h.Head, from) {
+		if err != nil {
+			done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from+int64(done.Items+len(some)), events.ItemsStream, err)
+			return done, errors.Join(ctx.Err(), flush())
+		}
+		if some = append(some, item); len(some) == itemsAtATime {
+			if err := flush(); err != nil {
+				return done, err
 			}
-			if last, ok := step.Entry.LastItem(); seen[step.At.Ref] || ok && last < from {
-				break
-			}
-			seen[step.At.Ref] = true
-			steps = append(steps, step)
 		}
 	}
-	slices.SortFunc(steps, func(a, b threads.Step) int { return cmp.Compare(a.Entry.First, b.Entry.First) })
-	for _, step := range steps {
-		content, err := step.ReadContent(ctx)
-		if err != nil {
-			return done, err
-		}
-		posted, err := project.Rebuild(h.id, step.At.Ref, step.State, content.Text)
-		if err != nil {
-			done.Detail = err.Error()
-			return done, nil
-		}
-		posted = slices.DeleteFunc(posted, func(p events.Posted) bool { return p.N < from })
-		for i := range posted {
-			posted[i].Life = h.Life
-		}
-		// A crash after this leaves fewer items missing.
-		if err := f.w.PublishItems(ctx, posted); err != nil {
-			return done, err
-		}
-		done.Items += len(posted)
+	if err := flush(); err != nil {
+		return done, err
 	}
 	done.To, done.Detail = at, fmt.Sprintf("its items from %d on were made again and are in %s", from, events.ItemsStream)
 	return done, nil
 }
+
+// itemsAtATime is how many items are made before they are published.
+const itemsAtATime = 1000
 
 // replay publishes those events again that a head has not seen, although its items say that it had: a persister applies them.
 func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {

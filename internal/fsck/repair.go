@@ -180,7 +180,7 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 	}
 	others := map[casstore.Ref]bool{}
 	for i := range c.heads {
-		for _, root := range c.heads[i].roots() {
+		for _, root := range c.heads[i].Newest() {
 			for at := root.Ref; c.states[at] != nil && !others[at]; at = c.states[at].parent {
 				others[at] = true
 			}
@@ -217,7 +217,7 @@ func (c *checker) contested(h *head) bool {
 		if o == h || o.Start.Ref != h.Start.Ref {
 			continue
 		}
-		for _, root := range o.roots() {
+		for _, root := range o.Newest() {
 			for at := root.Ref; !at.IsZero(); at = c.states[at].parent {
 				if c.states[at] == nil {
 					return true

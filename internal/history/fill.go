@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 
 	"spool/internal/project"
 	"spool/internal/record"
-	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/threads"
 )
@@ -65,85 +63,37 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 	return f.store(ctx, some, at, 0)
 }
 
-// past gives the posts of a thread above a number, branches that were left included, newest first on each. A fork has those
-// behind its fork point; the others are its source's (SPEC C5).
+// past gives the posts of a thread above a number, branches that were left included, newest first. A fork has those behind its fork
+// point; the others are its source's (SPEC C5).
 func past(ctx context.Context, reader threads.Reader, t client.Thread, after int64) iter.Seq2[Post, error] {
 	return func(yield func(Post, error) bool) {
-		seen := map[casstore.Ref]bool{}
-		after, err := forkedAt(ctx, reader, t.Head, after)
-		if err != nil {
-			yield(Post{}, err)
-			return
-		}
-		for _, root := range roots(t.Head) {
-			for step, err := range reader.Walk(ctx, root) {
-				if err != nil {
-					yield(Post{}, err)
-					return
+		for step, err := range reader.EntriesBack(ctx, t.Head) {
+			var found []Post
+			if err == nil {
+				if last, ok := step.Entry.LastItem(); ok && last <= after {
+					return // so are all before it
 				}
-				entry := step.State.Entry
-				if step.State.Role == threads.RoleFork {
-					after = max(after, entry.First-1)
-				}
-				if seen[step.At.Ref] || entry.First+entry.Count <= after+1 {
-					break
-				}
-				seen[step.At.Ref] = true
-				found, err := postsOf(ctx, t, step)
-				if err != nil {
-					yield(Post{}, err)
-					return
-				}
-				for _, p := range found {
-					if p.N > after && !yield(p, nil) {
-						return
-					}
-				}
+				found, err = postsOf(ctx, t, step)
 			}
-		}
-	}
-}
-
-// forkedAt is the number up to which the items of a thread with branches are its source's, or after if that is more: the
-// fork's first state may be on any branch, and those of a forked session come from its source.
-func forkedAt(ctx context.Context, reader threads.Reader, head threads.Head, after int64) (int64, error) {
-	if len(head.Tips) == 0 {
-		return after, nil
-	}
-	seen := map[casstore.Ref]bool{}
-	for _, root := range roots(head) {
-		for step, err := range reader.Walk(ctx, root) {
 			if err != nil {
-				return 0, err
+				yield(Post{}, err)
+				return
 			}
-			entry := step.State.Entry
-			if seen[step.At.Ref] || entry.First+entry.Count <= after {
-				break
+			for _, p := range found {
+				if p.N > after && !yield(p, nil) {
+					return
+				}
 			}
-			seen[step.At.Ref] = true
-			if step.State.Role == threads.RoleFork {
-				after = max(after, entry.First-1)
+			if step.Role == threads.RoleFork {
+				return // what is before it is the source's
 			}
 		}
 	}
-	return after, nil
-}
-
-// roots are the newest states of a thread's branches.
-func roots(h threads.Head) []casstore.Located {
-	return slices.Concat(h.Tips, h.Recent[:min(len(h.Recent), 1)])
 }
 
 // postsOf makes the posts of one entry.
 func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []Post, err error) {
-	if step.State.Entry.Count == 0 {
-		return nil, nil
-	}
-	content, err := step.ReadContent(ctx)
-	if err != nil {
-		return nil, err
-	}
-	items, err := project.Rebuild(t.Thread, step.At.Ref, step.State, content.Text)
+	items, err := project.Items(ctx, t.Thread, step)
 	if err != nil {
 		return nil, err
 	}

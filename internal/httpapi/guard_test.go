@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/natstest"
 	"spool/pkg/artifacts"
@@ -318,9 +319,9 @@ func TestPutOutput(t *testing.T) {
 	if a.err != nil || a.status != 201 || !strings.Contains(a.body, `"n":2`) || !strings.Contains(a.body, `"output":"o"`) || !strings.Contains(a.body, `"bytes":17`) {
 		t.Fatalf("POST = %+v", a)
 	}
-	items, err := cl.Past(ctx, th, 1, 2)
+	items, err := faulttest.ItemsOf(ctx, cl, th, 1, 2)
 	if err != nil || len(items) != 2 {
-		t.Fatalf("Past = %d items, %v", len(items), err)
+		t.Fatalf("ItemsOf = %d items, %v", len(items), err)
 	}
 	if got := string(items[1].Metadata); !strings.Contains(got, `"is_error":true`) || !strings.Contains(got, "compiling\\nfailed") || !strings.Contains(got, `"call-1"`) {
 		t.Errorf("result = %s", got)

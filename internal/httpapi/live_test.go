@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -242,9 +243,9 @@ func TestCutEverywhere(t *testing.T) {
 	if err := <-produced; err != nil {
 		t.Fatal(err)
 	}
-	stored, err := cl.Past(ctx, th, 1, items)
+	stored, err := faulttest.ItemsOf(ctx, cl, th, 1, items)
 	if err != nil || len(stored) != items {
-		t.Fatalf("Past = %d items, %v", len(stored), err)
+		t.Fatalf("ItemsOf = %d items, %v", len(stored), err)
 	}
 	for i, it := range stored {
 		if string(it.Raw) != got.items[i] {

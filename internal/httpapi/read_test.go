@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/natstest"
 	"spool/internal/service"
@@ -167,9 +168,9 @@ func TestReadLog(t *testing.T) {
 	if err := cl.Await(ctx, th, pub.Producer(), 0, 3); err != nil {
 		t.Fatal(err)
 	}
-	posted, err := cl.Past(ctx, th, 1, 3)
+	posted, err := faulttest.ItemsOf(ctx, cl, th, 1, 3)
 	if err != nil || len(posted) != 3 {
-		t.Fatalf("Past = %d items, %v", len(posted), err)
+		t.Fatalf("ItemsOf = %d items, %v", len(posted), err)
 	}
 	var m struct {
 		Truncated bool

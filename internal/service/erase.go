@@ -238,7 +238,7 @@ func survey(ctx context.Context, conn *natsio.Conn, cl *client.Client, session s
 	var errs []error
 	for _, t := range ts {
 		ev.add(t.Head.Start)
-		for _, root := range append(t.Head.Recent[:min(len(t.Head.Recent), 1):1], t.Head.Tips...) {
+		for _, root := range t.Head.Newest() {
 			errs = append(errs, ev.walk(ctx, cl.Reader(), root, seen))
 		}
 	}

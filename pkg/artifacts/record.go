@@ -109,22 +109,6 @@ func (r Record) Fork(session string, id ID, at int64) Record {
 	return r
 }
 
-// Freed lists the objects that no row names once gone are removed and left remain: their bytes may go (SPEC A7).
-func Freed(gone, left []Record) []string {
-	held := make(map[string]bool, len(left))
-	for _, r := range left {
-		held[r.Object] = true
-	}
-	var freed []string
-	for _, r := range gone {
-		if r.Object != "" && !held[r.Object] {
-			held[r.Object] = true
-			freed = append(freed, r.Object)
-		}
-	}
-	return freed
-}
-
 const (
 	recordVersion = 1
 	recordMembers = 18

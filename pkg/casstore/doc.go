@@ -3,7 +3,7 @@
 //
 // It stands between pkg/threads, which knows what a node means, and the object stores, which know only bytes:
 //
-//	threads ── Node ──▶ PackBuilder ── header, body ──▶ PackPutter
+//	threads ── Node ──▶ PackBuilder ── header, body ──▶ the object store
 //	threads ◀─ Node ─── Pack ◀──────── header, body ─── PackGetter (PackCache in front)
 //
 // A ref is the SHA-256 of what it names and carries its kind, so a reader checks all it reads and trusts no index: a

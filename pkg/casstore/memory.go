@@ -23,7 +23,6 @@ func NewMemory() *Memory { return &Memory{} }
 
 var (
 	_ PackGetter = (*Memory)(nil)
-	_ PackPutter = (*Memory)(nil)
 	_ BlobGetter = (*Memory)(nil)
 	_ BlobPutter = (*Memory)(nil)
 )
@@ -54,7 +53,7 @@ func (m *Memory) Pack(ctx context.Context, id PackID) (*Pack, error) {
 	return p, nil
 }
 
-// PutPack implements PackPutter.
+// PutPack stores a pack; putting the same bytes again under the same id is a no-op. Errors wrap ErrCorrupt when they are not a pack.
 func (m *Memory) PutPack(ctx context.Context, id PackID, header, body []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,13 +18,6 @@ type NodeLocator interface {
 	Locate(ctx context.Context, ref Ref) (Located, error)
 }
 
-// PackPutter writes packs. PutPack returns when the pack is durable; putting the same bytes again under the same id is a
-// no-op. An id names one pack for ever: the caller never puts other bytes under it. The store keeps no reference to header
-// and body. Errors wrap ErrCorrupt when they are not a pack; after any other error the pack may be stored or not.
-type PackPutter interface {
-	PutPack(ctx context.Context, id PackID, header, body []byte) error
-}
-
 // BlobGetter reads blobs, and hashes what it read again. The caller owns the bytes. Errors wrap ErrNotFound, ErrGone or
 // ErrCorrupt.
 type BlobGetter interface {

@@ -251,20 +251,18 @@ func ExampleClient_Reader() {
 }
 
 // Items that SPOOL_ITEMS may have forgotten, from the thread's nodes.
-func ExampleClient_Past() {
+func ExampleClient_ItemsFrom() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
 
-	items, err := c.Past(ctx, build, 2, 3)
+	head, err := c.Thread(ctx, build)
 	must(err)
-	for _, item := range items {
-		fmt.Println(item.N, item.Text())
+	for item, err := range c.ItemsFrom(ctx, build, head, 2) {
+		must(err)
+		fmt.Println(item.N, string(item.Data))
 	}
-	// Output:
-	// 2 two
-	// 3 three
 }
 
 func ExampleClient_Context() {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 
 	"spool/internal/jsonscan"
 	"spool/internal/project"
@@ -20,56 +19,13 @@ import (
 // ItemsFrom makes the items of a thread again from its nodes, in order, from number n to the last one that the head has: the
 // same, byte for byte, as were sent. What it reads does not depend on how much of the thread is before n.
 func (c *Client) ItemsFrom(ctx context.Context, t events.Thread, head threads.Head, n int64) iter.Seq2[events.Posted, error] {
-	return func(yield func(events.Posted, error) bool) {
-		if n > head.N {
-			return
-		}
-		for step, err := range c.reader.EntriesFrom(ctx, head, n) {
-			var items []events.Posted
-			if err == nil && step.Entry.Count > 0 && step.Entry.First+step.Entry.Count > n {
-				items, err = c.itemsOf(ctx, t, step)
-			}
-			if err != nil {
-				yield(events.Posted{}, err)
-				return
-			}
-			for _, it := range items {
-				if it.N >= n && !yield(it, nil) {
-					return
-				}
-			}
-		}
-	}
+	return project.ItemsFrom(ctx, c.reader, t, head, n)
 }
 
 // ItemsBack makes the items of a thread again, from the one before a number back to the first, over all its branches. Who stops early
 // reads no more than that.
 func (c *Client) ItemsBack(ctx context.Context, t events.Thread, head threads.Head, before int64) iter.Seq2[events.Posted, error] {
-	return func(yield func(events.Posted, error) bool) {
-		for step, err := range c.reader.EntriesBack(ctx, head) {
-			var items []events.Posted
-			if err == nil && step.Entry.Count > 0 && step.Entry.First < before {
-				items, err = c.itemsOf(ctx, t, step)
-			}
-			if err != nil {
-				yield(events.Posted{}, err)
-				return
-			}
-			for _, it := range slices.Backward(items) {
-				if it.N < before && !yield(it, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (c *Client) itemsOf(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
-	content, err := step.ReadContent(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return project.Rebuild(t, step.At.Ref, step.State, content.Text)
+	return project.ItemsBack(ctx, c.reader, t, head, before)
 }
 
 // maxFull is the most bytes of an item that FullItem gives.

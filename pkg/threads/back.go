@@ -17,7 +17,7 @@ func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, erro
 				w.stop()
 			}
 		}()
-		for _, root := range head.states() {
+		for _, root := range head.Newest() {
 			next, stop := iter.Pull2(r.Walk(ctx, root))
 			w := walking{next: next, stop: stop}
 			open = append(open, w) // also stopped when its first step fails

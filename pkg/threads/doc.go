@@ -7,7 +7,7 @@
 //	state    [start, parent or nil, content, up to 10 older ancestors, newest first, without the parent]
 //	content  [blobs, artifact pointers, compact summary …]
 //
-// A thread's only mutable part is its head record, changed by compare-and-set (Heads). A branch moves the head and keeps the
+// A thread's only mutable part is its head record, changed by compare-and-set. A branch moves the head and keeps the
 // old one as a tip; a fork is a new head over the same nodes. Nothing is ever rewritten:
 //
 //	start ◀── 1 ◀── 2 ◀── 3 ◀── 4        tip, after the branch at 2

@@ -96,7 +96,7 @@ func (h *branchHeap) Pop() any {
 func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]casstore.Located, error) {
 	seen := make(map[casstore.Ref]bool)
 	var all [][]casstore.Located
-	for _, root := range head.states() {
+	for _, root := range head.Newest() {
 		t := r.trail(root)
 		own, met := 0, false
 		for !t.next.IsZero() && !met {
@@ -124,19 +124,11 @@ func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]cassto
 	return all, nil
 }
 
-// states lists the head state, if there is one, and the tips.
-func (h *Head) states() []casstore.Located {
-	if len(h.Recent) == 0 {
-		return h.Tips
-	}
-	return h.Roots()
-}
-
 // Find returns the first state that matches: from the head back, then from each tip back to what was seen before. Errors
 // wrap ErrNoStep.
 func (r Reader) Find(ctx context.Context, head Head, match func(State) bool) (Step, error) {
 	seen := make(map[casstore.Ref]bool)
-	for _, root := range head.states() {
+	for _, root := range head.Newest() {
 		for s, err := range r.Walk(ctx, root) {
 			if err != nil {
 				return Step{}, err

@@ -56,7 +56,7 @@ func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 // entries, each thread going its own way from here (SPEC S9). What begins empty is as with Fork, but for what a listing
 // shows. Errors wrap ErrNoPoint.
 func ForkWhole(source Head) (Head, error) {
-	if len(source.states()) == 0 {
+	if len(source.Newest()) == 0 {
 		return Head{}, fmt.Errorf("%w: thread has no entries to go on from", ErrNoPoint)
 	}
 	return Head{
@@ -101,7 +101,7 @@ func findPoint(ctx context.Context, r Reader, head Head, at Point) (s Step, err 
 	switch {
 	case wanted > 1:
 		return Step{}, fmt.Errorf("%w: a point is an entry, an item, a node, a source id, a role or a time, not several", ErrNoPoint)
-	case len(head.states()) == 0:
+	case len(head.Newest()) == 0:
 		return Step{}, fmt.Errorf("%w: thread has no completed role steps to fork from", ErrNoPoint)
 	case !at.Node.IsZero():
 		return r.FindNode(ctx, head, at.Node)
@@ -140,7 +140,7 @@ func (r Reader) FindNode(ctx context.Context, head Head, ref casstore.Ref) (Step
 func findRole(ctx context.Context, r Reader, head Head, role string) (Step, error) {
 	var found Step
 	var roles []string // newest first
-	for s, err := range r.Walk(ctx, head.states()[0]) {
+	for s, err := range r.Walk(ctx, head.Newest()[0]) {
 		if err != nil {
 			return Step{}, err
 		}
@@ -162,9 +162,9 @@ func findRole(ctx context.Context, r Reader, head Head, role string) (Step, erro
 // findTime finds the state that was the newest one at a time. Where times do not grow along the thread, it is one of those
 // that can be meant.
 func findTime(ctx context.Context, r Reader, head Head, ms int64) (Step, error) {
-	s, err := r.seek(ctx, head.states()[0], func(s State) bool { return s.Timestamp > ms })
+	s, err := r.seek(ctx, head.Newest()[0], func(s State) bool { return s.Timestamp > ms })
 	if err == nil && s.At.IsZero() {
-		first, e := r.first(ctx, head.states()[0])
+		first, e := r.first(ctx, head.Newest()[0])
 		if e != nil {
 			return Step{}, e
 		}
@@ -187,7 +187,7 @@ func (r Reader) first(ctx context.Context, from casstore.Located) (Step, error) 
 // findRetry finds the step before the last one; an end is no step.
 func findRetry(ctx context.Context, r Reader, head Head) (Step, error) {
 	steps := 0
-	for s, err := range r.Walk(ctx, head.states()[0]) {
+	for s, err := range r.Walk(ctx, head.Newest()[0]) {
 		if err != nil {
 			return Step{}, err
 		}

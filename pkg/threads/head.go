@@ -1,11 +1,15 @@
 package threads
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"spool/pkg/casstore"
 )
+
+// ErrNoThread says that there is no thread of a name.
+var ErrNoThread = errors.New("no such thread")
 
 // MaxRecent is the length limit of Head.Recent: the head and what becomes the next state's skip list.
 const MaxRecent = 1 + MaxAncestors
@@ -142,6 +146,14 @@ func (h *Head) MoveTo(recent []casstore.Located) {
 // root of a thread without a state.
 func (h *Head) Roots() []casstore.Located {
 	return append([]casstore.Located{h.Head()}, h.Tips...)
+}
+
+// Newest lists the newest state of each branch: the head state, if there is one, and the tips.
+func (h *Head) Newest() []casstore.Located {
+	if len(h.Recent) == 0 {
+		return h.Tips
+	}
+	return h.Roots()
 }
 
 // Producer is the last event that a thread has seen of one producer. The id, the epoch and the sequence in that epoch name

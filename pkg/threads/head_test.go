@@ -12,12 +12,7 @@ import (
 
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
-	"spool/pkg/threads/headtest"
 )
-
-func TestMemoryHeads(t *testing.T) {
-	headtest.Run(t, func(*testing.T) threads.Heads { return &threads.MemoryHeads{} })
-}
 
 func fullHead() threads.Head {
 	return threads.Head{

@@ -74,13 +74,6 @@ func behind(a, b *trail) bool {
 	return a.index > b.index || a.index == b.index && len(a.places) < len(b.places)
 }
 
-// MergeBase is the newest state that two states have both on their way from the start, which may be one of them; zero if
-// there is none. A zero place has no states.
-func (r Reader) MergeBase(ctx context.Context, a, b casstore.Located) (casstore.Located, error) {
-	d, err := r.Diff(ctx, a, b)
-	return d.Base, err
-}
-
 // Difference is what two paths have after the newest state that both have.
 type Difference struct {
 	Base casstore.Located   // zero: nothing is common
@@ -145,7 +138,7 @@ func (r Reader) seek(ctx context.Context, from casstore.Located, later func(Stat
 
 // seekPoint looks for a state on the way to the head, then on the ways to the tips.
 func (r Reader) seekPoint(ctx context.Context, head Head, later, match func(State) bool) (Step, error) {
-	for _, root := range head.states() {
+	for _, root := range head.Newest() {
 		s, err := r.seek(ctx, root, later)
 		if err != nil {
 			return Step{}, err

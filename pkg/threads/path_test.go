@@ -39,7 +39,7 @@ func (w *world) path(h threads.Head) (refs []casstore.Ref) {
 	return refs
 }
 
-// Diff and MergeBase give what a comparison of both whole paths gives, for forks of forks at any place.
+// Diff gives what a comparison of both whole paths gives, for forks of forks at any place.
 func TestDiffOfForks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 30).Draw(rt, "perPack"))
@@ -68,11 +68,12 @@ func TestDiffOfForks(t *testing.T) {
 		if !slices.Equal(refs(d.A), pathA[common:]) || !slices.Equal(refs(d.B), pathB[common:]) {
 			rt.Fatalf("Diff = %d and %d states, want %d and %d", len(d.A), len(d.B), len(pathA)-common, len(pathB)-common)
 		}
-		if want := (casstore.Ref{}); common > 0 {
+		want := casstore.Ref{}
+		if common > 0 {
 			want = pathA[common-1]
-			if base, err := w.reader().MergeBase(t.Context(), b.Head(), a.Head()); err != nil || base.Ref != want || d.Base.Ref != want {
-				rt.Fatalf("MergeBase = %s, %v, want %s", base, err, want)
-			}
+		}
+		if d.Base.Ref != want {
+			rt.Fatalf("Diff has the base %s, want %s", d.Base.Ref, want)
 		}
 	})
 }
@@ -254,8 +255,8 @@ func TestForksOfForks(t *testing.T) {
 	if n := len(w.path(h)); n != 1+2*depth {
 		t.Errorf("%d states, want %d", n, 1+2*depth)
 	}
-	if base, err := w.reader().MergeBase(t.Context(), first.Head(), h.Head()); err != nil || base != first.Head() {
-		t.Errorf("MergeBase = %v, %v, want %v", base, err, first.Head())
+	if d, err := w.reader().Diff(t.Context(), first.Head(), h.Head()); err != nil || d.Base != first.Head() {
+		t.Errorf("Diff has the base %v, %v, want %v", d.Base, err, first.Head())
 	}
 	if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
 		t.Errorf("Verify = %v", err)

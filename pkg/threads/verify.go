@@ -22,7 +22,7 @@ const maxFindings = 100
 func Verify(ctx context.Context, r Reader, head Head) error {
 	v := &verifier{r: r, head: head, states: make(map[casstore.Ref]verified), nodes: make(map[casstore.Ref]bool)}
 	v.start(ctx)
-	for _, root := range head.states() {
+	for _, root := range head.Newest() {
 		v.chain(ctx, root)
 		if ctx.Err() != nil {
 			return ctx.Err()

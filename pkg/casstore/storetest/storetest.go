@@ -14,12 +14,15 @@ import (
 	"spool/pkg/casstore"
 )
 
-// Store is a store that plays every role.
+// Store is a store that plays every role, and a way to put packs into it.
 type Store interface {
 	casstore.PackGetter
-	casstore.PackPutter
 	casstore.BlobGetter
 	casstore.BlobPutter
+
+	// PutPack returns when the pack is durable; putting the same bytes again under the same id is a no-op. The store keeps no reference to
+	// header and body. Errors wrap ErrCorrupt when they are not a pack.
+	PutPack(ctx context.Context, id casstore.PackID, header, body []byte) error
 }
 
 // Corrupter is implemented by a store whose stored bytes a test can damage; without it those tests are skipped.
