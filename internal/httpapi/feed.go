@@ -23,8 +23,9 @@ type moment struct {
 	thread events.Thread
 	data   []byte // JSON of the event; of a frame nil: each reader gets the part that it does not have
 
-	n   int64  // of an item: its number in the thread
-	seq uint64 // of an item: where ITEMS has it, 0 if it was made from its node; of a head: its revision
+	n    int64  // of an item: its number in the thread
+	life uint64 // of an item: which of the threads that had the name
+	seq  uint64 // of an item: where ITEMS has it, 0 if it was made from its node; of a head: its revision
 
 	output string // of a frame
 	frame  client.Frame
@@ -263,7 +264,7 @@ func (k threadFeed) items(ctx context.Context, c *client.Client, f *feed, ready 
 		if err != nil {
 			return err
 		}
-		f.push(&moment{kind: eventItem, thread: k.Thread, n: it.N, seq: it.Seq, data: encode(itemOf(it.Raw))})
+		f.push(&moment{kind: eventItem, thread: k.Thread, n: it.N, life: it.Life, seq: it.Seq, data: encode(itemOf(it.Raw))})
 	}
 	return ctx.Err()
 }
@@ -301,7 +302,8 @@ func (k itemFeed) feed(ctx context.Context, c *client.Client, f *feed, ready fun
 		if err != nil {
 			return err
 		}
-		f.push(&moment{kind: eventItem, thread: events.Thread{Session: it.Session, Name: it.Thread}, n: it.N, seq: it.Seq, data: encode(itemOf(it.Raw))})
+		t := events.Thread{Session: it.Session, Name: it.Thread}
+		f.push(&moment{kind: eventItem, thread: t, n: it.N, life: it.Life, seq: it.Seq, data: encode(itemOf(it.Raw))})
 	}
 	return ctx.Err()
 }

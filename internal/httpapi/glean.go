@@ -46,7 +46,7 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		g.seq = max(g.seq, m.seq)
-		return g.give(m.thread, m.n, m.data)
+		return g.give(m.thread, mark{m.n, m.life}, m.data)
 	})
 }
 
@@ -55,15 +55,18 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 // is read from the threads.
 //
 //	812                 all threads; or a session that has been followed from a time on
-//	812;main:41;sub:7   a session
+//	812;main:41;sub:7   a session; as in follower, a number may be followed by the life
 type gleaner struct {
 	api   *api
 	out   *sse
 	key   itemFeed
 	grant access.Grant
 	seq   uint64
-	had   map[string]int64 // numbers of the last items, by thread; nil: not known
+	had   map[string]mark // the last items, by thread; nil: not known
 }
+
+// mostTwice is how many threads a reader of what is stored remembers, to leave out what was stored twice.
+const mostTwice = 50_000
 
 // mostThreads is of how many threads a cursor tells.
 const mostThreads = 64
@@ -74,7 +77,7 @@ func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
 	if id == "" {
 		from, err = since(r)
 		if from.All && g.key.session != "" {
-			g.had = map[string]int64{}
+			g.had = map[string]mark{}
 		}
 		return from, err
 	}
@@ -84,14 +87,14 @@ func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
 		return from, bad
 	}
 	if known {
-		g.had = map[string]int64{}
+		g.had = map[string]mark{}
 	}
 	for part := range strings.SplitSeq(threads, ";") {
 		if part == "" {
 			continue
 		}
 		name, n, _ := strings.Cut(part, ":")
-		if g.had[name], err = strconv.ParseInt(n, 10, 64); err != nil || events.CheckToken("thread", name) != nil || len(g.had) > mostThreads {
+		if g.had[name], err = parseMark(n); err != nil || events.CheckToken("thread", name) != nil || len(g.had) > mostThreads {
 			return from, bad
 		}
 	}
@@ -104,9 +107,9 @@ func (g *gleaner) fromNow(ctx context.Context) (err error) {
 		return err
 	}
 	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
-	g.had = map[string]int64{}
+	g.had = map[string]mark{}
 	for _, t := range all {
-		g.had[t.Name] = t.Head.N // what came since the sequence was read comes once more, and is left out
+		g.had[t.Name] = mark{t.Head.N, t.Head.Life} // what came since the sequence was read comes once more, and is left out
 	}
 	return err
 }
@@ -119,7 +122,7 @@ func (g *gleaner) cursor() string {
 	names := slices.Sorted(maps.Keys(g.had))
 	for _, name := range names {
 		id = append(append(append(id, ';'), name...), ':')
-		id = strconv.AppendInt(id, g.had[name], 10)
+		id = g.had[name].appendTo(id)
 	}
 	if len(names) == 0 {
 		id = append(id, ';')
@@ -128,12 +131,12 @@ func (g *gleaner) cursor() string {
 }
 
 // give gives an item that the reader does not have.
-func (g *gleaner) give(t events.Thread, n int64, data []byte) error {
+func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 	if g.had != nil {
-		if n <= g.had[t.Name] {
+		if had := g.had[t.Name]; at.life == had.life && at.n <= had.n {
 			return nil
 		}
-		g.had[t.Name] = n
+		g.had[t.Name] = at
 	}
 	if !g.grant.Session(t.Session) {
 		return nil
@@ -160,14 +163,18 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 			return err
 		}
 	}
-	twice := map[events.Thread]int64{} // what was stored twice after a crash
+	twice := map[events.Thread]mark{} // what was stored twice after a crash; of many threads, of those that spoke last
 	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
 		t := events.Thread{Session: it.Session, Name: it.Thread}
-		if it.Seq <= g.seq || it.N <= twice[t] {
+		at := mark{it.N, it.Life}
+		if had := twice[t]; it.Seq <= g.seq || at.life == had.life && at.n <= had.n {
 			return nil
 		}
-		g.seq, twice[t] = it.Seq, it.N
-		return g.give(t, it.N, encode(itemOf(it.Raw)))
+		if len(twice) > mostTwice {
+			clear(twice)
+		}
+		g.seq, twice[t] = it.Seq, at
+		return g.give(t, at, encode(itemOf(it.Raw)))
 	})
 	if err == nil {
 		g.seq = max(g.seq, last)
@@ -186,13 +193,13 @@ func (g *gleaner) forgotten(ctx context.Context) error {
 		if g.key.thread != "" && g.key.thread != t.Name {
 			continue
 		}
-		for p, err := range g.api.cfg.Client.ItemsFrom(ctx, t.Thread, t.Head, g.had[t.Name]+1) {
+		for p, err := range g.api.cfg.Client.ItemsFrom(ctx, t.Thread, t.Head, g.next(t)) {
 			if lost(err) {
-				text := map[string]any{"reason": "lost", "thread": t.Name, "from": g.had[t.Name] + 1, "to": t.Head.N, "message": err.Error()}
-				g.had[t.Name] = t.Head.N
+				text := map[string]any{"reason": "lost", "thread": t.Name, "from": g.next(t), "to": t.Head.N, "message": err.Error()}
+				g.had[t.Name] = mark{t.Head.N, t.Head.Life}
 				err = g.out.send(eventReset, g.cursor(), encode(text))
 			} else if err == nil && g.key.takes(p.Data) {
-				err = g.give(t.Thread, p.N, encode(itemOf(p.Data)))
+				err = g.give(t.Thread, mark{p.N, t.Head.Life}, encode(itemOf(p.Data)))
 			}
 			if err != nil {
 				return err
@@ -200,4 +207,12 @@ func (g *gleaner) forgotten(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// next is the number of the first item of a thread that the reader does not have.
+func (g *gleaner) next(t client.Thread) int64 {
+	if had := g.had[t.Name]; had.life == t.Head.Life {
+		return had.n + 1
+	}
+	return 1
 }

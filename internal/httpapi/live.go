@@ -24,11 +24,12 @@ import (
 //
 //	41                  the items to 41
 //	41;o7:8192;o9:0     and 8,192 bytes of the output o7, nothing yet of o9
+//	41@907              the items to 41 of the thread whose life is 907: others had its name before
 type follower struct {
 	api    *api
 	out    *sse
 	thread events.Thread
-	n      int64            // items given
+	had    mark             // items given
 	at     map[string]int64 // bytes given of outputs; -1: to its end
 }
 
@@ -42,7 +43,7 @@ func (a *api) streamThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{api: a, thread: t, n: head.N, at: map[string]int64{}}
+	f := &follower{api: a, thread: t, had: mark{head.N, head.Life}, at: map[string]int64{}}
 	resumed, err := f.begin(r)
 	if err != nil {
 		return err
@@ -63,9 +64,33 @@ func (f *follower) begin(r *http.Request) (resumed bool, err error) {
 	}
 	from, given, err := number(r, "from")
 	if given {
-		f.n = max(from, 1) - 1
+		f.had.n = max(from, 1) - 1
 	}
 	return false, err
+}
+
+// mark is how far a reader has come in a thread, as a cursor tells it: the number of the last item and, of a name that was used
+// before, the life that it is of (SPEC P12).
+type mark struct {
+	n    int64
+	life uint64
+}
+
+func (m mark) appendTo(b []byte) []byte {
+	b = strconv.AppendInt(b, m.n, 10)
+	if m.life != 0 {
+		b = strconv.AppendUint(append(b, '@'), m.life, 10)
+	}
+	return b
+}
+
+func parseMark(s string) (m mark, err error) {
+	number, life, again := strings.Cut(s, "@")
+	n, err := strconv.ParseUint(number, 10, 63)
+	if m.n = int64(n); again && err == nil {
+		m.life, err = strconv.ParseUint(life, 10, 64)
+	}
+	return m, err
 }
 
 // mostOpen is how many outputs a cursor tells of.
@@ -74,7 +99,7 @@ const mostOpen = 64
 func (f *follower) parse(id string) (err error) {
 	bad := func() error { return fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id) }
 	parts := strings.Split(id, ";")
-	if f.n, err = strconv.ParseInt(parts[0], 10, 64); err != nil || f.n < 0 || len(parts) > mostOpen+1 {
+	if f.had, err = parseMark(parts[0]); err != nil || len(parts) > mostOpen+1 {
 		return bad()
 	}
 	for _, part := range parts[1:] {
@@ -90,7 +115,7 @@ func (f *follower) parse(id string) (err error) {
 
 // cursor is the id of an event after which the reader has what it has now.
 func (f *follower) cursor() string {
-	id := strconv.AppendInt(make([]byte, 0, 32), f.n, 10)
+	id := f.had.appendTo(make([]byte, 0, 48))
 	if len(f.at) == 0 {
 		return string(id)
 	}
@@ -134,8 +159,8 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 	if err != nil {
 		return f.gone(err)
 	}
-	if f.n > head.N { // another thread of that name
-		f.n, f.at = 0, map[string]int64{}
+	if f.had.life != head.Life || f.had.n > head.N { // another thread of that name
+		f.had, f.at = mark{life: head.Life}, map[string]int64{}
 		if err := f.reset("replaced", "the thread was removed and began anew"); err != nil {
 			return err
 		}
@@ -201,7 +226,7 @@ type openOutputOut struct {
 
 func (f *follower) openJSON(head threads.Head, open []client.OpenOutput) openOut {
 	out := openOut{
-		Session: f.thread.Session, Thread: f.thread.Name, N: f.n, State: head.Status.String(), Head: head.Head().Ref.String(),
+		Session: f.thread.Session, Thread: f.thread.Name, N: f.had.n, State: head.Status.String(), Head: head.Head().Ref.String(),
 		Outputs: make([]openOutputOut, len(open)),
 	}
 	for i, o := range open {
@@ -227,25 +252,31 @@ func (f *follower) give(ctx context.Context, m *moment) error {
 }
 
 func (f *follower) item(ctx context.Context, m *moment) error {
-	if m.n <= f.n {
+	if m.life != f.had.life { // the thread says which one has the name now
+		return f.stored(ctx, false, false)
+	}
+	if m.n <= f.had.n {
 		return nil
 	}
-	if m.n > f.n+1 {
+	if m.n > f.had.n+1 {
 		head, err := f.api.cfg.Client.Thread(ctx, f.thread)
 		if err != nil {
 			return f.gone(err)
+		}
+		if head.Life != f.had.life {
+			return f.stored(ctx, false, false)
 		}
 		if err := f.items(ctx, head, m.n-1); err != nil {
 			return err
 		}
 	}
-	f.n = m.n
+	f.had.n = m.n
 	return f.out.send(eventItem, f.cursor(), m.data)
 }
 
 // items gives the stored items up to a number.
 func (f *follower) items(ctx context.Context, head threads.Head, to int64) error {
-	for p, err := range f.api.cfg.Client.ItemsFrom(ctx, f.thread, head, f.n+1) {
+	for p, err := range f.api.cfg.Client.ItemsFrom(ctx, f.thread, head, f.had.n+1) {
 		if lost(err) {
 			return f.skip(to, err)
 		}
@@ -255,7 +286,7 @@ func (f *follower) items(ctx context.Context, head threads.Head, to int64) error
 		if p.N > to {
 			break
 		}
-		f.n = p.N
+		f.had.n = p.N
 		if err := f.out.send(eventItem, f.cursor(), encode(itemOf(p.Data))); err != nil {
 			return err
 		}
@@ -270,8 +301,8 @@ func lost(err error) bool {
 
 // skip tells the reader that the items up to a number can not be had.
 func (f *follower) skip(to int64, why error) error {
-	from := f.n + 1
-	f.n = to
+	from := f.had.n + 1
+	f.had.n = to
 	return f.out.send(eventReset, f.cursor(), encode(map[string]any{"reason": "lost", "from": from, "to": to, "message": why.Error()}))
 }
 
@@ -408,7 +439,7 @@ func (f *follower) gone(err error) error {
 }
 
 func (f *follower) reset(reason, message string) error {
-	return f.out.send(eventReset, "0", encode(map[string]string{"reason": reason, "message": message}))
+	return f.out.send(eventReset, f.cursor(), encode(map[string]string{"reason": reason, "message": message}))
 }
 
 // follow gives the moments of a feed until the reader goes. behind reads what is stored when the reader was too slow.

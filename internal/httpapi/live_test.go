@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -498,11 +499,66 @@ func TestStreamOfWhatGoes(t *testing.T) {
 	// Of its name a new one may begin: a reader of the old one begins anew, too.
 	say(ctx, t, cl, b, "anew")
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", "7")
-	if e := s.next(); e.name != "reset" || !strings.Contains(e.data, `"reason":"replaced"`) || e.id != "0" {
+	if e := s.next(); e.name != "reset" || !strings.Contains(e.data, `"reason":"replaced"`) || !strings.HasPrefix(e.id, "0@") {
 		t.Errorf("first event = %+v, want a reset", e)
 	}
 	if _, e := s.until("item"); decode[itemEvent](t, e).N != 1 {
 		t.Errorf("event = %+v, want item 1", e)
+	}
+}
+
+// A name is used again while readers are away, by threads that have as many items and more. A reader that comes back with its last
+// id has each item of each thread, once: of the thread, of its session, and of all.
+func TestStreamsAcrossLives(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	th := events.Thread{Session: "s", Name: "main"}
+	paths := []string{"/v1/sessions/s/threads/main/live?from=1", "/v1/live?session=s&since=all", "/v1/live?since=all"}
+	ends := []func() error{
+		nil,
+		func() error { return cl.Remove(ctx, th) },
+		func() error { _, err := cl.DeleteSession(ctx, "s", client.Deletion{Force: true}); return err },
+		func() error { return cl.Remove(ctx, th) },
+	}
+	last := map[string]string{}
+	for life, texts := range [][]string{{"a", "b"}, {"a", "b"}, {"a", "b", "c"}, {"x", "y", "z", "u"}} {
+		if end := ends[life]; end != nil {
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, text := range texts {
+			say(ctx, t, cl, th, text)
+		}
+		for _, path := range paths {
+			s := follow(t, ctx, url+path, last[path])
+			for i, text := range texts {
+				before, e := s.until("item")
+				if it := decode[itemEvent](t, e); it.N != int64(i+1) || !strings.Contains(string(it.Item), `"`+text+`"`) {
+					t.Errorf("%s, life %d: item %s, want %d, %s", path, life+1, e.data, i+1, text)
+				}
+				replaced := slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" })
+				if want := i == 0 && life > 0 && path == paths[0]; replaced != want {
+					t.Errorf("%s, life %d, item %d: a reset before it is %v, want %v: %+v", path, life+1, i+1, replaced, want, before)
+				}
+				last[path] = e.id
+			}
+			s.stop()
+		}
+	}
+	live := map[string]*stream{} // and readers that stay
+	for _, path := range paths {
+		live[path] = follow(t, ctx, url+path, last[path])
+	}
+	live[paths[0]].until("open")
+	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	live[paths[0]].until("reset")
+	say(ctx, t, cl, th, "again")
+	for _, path := range paths[1:] {
+		if _, e := live[path].until("item"); decode[itemEvent](t, e).N != 1 {
+			t.Errorf("%s: item %s, want the first of the new thread", path, e.data)
+		}
 	}
 }
 

@@ -123,7 +123,10 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 	// From here on nothing fails.
 	c.news(t, s, t.head)
 	l.drop(c, open)
-	t.head.Batch, t.head.Life = c.id, s.msg.Seq
+	t.head.Batch = c.id
+	if other.reused {
+		t.head.Life = s.msg.Seq
+	}
 	n := c.byKey[t.key]
 	n.leaves = &leaving{to: to, takes: other.rev}
 	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: leftRecord(t.head, to), Expect: record.Any}
