@@ -511,6 +511,8 @@ func TestStreamOfWhatGoes(t *testing.T) {
 // id has each item of each thread, once: of the thread, of its session, and of all.
 func TestStreamsAcrossLives(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	th := events.Thread{Session: "s", Name: "main"}
 	paths := []string{"/v1/sessions/s/threads/main/live?from=1", "/v1/live?session=s&since=all", "/v1/live?since=all"}
 	ends := []func() error{

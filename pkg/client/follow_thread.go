@@ -188,7 +188,7 @@ func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, tak
 		if err != nil {
 			return fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err)
 		}
-		it.Seq, it.More = stored.Seq, stored.Pending
+		it.Seq, it.More, it.Life = stored.Seq, stored.Pending, stored.Life
 		return take(it)
 	})
 }
