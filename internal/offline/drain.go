@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/oklog/ulid/v2"
 
 	"spool/pkg/events"
 )
@@ -29,15 +28,18 @@ type drain struct {
 
 // leftovers drains the queues whose processes are gone.
 func (d *drain) leftovers(ctx context.Context) error {
-	queues, err := os.ReadDir(d.q.cfg.Dir)
+	queues, err := d.q.others()
 	if err != nil {
 		return fmt.Errorf("offline directory: %w", err)
 	}
-	for _, e := range queues {
-		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() || e.Name() == d.q.name {
+	for _, dir := range queues {
+		err := d.leftover(ctx, dir)
+		if errors.Is(err, errLater) || errors.Is(err, fs.ErrPermission) {
+			d.q.cfg.Log.Error("what a process left offline cannot be read, and is not waited for", "dir", dir, "error", err)
+			d.q.passed(dir)
 			continue
 		}
-		if err := d.leftover(ctx, filepath.Join(d.q.cfg.Dir, e.Name())); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -91,7 +93,9 @@ func (d *drain) segment(ctx context.Context, path string, newest bool) error {
 	good := scan(b, func(payload []byte) {
 		e, err := events.Decode(payload)
 		if err != nil { // of a later version
-			bad = errors.Join(bad, fmt.Errorf("%s: %w", path, err))
+			if flush(); bad == nil {
+				bad = fmt.Errorf("%s: %w: %w", path, errLater, err)
+			}
 			return
 		}
 		if len(batch) == batchEvents || size+len(payload) > batchBytes {

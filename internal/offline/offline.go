@@ -13,7 +13,8 @@
 //	in Drain, after an ack  a segment whose events are published: they are published again, and a thread skips what it has
 //
 // A queue whose process is gone is drained by the next one that uses the directory. Events keep the identity that they were
-// published under, so nothing doubles, whoever sends them and however often.
+// published under, so nothing doubles, whoever sends them and however often. A successor of a producer appends behind what the
+// predecessor left, until that is drained, by whomever (Behind).
 package offline
 
 import (
@@ -64,6 +65,9 @@ type Queue struct {
 	used    int64         // bytes of the directory, as far as this process knows
 	some    chan struct{} // holds a token while there is something to drain
 	empty   chan struct{} // closed while there is nothing
+
+	before   map[string]map[string]bool // by producer that was asked for: segments of others that hold events of it
+	contents map[string]contents        // of segments of others, by path
 }
 
 // Open makes a queue in a directory, which it creates.
@@ -73,6 +77,7 @@ func Open(cfg Config) (*Queue, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	q := &Queue{cfg: cfg, name: ulid.Make().String(), next: 1, some: make(chan struct{}, 1), empty: make(chan struct{})}
+	q.before, q.contents = map[string]map[string]bool{}, map[string]contents{}
 	close(q.empty)
 	if err := os.MkdirAll(q.dir(), 0o700); err != nil {
 		return nil, fmt.Errorf("offline directory: %w", err)
@@ -203,13 +208,16 @@ func (q *Queue) seal() error {
 
 // Drain gives everything that waits to send, in order, in groups of one batch, and forgets it when send returns nil: first
 // what dead processes left, then its own, until nothing is left. It returns the first error that may pass; what send
-// will never take (see record.Temporary) is moved aside.
+// will never take (see record.Temporary) is moved aside. Its own events wait while other processes hold what they come behind.
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
 	q.draining.Lock()
 	defer q.draining.Unlock()
 	d := &drain{q: q, send: send}
 	if err := d.leftovers(ctx); err != nil {
 		return err
+	}
+	if q.passed("") {
+		return errBehind
 	}
 	for {
 		q.mu.Lock()

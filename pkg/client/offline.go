@@ -81,18 +81,21 @@ func (o *offline) close() {
 	_ = o.Close()
 }
 
-// away reports that what is published now goes to the offline directory.
-func (c *Client) away() bool {
-	return c.offline != nil && (!c.offline.Empty() || !c.conn.Connected())
+// away reports that what a producer publishes now goes to the offline directory.
+func (c *Client) away(producer string) bool {
+	return c.offline != nil && (c.offline.Behind(producer) || !c.offline.Empty() || !c.conn.Connected())
 }
 
-// keep makes events durable: in SPOOL_EVENTS, or on this machine's disk when no server takes them. A publisher's events go
-// through the disk for as long as some of them wait there, so that they stay in order.
+// keep makes the events of one producer durable: in SPOOL_EVENTS, or on this machine's disk when no server takes them. They go
+// through the disk for as long as some wait there, of this process or of a predecessor of the producer, so that they stay in order.
 func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
 	if c.offline == nil {
 		return retry.Do(ctx, nil, func() error { return c.conn.PublishEvents(ctx, evs) })
 	}
-	if !c.away() {
+	if len(evs) == 0 {
+		return nil
+	}
+	if !c.away(evs[0].Producer) {
 		short, cancel := context.WithTimeout(ctx, offlineAfter)
 		defer cancel()
 		err := retry.Do(short, nil, func() error { return publish(short, c.conn, evs) })

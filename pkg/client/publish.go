@@ -81,7 +81,7 @@ func (p *Publisher) Producer() string { return p.cfg.Producer }
 func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 	evs := make([]*events.Event, len(entries))
 	for i, e := range entries {
-		away := p.client.away()
+		away := p.client.away(p.cfg.Producer)
 		if away && e.Open != nil {
 			var err error
 			if e, err = inMemory(e); err != nil {
