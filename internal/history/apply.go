@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"spool/pkg/events"
 )
@@ -13,6 +14,7 @@ import (
 type Post struct {
 	Thread events.Thread
 	N      int64 // number of the item in its thread
+	Life   int64 // which of the threads that had the name: threads.Head.Life
 	Time   int64 // Unix milliseconds, 0 = nobody said
 	Text   string
 }
@@ -31,9 +33,12 @@ type Batch struct {
 	From     Position // where reading began
 	To       uint64   // all between From and this is in the batch; below From.Seq: the position stays
 	Posts    []Post
-	Sessions []Session               // of the posts, as far as known
-	Filled   map[events.Thread]int64 // with this batch all posts of these threads are in, up to that number
+	Sessions []Session                // of the posts, as far as known
+	Filled   map[events.Thread]Filled // with this batch all posts of these threads are in, up to there
 }
+
+// Filled is up to which number a thread was read whole, and the life that it is of.
+type Filled struct{ N, Life int64 }
 
 // ErrMoved says that the position is not where the batch began: another process started over. Nothing was stored.
 var ErrMoved = errors.New("position of the prompt history was set back")
@@ -95,16 +100,23 @@ func (db *DB) Reset(ctx context.Context, stream string) error {
 	}))
 }
 
-// Forget removes what a session asked for.
+// Forget removes what a session asked for, whatever thread it was.
 func (db *DB) Forget(ctx context.Context, session string) error {
+	return db.ForgetBefore(ctx, session, math.MaxInt64)
+}
+
+// ForgetBefore removes what the threads of a session asked for whose lives began below a sequence of the events: what the session
+// had before it was deleted by that event, and nothing of a new one under its name.
+func (db *DB) ForgetBefore(ctx context.Context, session string, event int64) error {
 	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
-		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?)"
+		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
 		for _, statement := range []string{
 			"INSERT INTO prompt_words(prompt_words, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
 			"INSERT INTO prompt_parts(prompt_parts, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
-			"DELETE FROM prompts" + its, "DELETE FROM filled" + its, "DELETE FROM sessions WHERE name = ?",
+			"DELETE FROM prompts" + its, "DELETE FROM filled" + its,
+			"DELETE FROM sessions WHERE name = ?1 AND (?2 = 9223372036854775807 OR id NOT IN (SELECT session FROM prompts))",
 		} {
-			if _, err := tx.ExecContext(ctx, statement, session); err != nil {
+			if _, err := tx.ExecContext(ctx, statement, session, event); err != nil {
 				return err
 			}
 		}
@@ -129,18 +141,18 @@ func (db *DB) Sessions(ctx context.Context) (names []string, err error) {
 	return names, wrap("list the sessions of prompts", rows.Err())
 }
 
-// Filled is up to which number each thread was read whole.
-func (db *DB) Filled(ctx context.Context) (map[events.Thread]int64, error) {
-	rows, err := db.sql.QueryContext(ctx, "SELECT s.name, f.thread, f.n FROM filled f JOIN sessions s ON s.id = f.session")
+// Filled is up to where each thread was read whole.
+func (db *DB) Filled(ctx context.Context) (map[events.Thread]Filled, error) {
+	rows, err := db.sql.QueryContext(ctx, "SELECT s.name, f.thread, f.n, f.life FROM filled f JOIN sessions s ON s.id = f.session")
 	if err != nil {
 		return nil, wrap("read what is filled", err)
 	}
 	defer rows.Close()
-	all := map[events.Thread]int64{}
+	all := map[events.Thread]Filled{}
 	for rows.Next() {
 		var t events.Thread
-		var n int64
-		if err := rows.Scan(&t.Session, &t.Name, &n); err != nil {
+		var n Filled
+		if err := rows.Scan(&t.Session, &t.Name, &n.N, &n.Life); err != nil {
 			return nil, wrap("read what is filled", err)
 		}
 		all[t] = n

@@ -201,7 +201,7 @@ func TestForget(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
 	b := history.Batch{
 		Posts:  []history.Post{post("a/main", 1, 1, "keep secret"), post("a/main", 2, 2, "keep secret"), post("b/main", 1, 3, "keep this")},
-		Filled: map[events.Thread]int64{{Session: "a", Name: "main"}: 7, {Session: "b", Name: "main"}: 8},
+		Filled: map[events.Thread]history.Filled{{Session: "a", Name: "main"}: {N: 7}, {Session: "b", Name: "main"}: {N: 8}},
 	}
 	apply(t, db, b)
 	if err := db.Forget(t.Context(), "a"); err != nil {
@@ -213,7 +213,7 @@ func TestForget(t *testing.T) {
 		}
 	}
 	filled, err := db.Filled(t.Context())
-	if want := map[events.Thread]int64{{Session: "b", Name: "main"}: 8}; err != nil || !cmp.Equal(filled, want) {
+	if want := map[events.Thread]history.Filled{{Session: "b", Name: "main"}: {N: 8}}; err != nil || !cmp.Equal(filled, want) {
 		t.Errorf("Filled = %v, %v, want %v", filled, err, want)
 	}
 	if names, err := db.Sessions(t.Context()); err != nil || !slices.Equal(names, []string{"b"}) {

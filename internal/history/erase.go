@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
 	"spool/internal/record"
@@ -13,7 +14,12 @@ import (
 // on to its end, whatever becomes of ctx: nobody would come back to it. A crash in between leaves pages that nothing leads to, and
 // the log behind the file, until the next erasure.
 func (db *DB) Erase(ctx context.Context, session string) error {
-	if err := db.Forget(ctx, session); err != nil {
+	return db.eraseBefore(ctx, session, math.MaxInt64)
+}
+
+// eraseBefore is Erase of what ForgetBefore forgets.
+func (db *DB) eraseBefore(ctx context.Context, session string, event int64) error {
+	if err := db.ForgetBefore(ctx, session, event); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -58,7 +64,7 @@ func (f *Follower) forget(ctx context.Context, r record.Record) error {
 	}
 	session, _ := events.ParseDeletedKey(r.Key)
 	if d.Erase {
-		return f.db.Erase(ctx, session)
+		return f.db.eraseBefore(ctx, session, int64(d.Seq))
 	}
-	return f.db.Forget(ctx, session)
+	return f.db.ForgetBefore(ctx, session, int64(d.Seq))
 }

@@ -28,10 +28,14 @@ func (f *Follower) fill(ctx context.Context, at Position) error {
 	}
 	var some gathered
 	for _, t := range all {
-		if done[t.Thread] >= t.Head.N {
+		had := done[t.Thread]
+		if had.Life != int64(t.Head.Life) {
+			had = Filled{}
+		}
+		if had.N >= t.Head.N {
 			continue
 		}
-		if err := f.fillThread(ctx, past(ctx, cl.Reader(), t, done[t.Thread]), t, at, &some); err != nil {
+		if err := f.fillThread(ctx, past(ctx, cl.Reader(), t, had.N), t, at, &some); err != nil {
 			return err
 		}
 	}
@@ -54,7 +58,7 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 			}
 		}
 	}
-	some.whole(t.Thread, t.Head.N)
+	some.whole(t.Thread, Filled{t.Head.N, int64(t.Head.Life)})
 	if !some.full() {
 		return nil
 	}
@@ -145,6 +149,7 @@ func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []P
 	}
 	for _, it := range items {
 		if p, ok := parse(it.Data); ok {
+			p.Life = int64(t.Head.Life)
 			if p.Time == 0 {
 				p.Time = t.Head.Updated
 			}

@@ -154,6 +154,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 		idle.Reset(wait)
 		if p, ok := parse(stored.Data); ok {
+			p.Life = int64(stored.Life)
 			if p.Time == 0 {
 				p.Time = stored.Stored.UnixMilli()
 			}

@@ -76,11 +76,12 @@ func (db *DB) Count(ctx context.Context) (n int64, err error) {
 
 // key names a post.
 type key struct {
-	thread events.Thread
-	n      int64
+	thread  events.Thread
+	n, time int64 // threads of one name, in two lives, have the same numbers
+	text    string
 }
 
-func (p *Prompt) key() key { return key{p.Thread, p.N} }
+func (p *Prompt) key() key { return key{p.Thread, p.N, p.Time, p.Text} }
 
 func (f Filter) clause() (where string, args []any) {
 	if f.Session != "" {

@@ -48,7 +48,7 @@ const (
 type gathered struct {
 	posts  []Post
 	bytes  int
-	filled map[events.Thread]int64
+	filled map[events.Thread]Filled
 }
 
 func (g *gathered) add(p Post) {
@@ -57,11 +57,11 @@ func (g *gathered) add(p Post) {
 }
 
 // whole notes that all posts of a thread up to a number are stored or among those gathered.
-func (g *gathered) whole(t events.Thread, n int64) {
+func (g *gathered) whole(t events.Thread, to Filled) {
 	if g.filled == nil {
-		g.filled = map[events.Thread]int64{}
+		g.filled = map[events.Thread]Filled{}
 	}
-	g.filled[t] = n
+	g.filled[t] = to
 }
 
 func (g *gathered) full() bool {
@@ -71,7 +71,8 @@ func (g *gathered) full() bool {
 // sorted is the posts of each thread in the order of their numbers: those of one millisecond get their places in it.
 func (g *gathered) sorted() []Post {
 	slices.SortFunc(g.posts, func(a, b Post) int {
-		return cmp.Or(cmp.Compare(a.Thread.Session, b.Thread.Session), cmp.Compare(a.Thread.Name, b.Thread.Name), cmp.Compare(a.N, b.N))
+		return cmp.Or(cmp.Compare(a.Thread.Session, b.Thread.Session), cmp.Compare(a.Thread.Name, b.Thread.Name), cmp.Compare(a.Life, b.Life),
+			cmp.Compare(a.N, b.N))
 	})
 	return g.posts
 }

@@ -84,13 +84,13 @@ func (w *writer) add(p Post) error {
 	if err != nil {
 		return err
 	}
-	at := []any{session, p.Thread.Name, p.N}
+	at := []any{session, p.Thread.Name, p.Life, p.N}
 	var known bool
-	if _, err := w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND n = ?", at, &known); err != nil || known {
+	if _, err := w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n = ?", at, &known); err != nil || known {
 		return err
 	}
 	var before string
-	if _, err := w.get(`SELECT text FROM prompts WHERE session = ? AND thread = ? AND n < ? AND text IS NOT NULL
+	if _, err := w.get(`SELECT text FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n < ? AND text IS NOT NULL
 		ORDER BY n DESC LIMIT 1`, at, &before); err != nil {
 		return err
 	}
@@ -101,7 +101,8 @@ func (w *writer) add(p Post) error {
 	if err != nil {
 		return err
 	}
-	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time) VALUES(?, ?, ?, ?, ?)", id, session, p.Thread.Name, p.N, p.Time); err != nil {
+	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time, life) VALUES(?, ?, ?, ?, ?, ?)", id, session, p.Thread.Name, p.N, p.Time,
+		p.Life); err != nil {
 		return err
 	}
 	if text == before {
@@ -115,7 +116,7 @@ func (w *writer) add(p Post) error {
 func (w *writer) mend(at []any, before, text string) error {
 	var id int64
 	var next sql.NullString
-	found, err := w.get("SELECT id, text FROM prompts WHERE session = ? AND thread = ? AND n > ? ORDER BY n LIMIT 1", at, &id, &next)
+	found, err := w.get("SELECT id, text FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n > ? ORDER BY n LIMIT 1", at, &id, &next)
 	switch {
 	case err != nil || !found || text == before:
 		return err
@@ -158,12 +159,13 @@ func (w *writer) place(ms int64) (id int64, err error) {
 	return id, err
 }
 
-func (w *writer) filled(t events.Thread, n int64) error {
+func (w *writer) filled(t events.Thread, to Filled) error {
 	session, err := w.session(t.Session)
 	if err != nil {
 		return err
 	}
-	return w.exec("INSERT INTO filled VALUES(?, ?, ?) ON CONFLICT DO UPDATE SET n = max(n, excluded.n)", session, t.Name, n)
+	return w.exec(`INSERT INTO filled VALUES(?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+		n = iif(life = excluded.life, max(n, excluded.n), excluded.n), life = excluded.life`, session, t.Name, to.N, to.Life)
 }
 
 // trim takes off white space as the program does that the oracle is of: JavaScript's, which has the byte order mark and
