@@ -36,7 +36,6 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
-	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
 
@@ -190,13 +189,15 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
 		last, err := c.conn.Scan(ctx, 1, func(r record.Stamped) error {
-			class, _, _ := strings.Cut(r.Key, ".")
-			switch class {
-			case "fence", "lane", "gc": // of the system that writes, not of what is stored
+			class, err := record.ClassOf(r.Key)
+			if err != nil { // it may name bytes
+				return err
+			}
+			if class.Own {
 				return nil
 			}
 			delete(named, r.Key)
-			if class == "moved" && r.Exists() {
+			if class.Keeps == record.MovedTo && r.Exists() {
 				moved = append(moved, strings.TrimPrefix(r.Key, events.MovedKey("")))
 			}
 			value, o, err := keep(class, r.Record)
@@ -218,41 +219,32 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 }
 
 // keep is the value of a record in a backup, nil for one that is gone, and the object that it names.
-func keep(class string, r record.Record) (value []byte, o record.Object, err error) {
+func keep(class record.Class, r record.Record) (value []byte, o record.Object, err error) {
 	if !r.Exists() {
 		return nil, o, nil
 	}
 	value = r.Value
-	switch class {
-	case "pack":
-		p, err := record.DecodePack(r.Value)
+	if o, err = class.Object(value); err != nil {
+		return nil, o, err
+	}
+	switch class.Keeps {
+	case record.PackBytes:
+		p, err := record.DecodePack(value)
 		if err != nil || p.Gone {
-			return nil, o, err
+			return nil, record.Object{}, err
 		}
 		if p.Order == 0 { // of a record without an order its own sequence is
 			p.Order = r.Seq
 			value = p.Encode()
 		}
-		return value, p.Object, nil
-	case "blob":
-		b, err := record.DecodeBlob(r.Value)
-		if err != nil || b.Gone {
-			return nil, o, err
+	case record.BlobBytes:
+		if o.NUID == "" {
+			return nil, o, nil
 		}
-		return value, b.Object, nil
-	case "artifact":
-		a, err := artifacts.DecodeRecord(r.Value)
-		if err != nil || a.Locator == nil {
-			return value, o, err
+	case record.FileBytes:
+		if o.Name == "" && o.Chunks == 0 { // an output that has no part yet
+			o = record.Object{}
 		}
-		o, err = record.DecodeLocator(a.Locator)
-		return value, o, err
-	case "output":
-		out, err := record.DecodeOutput(r.Value)
-		if err != nil || out.Parts.Count == 0 {
-			return value, o, err
-		}
-		return value, out.Object(), nil
 	}
 	return value, o, nil
 }

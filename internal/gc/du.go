@@ -47,13 +47,17 @@ func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Cl
 	parts := map[string]Use{} // by record: one that is written meanwhile is told twice
 	w := newWorld()
 	_, err = rs.Scan(ctx, 1, func(r record.Stamped) error {
-		switch class, id, _ := strings.Cut(r.Key, "."); class {
-		case "pack":
+		class, err := record.ClassOf(r.Key)
+		if err != nil {
+			return err
+		}
+		switch _, id, _ := strings.Cut(r.Key, "."); class.Keeps {
+		case record.PackBytes:
 			return w.takePack(id, r)
-		case "blob":
+		case record.BlobBytes:
 			return w.takeBlob(id, r)
 		}
-		u, err := useOf(r.Record)
+		u, err := useOf(r.Record, class)
 		if delete(parts, r.Key); err == nil && u.Session != "" {
 			parts[r.Key] = u
 		}
@@ -106,20 +110,16 @@ func (w *world) classes(all *Classes) {
 }
 
 // useOf is what one record adds; its Session is empty when that is nothing.
-func useOf(r record.Record) (Use, error) {
-	t, head := events.ParseHeadKey(r.Key)
-	if past, _, ended := events.ParseHistoryKey(r.Key); ended {
-		t, head = past, true
-	}
+func useOf(r record.Record, class record.Class) (Use, error) {
 	switch {
 	case !r.Exists():
-	case head:
+	case class.Keeps == record.Nodes:
 		h, err := threads.DecodeHead(r.Value)
 		if err != nil {
 			return Use{}, fmt.Errorf("%s: %w", r.Key, err)
 		}
-		return Use{Session: t.Session, Threads: 1, Entries: h.Entries, Bytes: h.BytesIn}, nil
-	case strings.HasPrefix(r.Key, "artifact."):
+		return Use{Session: events.SessionOf(r.Key), Threads: 1, Entries: h.Entries, Bytes: h.BytesIn}, nil
+	case class.Name == "artifact":
 		a, err := artifacts.DecodeRecord(r.Value)
 		if err != nil {
 			return Use{}, fmt.Errorf("%s: %w", r.Key, err)

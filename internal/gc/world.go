@@ -120,34 +120,28 @@ func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) 
 // quietTries is how often a reading goes on with what was written meanwhile.
 const quietTries = 300
 
-// barren are classes of records that keep nothing alive.
-var barren = map[string]bool{
-	"session": true, "counter": true, "outputbase": true, "prompt": true, "answered": true, "left": true, "run": true, "shared": true, "fence": true,
-	"lane": true, "gc": true, "stream": true, "deleted": true, "deleting": true, "retention": true,
-}
-
 // take learns one record. A class that this version does not know may hold on to something: it is an error.
 func (w *world) take(r record.Stamped) error {
-	class, id, _ := strings.Cut(r.Key, ".")
+	class, err := record.ClassOf(r.Key)
 	w.seen[w.hash(r.Key)] = true
-	switch class {
-	case "session":
-		w.sessions[w.hash(r.Key)] = r.Exists()
-	case "thread", "history":
-		return w.takeHead(r.Record)
-	case "pack":
-		return w.takePack(id, r)
-	case "blob":
-		return w.takeBlob(id, r)
-	case "moved":
-		return w.takeMoved(id, r)
-	case "artifact":
-		return w.takeArtifact(r.Record)
-	case "output":
-		return w.takeOutput(r.Record)
+	if err != nil {
+		return err
 	}
-	if !barren[class] {
-		return fmt.Errorf("%w: this version does not know what it keeps alive", record.ErrValue)
+	_, id, _ := strings.Cut(r.Key, ".")
+	switch class.Keeps {
+	case record.Nodes:
+		return w.takeHead(r.Record)
+	case record.PackBytes:
+		return w.takePack(id, r)
+	case record.BlobBytes:
+		return w.takeBlob(id, r)
+	case record.MovedTo:
+		return w.takeMoved(id, r)
+	case record.FileBytes:
+		return w.takeFile(r.Record, class)
+	}
+	if r.Key == events.SessionKey(id) {
+		w.sessions[w.hash(r.Key)] = r.Exists()
 	}
 	return nil
 }
@@ -224,29 +218,20 @@ func (w *world) takeMoved(id string, r record.Stamped) error {
 }
 
 // Bytes of an artifact that is gone since the reading began are left to the next cycle.
-func (w *world) takeArtifact(r record.Record) error {
+func (w *world) takeFile(r record.Record, class record.Class) error {
 	if !r.Exists() {
 		return nil
 	}
-	a, err := artifacts.DecodeRecord(r.Value)
-	if err != nil || a.Locator == nil {
+	o, err := class.Object(r.Value)
+	if err == nil && o.NUID != "" {
+		w.bytes[w.hash(o.NUID)] = r.Key
+	}
+	if err != nil || class.Name != "artifact" {
 		return err
 	}
-	o, err := record.DecodeLocator(a.Locator)
-	if err == nil {
-		w.bytes[w.hash(o.NUID)] = r.Key
+	a, err := artifacts.DecodeRecord(r.Value)
+	if err == nil && a.Locator != nil {
 		w.names[w.hash(a.Object)] = true
-	}
-	return err
-}
-
-func (w *world) takeOutput(r record.Record) error {
-	if !r.Exists() {
-		return nil
-	}
-	o, err := record.DecodeOutput(r.Value)
-	if err == nil {
-		w.bytes[w.hash(o.NUID)] = r.Key
 	}
 	return err
 }

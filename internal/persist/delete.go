@@ -327,7 +327,11 @@ func (p *Persister) inventory(ctx context.Context, session string) (list []going
 			if !r.Exists() {
 				continue
 			}
-			list = append(list, going{r.Key, r.Seq, count(&gone, r)})
+			class, err := record.ClassOf(r.Key)
+			if err != nil { // it may name bytes that others need
+				return nil, gone, fmt.Errorf("delete session %s: %w", session, err)
+			}
+			list = append(list, going{r.Key, r.Seq, count(&gone, r, class)})
 		}
 	}
 	return list, gone, nil
@@ -335,9 +339,9 @@ func (p *Persister) inventory(ctx context.Context, session string) (list []going
 
 // count adds a record, and gives the locator of bytes that it names. One that cannot be read is removed all the same; its bytes
 // are gc's.
-func count(g *record.Gone, r record.Record) (free []byte) {
+func count(g *record.Gone, r record.Record, class record.Class) (free []byte) {
 	g.Records++
-	switch class, _, _ := strings.Cut(r.Key, "."); class {
+	switch class.Name {
 	case "thread", "history":
 		g.Threads++
 		if h, err := threads.DecodeHead(r.Value); err == nil {
@@ -347,19 +351,18 @@ func count(g *record.Gone, r record.Record) (free []byte) {
 		g.Artifacts++
 		if a, err := artifacts.DecodeRecord(r.Value); err == nil {
 			g.ArtifactBytes += max(a.Size, 0)
-			return a.Locator
 		}
 	case "output":
 		g.Outputs++
-		if o, err := record.DecodeOutput(r.Value); err == nil {
-			return record.Object{Bucket: events.ArtifactsBucket, NUID: o.NUID}.Locator()
-		}
 	case "run":
 		g.Runs++
 	case "prompt":
 		g.Prompts++
 	}
-	return nil
+	if o, err := class.Object(r.Value); err == nil && o.NUID != "" {
+		free = o.Locator()
+	}
+	return free
 }
 
 // finishDeletion is the part behind the batch's items. Another persister may have gone on with it meanwhile.

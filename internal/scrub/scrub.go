@@ -16,8 +16,6 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // Everything is what a scrub reads.
@@ -354,43 +352,20 @@ func (s *scrubber) object(ctx context.Context, r record.Record, o record.Object,
 	return raw, true, err
 }
 
-// records reads every record by its key, and decodes what is of a kind that is known here.
+// records reads every record by its key, and decodes what is known. A class that is not is a finding.
 func (s *scrubber) records(ctx context.Context) error {
 	return s.each(ctx, ">", func(r record.Record) error {
 		s.state.Now.Records++
 		if err := s.took(ctx, len(r.Value)); err != nil {
 			return err
 		}
-		if err := decode(r); err != nil {
+		class, err := record.ClassOf(r.Key)
+		if err == nil {
+			err = class.Check(r.Value)
+		}
+		if err != nil {
 			return s.find(ctx, r.Seq, Finding{Unreadable, r.Key, err.Error()})
 		}
 		return nil
 	})
-}
-
-func decode(r record.Record) error {
-	var err error
-	switch class, _, _ := strings.Cut(r.Key, "."); class {
-	case "thread", "history":
-		_, err = threads.DecodeHead(r.Value)
-	case "session":
-		_, err = sessions.DecodeInfo(r.Value)
-	case "counter":
-		_, err = record.DecodeCounter(r.Value)
-	case "output":
-		_, err = record.DecodeOutput(r.Value)
-	case "outputbase":
-		_, err = record.DecodeOutputBase(r.Value)
-	case "prompt", "answered":
-		_, err = record.DecodePrompt(r.Value)
-	case "run":
-		_, err = record.DecodeRun(r.Value)
-	case "moved":
-		_, err = record.DecodeMoved(r.Value)
-	case "left":
-		_, err = record.DecodeLeft(r.Value)
-	case "deleted":
-		_, err = record.DecodeDeleted(r.Value)
-	}
-	return err
 }

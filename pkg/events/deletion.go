@@ -41,8 +41,8 @@ const RetentionKey = "retention.report"
 
 // ofSession is where the keys of records that belong to a session have its name: class → token.
 var ofSession = map[string]int{
-	"thread": 1, "history": 2, "left": 1, "session": 1, "counter": 1, "artifact": 1, "shared": 2, "output": 1, "prompt": 1, "answered": 1,
-	"run": 1, "stream": 1,
+	"thread": 1, "history": 2, "left": 1, "session": 1, "counter": 1, "artifact": 1, "shared": 2, "output": 1, "outputbase": 1,
+	"prompt": 1, "answered": 1, "run": 1, "stream": 1,
 }
 
 // SessionOf is the session that a record belongs to; "" for one that belongs to none.
@@ -58,7 +58,8 @@ func SessionOf(key string) string {
 func OfSession(session string) []string {
 	return []string{
 		HeadKeys(session), HistoryKeys(session), LeftKey(Thread{session, "*"}), SessionKey(session), CounterKey(session),
-		ArtifactKeys(session, ""), SharedKey("*", session, "*"), OutputKeys(session), PromptKeys(session),
+		ArtifactKeys(session, ""), SharedKey("*", session, "*"), OutputKeys(session),
+		OutputBaseKey(session, "*"), PromptKeys(session),
 		"answered." + session + ".*.*", RunKeys(session), StreamKey(Thread{session, "*"}),
 	}
 }
