@@ -68,6 +68,9 @@ func (m *machine) collector(s *state, i int, emit func(state, string)) {
 		say("marks: condemn %08b; of P bury %03b, keep %03b", next.condemn, next.bury, next.repack)
 	case burying:
 		next.step = condemning
+		if c.bury == c.buried { // it is in the record already
+			c.bury, next.bury = 0, 0
+		}
 		if c.bury == 0 && c.buryR == 0 {
 			m.condemn(&n, i, say)
 			return
@@ -128,7 +131,7 @@ func (m *machine) begin(s *state, i int, emit func(state, string)) {
 	n := *s
 	n.cycles--
 	n.c[i] = collector{step: noted, before: s.bytes}
-	if m.Keep && !m.QuarantineOnly {
+	if m.Keep {
 		emit(n, m.text("gc %d begins, without a quarantine; notes what the buckets hold", i))
 	}
 	n.c[i].keeps = m.Keep

@@ -47,7 +47,6 @@ type Protocol struct {
 	NoHolds        bool // a blob's record says that its bytes are there
 	VerdictOnOld   bool // a verdict is reached on a head in memory
 	RewoundFence   bool // fences of a restored store begin anew
-	QuarantineOnly bool // no cycle is an erasure
 }
 
 // Bounds is how far.

@@ -107,7 +107,9 @@ func (m *machine) forget(s *state, i int, say func(string, ...any)) {
 		if r == blob {
 			object = 1 << c.object
 		}
-		freed |= object
+		if c.way&(1<<r) != 0 {
+			freed |= object &^ c.newer
+		}
 	}
 	if m.BytesFirst && s.bytes&freed != 0 {
 		s.bytes &^= freed

@@ -139,8 +139,9 @@ type collector struct {
 	tops    uint8 // nodes of P that were heads when it read
 	merged  bool
 	forgot  bool
-	forget  uint8 // tombstones to forget
-	unlink  bool  // forget P's moved record
+	forget  uint8  // tombstones to forget
+	unlink  bool   // forget P's moved record
+	newer   uint16 // objects that were uploaded since it began: no tombstone that it read means them
 }
 
 const (
@@ -195,6 +196,11 @@ func (m *machine) place(s *store, n int8) int8 {
 func (m *machine) broken(s *state) bool {
 	if s.wrong {
 		return true
+	}
+	for r := range s.recs {
+		if m.Keep && s.recs[r].status == live && s.bytes&(1<<r) == 0 && !(r == blob && s.object != blob) {
+			return true // what is taken back has its bytes
+		}
 	}
 	for _, h := range s.heads {
 		if s.forgot && h.node != none && inP&(1<<h.node) != 0 {

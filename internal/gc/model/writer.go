@@ -236,6 +236,7 @@ func (s *state) upload(object int8) {
 	for i := range s.c {
 		s.c[i].before &^= 1 << object
 		s.c[i].freed &^= 1 << object
+		s.c[i].newer |= 1 << object
 	}
 }
 
@@ -244,8 +245,8 @@ func (m *machine) remove(s *state, emit func(state, string)) {
 	if s.started == 0 {
 		return
 	}
-	for _, t := range []int{0, 2} {
-		if s.heads[t].node == none {
+	for t := range s.heads {
+		if s.heads[t].node == none || t == 1 && !m.Cached {
 			continue
 		}
 		n := *s
