@@ -221,7 +221,8 @@ func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[
 	}
 	seen := map[casstore.Ref]bool{}
 	for i := range heads {
-		for _, root := range heads[i].Roots() {
+		h := &heads[i]
+		for _, root := range slices.Concat(h.Recent[:min(len(h.Recent), 1)], h.Tips) { // no state is a root after a reset
 			for step, e := range a.src.Reader.Walk(ctx, root) {
 				if e != nil || missing == 0 || seen[step.At.Ref] {
 					err = cmp.Or(err, e)
