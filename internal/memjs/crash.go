@@ -50,6 +50,7 @@ func (st *stream) unsynced() (n int) {
 // restore makes what a server keeps in memory of what is stored.
 func (st *stream) restore() {
 	st.ids, st.idOrder, st.lastMsgID = map[string]stored{}, nil, ""
+	st.ttls = map[uint64]int64{}
 	since := st.s.now.Add(-st.cfg.Duplicates).UnixNano()
 	for _, m := range st.msgs {
 		if m == nil {
@@ -61,6 +62,7 @@ func (st *stream) restore() {
 				st.idOrder = append(st.idOrder, id)
 			}
 		}
+		st.noteTTL(m)
 		st.schedule(m)
 	}
 	st.armAge()

@@ -133,7 +133,12 @@ func (st *stream) checkPlain(hdr, data []byte) *server.ApiError {
 		return server.NewJSStreamNotMatchError()
 	}
 	if ttl := header(hdr, server.JSMessageTTL); ttl != "" && ttl != "0" {
-		return server.NewJSMessageTTLDisabledError()
+		if !st.cfg.AllowMsgTTL {
+			return server.NewJSMessageTTLDisabledError()
+		}
+		if _, ok := parseTTL(ttl); !ok {
+			return server.NewJSMessageTTLInvalidError()
+		}
 	}
 	if v, _ := headerValue(hdr, server.JSStreamSource); len(v) > 0 {
 		return server.NewJSMessageSourceHdrNotAllowedError()

@@ -2,7 +2,10 @@ package memjs
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,6 +29,8 @@ type stream struct {
 	fast      map[string]*fastBatch
 	schedules map[string]*schedule // by the subject of their message
 	age       timer                // the first message is too old
+	ttls      map[uint64]int64     // when messages with a time to live expire, Unix nanoseconds, by sequence
+	ttl       timer                // the first of them does
 }
 
 // stored says where and when the message of an id was stored.
@@ -42,7 +47,9 @@ func newStream(s *Server, cfg server.StreamConfig) (*stream, error) {
 			remember: s.cfg.SyncEvery > 0 || s.cfg.Stale != nil,
 		},
 		ids: map[string]stored{}, atomic: map[string]*atomicBatch{}, fast: map[string]*fastBatch{}, schedules: map[string]*schedule{},
+		ttls: map[uint64]int64{},
 	}
+	st.ttl = timer{fire: st.expireTTLs, what: "time to live", stream: cfg.Name}
 	st.age = timer{fire: st.expire, what: "age", stream: cfg.Name}
 	st.ackBegin = fmt.Sprintf("{%q:%q,%q:", "stream", cfg.Name, "seq")
 	if err := st.configure(cfg); err != nil {
@@ -99,6 +106,7 @@ func (st *stream) put(subject string, hdr, data []byte) uint64 {
 		st.take(st.load(st.first))
 	}
 	st.armAge()
+	st.noteTTL(m)
 	st.schedule(m)
 	for _, o := range st.consumers {
 		o.stored(m)
@@ -229,14 +237,69 @@ func (st *stream) armAge() {
 }
 
 func (st *stream) expire() {
-	for st.count > 0 {
-		m := st.load(st.first)
-		if time.Unix(0, m.ts).Add(st.cfg.MaxAge).After(st.s.now) {
+	old := st.s.now.Add(-st.cfg.MaxAge).UnixNano()
+	for seq := st.first; st.count > 0 && seq <= st.last; seq++ {
+		m := st.load(seq)
+		if m == nil {
+			continue
+		}
+		if m.ts > old {
 			break
 		}
 		st.take(m)
 	}
 	st.armAge()
+}
+
+// noteTTL sets when a message expires that says how long it lives.
+func (st *stream) noteTTL(m *message) {
+	if !st.cfg.AllowMsgTTL {
+		return
+	}
+	if life, ok := parseTTL(header(m.hdr, server.JSMessageTTL)); ok && life > 0 {
+		st.ttls[m.seq] = m.ts + int64(life)
+		st.armTTLs()
+	}
+}
+
+// parseTTL reads a time to live: seconds, or a duration of at least one; 0 = none.
+func parseTTL(text string) (life time.Duration, ok bool) {
+	if text == "" {
+		return 0, true
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.Truncate(time.Second), d >= time.Second
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	return time.Duration(n) * time.Second, err == nil
+}
+
+func (st *stream) armTTLs() {
+	first := int64(math.MaxInt64)
+	for seq, at := range st.ttls {
+		if st.load(seq) == nil {
+			delete(st.ttls, seq)
+			continue
+		}
+		first = min(first, at)
+	}
+	if first == math.MaxInt64 {
+		st.s.stopTimer(&st.ttl)
+	} else {
+		st.s.setTimer(&st.ttl, time.Unix(0, first))
+	}
+}
+
+func (st *stream) expireTTLs() {
+	now := st.s.now.UnixNano()
+	for _, seq := range slices.Sorted(maps.Keys(st.ttls)) {
+		if st.ttls[seq] > now {
+			continue
+		}
+		delete(st.ttls, seq)
+		st.delete(seq)
+	}
+	st.armTTLs()
 }
 
 // duplicate is the sequence of a message with the same id within the duplicates window.
@@ -260,6 +323,7 @@ func (st *stream) noteID(id string, seq uint64) {
 // close ends everything that a stream has under way.
 func (st *stream) close() {
 	st.s.stopTimer(&st.age)
+	st.s.stopTimer(&st.ttl)
 	for _, id := range sortedKeys(st.atomic) {
 		st.atomic[id].end()
 	}

@@ -134,7 +134,7 @@ func (c *apiCall) checkStream(cfg server.StreamConfig) (server.StreamConfig, *se
 	if !validName(cfg.Name, false) {
 		return cfg, invalidStream("stream name is required and can not contain '.', '*', '>', '\\', '/'")
 	}
-	if cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.RePublish != nil || cfg.AllowMsgTTL || cfg.AllowMsgCounter || cfg.SubjectDeleteMarkerTTL > 0 ||
+	if cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.RePublish != nil || cfg.AllowMsgCounter || cfg.SubjectDeleteMarkerTTL > 0 ||
 		cfg.Retention != server.LimitsPolicy || cfg.Compression != server.NoCompression || cfg.PersistMode != server.DefaultPersistMode {
 		return cfg, server.NewJSStreamInvalidConfigError(errNotModelled)
 	}
@@ -162,6 +162,9 @@ func (c *apiCall) checkStream(cfg server.StreamConfig) (server.StreamConfig, *se
 		}
 	}
 	level := 0
+	if cfg.AllowMsgTTL {
+		level = 1
+	}
 	if cfg.AllowAtomicPublish || cfg.AllowMsgSchedules {
 		level = 2
 	}

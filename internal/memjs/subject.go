@@ -24,8 +24,8 @@ type pattern struct {
 }
 
 func newPattern(text string) pattern {
-	p := pattern{text: text, literal: !hasWildcard(text)}
-	if p.literal {
+	p := pattern{text: text, literal: text != "" && !hasWildcard(text)}
+	if p.literal || text == "" {
 		p.prefix = text
 		return p
 	}
