@@ -231,14 +231,16 @@ func (c *apiCall) streamInfo() {
 	if !c.decode(kind, &req) {
 		return
 	}
+	resp := server.JSApiStreamInfoResponse{ApiResponse: server.ApiResponse{Type: kind}}
 	st := c.stream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
+		resp.Error = server.NewJSStreamNotFoundError()
+		c.respond(resp)
 		return
 	}
-	resp := server.JSApiStreamInfoResponse{ApiResponse: server.ApiResponse{Type: kind}}
 	st.stale("info", func() {
 		resp.StreamInfo = st.info(req.DeletedDetails)
+		resp.Cluster = &server.ClusterInfo{Leader: serverName}
 		if req.SubjectsFilter == "" {
 			return
 		}

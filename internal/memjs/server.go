@@ -82,6 +82,8 @@ func (s *Server) nameServer() {
 	s.id = fmt.Sprintf("NMEMJS%050d", s.starts)
 }
 
+const serverName = "memjs"
+
 // ErrDown: the server takes no connections now.
 var ErrDown = errors.New("memjs: server is down")
 
@@ -114,7 +116,7 @@ func (s *Server) connect(process string) (net.Conn, error) {
 	s.lastConn++
 	c := newConn(s, process, s.lastConn)
 	info, err := json.Marshal(server.Info{
-		ID: s.id, Name: "memjs", Version: server.VERSION, Proto: 1, Host: "memjs", Headers: true, JetStream: true,
+		ID: s.id, Name: serverName, Version: server.VERSION, Proto: 1, Host: "memjs", Headers: true, JetStream: true,
 		MaxPayload: int32(s.cfg.MaxPayload), CID: c.n, Cluster: s.cfg.ClusterName, JSApiLevel: server.JSApiLevel,
 	})
 	if err != nil {
