@@ -63,25 +63,25 @@ func (s *Server) request(cmd *command) bool {
 			c.args = strings.SplitN(rest[1:], ".", 3)
 		}
 		if len(c.args) < call.args || call.args == 0 && len(c.args) > 0 {
+			break
+		}
+		if !c.listens(call.name) {
 			return false
 		}
-		if c.listens(call.name) {
-			call.do(c)
-			return true
-		}
-		return false
+		call.do(c)
+		break
 	}
-	return false
+	return true
 }
 
-// listens reports whether somebody does: a stream answers direct reads, and a consumer its pulls and resets, only while it is
-// there; all else the server itself answers.
+// listens reports whether somebody does: a stream answers direct reads, and a consumer its pulls, only while it is there; all else
+// the server itself takes, if only to say nothing.
 func (c *apiCall) listens(name string) bool {
 	switch name {
 	case "DIRECT.GET":
 		st := c.stream()
 		return st != nil && st.cfg.AllowDirect
-	case "CONSUMER.MSG.NEXT", "CONSUMER.RESET":
+	case "CONSUMER.MSG.NEXT":
 		_, o := c.consumer()
 		return o != nil && len(c.args) == 2
 	}
@@ -290,22 +290,20 @@ func (c *apiCall) purgeStream() {
 		return
 	}
 	st := c.stream()
+	resp := server.JSApiStreamPurgeResponse{ApiResponse: server.ApiResponse{Type: kind}}
 	switch {
 	case req.Sequence > 0 && req.Keep > 0:
-		c.fail(kind, server.NewJSBadRequestError())
-		return
+		resp.Error = server.NewJSBadRequestError()
 	case st == nil:
-		c.fail(kind, server.NewJSStreamNotFoundError())
-		return
+		resp.Error = server.NewJSStreamNotFoundError()
 	case st.cfg.Sealed:
-		c.fail(kind, server.NewJSStreamSealedError())
-		return
+		resp.Error = server.NewJSStreamSealedError()
 	case st.cfg.DenyPurge:
-		c.fail(kind, server.NewJSStreamPurgeFailedError(errors.New("stream purge not permitted")))
-		return
+		resp.Error = server.NewJSStreamPurgeFailedError(errors.New("stream purge not permitted"))
+	default:
+		resp.Purged, resp.Success = st.purge(req.Subject, req.Sequence, req.Keep), true
 	}
-	purged := st.purge(req.Subject, req.Sequence, req.Keep)
-	c.respond(server.JSApiStreamPurgeResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true, Purged: purged})
+	c.respond(resp)
 }
 
 func (c *apiCall) deleteMessage() {
@@ -326,6 +324,8 @@ func (c *apiCall) deleteMessage() {
 		c.fail(kind, server.NewJSStreamSealedError())
 	case st.cfg.DenyDelete:
 		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(errors.New("message delete not permitted")))
+	case req.Seq < st.first || req.Seq > st.last:
+		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(server.ErrStoreMsgNotFound))
 	case !st.delete(req.Seq):
 		c.fail(kind, server.NewJSSequenceNotFoundError(req.Seq))
 	default:

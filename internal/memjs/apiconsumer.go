@@ -3,6 +3,7 @@ package memjs
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -362,15 +363,18 @@ func (c *apiCall) unpinConsumer() {
 
 func (c *apiCall) resetConsumer() {
 	const kind = server.JSApiConsumerResetResponseType
-	var req server.JSApiConsumerResetRequest
-	if c.reply == "" || !c.decode(kind, &req) {
-		return
-	}
 	_, o := c.consumer()
-	seq, err := o.reset(req.Seq)
-	if err != nil {
-		c.fail(kind, server.NewJSConsumerInvalidResetError(err))
+	if o == nil || c.reply == "" {
 		return
 	}
-	c.respond(server.JSApiConsumerResetResponse{ApiResponse: server.ApiResponse{Type: kind}, ConsumerInfo: o.info(), ResetSeq: seq})
+	resp := server.JSApiConsumerResetResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	var req server.JSApiConsumerResetRequest
+	if err := json.Unmarshal(c.body, &req); err != nil && len(c.body) > 0 {
+		resp.Error = server.NewJSInvalidJSONError(err)
+	} else if resp.ResetSeq, err = o.reset(req.Seq); err != nil {
+		resp.Error = server.NewJSConsumerInvalidResetError(err)
+	} else {
+		resp.ConsumerInfo = o.info()
+	}
+	c.respond(resp)
 }

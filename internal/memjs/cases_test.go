@@ -25,6 +25,7 @@ var cases = []struct {
 		r.ask("$JS.API.STREAM.INFO.NONE", nil, "")
 		r.ask("$JS.API.CONSUMER.MSG.NEXT.NONE.NONE", nil, "")
 		r.ask("$JS.API.DIRECT.GET.NONE", nil, `{"seq":1}`)
+		r.ask("$JS.API.NONSENSE", nil, "")
 	}},
 	{"QueueGroups", func(r *trace) {
 		got := make(chan string, 100)

@@ -8,7 +8,8 @@ type change struct {
 	m           *message
 	first, last uint64 // of the store before it
 	lastTs      int64
-	at          int64 // when, Unix nanoseconds
+	at          int64  // when, Unix nanoseconds
+	op          uint64 // which command or timer did it: what one does is undone together
 }
 
 type changeKind int
@@ -23,15 +24,35 @@ func (st *store) note(kind changeKind, m *message) {
 	if !st.remember {
 		return
 	}
-	at := st.lastTs
-	if m != nil && kind == changeAdd {
-		at = m.ts
-	}
-	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, at})
+	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, st.clock.now.UnixNano(), st.clock.ops})
 }
 
-// undo takes back the last n changes, and redo, given what it returns, makes them again.
-func (st *store) undo(n int) []*change {
+// operations counts the commands and timers since a time that changed something, and the changes that they made.
+func (st *store) operations(since int64) (ops, changes int) {
+	last := uint64(0)
+	for _, c := range slices.Backward(st.changes) {
+		if c.at < since {
+			break
+		}
+		if changes++; c.op != last {
+			ops, last = ops+1, c.op
+		}
+	}
+	return ops, changes
+}
+
+// undo takes back the last n operations, and redo, given what it returns, makes them again.
+func (st *store) undo(ops int) []*change {
+	n, last := 0, uint64(0)
+	for _, c := range slices.Backward(st.changes) {
+		if c.op != last {
+			if ops--; ops < 0 {
+				break
+			}
+			last = c.op
+		}
+		n++
+	}
 	undone := st.changes[len(st.changes)-n:]
 	remember := st.remember
 	st.remember = false

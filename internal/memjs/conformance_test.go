@@ -31,7 +31,9 @@ type trace struct {
 	batch int
 }
 
-func (r *trace) note(format string, args ...any) { r.lines = append(r.lines, fmt.Sprintf(format, args...)) }
+func (r *trace) note(format string, args ...any) {
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
 
 // TestConformance plays every case to a real server and to this one, and compares what a client sees.
 func TestConformance(t *testing.T) {
@@ -95,7 +97,7 @@ func (r *trace) ask(subject string, hdr nats.Header, body string) *nats.Msg {
 		r.note("%s %s: %v", subject, body, err)
 		return nil
 	}
-	r.note("%s %s %s: %s", subject, headers(hdr), body, r.show(m))
+	r.note("%s %s %s: %s", subject, headers(hdr), clock.ReplaceAllString(body, "<time>"), r.show(m))
 	return m
 }
 
@@ -232,9 +234,11 @@ func (r *trace) fast(gap string, msgs ...*nats.Msg) {
 }
 
 // state notes how a stream is.
-func (r *trace) state(name string) { r.ask("$JS.API.STREAM.INFO."+name, nil, `{"subjects_filter":">","deleted_details":true}`) }
+func (r *trace) state(name string) {
+	r.ask("$JS.API.STREAM.INFO."+name, nil, `{"subjects_filter":">","deleted_details":true}`)
+}
 
-// pull asks a consumer, and notes what comes until nothing came for a while.
+// pull asks a consumer, and notes what comes: at most so many, until the request is over.
 func (r *trace) pull(stream, consumer, request string, most int) []*nats.Msg {
 	r.t.Helper()
 	inbox := nats.NewInbox()
@@ -261,6 +265,9 @@ func (r *trace) receive(sub *nats.Subscription, most int) (got []*nats.Msg) {
 		}
 		r.note("%s (%s) %s", subject, reply, r.show(m))
 		got = append(got, m)
+		if status := m.Header.Get("Status"); status != "" && status != "100" {
+			break // nothing more comes
+		}
 	}
 	return got
 }

@@ -1,14 +1,13 @@
 package memjs
 
 import (
-	"slices"
 	"time"
 )
 
 // Crash is kill -9, or a power cut: every connection breaks, what was not stored is gone, and the server that comes up has another
 // id. lose says how much of what a disk did not have yet is lost. It is asked for each stream how many of its last unsynced
-// changes (a message stored, one removed), and for each consumer, named "<stream>.<consumer>", how many of its last acknowledged
-// states; it must not call the server. nil loses nothing of it.
+// operations (a message, an atomic batch, a deletion or purge, with what it displaced), and for each consumer, named
+// "<stream>.<consumer>", how many of its last acks; it must not call the server. nil loses nothing of it.
 func (s *Server) Crash(lose func(name string, unsynced int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,15 +34,12 @@ func (st *stream) crash(lose func(name string, unsynced int) int) {
 	}
 }
 
-// unsynced counts the changes that a crash may lose.
-func (st *stream) unsynced() (n int) {
-	old := st.s.now.Add(-st.s.cfg.SyncEvery).UnixNano()
-	for _, c := range slices.Backward(st.changes) {
-		if st.s.cfg.SyncEvery <= 0 || c.at < old {
-			break
-		}
-		n++
+// unsynced counts the operations that a crash may lose.
+func (st *stream) unsynced() int {
+	if st.s.cfg.SyncEvery <= 0 {
+		return 0
 	}
+	n, _ := st.operations(st.s.now.Add(-st.s.cfg.SyncEvery).UnixNano())
 	return n
 }
 

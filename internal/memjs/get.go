@@ -64,8 +64,8 @@ func (st *stream) stale(kind string, read func()) {
 		read()
 		return
 	}
-	have := min(len(st.changes), staleChanges)
-	n := min(max(ask(Read{Kind: kind, Stream: st.cfg.Name, Changes: have}), 0), have)
+	have, _ := st.operations(0)
+	n := min(max(ask(Read{Kind: kind, Stream: st.cfg.Name, Operations: have}), 0), have)
 	undone := st.undo(n)
 	read()
 	st.redo(undone)

@@ -220,6 +220,7 @@ func (s *Server) refuse(cmd *command, f Fault) {
 func (s *Server) fireTimer(a Action) bool {
 	for _, t := range s.timersDue() {
 		if uint64(t.at.UnixNano()) == a.N && t.what == a.Verb && t.stream == a.Stream {
+			s.ops++
 			s.stopTimer(t)
 			t.fire()
 			s.settle()

@@ -180,6 +180,7 @@ func splitFields(s string, fields []string) []string {
 
 // execute does what a client asked for.
 func (s *Server) execute(c *conn, cmd *command) {
+	s.ops++
 	switch cmd.verb {
 	case "PUB":
 		s.publish(c, cmd)

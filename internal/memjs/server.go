@@ -23,15 +23,15 @@ type Config struct {
 	// SyncEvery is how much of what was stored last a Crash may take, by age. 0: every ack was synced.
 	SyncEvery time.Duration
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the stream's
-	// last changes that copy does not know, at most r.Changes. It must not call the server.
+	// last operations that copy does not know, at most r.Operations. It must not call the server.
 	Stale func(r Read) int
 }
 
 // Read is what Config.Stale decides about.
 type Read struct {
-	Kind    string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
-	Stream  string
-	Changes int // that are remembered, the last ones of the stream
+	Kind       string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
+	Stream     string
+	Operations int // that are remembered, the last ones of the stream: at least 100, if there were as many
 }
 
 // Msg is a stored message.
@@ -52,6 +52,7 @@ type Server struct {
 	starts    int
 	down      bool
 	now       time.Time // of the command or timer that is executed
+	ops       uint64    // that were
 	conns     []*conn   // in the order of their numbers
 	lastConn  uint64
 	processes map[string]bool // those that are frozen

@@ -31,6 +31,7 @@ type store struct {
 	inFile    bool      // sizes are those of a file store
 	changes   []*change // the last ones, when they are remembered
 	remember  bool
+	clock     *Server
 }
 
 // sequences of one subject, ascending.
@@ -269,6 +270,9 @@ func (st *store) state(deleted bool) server.StreamState {
 		s.LastTime = time.Unix(0, st.lastTs).UTC()
 	}
 	if st.count == 0 {
+		if deleted && st.first == 0 && st.inFile { // so a file store says it that never held a message
+			s.NumDeleted, s.Deleted = 1, []uint64{0}
+		}
 		return s
 	}
 	s.FirstTime = time.Unix(0, st.load(st.first).ts).UTC()

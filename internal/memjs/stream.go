@@ -43,6 +43,7 @@ func newStream(s *Server, cfg server.StreamConfig) (*stream, error) {
 	st := &stream{
 		s: s, created: s.now.UTC(),
 		store: store{
+			clock:     s,
 			bySubject: map[string]*sequences{}, inFile: cfg.Storage == server.FileStorage,
 			remember: s.cfg.SyncEvery > 0 || s.cfg.Stale != nil,
 		},
@@ -354,5 +355,5 @@ func (st *stream) trimChanges() {
 	}
 }
 
-// staleChanges is how far back a stale read can be, in changes of its stream.
+// staleChanges is how far back a stale read can be, in changes of its stream; an operation makes one or more.
 const staleChanges = 256

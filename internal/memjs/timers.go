@@ -87,6 +87,7 @@ func (s *Server) ring() {
 	s.alarmAt = time.Time{}
 	s.now = time.Now()
 	for len(s.timers) > 0 && !s.timers[0].at.After(s.now) {
+		s.ops++
 		heap.Pop(&s.timers).(*timer).fire()
 		s.settle()
 	}
