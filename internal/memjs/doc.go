@@ -13,21 +13,19 @@
 //
 // Driven (Config.Manual): a command waits, and so does each message that the server has for a client. Ready lists what can
 // happen next, always in the same order for the same state; Do makes one of it happen, or makes it fail. A driver that sees
-// Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass until NextTimer.
+// Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass with Await.
 //
 //	for {
 //		synctest.Wait()
-//		actions := s.Ready()
-//		if len(actions) == 0 {
-//			at, ok := s.NextTimer()
-//			... sleep until at, or until the clients' own timers do something
-//			continue
+//		if ready := s.Ready(); len(ready) > 0 {
+//			s.Do(choose(ready), memjs.Fault{})
+//		} else if !s.Await(done) {
+//			return
 //		}
-//		s.Do(choose(actions), memjs.Fault{})
 //	}
 //
-// Time is time.Now, which is virtual inside a synctest bubble: the server, its providers' connections and the clients belong
-// into one bubble. Nothing is random: names and pins are numbered.
+// Time is time.Now, which is virtual inside a synctest bubble: the server, its connections and the clients belong into one
+// bubble, which Bubble makes. Nothing is random: names and pins are numbered. What nats.go draws by itself, inboxes above all, is.
 //
 // # Files
 //

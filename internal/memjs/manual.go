@@ -68,6 +68,34 @@ func (s *Server) Ready() []Action {
 	return ready
 }
 
+func (s *Server) notify() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// Await lets time pass until Ready has something, or stop is closed: then it returns false. A driver calls it when Ready is empty
+// and everybody waits; in a bubble the time that passes is virtual.
+func (s *Server) Await(stop <-chan struct{}) bool {
+	for len(s.Ready()) == 0 {
+		wait := 24 * time.Hour
+		if at, ok := s.NextTimer(); ok {
+			wait = time.Until(at)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-s.arrived:
+		case <-timer.C:
+		case <-stop:
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
+	return true
+}
+
 func (s *Server) dueTimers() (ready []Action) {
 	for _, t := range s.timersDue() {
 		ready = append(ready, Action{Kind: Timer, N: uint64(t.at.UnixNano()), Verb: t.what, Stream: t.stream})
@@ -131,9 +159,9 @@ const (
 // Fault makes an action fail. The zero value does not.
 type Fault struct {
 	Failure Failure
-	Code    int // of Refuse: the HTTP-like code, JetStream's own and its text
-	ErrCode int
-	Text    string
+	Code    int    // of Refuse: as HTTP has them; 0 = no answer
+	ErrCode int    // and JetStream's own
+	Text    string // and what it says
 }
 
 // Busy is the refusal of a server that cannot do it now.

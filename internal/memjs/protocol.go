@@ -43,6 +43,7 @@ func (c *conn) take(p []byte) {
 			c.done++
 			cmd.n = c.done
 			c.in = append(c.in, cmd)
+			c.s.notify()
 			continue
 		}
 		c.s.execute(c, cmd)
@@ -206,6 +207,7 @@ func (c *conn) send(subject, b string) {
 	if c.keeps(subject) {
 		c.done++
 		c.out = append(c.out, outgoing{c.done, subject, []byte(b)})
+		c.s.notify()
 		return
 	}
 	c.receive(b)

@@ -154,6 +154,7 @@ func (c *conn) write(sid string, d delivery) {
 	}
 	c.done++
 	c.out = append(c.out, outgoing{c.done, d.shown, appendMessage(nil, sid, d)})
+	c.s.notify()
 }
 
 func appendMessage(b []byte, sid string, d delivery) []byte {

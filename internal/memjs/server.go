@@ -31,7 +31,7 @@ type Config struct {
 type Read struct {
 	Kind       string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
 	Stream     string
-	Operations int // that are remembered, the last ones of the stream: at least 100, if there were as many
+	Operations int // that are remembered, the last ones of the stream
 }
 
 // Msg is a stored message.
@@ -65,7 +65,8 @@ type Server struct {
 	timers    timers
 	alarm     *time.Timer
 	alarmAt   time.Time
-	batches   [2]int // atomic and fast ones that are open
+	batches   [2]int        // atomic and fast ones that are open
+	arrived   chan struct{} // holds one token when something came for the driver
 }
 
 // New makes a server that has no streams.
@@ -73,7 +74,9 @@ func New(cfg Config) *Server {
 	if cfg.MaxPayload == 0 {
 		cfg.MaxPayload = 1 << 20
 	}
-	s := &Server{cfg: cfg, processes: map[string]bool{}, subs: subscriptions{literal: map[string][]*subscription{}}}
+	s := &Server{
+		cfg: cfg, processes: map[string]bool{}, subs: subscriptions{literal: map[string][]*subscription{}}, arrived: make(chan struct{}, 1),
+	}
 	s.nameServer()
 	return s
 }
@@ -178,6 +181,7 @@ func (s *Server) Thaw(process string) {
 	defer s.mu.Unlock()
 	delete(s.processes, process)
 	if s.cfg.Manual {
+		s.notify()
 		return
 	}
 	for _, c := range slices.Clone(s.conns) {
