@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// apiCall is a request to the JetStream API. Its name is the subject without "$JS.API." and the names of stream and consumer,
-// which are in args.
+// apiCall is a request to the JetStream API. Its name is the subject without "$JS.API." and the names of stream and
+// consumer, which are in args.
 type apiCall struct {
 	s     *Server
 	args  []string
@@ -74,8 +74,8 @@ func (s *Server) request(cmd *command) bool {
 	return true
 }
 
-// listens reports whether somebody does: a stream answers direct reads, and a consumer its pulls, only while it is there; all else
-// the server itself takes, if only to say nothing.
+// listens reports whether somebody does: a stream answers direct reads, and a consumer its pulls, only while it is
+// there; all else the server itself takes, if only to say nothing.
 func (c *apiCall) listens(name string) bool {
 	switch name {
 	case "DIRECT.GET":
@@ -154,7 +154,8 @@ func requiredLevel(m map[string]string, level int) map[string]string {
 func (c *apiCall) accountInfo() {
 	stats := server.JetStreamAccountStats{API: server.JetStreamAPIStats{Level: server.JSApiLevel}}
 	stats.Limits = server.JetStreamAccountLimits{
-		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, MemoryMaxStreamBytes: -1,
+		StoreMaxStreamBytes: -1,
 	}
 	if c.s.cfg.MaxStore > 0 {
 		stats.Limits.MaxStore = c.s.cfg.MaxStore
@@ -183,7 +184,8 @@ func page[T any](all []T, offset, most int) ([]T, server.ApiPaged) {
 // matching are the streams with a subject that collides with a filter.
 func (c *apiCall) matching(filter string) []*stream {
 	return slices.DeleteFunc(slices.Clone(c.s.streams), func(st *stream) bool {
-		return filter != "" && !slices.ContainsFunc(st.cfg.Subjects, func(s string) bool { return server.SubjectsCollide(s, filter) })
+		return filter != "" && !slices.ContainsFunc(st.cfg.Subjects,
+			func(s string) bool { return server.SubjectsCollide(s, filter) })
 	})
 }
 

@@ -196,11 +196,13 @@ func (st *stream) checkConsumer(cfg *server.ConsumerConfig) *server.ApiError {
 // checkStart says how a deliver policy and the start that goes with it contradict each other.
 func checkStart(cfg *server.ConsumerConfig, filtered bool) string {
 	names := map[server.DeliverPolicy]string{
-		server.DeliverAll: "all", server.DeliverLast: "last", server.DeliverNew: "new", server.DeliverLastPerSubject: "last per subject",
+		server.DeliverAll: "all", server.DeliverLast: "last", server.DeliverNew: "new",
+		server.DeliverLastPerSubject:  "last per subject",
 		server.DeliverByStartSequence: "by start sequence", server.DeliverByStartTime: "by start time",
 	}
 	begin := "consumer delivery policy is deliver " + names[cfg.DeliverPolicy] + ", but optional "
-	needsSeq, needsTime := cfg.DeliverPolicy == server.DeliverByStartSequence, cfg.DeliverPolicy == server.DeliverByStartTime
+	needsSeq, needsTime := cfg.DeliverPolicy == server.DeliverByStartSequence,
+		cfg.DeliverPolicy == server.DeliverByStartTime
 	switch {
 	case needsSeq && cfg.OptStartSeq == 0:
 		return begin + "start sequence is not set"
@@ -230,7 +232,8 @@ func (o *consumer) update(cfg *server.ConsumerConfig) error {
 		same bool
 		what string
 	}{
-		{was.DeliverPolicy == cfg.DeliverPolicy, "deliver policy"}, {was.MemoryStorage == cfg.MemoryStorage, "storage type"},
+		{was.DeliverPolicy == cfg.DeliverPolicy, "deliver policy"}, {was.MemoryStorage == cfg.MemoryStorage,
+			"storage type"},
 		{was.OptStartSeq == cfg.OptStartSeq, "start sequence"}, {sameTime, "start time"},
 		{was.AckPolicy == cfg.AckPolicy, "ack policy"}, {was.Heartbeat == cfg.Heartbeat, "heart beats"},
 		{was.FlowControl == cfg.FlowControl, "flow control"}, {was.MaxWaiting == cfg.MaxWaiting, "max waiting"},
@@ -329,7 +332,8 @@ func (c *apiCall) consumerList() {
 		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
-	resp := server.JSApiConsumerListResponse{ApiResponse: server.ApiResponse{Type: kind}, Consumers: []*server.ConsumerInfo{}}
+	resp := server.JSApiConsumerListResponse{ApiResponse: server.ApiResponse{Type: kind},
+		Consumers: []*server.ConsumerInfo{}}
 	var part []*consumer
 	part, resp.ApiPaged = page(st.consumersByName(), req.Offset, server.JSApiListLimit)
 	for _, o := range part {

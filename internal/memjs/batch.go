@@ -79,12 +79,12 @@ func (st *stream) inboundAtomic(id, subject, reply string, hdr, data []byte) {
 	}
 }
 
-func (st *stream) addAtomic(id, subject, reply string, hdr, data []byte) *server.ApiError {
-	seq, numbered := headerNumber(hdr, server.JSBatchSeq)
+// checkAtomic refuses what a stream takes in no batch.
+func (st *stream) checkAtomic(id string, numbered bool, size int) *server.ApiError {
 	switch {
 	case st.cfg.Sealed:
 		return server.NewJSStreamSealedError()
-	case st.cfg.MaxMsgSize >= 0 && len(hdr)+len(data) > int(st.cfg.MaxMsgSize):
+	case st.cfg.MaxMsgSize >= 0 && size > int(st.cfg.MaxMsgSize):
 		return server.NewJSStreamMessageExceedsMaximumError()
 	case !st.cfg.AllowAtomicPublish:
 		return server.NewJSAtomicPublishDisabledError()
@@ -92,6 +92,14 @@ func (st *stream) addAtomic(id, subject, reply string, hdr, data []byte) *server
 		return server.NewJSAtomicPublishInvalidBatchIDError()
 	case !numbered:
 		return server.NewJSAtomicPublishMissingSeqError()
+	}
+	return nil
+}
+
+func (st *stream) addAtomic(id, subject, reply string, hdr, data []byte) *server.ApiError {
+	seq, numbered := headerNumber(hdr, server.JSBatchSeq)
+	if err := st.checkAtomic(id, numbered, len(hdr)+len(data)); err != nil {
+		return err
 	}
 	value, commit := headerValue(hdr, server.JSBatchCommit)
 	eob := string(value) == "eob"
@@ -160,9 +168,10 @@ func (st *stream) checkBatch(msgs []part) *server.ApiError {
 	return nil
 }
 
-// checkStaged decides about one message of a batch, and stages it; dup is the sequence of the message that it repeats. last is the sequence that the one
-// before it has or will have.
-func (st *stream) checkStaged(d *staged, subject string, hdr, data []byte, last uint64) (_ []byte, dup uint64, err *server.ApiError) {
+// checkStaged decides about one message of a batch, and stages it; dup is the sequence of the message that it
+// repeats. last is the sequence that the one before it has or will have.
+func (st *stream) checkStaged(d *staged, subject string, hdr, data []byte, last uint64) (_ []byte, dup uint64,
+	err *server.ApiError) {
 	scheduled := false
 	if len(hdr) > 0 {
 		if len(hdr) > 65535 {
@@ -197,8 +206,8 @@ func (st *stream) checkStaged(d *staged, subject string, hdr, data []byte, last 
 	return hdr, 0, nil
 }
 
-// stage counts a message to what a batch will write, and says which limit that would break. A batch gets no credit for messages that it
-// would push out.
+// stage counts a message to what a batch will write, and says which limit that would break. A batch gets no credit
+// for messages that it would push out.
 func (st *stream) stage(d *staged, m *message, schedule bool) string {
 	if d.subjects == nil {
 		d.subjects = map[string]*stagedSubject{}
@@ -221,7 +230,8 @@ func (st *stream) stage(d *staged, m *message, schedule bool) string {
 	if st.cfg.MaxBytes > 0 && st.bytes+d.bytes > uint64(st.cfg.MaxBytes) {
 		return server.ErrMaxBytes.Error()
 	}
-	if rollup, _ := headerValue(m.hdr, server.JSMsgRollup); st.cfg.DiscardNewPer && st.cfg.MaxMsgsPer > 0 && len(rollup) == 0 {
+	if rollup, _ := headerValue(m.hdr, server.JSMsgRollup); st.cfg.DiscardNewPer && st.cfg.MaxMsgsPer > 0 &&
+		len(rollup) == 0 {
 		have := uint64(0)
 		if is := st.bySubject[m.subject]; is != nil {
 			have = uint64(len(is.seqs))

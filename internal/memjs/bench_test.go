@@ -34,7 +34,8 @@ func BenchmarkPublish(b *testing.B) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxMsgs: 1000})
+		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
+			MaxMsgs: 1000})
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -58,7 +59,8 @@ func BenchmarkServerAlone(b *testing.B) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxMsgs: 1000})
+		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
+			MaxMsgs: 1000})
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -58,7 +58,8 @@ var cases = []struct {
 		r.ask("$JS.API.STREAM.CREATE.C", nil, `{"name":"C","subjects":["a.b"]}`)
 		r.ask("$JS.API.STREAM.CREATE.C", nil, `{"name":"D","subjects":["d"]}`)
 		r.ask("$JS.API.STREAM.CREATE.A", nil, `{"name":"A","subjects":["a.>"],"max_msgs":7}`)
-		r.ask("$JS.API.STREAM.CREATE.A", nil, `{"name":"A","subjects":["a.>"],"retention":"limits","max_consumers":-1,"storage":"file","num_replicas":1}`)
+		r.ask("$JS.API.STREAM.CREATE.A", nil,
+			`{"name":"A","subjects":["a.>"],"retention":"limits","max_consumers":-1,"storage":"file","num_replicas":1}`)
 		cfg := s.CachedInfo().Config
 		cfg.MaxMsgs = 1
 		_, err := r.js.UpdateStream(r.ctx, cfg)
@@ -93,7 +94,8 @@ var cases = []struct {
 		r.state("S")
 	}},
 	{"Limits", func(r *trace) {
-		r.stream(jetstream.StreamConfig{Name: "N", Subjects: []string{"n.*"}, Discard: jetstream.DiscardNew, MaxBytes: 1000, AllowAtomicPublish: true, AllowBatchPublish: true})
+		r.stream(jetstream.StreamConfig{Name: "N", Subjects: []string{"n.*"}, Discard: jetstream.DiscardNew,
+			MaxBytes: 1000, AllowAtomicPublish: true, AllowBatchPublish: true})
 		big := strings.Repeat("x", 400)
 		for range 3 {
 			r.put("n.a", big)
@@ -102,15 +104,18 @@ var cases = []struct {
 		r.atomic(msg("n.a", "small"), msg("n.a", big))
 		r.fast("fail", msg("n.a", "1"), msg("n.a", big), msg("n.a", "3"))
 		r.state("N")
-		r.stream(jetstream.StreamConfig{Name: "M", Subjects: []string{"m.*"}, Discard: jetstream.DiscardNew, MaxMsgs: 3, MaxMsgsPerSubject: 1})
+		r.stream(jetstream.StreamConfig{Name: "M", Subjects: []string{"m.*"}, Discard: jetstream.DiscardNew,
+			MaxMsgs: 3, MaxMsgsPerSubject: 1})
 		for _, s := range []string{"m.a", "m.b", "m.c", "m.d", "m.a"} {
 			r.put(s, "")
 		}
 		r.state("M")
-		r.stream(jetstream.StreamConfig{Name: "P", Subjects: []string{"p.*"}, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1})
+		r.stream(jetstream.StreamConfig{Name: "P", Subjects: []string{"p.*"}, Discard: jetstream.DiscardNew,
+			DiscardNewPerSubject: true, MaxMsgsPerSubject: 1})
 		r.put("p.a", "")
 		r.put("p.a", "")
-		r.stream(jetstream.StreamConfig{Name: "O", Subjects: []string{"o.*"}, MaxBytes: 1000, MaxMsgs: 5, MaxMsgSize: 600})
+		r.stream(jetstream.StreamConfig{Name: "O", Subjects: []string{"o.*"}, MaxBytes: 1000, MaxMsgs: 5,
+			MaxMsgSize: 600})
 		r.put("o.a", strings.Repeat("x", 700))
 		for i := range 7 {
 			r.put(fmt.Sprintf("o.%d", i%3), strings.Repeat("x", 100*(i%4)))
@@ -128,7 +133,8 @@ var cases = []struct {
 		}
 		fill()
 		for _, body := range []string{
-			`{"filter":"s.1","keep":1}`, `{"seq":4}`, `{"filter":"s.*","seq":6}`, `{"filter":"s.9"}`, `{"seq":1}`, `{"seq":3,"keep":2}`,
+			`{"filter":"s.1","keep":1}`, `{"seq":4}`, `{"filter":"s.*","seq":6}`, `{"filter":"s.9"}`, `{"seq":1}`,
+			`{"seq":3,"keep":2}`,
 			`{"filter":"s.1","seq":1}`, `{"keep":2}`, `{"filter":">","keep":1}`,
 		} {
 			r.ask("$JS.API.STREAM.PURGE.S", nil, body)
@@ -159,8 +165,10 @@ var cases = []struct {
 		r.put("s.plain", "p")
 		r.ask("$JS.API.STREAM.MSG.DELETE.S", nil, `{"seq":4}`)
 		for _, body := range []string{
-			`{"seq":1}`, `{"seq":4}`, `{"seq":99}`, `{"last_by_subj":"s.1.x"}`, `{"last_by_subj":"s.*.x"}`, `{"last_by_subj":"s.9"}`, `{"last_by_subj":">"}`,
-			`{"next_by_subj":"s.1.x"}`, `{"seq":3,"next_by_subj":"s.0.x"}`, `{"seq":3,"next_by_subj":"s.*.x"}`, `{"seq":11,"next_by_subj":">"}`, `{}`, ``,
+			`{"seq":1}`, `{"seq":4}`, `{"seq":99}`, `{"last_by_subj":"s.1.x"}`, `{"last_by_subj":"s.*.x"}`,
+			`{"last_by_subj":"s.9"}`, `{"last_by_subj":">"}`,
+			`{"next_by_subj":"s.1.x"}`, `{"seq":3,"next_by_subj":"s.0.x"}`, `{"seq":3,"next_by_subj":"s.*.x"}`,
+			`{"seq":11,"next_by_subj":">"}`, `{}`, ``,
 			`{"seq":3,"last_by_subj":"s.1.x"}`, `nonsense`, `{"seq":10,"no_hdr":true}`, `{"seq":1,"no_hdr":true}`,
 		} {
 			r.ask("$JS.API.STREAM.MSG.GET.S", nil, body)
@@ -174,9 +182,11 @@ var cases = []struct {
 			body string
 			n    int
 		}{
-			{`{"seq":2,"batch":3}`, 4}, {`{"batch":3,"next_by_subj":"s.1.x"}`, 4}, {`{"seq":1,"batch":100,"next_by_subj":"s.*.x"}`, 9},
+			{`{"seq":2,"batch":3}`, 4}, {`{"batch":3,"next_by_subj":"s.1.x"}`, 4},
+			{`{"seq":1,"batch":100,"next_by_subj":"s.*.x"}`, 9},
 			{`{"seq":100,"batch":3}`, 1}, {`{"seq":1,"batch":100,"max_bytes":20}`, 4}, {`{"multi_last":["s.*.x"]}`, 4},
-			{`{"multi_last":["s.0.x","s.plain"],"up_to_seq":6}`, 2}, {`{"multi_last":["s.none"]}`, 1}, {`{"multi_last":[">"],"batch":2}`, 3},
+			{`{"multi_last":["s.0.x","s.plain"],"up_to_seq":6}`, 2}, {`{"multi_last":["s.none"]}`, 1},
+			{`{"multi_last":[">"],"batch":2}`, 3},
 			{`{"multi_last":["s.1.x","s.2.x"],"up_to_seq":5}`, 3},
 		} {
 			inbox := nats.NewInbox()
@@ -188,8 +198,10 @@ var cases = []struct {
 		}
 	}},
 	{"TransformAndRollup", func(r *trace) {
-		r.stream(jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}, AllowRollup: true, AllowAtomicPublish: true, AllowBatchPublish: true,
-			SubjectTransform: &jetstream.SubjectTransformConfig{Source: "t.*.*", Destination: "p.{{partition(64,1)}}.{{wildcard(1)}}.{{wildcard(2)}}"}})
+		r.stream(jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}, AllowRollup: true,
+			AllowAtomicPublish: true, AllowBatchPublish: true,
+			SubjectTransform: &jetstream.SubjectTransformConfig{Source: "t.*.*",
+				Destination: "p.{{partition(64,1)}}.{{wildcard(1)}}.{{wildcard(2)}}"}})
 		for i := range 5 {
 			r.put(fmt.Sprintf("t.s%d.x", i), "")
 		}
@@ -206,7 +218,8 @@ var cases = []struct {
 		r.state("T")
 	}},
 	{"AtomicBatches", func(r *trace) {
-		r.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowAtomicPublish: true, MaxMsgsPerSubject: 1, AllowRollup: true})
+		r.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowAtomicPublish: true,
+			MaxMsgsPerSubject: 1, AllowRollup: true})
 		r.atomic(msg("s.a", "1", expectSubj, "0"), msg("s.b", "2", expectSubj, "0"))
 		r.atomic(msg("s.a", "1", expectSubj, "1"), msg("s.b", "2", expectSubj, "1"))
 		r.atomic(msg("s.a", "1", expectSubj, "1"), msg("s.a", "2", expectSubj, "1"))
@@ -266,7 +279,8 @@ var cases = []struct {
 		sub, err := r.nc.SubscribeSync(inbox + ".>")
 		r.must(err)
 		send := func(id string, seq, op int) {
-			r.must(r.nc.PublishMsg(&nats.Msg{Subject: "s.x", Reply: fmt.Sprintf("%s.%s.2.fail.%d.%d.$FI", inbox, id, seq, op)}))
+			r.must(r.nc.PublishMsg(&nats.Msg{Subject: "s.x", Reply: fmt.Sprintf("%s.%s.2.fail.%d.%d.$FI", inbox, id,
+				seq, op)}))
 		}
 		for seq := 1; seq <= 7; seq++ { // reports come every two messages
 			send("flow", seq, min(seq-1, 1))
@@ -286,11 +300,13 @@ var cases = []struct {
 		r.state("S")
 	}},
 	{"Schedules", func(r *trace) {
-		r.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowMsgSchedules: true, AllowRollup: true})
+		r.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowMsgSchedules: true,
+			AllowRollup: true})
 		at := time.Now().Add(time.Second).UTC().Format(time.RFC3339)
 		r.put("s.other", "x")
 		m := nats.NewMsg("s.when")
-		m.Data, m.Header = []byte("hello"), nats.Header{"Nats-Schedule": {"@at " + at}, "Nats-Schedule-Target": {"s.then"}, "Own": {"1"}}
+		m.Data, m.Header = []byte("hello"), nats.Header{"Nats-Schedule": {"@at " + at},
+			"Nats-Schedule-Target": {"s.then"}, "Own": {"1"}}
 		ack, err := r.nc.RequestMsg(m, time.Second)
 		r.must(err)
 		r.note("%s", r.show(ack))
@@ -299,7 +315,8 @@ var cases = []struct {
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "elsewhere")
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "s.bad")
 		r.put("s.bad", "", "Nats-Scheduler", "s.when")
-		sub, err := r.js.OrderedConsumer(r.ctx, "S", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.then"}})
+		sub, err := r.js.OrderedConsumer(r.ctx, "S",
+			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.then"}})
 		r.must(err)
 		got, err := sub.Next(jetstream.FetchMaxWait(5 * time.Second))
 		r.must(err)

@@ -2,7 +2,8 @@ package memjs
 
 import "slices"
 
-// change is what was done to a store, so that it can be undone: by a crash that loses it, or for a read by a copy that has not got it.
+// change is what was done to a store, so that it can be undone: by a crash that loses it, or for a read by a copy
+// that has not got it.
 type change struct {
 	kind        changeKind
 	m           *message
@@ -24,7 +25,8 @@ func (st *store) note(kind changeKind, m *message) {
 	if !st.remember {
 		return
 	}
-	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, st.clock.now.UnixNano(), st.clock.ops})
+	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, st.clock.now.UnixNano(),
+		st.clock.ops})
 }
 
 // operations counts the commands and timers since a time that changed something, and the changes that they made.

@@ -140,7 +140,8 @@ func (r *trace) pin(id string) string {
 
 // drop takes out of an answer what says only who answered and when.
 func drop(v map[string]any) {
-	for _, k := range []string{"ts", "created", "metadata", "description", "first_ts", "last_ts", "time", "limits", "api", "last_active", "pinned_ts", "leader"} {
+	for _, k := range []string{"ts", "created", "metadata", "description", "first_ts", "last_ts", "time", "limits",
+		"api", "last_active", "pinned_ts", "leader"} {
 		if s, ok := v[k].(string); ok && k == "description" && strings.Contains(s, "sequence") {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// conn is a connection, both ends of it: a client reads and writes it, the server executes what was written and adds to what is
-// there to read. Writing never blocks. A read blocks on a channel only, which synctest knows.
+// conn is a connection, both ends of it: a client reads and writes it, the server executes what was written and adds
+// to what is there to read. Writing never blocks. A read blocks on a channel only, which synctest knows.
 type conn struct {
 	s       *Server
 	process string

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// consumer gives a stream's messages to clients, and remembers what they did with them. Sequences are in pairs: the stream's, and the
-// consumer's own, which numbers deliveries.
+// consumer gives a stream's messages to clients, and remembers what they did with them. Sequences are in pairs: the
+// stream's, and the consumer's own, which numbers deliveries.
 type consumer struct {
 	st      *stream
 	name    string
@@ -206,12 +206,17 @@ func (o *consumer) forgetRedeliveredBelow(first uint64) {
 	maps.DeleteFunc(o.kept.redelivered, func(seq, _ uint64) bool { return seq < first && o.pending[seq] == nil })
 }
 
-// purged puts the consumer behind what was purged: a subject ("" = all), of which first is the first message left, 0 = none.
+// purged puts the consumer behind what was purged: a subject ("" = all), of which first is the first message left, 0
+// = none.
 func (o *consumer) purged(subject string, first uint64) {
 	wider := false
 	if subject != "" {
-		narrower := slices.ContainsFunc(o.filters, func(f pattern) bool { return f.text == subject || matchTokens(f.text, subject) })
-		inside := len(o.filters) > 0 && !slices.ContainsFunc(o.filters, func(f pattern) bool { return !matchTokens(f.text, subject) })
+		narrower := slices.ContainsFunc(o.filters, func(f pattern) bool {
+			return f.text == subject ||
+				matchTokens(f.text, subject)
+		})
+		inside := len(o.filters) > 0 && !slices.ContainsFunc(o.filters,
+			func(f pattern) bool { return !matchTokens(f.text, subject) })
 		switch {
 		case narrower && inside:
 		case narrower, matchesAny(o.filters, subject):

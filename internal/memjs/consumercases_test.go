@@ -22,8 +22,8 @@ func (r *trace) fill(cfg jetstream.StreamConfig) {
 	}
 }
 
-const pinned = `{"name":"P","durable_name":"P","ack_policy":"all","ack_wait":1000000000,"max_deliver":-1,"filter_subject":"s.>",
-	"priority_policy":"pinned_client","priority_groups":["g"],"priority_timeout":1000000000}`
+const pinned = `{"name":"P","durable_name":"P","ack_policy":"all","ack_wait":1000000000,"max_deliver":-1,
+	"filter_subject":"s.>",	"priority_policy":"pinned_client","priority_groups":["g"],"priority_timeout":1000000000}`
 
 var consumerCases = []struct {
 	name string
@@ -32,13 +32,16 @@ var consumerCases = []struct {
 	{"Configurations", func(r *trace) {
 		r.fill(jetstream.StreamConfig{})
 		for _, cfg := range []string{
-			`{"name":"A","durable_name":"A","ack_policy":"explicit"}`, `{"name":"B","ack_policy":"all","filter_subject":"s.1","inactive_threshold":60000000000}`,
+			`{"name":"A","durable_name":"A","ack_policy":"explicit"}`,
+			`{"name":"B","ack_policy":"all","filter_subject":"s.1","inactive_threshold":60000000000}`,
 			`{"name":"C","ack_policy":"none","deliver_policy":"last_per_subject"}`,
 			`{"name":"D","ack_policy":"none","deliver_policy":"by_start_sequence"}`,
 			`{"name":"E","ack_policy":"none","filter_subjects":["s.1","s.*"]}`,
 			`{"name":"F","ack_policy":"none","filter_subjects":["s.1"],"filter_subject":"s.2"}`,
-			`{"name":"G","ack_policy":"explicit","priority_policy":"pinned_client"}`, `{"name":"H","ack_policy":"explicit","priority_groups":["g"]}`,
-			`{"name":"I","durable_name":"J","ack_policy":"explicit"}`, `{"name":"K","ack_policy":"explicit","opt_start_seq":3}`,
+			`{"name":"G","ack_policy":"explicit","priority_policy":"pinned_client"}`,
+			`{"name":"H","ack_policy":"explicit","priority_groups":["g"]}`,
+			`{"name":"I","durable_name":"J","ack_policy":"explicit"}`,
+			`{"name":"K","ack_policy":"explicit","opt_start_seq":3}`,
 			`{"name":"L","ack_policy":"explicit","idle_heartbeat":1000000000}`,
 			pinned,
 		} {
@@ -49,11 +52,16 @@ var consumerCases = []struct {
 		r.info("S", "none")
 		r.ask("$JS.API.CONSUMER.NAMES.S", nil, "")
 		r.ask("$JS.API.CONSUMER.LIST.S", nil, "")
-		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil, `{"stream_name":"S","action":"create","config":{"name":"A","durable_name":"A","ack_policy":"explicit"}}`)
-		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil, `{"stream_name":"S","action":"create","config":{"name":"A","durable_name":"A","ack_policy":"all"}}`)
-		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil, `{"stream_name":"S","config":{"name":"A","durable_name":"A","ack_policy":"all"}}`)
-		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil, `{"stream_name":"S","config":{"name":"A","durable_name":"A","ack_policy":"explicit","ack_wait":5000000000}}`)
-		r.ask("$JS.API.CONSUMER.CREATE.S.Z", nil, `{"stream_name":"S","action":"update","config":{"name":"Z","ack_policy":"all"}}`)
+		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil,
+			`{"stream_name":"S","action":"create","config":{"name":"A","durable_name":"A","ack_policy":"explicit"}}`)
+		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil,
+			`{"stream_name":"S","action":"create","config":{"name":"A","durable_name":"A","ack_policy":"all"}}`)
+		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil,
+			`{"stream_name":"S","config":{"name":"A","durable_name":"A","ack_policy":"all"}}`)
+		r.ask("$JS.API.CONSUMER.CREATE.S.A", nil,
+			`{"stream_name":"S","config":{"name":"A","durable_name":"A","ack_policy":"explicit","ack_wait":5000000000}}`)
+		r.ask("$JS.API.CONSUMER.CREATE.S.Z", nil,
+			`{"stream_name":"S","action":"update","config":{"name":"Z","ack_policy":"all"}}`)
 		r.ask("$JS.API.CONSUMER.DELETE.S.A", nil, "")
 		r.ask("$JS.API.CONSUMER.DELETE.S.A", nil, "")
 		r.state("S")
@@ -62,11 +70,16 @@ var consumerCases = []struct {
 		r.fill(jetstream.StreamConfig{})
 		now := time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano)
 		for i, cfg := range []string{
-			`"deliver_policy":"all"`, `"deliver_policy":"last"`, `"deliver_policy":"last","filter_subject":"s.1"`, `"deliver_policy":"new"`,
-			`"deliver_policy":"by_start_sequence","opt_start_seq":6`, `"deliver_policy":"by_start_sequence","opt_start_seq":60`,
-			`"deliver_policy":"by_start_sequence","opt_start_seq":2,"filter_subject":"s.1"`, `"deliver_policy":"last_per_subject","filter_subject":"s.*"`,
-			`"deliver_policy":"last_per_subject","filter_subjects":["s.1","s.2"]`, `"deliver_policy":"by_start_time","opt_start_time":"` + now + `"`,
-			`"deliver_policy":"all","filter_subjects":["s.1","s.2"],"headers_only":true`, `"deliver_policy":"all","filter_subject":"none"`,
+			`"deliver_policy":"all"`, `"deliver_policy":"last"`, `"deliver_policy":"last","filter_subject":"s.1"`,
+			`"deliver_policy":"new"`,
+			`"deliver_policy":"by_start_sequence","opt_start_seq":6`,
+			`"deliver_policy":"by_start_sequence","opt_start_seq":60`,
+			`"deliver_policy":"by_start_sequence","opt_start_seq":2,"filter_subject":"s.1"`,
+			`"deliver_policy":"last_per_subject","filter_subject":"s.*"`,
+			`"deliver_policy":"last_per_subject","filter_subjects":["s.1","s.2"]`,
+			`"deliver_policy":"by_start_time","opt_start_time":"` + now + `"`,
+			`"deliver_policy":"all","filter_subjects":["s.1","s.2"],"headers_only":true`,
+			`"deliver_policy":"all","filter_subject":"none"`,
 		} {
 			name := fmt.Sprint("C", i)
 			r.consumer("S", `{"name":"`+name+`","ack_policy":"none",`+cfg+`}`)
@@ -78,7 +91,8 @@ var consumerCases = []struct {
 	}},
 	{"Explicit", func(r *trace) {
 		r.fill(jetstream.StreamConfig{})
-		r.consumer("S", `{"name":"E","durable_name":"E","ack_policy":"explicit","ack_wait":1000000000,"max_ack_pending":4,"max_deliver":3}`)
+		r.consumer("S",
+			`{"name":"E","durable_name":"E","ack_policy":"explicit","ack_wait":1000000000,"max_ack_pending":4,"max_deliver":3}`)
 		got := r.pull("S", "E", `{"batch":10,"expires":500000000}`, 5)
 		r.info("S", "E")
 		r.ack(got[1], "+ACK")
@@ -163,7 +177,8 @@ var consumerCases = []struct {
 		sub, err := r.nc.SubscribeSync(inbox)
 		r.must(err)
 		for range 3 {
-			r.must(r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.C", inbox, []byte(`{"batch":1,"expires":3000000000}`)))
+			r.must(r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.C", inbox,
+				[]byte(`{"batch":1,"expires":3000000000}`)))
 		}
 		r.receive(sub, 1)
 		r.info("S", "C")
@@ -198,7 +213,8 @@ var consumerCases = []struct {
 		r.consumer("S", `{"name":"F","durable_name":"F","ack_policy":"explicit","filter_subject":"s.1"}`)
 		r.pull("S", "A", `{"batch":4,"expires":500000000}`, 4)
 		r.pull("S", "F", `{"batch":2,"expires":500000000}`, 2)
-		for _, body := range []string{`{"filter":"s.2"}`, `{"seq":3}`, `{"filter":"s.1","seq":6}`, `{"filter":"s.*","seq":8}`, ``} {
+		for _, body := range []string{`{"filter":"s.2"}`, `{"seq":3}`, `{"filter":"s.1","seq":6}`,
+			`{"filter":"s.*","seq":8}`, ``} {
 			r.ask("$JS.API.STREAM.PURGE.S", nil, body)
 			r.info("S", "A")
 			r.info("S", "F")
@@ -239,7 +255,8 @@ var consumerCases = []struct {
 		for m := range batch.Messages() {
 			meta, err := m.Metadata()
 			r.must(err)
-			r.note("%s %s %d %d %d", m.Subject(), m.Data(), meta.Sequence.Stream, meta.Sequence.Consumer, meta.NumPending)
+			r.note("%s %s %d %d %d", m.Subject(), m.Data(), meta.Sequence.Stream, meta.Sequence.Consumer,
+				meta.NumPending)
 		}
 	}},
 	{"KeyValue", func(r *trace) {

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// consumerState is what a server's disk knows of a consumer. It is told of every delivery and ack, and has a rule of its own for
-// what it takes; a description of the consumer is made of it, and after a crash the consumer.
+// consumerState is what a server's disk knows of a consumer. It is told of every delivery and ack, and has a rule of
+// its own for what it takes; a description of the consumer is made of it, and after a crash the consumer.
 type consumerState struct {
 	delivered, floor pair
 	pending          map[uint64]open
@@ -91,7 +91,8 @@ func (k *consumerState) ack(policy server.AckPolicy, dseq, sseq uint64) {
 
 // replace takes the consumer's own view, unless it contradicts itself or goes back.
 func (k *consumerState) replace(o *consumer) {
-	n := consumerState{delivered: pair{o.dseq - 1, o.sseq - 1}, floor: pair{o.adflr, o.asflr}, pending: map[uint64]open{}}
+	n := consumerState{delivered: pair{o.dseq - 1, o.sseq - 1}, floor: pair{o.adflr, o.asflr},
+		pending: map[uint64]open{}}
 	if n.floor.consumer > n.delivered.consumer || n.floor.stream > n.delivered.stream ||
 		n.delivered.consumer < k.delivered.consumer || n.floor.stream < k.floor.stream {
 		return
@@ -139,7 +140,8 @@ func (o *consumer) reconcile(last uint64) {
 	}
 	k := &o.kept
 	*k = consumerState{
-		delivered: pair{o.dseq - 1, o.sseq - 1}, floor: pair{o.adflr, o.asflr}, pending: map[uint64]open{}, redelivered: maps.Clone(o.redelivered),
+		delivered: pair{o.dseq - 1, o.sseq - 1}, floor: pair{o.adflr, o.asflr}, pending: map[uint64]open{},
+		redelivered: maps.Clone(o.redelivered),
 	}
 	for seq, p := range o.pending {
 		k.pending[seq] = *p

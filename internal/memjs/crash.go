@@ -4,10 +4,11 @@ import (
 	"time"
 )
 
-// Crash is kill -9, or a power cut: every connection breaks, what was not stored is gone, and the server that comes up has another
-// id. lose says how much of what a disk did not have yet is lost. It is asked for each stream how many of its last unsynced
-// operations (a message, an atomic batch, a deletion or purge, with what it displaced), and for each consumer, named
-// "<stream>.<consumer>", how many of its last acks; it must not call the server. nil loses nothing of it.
+// Crash is kill -9, or a power cut: every connection breaks, what was not stored is gone, and the server that comes
+// up has another id. lose says how much of what a disk did not have yet is lost. It is asked for each stream how many
+// of its last unsynced operations (a message, an atomic batch, a deletion or purge, with what it displaced), and for
+// each consumer, named "<stream>.<consumer>", how many of its last acks; it must not call the server. nil loses
+// nothing of it.
 func (s *Server) Crash(lose func(name string, unsynced int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,19 +1,23 @@
-// Package memjs is a NATS server with JetStream that lives in memory, for tests and for deterministic simulation. It speaks
-// the NATS client protocol over connections that are buffers, so that nats.go and all that is built on it run on it unchanged.
+// Package memjs is a NATS server with JetStream that lives in memory, for tests and for deterministic simulation. It
+// speaks the NATS client protocol over connections that are buffers, so that nats.go and all that is built on it run
+// on it unchanged.
 //
-// It answers as nats-server 2.15 does, a single one, and models what Spool uses: streams, publishes with expectations, atomic
-// and fast batches, reads from the leader and direct ones, consumers of every policy, pinned ones too, message schedules. It refuses
-// what it does not model (mirrors, sources, republishing, counters, delete markers, interest and work-queue retention, cron patterns) instead of
-// answering something else. TestConformance runs one body of tests on both servers.
+// It answers as nats-server 2.15 does, a single one, and models what Spool uses: streams, publishes with
+// expectations, atomic and fast batches, reads from the leader and direct ones, consumers of every policy, pinned
+// ones too, message schedules. It refuses what it does not model (mirrors, sources, republishing, counters, delete
+// markers, interest and work-queue retention, cron patterns) instead of answering something else. TestConformance
+// runs one body of tests on both servers.
 //
 // # Two ways of running
 //
-// By itself: a command is executed inside the client's write, what comes of it stands in the buffers of its receivers when the
-// write returns, and one alarm wakes the server for its next timer. There is no goroutine but the alarm's when it fires.
+// By itself: a command is executed inside the client's write, what comes of it stands in the buffers of its receivers
+// when the write returns, and one alarm wakes the server for its next timer. There is no goroutine but the alarm's
+// when it fires.
 //
-// Driven (Config.Manual): a command waits, and so does each message that the server has for a client. Ready lists what can
-// happen next, always in the same order for the same state; Do makes one of it happen, or makes it fail. A driver that sees
-// Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass with Await.
+// Driven (Config.Manual): a command waits, and so does each message that the server has for a client. Ready lists
+// what can happen next, always in the same order for the same state; Do makes one of it happen, or makes it fail. A
+// driver that sees Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass with
+// Await.
 //
 //	for {
 //		synctest.Wait()
@@ -24,12 +28,13 @@
 //		}
 //	}
 //
-// Time is time.Now, which is virtual inside a synctest bubble: the server, its connections and the clients belong into one
-// bubble, which Bubble makes. Nothing is random: names and pins are numbered. What nats.go draws by itself, inboxes above all, is.
+// Time is time.Now, which is virtual inside a synctest bubble: the server, its connections and the clients belong
+// into one bubble, which Bubble makes. Nothing is random: names and pins are numbered. What nats.go draws by itself,
+// inboxes above all, is.
 //
 // # Files
 //
-// server.go, manual.go and crash.go are what a driver uses. A command comes through conn.go and protocol.go, finds its receivers
-// in route.go, and ends at a stream (publish.go, batch.go, fastbatch.go over store.go), at the API (api*.go, get.go), or at a consumer
-// (consumer.go, deliver.go, pull.go, ack.go).
+// server.go, manual.go and crash.go are what a driver uses. A command comes through conn.go and protocol.go, finds
+// its receivers in route.go, and ends at a stream (publish.go, batch.go, fastbatch.go over store.go), at the API
+// (api*.go, get.go), or at a consumer (consumer.go, deliver.go, pull.go, ack.go).
 package memjs

@@ -51,7 +51,8 @@ func first(ready []memjs.Action) (memjs.Action, memjs.Fault) { return ready[0], 
 
 func connect(t *testing.T, p nats.InProcessConnProvider) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(p), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	nc, err := nats.Connect("", nats.InProcessServer(p), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +63,8 @@ func connect(t *testing.T, p nats.InProcessConnProvider) (*nats.Conn, jetstream.
 	return nc, js
 }
 
-// TestProductInVirtualTime: Spool's own client publishes, is given what it published, and given it again when it does not
-// acknowledge, in a bubble.
+// TestProductInVirtualTime: Spool's own client publishes, is given what it published, and given it again when it does
+// not acknowledge, in a bubble.
 func TestProductInVirtualTime(t *testing.T) {
 	memjs.Bubble(t, func(t *testing.T) {
 		s := memjs.New(memjs.Config{})
@@ -79,7 +80,8 @@ func TestProductInVirtualTime(t *testing.T) {
 		th := events.Thread{Session: "s", Name: events.MainThread}
 		var evs []*events.Event
 		for seq := uint64(1); seq <= 20; seq++ {
-			evs = append(evs, &events.Event{Thread: th, Kind: events.KindEntry, Dialect: "raw", Producer: "p", Epoch: 1, Seq: seq, Body: make([]byte, 40_000)})
+			evs = append(evs, &events.Event{Thread: th, Kind: events.KindEntry, Dialect: "raw", Producer: "p",
+				Epoch: 1, Seq: seq, Body: make([]byte, 40_000)})
 		}
 		if err := c.PublishEvents(t.Context(), evs); err != nil {
 			t.Fatal(err)
@@ -99,7 +101,8 @@ func TestProductInVirtualTime(t *testing.T) {
 		}
 		again := <-got
 		if wait := time.Since(begin); first.Seq != again.Seq || wait < 20*time.Second || wait > 21*time.Second {
-			t.Errorf("event %d came first, and %d again after %v; want the first again after 20 s", first.Seq, again.Seq, wait)
+			t.Errorf("event %d came first, and %d again after %v; want the first again after 20 s", first.Seq,
+				again.Seq, wait)
 		}
 		stop()
 	})
@@ -117,7 +120,8 @@ func TestDrivenRunsAreRepeated(t *testing.T) {
 				defer nc.Close()
 				other, _ := connect(t, s.Process("b"))
 				defer other.Close()
-				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}}); err != nil {
+				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S",
+					Subjects: []string{"s.*"}}); err != nil {
 					t.Error(err)
 				}
 				if _, err := other.Subscribe("s.*", func(*nats.Msg) {}); err != nil {
@@ -135,7 +139,10 @@ func TestDrivenRunsAreRepeated(t *testing.T) {
 					a.Subject = "_INBOX"
 				}
 				trace = append(trace, a.String())
-				return ready[slices.IndexFunc(ready, func(r memjs.Action) bool { return r.Conn == a.Conn && r.Kind == a.Kind && r.N == a.N })], memjs.Fault{}
+				return ready[slices.IndexFunc(ready, func(r memjs.Action) bool {
+					return r.Conn == a.Conn &&
+						r.Kind == a.Kind && r.N == a.N
+				})], memjs.Fault{}
 			})
 		})
 		return trace
@@ -173,7 +180,8 @@ func TestFaults(t *testing.T) {
 				work := func() {
 					nc, js := connect(t, s)
 					defer nc.Close()
-					if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+					if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S",
+						Subjects: []string{"s"}}); err != nil {
 						t.Error(err)
 					}
 					_, err := js.Publish(t.Context(), "s", nil, jetstream.WithRetryAttempts(0))
@@ -238,8 +246,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestCrash: what was not synced may be lost, and what it displaced is back; the rest stays, and a client reconnects to another
-// server id.
+// TestCrash: what was not synced may be lost, and what it displaced is back; the rest stays, and a client reconnects
+// to another server id.
 func TestCrash(t *testing.T) {
 	memjs.Bubble(t, func(t *testing.T) {
 		s := memjs.New(memjs.Config{SyncEvery: time.Minute})
@@ -254,7 +262,8 @@ func TestCrash(t *testing.T) {
 		}
 		write := func(value string) {
 			t.Helper()
-			if _, err := c.Write(t.Context(), record.Put{Key: "k", Value: []byte(value), Expect: record.Any}); err != nil {
+			if _, err := c.Write(t.Context(), record.Put{Key: "k", Value: []byte(value),
+				Expect: record.Any}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -282,7 +291,8 @@ func TestCrash(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if got := read(); got != "newer 2" || asked != 2 {
-			t.Errorf("after a crash the record is %q, and %d writes could have been lost; want %q, 2", got, asked, "newer 2")
+			t.Errorf("after a crash the record is %q, and %d writes could have been lost; want %q, 2", got, asked,
+				"newer 2")
 		}
 		write("other")
 		if got := read(); got != "other 3" {
@@ -307,7 +317,8 @@ func TestCrashSetsConsumersBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cons, err := st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "D", AckPolicy: jetstream.AckAllPolicy})
+		cons, err := st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "D",
+			AckPolicy: jetstream.AckAllPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +338,8 @@ func TestCrashSetsConsumersBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.AckFloor.Stream != 1 || info.NumAckPending != 1 {
-			t.Errorf("the consumer is %+v, %d unacknowledged; want its floor at 1, and the second delivery open", info.AckFloor, info.NumAckPending)
+			t.Errorf("the consumer is %+v, %d unacknowledged; want its floor at 1, and the second delivery open",
+				info.AckFloor, info.NumAckPending)
 		}
 	})
 }
@@ -345,7 +357,8 @@ func TestStale(t *testing.T) {
 		defer s.Close()
 		nc, js := connect(t, s)
 		defer nc.Close()
-		st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}, MaxMsgsPerSubject: 1, AllowDirect: true})
+		st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"},
+			MaxMsgsPerSubject: 1, AllowDirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -199,7 +199,8 @@ func (st *stream) directBatch(req *server.JSApiMsgGetRequest, reply string) {
 			break
 		}
 	}
-	st.s.answer(reply, fmt.Appendf(nil, "NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n", left, before), nil)
+	st.s.answer(reply, fmt.Appendf(nil,
+		"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n", left, before), nil)
 }
 
 // directLasts sends the last message of each subject that matches.
@@ -240,6 +241,7 @@ func (st *stream) directLasts(req *server.JSApiMsgGetRequest, reply string) {
 			break
 		}
 	}
-	st.s.answer(reply, fmt.Appendf(nil, "NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\nNats-UpTo-Sequence: %d\r\n\r\n",
+	st.s.answer(reply, fmt.Appendf(nil,
+		"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\nNats-UpTo-Sequence: %d\r\n\r\n",
 		left, before, upTo), nil)
 }

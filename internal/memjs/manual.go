@@ -23,7 +23,8 @@ const (
 
 func (k Kind) String() string { return [...]string{"in", "out", "timer"}[k] }
 
-// Action is something that can happen next. It is comparable: the same one is ready until it is done, or its connection breaks.
+// Action is something that can happen next. It is comparable: the same one is ready until it is done, or its
+// connection breaks.
 type Action struct {
 	Process string
 	Kind    Kind
@@ -36,11 +37,12 @@ type Action struct {
 }
 
 func (a Action) String() string {
-	return strings.TrimRight(fmt.Sprintf("%s/%d %s %s %s %s", a.Process, a.Conn, a.Kind, a.Verb, a.Subject, a.Stream), " ")
+	return strings.TrimRight(fmt.Sprintf("%s/%d %s %s %s %s", a.Process, a.Conn, a.Kind, a.Verb, a.Subject,
+		a.Stream), " ")
 }
 
-// Ready lists what can happen next: by process and connection, of each the next command and the next message, then the timers that
-// are due, the earliest first. What belongs to a frozen process cannot happen.
+// Ready lists what can happen next: by process and connection, of each the next command and the next message, then
+// the timers that are due, the earliest first. What belongs to a frozen process cannot happen.
 func (s *Server) Ready() []Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +53,10 @@ func (s *Server) Ready() []Action {
 			conns = append(conns, c)
 		}
 	}
-	slices.SortStableFunc(conns, func(a, b *conn) int { return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.n, b.n)) })
+	slices.SortStableFunc(conns, func(a, b *conn) int {
+		return cmp.Or(cmp.Compare(a.process, b.process),
+			cmp.Compare(a.n, b.n))
+	})
 	var ready []Action
 	for _, c := range conns {
 		if len(c.in) > 0 {
@@ -59,7 +64,8 @@ func (s *Server) Ready() []Action {
 			ready = append(ready, Action{c.process, In, c.n, cmd.n, cmd.verb, cmd.subject, s.streamFor(cmd)})
 		}
 		if len(c.out) > 0 {
-			ready = append(ready, Action{Process: c.process, Kind: Out, Conn: c.n, N: c.out[0].n, Verb: "MSG", Subject: c.out[0].subject})
+			ready = append(ready, Action{Process: c.process, Kind: Out, Conn: c.n, N: c.out[0].n, Verb: "MSG",
+				Subject: c.out[0].subject})
 		}
 	}
 	if s.cfg.Manual {
@@ -75,8 +81,8 @@ func (s *Server) notify() {
 	}
 }
 
-// Await lets time pass until Ready has something, or stop is closed: then it returns false. A driver calls it when Ready is empty
-// and everybody waits; in a bubble the time that passes is virtual.
+// Await lets time pass until Ready has something, or stop is closed: then it returns false. A driver calls it when
+// Ready is empty and everybody waits; in a bubble the time that passes is virtual.
 func (s *Server) Await(stop <-chan struct{}) bool {
 	for len(s.Ready()) == 0 {
 		wait := 24 * time.Hour
@@ -144,8 +150,8 @@ func (s *Server) streamFor(cmd *command) string {
 // Failure is how an action fails.
 type Failure int
 
-// The failures. Of a message that is handed out DropRequest and DropAnswer both lose it, and the cuts break the connection before or after it;
-// Refuse says nothing there. A timer does not fail.
+// The failures. Of a message that is handed out DropRequest and DropAnswer both lose it, and the cuts break the
+// connection before or after it; Refuse says nothing there. A timer does not fail.
 const (
 	None         Failure = iota
 	Refuse               // a publish or request is not executed, and answered with an error; with Code 0 with nothing
@@ -235,7 +241,8 @@ func (s *Server) refuse(cmd *command, f Fault) {
 	}
 	err := &server.ApiError{Code: f.Code, ErrCode: uint16(f.ErrCode), Description: f.Text}
 	switch {
-	case strings.HasPrefix(cmd.subject, "$JS.API.DIRECT."), strings.HasPrefix(cmd.subject, "$JS.API.CONSUMER.MSG.NEXT."):
+	case strings.HasPrefix(cmd.subject, "$JS.API.DIRECT."), strings.HasPrefix(cmd.subject,
+		"$JS.API.CONSUMER.MSG.NEXT."):
 		s.answer(cmd.reply, fmt.Appendf(nil, "NATS/1.0 %d %s\r\n\r\n", f.Code, f.Text), nil)
 	case strings.HasPrefix(cmd.subject, "$JS.API."):
 		s.answer(cmd.reply, nil, mustJSON(server.ApiResponse{Type: server.JSApiSystemResponseType, Error: err}))

@@ -50,8 +50,8 @@ func (c *conn) take(p []byte) {
 	}
 }
 
-// waits reports whether a command is left to the driver. What only this connection and the server see is not, as long as
-// nothing is queued before it: it would order nothing.
+// waits reports whether a command is left to the driver. What only this connection and the server see is not, as long
+// as nothing is queued before it: it would order nothing.
 func (c *conn) waits(cmd *command) bool {
 	if c.s.processes[c.process] || len(c.in) > 0 {
 		return true

@@ -44,7 +44,8 @@ func (st *stream) ackBatch(reply string, seq uint64, id string, count uint64) {
 
 func (st *stream) refuse(reply string, err *server.ApiError) {
 	if reply != "" && !st.cfg.NoAck {
-		st.s.answer(reply, nil, mustJSON(server.JSPubAckResponse{PubAck: &server.PubAck{Stream: st.cfg.Name}, Error: err}))
+		st.s.answer(reply, nil, mustJSON(server.JSPubAckResponse{PubAck: &server.PubAck{Stream: st.cfg.Name},
+			Error: err}))
 	}
 }
 
@@ -56,8 +57,8 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// check decides about a message that comes by itself. It returns its header, which a schedule changes, or the sequence of the
-// message that it repeats.
+// check decides about a message that comes by itself. It returns its header, which a schedule changes, or the
+// sequence of the message that it repeats.
 func (st *stream) check(subject string, hdr, data []byte) (_ []byte, dup uint64, _ *server.ApiError) {
 	if err := st.checkSize(hdr, data); err != nil {
 		return hdr, 0, err
@@ -146,8 +147,8 @@ func (st *stream) checkPlain(hdr, data []byte) *server.ApiError {
 	return nil
 }
 
-// checkExpected compares what a publisher expects with what is stored. Within a batch (d) a subject that the batch wrote before
-// cannot be expected anything of; last is the sequence before this message.
+// checkExpected compares what a publisher expects with what is stored. Within a batch (d) a subject that the batch
+// wrote before cannot be expected anything of; last is the sequence before this message.
 func (st *stream) checkExpected(d *staged, subject string, hdr []byte, last uint64) *server.ApiError {
 	wantLast, hasLast := headerNumber(hdr, server.JSExpectedLastSeq)
 	if d != nil && hasLast {

@@ -218,8 +218,8 @@ func (o *consumer) expired(at time.Time) {
 	}
 }
 
-// processWaiting ends requests that are over or that nobody waits for, sends heartbeats, and sets the timer for the next of it. end:
-// there is nothing more to deliver. It returns how many messages the requests take.
+// processWaiting ends requests that are over or that nobody waits for, sends heartbeats, and sets the timer for the
+// next of it. end: there is nothing more to deliver. It returns how many messages the requests take.
 func (o *consumer) processWaiting(end bool) (take int) {
 	now := o.st.s.now
 	var next time.Time

@@ -60,7 +60,8 @@ func (st *stream) checkSchedule(d *staged, subject string, hdr []byte) ([]byte, 
 		if target == "" || target == subject || !server.IsValidPublishSubject(target) || !st.takes(target) {
 			return hdr, server.NewJSMessageSchedulesTargetInvalidError()
 		}
-		if source != "" && (source == target || source == subject || !server.IsValidPublishSubject(source) || !st.takes(source)) {
+		if source != "" && (source == target || source == subject || !server.IsValidPublishSubject(source) ||
+			!st.takes(source)) {
 			return hdr, server.NewJSMessageSchedulesSourceInvalidError()
 		}
 		switch header(hdr, server.JSMsgRollup) {
@@ -75,7 +76,8 @@ func (st *stream) checkSchedule(d *staged, subject string, hdr []byte) ([]byte, 
 	switch {
 	case next == "" && scheduler == "":
 		return hdr, nil
-	case next != server.JSScheduleNextPurge, scheduler == "", scheduler == subject, !server.IsValidPublishSubject(scheduler):
+	case next != server.JSScheduleNextPurge, scheduler == "", scheduler == subject,
+		!server.IsValidPublishSubject(scheduler):
 		return hdr, server.NewJSMessageSchedulesSchedulerInvalidError()
 	case !st.cfg.AllowMsgSchedules:
 		return hdr, server.NewJSMessageSchedulesDisabledError()
@@ -150,7 +152,8 @@ func (st *stream) runSchedule(subject string, sc *schedule) {
 			from = last
 		}
 	}
-	hdr := dropHeaders(from.hdr, "Nats-Schedule", "Nats-Expected-", server.JSMsgId+":", server.JSMessageTTL+":", server.JSMsgRollup+":")
+	hdr := dropHeaders(from.hdr, "Nats-Schedule", "Nats-Expected-", server.JSMsgId+":", server.JSMessageTTL+":",
+		server.JSMsgRollup+":")
 	hdr = addHeader(hdr, server.JSScheduler, subject)
 	if repeats {
 		hdr = addHeader(hdr, server.JSScheduleNext, next.Format(time.RFC3339Nano))

@@ -22,8 +22,8 @@ type Config struct {
 
 	// SyncEvery is how much of what was stored last a Crash may take, by age. 0: every ack was synced.
 	SyncEvery time.Duration
-	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the stream's
-	// last operations that copy does not know, at most r.Operations. It must not call the server.
+	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
+	// stream's last operations that copy does not know, at most r.Operations. It must not call the server.
 	Stale func(r Read) int
 }
 
@@ -75,7 +75,8 @@ func New(cfg Config) *Server {
 		cfg.MaxPayload = 1 << 20
 	}
 	s := &Server{
-		cfg: cfg, processes: map[string]bool{}, subs: subscriptions{literal: map[string][]*subscription{}}, arrived: make(chan struct{}, 1),
+		cfg: cfg, processes: map[string]bool{}, subs: subscriptions{literal: map[string][]*subscription{}},
+		arrived: make(chan struct{}, 1),
 	}
 	s.nameServer()
 	return s
@@ -221,7 +222,10 @@ func (s *Server) Streams() []string {
 }
 
 func (s *Server) stream(name string) *stream {
-	i, ok := slices.BinarySearchFunc(s.streams, name, func(st *stream, name string) int { return compare(st.cfg.Name, name) })
+	i, ok := slices.BinarySearchFunc(s.streams, name, func(st *stream,
+		name string) int {
+		return compare(st.cfg.Name, name)
+	})
 	if !ok {
 		return nil
 	}

@@ -47,8 +47,9 @@ func newStream(s *Server, cfg server.StreamConfig) (*stream, error) {
 			bySubject: map[string]*sequences{}, inFile: cfg.Storage == server.FileStorage,
 			remember: s.cfg.SyncEvery > 0 || s.cfg.Stale != nil,
 		},
-		ids: map[string]stored{}, atomic: map[string]*atomicBatch{}, fast: map[string]*fastBatch{}, schedules: map[string]*schedule{},
-		ttls: map[uint64]int64{},
+		ids: map[string]stored{}, atomic: map[string]*atomicBatch{}, fast: map[string]*fastBatch{},
+		schedules: map[string]*schedule{},
+		ttls:      map[uint64]int64{},
 	}
 	st.ttl = timer{fire: st.expireTTLs, what: "time to live", stream: cfg.Name}
 	st.age = timer{fire: st.expire, what: "age", stream: cfg.Name}

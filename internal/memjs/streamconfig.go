@@ -34,7 +34,8 @@ func (c *apiCall) createStream() {
 			c.fail(kind, server.NewJSStreamNameExistError())
 			return
 		}
-		c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind}, StreamInfo: st.info(false), DidCreate: true})
+		c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind},
+			StreamInfo: st.info(false), DidCreate: true})
 		return
 	}
 	if c.overlaps(cfg) {
@@ -46,9 +47,13 @@ func (c *apiCall) createStream() {
 		c.fail(kind, server.NewJSStreamInvalidConfigError(e))
 		return
 	}
-	i, _ := slices.BinarySearchFunc(c.s.streams, cfg.Name, func(st *stream, name string) int { return compare(st.cfg.Name, name) })
+	i, _ := slices.BinarySearchFunc(c.s.streams, cfg.Name, func(st *stream,
+		name string) int {
+		return compare(st.cfg.Name, name)
+	})
 	c.s.streams = slices.Insert(c.s.streams, i, st)
-	c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind}, StreamInfo: st.info(false), DidCreate: true})
+	c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind},
+		StreamInfo: st.info(false), DidCreate: true})
 }
 
 func sameStream(a, b server.StreamConfig) bool { return reflect.DeepEqual(a, b) }
@@ -57,7 +62,10 @@ func sameStream(a, b server.StreamConfig) bool { return reflect.DeepEqual(a, b) 
 func (c *apiCall) overlaps(cfg server.StreamConfig) bool {
 	return slices.ContainsFunc(c.s.streams, func(st *stream) bool {
 		return st.cfg.Name != cfg.Name && slices.ContainsFunc(st.cfg.Subjects, func(have string) bool {
-			return slices.ContainsFunc(cfg.Subjects, func(want string) bool { return server.SubjectsCollide(have, want) })
+			return slices.ContainsFunc(cfg.Subjects, func(want string) bool {
+				return server.SubjectsCollide(have,
+					want)
+			})
 		})
 	})
 }
@@ -120,7 +128,8 @@ func (st *stream) enforce() {
 	for _, subject := range sortedKeys(st.bySubject) {
 		st.limitSubject(subject)
 	}
-	for st.count > 0 && (st.cfg.MaxMsgs > 0 && int64(st.count) > st.cfg.MaxMsgs || st.cfg.MaxBytes > 0 && st.bytes > uint64(st.cfg.MaxBytes)) {
+	for st.count > 0 && (st.cfg.MaxMsgs > 0 && int64(st.count) > st.cfg.MaxMsgs || st.cfg.MaxBytes > 0 &&
+		st.bytes > uint64(st.cfg.MaxBytes)) {
 		st.take(st.load(st.first))
 	}
 	st.armAge()
@@ -134,8 +143,10 @@ func (c *apiCall) checkStream(cfg server.StreamConfig) (server.StreamConfig, *se
 	if !validName(cfg.Name, false) {
 		return cfg, invalidStream("stream name is required and can not contain '.', '*', '>', '\\', '/'")
 	}
-	if cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.RePublish != nil || cfg.AllowMsgCounter || cfg.SubjectDeleteMarkerTTL > 0 ||
-		cfg.Retention != server.LimitsPolicy || cfg.Compression != server.NoCompression || cfg.PersistMode != server.DefaultPersistMode {
+	if cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.RePublish != nil || cfg.AllowMsgCounter ||
+		cfg.SubjectDeleteMarkerTTL > 0 ||
+		cfg.Retention != server.LimitsPolicy || cfg.Compression != server.NoCompression ||
+		cfg.PersistMode != server.DefaultPersistMode {
 		return cfg, server.NewJSStreamInvalidConfigError(errNotModelled)
 	}
 	if cfg.Storage == 0 {

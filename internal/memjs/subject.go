@@ -63,7 +63,8 @@ func (p pattern) matches(subject string) bool {
 	return matchTokens(subject[len(p.prefix):], p.text[len(p.prefix):])
 }
 
-// matchTokens compares token by token. In the subject a wildcard stands for itself: "*" matches "*" and ">" does not match "*".
+// matchTokens compares token by token. In the subject a wildcard stands for itself: "*" matches "*" and ">" does not
+// match "*".
 func matchTokens(subject, filter string) bool {
 	for {
 		ft, frest, fmore := strings.Cut(filter, ".")

@@ -62,8 +62,8 @@ func (s *Server) stopTimer(t *timer) {
 	}
 }
 
-// setAlarm wakes a server that runs by itself for its next timer. An alarm that is set for earlier is left to ring in vain:
-// setting one costs more.
+// setAlarm wakes a server that runs by itself for its next timer. An alarm that is set for earlier is left to ring in
+// vain: setting one costs more.
 func (s *Server) setAlarm() {
 	if s.cfg.Manual || len(s.timers) == 0 {
 		return
