@@ -32,6 +32,15 @@
 // into one bubble, which Bubble makes. Nothing is random: names and pins are numbered. What nats.go draws by itself,
 // inboxes above all, is.
 //
+// A build with the tag fewpartitions has 4 partitions instead of 16: a persister's start and its idle pulls are most
+// of a short run.
+//
+// # What it leaves out of a server's freedom
+//
+// A server takes messages in aside of who publishes them: it may deliver part of what one write brought before it has
+// stored the rest. Here a write is executed whole, unless a driver takes its commands one by one. A crash loses whole
+// operations, from the last one back: it tears no batch, and loses of no stream one message and keeps a later one.
+//
 // # Files
 //
 // server.go, manual.go and crash.go are what a driver uses. A command comes through conn.go and protocol.go, finds
