@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -26,7 +25,7 @@ import (
 var long = os.Getenv("SPOOL_FAULTS") == "long"
 
 // process is a connection that can be made to fail and die.
-func process(t *testing.T, server *embedded.Server, f faulttest.Fault) (*faulttest.Wire, *natsio.Conn) {
+func process(t *testing.T, server natstest.Running, f faulttest.Fault) (*faulttest.Wire, *natsio.Conn) {
 	t.Helper()
 	w := faulttest.NewWire(server, f)
 	cfg := natsio.Config{InProcess: w}
@@ -192,13 +191,13 @@ func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) 
 
 var limits = natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
 
-func persisterRow(t *testing.T, server *embedded.Server, conn *natsio.Conn, name string, f faulttest.Fault) {
+func persisterRow(t *testing.T, server natstest.Running, conn *natsio.Conn, name string, f faulttest.Fault) {
 	persisterTry(t, server, conn, name, f, 5)
 }
 
 // persisterTry is a row whose fault may not be reached: which events share a commit, and so which of its messages has the answer, is a
 // matter of time, and a run may have fewer repeats than the one that was counted.
-func persisterTry(t *testing.T, server *embedded.Server, conn *natsio.Conn, name string, f faulttest.Fault, tries int) {
+func persisterTry(t *testing.T, server natstest.Running, conn *natsio.Conn, name string, f faulttest.Fault, tries int) {
 	wire, faulty := process(t, server, f)
 	s := newScene(t, conn, name)
 	s.publish()
