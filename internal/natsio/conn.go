@@ -57,6 +57,7 @@ type Conn struct {
 
 	ready     atomic.Bool // pipe and streams are there
 	announced announcements
+	terms     atomic.Uint64 // that were begun: Delivery.Term
 
 	log *slog.Logger
 }

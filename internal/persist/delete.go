@@ -177,10 +177,9 @@ func (l *lane) live(ctx context.Context, session string) (live record.Live, err 
 
 // forget drops what is in memory of a session; all that was prepared before is committed.
 func (l *lane) forget(session string) {
-	maps.DeleteFunc(l.heads.threads, func(t events.Thread, _ *thread) bool { return t.Session == session })
-	delete(l.heads.sessions, session)
-	maps.DeleteFunc(l.outputs.outputs, func(key string, _ *openOutput) bool { return events.SessionOf(key) == session })
-	delete(l.outputs.counters, session)
+	gone := map[string]bool{session: true}
+	l.heads.forget(gone)
+	l.outputs.forget(gone)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.latched, func(t events.Thread, _ latched) bool { return t.Session == session })

@@ -119,7 +119,7 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 			l.link = now
 			continue
 		}
-		if batch = l.overLink(batch); len(batch) == 0 {
+		if batch = l.dropPast(ctx, batch); len(batch) == 0 {
 			continue
 		}
 		c, rest, err := l.prepareBatch(ctx, batch, l.current)
@@ -168,14 +168,22 @@ func (l *lane) gather(ctx context.Context) error {
 	}
 }
 
-// overLink drops from a batch what came over an earlier connection. It can be queued long after that one ended: whoever delivered it had
-// to wait for room.
-func (l *lane) overLink(batch []*staged) []*staged {
+// dropPast drops from a batch what came over an earlier connection, or in an earlier term of its partition. It can be queued long
+// after that one ended: whoever delivered it had to wait for room.
+//
+// What is dropped is not lost. An event of an earlier term that nobody has acknowledged comes again in the later one, in its
+// place; one that somebody has acknowledged was dealt with. Applied here, it would be held against a head that another
+// process has moved on from, and its repetition, which is behind it in the queue, against what it left.
+func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 	return slices.DeleteFunc(batch, func(s *staged) bool {
-		if s.msg.Link != l.link {
+		past := s.msg.Link != l.link || l.p.queue.ended(s)
+		if past {
+			if s.uploads() {
+				l.p.drop(ctx, s)
+			}
 			l.p.release(s)
 		}
-		return s.msg.Link != l.link
+		return past
 	})
 }
 

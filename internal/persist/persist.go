@@ -25,9 +25,14 @@ type Message struct {
 	Seq       uint64 // EVENTS sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds; 0 = unknown
 	Partition int
-	Link      uint64       // the connection over which it came, as Deps.Link numbers them
-	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
-	Working   func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
+	Link      uint64 // the connection over which it came, as Deps.Link numbers them
+
+	// Term numbers the time for which the partition is given to this process without a break. When a later one begins, all
+	// that is not acknowledged comes again in it, and somebody else may have applied some of that.
+	Term uint64
+
+	Ack     func() error // marks this and every earlier message of the partition as done; may be lost
+	Working func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
 }
 
 // Records is the record bucket: the truth, read from the leader and changed all or nothing. WillCommit is a hint that a commit

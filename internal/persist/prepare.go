@@ -38,6 +38,9 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	l.announce(c.fence)
 	l.forgetPacks(c.fence)
 	batch, rest = l.split(batch)
+	if err := l.forgetPast(ctx, batch, epoch); err != nil {
+		return nil, nil, err
+	}
 	if err := l.doubt(ctx, batch, epoch); err != nil {
 		return nil, nil, err
 	}
@@ -100,6 +103,26 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 	return batch, nil
 }
 
+// forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may have changed
+// them. What was prepared over them is through before; had another process been first, it would be refused.
+func (l *lane) forgetPast(ctx context.Context, batch []*staged, epoch uint64) error {
+	past := map[string]bool{}
+	for _, s := range batch {
+		if s.known && !(l.heads.ofTerm(s) && l.outputs.ofTerm(s)) {
+			past[s.event.Thread.Session] = true
+		}
+	}
+	if len(past) == 0 {
+		return nil
+	}
+	if err := l.settle(ctx, epoch); err != nil {
+		return err
+	}
+	l.heads.forget(past)
+	l.outputs.forget(past)
+	return nil
+}
+
 // load reads the heads and sessions of a batch that are not in memory, in one go.
 func (l *lane) load(ctx context.Context, batch []*staged) error {
 	l.heads.trim()
@@ -113,7 +136,15 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 		wanted[t] = true
 		missing = append(missing, t)
 	}
-	return l.loadThreads(ctx, missing)
+	if err := l.loadThreads(ctx, missing); err != nil {
+		return err
+	}
+	for _, s := range batch {
+		if s.known {
+			l.heads.sessions[s.event.Thread.Session].term = s.msg.Term
+		}
+	}
+	return nil
 }
 
 // doubt drops heads from memory that somebody else has changed, as a repair does that sets a head back and then publishes again what the

@@ -6,6 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	Applied      int64 `json:"applied"`      // events through the lane, the repeated and the dead included
 	Repeated     int64 `json:"repeated"`     // events that were applied before
+	Superseded   int64 `json:"superseded"`   // events behind one that was never stored: their producer was told, and publishes all again
 	Dead         int64 `json:"dead"`         // events that went to the dead letters
 	Entries      int64 `json:"entries"`      // entries appended
 	Unknown      int64 `json:"unknown"`      // entries of a type that their dialect does not know

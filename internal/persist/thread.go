@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"spool/internal/project"
@@ -40,6 +41,8 @@ type session struct {
 	info  sessions.Info
 	value []byte // the record that the last prepared commit will leave; nil if there is none
 
+	term uint64 // of its partition, in which what is in memory of it was read
+
 	deleted    *record.Deleted // how it was deleted, if it was; as of when a thread of it was loaded
 	deletedRev uint64
 }
@@ -59,6 +62,18 @@ func newHeadCache(limit int) *headCache {
 
 func (h *headCache) clear() {
 	h.threads, h.sessions = map[events.Thread]*thread{}, map[string]*session{}
+}
+
+// ofTerm reports whether what is in memory of an event's session, if there is anything, was read in the event's term.
+func (h *headCache) ofTerm(s *staged) bool {
+	known := h.sessions[s.event.Thread.Session]
+	return known == nil || known.term == s.msg.Term
+}
+
+// forget drops sessions with their threads. No prepared commit may be on its way that touches one.
+func (h *headCache) forget(gone map[string]bool) {
+	maps.DeleteFunc(h.threads, func(t events.Thread, _ *thread) bool { return gone[t.Session] })
+	maps.DeleteFunc(h.sessions, func(id string, _ *session) bool { return gone[id] })
 }
 
 // news makes the commit change the thread, by this event, and gives the commit its pack when it is the first. head is what
