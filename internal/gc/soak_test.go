@@ -77,7 +77,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		store := s.conn.Store(5)
 		var mu sync.Mutex
 		p := persist.New(persist.Deps{
-			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
+			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Past: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
 			At: func(persist.Step) error {
 				mu.Lock()
 				defer mu.Unlock()

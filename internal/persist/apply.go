@@ -12,9 +12,10 @@ import (
 	"spool/pkg/threads"
 )
 
-// apply adds one event to a commit. What can fail is done before anything is changed: an error means that the event was not
-// applied. errBarrier and errEpoch are for the lane; a reason why the event never will be is left in s.dead.
+// apply adds one event to a commit, or says in s.verdict why not. What can fail is done before anything is changed. An error is for
+// the lane (forLane): the event is not judged.
 func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
+	s.verdict = refuse(s.bad) // what was found over another head does not count
 	if !s.known {
 		return nil
 	}
@@ -26,55 +27,95 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 		return err
 	}
 	if t.session.past(s.msg) {
-		l.p.stats.repeated.Add(1)
-		s.dead = nil
+		s.verdict = verdict{is: repeated}
 		return nil
 	}
 	if cause := l.latchedBy(t.key); cause != nil {
-		s.dead = cause
+		s.verdict = refuse(cause)
+		c.doubt(t)
 		return nil
 	}
-	if had, err := l.had(ctx, c, t, s); had || err != nil {
+	if done, err := l.skip(ctx, c, t, s); done || err != nil {
 		return err
 	}
-	if l.seen(c, t, s) {
-		return nil
-	}
-	if s.dead == nil {
+	if s.bad == nil {
 		err := l.change(ctx, c, t, s)
-		if err == nil || errors.Is(err, errBarrier) || errors.Is(err, errEpoch) || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return nil
 		}
-		s.dead = err
+		return l.refuseTo(c, t, s, err)
 	}
-	l.pass(c, t, s)
+	l.noteDead(c, t, s)
 	return nil
 }
 
-// seen reports whether there is nothing to do for an event: its thread has it already, or must not take it yet.
-func (l *lane) seen(c *commit, t *thread, s *staged) bool {
-	repeated := t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
+// refuseTo gives the verdict that an error means, unless it is for the lane.
+func (l *lane) refuseTo(c *commit, t *thread, s *staged, err error) error {
+	if forLane(err) {
+		return err
+	}
+	s.verdict = refuse(err)
+	l.noteDead(c, t, s)
+	return nil
+}
+
+// noteDead sees to it that what is linked to an event that goes to the dead letters is taken.
+func (l *lane) noteDead(c *commit, t *thread, s *staged) {
+	if !l.pass(c, t, s) {
+		t.session.mark(s, events.Stands)
+		c.doubt(t)
+	}
+}
+
+// skip reports whether an event is not to be applied: its thread has it, or must not take it (yet).
+func (l *lane) skip(ctx context.Context, c *commit, t *thread, s *staged) (bool, error) {
+	if s.msg.Seq <= t.head.Applied && !t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+		if err := l.learnLeft(ctx, t); err != nil {
+			return false, err
+		}
+	}
+	if had, err := l.had(ctx, c, t, s); had || err != nil {
+		return had, err
+	}
+	if l.repeats(c, t, s) {
+		return true, nil
+	}
+	standing, err := l.standing(ctx, t, s)
+	if err != nil || standing == events.Stands {
+		return false, err
+	}
+	t.session.mark(s, standing)
+	c.doubt(t)
+	s.verdict = verdict{is: superseded}
+	if standing == events.Unlinked {
+		s.verdict = refuse(fmt.Errorf("%w: event %d of the producer %s: publish both again", ErrUnlinked, s.event.Prev, s.event.Producer))
+	}
+	return true, nil
+}
+
+// repeats reports whether a thread has an event already, and notes it.
+func (l *lane) repeats(c *commit, t *thread, s *staged) bool {
+	repeat := t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
 	// An event that the head has passed was applied, and its producer says so too, unless that one is forgotten. If it is
 	// not, EVENTS was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
 	forgotten := len(t.head.Producers) >= threads.MaxProducers && !l.p.Reused(s.msg.Seq, s.msg.Stored)
-	again := s.msg.Seq <= t.head.Applied && (repeated || forgotten)
+	again := s.msg.Seq <= t.head.Applied && (repeat || forgotten)
 	if again && t.fresh { // an earlier owner of the partition committed it and did not ack
 		c.reconcile = append(c.reconcile, reconcile{t.key, t.head.Clone()})
 	}
 	t.fresh = false
-	if repeated && !again || errors.Is(s.dead, errBody) && again {
-		s.dead = nil // it was dealt with when it came first; its body is dropped once it is applied
+	if !again && !repeat {
+		return false
 	}
-	if again || repeated {
-		l.p.stats.repeated.Add(1)
-		return true
+	if !again && s.msg.Seq > t.looked { // a head that was looked at after the event was stored needs no other look
+		c.doubt(t)
 	}
-	if prev := s.event.Prev; prev != 0 && t.left == nil && !t.head.Duplicate(s.event.Producer, s.event.Epoch, prev) {
-		l.p.stats.repeated.Add(1) // the one before never came: its producer knows, and publishes both again
-		s.dead = nil
-		return true
+	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came first; a body is
+	// dropped once it is applied.
+	if s.bad == nil || !again || errors.Is(s.bad, errBody) {
+		s.verdict = verdict{is: repeated}
 	}
-	return false
+	return true
 }
 
 // change applies an event to its thread.
@@ -100,11 +141,11 @@ func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) erro
 // ErrEnded: the thread is completed and takes no more entries (SPEC I7).
 var ErrEnded = errors.New("thread has ended")
 
-// pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread
-// whose first entry is bad begins with it nevertheless; a name that a control operation failed to take stays free.
-func (l *lane) pass(c *commit, t *thread, s *staged) {
+// pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread whose first
+// entry is bad begins with it nevertheless; a name that a control operation failed to take stays free: nothing is noted then.
+func (l *lane) pass(c *commit, t *thread, s *staged) (noted bool) {
 	if t.head.Start.IsZero() && (s.event.Kind != events.KindEntry || t.left != nil && t.left.to != "") {
-		return
+		return false
 	}
 	c.news(t, s, t.head)
 	name := s.event.Dialect
@@ -115,6 +156,7 @@ func (l *lane) pass(c *commit, t *thread, s *staged) {
 	if t.session.learn(t, s, &dialect.Entry{}) {
 		c.infos[t.session] = nil
 	}
+	return true
 }
 
 // entry appends one entry to its thread: a content node, a state node, items.

@@ -44,6 +44,8 @@ type commit struct {
 	room       project.Arena // their memory
 	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
+	doubts     doubts
+	ends       bool      // what follows in the batch is for another commit
 	deletion   *deletion // of a session: then there is nothing else
 }
 
@@ -343,8 +345,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		for base := range t.builtOn() {
 			l, err := packs(base)
 			if record.IsGone(err) || errors.Is(err, record.ErrValue) {
-				p.lane.latch(t.key, err)
-				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
+				return nil, p.badBase(ctx, t, err)
 			}
 			if err != nil {
 				return nil, err
@@ -356,7 +357,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 			if err == nil {
 				err = holdsNode(ctx, p.Packs, l, at.Ref)
 			}
-			if record.IsGone(err) {
+			if record.IsGone(err) || errors.Is(err, record.ErrValue) { // applied again, the step is refused
 				return nil, fmt.Errorf("%w: %s refers to %s: %w", record.ErrConflict, t.key, at, err)
 			}
 			if err != nil {
@@ -366,6 +367,23 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		}
 	}
 	return slices.Collect(maps.Values(touched)), nil
+}
+
+// badBase latches a thread whose base cannot be read, if that is the base of the head that is stored: a collector may have taken
+// what another process has moved on from. Either way the commit is not to be.
+func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error {
+	key := t.record
+	if t.removes != "" {
+		key = t.removes
+	}
+	rs, err := p.Records.Records(ctx, key)
+	if err != nil {
+		return err
+	}
+	if rs[0].Seq == t.rev {
+		p.lane.latch(t.key, t.rev, cause)
+	}
+	return fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, cause)
 }
 
 // bases reads the records of all packs that a commit builds on or refers to, in one round trip for those that have not moved.

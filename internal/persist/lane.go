@@ -202,11 +202,17 @@ func (l *lane) limit() func(*staged) bool {
 
 // prepareBatch prepares a commit again and again until the outside lets it.
 func (l *lane) prepareBatch(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	err = l.p.retry(ctx, "prepare", func() error {
-		c, rest, err = l.prepare(ctx, batch, epoch)
-		return err
-	})
-	return c, rest, err
+	for {
+		err = l.p.retry(ctx, "prepare", func() error {
+			c, rest, err = l.prepare(ctx, batch, epoch)
+			return err
+		})
+		if !errors.Is(err, errStale) {
+			return c, rest, err
+		}
+		l.p.stats.refused.Add(1)
+		l.p.Log.Info("a batch is prepared again", "events", len(batch), "error", err)
+	}
 }
 
 func (l *lane) send(ctx context.Context, c *commit) error {

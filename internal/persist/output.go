@@ -44,7 +44,7 @@ func (l *lane) chunk(ctx context.Context, c *commit, t *thread, s *staged) error
 		return err
 	case !due:
 		c.news(t, s, t.head)
-		l.p.stats.repeated.Add(1)
+		s.verdict = verdict{is: repeated}
 		return nil
 	case o.mustWait(c, s.chunk):
 		return errBarrier

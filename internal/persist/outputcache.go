@@ -263,7 +263,15 @@ func (h *outputCache) forget(gone map[string]bool) {
 	maps.DeleteFunc(h.counters, func(session string, _ *counter) bool { return gone[session] })
 }
 
+// get gives an output that the batch has a piece of, which loadOutputs has read.
 func (h *outputCache) get(key string) *openOutput { return h.outputs[key] }
+
+// close notes that an output's record is removed: what comes for it in the same batch is refused.
+func (h *outputCache) close(key string) {
+	if o := h.outputs[key]; o != nil {
+		h.outputs[key] = &openOutput{key: o.key, baseKey: o.baseKey, session: o.session, term: o.term, removed: true, used: o.used}
+	}
+}
 
 // number is the counter of an output's session, as a record that the commit changes.
 func (h *outputCache) number(c *commit, o *openOutput) *counter {
@@ -306,7 +314,7 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	var take []func([]record.Record) (read int, err error) // each is given the records from its own on
 	for _, s := range batch {
 		chunk := s.event.Kind == events.KindChunk
-		if !chunk && !l.p.mayAttach(s) || !s.known || s.dead != nil {
+		if !chunk && !l.p.mayAttach(s) || !s.known || s.bad != nil {
 			continue
 		}
 		session := s.event.Thread.Session

@@ -93,6 +93,9 @@ type Deps struct {
 
 	Secrets Secrets // of what agents write; nil: nobody looks for them
 
+	// Past tells what was stored before an event; nil: an event that is linked to what its thread does not know is a dead letter.
+	Past Past
+
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost. nil: it never did.
 	Reused func(seq uint64, stored int64) bool
 

@@ -23,8 +23,9 @@ type thread struct {
 	head   threads.Head
 	memory dialect.Memory // projection memory at the head
 	fresh  bool           // no event was seen since it was loaded
-	known  uint64         // what EVENTS had when its record was looked at, or less
+	looked uint64         // what EVENTS had when its record was looked at, or less
 	left   *left          // what is known of the thread that had this name before, if there is none or a new one
+	asked  bool           // whether that is all that there is to know
 	gone   bool           // it was removed: what comes next reads its record again
 	reused bool           // when it was loaded there was no thread of its name, and there had been one
 
@@ -45,6 +46,8 @@ type session struct {
 
 	deleted    *record.Deleted // how it was deleted, if it was; as of when a thread of it was loaded
 	deletedRev uint64
+
+	marks map[marked]mark // of events that no head notes
 }
 
 // headCache holds threads and sessions by name, for stage 1.
@@ -98,6 +101,7 @@ func (c *commit) news(t *thread, s *staged, head threads.Head) {
 	if !known || head.Head() != t.head.Head() { // what a later state refers to beside this is in the pack itself
 		c.locate(&head)
 	}
+	delete(t.session.marks, s.marked())
 	t.head = head
 	t.head.Applied = s.msg.Seq
 	t.head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)
