@@ -204,6 +204,7 @@ func New(deps Deps, cfg Config) *Persister {
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
 		reader: threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
+	p.Records = patient{deps.Records, p}
 	p.lane = newLane(p)
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"spool/internal/record"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -52,6 +53,39 @@ func (p *Persister) count(s *staged) {
 func passing(err error) bool {
 	return record.Temporary(err) || errors.Is(err, record.ErrDenied) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// patient reads records until the store answers: whoever decides by them gets no error that passes.
+type patient struct {
+	bucket
+	p *Persister
+}
+
+// bucket is Records, under a name that a struct can embed beside a method of that name.
+type bucket = Records
+
+func (r patient) Records(ctx context.Context, keys ...string) (rs []record.Record, err error) {
+	err = r.p.retry(ctx, "read records", func() error {
+		rs, err = r.bucket.Records(ctx, keys...)
+		return err
+	})
+	return rs, err
+}
+
+func (r patient) FindPack(ctx context.Context, id casstore.PackID) (found record.FoundPack, err error) {
+	err = r.p.retry(ctx, "find a pack", func() error {
+		found, err = r.bucket.FindPack(ctx, id)
+		return err
+	})
+	return found, err
+}
+
+func (r patient) Fence(ctx context.Context, lane int) (f record.Fence, err error) {
+	err = r.p.retry(ctx, "read the fence", func() error {
+		f, err = r.bucket.Fence(ctx, lane)
+		return err
+	})
+	return f, err
 }
 
 // never reports whether the store refuses something for good: it says no, or holds what cannot be read.
