@@ -31,7 +31,7 @@ func Deps(conn *natsio.Conn) persist.Deps {
 	store := conn.Store(0)
 	return persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Past: conn, Link: conn.Link,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Past: conn, MaxRecord: conn.MaxRecord, Link: conn.Link,
 	}
 }
 

@@ -45,6 +45,7 @@ type commit struct {
 	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
 	doubts     doubts
+	failed     error     // why it can not be sealed
 	ends       bool      // what follows in the batch is for another commit
 	deletion   *deletion // of a session: then there is nothing else
 }
@@ -54,6 +55,7 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
+	was     events.Thread      // its name as it was before the commit
 	key     events.Thread      // its name as the commit leaves it: a later one may rename it while this one is being published
 	record  string             // key of the head's record as the commit leaves it
 	removes string             // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
@@ -186,13 +188,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	if err := g.Wait(); err != nil {
 		return nil, 0, 0, err
 	}
-	if blobs, err = p.spill(ctx, c, blobs); err != nil {
-		return nil, 0, 0, err
-	}
-	if touches, err = p.spill(ctx, c, touches); err != nil {
-		return nil, 0, 0, err
-	}
-	puts = append(append(append(puts, blobs...), touches...), results...)
+	puts = append(puts, results...)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
@@ -204,6 +200,13 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 			puts = append(puts, record.Put{Key: t.removes, Expect: t.rev})
 		}
 	}
+	// What the commit needs to exist before it can be in it, or ahead of it.
+	room := record.MaxCommit - len(puts) - len(outputs) - len(c.threads)
+	young, err := p.spill(ctx, c, append(blobs, touches...), room)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	puts = append(puts, young...)
 	tools = len(puts)
 	puts = append(puts, outputs...)
 	heads = len(puts)
@@ -304,20 +307,21 @@ func compactPuts(puts []record.Put) []record.Put {
 	return kept
 }
 
-// maxBlobRecords is how many blob records go into the commit itself.
-const maxBlobRecords = 200
-
-// spill writes records above maxBlobRecords, of blobs or of packs that are touched, ahead of the commit, behind the same
-// fence: young records are roots, so they outlive the moment until the commit refers to them. A crash in between leaves
-// records that nothing refers to.
-func (p *Persister) spill(ctx context.Context, c *commit, blobs []record.Put) ([]record.Put, error) {
-	for len(blobs) > maxBlobRecords {
-		if _, err := p.Records.Commit(ctx, c.fence, blobs[:maxBlobRecords]); err != nil {
+// spill writes the records of blobs and of packs that are touched for which a commit has no room ahead of it, behind the same fence:
+// young records are roots, so they outlive the moment until the commit refers to them. A crash in between leaves records that
+// nothing refers to.
+func (p *Persister) spill(ctx context.Context, c *commit, young []record.Put, room int) ([]record.Put, error) {
+	if room < 0 {
+		return nil, fmt.Errorf("%w: a commit of %d records; at most %d", record.ErrRefused, record.MaxCommit-room, record.MaxCommit)
+	}
+	for len(young) > room {
+		n := min(len(young)-room, record.MaxCommit)
+		if _, err := p.Records.Commit(ctx, c.fence, young[:n]); err != nil {
 			return nil, err
 		}
-		blobs = blobs[maxBlobRecords:]
+		young = young[n:]
 	}
-	return blobs, nil
+	return young, nil
 }
 
 // touchBases republishes the record of every pack that a thread of the commit builds on, if a collector could take it for

@@ -153,4 +153,3 @@ func TestEveryKthReadFails(t *testing.T) {
 		})
 	}
 }
-

@@ -37,6 +37,7 @@ type staged struct {
 
 	known bool  // the envelope could be read: thread and producer are who they say
 	bad   error // why it can never be applied, whatever its thread is
+	trial trial // what came of it so far, when it stopped others
 
 	verdict verdict // as of when it was applied last
 }

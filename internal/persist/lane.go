@@ -189,10 +189,13 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 
 // limit says how much makes a batch.
 func (l *lane) limit() func(*staged) bool {
-	events, bytes, blobs := 0, 0, 0
+	events, bytes, blobs, most := 0, 0, 0, l.p.cfg.BatchEvents
 	return func(s *staged) bool {
 		size := len(s.text) + len(s.cuts.Full)
-		if events > 0 && (events == l.p.cfg.BatchEvents || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
+		if s.trial.most > 0 {
+			most = min(most, s.trial.most)
+		}
+		if events > 0 && (events >= most || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
 			return false
 		}
 		events, bytes, blobs = events+1, bytes+size, blobs+len(s.blobs)
@@ -276,9 +279,7 @@ func (l *lane) done() {
 func (l *lane) sealLoop(ctx context.Context) error {
 	for c := range l.prepared {
 		if c.flush == nil && c.epoch == l.epoch.Load() {
-			if err := l.p.seal(c); err != nil {
-				return err
-			}
+			c.failed = l.seal(c)
 		}
 		select {
 		case l.sealed <- c:
@@ -319,14 +320,19 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 		if l.p.Link() != c.link {
 			return fmt.Errorf("%w: the connection over which its heads were read is gone", record.ErrConflict)
 		}
+		if c.failed != nil {
+			return c.failed
+		}
 		return l.p.commit(ctx, c)
 	})
+	if never(err) {
+		if err = l.isolate(ctx, c, err); err == nil {
+			return nil
+		}
+	}
 	if errors.Is(err, record.ErrConflict) {
-		l.p.stats.refused.Add(1)
 		l.p.Log.Info("commit refused, preparing it again", "events", len(c.events), "error", err)
-		l.epoch.Add(1)
-		l.back = append(l.back, c.events...)
-		l.p.queue.wake()
+		l.giveBack(c)
 		return nil
 	}
 	if err != nil {
@@ -339,6 +345,14 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// giveBack has stage 1 prepare a refused commit again, and what was prepared on top of it.
+func (l *lane) giveBack(c *commit) {
+	l.p.stats.refused.Add(1)
+	l.epoch.Add(1)
+	l.back = append(l.back, c.events...)
+	l.p.queue.wake()
 }
 
 // publishLoop is stage 3.

@@ -29,6 +29,9 @@ var ErrOutput = errors.New("output")
 // persisters that both think they own it make the same parts of its artifact, and neither can spoil the other's.
 func (l *lane) chunk(ctx context.Context, c *commit, t *thread, s *staged) error {
 	o := l.outputs.get(events.OutputKey(t.key.Session, s.chunk.Output))
+	if o == nil { // the next batch reads it
+		return errBarrier
+	}
 	if o.bad != nil {
 		return o.bad
 	}

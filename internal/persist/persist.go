@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -93,6 +94,9 @@ type Deps struct {
 
 	Secrets Secrets // of what agents write; nil: nobody looks for them
 
+	// MaxRecord is how many bytes the value of a record can have; a thread that needs more takes no events. nil: it is not known.
+	MaxRecord func() int
+
 	// Past tells what was stored before an event; nil: an event that is linked to what its thread does not know is a dead letter.
 	Past Past
 
@@ -166,8 +170,7 @@ func (c Config) withDefaults() Config {
 // mostEntry is what a pack can hold.
 const mostEntry = 200 << 20
 
-// maxBatchThreads keeps the records of a commit, three a thread at worst, and the outside table of its pack within their
-// limits: 1,000 messages and one message.
+// maxBatchThreads keeps the outside table of a commit's pack within one message.
 const maxBatchThreads = 250
 
 // Persister applies events to threads. Deliver may be called by one goroutine a partition; Run does the rest.
@@ -196,6 +199,9 @@ func New(deps Deps, cfg Config) *Persister {
 	}
 	if deps.Reused == nil {
 		deps.Reused = func(uint64, int64) bool { return false }
+	}
+	if deps.MaxRecord == nil {
+		deps.MaxRecord = func() int { return math.MaxInt }
 	}
 	if deps.Committed == nil {
 		deps.Committed = func(Committed) {}

@@ -57,20 +57,25 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if err == nil {
 		err = l.verify(ctx, c)
 	}
+	if err == nil {
+		err = l.finish(c)
+	}
 	if err != nil && !errors.Is(err, errEpoch) {
 		err = cmp.Or(l.undo(ctx, batch, epoch), err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	l.finish(c)
 	return c, append(untaken, rest...), nil
 }
 
 // applyAll applies the events of a batch, as far as they fit into one commit.
 func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untaken []*staged, err error) {
 	for i, s := range batch {
-		err := l.apply(ctx, c, s)
+		if i > 0 && c.messages() > record.MaxCommit-mostOfEvent {
+			return slices.Clip(batch[i:]), nil
+		}
+		err := l.applySafely(ctx, c, s)
 		if errors.Is(err, errBarrier) {
 			return slices.Clip(batch[i:]), nil
 		}
@@ -96,13 +101,20 @@ func (l *lane) announce(f record.Fence) {
 	}
 }
 
-// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs.
+// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs. An event that is on trial
+// is a batch of its own.
 func (l *lane) split(batch []*staged) (now, later []*staged) {
 	seen, outputs := map[events.Thread]bool{}, map[string]bool{}
 	for i, s := range batch {
 		output := ""
 		if s.event.Kind == events.KindChunk {
 			output = events.OutputKey(s.event.Thread.Session, s.chunk.Output)
+		}
+		if s.trial.alone() && i > 0 {
+			return batch[:i], batch[i:]
+		}
+		if i > 0 && batch[0].trial.alone() {
+			return batch[:1], batch[1:]
 		}
 		full := len(seen)+len(outputs) >= maxBatchThreads
 		if s.known && (full && !seen[s.event.Thread] || output != "" && !outputs[output] && (full || len(outputs) == maxBatchOutputs)) {
@@ -191,7 +203,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
 			l.latch(t, rs[3*i].Seq, err)
 		}
-		if err := th.read(rs[3*i]); err != nil {
+		if err := safely(func() error { return th.read(rs[3*i]) }); err != nil {
 			l.latch(t, rs[3*i].Seq, err)
 		}
 	}
@@ -277,10 +289,10 @@ func (h *headCache) trim() {
 	}
 }
 
-// finish writes what the commit will leave of each thread it touches.
-func (l *lane) finish(c *commit) {
+// finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its record, and takes
+// no events any more.
+func (l *lane) finish(c *commit) error {
 	for _, t := range c.threads {
-		t.pending.Add(1)
 		t.head.Batch = c.id
 		t.head.Sent = max(t.head.Sent, t.sent.Load())
 		t.head.Memory = t.memory.Encode()
@@ -298,6 +310,14 @@ func (l *lane) finish(c *commit) {
 		c.infos[s] = s.value
 	}
 	c.finishOutputs()
+	if l.latchTooLarge(c) {
+		return errStale
+	}
+	for _, t := range c.threads {
+		t.pending.Add(1)
+	}
+	c.outputsPending()
+	return nil
 }
 
 // latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be, and appending

@@ -94,7 +94,7 @@ func (c *commit) news(t *thread, s *staged, head threads.Head) {
 	}
 	_, known := c.byKey[t.key]
 	if !known {
-		n := &touched{thread: t, key: t.key, base: head.Head().Pack}
+		n := &touched{thread: t, was: t.key, key: t.key, base: head.Head().Pack}
 		c.byKey[t.key] = n
 		c.threads = append(c.threads, n)
 	}

@@ -150,9 +150,7 @@ func (l *lane) undo(ctx context.Context, batch []*staged, epoch uint64) error {
 	}
 	changed := map[string]bool{}
 	for _, s := range batch {
-		if s.known {
-			changed[s.event.Thread.Session] = true
-		}
+		changed[s.event.Thread.Session] = true
 	}
 	l.heads.forget(changed)
 	l.outputs.forget(changed)

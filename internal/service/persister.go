@@ -42,7 +42,9 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	store := conn.Store(max(cfg.Lane, 0))
 	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Past: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Past: conn,
+		MaxRecord: conn.MaxRecord, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store,
+		Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
 	}
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)

@@ -27,7 +27,7 @@ func persister(conn *natsio.Conn) (stop func(), err error) {
 	store := conn.Store(0)
 	p := persist.New(persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Past: conn,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Past: conn, MaxRecord: conn.MaxRecord,
 	}, persist.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var stops []func()
