@@ -398,3 +398,38 @@ func TestPieceOfADroppedOutput(t *testing.T) {
 		t.Errorf("dead letters %q, want one for the piece of o1", why)
 	}
 }
+
+// What waits in the queue when a later term of its partition begins is not applied: what of it nobody acknowledged comes again in that
+// term, in its place.
+func TestQueuedEventsOfAnEarlierTerm(t *testing.T) {
+	r := newRig(t)
+	hold, held := make(chan struct{}), make(chan struct{}, 1)
+	armed := true
+	p := r.deaf(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepCommit && armed {
+				armed = false
+				held <- struct{}{}
+				<-hold
+			}
+			return nil
+		}
+	})
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	id := thread(0)
+	for i := range 4 { // not linked to each other
+		r.publish(pub, id, i, i+1)
+	}
+	r.giveTerm(1, p, 1, 1)
+	<-held
+	r.giveTerm(1, p, 2, 3)
+	r.giveTerm(2, p, 4, 4) // as if another process had acknowledged the two before
+	close(hold)
+	r.await(id, "p", 4)
+	if n := r.head(id).Entries; n != 2 {
+		t.Errorf("%d entries, want the first and the last", n)
+	}
+	if n := p.Stats().Applied; n > 2 {
+		t.Errorf("%d events are through, want 2", n)
+	}
+}

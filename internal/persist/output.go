@@ -138,6 +138,10 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 	if cause := l.outputs.counters[o.session].bad; cause != nil {
 		return cause
 	}
+	d, ok := dialect.Lookup(resultDialect)
+	if !ok {
+		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, resultDialect)
+	}
 	n := c.touch(o)
 	sum, live := o.sink.Close()
 	n.live = append(n.live, live...)
@@ -155,14 +159,12 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 		c.news(t, s, t.head)
 		return nil
 	}
-	d, ok := dialect.Lookup(resultDialect)
-	if !ok {
-		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, resultDialect)
-	}
 	s.text = o.result(s.chunk, sum, n.artifact)
-	if err := l.step(ctx, c, t, s, addition{dialect: d, operation: true}); err != nil {
-		return err
+	p, err := l.planStep(ctx, c, t, s, addition{dialect: d, operation: true})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errHalfDone, err)
 	}
+	l.writeStep(c, t, s, p)
 	n.end.Item, n.end.Node = t.head.N, t.head.Head().Ref.String()
 	if n.artifact != nil {
 		n.artifact.Node = n.end.Node

@@ -95,7 +95,7 @@ func never(err error) bool {
 
 // forLane reports whether an error is for the lane: the event is not judged, and is tried again.
 func forLane(err error) bool {
-	return errors.Is(err, errBarrier) || errors.Is(err, errEpoch) || passing(err)
+	return errors.Is(err, errBarrier) || errors.Is(err, errEpoch) || errors.Is(err, errHalfDone) || passing(err)
 }
 
 // A verdict against an event holds only over a head that is verified: another process may have moved the one in memory. Where the
