@@ -124,8 +124,8 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := w.start("persister", "-batch-events", "2") // so that it can be stopped in the middle
-	second.await("persister runs")
-	first.signal(syscall.SIGSTOP)
+	second.Await("persister runs")
+	first.Signal(syscall.SIGSTOP)
 	var batch []client.Entry
 	for n := before; n < entries; n++ {
 		batch = append(batch, entry(n))
@@ -147,13 +147,13 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 		}
 		return nil
 	})
-	first.signal(syscall.SIGCONT)
-	second.stop()
+	first.Signal(syscall.SIGCONT)
+	second.Stop()
 	if n := applied(); n >= entries {
 		t.Fatalf("all %d entries were applied before the second ended: this tries nothing", n)
 	}
 	if err := c.Await(ctx, id, "p", 0, entries); err != nil {
-		t.Errorf("%v\n%s", err, first.log())
+		t.Errorf("%v\n%s", err, first.Log())
 	}
 	var out bytes.Buffer
 	if n, err := c.Export(ctx, id, &out); err != nil || n != entries {
