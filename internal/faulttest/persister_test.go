@@ -171,6 +171,35 @@ func TestPersisterMatrix(t *testing.T) {
 	}
 }
 
+// TestPersisterReadsFail: every few reads of a persister are refused, or get no answer. It asks again; no event is refused over it.
+func TestPersisterReadsFail(t *testing.T) {
+	for _, f := range []faulttest.Fault{
+		{Mode: faulttest.Refuse, Class: faulttest.Reads, K: 17, Every: true},
+		{Mode: faulttest.Refuse, Class: faulttest.Reads, K: 31, Every: true},
+		{Mode: faulttest.Lose, Class: faulttest.Reads, K: 25, Every: true},
+	} {
+		t.Run(fmt.Sprintf("%s %d", f.Mode, f.K), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			conn := natstest.Dial(t, server)
+			if err := conn.Ensure(t.Context(), limits); err != nil {
+				t.Fatal(err)
+			}
+			wire, faulty := process(t, server, f)
+			s := newScene(t, conn, "reads")
+			s.publish()
+			p := faulttest.Start(t, faulty, small)
+			s.check()
+			if !fired(wire) {
+				t.Error("it read too little to meet the fault")
+			}
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // reached waits until a fault has happened, or all is done without it.
 func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) bool {
 	t.Helper()

@@ -31,7 +31,7 @@ func Deps(conn *natsio.Conn) persist.Deps {
 	store := conn.Store(0)
 	return persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Link: conn.Link,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Past: conn, MaxRecord: conn.MaxRecord, Link: conn.Link,
 	}
 }
 
@@ -56,7 +56,7 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 			case <-ctx.Done():
 				return
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link, Ack: d.Ack})
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link, Term: d.Term, Ack: d.Ack})
 		})
 		if err != nil {
 			cancel()

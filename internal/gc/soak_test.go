@@ -77,7 +77,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		store := s.conn.Store(5)
 		var mu sync.Mutex
 		p := persist.New(persist.Deps{
-			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
+			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Past: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
 			At: func(persist.Step) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -91,7 +91,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		var stops []func()
 		for part := range events.Partitions {
 			stop, err := s.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
-				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack, Working: d.Working})
+				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			if err != nil {
 				if ctx.Err() == nil {

@@ -89,9 +89,9 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 				yield(StoredItem{}, err)
 				return
 			}
-			resets := f.resets.Load()
+			term := f.term.Load()
 			if !f.inOrder(ctx, m, meta) {
-				if f.resets.Load() != resets {
+				if f.term.Load() != term {
 					done = nil // it comes again, under another number
 				}
 				continue

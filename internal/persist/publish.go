@@ -40,7 +40,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	}
 	p.lane.ack(c)
 	for _, s := range c.events {
-		if s.event.Ref != nil && s.dead == nil {
+		if s.event.Ref != nil && s.verdict.is != dead {
 			p.discard(ctx, *s.event.Ref)
 		}
 		if s.uploads() {
@@ -55,14 +55,14 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 // letters lists the events of a commit that go to the dead letters.
 func (p *Persister) letters(c *commit) (letters []events.Dead) {
 	for _, s := range c.events {
-		if s.dead == nil {
+		p.count(s)
+		if s.verdict.is != dead {
 			continue
 		}
-		p.stats.dead.Add(1)
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.dead)
+		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.why)
 		letter := events.Dead{
 			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.dead.Error(),
+			Data: s.msg.Data, Reason: s.verdict.why.Error(),
 		}
 		if s.shared {
 			letter.Data = s.event.Encode()

@@ -42,7 +42,7 @@ type running struct {
 func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	r.t.Helper()
 	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search()}
+	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Past: r.conn, MaxRecord: r.conn.MaxRecord, Sessions: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search()}
 	var cfg persist.Config
 	if change != nil {
 		change(&deps, &cfg)
@@ -54,7 +54,7 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	for part := range events.Partitions {
 		stop, err := r.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
 			p.Deliver(ctx, persist.Message{
-				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Ack: d.Ack,
+				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Term: d.Term, Ack: d.Ack,
 			})
 		})
 		if err != nil {

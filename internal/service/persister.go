@@ -42,7 +42,9 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	store := conn.Store(max(cfg.Lane, 0))
 	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Past: conn,
+		MaxRecord: conn.MaxRecord, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store,
+		Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
 	}
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)
@@ -88,7 +90,7 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
 			stops[i], err = s.conn.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Ack: d.Ack, Working: d.Working})
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

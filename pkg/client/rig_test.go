@@ -27,7 +27,7 @@ func persister(conn *natsio.Conn) (stop func(), err error) {
 	store := conn.Store(0)
 	p := persist.New(persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store,
+		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Past: conn, MaxRecord: conn.MaxRecord,
 	}, persist.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var stops []func()
@@ -42,7 +42,7 @@ func persister(conn *natsio.Conn) (stop func(), err error) {
 	run.Go(func() { _ = p.Run(ctx) })
 	for part := range events.Partitions {
 		s, err := conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Ack: d.Ack, Working: d.Working})
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 		})
 		if err != nil {
 			stop()
