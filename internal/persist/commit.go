@@ -42,6 +42,7 @@ type commit struct {
 	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
 	room       project.Arena // their memory
+	told       bool          // its dead letters are sent
 	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
 	doubts     doubts
@@ -83,6 +84,12 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	}
 	puts, tools, heads, err := p.bulk(ctx, c)
 	if err != nil {
+		return err
+	}
+
+	// The letters of events that heads are to note as refused: an event that comes again is one that its head has. A crash here
+	// leaves letters of events that are refused again when they come again, and that are not written twice.
+	if err := p.sendNoted(ctx, c); err != nil {
 		return err
 	}
 

@@ -22,10 +22,11 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	p.publishLive(c)
 	c.items = nil
 	c.room.Release()
-	if letters := p.letters(c); len(letters) > 0 {
-		if err := p.retry(ctx, "dead letters", func() error { return p.Outbox.Dead(ctx, letters) }); err != nil {
-			return err
-		}
+	for _, s := range c.events {
+		p.count(s)
+	}
+	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
+		return err
 	}
 
 	if c.deletion != nil {
@@ -50,26 +51,6 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	}
 	p.stats.applied.Add(int64(len(c.events)))
 	return nil
-}
-
-// letters lists the events of a commit that go to the dead letters.
-func (p *Persister) letters(c *commit) (letters []events.Dead) {
-	for _, s := range c.events {
-		p.count(s)
-		if s.verdict.is != dead {
-			continue
-		}
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.why)
-		letter := events.Dead{
-			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.verdict.why.Error(),
-		}
-		if s.shared {
-			letter.Data = s.event.Encode()
-		}
-		letters = append(letters, letter)
-	}
-	return letters
 }
 
 // ackEvery is how long an ack waits at most for the next commits: a consumer writes its state to disk for acks, and one
