@@ -133,8 +133,8 @@ func (a *agent) do(ctx context.Context, c *call) error {
 // producer is the name of the operation's durable producer.
 func (c *call) producer() string { return fmt.Sprintf("agent%d-%d", c.i, c.op.As) }
 
-// publisher is the producer of the operation. Producer 0 is one of the process; the others outlive it, and number their entries
-// themselves. An odd one counts its lives as epochs.
+// publisher is the producer of the operation. Producer 0 is one of the process; the others outlive it, and number
+// their entries themselves. An odd one counts its lives as epochs.
 func (c *call) publisher(cl *client.Client) *client.Publisher {
 	if p := c.pubs[c.op.As]; p != nil {
 		return p
@@ -177,7 +177,8 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 
 // body is an entry that makes one item.
 func body(mark string, size int) []byte {
-	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}],"metadata":{"type":"text"}}`, mark, strings.Repeat("x", size))
+	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}],"metadata":{"type":"text"}}`, mark,
+		strings.Repeat("x", size))
 }
 
 func (c *call) publish(ctx context.Context, cl *client.Client) error {
@@ -230,11 +231,13 @@ func (c *call) poison(ctx context.Context) error {
 	}
 	t, producer := threadOf(c.op.Session, c.op.Thread), fmt.Sprintf("%s-poison%d", c.proc.name, c.index)
 	bad := c.w.ledger.write(c.index, t, producer, false)
-	first := &events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "item", Thread: t, Body: body(bad.Mark, 0)}
+	first := &events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "item", Thread: t,
+		Body: body(bad.Mark, 0)}
 	switch {
 	case c.op.Do == PoisonOp:
 		first.Kind, first.Dialect = events.KindControl, ""
-		first.Body = events.Control{Op: events.OpLabel, Label: &events.Label{Target: "nobody" + bad.Mark, Label: "x"}}.Encode()
+		first.Body = events.Control{Op: events.OpLabel, Label: &events.Label{Target: "nobody" + bad.Mark,
+			Label: "x"}}.Encode()
 	case c.op.Kind == 0:
 		first.Dialect = "klingon"
 	case c.op.Kind == 1:
@@ -245,7 +248,8 @@ func (c *call) poison(ctx context.Context) error {
 	evs, ws := []*events.Event{first}, []*Wrote{bad}
 	for i := range c.op.N {
 		w := c.w.ledger.write(c.index, t, producer, true)
-		evs = append(evs, &events.Event{Producer: producer, Seq: uint64(i + 2), Kind: events.KindEntry, Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size)})
+		evs = append(evs, &events.Event{Producer: producer, Seq: uint64(i + 2), Kind: events.KindEntry,
+			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size)})
 		ws = append(ws, w)
 	}
 	err = conn.PublishEvents(ctx, evs)
@@ -258,7 +262,8 @@ func (c *call) poison(ctx context.Context) error {
 // output streams what a tool prints.
 func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
 	w := c.w.ledger.write(c.index, t, "output", true)
-	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh", Window: 64 << 10})
+	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
+		Window: 64 << 10})
 	if err != nil {
 		return err
 	}
@@ -299,7 +304,8 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 	if c.op.Kind == 1 {
 		id = ""
 	}
-	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session, Filename: "f"}}, strings.NewReader(text))
+	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
+		Filename: "f"}}, strings.NewReader(text))
 	if err != nil || c.proc.dead.Load() {
 		return err
 	}
@@ -310,7 +316,8 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 		c.w.ledger.artifacts = map[artifacts.ID]artifact{}
 	}
 	if other, taken := c.w.ledger.artifacts[id]; taken && other.session == r.Session {
-		c.w.ledger.faults = append(c.w.ledger.faults, fmt.Sprintf("artifact %s was given to two who put it: %q and %q", id, other.text, text))
+		c.w.ledger.faults = append(c.w.ledger.faults, fmt.Sprintf("artifact %s was given to two who put it: %q and %q",
+			id, other.text, text))
 	}
 	c.w.ledger.artifacts[id] = artifact{r.Session, text}
 	return nil

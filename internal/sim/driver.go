@@ -32,10 +32,13 @@ type Options struct {
 	Log  io.Writer // what the processes log; nil: nowhere
 }
 
-// Run runs a program. It must be called in a bubble (synctest.Test) of its own: when it returns, all that it started has ended.
+// Run runs a program. It must be called in a bubble (synctest.Test) of its own: when it returns, all that it
+// started has ended.
 func Run(p Program, opt Options) Result {
 	forgetTimers()
-	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler), events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{}, deleted: map[uint64]bool{}}
+	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
+		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
+		deleted: map[uint64]bool{}}
 	if opt.Log != nil {
 		w.log = slog.New(slog.NewTextHandler(opt.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -49,12 +52,13 @@ func Run(p Program, opt Options) Result {
 	broken := d.run()
 	d.end()
 	return Result{
-		Broken: broken, Trace: w.trace.String(), Digest: w.trace.Digest(), Steps: d.steps, Took: time.Since(w.trace.began), Events: len(w.events),
+		Broken: broken, Trace: w.trace.String(), Digest: w.trace.Digest(), Steps: d.steps,
+		Took: time.Since(w.trace.began), Events: len(w.events),
 	}
 }
 
-// driver decides what happens next. It is the bubble's first goroutine: while it waits for all others to be blocked, nothing moves but
-// what it has set in motion.
+// driver decides what happens next. It is the bubble's first goroutine: while it waits for all others to be
+// blocked, nothing moves but what it has set in motion.
 type driver struct {
 	*World
 	rng    *rand.Rand
@@ -89,7 +93,8 @@ func (d *driver) run() []string {
 		d.settleFor(time.Minute)
 	}
 	if !d.rest() {
-		return d.verdict("the system does not come to rest: events stay unapplied, or unacknowledged, " + restWithin.String() + " after the last fault")
+		return d.verdict("the system does not come to rest: events stay unapplied, or unacknowledged, " +
+			restWithin.String() + " after the last fault")
 	}
 	return d.verdict()
 }
@@ -208,7 +213,8 @@ func (d *driver) mayBegin(o Op) bool {
 
 func (o Op) ofAgent() bool {
 	switch o.Do {
-	case Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask, Answer, PutArtifact, Read:
+	case Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask,
+		Answer, PutArtifact, Read:
 		return true
 	}
 	return false

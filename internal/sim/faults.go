@@ -13,7 +13,8 @@ type fault struct {
 	left int
 }
 
-// hits reports whether an action is one that the fault counts: a request or a publish of an agent (Kind 1), a persister (2), or either.
+// hits reports whether an action is one that the fault counts: a request or a publish of an agent (Kind 1), a
+// persister (2), or either.
 func (f *fault) hits(a memjs.Action) bool {
 	if a.Kind != memjs.In || a.Verb != "PUB" {
 		return false

@@ -2,28 +2,35 @@ package sim
 
 import "math/rand/v2"
 
-// mood is what a program is mostly about: what its agents and operators tend to do, and what tends to go wrong. A schedule in which
-// everything happens rarely has two things happen in the one order that matters; so a program has one mood or two.
+// mood is what a program is mostly about: what its agents and operators tend to do, and what tends to go wrong. A
+// schedule in which everything happens rarely has two things happen in the one order that matters; so a program
+// has one mood or two.
 type mood struct {
 	name  string
 	verbs map[Verb]int // weights
 }
 
 var moods = []mood{
-	{"failover", map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4, StopOne: 6, StartOne: 4, CutOne: 3, Sleep: 10, Settle: 4}},
+	{"failover", map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4, StopOne: 6, StartOne: 4,
+		CutOne: 3, Sleep: 10, Settle: 4}},
 	{"failback", nil},            // a scene: freeze, takeover, return
 	{"death", nil},               // a scene: a persister dies in the middle of something
 	{"undelete", map[Verb]int{}}, // a scene: what is removed, collected and taken back
-	{"lost answers", map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8, CutOne: 4, Sleep: 6}},
+	{"lost answers", map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
+		CutOne: 4, Sleep: 6}},
 	{"threads", map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
-	{"deletion", map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2, StartOne: 2}},
+	{"deletion", map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
+		StartOne: 2}},
 	{"poison", map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
-	{"outputs", map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2, StartOne: 2, Settle: 2}},
+	{"outputs", map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2,
+		StartOne: 2, Settle: 2}},
 	{"offline", map[Verb]int{Publish: 30, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
-	{"garbage", map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10, Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
+	{"garbage", map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
+		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
 	{"people", map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
 	{"artifacts", map[Verb]int{PutArtifact: 20, Publish: 6, Delete: 2, DropTell: 5, Refuse: 5, Sleep: 2}},
-	{"readers", map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3, StartOne: 3, Settle: 3}},
+	{"readers", map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
+		StartOne: 3, Settle: 3}},
 	{"retention", map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
 	{"deaths", map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4, Settle: 2}},
 	{"crashes", map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
@@ -32,7 +39,8 @@ var moods = []mood{
 // Generate makes the program of a seed. One in twenty is large.
 func Generate(seed uint64) Program {
 	r := rand.New(rand.NewPCG(seed, 7))
-	p := Program{Seed: seed, Persisters: 1 + r.IntN(2), Agents: 1 + r.IntN(3), Free: r.IntN(3) == 0, BatchMax: []int{0, 1, 2, 3}[r.IntN(4)]}
+	p := Program{Seed: seed, Persisters: 1 + r.IntN(2), Agents: 1 + r.IntN(3), Free: r.IntN(3) == 0,
+		BatchMax: []int{0, 1, 2, 3}[r.IntN(4)]}
 	n := 3 + r.IntN(9)
 	if r.IntN(20) == 0 {
 		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)
@@ -81,8 +89,10 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask, Answer, PutArtifact, Subscribe, Unsubscribe, Read,
-	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Backup, Fsck, StartOne, StopOne, KillOne, FreezeOne, ThawOne, CutOne, CutAgent,
+	Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	PutArtifact, Subscribe, Unsubscribe, Read,
+	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Backup, Fsck, StartOne, StopOne, KillOne,
+	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
 }
 
@@ -148,8 +158,8 @@ func few(r *rand.Rand, n int) int {
 	return r.IntN(n)
 }
 
-// failback is a scene: a persister stands still, another one takes over and is interrupted, and the first one goes on with what it
-// remembers.
+// failback is a scene: a persister stands still, another one takes over and is interrupted, and the first one goes
+// on with what it remembers.
 func (p *Program) failback(r *rand.Rand) []Op {
 	p.Persisters = 2
 	who := r.IntN(2)
@@ -169,7 +179,8 @@ func (p *Program) failback(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Sleep, Ms: 10_000}, thread(p.op(r, Publish)))
 }
 
-// undelete is a scene: several threads share packs, one of them goes, a collector with a quarantine works, and all is taken back.
+// undelete is a scene: several threads share packs, one of them goes, a collector with a quarantine works, and all
+// is taken back.
 func (p *Program) undelete(r *rand.Rand) []Op {
 	p.Agents, p.BatchMax = max(p.Agents, 2), 0
 	var ops []Op
@@ -189,8 +200,8 @@ func (p *Program) undelete(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Undelete})
 }
 
-// death is a scene: a persister dies right behind something that it has to do, or cannot reach the server in it, and another one has to
-// find out how far it came.
+// death is a scene: a persister dies right behind something that it has to do, or cannot reach the server in it,
+// and another one has to find out how far it came.
 func (p *Program) death(r *rand.Rand) []Op {
 	p.BatchMax, p.Free = 1+r.IntN(3), false
 	something := []Verb{Publish, Publish, Async, Delete, Remove, Rename, Fork, End, Poison, PoisonOp, Output, Ask}

@@ -50,7 +50,8 @@ func (l *Ledger) write(op int, t events.Thread, producer string, valid bool) *Wr
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number[producer]++
-	w := &Wrote{Mark: fmt.Sprintf("<%s.%d>", producer, l.number[producer]), Thread: t, Producer: producer, Number: l.number[producer], Valid: valid, Op: op}
+	w := &Wrote{Mark: fmt.Sprintf("<%s.%d>", producer, l.number[producer]), Thread: t, Producer: producer,
+		Number: l.number[producer], Valid: valid, Op: op}
 	l.wrote = append(l.wrote, w)
 	l.byMark[w.Mark] = w
 	return w

@@ -1,6 +1,7 @@
 package sim
 
-// Line is what a worker says of a schedule: that it begins, and how it ended. A worker that dies in between has found something too.
+// Line is what a worker says of a schedule: that it begins, and how it ended. A worker that dies in between has
+// found something too.
 type Line struct {
 	Seed   uint64   `json:"seed"`
 	Done   bool     `json:"done,omitempty"`

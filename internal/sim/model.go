@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"spool/pkg/events"
 )
 
-// model is what SPOOL_EVENTS says that threads hold. It takes the events in the order of their sequences, one by one, and knows
-// nothing of batches, caches, packs or who applies them. Where the outcome may depend on something that EVENTS does not say, a
-// prompt that is open, the state of another partition, it takes the one that the dead letters tell of.
+// model is what SPOOL_EVENTS says that threads hold. It takes the events in the order of their sequences, one by
+// one, and knows nothing of batches, caches, packs or who applies them. Where the outcome may depend on something
+// that EVENTS does not say, a prompt that is open, the state of another partition, it takes the one that the dead
+// letters tell of.
 type model struct {
 	ledger  *Ledger
 	letters map[place]string // reason of each dead letter
@@ -18,7 +20,7 @@ type model struct {
 	threads map[events.Thread]*life
 	lefts   map[events.Thread]*left     // names that a thread had and has no more
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
-	deleted map[uint64]bool             // by sequence, deletions that were carried out; only those with a condition are looked up
+	deleted map[uint64]bool             // by sequence, deletions that were carried out: asked of those with a condition
 	deletes map[identity]bool           // deletions that were carried out
 	lives   []*life                     // all that there were, in the order of their beginning
 	fates   map[string]*fate            // by mark
@@ -95,7 +97,8 @@ func (o outcome) String() string {
 func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
-		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{}, named: map[identity]string{},
+		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
+		named: map[identity]string{},
 	}
 }
 
@@ -145,7 +148,8 @@ func (m *model) names(e *events.Event) {
 		is = fmt.Sprintf("%x", e.Ref.Sum)
 	}
 	if was, known := m.named[id]; known && was != is {
-		m.fail("the sequence %d of %s names two events of %s: %s and %s (SPEC P3)", e.Seq, e.Producer, e.Thread, cutTo(was), cutTo(is))
+		m.fail("the sequence %d of %s names two events of %s: %s and %s (SPEC P3)", e.Seq, e.Producer, e.Thread,
+			cutTo(was), cutTo(is))
 	}
 	m.named[id] = is
 }
@@ -270,7 +274,8 @@ func (m *model) repeat(e *events.Event, mark string, at uint64, letter bool, rea
 func (m *model) bury(e *events.Event, mark string, at uint64, letter bool, reason, why string, must bool) {
 	m.settle(mark, buried, at, why)
 	if !letter && must {
-		m.fail("the event at %d, %s of %s, is nowhere: it is not applied, because %s, and no dead letter (SPEC P1)", at, what(e, mark), e.Thread, why)
+		m.fail("the event at %d, %s of %s, is nowhere: it is not applied, because %s, and no dead letter (SPEC P1)",
+			at, what(e, mark), e.Thread, why)
 	}
 }
 
@@ -297,7 +302,11 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 }
 
 // refusals are the reasons for which an operation may be refused that the model does not judge.
-var refusals = regexp.MustCompile(`busy|is open|is live|waits for|exists already|no thread|was renamed|is .* now|no completed|no entries|has ended|not found|no such|was removed|that is its name|prompt|settled|only a failed|queued or running|active`)
+var refusals = regexp.MustCompile(strings.Join([]string{
+	"busy", "is open", "is live", "waits for", "exists already", "no thread", "was renamed", "is .* now", "no completed",
+	"no entries", "has ended", "not found", "no such", "was removed", "that is its name", "prompt", "settled",
+	"only a failed", "queued or running", "active",
+}, "|"))
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
 func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64, letter bool, reason string) {
@@ -349,7 +358,9 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 }
 
 // latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.
-var latched = regexp.MustCompile(`latched|GONE|unavailable|timeout|deadline|no responders|connection|outcome unknown|EOF|busy:`)
+var latched = regexp.MustCompile(strings.Join([]string{
+	"latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
+}, "|"))
 
 func (p producers) clone() producers {
 	out := producers{}
@@ -410,8 +421,8 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 	}
 }
 
-// chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a forced removal or the
-// output's lease, the letters say.
+// chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
+// forced removal or the output's lease, the letters say.
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
 	if letter && latched.MatchString(reason) {
 		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)

@@ -10,8 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Mutant is a defect that is put into the source for a run, to see whether the simulation finds it. It is a list of replacements,
-// given to the compiler as an overlay: no file is changed, and nothing of it can be in a program that is built as usual.
+// Mutant is a defect that is put into the source for a run, to see whether the simulation finds it. It is a list
+// of replacements, given to the compiler as an overlay: no file is changed, and nothing of it can be in a program
+// that is built as usual.
 type Mutant struct {
 	Name  string
 	What  string // is wrong with it, in a sentence
@@ -21,7 +22,8 @@ type Mutant struct {
 // Edit replaces text of a file, which must be there once.
 type Edit struct{ File, Old, New string }
 
-// Mutants reads a directory of them: NAME.txt holds a sentence, and then for each edit two sections, "-- FILE old --" and "-- FILE new --".
+// Mutants reads a directory of them: NAME.txt holds a sentence, and then for each edit two sections, "-- FILE old
+// --" and "-- FILE new --".
 func Mutants(dir string) (all []Mutant, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -38,7 +40,8 @@ func Mutants(dir string) (all []Mutant, err error) {
 			if !ok || a.Files[i+1].Name != file+" new" {
 				return nil, fmt.Errorf("%s: section %d: want FILE old and then FILE new", f, i+1)
 			}
-			m.Edits = append(m.Edits, Edit{file, strings.TrimSuffix(string(a.Files[i].Data), "\n"), strings.TrimSuffix(string(a.Files[i+1].Data), "\n")})
+			m.Edits = append(m.Edits, Edit{file, strings.TrimSuffix(string(a.Files[i].Data), "\n"),
+				strings.TrimSuffix(string(a.Files[i+1].Data), "\n")})
 		}
 		if len(m.Edits) == 0 {
 			return nil, fmt.Errorf("%s: no edits", f)

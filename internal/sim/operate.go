@@ -127,7 +127,8 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 	case Keep:
 		return d.keep(ctx, o)
 	case Retain:
-		r := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "old", MaxAge: ms(max(o.Ms, 1))}}, By: "sim", Log: d.log, Share: 1}
+		r := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "old", MaxAge: ms(max(o.Ms, 1))}},
+			By: "sim", Log: d.log, Share: 1}
 		_, err := r.Apply(ctx)
 		return err
 	case Fsck:
@@ -209,7 +210,8 @@ func (d *driver) undeleted(ctx context.Context) error {
 		n := int64(0)
 		for _, err := range client.New(conn).ItemsFrom(ctx, k.thread, k.head, 1) {
 			if err != nil {
-				d.ledger.fault("undelete gives back %s as it was kept, and of its %d items %d can be read: %v", k.thread, k.head.N, n, err)
+				d.ledger.fault("undelete gives back %s as it was kept, and of its %d items %d can be read: %v", k.thread,
+					k.head.N, n, err)
 				break
 			}
 			n++
@@ -228,8 +230,8 @@ func (d *driver) crash(o Op) {
 	d.forgetLost()
 }
 
-// forgetLost takes from the events what the server has forgotten in a crash: nobody is told of it, so that to whoever published it it is
-// as if nothing were known.
+// forgetLost takes from the events what the server has forgotten in a crash: nobody is told of it, so that to
+// whoever published it it is as if nothing were known.
 func (d *driver) forgetLost() {
 	held := map[uint64]bool{}
 	last := uint64(0)

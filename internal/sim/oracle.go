@@ -73,7 +73,8 @@ func (j *judgement) accounts() {
 		case f == nil:
 			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
 		case f.outcome == superseded || f.outcome == repeated:
-			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread, f.outcome, f.at)
+			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
+				f.outcome, f.at)
 		}
 	}
 }
@@ -162,7 +163,8 @@ func (j *judgement) same(life *life, got []string) {
 		case at < len(got) && got[at] == h.mark:
 			at++
 		case h.must:
-			j.fail("%s holds %s where it must hold %s: it has %v, and must have %s", life.thread, nth(got, at), h.mark, got, marks(life.held))
+			j.fail("%s holds %s where it must hold %s: it has %v, and must have %s", life.thread, nth(got, at), h.mark,
+				got, marks(life.held))
 			return
 		}
 	}
@@ -288,8 +290,8 @@ func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
 	return nil
 }
 
-// read checks what each reader got: of every thread, and of every life of it, the items in order and each once; all of them, if it
-// was never interrupted.
+// read checks what each reader got: of every thread, and of every life of it, the items in order and each once;
+// all of them, if it was never interrupted.
 func (j *judgement) read() {
 	truth, kept := map[events.Thread][]seen{}, map[seen]bool{}
 	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Program is what a schedule runs: who there is, what they do, what goes wrong. It is a value: it can be stored, made smaller, and run
-// again. Seed decides only in which order things happen that may happen in any order.
+// Program is what a schedule runs: who there is, what they do, what goes wrong. It is a value: it can be stored,
+// made smaller, and run again. Seed decides only in which order things happen that may happen in any order.
 type Program struct {
 	What string `json:"what,omitempty"` // it is for: the defect that it showed
 	Open bool   `json:"open,omitempty"` // that defect is not mended
@@ -23,7 +23,8 @@ type Program struct {
 	Ops        []Op   `json:"ops"`
 }
 
-// Op is one thing that somebody does. Ops begin in the order of the program; one of an agent waits until its agent's last one has ended.
+// Op is one thing that somebody does. Ops begin in the order of the program; one of an agent waits until its
+// agent's last one has ended.
 type Op struct {
 	Do      Verb `json:"do"`
 	Who     int  `json:"who,omitempty"`     // agent or persister
@@ -103,7 +104,8 @@ func (o Op) String() string {
 
 func (p Program) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %d persisters, %d agents, offline %v, free %v\n", p.Seed, p.Persisters, p.Agents, p.Offline, p.Free)
+	fmt.Fprintf(&b, "seed %d, %d persisters, %d agents, offline %v, free %v\n", p.Seed, p.Persisters, p.Agents,
+		p.Offline, p.Free)
 	for i, o := range p.Ops {
 		fmt.Fprintf(&b, "  %2d %s\n", i, o)
 	}

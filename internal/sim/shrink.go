@@ -2,8 +2,8 @@ package sim
 
 import "regexp"
 
-// Shrink makes a failing program smaller for as long as it breaks the same rule. run runs a program and says which rule it breaks
-// first; "" = none. tries is how many programs are run at most.
+// Shrink makes a failing program smaller for as long as it breaks the same rule. run runs a program and says which
+// rule it breaks first; "" = none. tries is how many programs are run at most.
 func Shrink(p Program, rule string, tries int, run func(Program) string) Program {
 	// A smaller program meets another schedule under its seed: a few of them are tried.
 	breaks := func(q Program) (Program, bool) {

@@ -52,7 +52,8 @@ func TestSim(t *testing.T) {
 	for ; (*count == 0 || n < *count) && time.Since(began) < *budget; n++ {
 		p := Generate(*from + n**step)
 		if r := run(t, p, Options{}); len(r.Broken) > 0 {
-			t.Errorf("%s\n%s\nagain: go test ./internal/sim -run TestSeed -seed %d -shrink 500", p, strings.Join(r.Broken, "\n"), p.Seed)
+			t.Errorf("%s\n%s\nagain: go test ./internal/sim -run TestSeed -seed %d -shrink 500", p, strings.Join(r.Broken,
+				"\n"), p.Seed)
 			if !*keepOn {
 				break
 			}
@@ -101,7 +102,8 @@ func TestSeed(t *testing.T) {
 	}
 	r := run(t, p, opt)
 	if len(r.Broken) == 0 {
-		t.Logf("%s%s\ndigest %s, %d steps, %v of virtual time, %d events: nothing is broken", p, r.Trace, r.Digest, r.Steps, r.Took, r.Events)
+		t.Logf("%s%s\ndigest %s, %d steps, %v of virtual time, %d events: nothing is broken", p, r.Trace, r.Digest,
+			r.Steps, r.Took, r.Events)
 		return
 	}
 	if rule := Rule(r.Broken); *shrink > 0 {

@@ -5,8 +5,8 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// natsTimers is where nats.go keeps timers for their next use, for the whole process. One that was made in a bubble must not be used
-// in the next one.
+// natsTimers is where nats.go keeps timers for their next use, for the whole process. One that was made in a
+// bubble must not be used in the next one.
 //
 //go:linkname natsTimers github.com/nats-io/nats%2ego.globalTimerPool
 var natsTimers struct{ p sync.Pool }

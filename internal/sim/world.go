@@ -111,7 +111,8 @@ func (p *process) client() (*client.Client, error) {
 	return c, err
 }
 
-// kill ends a process without a word: what it sent and the server has not read is lost, and nothing of it is heard again.
+// kill ends a process without a word: what it sent and the server has not read is lost, and nothing of it is heard
+// again.
 func (p *process) kill() {
 	p.dead.Store(true)
 	p.w.srv.Freeze(p.name)
@@ -150,8 +151,8 @@ func (p *persister) kill() {
 	p.process.kill()
 }
 
-// startPersister runs a persister as internal/service does, for the partitions that the program's sessions are in: the others would only
-// cost time. What watches for a server that lost something runs where the program has one.
+// startPersister runs a persister as internal/service does, for the partitions that the program's sessions are in:
+// the others would only cost time. What watches for a server that lost something runs where the program has one.
 func (w *World) startPersister(i int) *persister {
 	p := &persister{process: w.process(fmt.Sprintf("persister%d", i)), stopped: make(chan struct{})}
 	go func() {
@@ -168,8 +169,9 @@ func (p *persister) run() error {
 	}
 	store := conn.Store(0)
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 32<<20), Nodes: store, Link: conn.Link, Log: p.w.log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn,
+		Sessions: conn,
+		Packs:    casstore.NewPackCache(store, 32<<20), Nodes: store, Link: conn.Link, Log: p.w.log,
 		At: func(persist.Step) error {
 			if p.killed.Load() { // nothing that is left of it may wait for a server
 				return errKilled
@@ -213,7 +215,8 @@ func (p *persister) hasEnded() bool {
 var errKilled = errors.New("the process was killed")
 
 // consume takes the partitions that the program's sessions are in.
-func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.Persister, begin func(context.Context)) (stop func(), err error) {
+func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.Persister,
+	begin func(context.Context)) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		var wg sync.WaitGroup
@@ -225,7 +228,8 @@ func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.
 	for _, part := range usedPartitions {
 		s, err := conn.Consume(ctx, part, begin, func(d natsio.Delivery) {
 			ps.Deliver(ctx, persist.Message{
-				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Ack: d.Ack, Working: d.Working,
+				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
+				Ack: d.Ack, Working: d.Working,
 			})
 		})
 		if err != nil {

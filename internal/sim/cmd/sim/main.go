@@ -1,5 +1,5 @@
-// Command sim searches: it builds the simulation, with a defect put in if one is named, and runs schedules in a process a core until
-// one breaks a rule.
+// Command sim searches: it builds the simulation, with a defect put in if one is named, and runs schedules in a
+// process a core until one breaks a rule.
 //
 //	go run ./internal/sim/cmd/sim -count 20000          schedules 1 to 20,000
 //	go run ./internal/sim/cmd/sim -count 0 -budget 8h   a night
@@ -112,7 +112,8 @@ func try(dir, clean string, m sim.Mutant) (found bool, err error) {
 	}
 	for _, rule := range slices.Sorted(maps.Keys(f.rules)) {
 		h := f.rules[rule]
-		fmt.Printf("%-28s found after %d schedules, %v, seed %d: %s\n", m.Name, f.done, f.took.Round(time.Second), h.seed, h.text)
+		fmt.Printf("%-28s found after %d schedules, %v, seed %d: %s\n", m.Name, f.done, f.took.Round(time.Second),
+			h.seed, h.text)
 		break
 	}
 	return true, nil
@@ -200,7 +201,8 @@ func passes(bin string, seed uint64) bool {
 }
 
 func (f *found) print(w io.Writer) {
-	fmt.Fprintf(w, "%d schedules in %v, %.0f a second, %d steps each\n", f.done, f.took.Round(time.Millisecond), float64(f.done)/f.took.Seconds(), f.steps/max(f.done, 1))
+	fmt.Fprintf(w, "%d schedules in %v, %.0f a second, %d steps each\n", f.done, f.took.Round(time.Millisecond),
+		float64(f.done)/f.took.Seconds(), f.steps/max(f.done, 1))
 	for _, rule := range slices.Sorted(maps.Keys(f.rules)) {
 		h := f.rules[rule]
 		fmt.Fprintf(w, "%6d times, first by seed %d: %s\n", h.times, h.seed, h.text)
@@ -234,7 +236,8 @@ func (f *found) run(bin string) {
 
 // worker runs one process. When it dies over a schedule, that is a finding, and another one goes on behind it.
 func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint64, again bool) {
-	args := []string{"-test.run", "^TestWorker$", "-test.timeout", "0", "-from", fmt.Sprint(at), "-step", fmt.Sprint(*workers), "-count", fmt.Sprint(n), "-budget", left.String()}
+	args := []string{"-test.run", "^TestWorker$", "-test.timeout", "0", "-from", fmt.Sprint(at), "-step",
+		fmt.Sprint(*workers), "-count", fmt.Sprint(n), "-budget", left.String()}
 	if *all || f.clean != "" {
 		args = append(args, "-all")
 	}
@@ -322,7 +325,9 @@ func cause(s string) string {
 		switch {
 		case why == "" && (strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")):
 			why = line
-		case why != "" && strings.Contains(line, ".go:") && (strings.Contains(line, "/internal/") || strings.Contains(line, "/pkg/")) && !strings.Contains(line, "/usr/local/go/") && !strings.Contains(line, "/pkg/mod/"):
+		case why != "" && strings.Contains(line, ".go:") && (strings.Contains(line,
+			"/internal/") || strings.Contains(line, "/pkg/")) && !strings.Contains(line,
+			"/usr/local/go/") && !strings.Contains(line, "/pkg/mod/"):
 			return why + " at " + line
 		}
 	}
