@@ -28,7 +28,7 @@ type Result struct {
 
 // Options of a run.
 type Options struct {
-	Keep bool      // the trace's lines
+	Keep bool      // the trace, and its digest
 	Log  io.Writer // what the processes log; nil: nowhere
 }
 
@@ -182,7 +182,9 @@ func (d *driver) program() {
 func (d *driver) act(ready []memjs.Action) {
 	a := ready[d.rng.IntN(len(ready))]
 	f := d.faultOf(a)
-	d.trace.add("%s", line(a, f))
+	if d.trace.keep {
+		d.trace.add("%s", line(a, f))
+	}
 	d.srv.Do(a, f)
 	d.steps++
 	if d.rng.IntN(8) == 0 {

@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// Trace is what happened in a run, line by line, with the virtual time. Its digest tells two runs apart.
+// Trace is what happened in a run, line by line, with the virtual time, if it is kept. Its digest tells two runs apart.
 type Trace struct {
 	mu    sync.Mutex
 	keep  bool
 	lines []string
 	sum   hash.Hash
 	began time.Time
-	steps int
 }
 
 func newTrace(keep bool) *Trace { return &Trace{keep: keep, sum: sha256.New(), began: time.Now()} }
 
 func (t *Trace) add(format string, args ...any) {
+	if !t.keep {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.steps++
 	line := fmt.Sprintf("%9.3fs %s", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
 	t.sum.Write([]byte(line))
-	if t.keep {
-		t.lines = append(t.lines, line)
-	}
+	t.lines = append(t.lines, line)
 }
 
 // Digest is the same for runs in which the same happened.
