@@ -170,8 +170,8 @@ func (p *persister) run() error {
 	store := conn.Store(0)
 	deps := persist.Deps{
 		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn,
-		Sessions: conn,
-		Packs:    casstore.NewPackCache(store, 32<<20), Nodes: store, Link: conn.Link, Log: p.w.log,
+		Past: conn, MaxRecord: conn.MaxRecord, Sessions: conn,
+		Packs: casstore.NewPackCache(store, 32<<20), Nodes: store, Search: store.Search(), Link: conn.Link, Log: p.w.log,
 		At: func(persist.Step) error {
 			if p.killed.Load() { // nothing that is left of it may wait for a server
 				return errKilled
