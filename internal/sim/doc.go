@@ -14,7 +14,7 @@
 // repacks and quarantine; retention; fsck and its repair; nats.go. Persisters are wired here as internal/service
 // does it, but ask only for the partitions that a program's sessions are in. What watches for a server that was
 // set back runs in programs that crash it. Not run here: HTTP, the page, the history of prompts, importers, backup
-// and restore.
+// and restore, labels and branches (the dialect omp), crashes that lose what was not synced.
 //
 // # What is modelled
 //

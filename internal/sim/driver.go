@@ -200,7 +200,7 @@ func (d *driver) mayBegin(o Op) bool {
 	switch o.Do {
 	case Die, FreezeAgent, ThawAgent, CutAgent:
 		return true
-	case Collect, Keep, Undelete, Retain, Fsck, Backup:
+	case Collect, Keep, Undelete, Retain, Fsck:
 		return d.commands.Load() == 0
 	case Settle:
 		for _, a := range d.agents {
@@ -215,7 +215,7 @@ func (d *driver) mayBegin(o Op) bool {
 
 func (o Op) ofAgent() bool {
 	switch o.Do {
-	case Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask,
+	case Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask,
 		Answer, PutArtifact, Read:
 		return true
 	}

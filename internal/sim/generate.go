@@ -89,9 +89,9 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Poison, PoisonOp, Label, Branch, Reset, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Subscribe, Unsubscribe, Read,
-	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Backup, Fsck, StartOne, StopOne, KillOne,
+	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
 }

@@ -23,7 +23,7 @@ func (d *driver) operate(o Op) {
 		d.until = time.Now().Add(ms(o.Ms))
 	case Settle:
 		d.until = time.Now().Add(max(ms(o.Ms), 1500*time.Millisecond))
-	case Collect, Keep, Undelete, Retain, Fsck, Backup:
+	case Collect, Keep, Undelete, Retain, Fsck:
 		d.command(o)
 	case Refuse, DropAsk, DropTell:
 		d.faults = append(d.faults, &fault{o, o.N})

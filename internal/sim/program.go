@@ -50,9 +50,6 @@ const (
 	Async       Verb = "async"     // N entries one by one, and a flush
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
-	Label       Verb = "label"     // names the entry that was acked last
-	Branch      Verb = "branch"    // moves the leaf to an entry
-	Reset       Verb = "reset"     // takes the leaf away
 	Fork        Verb = "fork"      // Thread becomes To of ToSess
 	Rename      Verb = "rename"
 	Remove      Verb = "remove"
@@ -76,7 +73,6 @@ const (
 	Keep      Verb = "keep"     // remembers the head of a thread, for Undelete
 	Undelete  Verb = "undelete" // everything
 	Retain    Verb = "retention"
-	Backup    Verb = "backup" // and restore into a second server, which is compared at the end
 	Fsck      Verb = "fsck"   // Kind 1: with repair
 	StartOne  Verb = "start"  // a persister more, in the place of one that is gone
 	StopOne   Verb = "stop"   // a persister, cleanly
