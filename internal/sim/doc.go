@@ -61,5 +61,5 @@
 //
 // What broke a rule once is a file in testdata/programs: the program, and in its member "what" the defect in a
 // sentence. "open": the defect is not mended; TestPrograms then says whether it still shows. What ends the whole
-// process waits in testdata/dying, for -program.
+// process cannot wait there while it is open: give it to -program.
 package sim

@@ -11,8 +11,5 @@ import (
 //go:linkname natsTimers github.com/nats-io/nats%2ego.globalTimerPool
 var natsTimers struct{ p sync.Pool }
 
-// forgetTimers makes what is kept unknown to the next bubble.
-func forgetTimers() {
-	for natsTimers.p.Get() != nil {
-	}
-}
+// forgetTimers makes what is kept unknown to the next bubble. Taking all out would leave what other processors hold for themselves.
+func forgetTimers() { natsTimers.p = sync.Pool{} }
