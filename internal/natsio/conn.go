@@ -69,7 +69,9 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{timeout: cfg.Timeout, log: log}
+	c := &Conn{
+		timeout: cfg.Timeout, log: log, dead: deadBox{turn: newTurn()}, events: sender{turn: newTurn()}, items: sender{turn: newTurn()},
+	}
 	nc, err := connect(cfg, log, c.complaint)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)

@@ -11,7 +11,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +34,7 @@ const (
 // letter that the memory knows of. The server refuses the write when another process stored or removed letters, and only
 // then are they read.
 type deadBox struct {
-	mu       sync.Mutex // held during a write
+	turn     turn // of a write
 	subjects map[string]*deadSubject
 	held     int  // letters in all sent maps
 	oneByOne bool // the stream was made by a version that did not ask for atomic batches
@@ -67,8 +66,10 @@ const (
 // The letters of a call cost one write for a thousand of them. Where letters may have come before, they are read once.
 func (c *Conn) Dead(ctx context.Context, letters []events.Dead) error {
 	b := &c.dead
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.turn.take(ctx); err != nil {
+		return fmt.Errorf("store %d dead letters: %w", len(letters), err)
+	}
+	defer b.turn.give()
 	if b.subjects == nil || len(b.subjects) > deadSubjects {
 		b.subjects, b.held = map[string]*deadSubject{}, 0
 	}

@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,8 +13,8 @@ import (
 // many times as fast as messages one by one, which cost a sync each. Without, messages one by one, all on their way at
 // once, are twice as fast. A client is not told how a server syncs; the time of a single ack shows it.
 type sender struct {
-	mu     sync.Mutex // held during a trial, so that nothing else of this sender disturbs it
-	synced bool       // an ack takes long enough for a sync or a quorum
+	turn   turn // of a trial, so that nothing else of this sender disturbs it
+	synced bool // an ack takes long enough for a sync or a quorum
 	tried  time.Time
 }
 
@@ -61,8 +60,10 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 
 // try finds out how the server stores, unless it is known, with the first of the messages: n of them are sent.
 func (s *sender) try(ctx context.Context, c *Conn, msgs []*nats.Msg) (n int, synced bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.turn.take(ctx); err != nil {
+		return 0, false, err
+	}
+	defer s.turn.give()
 	if !s.tried.IsZero() && time.Since(s.tried) < trialAgain {
 		return 0, s.synced, nil
 	}

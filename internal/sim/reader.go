@@ -49,6 +49,7 @@ func (r *reader) run() {
 	defer ready()
 	conn, err := r.connect()
 	if err != nil {
+		r.whole = false // it never began
 		return
 	}
 	cl := client.New(conn)
