@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -30,7 +31,7 @@ func (p *Persister) Abandon() { p.abandon() }
 func Deps(conn *natsio.Conn) persist.Deps {
 	store := conn.Store(0)
 	return persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: sessionstore.Of(conn),
 		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Link: conn.Link,
 	}
 }

@@ -66,6 +66,9 @@ func deadLetter(subject string, h nats.Header, data []byte, at uint64, when time
 	return d
 }
 
+// Object is the name of the object of the inbox that has the letter's bytes; empty: Data has them.
+func (d DeadLetter) Object() string { return d.object }
+
 // OpenDead reads the message as it came, from wherever its bytes are.
 func (c *Conn) OpenDead(ctx context.Context, d DeadLetter) (io.Reader, error) {
 	if d.object == "" {

@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,9 @@ func (c *Conn) Each(
 // Timeout is how long a request may take.
 func (c *Conn) Timeout() time.Duration { return c.timeout }
 
+// Log is where what goes wrong beside a call is told.
+func (c *Conn) Log() *slog.Logger { return c.log }
+
 // WrapErr maps what nats.go returns to the errors of package record.
 func WrapErr(err error) error { return wrapErr(err) }
 
@@ -42,3 +46,9 @@ func Leads(info *jetstream.StreamInfo) bool { return leads(info) }
 // Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer may have
 // applied nothing. s is EVENTS; what is newer than its cached state is not counted as applied.
 func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) { return unapplied(ctx, s) }
+
+// RecordKey is the key of the record that is stored on a subject.
+func RecordKey(subject string) string { return recordKey(subject) }
+
+// ChunkSubject is where the chunks of an object are stored.
+func ChunkSubject(bucket, nuid string) string { return chunkSubject(bucket, nuid) }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -120,7 +119,7 @@ func (c *Conn) Live(ctx context.Context, t events.Thread, output string, silence
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
 // values are not read to find out.
 func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
-	ages, err := c.recordAges(ctx, events.OutputKeys(""), least)
+	ages, err := c.RecordAges(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
 		return nil, err
 	}
@@ -135,7 +134,7 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 	out := make([]record.Silent, 0, len(rs))
 	for i, r := range rs {
 		session, _, ok := events.ParseOutputKey(r.Key)
-		if !ok || !r.Exists() || r.Seq != ages[keys[i]].seq { // gone, or written meanwhile
+		if !ok || !r.Exists() || r.Seq != ages[keys[i]].Seq { // gone, or written meanwhile
 			continue
 		}
 		o, err := record.DecodeOutput(r.Value)
@@ -143,57 +142,9 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 			c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
 			continue
 		}
-		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].age})
+		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].Age})
 	}
 	return out, nil
-}
-
-type aged struct {
-	seq uint64
-	age time.Duration
-}
-
-// recordAges finds the records that match a filter and are at least that old, by the headers alone.
-func (c *Conn) recordAges(ctx context.Context, filter string, least time.Duration) (map[string]aged, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, wrapErr(err)
-	}
-	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return nil, wrapErr(err)
-	}
-	info := cons.CachedInfo()
-	defer func() { _ = s.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }()
-	old := map[string]aged{}
-	for left := info.NumPending; left > 0; {
-		batch, err := cons.FetchNoWait(int(min(left, 1000)))
-		if err != nil {
-			return nil, wrapErr(err)
-		}
-		got := uint64(0)
-		for m := range batch.Messages() {
-			got++
-			meta, err := m.Metadata()
-			if err != nil {
-				return nil, err
-			}
-			if age := info.TimeStamp.Sub(meta.Timestamp); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[recordKey(m.Subject())] = aged{meta.Sequence.Stream, age}
-			}
-		}
-		if err := batch.Error(); err != nil {
-			return nil, wrapErr(err)
-		}
-		if got == 0 {
-			break
-		}
-		left -= min(got, left)
-	}
-	return old, nil
 }
 
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is

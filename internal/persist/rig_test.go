@@ -13,6 +13,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -42,7 +43,7 @@ type running struct {
 func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	r.t.Helper()
 	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search()}
+	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: sessionstore.Of(r.conn), Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search()}
 	var cfg persist.Config
 	if change != nil {
 		change(&deps, &cfg)

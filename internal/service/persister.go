@@ -12,6 +12,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -42,7 +43,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	store := conn.Store(max(cfg.Lane, 0))
 	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
 	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: sessionstore.Of(conn), Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store, Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
 	}
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)

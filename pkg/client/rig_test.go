@@ -15,6 +15,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func persister(conn *natsio.Conn) (stop func(), err error) {
 	store := conn.Store(0)
 	p := persist.New(persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
+		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: sessionstore.Of(conn),
 		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store,
 	}, persist.Config{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,4 +1,4 @@
-package natsio
+package sessionstore
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
 // Clock is the store's time, by which it stamps what it stores (SPEC P5).
-func (c *Conn) Clock(ctx context.Context) (time.Time, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (st *Store) Clock(ctx context.Context) (time.Time, error) {
+	s, err := st.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("ask for the store's time: %w", wrapErr(err))
+		return time.Time{}, fmt.Errorf("ask for the store's time: %w", natsio.WrapErr(err))
 	}
 	return s.CachedInfo().TimeStamp, nil
 }
@@ -23,15 +24,13 @@ func (c *Conn) Clock(ctx context.Context) (time.Time, error) {
 var activity = []string{"thread.>", "history.>", "session.>", "run.>", "artifact.>"}
 
 // Active tells when something happened last in each session, by the store's clock.
-func (c *Conn) Active(ctx context.Context) (map[string]time.Time, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, fmt.Errorf("ages of sessions: %w", wrapErr(err))
-	}
+func (st *Store) Active(ctx context.Context) (map[string]time.Time, error) {
 	last := map[string]time.Time{}
 	for _, filter := range activity {
-		err := c.lastOfEach(ctx, s, events.RecordSubject(filter), true, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			if session := events.SessionOf(recordKey(m.Subject())); meta.Timestamp.After(last[session]) {
+		err := st.conn.Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
+		}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if session := events.SessionOf(natsio.RecordKey(m.Subject())); meta.Timestamp.After(last[session]) {
 				last[session] = meta.Timestamp
 			}
 			return nil
