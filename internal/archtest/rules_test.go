@@ -74,6 +74,7 @@ var rules = []rule{
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
 	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},
+	{adapt, []string{"internal/gc/gcnats"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/gc"}), []string{any_}},
 	{adapt, []string{"internal/natsadmin", "internal/artifactstore"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
@@ -101,8 +102,8 @@ var rules = []rule{
 	{wire, []string{"internal/embedded"}, nil, []string{any_}},
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/history",
-			"internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
+			"internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
@@ -125,8 +126,8 @@ var reserved = []struct {
 }{
 	{"github.com/nats-io/nats-server/...", []string{"internal/embedded", "internal/natstest", "internal/faulttest", "e2e/..."}},
 	{"github.com/nats-io/...", []string{
-		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/natstest", "internal/faulttest", "internal/bench", "e2e/...",
-		"tools/...",
+		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/natstest", "internal/faulttest",
+		"internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -218,7 +219,7 @@ func (r *rig) dropRecords(prefix string) {
 
 func (r *rig) remembered(last uint64) {
 	r.t.Helper()
-	if err := r.conn.Remember(r.t.Context(), map[string]any{"last": last}); err != nil {
+	if err := gcnats.Of(r.conn).Remember(r.t.Context(), map[string]any{"last": last}); err != nil {
 		r.t.Fatal(err)
 	}
 }

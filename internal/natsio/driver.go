@@ -43,12 +43,14 @@ func WrapErr(err error) error { return wrapErr(err) }
 // Leads reports whether the server that described a stream has lately heard from a majority of those that hold it.
 func Leads(info *jetstream.StreamInfo) bool { return leads(info) }
 
-// Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer may have
-// applied nothing. s is EVENTS; what is newer than its cached state is not counted as applied.
-func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) { return unapplied(ctx, s) }
-
 // RecordKey is the key of the record that is stored on a subject.
 func RecordKey(subject string) string { return recordKey(subject) }
 
 // ChunkSubject is where the chunks of an object are stored.
 func ChunkSubject(bucket, nuid string) string { return chunkSubject(bucket, nuid) }
+
+// How long a consumer that waits for messages asks at a time, and within which time it hears that the server is there.
+const (
+	PullExpiry    = pullExpiry
+	PullHeartbeat = pullHeartbeat
+)

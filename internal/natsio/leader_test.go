@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/gc/gcnats"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -37,8 +38,8 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"Newest":      func() error { _, err := c.Newest(ctx, events.ItemSubjects); return err },
 		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 0, 1); return err },
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
-		"Recall":      func() error { return c.Recall(ctx, new(struct{})) },
-		"Claims":      func() error { _, err := c.Claims(ctx); return err },
+		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
+		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },
 		"NewestEvent": func() error { _, _, err := c.NewestEvent(ctx, th); return err },
 		"Records":     func() error { _, err := c.Records(ctx, events.HeadKey(th)); return err },
 	} {

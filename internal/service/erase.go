@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/history"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -163,9 +164,9 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, error) {
 	cfg := gc.Safe()
 	cfg.Dense, cfg.Allow = true, allow
-	return gc.New(gc.Deps{
-		Records: e.Conn, Bulk: over, Packs: e.Conn.Store(cfg.Lane), Queue: e.Conn, Memory: e.Conn, Log: e.Log,
-	}, cfg)
+	deps := gcnats.Deps(e.Conn, cfg.Lane)
+	deps.Bulk, deps.Log = over, e.Log
+	return gc.New(deps, cfg)
 }
 
 func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) (*gc.Plan, error) {

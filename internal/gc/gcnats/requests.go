@@ -1,4 +1,4 @@
-package natsio
+package gcnats
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -31,22 +32,22 @@ const (
 	hdrScheduleRollup = "Nats-Schedule-Rollup" // as earlier versions had it
 )
 
-// ScheduleGC makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there already and says
+// Schedule makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there already and says
 // the same goes on; made says that it was not. The first request comes when the time has passed once.
-func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, err error) {
+func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, err error) {
 	want := "@every " + every.String()
-	s, err := c.leaderStream(ctx, events.GCStream)
+	s, err := w.conn.LeaderStream(ctx, events.GCStream)
 	if err != nil {
-		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
 	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
 	switch {
 	case err == nil && old.Header.Get(hdrSchedule) == want && old.Header.Get(hdrScheduleRollup) == "":
 		return false, nil
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
-		return false, fmt.Errorf("schedule gc: %w", wrapErr(err))
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
-	_, err = c.publish(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+	_, err = w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
 		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject},
 	}}})
 	if err != nil {
@@ -55,38 +56,26 @@ func (c *Conn) ScheduleGC(ctx context.Context, every time.Duration) (made bool, 
 	return true, nil
 }
 
-// UnscheduleGC takes the schedule away.
-func (c *Conn) UnscheduleGC(ctx context.Context) error {
-	s, err := c.leaderStream(ctx, events.GCStream)
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(events.GCScheduleSubject))
-	}
-	if err != nil {
-		return fmt.Errorf("take the schedule of gc away: %w", wrapErr(err))
-	}
-	return nil
-}
-
-// AskGC asks for a cycle now.
-func (c *Conn) AskGC(ctx context.Context) error {
-	_, err := c.publish(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
+// Ask asks for a cycle now.
+func (w *World) Ask(ctx context.Context) error {
+	_, err := w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
 	return err
 }
 
-// GCRuns calls run for a cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
+// Runs calls run for a cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
 // gets a request, and the next one waits until run has returned, however long that takes. All that was asked for before a cycle began it
 // does at once. A request whose collector dies goes to another after gcAckWait.
-func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
-	cons, err := c.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
+func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
+	cons, err := w.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
-	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
+	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(natsio.PullExpiry), jetstream.PullHeartbeat(natsio.PullHeartbeat))
 	if err != nil {
-		return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
@@ -98,16 +87,16 @@ func (c *Conn) GCRuns(ctx context.Context, run func(context.Context)) error {
 		case errors.Is(err, jetstream.ErrNoHeartbeat): // the server is away; the iterator asks again
 			continue
 		case err != nil:
-			return fmt.Errorf("wait for gc requests: %w", wrapErr(err))
+			return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 		}
-		c.atWork(ctx, m, run)
+		w.atWork(ctx, m, run)
 	}
 }
 
 // atWork holds a request while it is carried out, with those that wait behind it. It is done whatever came of it: the next cycle
 // finishes what this one left.
-func (c *Conn) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
-	settle := c.gcRequests(ctx)
+func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
+	settle := w.gcRequests(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -119,22 +108,22 @@ func (c *Conn) atWork(ctx context.Context, m jetstream.Msg, run func(context.Con
 		select {
 		case <-t.C:
 			if err := m.InProgress(); err != nil {
-				c.log.Warn("tell that gc is at work", "error", err)
+				w.conn.Log().Warn("tell that gc is at work", "error", err)
 			}
 			continue
 		case <-done:
 		}
 		settle()
 		if err := m.Ack(); err != nil && ctx.Err() == nil {
-			c.log.Warn("ack the request for gc", "error", err)
+			w.conn.Log().Warn("ack the request for gc", "error", err)
 		}
 		return
 	}
 }
 
 // gcRequests notes the requests that there are; settle drops them. What cannot be dropped asks for another cycle.
-func (c *Conn) gcRequests(ctx context.Context) (settle func()) {
-	s, err := c.leaderStream(ctx, events.GCStream)
+func (w *World) gcRequests(ctx context.Context) (settle func()) {
+	s, err := w.conn.LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return func() {}
 	}
@@ -145,7 +134,7 @@ func (c *Conn) gcRequests(ctx context.Context) (settle func()) {
 	return func() {
 		err := s.Purge(ctx, jetstream.WithPurgeSubject(events.GCRunSubject), jetstream.WithPurgeSequence(last.Sequence+1))
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("drop requests for gc that are done", "error", wrapErr(err))
+			w.conn.Log().Warn("drop requests for gc that are done", "error", natsio.WrapErr(err))
 		}
 	}
 }
