@@ -74,6 +74,9 @@ var rules = []rule{
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
 	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},
+	{adapt, []string{"internal/persist/persistnats"}, slices.Concat(layer0, shared, []string{
+		"internal/natsio", "internal/sessionstore", "internal/persist",
+	}), []string{any_}},
 	{adapt, []string{"internal/gc/gcnats"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/gc"}), []string{any_}},
 	{adapt, []string{"internal/natsadmin", "internal/artifactstore"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
@@ -103,7 +106,7 @@ var rules = []rule{
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
-			"internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/persist/persistnats", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{

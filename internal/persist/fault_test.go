@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/internal/record"
-	"spool/internal/sessionstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -153,8 +153,8 @@ func TestTwoPersistersOnEverything(t *testing.T) {
 
 // deaf is a persister that is fed by hand, and whose world change alters.
 func (r *rig) deaf(change ...func(*persist.Deps, *persist.Config)) *persist.Persister {
-	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Sessions: sessionstore.Of(r.conn), Packs: store}
+	deps := persistnats.Deps(r.conn, 0, 0)
+	deps.Packs, deps.Nodes, deps.Search = r.conn.Store(0), nil, nil
 	cfg := persist.Config{BatchEvents: 20}
 	for _, c := range change {
 		c(&deps, &cfg)
