@@ -395,7 +395,7 @@ func TestInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := bytes.Repeat([]byte("x"), 2<<20)
-	if err := r.conn.Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
+	if err := r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
 		t.Fatal(err)
 	}
 	safe := gc.Safe()

@@ -23,12 +23,14 @@ func New(conn *natsio.Conn) *Admin {
 	return &Admin{conn: conn, nc: conn.JetStream().Conn(), js: conn.JetStream()}
 }
 
-// System is all that a check reads (fsck.Store, scrub.Everything): records and objects through the driver, and the streams
-// themselves.
+// System is all that checks read and repairs write (fsck.Store, fsck.Writer, scrub.Everything): records, objects, events, items and
+// dead letters through the driver, and the streams themselves.
 type System struct {
 	*natsio.Conn
+	natsio.Items
+	natsio.DeadLetters
 	*Admin
 }
 
 // Of makes the System that a connection leads to.
-func Of(conn *natsio.Conn) System { return System{conn, New(conn)} }
+func Of(conn *natsio.Conn) System { return System{conn, conn.Items(), conn.DeadLetters(), New(conn)} }

@@ -19,14 +19,14 @@ import (
 // PutPart stores the next part of an artifact that is being written: behind the chunk at sequence after, 0 for the first.
 // The server takes it only while that is the last chunk, so a part that is there already is not stored twice, and its
 // sequence is returned: whoever put it made the same bytes. record.ErrRefused: there are other bytes in its place.
-func (c *Conn) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
-	seq, err := c.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
+func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
+	seq, err := outs.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
 	if !errors.Is(err, record.ErrConflict) {
 		return seq, err
 	}
 	seq = 0
 	o := record.Object{Bucket: events.ArtifactsBucket, NUID: token}
-	n, last, readErr := c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
+	n, last, readErr := outs.c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
 		if !bytes.Equal(there, part) {
 			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused, len(part), after, token, len(there))
 		}
@@ -43,20 +43,20 @@ func (c *Conn) PutPart(ctx context.Context, token string, after uint64, part []b
 
 // FinishParts writes the meta message of an object whose chunks are all there, unless it is there already: from then on any
 // client of the object store can read it.
-func (c *Conn) FinishParts(ctx context.Context, o record.Object) error {
+func (outs Outputs) FinishParts(ctx context.Context, o record.Object) error {
 	meta, err := metaMsg(o)
 	if err != nil {
 		return err
 	}
-	if _, err = c.putOnce(ctx, meta.Subject, 0, meta.Data); errors.Is(err, record.ErrConflict) {
+	if _, err = outs.putOnce(ctx, meta.Subject, 0, meta.Data); errors.Is(err, record.ErrConflict) {
 		return nil
 	}
 	return err
 }
 
 // putOnce publishes a message if the last one on its subject has that sequence.
-func (c *Conn) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
-	seqs, err := c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
+func (outs Outputs) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	seqs, err := outs.c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
 		hdrExpectSeq: {strconv.FormatUint(last, 10)},
 	}}})
 	if err != nil {
@@ -66,25 +66,25 @@ func (c *Conn) putOnce(ctx context.Context, subject string, last uint64, data []
 }
 
 // PublishLive tells live subscribers what an output prints. It does not wait, and a frame can be lost (SPEC O6: they notice).
-func (c *Conn) PublishLive(t events.Thread, output string, frame events.Live) error {
+func (outs Outputs) PublishLive(t events.Thread, output string, frame events.Live) error {
 	data, err := json.Marshal(frame)
 	if err != nil {
 		return err
 	}
-	return c.nc.Publish(events.LiveSubject(t, output), data)
+	return outs.c.nc.Publish(events.LiveSubject(t, output), data)
 }
 
-// Live follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
+// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
 // slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
-func (c *Conn) Live(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
+func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
 	return func(yield func(*events.Live, error) bool) {
-		sub, err := c.nc.SubscribeSync(events.LiveSubject(t, output))
+		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, output))
 		if err != nil {
 			yield(nil, wrapErr(err))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
-		if _, err := c.nc.RTT(); err != nil { // the server knows of the subscription
+		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
 			yield(nil, wrapErr(err))
 			return
 		}
@@ -118,8 +118,8 @@ func (c *Conn) Live(ctx context.Context, t events.Thread, output string, silence
 
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
 // values are not read to find out.
-func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
-	ages, err := c.RecordAges(ctx, events.OutputKeys(""), least)
+func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
+	ages, err := outs.c.RecordAges(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 	for key := range ages {
 		keys = append(keys, key)
 	}
-	rs, err := c.Records(ctx, keys...)
+	rs, err := outs.c.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 		}
 		o, err := record.DecodeOutput(r.Value)
 		if err != nil { // it has no lease that could be over; the others' are
-			c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
+			outs.c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
 			continue
 		}
 		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].Age})
@@ -149,8 +149,8 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is
 // where to go on; fewer parts than asked for are not an error.
-func (c *Conn) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
-	n, last, err := c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
+func (outs Outputs) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
+	n, last, err := outs.c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
 	if err != nil {
 		return n, 0, fmt.Errorf("read parts of %s: %w", token, err)
 	}

@@ -118,7 +118,7 @@ func (o *outbox) PublishItems(ctx context.Context, items []events.Posted) error 
 func TestItemsWithLostAnswers(t *testing.T) {
 	r := newRig(t)
 	const entries = 200
-	r.start(func(d *persist.Deps, c *persist.Config) { d.Outbox, c.BatchEvents = &outbox{Outbox: r.conn}, 20 })
+	r.start(func(d *persist.Deps, c *persist.Config) { d.Outbox, c.BatchEvents = &outbox{Outbox: d.Outbox}, 20 })
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, entries)
 	r.await(thread(0), "p", entries)

@@ -68,7 +68,7 @@ func (st *Store) OverwriteObject(ctx context.Context, o record.Object) (Overwrit
 // OverwriteDead is Overwrite for the dead letters of a session, and for what they keep in the inbox.
 func (st *Store) OverwriteDead(ctx context.Context, session string, upTo uint64) ([]Overwritten, error) {
 	inbox := Overwritten{Stream: events.ObjectStream(events.InboxBucket)}
-	err := st.conn.DeadLetters(ctx, session, func(d natsio.DeadLetter) error {
+	err := st.conn.DeadLetters().EachLetter(ctx, session, func(d natsio.DeadLetter) error {
 		if d.Object() == "" || d.At > upTo {
 			return nil
 		}

@@ -8,13 +8,24 @@ import (
 	"spool/pkg/casstore"
 )
 
+type (
+	outbox struct {
+		natsio.Items
+		natsio.DeadLetters
+	}
+	leases struct {
+		natsio.Outputs
+		*natsio.Conn // publishes events
+	}
+)
+
 // Deps are those of a persister that commits behind the fence of a lane and keeps so many bytes of packs. It has no secrets to
 // look for, and nobody says when the store was set back.
 func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
 	store := conn.Store(lane)
 	return persist.Deps{
-		Records: conn, Bulk: store, Inbox: conn, Outbox: conn, Sessions: sessionstore.Of(conn),
-		Parts: conn, Wholes: conn, Live: conn, Leases: conn,
+		Records: conn, Bulk: store, Inbox: conn, Outbox: outbox{conn.Items(), conn.DeadLetters()}, Sessions: sessionstore.Of(conn),
+		Parts: conn.Outputs(), Wholes: conn, Live: conn.Outputs(), Leases: leases{conn.Outputs(), conn},
 		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
 	}
 }
