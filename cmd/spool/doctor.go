@@ -73,7 +73,7 @@ func (c *doctorCmd) look(a *app) []finding {
 	found = append(found, permissions(a, conn), writes(a, conn), replicas(a, conn))
 	found = append(append(found, backlog(a, conn)...), storage(a, conn)...)
 	found = append(found, damage(a, conn)...)
-	return append(found, versions(a, conn))
+	return append(found, daemons(a, conn)...)
 }
 
 // minPayload is the least max_payload of a server: its own default.

@@ -52,19 +52,36 @@ func replicas(a *app, conn *natsio.Conn) finding {
 	return f
 }
 
-// versions compares the daemons that announced themselves with this program.
-func versions(a *app, conn *natsio.Conn) finding {
+// daemons is what the daemons say that announced themselves.
+func daemons(a *app, conn *natsio.Conn) []finding {
+	all, err := natsadmin.New(conn).Daemons(a.ctx)
+	if err != nil {
+		return []finding{{Name: "version", Detail: err.Error()}}
+	}
+	return []finding{versions(all), passedOver(all)}
+}
+
+// passedOver tells of events that were skipped and are no repetitions. Their producers got no ack for what they are linked to, and
+// publish all of them again (SPEC P2).
+func passedOver(daemons []natsadmin.Daemon) finding {
+	f, n := finding{Name: "links", OK: true, Detail: "no event was passed over"}, int64(0)
+	for _, d := range daemons {
+		n += d.Superseded
+	}
+	if n > 0 {
+		f.Detail = fmt.Sprintf("%d events were passed over since the persisters began: what they are linked to was never stored, and their producers know; spool fsck --events proves it", n)
+	}
+	return f
+}
+
+// versions compares the daemons with this program.
+func versions(daemons []natsadmin.Daemon) finding {
 	own, _ := service.Version()
 	f := finding{Name: "version", OK: true, Detail: "this is " + own}
-	daemons, err := natsadmin.New(conn).Daemons(a.ctx)
-	if err != nil {
-		f.OK, f.Detail = false, err.Error()
-		return f
-	}
 	var groups []string
 	for i := 0; i < len(daemons); {
 		n := i
-		for n < len(daemons) && daemons[n] == daemons[i] {
+		for n < len(daemons) && daemons[n].Name == daemons[i].Name && daemons[n].Build == daemons[i].Build {
 			n++
 		}
 		groups = append(groups, fmt.Sprintf("%d %s %s", n-i, daemons[i].Name, daemons[i].Build))

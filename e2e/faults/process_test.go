@@ -97,6 +97,79 @@ func TestZombies(t *testing.T) {
 	}
 }
 
+// TestFailbackInALinkedBatch: a persister is stopped (SIGSTOP), another one takes over and applies a part of what one call published,
+// the stopped one goes on, and the other ends. The first has a head in memory from before, and gets the rest: events that are linked
+// to ones that it never saw.
+func TestFailbackInALinkedBatch(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	first := w.persister()
+	c := client.New(w.dial())
+	id := events.Thread{Session: "linked", Name: events.MainThread}
+	pub := c.Publisher(client.PublisherConfig{Producer: "p"})
+	const before, entries = 10, 600
+	entry := func(n int) client.Entry { // two of them do not share a message
+		body := fmt.Appendf(nil, `{"type":"message","id":"e%05d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"%s"}}`, n, strings.Repeat("x", 40_000))
+		return client.Entry{Thread: id, Dialect: "omp", Body: body}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	for n := range before {
+		if err := pub.Publish(ctx, entry(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Await(ctx, id, "p", 0, before); err != nil {
+		t.Fatal(err)
+	}
+	second := w.start("persister", "-batch-events", "2") // so that it can be stopped in the middle
+	second.Await("persister runs")
+	first.Signal(syscall.SIGSTOP)
+	var batch []client.Entry
+	for n := before; n < entries; n++ {
+		batch = append(batch, entry(n))
+	}
+	if err := pub.Publish(ctx, batch...); err != nil {
+		t.Fatal(err)
+	}
+	applied := func() int64 {
+		t.Helper()
+		h, err := c.Thread(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Entries
+	}
+	w.eventually("the second takes over", func() error {
+		if n := applied(); n < before+20 {
+			return fmt.Errorf("%d entries", n)
+		}
+		return nil
+	})
+	first.Signal(syscall.SIGCONT)
+	second.Stop()
+	if n := applied(); n >= entries {
+		t.Fatalf("all %d entries were applied before the second ended: this tries nothing", n)
+	}
+	if err := c.Await(ctx, id, "p", 0, entries); err != nil {
+		t.Errorf("%v\n%s", err, first.Log())
+	}
+	var out bytes.Buffer
+	if n, err := c.Export(ctx, id, &out); err != nil || n != entries {
+		t.Errorf("%d entries, %v, want %d", n, err, entries)
+	}
+	for n, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		if want := fmt.Sprintf(`"id":"e%05d"`, n); !strings.Contains(line, want) {
+			t.Fatalf("line %d = %.60s, want %s", n, line, want)
+		}
+	}
+	if letters, err := c.DeadLetters(ctx, id.Session); err != nil || len(letters) > 0 {
+		t.Errorf("dead letters %+v, %v, want none", letters, err)
+	}
+	w.must("spool", "fsck", "--items")
+}
+
 // TestIngestKilled kills the HTTP side while a program posts, which posts again what it got no answer for.
 func TestIngestKilled(t *testing.T) {
 	row(t)

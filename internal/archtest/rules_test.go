@@ -117,8 +117,8 @@ var rules = []rule{
 		}), []string{any_}},
 
 	{test, []string{
-		"internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom", "e2e/...", "tools/...",
-		"pkg/casstore/storetest",
+		"internal/memjs", "internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom",
+		"e2e/...", "tools/...", "pkg/casstore/storetest",
 	}, []string{any_}, []string{any_}},
 }
 
@@ -127,10 +127,12 @@ var reserved = []struct {
 	mod string
 	by  []string
 }{
-	{"github.com/nats-io/nats-server/...", []string{"internal/embedded", "internal/natstest", "internal/faulttest", "e2e/..."}},
+	{"github.com/nats-io/nats-server/...", []string{
+		"internal/embedded", "internal/memjs", "internal/natstest", "internal/faulttest", "e2e/...",
+	}},
 	{"github.com/nats-io/...", []string{
-		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/natstest", "internal/faulttest",
-		"internal/bench", "e2e/...", "tools/...",
+		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/natstest",
+		"internal/faulttest", "internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},
 }

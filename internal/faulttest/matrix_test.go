@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"spool/internal/backup"
-	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
@@ -40,7 +39,7 @@ type job struct {
 // world is a server with a persister that meets no faults.
 type world struct {
 	t      *testing.T
-	server *embedded.Server
+	server natstest.Running
 	conn   *natsio.Conn
 	*client.Client
 	persister *faulttest.Persister
@@ -466,7 +465,7 @@ func TestRestoreMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore := func(t *testing.T, f faulttest.Fault) (*faulttest.Wire, *embedded.Server, error) {
+	restore := func(t *testing.T, f faulttest.Fault) (*faulttest.Wire, natstest.Running, error) {
 		server := natstest.Server(t)
 		wire, conn := process(t, server, f)
 		ctx, cancel := undated(t)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -26,7 +25,7 @@ import (
 var long = os.Getenv("SPOOL_FAULTS") == "long"
 
 // process is a connection that can be made to fail and die.
-func process(t *testing.T, server *embedded.Server, f faulttest.Fault) (*faulttest.Wire, *natsio.Conn) {
+func process(t *testing.T, server natstest.Running, f faulttest.Fault) (*faulttest.Wire, *natsio.Conn) {
 	t.Helper()
 	w := faulttest.NewWire(server, f)
 	cfg := natsio.Config{InProcess: w}
@@ -172,6 +171,35 @@ func TestPersisterMatrix(t *testing.T) {
 	}
 }
 
+// TestPersisterReadsFail: every few reads of a persister are refused, or get no answer. It asks again; no event is refused over it.
+func TestPersisterReadsFail(t *testing.T) {
+	for _, f := range []faulttest.Fault{
+		{Mode: faulttest.Refuse, Class: faulttest.Reads, K: 17, Every: true},
+		{Mode: faulttest.Refuse, Class: faulttest.Reads, K: 31, Every: true},
+		{Mode: faulttest.Lose, Class: faulttest.Reads, K: 25, Every: true},
+	} {
+		t.Run(fmt.Sprintf("%s %d", f.Mode, f.K), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			conn := natstest.Dial(t, server)
+			if err := conn.Ensure(t.Context(), limits); err != nil {
+				t.Fatal(err)
+			}
+			wire, faulty := process(t, server, f)
+			s := newScene(t, conn, "reads")
+			s.publish()
+			p := faulttest.Start(t, faulty, small)
+			s.check()
+			if !fired(wire) {
+				t.Error("it read too little to meet the fault")
+			}
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // reached waits until a fault has happened, or all is done without it.
 func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) bool {
 	t.Helper()
@@ -192,13 +220,13 @@ func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) 
 
 var limits = natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
 
-func persisterRow(t *testing.T, server *embedded.Server, conn *natsio.Conn, name string, f faulttest.Fault) {
+func persisterRow(t *testing.T, server natstest.Running, conn *natsio.Conn, name string, f faulttest.Fault) {
 	persisterTry(t, server, conn, name, f, 5)
 }
 
 // persisterTry is a row whose fault may not be reached: which events share a commit, and so which of its messages has the answer, is a
 // matter of time, and a run may have fewer repeats than the one that was counted.
-func persisterTry(t *testing.T, server *embedded.Server, conn *natsio.Conn, name string, f faulttest.Fault, tries int) {
+func persisterTry(t *testing.T, server natstest.Running, conn *natsio.Conn, name string, f faulttest.Fault, tries int) {
 	wire, faulty := process(t, server, f)
 	s := newScene(t, conn, name)
 	s.publish()

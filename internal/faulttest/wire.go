@@ -33,12 +33,16 @@ func (m Mode) survived() bool { return m == Refuse || m == Drop || m == Lose }
 // Fault is one fault: it befalls the K-th message, from 1, of a class.
 type Fault struct {
 	Mode  Mode
-	Class string // see Class; Any counts all that is sent, reading too
+	Class string // see Class; Any counts all that is sent, reading too, and Reads what reads messages of a stream
 	K     int
+	Every bool // and every K-th after it
 }
 
 // Any is the class of everything that is sent.
 const Any = "anything"
+
+// Reads is the class of what asks a stream for a message by its subject or its place: records, chunks, events.
+const Reads = "reads"
 
 func (f Fault) String() string { return fmt.Sprintf("%s %s %d", f.Mode, f.Class, f.K) }
 
@@ -157,8 +161,13 @@ func short(stream string) string {
 // verdict is what to do with a message.
 func (w *Wire) verdict(subject, reply string) Mode {
 	class := Class(subject)
-	if w.fault.Class == Any {
+	switch w.fault.Class {
+	case Any:
 		class = Any
+	case Reads:
+		if class = ""; strings.Contains(subject, ".STREAM.MSG.GET.") || strings.Contains(subject, ".DIRECT.GET.") {
+			class = Reads
+		}
 	}
 	if class == "" {
 		return ""
@@ -178,11 +187,14 @@ func (w *Wire) verdict(subject, reply string) Mode {
 	} else if w.fault.Mode.survived() {
 		return ""
 	}
-	if w.done || class != w.fault.Class || n != w.fault.K {
+	meets := !w.done && n == w.fault.K || w.done && w.fault.Every && n%w.fault.K == 0
+	if class != w.fault.Class || !meets {
 		return ""
 	}
-	w.done = true
-	close(w.fired)
+	if !w.done {
+		w.done = true
+		close(w.fired)
+	}
 	return w.fault.Mode
 }
 

@@ -61,7 +61,6 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persis
 	if err := a.l.Messages(ctx, events.EventsStream, 1, a.post); err != nil {
 		return nil, err
 	}
-	a.trimmed = a.oldest > 1
 	if err := a.l.Letters(ctx, func(event uint64) error { a.letters[event] = true; return nil }); err != nil {
 		return nil, err
 	}
@@ -107,6 +106,12 @@ type name struct {
 }
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
+
+// chain is what the links of a producer are in.
+type chain struct {
+	producer string
+	epoch    uint64
+}
 
 // post notes the events of a message.
 func (a *accountant) post(seq uint64, subject string, data []byte) error {
@@ -155,14 +160,17 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, broken: map[name]bool{}, judged: map[string]bool{}}
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, links: map[chain][]events.Linked{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
 	for i := range ps {
-		if why := b.judge(&ps[i]); why != "" && unreadable == nil {
-			b.find(&ps[i], why)
+		p := &ps[i]
+		if why := b.judge(p); why != "" && unreadable == nil {
+			b.find(p, why)
 		}
+		c := chain{p.producer, p.epoch}
+		b.links[c] = append(b.links[c], events.Linked{Seq: p.seq, Prev: p.prev, At: p.at})
 	}
 	return nil
 }
@@ -221,7 +229,8 @@ func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[
 	}
 	seen := map[casstore.Ref]bool{}
 	for i := range heads {
-		for _, root := range heads[i].Roots() {
+		h := &heads[i]
+		for _, root := range slices.Concat(h.Recent[:min(len(h.Recent), 1)], h.Tips) { // no state is a root after a reset
 			for step, e := range a.src.Reader.Walk(ctx, root) {
 				if e != nil || missing == 0 || seen[step.At.Ref] {
 					err = cmp.Or(err, e)
@@ -248,10 +257,9 @@ type book struct {
 	a      *accountant
 	t      events.Thread
 	w      whereabouts
-	stored map[[sha256.Size]byte]int // entries of the thread that no event is found for yet
-	first  map[name][sha256.Size]byte
-	broken map[name]bool   // events that are superseded
-	judged map[string]bool // producers of whom an event before is known
+	stored map[[sha256.Size]byte]int  // entries of the thread that no event is found for yet
+	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
+	links  map[chain][]events.Linked  // of the events before
 }
 
 // judge counts an event as what it is; else it says why it is none.
@@ -265,40 +273,35 @@ func (b *book) judge(p *posting) (why string) {
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
 		n = &b.a.accounts.Removed
-	case again && first == p.sum && !b.broken[p.name()]:
+	case again && first == p.sum:
 	case p.kind == events.KindEntry && b.stored[p.sum] > 0:
 		b.stored[p.sum]--
 		n = &b.a.accounts.Applied
-	case again && !b.broken[p.name()]:
+	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
 	case p.kind != events.KindEntry && b.w.had(p) || p.masked && b.w.had(p):
 		n = &b.a.accounts.Noted
-	case b.supersedes(p):
-		b.broken[p.name()] = true
-		if b.a.trimmed && !b.judged[p.producer] {
-			b.a.accounts.Unknown++
-			return ""
-		}
+	case b.standing(p) == events.Superseded:
 		b.a.accounts.Superseded++
+		return ""
+	case b.standing(p) == events.Unlinked:
+		b.a.accounts.Unknown++
 		return ""
 	default:
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
 	*n++
-	b.judged[p.producer] = true
 	b.first[p.name()] = p.sum
-	delete(b.broken, p.name())
 	return ""
 }
 
-// supersedes reports whether an event is linked to one that was never stored, or that is superseded itself (SPEC P2).
-func (b *book) supersedes(p *posting) bool {
-	if p.prev == 0 {
-		return false
+// standing is how a persister had to take an event, by what it is linked to (SPEC P2).
+func (b *book) standing(p *posting) events.Standing {
+	known := func(seq uint64) bool {
+		_, judged := b.first[name{p.producer, p.epoch, seq}]
+		return judged
 	}
-	before := name{p.producer, p.epoch, p.prev}
-	_, stored := b.first[before]
-	return b.broken[before] || !stored
+	return events.Stand(p.prev, known, events.Past{Links: b.links[chain{p.producer, p.epoch}], From: b.a.oldest}, 1)
 }
 
 func (b *book) find(p *posting, why string) {

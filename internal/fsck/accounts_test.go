@@ -101,6 +101,26 @@ func TestAccountClasses(t *testing.T) {
 	}
 }
 
+// A letter that an operator removed leaves a note, so that its event is told from one that was lost.
+func TestAccountOfRemovedLetters(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: []byte("{")})
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: []byte("[")})
+	w.settle()
+	letters, err := w.cl.DeadLetters(w.Context(), "")
+	w.must(err)
+	if len(letters) != 2 {
+		t.Fatalf("%d dead letters, want 2", len(letters))
+	}
+	w.must(w.cl.RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 2, Refused: 2})
+	if len(a.Findings) > 0 {
+		t.Errorf("findings %v, want none", a.Findings)
+	}
+}
+
 // A producer that gives a sequence out twice loses the second entry: that is told.
 func TestAccountTellsReusedSequences(t *testing.T) {
 	w := newWorld(t)

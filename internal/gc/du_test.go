@@ -1,9 +1,11 @@
 package gc_test
 
 import (
+	"errors"
 	"testing"
 
 	"spool/internal/gc"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -34,5 +36,9 @@ func TestDiskUse(t *testing.T) {
 	r.collect(cfg)
 	if _, all, err := gc.DiskUse(t.Context(), r.conn, ""); err != nil || all.Tombstones == 0 || all.TombstoneBytes == 0 {
 		t.Errorf("DiskUse() in quarantine = %+v, %v, want tombstones and their bytes", all, err)
+	}
+	r.put("future.x", []byte("?"))
+	if _, _, err := gc.DiskUse(t.Context(), r.conn, ""); !errors.Is(err, record.ErrClass) {
+		t.Errorf("DiskUse() with a record of another version = %v, want ErrClass", err)
 	}
 }

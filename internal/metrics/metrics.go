@@ -41,6 +41,7 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	}{
 		{"spool_events_applied_total", "Events that are through, the repeated and the dead included.", func(s persist.Stats) int64 { return s.Applied }},
 		{"spool_events_repeated_total", "Events that had been applied before.", func(s persist.Stats) int64 { return s.Repeated }},
+		{"spool_events_superseded_total", "Events that are linked to one that was never stored: their producer was told.", func(s persist.Stats) int64 { return s.Superseded }},
 		{"spool_dead_letters_total", "Events that went to the dead letters.", func(s persist.Stats) int64 { return s.Dead }},
 		{"spool_entries_total", "Entries appended to threads.", func(s persist.Stats) int64 { return s.Entries }},
 		{"spool_entries_unknown_total", "Entries of a type that their dialect does not know.", func(s persist.Stats) int64 { return s.Unknown }},

@@ -74,6 +74,8 @@ func (a *Admin) Unserved(ctx context.Context) ([]int, error) {
 type Daemon struct {
 	Name  string // spool-persister and the like
 	Build string
+
+	Superseded int64 // of a persister: events it passed over since it began, because what they are linked to was never stored
 }
 
 // silence ends a roll call: daemons answer within a round trip.
@@ -88,7 +90,7 @@ func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
 		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := a.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
+	if err := a.nc.PublishRequest("$SRV.STATS", inbox, nil); err != nil {
 		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	var out []Daemon
@@ -100,11 +102,22 @@ func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
 			slices.SortFunc(out, func(a, b Daemon) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Build, b.Build)) })
 			return out, ctx.Err()
 		}
-		var info micro.Info
-		if json.Unmarshal(m.Data, &info) == nil && strings.HasPrefix(info.Name, "spool-") {
-			out = append(out, Daemon{info.Name, info.Metadata["build"]})
+		var s micro.Stats
+		if json.Unmarshal(m.Data, &s) == nil && strings.HasPrefix(s.Name, "spool-") {
+			out = append(out, Daemon{s.Name, s.Metadata["build"], superseded(s)})
 		}
 	}
+}
+
+// superseded reads what a daemon says of itself; one that is no persister says nothing of it.
+func superseded(s micro.Stats) (n int64) {
+	for _, e := range s.Endpoints {
+		var did struct{ Superseded int64 }
+		if json.Unmarshal(e.Data, &did) == nil {
+			n += did.Superseded
+		}
+	}
+	return n
 }
 
 // probeTime is how long a server may take to refuse a probe; what a user may not publish it drops in silence.

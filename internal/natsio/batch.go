@@ -13,7 +13,7 @@ import (
 )
 
 // MaxBatch is the largest atomic batch that a server takes, in messages.
-const MaxBatch = 1000
+const MaxBatch = record.MaxCommit + 1
 
 // Headers of an atomic batch (ADR-50) and of a conditional publish.
 const (

@@ -57,6 +57,7 @@ type Conn struct {
 
 	ready     atomic.Bool // pipe and streams are there
 	announced announcements
+	terms     atomic.Uint64 // that were begun: Delivery.Term
 
 	log *slog.Logger
 }
@@ -205,6 +206,12 @@ func (c *Conn) Close() { c.nc.Close() }
 
 // MaxPayload is the largest message the server takes, in bytes.
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
+
+// MaxRecord is how many bytes the value of a record can have.
+func (c *Conn) MaxRecord() int { return c.MaxPayload() - recordRoom }
+
+// recordRoom is what a record's message leaves below max_payload for its headers.
+const recordRoom = 4096
 
 // Connected reports whether the connection stands right now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }

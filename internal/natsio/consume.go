@@ -63,15 +63,20 @@ type Delivery struct {
 	Partition int
 	Link      uint64 // over which it came: Conn.Link
 
-	msg    jetstream.Msg
-	feed   *feed
-	resets uint64 // of the feed when it came
+	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
+	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have
+	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
+	Term uint64
+
+	msg  jetstream.Msg
+	feed *feed
 }
 
 // Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
-// delivered again and skipped. What came before a reset, or over a connection that is gone, comes again, and is acknowledged then.
+// delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
+// acknowledged then.
 func (d Delivery) Ack() error {
-	if d.resets != d.feed.resets.Load() || d.Link != d.feed.c.Link() {
+	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Link() {
 		return nil
 	}
 	return d.msg.Ack()
@@ -147,7 +152,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		}
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, msg: m, feed: f, resets: f.resets.Load(),
+			Partition: p.partition, Link: link, Term: f.term.Load(), msg: m, feed: f,
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
@@ -255,7 +260,7 @@ const hdrPinID = "Nats-Pin-Id"
 //
 // A reset numbers the deliveries anew, from 1. An ack of one from before it that arrives after it sets the floor to the old number,
 // and until the new ones have grown above that the server takes every ack for an old one: the same events come again after each
-// ackWait. So a feed does not acknowledge what came before its own resets; and when something comes again while the floor is above
+// ackWait. So a feed does not acknowledge what came in an earlier term; and when something comes again while the floor is above
 // what was delivered, another owner's late ack did it, and the consumer is reset once more.
 type feed struct {
 	c      *Conn
@@ -265,13 +270,18 @@ type feed struct {
 	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
 	pin    string // our pin, as of the last delivery
 
-	resets atomic.Uint64 // that were asked for here
+	term   atomic.Uint64 // of the next delivery
 	looked time.Time     // when deaf was asked last
 }
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
-	return &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+	f.beginTerm()
+	return f
 }
+
+// beginTerm ends a term: another process may be given, or may have been given, what comes before the next delivery.
+func (f *feed) beginTerm() { f.term.Store(f.c.terms.Add(1)) }
 
 // takeBack has the open deliveries come again, to whoever is pinned then. The acks of who was given them before are lost.
 func (f *feed) takeBack(ctx context.Context) {
@@ -322,6 +332,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	seq := meta.Sequence.Consumer
 	if pin := m.Headers().Get(hdrPinID); pin != f.pin {
 		f.pin, f.next = pin, 0 // what came in between went to another process
+		f.beginTerm()
 	}
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
@@ -334,6 +345,9 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		if meta.NumDelivered > 1 && f.deaf(ctx) {
 			f.reset(ctx)
 			return false
+		}
+		if seq != f.next { // another process had the consumer reset
+			f.beginTerm()
 		}
 		f.next = seq + 1
 		return true
@@ -356,7 +370,7 @@ func (f *feed) deaf(ctx context.Context) bool {
 }
 
 func (f *feed) reset(ctx context.Context) {
-	f.resets.Add(1)
+	f.beginTerm()
 	if _, err := f.c.js.ResetConsumer(ctx, f.stream, f.name); err != nil {
 		f.c.log.Warn("reset a pinned consumer", "stream", f.stream, "consumer", f.name, "error", err)
 		f.next = 0 // the next delivery tries again; at the latest when these come again, after ackWait

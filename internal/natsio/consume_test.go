@@ -1,6 +1,7 @@
 package natsio_test
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,84 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	stopA()
 	publish(6, 6)
 	take("the second", b, 1, 2, 3, 4, 5, 6)
+}
+
+// A term of a partition ends when another process may have been given its events: it has the consumer reset, or was pinned in
+// between. Events that come one after the other are of one term.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Server(t)
+	first, second := natstest.Dial(t, srv), natstest.Dial(t, srv)
+	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	th := events.Thread{Session: "s", Name: "main"}
+	published := uint64(0)
+	publish := func() {
+		t.Helper()
+		published++
+		e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
+		if err := first.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish()
+	_, partition, err := first.NewestEvent(t.Context(), th)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume := func(c *natsio.Conn, got chan natsio.Delivery) (stop func()) {
+		t.Helper()
+		stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+			_ = d.Ack()
+			got <- d
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stop
+	}
+	take := func(from chan natsio.Delivery, seq uint64) natsio.Delivery {
+		t.Helper()
+		for {
+			select {
+			case d := <-from:
+				if d.Seq == seq {
+					return d
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("event %d never came", seq)
+			}
+		}
+	}
+	a, b := make(chan natsio.Delivery, 100), make(chan natsio.Delivery, 100)
+	stop := consume(first, a)
+	one := take(a, 1)
+	publish()
+	if two := take(a, 2); two.Term != one.Term || one.Term == 0 {
+		t.Errorf("terms %d and %d, want one for what comes without a break", one.Term, two.Term)
+	}
+	stopB := consume(second, b)
+	stop()
+	publish()
+	take(b, 3)
+	stop = consume(first, a)
+	defer stop()
+	stopB()
+	publish()
+	if four := take(a, 4); four.Term <= one.Term {
+		t.Errorf("term %d after %d, want a later one: another process was given an event in between", four.Term, one.Term)
+	}
+
+	// The same process stays pinned, and another one has the consumer reset.
+	before := take(a, func() uint64 { publish(); return published }())
+	if _, err := second.JetStream().ResetConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if after := take(a, published); after.Term <= before.Term {
+		t.Errorf("term %d after %d, want a later one: the consumer was reset", after.Term, before.Term)
+	}
 }
 
 // An ack of an old owner that arrives after the consumer was reset carries a number from before: the server takes it, and all acks
@@ -145,7 +224,9 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive("the open again", open) // under new numbers
 	publish(open)                   // so that the ack is below what is delivered
 	receive("more", open)
-	if err := unacked.Ack(); err != nil {
+	// The feed sends no ack of an earlier term any more; one that is on its way already arrives all the same.
+	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, events.PartitionConsumer(partition), unacked.Seq, unacked.Seq, unacked.Stored)
+	if err := first.JetStream().Conn().Publish(ack, []byte("+ACK")); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(60 * time.Second); consumer().AckFloor.Stream < old+open; time.Sleep(10 * time.Millisecond) {

@@ -89,13 +89,16 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 		return fmt.Errorf("remove dead letters: %w", wrapErr(err))
 	}
 	for some := range slices.Chunk(at, 1000) {
-		evs := make([]uint64, len(some))
-		for i, at := range some {
+		evs := make([]uint64, 0, len(some))
+		for _, at := range some {
 			d, err := box.Letter(ctx, at)
+			if errors.Is(err, record.ErrNotFound) { // it was removed before
+				continue
+			}
 			if err != nil {
 				return err
 			}
-			evs[i] = d.Seq
+			evs = append(evs, d.Seq)
 		}
 		// A crash after this leaves letters whose events are accounted for twice.
 		if err := box.noteRemoved(ctx, evs); err != nil {

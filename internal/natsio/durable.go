@@ -89,9 +89,9 @@ func (its Items) FollowDurable(ctx context.Context, name string, filters []strin
 				yield(StoredItem{}, err)
 				return
 			}
-			resets := f.resets.Load()
+			term := f.term.Load()
 			if !f.inOrder(ctx, m, meta) {
-				if f.resets.Load() != resets {
+				if f.term.Load() != term {
 					done = nil // it comes again, under another number
 				}
 				continue

@@ -106,6 +106,9 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	for _, m := range before {
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.unsent(c, 0)
+			if errors.Is(err, nats.ErrMaxPayload) { // the batch that it belongs to never gets its end: nothing of it is stored
+				return nil, fmt.Errorf("%w: publish %s: %w", record.ErrRefused, m.Subject, err)
+			}
 			return nil, fmt.Errorf("%w: publish %s: %w", record.ErrBusy, m.Subject, err)
 		}
 	}

@@ -2,6 +2,8 @@ package natsio
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -24,4 +26,33 @@ func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.Stor
 		return nil
 	})
 	return out, err
+}
+
+// Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
+// another one.
+func (c *Conn) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
+	s, err := c.leaderStream(ctx, events.EventsStream)
+	if err != nil {
+		return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+	}
+	for seq := max(from, 1); seq < before; seq++ {
+		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.StoredFilter(t)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+		}
+		if seq = m.Sequence; seq >= before {
+			break
+		}
+		past.Add(m.Subject, m.Data, seq, producer, epoch)
+	}
+	// What was trimmed while it was read is not there either: the beginning is looked at last.
+	info, err := s.Info(ctx)
+	if err != nil {
+		return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+	}
+	past.From = max(from, info.State.FirstSeq)
+	return past, nil
 }

@@ -1,22 +1,45 @@
-// Package natstest gives tests a real JetStream server in this process.
+// Package natstest gives tests a JetStream server in this process: a real one, or, with SPOOL_TEST_SERVER=memory in the
+// environment, one of package memjs.
 package natstest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"spool/internal/embedded"
+	"spool/internal/memjs"
 	"spool/internal/natsio"
 )
 
-// Server starts a server on a temporary directory, without a socket.
-func Server(t testing.TB) *embedded.Server {
-	t.Helper()
-	return ServerIn(t, t.TempDir())
+// Running is a server that was started.
+type Running interface {
+	nats.InProcessConnProvider
+	Stop() // ends it at once
 }
 
-// ServerIn starts a server on a directory that outlives it.
+// InMemory reports whether Server gives servers of package memjs.
+func InMemory() bool { return os.Getenv("SPOOL_TEST_SERVER") == "memory" }
+
+type memory struct{ *memjs.Server }
+
+func (m memory) Stop() { m.Close() }
+
+// Server starts a server without a socket; a real one works on a temporary directory.
+func Server(t testing.TB) Running {
+	t.Helper()
+	if !InMemory() {
+		return ServerIn(t, t.TempDir())
+	}
+	s := memory{memjs.New(memjs.Config{MaxStore: 16 << 30})}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// ServerIn starts a real server on a directory that outlives it.
 func ServerIn(t testing.TB, dir string) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Minute})
@@ -28,7 +51,7 @@ func ServerIn(t testing.TB, dir string) *embedded.Server {
 }
 
 // Dial connects to a server.
-func Dial(t testing.TB, s *embedded.Server) *natsio.Conn {
+func Dial(t testing.TB, s nats.InProcessConnProvider) *natsio.Conn {
 	t.Helper()
 	c, err := natsio.Dial(context.Background(), natsio.Config{InProcess: s})
 	if err != nil {

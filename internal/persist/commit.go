@@ -42,8 +42,12 @@ type commit struct {
 	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
 	room       project.Arena // their memory
+	told       bool          // its dead letters are sent
 	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
+	doubts     doubts
+	failed     error     // why it can not be sealed
+	ends       bool      // what follows in the batch is for another commit
 	deletion   *deletion // of a session: then there is nothing else
 }
 
@@ -52,6 +56,7 @@ type packed struct{ header, body []byte }
 // touched is a thread with news in a commit.
 type touched struct {
 	*thread
+	was     events.Thread      // its name as it was before the commit
 	key     events.Thread      // its name as the commit leaves it: a later one may rename it while this one is being published
 	record  string             // key of the head's record as the commit leaves it
 	removes string             // key that it leaves, when the thread ends: the commit appends to the history and removes at once (SPEC C4)
@@ -79,6 +84,12 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	}
 	puts, tools, heads, err := p.bulk(ctx, c)
 	if err != nil {
+		return err
+	}
+
+	// The letters of events that heads are to note as refused: an event that comes again is one that its head has. A crash here
+	// leaves letters of events that are refused again when they come again, and that are not written twice.
+	if err := p.sendNoted(ctx, c); err != nil {
 		return err
 	}
 
@@ -184,13 +195,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	if err := g.Wait(); err != nil {
 		return nil, 0, 0, err
 	}
-	if blobs, err = p.spill(ctx, c, blobs); err != nil {
-		return nil, 0, 0, err
-	}
-	if touches, err = p.spill(ctx, c, touches); err != nil {
-		return nil, 0, 0, err
-	}
-	puts = append(append(append(puts, blobs...), touches...), results...)
+	puts = append(puts, results...)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
@@ -202,6 +207,13 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 			puts = append(puts, record.Put{Key: t.removes, Expect: t.rev})
 		}
 	}
+	// What the commit needs to exist before it can be in it, or ahead of it.
+	room := record.MaxCommit - len(puts) - len(outputs) - len(c.threads)
+	young, err := p.spill(ctx, c, append(blobs, touches...), room)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	puts = append(puts, young...)
 	tools = len(puts)
 	puts = append(puts, outputs...)
 	heads = len(puts)
@@ -302,20 +314,21 @@ func compactPuts(puts []record.Put) []record.Put {
 	return kept
 }
 
-// maxBlobRecords is how many blob records go into the commit itself.
-const maxBlobRecords = 200
-
-// spill writes records above maxBlobRecords, of blobs or of packs that are touched, ahead of the commit, behind the same
-// fence: young records are roots, so they outlive the moment until the commit refers to them. A crash in between leaves
-// records that nothing refers to.
-func (p *Persister) spill(ctx context.Context, c *commit, blobs []record.Put) ([]record.Put, error) {
-	for len(blobs) > maxBlobRecords {
-		if _, err := p.Records.Commit(ctx, c.fence, blobs[:maxBlobRecords]); err != nil {
+// spill writes the records of blobs and of packs that are touched for which a commit has no room ahead of it, behind the same fence:
+// young records are roots, so they outlive the moment until the commit refers to them. A crash in between leaves records that
+// nothing refers to.
+func (p *Persister) spill(ctx context.Context, c *commit, young []record.Put, room int) ([]record.Put, error) {
+	if room < 0 {
+		return nil, fmt.Errorf("%w: a commit of %d records; at most %d", record.ErrRefused, record.MaxCommit-room, record.MaxCommit)
+	}
+	for len(young) > room {
+		n := min(len(young)-room, record.MaxCommit)
+		if _, err := p.Records.Commit(ctx, c.fence, young[:n]); err != nil {
 			return nil, err
 		}
-		blobs = blobs[maxBlobRecords:]
+		young = young[n:]
 	}
-	return blobs, nil
+	return young, nil
 }
 
 // touchBases republishes the record of every pack that a thread of the commit builds on, if a collector could take it for
@@ -343,8 +356,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		for base := range t.builtOn() {
 			l, err := packs(base)
 			if record.IsGone(err) || errors.Is(err, record.ErrValue) {
-				p.lane.latch(t.key, err)
-				return nil, fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, err)
+				return nil, p.badBase(ctx, t, err)
 			}
 			if err != nil {
 				return nil, err
@@ -356,7 +368,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 			if err == nil {
 				err = holdsNode(ctx, p.Packs, l, at.Ref)
 			}
-			if record.IsGone(err) {
+			if record.IsGone(err) || errors.Is(err, record.ErrValue) { // applied again, the step is refused
 				return nil, fmt.Errorf("%w: %s refers to %s: %w", record.ErrConflict, t.key, at, err)
 			}
 			if err != nil {
@@ -366,6 +378,23 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		}
 	}
 	return slices.Collect(maps.Values(touched)), nil
+}
+
+// badBase latches a thread whose base cannot be read, if that is the base of the head that is stored: a collector may have taken
+// what another process has moved on from. Either way the commit is not to be.
+func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error {
+	key := t.record
+	if t.removes != "" {
+		key = t.removes
+	}
+	rs, err := p.Records.Records(ctx, key)
+	if err != nil {
+		return err
+	}
+	if rs[0].Seq == t.rev {
+		p.lane.latch(t.key, t.rev, cause)
+	}
+	return fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, cause)
 }
 
 // bases reads the records of all packs that a commit builds on or refers to, in one round trip for those that have not moved.

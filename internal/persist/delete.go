@@ -52,7 +52,7 @@ type deletion struct {
 
 // deletes gives the operands of an event that deletes its session.
 func deletes(s *staged) (op events.Delete, ok bool) {
-	if s.event.Kind != events.KindControl || s.dead != nil {
+	if s.event.Kind != events.KindControl || s.bad != nil {
 		return op, false
 	}
 	c, err := events.ParseControl(s.event.Body)
@@ -74,10 +74,10 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	was := t.session.deleted
 	again := was.Is(&s.event) && was.Seq == s.msg.Seq && was.State != record.Done
 	if !again && (was.Is(&s.event) || t.session.past(s.msg)) {
-		l.p.stats.repeated.Add(1)
+		s.verdict = verdict{is: repeated}
 		return nil
 	}
-	if !again && l.seen(c, t, s) { // it was refused
+	if !again && l.repeats(c, t, s) { // it was refused
 		return nil
 	}
 	if err := l.barrier(ctx, c); err != nil {
@@ -87,17 +87,13 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	if again {
 		d.rec = *was
 	} else {
-		refused, err := l.refuseDelete(ctx, d.session, op)
-		if err != nil {
-			return err
-		}
-		if s.dead = refused; refused != nil {
-			if errors.Is(refused, errWritten) { // whoever asked sees that it is refused, and nothing is lost: no dead letter
-				l.p.Log.Info("session not deleted", "session", d.session, "reason", refused)
-				s.dead = nil
-			}
-			l.pass(c, t, s)
+		switch err := l.refuseDelete(ctx, d.session, op); {
+		case errors.Is(err, errWritten): // whoever asked sees that it is refused, and nothing is lost: no dead letter
+			l.p.Log.Info("session not deleted", "session", d.session, "reason", err)
+			l.noteDead(c, t, s)
 			return nil
+		case err != nil:
+			return l.refuseTo(c, t, s, err)
 		}
 		d.rec = record.Deleted{
 			Seq: s.msg.Seq, Stored: s.msg.Stored, Producer: s.event.Producer, Epoch: s.event.Epoch, Event: s.event.Seq, At: s.event.Time, Delete: op,
@@ -108,60 +104,64 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		l.epoch.Add(1)
 		return errEpoch
 	}
-	if err != nil {
+	if err != nil && !never(err) {
 		return err
 	}
-	l.forget(d.session)
+	l.forget(d.session) // a part of it may be gone if not all
+	c.ends = true
+	if err != nil {
+		s.verdict = refuse(err)
+		return nil
+	}
 	c.deletion = d
 	l.p.Log.Info("session deleted", "session", d.session, "threads", d.rec.Gone.Threads, "records", d.rec.Gone.Records)
 	return nil
 }
 
 // refuseDelete says why a session is not deleted.
-func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delete) (refused, err error) {
+func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delete) error {
 	if l.p.Sessions == nil {
-		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl), nil
+		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl)
 	}
 	if op.UnchangedSince > 0 {
-		err := l.p.retry(ctx, "look what was written to the session", func() (err error) {
-			refused, err = l.p.refuseWritten(ctx, session, op.UnchangedSince)
-			return err
+		err := l.p.retry(ctx, "look what was written to the session", func() error {
+			return l.p.refuseWritten(ctx, session, op.UnchangedSince)
 		})
-		if refused != nil || err != nil {
-			return refused, err
+		if err != nil {
+			return err
 		}
 	}
 	if op.Force {
-		return nil, nil
+		return nil
 	}
 	live, err := l.live(ctx, session)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return live.Activity("", time.Now(), l.p.cfg.OutputLease).Deletable(time.Now()), nil
+	return live.Activity("", time.Now(), l.p.cfg.OutputLease).Deletable(time.Now())
 }
 
 // errWritten: the session is not as it was when somebody decided to delete it.
 var errWritten = errors.New("the session was written to since its deletion was decided")
 
 // refuseWritten is errWritten if a record of the session was written behind a sequence. All events before the deletion are applied.
-func (p *Persister) refuseWritten(ctx context.Context, session string, since uint64) (refused, err error) {
+func (p *Persister) refuseWritten(ctx context.Context, session string, since uint64) error {
 	keys, err := p.Sessions.SessionKeys(ctx, session)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for some := range slices.Chunk(keys, deleteBatch) {
 		rs, err := p.Records.Records(ctx, some...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range rs {
 			if r.Seq > since {
-				return fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, r.Key, r.Seq, since), nil
+				return fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, r.Key, r.Seq, since)
 			}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (l *lane) live(ctx context.Context, session string) (live record.Live, err error) {
@@ -177,10 +177,9 @@ func (l *lane) live(ctx context.Context, session string) (live record.Live, err 
 
 // forget drops what is in memory of a session; all that was prepared before is committed.
 func (l *lane) forget(session string) {
-	maps.DeleteFunc(l.heads.threads, func(t events.Thread, _ *thread) bool { return t.Session == session })
-	delete(l.heads.sessions, session)
-	maps.DeleteFunc(l.outputs.outputs, func(key string, _ *openOutput) bool { return events.SessionOf(key) == session })
-	delete(l.outputs.counters, session)
+	gone := map[string]bool{session: true}
+	l.heads.forget(gone)
+	l.outputs.forget(gone)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.latched, func(t events.Thread, _ latched) bool { return t.Session == session })

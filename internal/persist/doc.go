@@ -15,6 +15,18 @@
 // The stages work on neighbouring batches at the same time: a batch is prepared on the heads that the one before it
 // will leave. When that one is refused, both are thrown away and their events go back to the queue.
 //
+// A verdict against an event (a repeat, superseded, a dead letter, its thread latched) holds only over a head that is verified. Another
+// process may have moved the one in memory: it was pinned in between, or a repair set the head back.
+//
+//	noted in the head          the commit writes it, and expects the revision that the verdict was reached on
+//	not noted                  the stored head is read before the commit goes on, one read a batch (verify); if it is another one, the
+//	                           batch is prepared again
+//	the partition's next term  what is in memory of a session is read again; queued events of an earlier term are dropped, since
+//	                           those that nobody acknowledged come again in their place
+//
+// A verdict ends when its event goes back to the queue. An error of a store that does not answer is none: it is waited for
+// (verdict.go). What stops a batch for good is found by trying less of it (isolate.go).
+//
 // What a crash leaves after each step, and who repairs it:
 //
 //	upload of a giant      bytes that no record names; the next gc cycle takes them

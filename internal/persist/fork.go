@@ -82,7 +82,11 @@ func (l *lane) forked(ctx context.Context, source events.Thread, f events.Fork) 
 		return head, info, err
 	}
 	if !r.Exists() {
-		if gone, err := l.p.readLeft(ctx, source); err == nil && gone != nil && gone.to != "" {
+		gone, err := l.p.readLeft(ctx, source)
+		if err != nil && passing(err) {
+			return head, info, err
+		}
+		if gone != nil && gone.to != "" {
 			return head, info, fmt.Errorf("%w: fork: %w", events.ErrControl, gone.renamed(source))
 		}
 		return head, info, fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)

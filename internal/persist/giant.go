@@ -197,7 +197,7 @@ func passed(err error) error {
 // renew uploads again what was uploaded behind another fence than the commit's.
 func (p *Persister) renew(ctx context.Context, batch []*staged, fence record.Fence) error {
 	for _, s := range batch {
-		if s.dead != nil || s.fence == fence || !s.uploads() {
+		if s.bad != nil || s.fence == fence || !s.uploads() {
 			continue
 		}
 		p.Log.Info("uploading an entry again: a collector runs", "thread", s.event.Thread, "bytes", s.event.Ref.Size)
@@ -205,7 +205,7 @@ func (p *Persister) renew(ctx context.Context, batch []*staged, fence record.Fen
 		if ctx.Err() != nil || errors.Is(err, errHalt) {
 			return err
 		}
-		s.dead = err
+		s.bad = err
 	}
 	return nil
 }

@@ -36,7 +36,10 @@ type staged struct {
 	fence record.Fence   // before the first byte was uploaded
 
 	known bool  // the envelope could be read: thread and producer are who they say
-	dead  error // why it goes to the dead letters
+	bad   error // why it can never be applied, whatever its thread is
+	trial trial // what came of it so far, when it stopped others
+
+	verdict verdict // as of when it was applied last
 }
 
 // blob is bytes that an entry refers to by their hash.
@@ -62,7 +65,7 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 				p.halt(ctx, err)
 				return
 			}
-			s.dead = err
+			s.bad = err
 		}
 		p.queue.push(s)
 	}

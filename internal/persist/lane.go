@@ -119,7 +119,7 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 			l.link = now
 			continue
 		}
-		if batch = l.overLink(batch); len(batch) == 0 {
+		if batch = l.dropPast(ctx, batch); len(batch) == 0 {
 			continue
 		}
 		c, rest, err := l.prepareBatch(ctx, batch, l.current)
@@ -168,23 +168,34 @@ func (l *lane) gather(ctx context.Context) error {
 	}
 }
 
-// overLink drops from a batch what came over an earlier connection. It can be queued long after that one ended: whoever delivered it had
-// to wait for room.
-func (l *lane) overLink(batch []*staged) []*staged {
+// dropPast drops from a batch what came over an earlier connection, or in an earlier term of its partition. It can be queued long
+// after that one ended: whoever delivered it had to wait for room.
+//
+// What is dropped is not lost. An event of an earlier term that nobody has acknowledged comes again in the later one, in its
+// place; one that somebody has acknowledged was dealt with. Applied here, it would be held against a head that another
+// process has moved on from, and its repetition, which is behind it in the queue, against what it left.
+func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 	return slices.DeleteFunc(batch, func(s *staged) bool {
-		if s.msg.Link != l.link {
+		past := s.msg.Link != l.link || l.p.queue.ended(s)
+		if past {
+			if s.uploads() {
+				l.p.drop(ctx, s)
+			}
 			l.p.release(s)
 		}
-		return s.msg.Link != l.link
+		return past
 	})
 }
 
 // limit says how much makes a batch.
 func (l *lane) limit() func(*staged) bool {
-	events, bytes, blobs := 0, 0, 0
+	events, bytes, blobs, most := 0, 0, 0, l.p.cfg.BatchEvents
 	return func(s *staged) bool {
 		size := len(s.text) + len(s.cuts.Full)
-		if events > 0 && (events == l.p.cfg.BatchEvents || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
+		if s.trial.most > 0 {
+			most = min(most, s.trial.most)
+		}
+		if events > 0 && (events >= most || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
 			return false
 		}
 		events, bytes, blobs = events+1, bytes+size, blobs+len(s.blobs)
@@ -194,11 +205,17 @@ func (l *lane) limit() func(*staged) bool {
 
 // prepareBatch prepares a commit again and again until the outside lets it.
 func (l *lane) prepareBatch(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	err = l.p.retry(ctx, "prepare", func() error {
-		c, rest, err = l.prepare(ctx, batch, epoch)
-		return err
-	})
-	return c, rest, err
+	for {
+		err = l.p.retry(ctx, "prepare", func() error {
+			c, rest, err = l.prepare(ctx, batch, epoch)
+			return err
+		})
+		if !errors.Is(err, errStale) {
+			return c, rest, err
+		}
+		l.p.stats.refused.Add(1)
+		l.p.Log.Info("a batch is prepared again", "events", len(batch), "error", err)
+	}
 }
 
 func (l *lane) send(ctx context.Context, c *commit) error {
@@ -262,9 +279,7 @@ func (l *lane) done() {
 func (l *lane) sealLoop(ctx context.Context) error {
 	for c := range l.prepared {
 		if c.flush == nil && c.epoch == l.epoch.Load() {
-			if err := l.p.seal(c); err != nil {
-				return err
-			}
+			c.failed = l.seal(c)
 		}
 		select {
 		case l.sealed <- c:
@@ -305,14 +320,19 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 		if l.p.Link() != c.link {
 			return fmt.Errorf("%w: the connection over which its heads were read is gone", record.ErrConflict)
 		}
+		if c.failed != nil {
+			return c.failed
+		}
 		return l.p.commit(ctx, c)
 	})
+	if never(err) {
+		if err = l.isolate(ctx, c, err); err == nil {
+			return nil
+		}
+	}
 	if errors.Is(err, record.ErrConflict) {
-		l.p.stats.refused.Add(1)
 		l.p.Log.Info("commit refused, preparing it again", "events", len(c.events), "error", err)
-		l.epoch.Add(1)
-		l.back = append(l.back, c.events...)
-		l.p.queue.wake()
+		l.giveBack(c)
 		return nil
 	}
 	if err != nil {
@@ -325,6 +345,14 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// giveBack has stage 1 prepare a refused commit again, and what was prepared on top of it.
+func (l *lane) giveBack(c *commit) {
+	l.p.stats.refused.Add(1)
+	l.epoch.Add(1)
+	l.back = append(l.back, c.events...)
+	l.p.queue.wake()
 }
 
 // publishLoop is stage 3.

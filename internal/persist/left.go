@@ -36,7 +36,10 @@ func (p *Persister) readLeft(ctx context.Context, t events.Thread) (*left, error
 		return nil, err
 	}
 	head, err := threads.DecodeHead(rec.Head)
-	return &left{to: rec.To, head: head}, err
+	if err != nil {
+		return nil, err
+	}
+	return &left{to: rec.To, head: head}, nil
 }
 
 // renamed is the refusal of what comes for a thread under a name that it had.
@@ -50,8 +53,7 @@ func (l *lane) had(ctx context.Context, c *commit, t *thread, s *staged) (bool, 
 	if t.left == nil || s.msg.Seq > t.left.head.Applied || !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
 		return false, nil
 	}
-	l.p.stats.repeated.Add(1)
-	s.dead = nil
+	s.verdict = verdict{is: repeated}
 	if t.left.to == "" || !t.fresh {
 		return true, nil
 	}
@@ -71,7 +73,23 @@ func (l *lane) had(ctx context.Context, c *commit, t *thread, s *staged) (bool, 
 	return true, err
 }
 
-// settled gives the thread of an event once its name is certain: whoever was renamed or removed before must be committed.
+// learnLeft reads what is known of the thread that had a name before, where the name is taken again.
+func (l *lane) learnLeft(ctx context.Context, t *thread) error {
+	if t.asked || t.left != nil || t.head.Start.IsZero() {
+		return nil
+	}
+	known, err := l.p.readLeft(ctx, t.key)
+	if err != nil && passing(err) {
+		return err
+	}
+	if known != nil && known.to == "" { // a record that can not be read tells nothing
+		t.left = known
+	}
+	t.asked = true
+	return nil
+}
+
+// settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be committed.
 func (l *lane) settledThread(ctx context.Context, c *commit, key events.Thread) (*thread, error) {
 	t := l.heads.threads[key]
 	if n := c.byKey[key]; n != nil && n.leaves != nil {

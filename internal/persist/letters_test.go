@@ -25,6 +25,44 @@ func (c *letterBox) Dead(ctx context.Context, letters []events.Dead) error {
 	return c.Outbox.Dead(ctx, letters)
 }
 
+// A persister that dies right before or right after the commit in which a thread notes a refused event leaves the letter, once.
+func TestLetterOfANotedEvent(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepCommit, persist.StepItems, persist.StepAck} {
+		t.Run(string(step), func(t *testing.T) {
+			r := newRig(t)
+			first := r.start(func(d *persist.Deps, _ *persist.Config) {
+				d.At = func(s persist.Step) error {
+					if s == step {
+						return errKilled
+					}
+					return nil
+				}
+			})
+			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte(`{}`)}
+			if err := pub.Publish(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-first.died; !errors.Is(err, errKilled) {
+				t.Fatalf("Run() = %v, want it killed at %s", err, step)
+			}
+			_ = first.stop()
+			second := r.start(nil)
+			if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}); err != nil {
+				t.Fatal(err)
+			}
+			r.await(thread(0), "p", 2)
+			if err := second.stop(); err != nil {
+				t.Fatal(err)
+			}
+			letters, err := r.DeadLetters(t.Context(), "")
+			if err != nil || len(letters) != 1 || letters[0].Seq != 1 {
+				t.Errorf("dead letters %v, %v, want one, of event 1", letters, err)
+			}
+		})
+	}
+}
+
 // TestLettersOfACommitGoTogether: a thousand entries that cannot be applied cost a write a commit, and each is a letter once,
 // although the persister dies between a letter and its ack.
 func TestLettersOfACommitGoTogether(t *testing.T) {

@@ -29,6 +29,9 @@ var ErrOutput = errors.New("output")
 // persisters that both think they own it make the same parts of its artifact, and neither can spoil the other's.
 func (l *lane) chunk(ctx context.Context, c *commit, t *thread, s *staged) error {
 	o := l.outputs.get(events.OutputKey(t.key.Session, s.chunk.Output))
+	if o == nil { // the next batch reads it
+		return errBarrier
+	}
 	if o.bad != nil {
 		return o.bad
 	}
@@ -44,7 +47,7 @@ func (l *lane) chunk(ctx context.Context, c *commit, t *thread, s *staged) error
 		return err
 	case !due:
 		c.news(t, s, t.head)
-		l.p.stats.repeated.Add(1)
+		s.verdict = verdict{is: repeated}
 		return nil
 	case o.mustWait(c, s.chunk):
 		return errBarrier
@@ -135,6 +138,10 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 	if cause := l.outputs.counters[o.session].bad; cause != nil {
 		return cause
 	}
+	d, ok := dialect.Lookup(resultDialect)
+	if !ok {
+		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, resultDialect)
+	}
 	n := c.touch(o)
 	sum, live := o.sink.Close()
 	n.live = append(n.live, live...)
@@ -152,14 +159,12 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 		c.news(t, s, t.head)
 		return nil
 	}
-	d, ok := dialect.Lookup(resultDialect)
-	if !ok {
-		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, resultDialect)
-	}
 	s.text = o.result(s.chunk, sum, n.artifact)
-	if err := l.step(ctx, c, t, s, addition{dialect: d, operation: true}); err != nil {
-		return err
+	p, err := l.planStep(ctx, c, t, s, addition{dialect: d, operation: true})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errHalfDone, err)
 	}
+	l.writeStep(c, t, s, p)
 	n.end.Item, n.end.Node = t.head.N, t.head.Head().Ref.String()
 	if n.artifact != nil {
 		n.artifact.Node = n.end.Node

@@ -23,6 +23,7 @@ import (
 // it is refused with the right reason.
 type openOutput struct {
 	key, baseKey, session string
+	term                  uint64 // of the partition, in which its record was read
 
 	bad error // why its record can not be read
 
@@ -247,7 +248,30 @@ func (h *outputCache) clear() {
 	h.outputs, h.counters = map[string]*openOutput{}, map[string]*counter{}
 }
 
+// ofTerm reports whether the output that an event has a piece of, if it is in memory, was read in the event's term.
+func (h *outputCache) ofTerm(s *staged) bool {
+	if s.event.Kind != events.KindChunk {
+		return true
+	}
+	o := h.outputs[events.OutputKey(s.event.Thread.Session, s.chunk.Output)]
+	return o == nil || o.term == s.msg.Term
+}
+
+// forget drops what is in memory of sessions. No prepared commit may be on its way that touches one.
+func (h *outputCache) forget(gone map[string]bool) {
+	maps.DeleteFunc(h.outputs, func(key string, _ *openOutput) bool { return gone[events.SessionOf(key)] })
+	maps.DeleteFunc(h.counters, func(session string, _ *counter) bool { return gone[session] })
+}
+
+// get gives an output that the batch has a piece of, which loadOutputs has read.
 func (h *outputCache) get(key string) *openOutput { return h.outputs[key] }
+
+// close notes that an output's record is removed: what comes for it in the same batch is refused.
+func (h *outputCache) close(key string) {
+	if o := h.outputs[key]; o != nil {
+		h.outputs[key] = &openOutput{key: o.key, baseKey: o.baseKey, session: o.session, term: o.term, removed: true, used: o.used}
+	}
+}
 
 // number is the counter of an output's session, as a record that the commit changes.
 func (h *outputCache) number(c *commit, o *openOutput) *counter {
@@ -290,14 +314,14 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	var take []func([]record.Record) (read int, err error) // each is given the records from its own on
 	for _, s := range batch {
 		chunk := s.event.Kind == events.KindChunk
-		if !chunk && !l.p.mayAttach(s) || !s.known || s.dead != nil {
+		if !chunk && !l.p.mayAttach(s) || !s.known || s.bad != nil {
 			continue
 		}
 		session := s.event.Thread.Session
 		if key := events.OutputKey(session, s.chunk.Output); chunk && h.outputs[key] != nil {
 			h.outputs[key].used = h.turn
 		} else if chunk && outputs[key] == nil {
-			o := &openOutput{key: key, baseKey: events.OutputBaseKey(session, s.chunk.Output), used: h.turn}
+			o := &openOutput{key: key, baseKey: events.OutputBaseKey(session, s.chunk.Output), term: s.msg.Term, used: h.turn}
 			outputs[key], keys = o, append(keys, o.key, o.baseKey)
 			lost := l.lostArtifact(key)
 			take = append(take, func(rs []record.Record) (int, error) { return l.takeOutput(ctx, o, rs, lost) })

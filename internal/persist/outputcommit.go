@@ -68,7 +68,6 @@ func (c *commit) touch(o *openOutput) *touchedOutput {
 // finishOutputs writes what the commit will leave of each output it touches.
 func (c *commit) finishOutputs() {
 	for _, n := range c.outputs {
-		n.pending.Add(1)
 		n.fresh, n.raw = nil, 0
 		n.ready, n.body.ready = n.body.ready, nil
 		switch {
@@ -91,8 +90,17 @@ func (c *commit) finishOutputs() {
 		}
 	}
 	for n := range c.numbers {
-		n.pending.Add(1)
 		c.numbers[n] = n.rec.Encode()
+	}
+}
+
+// outputsPending says that a commit is on its way.
+func (c *commit) outputsPending() {
+	for _, n := range c.outputs {
+		n.pending.Add(1)
+	}
+	for n := range c.numbers {
+		n.pending.Add(1)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -25,9 +26,14 @@ type Message struct {
 	Seq       uint64 // EVENTS sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds; 0 = unknown
 	Partition int
-	Link      uint64       // the connection over which it came, as Deps.Link numbers them
-	Ack       func() error // marks this and every earlier message of the partition as done; may be lost
-	Working   func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
+	Link      uint64 // the connection over which it came, as Deps.Link numbers them
+
+	// Term numbers the time for which the partition is given to this process without a break. When a later one begins, all
+	// that is not acknowledged comes again in it, and somebody else may have applied some of that.
+	Term uint64
+
+	Ack     func() error // marks this and every earlier message of the partition as done; may be lost
+	Working func() error // asks for more time before the message comes again; may be lost; nil = there is no such time
 }
 
 // Records is the record bucket: the truth, read from the leader and changed all or nothing. WillCommit is a hint that a commit
@@ -87,6 +93,12 @@ type Deps struct {
 	Sessions Sessions // removes sessions as a whole; without it that is refused
 
 	Secrets Secrets // of what agents write; nil: nobody looks for them
+
+	// MaxRecord is how many bytes the value of a record can have; a thread that needs more takes no events. nil: it is not known.
+	MaxRecord func() int
+
+	// Past tells what was stored before an event; nil: an event that is linked to what its thread does not know is a dead letter.
+	Past Past
 
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost. nil: it never did.
 	Reused func(seq uint64, stored int64) bool
@@ -158,8 +170,7 @@ func (c Config) withDefaults() Config {
 // mostEntry is what a pack can hold.
 const mostEntry = 200 << 20
 
-// maxBatchThreads keeps the records of a commit, three a thread at worst, and the outside table of its pack within their
-// limits: 1,000 messages and one message.
+// maxBatchThreads keeps the outside table of a commit's pack within one message.
 const maxBatchThreads = 250
 
 // Persister applies events to threads. Deliver may be called by one goroutine a partition; Run does the rest.
@@ -189,6 +200,9 @@ func New(deps Deps, cfg Config) *Persister {
 	if deps.Reused == nil {
 		deps.Reused = func(uint64, int64) bool { return false }
 	}
+	if deps.MaxRecord == nil {
+		deps.MaxRecord = func() int { return math.MaxInt }
+	}
 	if deps.Committed == nil {
 		deps.Committed = func(Committed) {}
 	}
@@ -196,6 +210,7 @@ func New(deps Deps, cfg Config) *Persister {
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
 		reader: threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
+	p.Records = patient{deps.Records, p}
 	p.lane = newLane(p)
 	return p
 }

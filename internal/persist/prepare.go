@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,7 +23,8 @@ var errBarrier = errors.New("the batch ends here")
 // errEpoch: a commit was refused while this batch was being prepared.
 var errEpoch = errors.New("a commit was refused")
 
-// prepare turns a batch into a commit. What is not taken is rest. An error leaves the cache as it was, but for errEpoch.
+// prepare turns a batch into a commit. What is not taken is rest. After an error nothing is in memory of what the batch would have
+// changed, but for errEpoch, which a flush follows.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
 	c = &commit{epoch: epoch, link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
 	if _, err := rand.Read(c.id[:]); err != nil {
@@ -38,9 +40,10 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	l.announce(c.fence)
 	l.forgetPacks(c.fence)
 	batch, rest = l.split(batch)
-	if err := l.doubt(ctx, batch, epoch); err != nil {
+	if err := l.forgetPast(ctx, batch, epoch); err != nil {
 		return nil, nil, err
 	}
+	l.liftDue(batch)
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err
 	}
@@ -50,23 +53,41 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if err := l.loadOutputs(ctx, batch); err != nil {
 		return nil, nil, err
 	}
+	untaken, err := l.applyAll(ctx, c, batch)
+	if err == nil {
+		err = l.verify(ctx, c)
+	}
+	if err == nil {
+		err = l.finish(c)
+	}
+	if err != nil && !errors.Is(err, errEpoch) {
+		err = cmp.Or(l.undo(ctx, batch, epoch), err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, append(untaken, rest...), nil
+}
+
+// applyAll applies the events of a batch, as far as they fit into one commit.
+func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untaken []*staged, err error) {
 	for i, s := range batch {
-		err := l.apply(ctx, c, s)
+		if i > 0 && c.messages() > record.MaxCommit-mostOfEvent {
+			return slices.Clip(batch[i:]), nil
+		}
+		err := l.applySafely(ctx, c, s)
 		if errors.Is(err, errBarrier) {
-			rest = append(batch[i:len(batch):len(batch)], rest...)
-			break
+			return slices.Clip(batch[i:]), nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		c.events = append(c.events, s)
-		if c.deletion != nil { // what follows finds the session gone
-			rest = append(batch[i+1:len(batch):len(batch)], rest...)
-			break
+		if c.ends {
+			return slices.Clip(batch[i+1:]), nil
 		}
 	}
-	l.finish(c)
-	return c, rest, nil
+	return nil, nil
 }
 
 // announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in its
@@ -80,13 +101,20 @@ func (l *lane) announce(f record.Fence) {
 	}
 }
 
-// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs.
+// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs. An event that is on trial
+// is a batch of its own.
 func (l *lane) split(batch []*staged) (now, later []*staged) {
 	seen, outputs := map[events.Thread]bool{}, map[string]bool{}
 	for i, s := range batch {
 		output := ""
 		if s.event.Kind == events.KindChunk {
 			output = events.OutputKey(s.event.Thread.Session, s.chunk.Output)
+		}
+		if s.trial.alone() && i > 0 {
+			return batch[:i], batch[i:]
+		}
+		if i > 0 && batch[0].trial.alone() {
+			return batch[:1], batch[1:]
 		}
 		full := len(seen)+len(outputs) >= maxBatchThreads
 		if s.known && (full && !seen[s.event.Thread] || output != "" && !outputs[output] && (full || len(outputs) == maxBatchOutputs)) {
@@ -98,6 +126,26 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 		}
 	}
 	return batch, nil
+}
+
+// forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may have changed
+// them. What was prepared over them is through before; had another process been first, it would be refused.
+func (l *lane) forgetPast(ctx context.Context, batch []*staged, epoch uint64) error {
+	past := map[string]bool{}
+	for _, s := range batch {
+		if s.known && !(l.heads.ofTerm(s) && l.outputs.ofTerm(s)) {
+			past[s.event.Thread.Session] = true
+		}
+	}
+	if len(past) == 0 {
+		return nil
+	}
+	if err := l.settle(ctx, epoch); err != nil {
+		return err
+	}
+	l.heads.forget(past)
+	l.outputs.forget(past)
+	return nil
 }
 
 // load reads the heads and sessions of a batch that are not in memory, in one go.
@@ -113,42 +161,12 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 		wanted[t] = true
 		missing = append(missing, t)
 	}
-	return l.loadThreads(ctx, missing)
-}
-
-// doubt drops heads from memory that somebody else has changed, as a repair does that sets a head back and then publishes again what the
-// thread lost. A commit would be refused over such a head; what takes none would be decided by it: whether an event is one that the thread
-// has already, and what comes for a thread that is latched. So the record is looked at before that is decided, once for all
-// events that were stored before the look.
-func (l *lane) doubt(ctx context.Context, batch []*staged, epoch uint64) error {
-	var doubtful []*thread
-	var keys []string
-	latched := l.latchedThreads()
+	if err := l.loadThreads(ctx, missing); err != nil {
+		return err
+	}
 	for _, s := range batch {
-		t := l.heads.threads[s.event.Thread]
-		if !s.known || t == nil || t.gone || s.msg.Seq <= t.known {
-			continue
-		}
-		repeated := s.msg.Seq > t.head.Applied && t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
-		if (repeated || latched[t.key]) && !slices.Contains(doubtful, t) {
-			doubtful, keys = append(doubtful, t), append(keys, t.record)
-		}
-	}
-	if len(doubtful) == 0 {
-		return nil
-	}
-	if err := l.settle(ctx, epoch); err != nil {
-		return err
-	}
-	now := l.p.queue.newest()
-	rs, err := l.p.Records.Records(ctx, keys...)
-	if err != nil {
-		return err
-	}
-	for i, t := range doubtful {
-		t.known = now
-		if l.unlatch(t.key, rs[i].Seq != t.rev) || rs[i].Seq != t.rev {
-			delete(l.heads.threads, t.key)
+		if s.known {
+			l.heads.sessions[s.event.Thread.Session].term = s.msg.Term
 		}
 	}
 	return nil
@@ -160,7 +178,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	for _, t := range missing {
 		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
 	}
-	known := l.p.queue.newest()
+	looked := l.p.queue.newest()
 	rs, err := l.p.Records.Records(ctx, keys...)
 	if err != nil {
 		return err
@@ -171,20 +189,23 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 			return err
 		}
 		if rs[3*i].Removed() {
-			if lefts[i], err = l.p.readLeft(ctx, t); err != nil {
-				l.latch(t, err)
+			if lefts[i], err = l.p.readLeft(ctx, t); err != nil && passing(err) {
+				return err
+			} else if err != nil {
+				l.latch(t, rs[3*i].Seq, err)
 			}
 		}
 	}
 	for i, t := range missing {
-		th := &thread{key: t, fresh: true, known: known, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
-		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
-			l.latch(t, err)
-		}
-		if err := th.read(rs[3*i]); err != nil {
-			l.latch(t, err)
-		}
+		th := &thread{key: t, fresh: true, looked: looked, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
 		l.heads.threads[t] = th
+		l.liftMoved(t, rs[3*i].Seq)
+		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
+			l.latch(t, rs[3*i].Seq, err)
+		}
+		if err := safely(func() error { return th.read(rs[3*i]) }); err != nil {
+			l.latch(t, rs[3*i].Seq, err)
+		}
 	}
 	return nil
 }
@@ -268,10 +289,10 @@ func (h *headCache) trim() {
 	}
 }
 
-// finish writes what the commit will leave of each thread it touches.
-func (l *lane) finish(c *commit) {
+// finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its record, and takes
+// no events any more.
+func (l *lane) finish(c *commit) error {
 	for _, t := range c.threads {
-		t.pending.Add(1)
 		t.head.Batch = c.id
 		t.head.Sent = max(t.head.Sent, t.sent.Load())
 		t.head.Memory = t.memory.Encode()
@@ -289,22 +310,32 @@ func (l *lane) finish(c *commit) {
 		c.infos[s] = s.value
 	}
 	c.finishOutputs()
+	if l.latchTooLarge(c) {
+		return errStale
+	}
+	for _, t := range c.threads {
+		t.pending.Add(1)
+	}
+	c.outputsPending()
+	return nil
 }
 
 // latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be, and appending
-// would hide it. Other threads go on. A restart looks again, and so does what comes when the head has changed, or after latchFor.
-func (l *lane) latch(t events.Thread, cause error) {
+// would hide it. Other threads go on. It holds over the head of one revision, and for latchFor: then what comes finds out anew, and
+// so it does after a restart.
+func (l *lane) latch(t events.Thread, rev uint64, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.latched[t].cause == nil {
-		l.latched[t] = latched{fmt.Errorf("%w: %w", errLatched, cause), time.Now()}
+		l.latched[t] = latched{fmt.Errorf("%w: %w", errLatched, cause), rev, time.Now()}
 		l.p.Log.Error("thread is latched: its events go to the dead letters", "thread", t, "error", cause)
 	}
 }
 
-// latched is why a thread takes no events, and since when.
+// latched is why a thread takes no events, over which revision of its head, and since when.
 type latched struct {
 	cause error
+	rev   uint64
 	since time.Time
 }
 
@@ -317,29 +348,29 @@ func (l *lane) latchedBy(t events.Thread) error {
 	return l.latched[t].cause
 }
 
-// latchedThreads are those that are refused now; nil when none is.
-func (l *lane) latchedThreads() (all map[events.Thread]bool) {
+// liftDue lets the threads of a batch have another try whose latch is due for it.
+func (l *lane) liftDue(batch []*staged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.latched) > 0 {
-		all = make(map[events.Thread]bool, len(l.latched))
+	if len(l.latched) == 0 {
+		return
 	}
-	for t := range l.latched {
-		all[t] = true
+	for _, s := range batch {
+		t := s.event.Thread
+		if held, ok := l.latched[t]; s.known && ok && time.Since(held.since) >= latchFor {
+			delete(l.latched, t)
+			delete(l.heads.threads, t)
+		}
 	}
-	return all
 }
 
-// unlatch lets a thread have another try if its head has changed, or when it is time. It reports whether it does.
-func (l *lane) unlatch(t events.Thread, changed bool) bool {
+// liftMoved lets a thread have another try whose head is of another revision than the one that failed.
+func (l *lane) liftMoved(t events.Thread, rev uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, ok := l.latched[t]
-	if !ok || !changed && time.Since(held.since) < latchFor {
-		return false
+	if held, ok := l.latched[t]; ok && held.rev != rev {
+		delete(l.latched, t)
 	}
-	delete(l.latched, t)
-	return true
 }
 
 // errLatched: the thread takes no more events.

@@ -22,10 +22,11 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	p.publishLive(c)
 	c.items = nil
 	c.room.Release()
-	if letters := p.letters(c); len(letters) > 0 {
-		if err := p.retry(ctx, "dead letters", func() error { return p.Outbox.Dead(ctx, letters) }); err != nil {
-			return err
-		}
+	for _, s := range c.events {
+		p.count(s)
+	}
+	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
+		return err
 	}
 
 	if c.deletion != nil {
@@ -40,7 +41,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	}
 	p.lane.ack(c)
 	for _, s := range c.events {
-		if s.event.Ref != nil && s.dead == nil {
+		if s.event.Ref != nil && s.verdict.is != dead {
 			p.discard(ctx, *s.event.Ref)
 		}
 		if s.uploads() {
@@ -50,26 +51,6 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	}
 	p.stats.applied.Add(int64(len(c.events)))
 	return nil
-}
-
-// letters lists the events of a commit that go to the dead letters.
-func (p *Persister) letters(c *commit) (letters []events.Dead) {
-	for _, s := range c.events {
-		if s.dead == nil {
-			continue
-		}
-		p.stats.dead.Add(1)
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.dead)
-		letter := events.Dead{
-			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.dead.Error(),
-		}
-		if s.shared {
-			letter.Data = s.event.Encode()
-		}
-		letters = append(letters, letter)
-	}
-	return letters
 }
 
 // ackEvery is how long an ack waits at most for the next commits: a consumer writes its state to disk for acks, and one

@@ -6,16 +6,18 @@ import "sync"
 type queue struct {
 	mu    sync.Mutex
 	items []*staged
-	last  uint64        // highest sequence of what was ever in it
-	some  chan struct{} // holds a token while there is something to take or to notice
+	last  uint64         // highest sequence of what was ever in it
+	terms map[int]uint64 // of each partition, the latest that came
+	some  chan struct{}  // holds a token while there is something to take or to notice
 }
 
-func newQueue() *queue { return &queue{some: make(chan struct{}, 1)} }
+func newQueue() *queue { return &queue{terms: map[int]uint64{}, some: make(chan struct{}, 1)} }
 
 func (q *queue) push(s *staged) {
 	q.mu.Lock()
 	q.items = append(q.items, s)
 	q.last = max(q.last, s.msg.Seq)
+	q.terms[s.msg.Partition] = max(q.terms[s.msg.Partition], s.msg.Term)
 	q.mu.Unlock()
 	q.wake()
 }
@@ -41,6 +43,13 @@ func (q *queue) newest() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.last
+}
+
+// ended reports whether a later term of an event's partition has begun.
+func (q *queue) ended(s *staged) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return s.msg.Term < q.terms[s.msg.Partition]
 }
 
 // anew forgets what came over other connections than that one: the store may give its sequences out again.

@@ -35,7 +35,7 @@ func (l *lane) sign(ctx context.Context, c *commit, t *thread, s *staged, op eve
 	}
 	next, err := follow(was, t, s, op)
 	if err != nil {
-		return cmp.Or(l.upToDate(ctx, c, t), err)
+		return err
 	}
 	put, here := c.runs[key]
 	switch {
@@ -99,25 +99,6 @@ func (l *lane) knownRun(ctx context.Context, c *commit, t *thread, op events.Run
 	}
 	r, err := record.DecodeRun(rs[0].Value)
 	return &r, 0, err
-}
-
-// upToDate makes sure that the head in memory is the one that is stored. Another persister that went ahead may have written the
-// record of a run after events that this one has yet to see: to those it seems to have ended before they came. The head is then
-// read anew, and says that they are applied.
-func (l *lane) upToDate(ctx context.Context, c *commit, t *thread) error {
-	if err := l.barrier(ctx, c); err != nil {
-		return err
-	}
-	var rs []record.Record
-	err := l.p.retry(ctx, "run", func() (err error) {
-		rs, err = l.p.Records.Records(ctx, t.record)
-		return err
-	})
-	if err == nil && rs[0].Seq != t.rev {
-		l.epoch.Add(1)
-		return errEpoch
-	}
-	return err
 }
 
 // follow is a run after a sign of life; was is nil for the first one.

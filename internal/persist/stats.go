@@ -6,6 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	Applied      int64 `json:"applied"`      // events through the lane, the repeated and the dead included
 	Repeated     int64 `json:"repeated"`     // events that were applied before
+	Superseded   int64 `json:"superseded"`   // events behind one that was never stored: their producer was told, and publishes all again
 	Dead         int64 `json:"dead"`         // events that went to the dead letters
 	Entries      int64 `json:"entries"`      // entries appended
 	Unknown      int64 `json:"unknown"`      // entries of a type that their dialect does not know
@@ -24,16 +25,16 @@ type Stats struct {
 }
 
 type counters struct {
-	applied, repeated, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
-	truncated, externalized, bytesIn, stored, deduplicated                    atomic.Int64
-	outputs, outputBytes, secrets                                             atomic.Int64
+	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
+	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
+	outputs, outputBytes, secrets                                                         atomic.Int64
 }
 
 // Stats reads the counters.
 func (p *Persister) Stats() Stats {
 	c := &p.stats
 	return Stats{
-		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
+		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"spool/internal/project"
@@ -22,8 +23,9 @@ type thread struct {
 	head   threads.Head
 	memory dialect.Memory // projection memory at the head
 	fresh  bool           // no event was seen since it was loaded
-	known  uint64         // what EVENTS had when its record was looked at, or less
+	looked uint64         // what EVENTS had when its record was looked at, or less
 	left   *left          // what is known of the thread that had this name before, if there is none or a new one
+	asked  bool           // whether that is all that there is to know
 	gone   bool           // it was removed: what comes next reads its record again
 	reused bool           // when it was loaded there was no thread of its name, and there had been one
 
@@ -40,8 +42,12 @@ type session struct {
 	info  sessions.Info
 	value []byte // the record that the last prepared commit will leave; nil if there is none
 
+	term uint64 // of its partition, in which what is in memory of it was read
+
 	deleted    *record.Deleted // how it was deleted, if it was; as of when a thread of it was loaded
 	deletedRev uint64
+
+	marks map[marked]mark // of events that no head notes
 }
 
 // headCache holds threads and sessions by name, for stage 1.
@@ -61,6 +67,18 @@ func (h *headCache) clear() {
 	h.threads, h.sessions = map[events.Thread]*thread{}, map[string]*session{}
 }
 
+// ofTerm reports whether what is in memory of an event's session, if there is anything, was read in the event's term.
+func (h *headCache) ofTerm(s *staged) bool {
+	known := h.sessions[s.event.Thread.Session]
+	return known == nil || known.term == s.msg.Term
+}
+
+// forget drops sessions with their threads. No prepared commit may be on its way that touches one.
+func (h *headCache) forget(gone map[string]bool) {
+	maps.DeleteFunc(h.threads, func(t events.Thread, _ *thread) bool { return gone[t.Session] })
+	maps.DeleteFunc(h.sessions, func(id string, _ *session) bool { return gone[id] })
+}
+
 // news makes the commit change the thread, by this event, and gives the commit its pack when it is the first. head is what
 // the event builds on: the thread's own, or where it moves to.
 func (c *commit) news(t *thread, s *staged, head threads.Head) {
@@ -76,13 +94,14 @@ func (c *commit) news(t *thread, s *staged, head threads.Head) {
 	}
 	_, known := c.byKey[t.key]
 	if !known {
-		n := &touched{thread: t, key: t.key, base: head.Head().Pack}
+		n := &touched{thread: t, was: t.key, key: t.key, base: head.Head().Pack}
 		c.byKey[t.key] = n
 		c.threads = append(c.threads, n)
 	}
 	if !known || head.Head() != t.head.Head() { // what a later state refers to beside this is in the pack itself
 		c.locate(&head)
 	}
+	delete(t.session.marks, s.marked())
 	t.head = head
 	t.head.Applied = s.msg.Seq
 	t.head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)

@@ -181,7 +181,7 @@ func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []s
 func (l *lane) drop(c *commit, keys []string) {
 	for _, key := range keys {
 		c.records[key] = record.Put{Key: key, Expect: record.Any}
-		delete(l.outputs.outputs, key)
+		l.outputs.close(key)
 	}
 }
 

@@ -34,6 +34,9 @@ type Put struct {
 	Alone string
 }
 
+// MaxCommit is how many records a commit can write: with the one that carries its fence they are an atomic batch.
+const MaxCommit = 999
+
 // Fence is the revision of a lane's fence as it was before a commit was prepared. A collector moves every fence when it
 // starts; a commit that was prepared before is then refused, once.
 type Fence struct {

@@ -44,6 +44,7 @@
 //	ErrOutputClosed   something was written behind the end of an output
 //	ErrBusyThread     somebody works in the thread                                        wait, or use force
 //	ErrSessionNotFound no such session
+//	ErrSessionWritten  something happened in the session since its deletion was decided
 //	ErrTooLong        an item too large for memory                                        read its local_log: OpenLog
 //	*LeafMoved        another entry was the leaf; both are kept
 //	context's         the caller's context ended

@@ -106,7 +106,7 @@ func Explore(p Protocol, b Bounds) Result {
 			step := uint8(0)
 			m.emit = func(n state, _ string) {
 				step++
-				n.tidy()
+				m.tidy(&n)
 				h := maphash.Comparable(seed, n)
 				if _, ok := seen[h]; ok {
 					return
@@ -138,7 +138,7 @@ func (m *machine) replay(s state, ways []way, id int32) (labels []string) {
 		step, to := uint8(0), s
 		m.emit = func(n state, label string) {
 			if step++; step == want {
-				n.tidy()
+				m.tidy(&n)
 				to = n
 				labels = append(labels, label)
 			}

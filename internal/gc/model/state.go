@@ -236,7 +236,12 @@ func (s *state) write(r int8, st status) {
 }
 
 // tidy forgets versions that nobody compares with, so that states which differ in nothing else are one.
-func (s *state) tidy() {
+func (m *machine) tidy(s *state) {
+	for i := range s.c {
+		if !m.forgets() { // nobody asks for these
+			s.c[i].newer, s.c[i].tops = 0, 0
+		}
+	}
 	for r := range s.recs {
 		watched := false
 		for i := range s.w {

@@ -26,6 +26,6 @@ func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
 	return persist.Deps{
 		Records: conn, Bulk: store, Inbox: conn, Outbox: outbox{conn.Items(), conn.DeadLetters()}, Sessions: sessionstore.Of(conn),
 		Parts: conn.Outputs(), Wholes: conn, Live: conn.Outputs(), Leases: leases{conn.Outputs(), conn},
-		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
+		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(), Past: conn, MaxRecord: conn.MaxRecord,
 	}
 }

@@ -1,0 +1,336 @@
+package memjs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// apiCall is a request to the JetStream API. Its name is the subject without "$JS.API." and the names of stream and
+// consumer, which are in args.
+type apiCall struct {
+	s     *Server
+	args  []string
+	reply string
+	hdr   []byte
+	body  []byte
+}
+
+// apiCalls are the requests that are answered, by the beginning of their subject, the longer before the shorter.
+var apiCalls = []struct {
+	name string
+	args int // that follow at least
+	do   func(c *apiCall)
+}{
+	{"INFO", 0, (*apiCall).accountInfo},
+	{"STREAM.NAMES", 0, (*apiCall).streamNames},
+	{"STREAM.LIST", 0, (*apiCall).streamList},
+	{"STREAM.CREATE", 1, (*apiCall).createStream},
+	{"STREAM.UPDATE", 1, (*apiCall).updateStream},
+	{"STREAM.INFO", 1, (*apiCall).streamInfo},
+	{"STREAM.DELETE", 1, (*apiCall).deleteStream},
+	{"STREAM.PURGE", 1, (*apiCall).purgeStream},
+	{"STREAM.MSG.GET", 1, (*apiCall).getMessage},
+	{"STREAM.MSG.DELETE", 1, (*apiCall).deleteMessage},
+	{"DIRECT.GET", 1, (*apiCall).directGet},
+	{"CONSUMER.DURABLE.CREATE", 2, (*apiCall).createConsumer},
+	{"CONSUMER.CREATE", 1, (*apiCall).createConsumer},
+	{"CONSUMER.MSG.NEXT", 2, (*apiCall).nextMessage},
+	{"CONSUMER.INFO", 2, (*apiCall).consumerInfo},
+	{"CONSUMER.DELETE", 2, (*apiCall).deleteConsumer},
+	{"CONSUMER.NAMES", 1, (*apiCall).consumerNames},
+	{"CONSUMER.LIST", 1, (*apiCall).consumerList},
+	{"CONSUMER.UNPIN", 2, (*apiCall).unpinConsumer},
+	{"CONSUMER.RESET", 2, (*apiCall).resetConsumer},
+}
+
+// request answers an API request; false: nobody listens on such a subject.
+func (s *Server) request(cmd *command) bool {
+	subject := strings.TrimPrefix(cmd.subject, "$JS.API.")
+	for _, call := range apiCalls {
+		rest, ok := strings.CutPrefix(subject, call.name)
+		if !ok || rest != "" && rest[0] != '.' {
+			continue
+		}
+		c := &apiCall{s: s, reply: cmd.reply, hdr: cmd.hdr, body: cmd.data}
+		if rest != "" {
+			c.args = strings.SplitN(rest[1:], ".", 3)
+		}
+		if len(c.args) < call.args || call.args == 0 && len(c.args) > 0 {
+			break
+		}
+		if !c.listens(call.name) {
+			return false
+		}
+		call.do(c)
+		break
+	}
+	return true
+}
+
+// listens reports whether somebody does: a stream answers direct reads, and a consumer its pulls, only while it is
+// there; all else the server itself takes, if only to say nothing.
+func (c *apiCall) listens(name string) bool {
+	switch name {
+	case "DIRECT.GET":
+		st := c.stream()
+		return st != nil && st.cfg.AllowDirect
+	case "CONSUMER.MSG.NEXT":
+		_, o := c.consumer()
+		return o != nil && len(c.args) == 2
+	}
+	return true
+}
+
+func (c *apiCall) stream() *stream { return c.s.stream(c.args[0]) }
+
+func (c *apiCall) consumer() (st *stream, o *consumer) {
+	if st = c.stream(); st != nil {
+		o = st.consumer(c.args[1])
+	}
+	return st, o
+}
+
+func (st *stream) consumer(name string) *consumer {
+	for _, o := range st.consumers {
+		if o.name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+func (c *apiCall) respond(v any) {
+	if c.reply != "" {
+		c.s.answer(c.reply, nil, mustJSON(v))
+	}
+}
+
+func (c *apiCall) fail(kind string, err *server.ApiError) {
+	c.respond(server.ApiResponse{Type: kind, Error: err})
+}
+
+// decode reads the request's JSON; an empty request is left at v's zero value. It answers itself when it is not JSON.
+func (c *apiCall) decode(kind string, v any) bool {
+	if len(bytes.TrimSpace(c.body)) == 0 {
+		return true
+	}
+	if err := json.Unmarshal(c.body, v); err != nil {
+		c.fail(kind, server.NewJSInvalidJSONError(err))
+		return false
+	}
+	return true
+}
+
+// metadata is that of a configuration with what the server says about itself.
+func metadata(m map[string]string) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[server.JSServerVersionMetadataKey] = server.VERSION
+	out[server.JSServerLevelMetadataKey] = strconv.Itoa(server.JSApiLevel)
+	return out
+}
+
+// requiredLevel notes in a configuration's metadata which server it needs.
+func requiredLevel(m map[string]string, level int) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	delete(out, server.JSServerVersionMetadataKey)
+	delete(out, server.JSServerLevelMetadataKey)
+	out[server.JSRequiredLevelMetadataKey] = strconv.Itoa(level)
+	return out
+}
+
+func (c *apiCall) accountInfo() {
+	stats := server.JetStreamAccountStats{API: server.JetStreamAPIStats{Level: server.JSApiLevel}}
+	stats.Limits = server.JetStreamAccountLimits{
+		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, MemoryMaxStreamBytes: -1,
+		StoreMaxStreamBytes: -1,
+	}
+	if c.s.cfg.MaxStore > 0 {
+		stats.Limits.MaxStore = c.s.cfg.MaxStore
+	}
+	stats.Streams = len(c.s.streams)
+	for _, st := range c.s.streams {
+		stats.Consumers += len(st.consumers)
+		if st.inFile {
+			stats.Store += st.bytes
+			stats.ReservedStore += uint64(max(st.cfg.MaxBytes, 0))
+		} else {
+			stats.Memory += st.bytes
+		}
+	}
+	c.respond(server.JSApiAccountInfoResponse{
+		ApiResponse: server.ApiResponse{Type: server.JSApiAccountInfoResponseType}, JetStreamAccountStats: &stats,
+	})
+}
+
+// page is the part of a list that a request with an offset gets.
+func page[T any](all []T, offset, most int) ([]T, server.ApiPaged) {
+	offset = min(max(offset, 0), len(all))
+	return all[offset:min(offset+most, len(all))], server.ApiPaged{Total: len(all), Offset: offset, Limit: most}
+}
+
+// matching are the streams with a subject that collides with a filter.
+func (c *apiCall) matching(filter string) []*stream {
+	return slices.DeleteFunc(slices.Clone(c.s.streams), func(st *stream) bool {
+		return filter != "" && !slices.ContainsFunc(st.cfg.Subjects,
+			func(s string) bool { return server.SubjectsCollide(s, filter) })
+	})
+}
+
+func (c *apiCall) streamNames() {
+	const kind = server.JSApiStreamNamesResponseType
+	var req server.JSApiStreamNamesRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	resp := server.JSApiStreamNamesResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	var streams []*stream
+	streams, resp.ApiPaged = page(c.matching(req.Subject), req.Offset, server.JSApiNamesLimit)
+	for _, st := range streams {
+		resp.Streams = append(resp.Streams, st.cfg.Name)
+	}
+	c.respond(resp)
+}
+
+func (c *apiCall) streamList() {
+	const kind = server.JSApiStreamListResponseType
+	var req server.JSApiStreamListRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	resp := server.JSApiStreamListResponse{ApiResponse: server.ApiResponse{Type: kind}, Streams: []*server.StreamInfo{}}
+	var streams []*stream
+	streams, resp.ApiPaged = page(c.matching(req.Subject), req.Offset, server.JSApiListLimit)
+	for _, st := range streams {
+		resp.Streams = append(resp.Streams, st.info(false))
+	}
+	c.respond(resp)
+}
+
+func (st *stream) info(deleted bool) *server.StreamInfo {
+	cfg := st.cfg
+	cfg.Metadata = metadata(cfg.Metadata)
+	i := &server.StreamInfo{Created: st.created, State: st.state(deleted), Config: cfg, TimeStamp: st.s.now.UTC()}
+	i.State.Consumers = len(st.consumers)
+	return i
+}
+
+func (c *apiCall) streamInfo() {
+	const kind = server.JSApiStreamInfoResponseType
+	var req server.JSApiStreamInfoRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	resp := server.JSApiStreamInfoResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	st := c.stream()
+	if st == nil {
+		resp.Error = server.NewJSStreamNotFoundError()
+		c.respond(resp)
+		return
+	}
+	st.stale("info", func() {
+		resp.StreamInfo = st.info(req.DeletedDetails)
+		resp.Cluster = &server.ClusterInfo{Leader: serverName}
+		if req.SubjectsFilter == "" {
+			return
+		}
+		filter := newPattern(req.SubjectsFilter)
+		totals := map[string]uint64{}
+		for subject, of := range st.bySubject {
+			if filter.matches(subject) {
+				totals[subject] = uint64(len(of.seqs))
+			}
+		}
+		if len(totals) == 0 {
+			return
+		}
+		var part []string
+		part, resp.ApiPaged = page(sortedKeys(totals), req.Offset, server.JSMaxSubjectDetails)
+		if len(part) < len(totals) {
+			all := totals
+			totals = make(map[string]uint64, len(part))
+			for _, subject := range part {
+				totals[subject] = all[subject]
+			}
+		}
+		resp.State.Subjects = totals
+	})
+	c.respond(resp)
+}
+
+func (c *apiCall) deleteStream() {
+	const kind = server.JSApiStreamDeleteResponseType
+	st := c.stream()
+	if st == nil {
+		c.fail(kind, server.NewJSStreamNotFoundError())
+		return
+	}
+	for _, o := range slices.Clone(st.consumers) {
+		o.stop()
+	}
+	st.close()
+	c.s.streams = slices.DeleteFunc(c.s.streams, func(x *stream) bool { return x == st })
+	c.respond(server.JSApiStreamDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+}
+
+func (c *apiCall) purgeStream() {
+	const kind = server.JSApiStreamPurgeResponseType
+	var req server.JSApiStreamPurgeRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	st := c.stream()
+	resp := server.JSApiStreamPurgeResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	switch {
+	case req.Sequence > 0 && req.Keep > 0:
+		resp.Error = server.NewJSBadRequestError()
+	case st == nil:
+		resp.Error = server.NewJSStreamNotFoundError()
+	case st.cfg.Sealed:
+		resp.Error = server.NewJSStreamSealedError()
+	case st.cfg.DenyPurge:
+		resp.Error = server.NewJSStreamPurgeFailedError(errors.New("stream purge not permitted"))
+	default:
+		resp.Purged, resp.Success = st.purge(req.Subject, req.Sequence, req.Keep), true
+	}
+	c.respond(resp)
+}
+
+func (c *apiCall) deleteMessage() {
+	const kind = server.JSApiMsgDeleteResponseType
+	var req server.JSApiMsgDeleteRequest
+	if len(c.body) == 0 {
+		c.fail(kind, server.NewJSBadRequestError())
+		return
+	}
+	if !c.decode(kind, &req) {
+		return
+	}
+	st := c.stream()
+	switch {
+	case st == nil:
+		c.fail(kind, server.NewJSStreamNotFoundError())
+	case st.cfg.Sealed:
+		c.fail(kind, server.NewJSStreamSealedError())
+	case st.cfg.DenyDelete:
+		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(errors.New("message delete not permitted")))
+	case req.Seq < st.first || req.Seq > st.last:
+		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(server.ErrStoreMsgNotFound))
+	case !st.delete(req.Seq):
+		c.fail(kind, server.NewJSSequenceNotFoundError(req.Seq))
+	default:
+		c.respond(server.JSApiMsgDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+	}
+}

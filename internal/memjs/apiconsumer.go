@@ -1,0 +1,384 @@
+package memjs
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// createConsumer makes or updates a consumer.
+func (c *apiCall) createConsumer() {
+	const kind = server.JSApiConsumerCreateResponseType
+	var req server.CreateConsumerRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	cfg := &req.Config
+	name := cfg.Name
+	if len(c.args) > 1 {
+		name = c.args[1]
+	}
+	switch {
+	case c.args[0] != req.Stream:
+		c.fail(kind, server.NewJSStreamMismatchError())
+		return
+	case strings.ContainsAny(name, `\/`):
+		c.fail(kind, server.NewJSConsumerNameContainsPathSeparatorsError())
+		return
+	case len(c.args) > 1 && cfg.Durable != "" && cfg.Durable != name:
+		c.fail(kind, server.NewJSConsumerDurableNameNotMatchSubjectError())
+		return
+	case len(c.args) == 1 && cfg.Durable != "":
+		c.fail(kind, server.NewJSConsumerEphemeralWithDurableNameError())
+		return
+	case len(c.args) > 2 && len(cfg.FilterSubjects) > 0:
+		c.fail(kind, server.NewJSConsumerMultipleFiltersNotAllowedError())
+		return
+	case len(c.args) > 2 && cfg.FilterSubject != c.args[2]:
+		c.fail(kind, server.NewJSConsumerCreateFilterSubjectMismatchError())
+		return
+	case cfg.Replicas > 1:
+		c.fail(kind, server.NewJSStreamReplicasNotSupportedError())
+		return
+	}
+	st := c.stream()
+	if st == nil {
+		c.fail(kind, server.NewJSStreamNotFoundError())
+		return
+	}
+	cfg.Name = name
+	o, err := st.makeConsumer(cfg, req.Action)
+	if err != nil {
+		c.fail(kind, err)
+		return
+	}
+	c.respond(server.JSApiConsumerCreateResponse{ApiResponse: server.ApiResponse{Type: kind}, ConsumerInfo: o.info()})
+}
+
+// makeConsumer makes or updates the consumer of a configuration.
+func (st *stream) makeConsumer(cfg *server.ConsumerConfig, action server.ConsumerAction) (*consumer, *server.ApiError) {
+	level := 0
+	if cfg.PriorityPolicy != server.PriorityNone || cfg.PinnedTTL != 0 || len(cfg.PriorityGroups) > 0 {
+		level = 1
+	}
+	cfg.Metadata = requiredLevel(cfg.Metadata, level)
+	setConsumerDefaults(cfg)
+	if err := st.checkConsumer(cfg); err != nil {
+		return nil, err
+	}
+	name := cmp.Or(cfg.Durable, cfg.Name)
+	if o := st.consumer(name); o != nil && name != "" {
+		if action == server.ActionCreate && !sameConfig(o.cfg, *cfg) {
+			return nil, server.NewJSConsumerAlreadyExistsError()
+		}
+		if err := o.update(cfg); err != nil {
+			return nil, server.NewJSConsumerCreateError(err)
+		}
+		return o, nil
+	}
+	if action == server.ActionUpdate {
+		return nil, server.NewJSConsumerDoesNotExistError()
+	}
+	if st.cfg.MaxConsumers > 0 && len(st.consumers) >= st.cfg.MaxConsumers {
+		return nil, server.NewJSMaximumConsumersLimitError()
+	}
+	if name == "" {
+		st.s.consumers++
+		name = fmt.Sprintf("C%07d", st.s.consumers)
+		cfg.Name = name
+	}
+	o := newConsumer(st, name, *cfg)
+	st.consumers = append(st.consumers, o)
+	o.start()
+	return o, nil
+}
+
+func sameConfig(a, b server.ConsumerConfig) bool {
+	if a.InactiveThreshold == server.JsDeleteWaitTimeDefault && b.InactiveThreshold == 0 && b.Durable == "" {
+		b.InactiveThreshold = a.InactiveThreshold // as it was set for one that says nothing
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func setConsumerDefaults(cfg *server.ConsumerConfig) {
+	if cfg.MaxDeliver == 0 || cfg.MaxDeliver < -1 {
+		cfg.MaxDeliver = -1
+	}
+	cfg.MaxRequestBatch, cfg.MaxRequestExpires = max(cfg.MaxRequestBatch, 0), max(cfg.MaxRequestExpires, 0)
+	cfg.MaxRequestMaxBytes, cfg.Heartbeat = max(cfg.MaxRequestMaxBytes, 0), max(cfg.Heartbeat, 0)
+	cfg.InactiveThreshold, cfg.PinnedTTL = max(cfg.InactiveThreshold, 0), max(cfg.PinnedTTL, 0)
+	if cfg.MaxAckPending < -1 {
+		cfg.MaxAckPending = -1
+	}
+	if cfg.DeliverSubject == "" && cfg.MaxWaiting == 0 {
+		cfg.MaxWaiting = server.JSWaitQueueDefaultMax
+	}
+	if cfg.AckWait == 0 && (cfg.AckPolicy == server.AckExplicit || cfg.AckPolicy == server.AckAll) {
+		cfg.AckWait = server.JsAckWaitDefault
+	}
+	if len(cfg.BackOff) > 0 {
+		cfg.AckWait = cfg.BackOff[0]
+	}
+	if cfg.MaxAckPending == 0 && cfg.AckPolicy != server.AckNone {
+		cfg.MaxAckPending = server.JsDefaultMaxAckPending
+	}
+	if cfg.PriorityPolicy == server.PriorityPinnedClient && cfg.PinnedTTL == 0 {
+		cfg.PinnedTTL = server.JsDefaultPinnedTTL
+	}
+}
+
+// checkConsumer refuses what contradicts itself or is not modelled.
+func (st *stream) checkConsumer(cfg *server.ConsumerConfig) *server.ApiError {
+	switch {
+	case !validName(cfg.Name, true):
+		return server.NewJSStreamInvalidConfigError(errors.New("consumer name can not contain '.', '*', '>', '\\', '/'"))
+	case cfg.AckPolicy == server.AckFlowControl, cfg.PauseUntil != nil, cfg.RateLimit > 0, cfg.Sourcing, cfg.Direct,
+		cfg.PriorityPolicy != server.PriorityNone && cfg.PriorityPolicy != server.PriorityPinnedClient,
+		cfg.ReplayPolicy != server.ReplayInstant:
+		return server.NewJSStreamInvalidConfigError(errNotModelled)
+	case cfg.FilterSubject != "" && len(cfg.FilterSubjects) > 0:
+		return server.NewJSConsumerDuplicateFilterSubjectsError()
+	case cfg.DeliverSubject != "" && hasWildcard(cfg.DeliverSubject):
+		return server.NewJSConsumerDeliverToWildcardsError()
+	case cfg.DeliverSubject != "" && cfg.MaxWaiting != 0:
+		return server.NewJSConsumerPushMaxWaitingError()
+	case cfg.DeliverSubject == "" && cfg.Heartbeat > 0:
+		return server.NewJSConsumerHBRequiresPushError()
+	case cfg.DeliverSubject == "" && cfg.FlowControl:
+		return server.NewJSConsumerFCRequiresPushError()
+	case cfg.Durable != "" && cfg.Name != "" && cfg.Name != cfg.Durable:
+		return server.NewJSConsumerCreateDurableAndNameMismatchError()
+	case len(cfg.BackOff) > 0 && cfg.MaxDeliver != -1 && len(cfg.BackOff) > cfg.MaxDeliver:
+		return server.NewJSConsumerMaxDeliverBackoffError()
+	}
+	filters := slices.Clone(cfg.FilterSubjects)
+	if cfg.FilterSubject != "" {
+		filters = append(filters, cfg.FilterSubject)
+	}
+	for i, f := range filters {
+		if f == "" {
+			return server.NewJSConsumerEmptyFilterError()
+		}
+		if !server.IsValidSubject(f) {
+			return server.NewJSStreamInvalidConfigError(server.ErrBadSubject)
+		}
+		for j, other := range filters {
+			if i != j && matchTokens(f, other) {
+				return server.NewJSConsumerOverlappingSubjectFiltersError()
+			}
+		}
+	}
+	if err := checkStart(cfg, len(filters) > 0); err != "" {
+		return server.NewJSConsumerInvalidPolicyError(errors.New(err))
+	}
+	switch pinned := cfg.PriorityPolicy == server.PriorityPinnedClient; {
+	case pinned && cfg.DeliverSubject != "":
+		return server.NewJSConsumerPushWithPriorityGroupError()
+	case pinned && len(cfg.PriorityGroups) == 0:
+		return server.NewJSConsumerPriorityPolicyWithoutGroupError()
+	case pinned && slices.Contains(cfg.PriorityGroups, ""):
+		return server.NewJSConsumerEmptyGroupNameError()
+	case !pinned && len(cfg.PriorityGroups) > 0:
+		return server.NewJSConsumerPriorityGroupWithPolicyNoneError()
+	case !pinned && cfg.PinnedTTL > 0:
+		return server.NewJSConsumerPinnedTTLWithoutPriorityPolicyNoneError()
+	}
+	return nil
+}
+
+// checkStart says how a deliver policy and the start that goes with it contradict each other.
+func checkStart(cfg *server.ConsumerConfig, filtered bool) string {
+	names := map[server.DeliverPolicy]string{
+		server.DeliverAll: "all", server.DeliverLast: "last", server.DeliverNew: "new",
+		server.DeliverLastPerSubject:  "last per subject",
+		server.DeliverByStartSequence: "by start sequence", server.DeliverByStartTime: "by start time",
+	}
+	begin := "consumer delivery policy is deliver " + names[cfg.DeliverPolicy] + ", but optional "
+	needsSeq, needsTime := cfg.DeliverPolicy == server.DeliverByStartSequence,
+		cfg.DeliverPolicy == server.DeliverByStartTime
+	switch {
+	case needsSeq && cfg.OptStartSeq == 0:
+		return begin + "start sequence is not set"
+	case needsTime && cfg.OptStartTime == nil:
+		return begin + "start time is not set"
+	case !needsSeq && cfg.OptStartSeq > 0 && needsTime:
+		return begin + "start start sequence is also set"
+	case !needsSeq && cfg.OptStartSeq > 0:
+		return begin + "start sequence is also set"
+	case !needsTime && cfg.OptStartTime != nil:
+		return begin + "start time is also set"
+	case cfg.DeliverPolicy == server.DeliverLastPerSubject && !filtered:
+		return begin + "filter subject is not set"
+	}
+	return ""
+}
+
+// update takes a new configuration; what cannot change is an error.
+func (o *consumer) update(cfg *server.ConsumerConfig) error {
+	was := o.cfg
+	if sameConfig(was, *cfg) {
+		return nil
+	}
+	sameTime := was.OptStartTime == nil && cfg.OptStartTime == nil ||
+		was.OptStartTime != nil && cfg.OptStartTime != nil && was.OptStartTime.Equal(*cfg.OptStartTime)
+	for _, c := range []struct {
+		same bool
+		what string
+	}{
+		{was.DeliverPolicy == cfg.DeliverPolicy, "deliver policy"}, {was.MemoryStorage == cfg.MemoryStorage,
+			"storage type"},
+		{was.OptStartSeq == cfg.OptStartSeq, "start sequence"}, {sameTime, "start time"},
+		{was.AckPolicy == cfg.AckPolicy, "ack policy"}, {was.Heartbeat == cfg.Heartbeat, "heart beats"},
+		{was.FlowControl == cfg.FlowControl, "flow control"}, {was.MaxWaiting == cfg.MaxWaiting, "max waiting"},
+		{was.DeliverSubject == cfg.DeliverSubject, "deliver subject"},
+	} {
+		if !c.same {
+			return errors.New(c.what + " can not be updated")
+		}
+	}
+	o.cfg = *cfg
+	o.setIdle()
+	if o.idle > 0 && !o.isPush() && o.cfg.InactiveThreshold != was.InactiveThreshold {
+		o.st.s.setTimer(&o.idleTimer, o.st.s.now.Add(o.idle))
+	}
+	if was.FilterSubject != cfg.FilterSubject || !slices.Equal(was.FilterSubjects, cfg.FilterSubjects) {
+		o.setFilters()
+		o.recount()
+	}
+	if was.AckWait != cfg.AckWait && o.ackTimer.place > 0 {
+		o.st.s.setTimer(&o.ackTimer, o.st.s.now.Add(o.ackWait(0)))
+	}
+	o.signal()
+	return nil
+}
+
+func (c *apiCall) nextMessage() {
+	_, o := c.consumer()
+	if c.reply != "" {
+		o.request(c.reply, c.body)
+	}
+}
+
+// found is the consumer that a request names; without one it answers itself.
+func (c *apiCall) found(kind string) *consumer {
+	st, o := c.consumer()
+	switch {
+	case st == nil:
+		c.fail(kind, server.NewJSStreamNotFoundError())
+	case o == nil:
+		c.fail(kind, server.NewJSConsumerNotFoundError())
+	}
+	return o
+}
+
+func (c *apiCall) consumerInfo() {
+	const kind = server.JSApiConsumerInfoResponseType
+	if len(bytes.TrimSpace(c.body)) > 0 && string(bytes.TrimSpace(c.body)) != "{}" {
+		c.fail(kind, server.NewJSNotEmptyRequestError())
+		return
+	}
+	if o := c.found(kind); o != nil {
+		c.respond(server.JSApiConsumerInfoResponse{ApiResponse: server.ApiResponse{Type: kind}, ConsumerInfo: o.info()})
+	}
+}
+
+func (c *apiCall) deleteConsumer() {
+	const kind = server.JSApiConsumerDeleteResponseType
+	if o := c.found(kind); o != nil {
+		o.stop()
+		c.respond(server.JSApiConsumerDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+	}
+}
+
+func (st *stream) consumersByName() []*consumer {
+	return slices.SortedFunc(slices.Values(st.consumers), func(a, b *consumer) int { return compare(a.name, b.name) })
+}
+
+func (c *apiCall) consumerNames() {
+	const kind = server.JSApiConsumerNamesResponseType
+	var req server.JSApiConsumersRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	st := c.stream()
+	if st == nil {
+		c.fail(kind, server.NewJSStreamNotFoundError())
+		return
+	}
+	resp := server.JSApiConsumerNamesResponse{ApiResponse: server.ApiResponse{Type: kind}, Consumers: []string{}}
+	var part []*consumer
+	part, resp.ApiPaged = page(st.consumersByName(), req.Offset, server.JSApiNamesLimit)
+	for _, o := range part {
+		resp.Consumers = append(resp.Consumers, o.name)
+	}
+	c.respond(resp)
+}
+
+func (c *apiCall) consumerList() {
+	const kind = server.JSApiConsumerListResponseType
+	var req server.JSApiConsumersRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	st := c.stream()
+	if st == nil {
+		c.fail(kind, server.NewJSStreamNotFoundError())
+		return
+	}
+	resp := server.JSApiConsumerListResponse{ApiResponse: server.ApiResponse{Type: kind},
+		Consumers: []*server.ConsumerInfo{}}
+	var part []*consumer
+	part, resp.ApiPaged = page(st.consumersByName(), req.Offset, server.JSApiListLimit)
+	for _, o := range part {
+		resp.Consumers = append(resp.Consumers, o.info())
+	}
+	c.respond(resp)
+}
+
+func (c *apiCall) unpinConsumer() {
+	const kind = server.JSApiConsumerUnpinResponseType
+	var req server.JSApiConsumerUnpinRequest
+	if !c.decode(kind, &req) {
+		return
+	}
+	if req.Group == "" {
+		c.fail(kind, server.NewJSInvalidJSONError(errors.New("consumer group not specified")))
+		return
+	}
+	o := c.found(kind)
+	if o == nil {
+		return
+	}
+	if !slices.Contains(o.cfg.PriorityGroups, req.Group) {
+		c.fail(kind, server.NewJSConsumerInvalidPriorityGroupError())
+		return
+	}
+	o.unpin()
+	o.signal()
+	c.respond(server.JSApiConsumerUnpinResponse{ApiResponse: server.ApiResponse{Type: kind}})
+}
+
+func (c *apiCall) resetConsumer() {
+	const kind = server.JSApiConsumerResetResponseType
+	_, o := c.consumer()
+	if o == nil || c.reply == "" {
+		return
+	}
+	resp := server.JSApiConsumerResetResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	var req server.JSApiConsumerResetRequest
+	if err := json.Unmarshal(c.body, &req); err != nil && len(c.body) > 0 {
+		resp.Error = server.NewJSInvalidJSONError(err)
+	} else if resp.ResetSeq, err = o.reset(req.Seq); err != nil {
+		resp.Error = server.NewJSConsumerInvalidResetError(err)
+	} else {
+		resp.ConsumerInfo = o.info()
+	}
+	c.respond(resp)
+}

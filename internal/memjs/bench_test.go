@@ -1,0 +1,105 @@
+package memjs_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/memjs"
+	"spool/internal/natsio"
+)
+
+func BenchmarkConnect(b *testing.B) {
+	s := memjs.New(memjs.Config{})
+	defer s.Close()
+	for b.Loop() {
+		nc, err := nats.Connect("", nats.InProcessServer(s))
+		if err != nil {
+			b.Fatal(err)
+		}
+		nc.Close()
+	}
+}
+
+// BenchmarkPublish is a publish and its ack through nats.go, one at a time.
+func BenchmarkPublish(b *testing.B) {
+	s := memjs.New(memjs.Config{})
+	defer s.Close()
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
+			MaxMsgs: 1000})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 200)
+	for b.Loop() {
+		if _, err := nc.Request("s", data, nats.DefaultTimeout); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkServerAlone is the server's share: the protocol's bytes in, a publish stored, the ack's bytes out.
+func BenchmarkServerAlone(b *testing.B) {
+	s := memjs.New(memjs.Config{})
+	defer s.Close()
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
+			MaxMsgs: 1000})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	conn, err := s.InProcessConn()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	buf := make([]byte, 4096)
+	if _, err := conn.Write([]byte("CONNECT {}\r\nSUB r 1\r\n")); err == nil {
+		_, err = conn.Read(buf)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	pub := append(append([]byte("PUB s r 200\r\n"), make([]byte, 200)...), "\r\n"...)
+	for b.Loop() {
+		if _, err := conn.Write(pub); err == nil {
+			_, err = conn.Read(buf)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkEnsure makes Spool's streams and consumers on a new server.
+func BenchmarkEnsure(b *testing.B) {
+	for b.Loop() {
+		s := memjs.New(memjs.Config{})
+		c, err := natsio.Dial(context.Background(), natsio.Config{InProcess: s})
+		if err == nil {
+			err = c.Ensure(context.Background(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+		s.Close()
+	}
+}

@@ -1,0 +1,247 @@
+package memjs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// getMessage reads one message, from who leads the stream.
+func (c *apiCall) getMessage() {
+	const kind = server.JSApiMsgGetResponseType
+	var req server.JSApiMsgGetRequest
+	if len(c.body) == 0 {
+		c.fail(kind, server.NewJSBadRequestError())
+		return
+	}
+	if !c.decode(kind, &req) {
+		return
+	}
+	if req.Batch > 0 || req.MaxBytes > 0 || req.Seq > 0 && req.LastFor != "" || req.Seq > 0 && req.StartTime != nil ||
+		req.Seq == 0 && req.LastFor == "" && req.NextFor == "" && req.StartTime == nil ||
+		req.LastFor != "" && (req.StartTime != nil || req.NextFor != "") {
+		c.fail(kind, server.NewJSBadRequestError())
+		return
+	}
+	st := c.stream()
+	if st == nil {
+		c.fail(kind, server.NewJSStreamNotFoundError())
+		return
+	}
+	var m *message
+	st.stale("get", func() {
+		seq := req.Seq
+		if req.StartTime != nil {
+			seq = st.fromTime(*req.StartTime)
+		}
+		switch {
+		case seq > 0 && req.NextFor == "":
+			m = st.load(seq)
+		case req.NextFor != "":
+			m = st.next([]pattern{newPattern(req.NextFor)}, seq)
+		default:
+			m = st.lastOf(req.LastFor)
+		}
+	})
+	if m == nil {
+		c.fail(kind, server.NewJSNoMessageFoundError())
+		return
+	}
+	stored := &server.StoredMsg{Subject: m.subject, Sequence: m.seq, Data: m.data, Time: time.Unix(0, m.ts).UTC()}
+	if !req.NoHeaders {
+		stored.Header = m.hdr
+	}
+	c.respond(server.JSApiMsgGetResponse{ApiResponse: server.ApiResponse{Type: kind}, Message: stored})
+}
+
+// stale has a read see the stream as a copy has it that is behind, if the driver says so.
+func (st *stream) stale(kind string, read func()) {
+	ask := st.s.cfg.Stale
+	if ask == nil || len(st.changes) == 0 {
+		read()
+		return
+	}
+	have, _ := st.operations(0)
+	n := min(max(ask(Read{Kind: kind, Stream: st.cfg.Name, Operations: have}), 0), have)
+	undone := st.undo(n)
+	read()
+	st.redo(undone)
+}
+
+// directGet reads one message or many, from any copy.
+func (c *apiCall) directGet() {
+	if c.reply == "" {
+		return
+	}
+	end := func(status string) { c.s.answer(c.reply, []byte("NATS/1.0 "+status+"\r\n\r\n"), nil) }
+	var req server.JSApiMsgGetRequest
+	byName := len(c.args) > 1
+	if len(c.body) > 0 {
+		if json.Unmarshal(c.body, &req) != nil {
+			end("408 Malformed Request")
+			return
+		}
+	} else if !byName {
+		end("408 Empty Request")
+		return
+	}
+	none := req.Seq == 0 && req.LastFor == "" && req.NextFor == "" && len(req.MultiLastFor) == 0 && req.StartTime == nil
+	st := c.stream()
+	switch {
+	case byName && !(none && req.Batch == 0 && req.UpToSeq == 0 && req.UpToTime == nil):
+		end("408 Bad Request")
+		return
+	case byName:
+		req.LastFor = c.args[1]
+		if len(c.args) > 2 {
+			req.LastFor += "." + c.args[2]
+		}
+	case none:
+		end("408 Empty Request")
+		return
+	case req.Seq > 0 && (req.LastFor != "" || req.StartTime != nil), req.UpToSeq > 0 && req.UpToTime != nil,
+		req.LastFor != "" && (req.StartTime != nil || req.NextFor != "" || req.Batch > 0 || len(req.MultiLastFor) > 0),
+		req.NextFor != "" && len(req.MultiLastFor) > 0:
+		end("408 Bad Request")
+		return
+	}
+	if req.MaxBytes == 0 {
+		req.MaxBytes = directBytes
+	}
+	st.stale("direct", func() {
+		switch {
+		case len(req.MultiLastFor) > 0:
+			st.directLasts(&req, c.reply)
+		case req.Batch > 0:
+			st.directBatch(&req, c.reply)
+		default:
+			st.directOne(&req, c.reply)
+		}
+	})
+}
+
+const (
+	directBytes = 64 << 20 // of a batch, when it does not say
+	directMost  = 1024     // subjects that a request for the last of many may match
+)
+
+func (st *stream) start(req *server.JSApiMsgGetRequest) uint64 {
+	if req.StartTime != nil {
+		return st.fromTime(*req.StartTime)
+	}
+	return req.Seq
+}
+
+func (st *stream) directOne(req *server.JSApiMsgGetRequest, reply string) {
+	seq := st.start(req)
+	var m *message
+	switch {
+	case seq > 0 && req.NextFor == "":
+		m = st.load(seq)
+	case req.NextFor != "":
+		m = st.next([]pattern{newPattern(req.NextFor)}, seq)
+	default:
+		m = st.lastOf(req.LastFor)
+	}
+	if m == nil {
+		st.s.answer(reply, []byte("NATS/1.0 404 Message Not Found\r\n\r\n"), nil)
+		return
+	}
+	if req.NoHeaders {
+		st.s.answer(reply, nil, m.data)
+		return
+	}
+	st.s.answer(reply, st.directHeader(m), m.data)
+}
+
+// directHeader is a message's header with where it was read.
+func (st *stream) directHeader(m *message) []byte {
+	hdr := addHeader(m.hdr, server.JSStream, st.cfg.Name)
+	hdr = addHeader(hdr, server.JSSubject, m.subject)
+	hdr = addHeader(hdr, server.JSSequence, strconv.FormatUint(m.seq, 10))
+	return addHeader(hdr, server.JSTimeStamp, time.Unix(0, m.ts).UTC().Format(time.RFC3339Nano))
+}
+
+// directSend sends one message of many; left is how many follow, before is the sequence of the one before.
+func (st *stream) directSend(m *message, reply string, left, before uint64, bare bool) {
+	if bare {
+		st.s.answer(reply, nil, m.data)
+		return
+	}
+	hdr := addHeader(st.directHeader(m), server.JSNumPending, strconv.FormatUint(left, 10))
+	st.s.answer(reply, addHeader(hdr, server.JSLastSequence, strconv.FormatUint(before, 10)), m.data)
+}
+
+func (st *stream) directBatch(req *server.JSApiMsgGetRequest, reply string) {
+	var filters []pattern
+	if req.NextFor != "" {
+		filters = []pattern{newPattern(req.NextFor)}
+	}
+	seq := st.start(req)
+	left := st.pending(filters, seq, false)
+	before, sent := uint64(0), 0
+	for i := 0; i < req.Batch; i++ {
+		m := st.next(filters, seq)
+		if m == nil {
+			if i > 0 {
+				break
+			}
+			st.s.answer(reply, []byte("NATS/1.0 404 Message Not Found\r\n\r\n"), nil)
+			return
+		}
+		left -= min(left, 1)
+		st.directSend(m, reply, left, before, req.NoHeaders)
+		before, seq = m.seq, m.seq+1
+		if sent += len(m.subject) + len(m.hdr) + len(m.data); sent >= req.MaxBytes {
+			break
+		}
+	}
+	st.s.answer(reply, fmt.Appendf(nil,
+		"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n", left, before), nil)
+}
+
+// directLasts sends the last message of each subject that matches.
+func (st *stream) directLasts(req *server.JSApiMsgGetRequest, reply string) {
+	upTo := req.UpToSeq
+	if req.UpToTime != nil {
+		if upTo = st.fromTime(*req.UpToTime); upTo <= st.first {
+			st.s.answer(reply, []byte("NATS/1.0 404 No Results\r\n\r\n"), nil)
+			return
+		}
+		upTo--
+	}
+	if upTo == 0 {
+		upTo = st.last
+	}
+	seqs := st.lastSeqs(newPatterns(req.MultiLastFor), upTo)
+	switch {
+	case len(seqs) > directMost:
+		st.s.answer(reply, []byte("NATS/1.0 413 Too Many Results\r\n\r\n"), nil)
+		return
+	case len(seqs) == 0:
+		st.s.answer(reply, []byte("NATS/1.0 404 No Results\r\n\r\n"), nil)
+		return
+	}
+	left, before, bytes, sent := uint64(len(seqs)), uint64(0), 0, 0
+	for _, seq := range seqs {
+		left--
+		if seq < req.Seq {
+			continue
+		}
+		m := st.load(seq)
+		st.directSend(m, reply, left, before, false)
+		before = seq
+		if bytes += len(m.subject) + len(m.hdr) + len(m.data); bytes >= req.MaxBytes {
+			break
+		}
+		if sent++; req.Batch > 0 && sent >= req.Batch {
+			break
+		}
+	}
+	st.s.answer(reply, fmt.Appendf(nil,
+		"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\nNats-UpTo-Sequence: %d\r\n\r\n",
+		left, before, upTo), nil)
+}
