@@ -279,8 +279,9 @@ func TestArtifactRegister(t *testing.T) {
 	}
 }
 
-// TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The others
-// are told that the id is taken, and leave neither a record nor bytes; the name of the object leads to the winner's bytes.
+// TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The
+// others are told that the id is taken, and leave neither a record nor bytes; the name of the object leads to the
+// winner's bytes.
 func TestArtifactRace(t *testing.T) {
 	for name, session := range map[string]func(i int) string{
 		"one session":   func(int) string { return "s" },

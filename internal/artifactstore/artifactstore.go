@@ -1,4 +1,5 @@
-// Package artifactstore is the registry of artifacts in the record bucket, with their bytes in ArtifactsBucket (SPEC A).
+// Package artifactstore is the registry of artifacts in the record bucket, with their bytes in ArtifactsBucket (SPEC
+// A).
 package artifactstore
 
 import (
@@ -36,8 +37,8 @@ type Objects interface {
 	Open(ctx context.Context, o record.Object) io.Reader
 	OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser // its end is an error where the digest is another
 
-	// DropUpload frees the bytes of an upload that no record names; another upload of the same name keeps it. Reclaim frees the
-	// bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
+	// DropUpload frees the bytes of an upload that no record names; another upload of the same name keeps it. Reclaim
+	// frees the bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
 	DropUpload(ctx context.Context, o record.Object) error
 	Reclaim(ctx context.Context, o record.Object) error
 }
@@ -78,8 +79,8 @@ func Of(conn *natsio.Conn, lane int) *Artifacts {
 }
 
 // NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the
-// category normal, the time, the session's next number, and the file name that goes with number and Tool. An agent's output
-// (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
+// category normal, the time, the session's next number, and the file name that goes with number and Tool. An agent's
+// output (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
 type NewArtifact struct {
 	artifacts.Record
 	Tool string // what made it
@@ -107,8 +108,9 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 	return a.createOrDrop(ctx, f, r)
 }
 
-// RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where they
-// are, and go with the last artifact that names them: an object that is being removed must not be registered again.
+// RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where
+// they are, and go with the last artifact that names them: an object that is being removed must not be registered
+// again.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
 	f, err := a.records.Fence(ctx, a.lane)
 	if err != nil {
@@ -187,8 +189,8 @@ func taken(r artifacts.Record) error {
 	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
 }
 
-// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, they
-// go. A crash before they are gone leaves them to gc.
+// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first,
+// they go. A crash before they are gone leaves them to gc.
 func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {
@@ -209,8 +211,8 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifact
 	return made, err
 }
 
-// create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile it may
-// be taking them for garbage: then again says where they are now.
+// create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile
+// it may be taking them for garbage: then again says where they are now.
 func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {

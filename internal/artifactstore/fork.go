@@ -13,8 +13,9 @@ import (
 // forkRows is how many artifacts of a fork go into one batch: three records each.
 const forkRows = 200
 
-// Fork gives the artifacts of a session to its fork: rows of its own with the same numbers over the same bytes (SPEC A7). The
-// row that a new one is made from is touched with it, so that it cannot be removed in between. Repeating it adds nothing.
+// Fork gives the artifacts of a session to its fork: rows of its own with the same numbers over the same bytes (SPEC
+// A7). The row that a new one is made from is touched with it, so that it cannot be removed in between. Repeating it
+// adds nothing.
 func (a *Artifacts) Fork(ctx context.Context, from, to string, at int64) (rows int, err error) {
 	source, err := a.records.List(ctx, events.ArtifactKeys(from, ""))
 	if err != nil || len(source) == 0 {

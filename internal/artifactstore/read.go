@@ -39,8 +39,8 @@ func (a *Artifacts) Records(ctx context.Context, session string, id artifacts.ID
 	return out, nil
 }
 
-// Open reads an artifact. Its bytes are checked against the digest that was taken when they were stored, where there is one.
-// The reader can seek.
+// Open reads an artifact. Its bytes are checked against the digest that was taken when they were stored, where there is
+// one. The reader can seek.
 func (a *Artifacts) Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
 	if r.Writer == artifacts.FromFile {
 		return a.openFile(r)

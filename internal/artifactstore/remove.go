@@ -12,8 +12,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Remove deletes an artifact's record, and its bytes when no other record names them (SPEC A7). A crash in between leaves
-// bytes to gc.
+// Remove deletes an artifact's record, and its bytes when no other record names them (SPEC A7). A crash in between
+// leaves bytes to gc.
 func (a *Artifacts) Remove(ctx context.Context, r artifacts.Record) error {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
@@ -38,7 +38,8 @@ func (a *Artifacts) Remove(ctx context.Context, r artifacts.Record) error {
 	if err != nil || r.Locator == nil {
 		return err
 	}
-	// A record that names these bytes can only be made beside one that does (Fork): when there is none, there never will be.
+	// A record that names these bytes can only be made beside one that does (Fork): when there is none, there never
+	// will be.
 	named, err := a.named(ctx, r.Object)
 	if err != nil || named {
 		return err
@@ -79,8 +80,8 @@ func (a *Artifacts) named(ctx context.Context, object string) (bool, error) {
 // NamedBy is the sessions with a record that names an object of ArtifactsBucket.
 func (a *Artifacts) NamedBy(ctx context.Context, object string) (map[string]bool, error) {
 	users := map[string]bool{}
-	// Whoever names the bytes of another has a mark. Most objects never had one: then there is no such subject, which one
-	// message tells.
+	// Whoever names the bytes of another has a mark. Most objects never had one: then there is no such subject, which
+	// one message tells.
 	rs, err := a.records.Records(ctx, events.SharedKeys(objectToken(object)))
 	if err == nil && rs[0].Seq != 0 {
 		rs, err = a.records.List(ctx, events.SharedKeys(objectToken(object)))

@@ -10,8 +10,8 @@ import (
 	"spool/pkg/events"
 )
 
-// visible leaves out records of sessions that are being removed: of those that are too large for one batch a reader sees
-// nothing from the first batch on.
+// visible leaves out records of sessions that are being removed: of those that are too large for one batch a reader
+// sees nothing from the first batch on.
 func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record, error) {
 	if !slices.ContainsFunc(rs, func(r record.Record) bool { return events.SessionOf(r.Key) != "" }) {
 		return rs, nil
@@ -41,8 +41,8 @@ func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record
 	return slices.DeleteFunc(rs, func(r record.Record) bool { return going[events.SessionOf(r.Key)] }), nil
 }
 
-// BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages told may be of
-// before and of after. Where deletions do not pause, the last of a few calls counts.
+// BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages
+// told may be of before and of after. Where deletions do not pause, the last of a few calls counts.
 func (c *Conn) BetweenDeletions(ctx context.Context, read func() error) error {
 	newest := func() (uint64, error) {
 		rs, err := c.Records(ctx, events.DeletedKey("*"))

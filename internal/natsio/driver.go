@@ -9,22 +9,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What packages that build on the driver share with it. They speak to JetStream themselves (Conn.JetStream), and find here what
-// is the same for all: who answers a read, how messages are sent, and what an error means.
+// What packages that build on the driver share with it. They speak to JetStream themselves (Conn.JetStream), and find
+// here what is the same for all: who answers a read, how messages are sent, and what an error means.
 
 // LeaderStream is a stream of which single messages are read from the leader (leader.go).
 func (c *Conn) LeaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
 	return c.leaderStream(ctx, name)
 }
 
-// Send publishes messages, all at once, and returns their sequences in the same order when every one is durable. The first
-// refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
+// Send publishes messages, all at once, and returns their sequences in the same order when every one is durable. The
+// first refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
 func (c *Conn) Send(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
 	return c.publish(ctx, msgs)
 }
 
-// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It stops at
-// the first error of f, and returns it.
+// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
+// stops at the first error of f, and returns it.
 func (c *Conn) Each(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {

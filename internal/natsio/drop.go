@@ -38,7 +38,8 @@ func (c *Conn) dropObject(ctx context.Context, o record.Object) error {
 	return c.purgeChunks(ctx, o)
 }
 
-// DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps it.
+// DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps
+// it.
 func (c *Conn) DropUpload(ctx context.Context, o record.Object) error {
 	s, err := c.leaderStream(ctx, events.ObjectStream(o.Bucket))
 	if err != nil {

@@ -15,7 +15,8 @@ type Aged struct {
 	Age time.Duration
 }
 
-// RecordAges finds the records that match a filter and are at least that old by the server's clock, by the headers alone.
+// RecordAges finds the records that match a filter and are at least that old by the server's clock, by the headers
+// alone.
 func (c *Conn) RecordAges(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
 	s, err := c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {

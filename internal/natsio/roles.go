@@ -1,7 +1,7 @@
 package natsio
 
-// What a connection is to those who use it: each role is a few methods over one part of the store, and what callers declare as an
-// interface is one of them, or two. A role costs nothing to make, and is safe for concurrent use.
+// What a connection is to those who use it: each role is a few methods over one part of the store, and what callers
+// declare as an interface is one of them, or two. A role costs nothing to make, and is safe for concurrent use.
 
 // Items is the stream of items: what subscribers read, and a persister writes.
 type Items struct{ c *Conn }

@@ -24,8 +24,8 @@ func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint
 	return out, nil
 }
 
-// Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer may have
-// applied nothing. s is EVENTS: what came behind its cached state is not looked at.
+// Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer
+// may have applied nothing. s is EVENTS: what came behind its cached state is not looked at.
 func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
 	floor := s.CachedInfo().State.LastSeq + 1
 	left := map[string]bool{}

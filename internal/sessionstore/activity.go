@@ -20,7 +20,8 @@ func (st *Store) Clock(ctx context.Context) (time.Time, error) {
 	return s.CachedInfo().TimeStamp, nil
 }
 
-// activity are the records that change when something happens in a session. What streams into an output changes its thread's when it ends.
+// activity are the records that change when something happens in a session. What streams into an output changes its
+// thread's when it ends.
 var activity = []string{"thread.>", "history.>", "session.>", "run.>", "artifact.>"}
 
 // Active tells when something happened last in each session, by the store's clock.

@@ -20,8 +20,8 @@ type Overwritten struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-// Overwrite writes over every message of a stream that matches a filter, up to a sequence, and drops it. The server rewrites a
-// block file, of up to 8 MiB, for each: it is slow. Doing it again goes on where it stopped.
+// Overwrite writes over every message of a stream that matches a filter, up to a sequence, and drops it. The server
+// rewrites a block file, of up to 8 MiB, for each: it is slow. Doing it again goes on where it stopped.
 func (st *Store) Overwrite(ctx context.Context, stream, filter string, upTo uint64) (w Overwritten, err error) {
 	w.Stream = stream
 	s, err := st.conn.LeaderStream(ctx, stream)

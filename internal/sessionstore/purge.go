@@ -13,8 +13,8 @@ import (
 	"spool/pkg/events"
 )
 
-// FreeObjects drops bytes whose artifacts' records belong to a session that is being deleted, unless another session has a
-// record that names them (SPEC A7). Doing it again changes nothing.
+// FreeObjects drops bytes whose artifacts' records belong to a session that is being deleted, unless another session
+// has a record that names them (SPEC A7). Doing it again changes nothing.
 func (st *Store) FreeObjects(ctx context.Context, session string, objects []record.Object) error {
 	for _, o := range objects {
 		if o.Name == "" { // parts of an output that never ended
@@ -34,8 +34,8 @@ func (st *Store) FreeObjects(ctx context.Context, session string, objects []reco
 	return nil
 }
 
-// PurgeSession drops the items and the dead letters of a session, and its events below a sequence. Doing it again changes
-// nothing more.
+// PurgeSession drops the items and the dead letters of a session, and its events below a sequence. Doing it again
+// changes nothing more.
 func (st *Store) PurgeSession(ctx context.Context, session string, below uint64) error {
 	for _, p := range []struct {
 		stream, filter string

@@ -1,5 +1,5 @@
-// Package sessionstore is what is stored of a whole session, wherever it is: the keys of its records, its runs and open outputs,
-// when something happened last, and how all of it is dropped, or written over first (persist.Sessions).
+// Package sessionstore is what is stored of a whole session, wherever it is: the keys of its records, its runs and open
+// outputs, when something happened last, and how all of it is dropped, or written over first (persist.Sessions).
 package sessionstore
 
 import (
@@ -24,8 +24,8 @@ type Store struct {
 // Of makes the Store of the system that a connection leads to.
 func Of(conn *natsio.Conn) *Store { return &Store{conn, conn.JetStream()} }
 
-// SessionKeys lists the key of every record that belongs to a session, removed ones included, by the stream's own list of
-// subjects, which is exact.
+// SessionKeys lists the key of every record that belongs to a session, removed ones included, by the stream's own list
+// of subjects, which is exact.
 func (st *Store) SessionKeys(ctx context.Context, session string) ([]string, error) {
 	s, err := st.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
@@ -45,8 +45,8 @@ func (st *Store) SessionKeys(ctx context.Context, session string) ([]string, err
 	return keys, nil
 }
 
-// SessionLive reads the runs and the open outputs of a session. A record that this version cannot read is listed beside them:
-// one bad record must not decide that a session can never be removed, nor stop who removes it.
+// SessionLive reads the runs and the open outputs of a session. A record that this version cannot read is listed beside
+// them: one bad record must not decide that a session can never be removed, nor stop who removes it.
 func (st *Store) SessionLive(ctx context.Context, session string) (l record.Live, err error) {
 	if l.Runs, l.Unread, err = st.runs(ctx, session); err != nil {
 		return l, err

@@ -1,5 +1,6 @@
-// Package gcnats is the world of collectors on NATS, beside what the driver has for all: what events and dead letters still claim
-// (gc.Queue), what a cycle leaves for the next one (gc.Memory), and the requests by which of several collectors one runs a cycle.
+// Package gcnats is the world of collectors on NATS, beside what the driver has for all: what events and dead letters
+// still claim (gc.Queue), what a cycle leaves for the next one (gc.Memory), and the requests by which of several
+// collectors one runs a cycle.
 package gcnats
 
 import (

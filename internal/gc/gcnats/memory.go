@@ -31,8 +31,8 @@ func (w *World) Birth(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// Remember stores what the next collector must know of this cycle, in a stream of its own: a record bucket that was set back
-// would have set it back as well.
+// Remember stores what the next collector must know of this cycle, in a stream of its own: a record bucket that was set
+// back would have set it back as well.
 func (w *World) Remember(ctx context.Context, state any) error {
 	b, err := json.Marshal(state)
 	if err == nil {

@@ -24,16 +24,16 @@ func gcConsumer() jetstream.ConsumerConfig {
 	}
 }
 
-// The server publishes by a schedule (ADR-51). It must not roll up the requests before: one that a collector is at would go with
-// them, and the next collector begin while that one works.
+// The server publishes by a schedule (ADR-51). It must not roll up the requests before: one that a collector is at
+// would go with them, and the next collector begin while that one works.
 const (
 	hdrSchedule       = "Nats-Schedule"
 	hdrScheduleTarget = "Nats-Schedule-Target"
 	hdrScheduleRollup = "Nats-Schedule-Rollup" // as earlier versions had it
 )
 
-// Schedule makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there already and says
-// the same goes on; made says that it was not. The first request comes when the time has passed once.
+// Schedule makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there
+// already and says the same goes on; made says that it was not. The first request comes when the time has passed once.
 func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, err error) {
 	want := "@every " + every.String()
 	s, err := w.conn.LeaderStream(ctx, events.GCStream)
@@ -62,9 +62,9 @@ func (w *World) Ask(ctx context.Context) error {
 	return err
 }
 
-// Runs calls run for a cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a system one
-// gets a request, and the next one waits until run has returned, however long that takes. All that was asked for before a cycle began it
-// does at once. A request whose collector dies goes to another after gcAckWait.
+// Runs calls run for a cycle that the schedule or anybody else asks for, until ctx ends: of all that call it on a
+// system one gets a request, and the next one waits until run has returned, however long that takes. All that was asked
+// for before a cycle began it does at once. A request whose collector dies goes to another after gcAckWait.
 func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
 	cons, err := w.js.CreateOrUpdateConsumer(ctx, events.GCStream, gcConsumer())
 	if ctx.Err() != nil {
@@ -93,8 +93,8 @@ func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
 	}
 }
 
-// atWork holds a request while it is carried out, with those that wait behind it. It is done whatever came of it: the next cycle
-// finishes what this one left.
+// atWork holds a request while it is carried out, with those that wait behind it. It is done whatever came of it: the
+// next cycle finishes what this one left.
 func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
 	settle := w.gcRequests(ctx)
 	done := make(chan struct{})

@@ -12,8 +12,9 @@ import (
 	"spool/internal/natstest"
 )
 
-// Of several collectors one gets a request, and no other request is carried out meanwhile, be it by a schedule that is faster than the
-// cycles. What was asked for before a cycle began, it does; what is asked for while it runs takes another one.
+// Of several collectors one gets a request, and no other request is carried out meanwhile, be it by a schedule that is
+// faster than the cycles. What was asked for before a cycle began, it does; what is asked for while it runs takes
+// another one.
 func TestGCRunsOneAtATime(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -84,7 +85,8 @@ func TestGCRunsOneAtATime(t *testing.T) {
 	wg.Wait()
 }
 
-// The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes its place.
+// The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes
+// its place.
 func TestScheduleGC(t *testing.T) {
 	c := natstest.Conn(t)
 	for i, want := range []bool{true, false} {
