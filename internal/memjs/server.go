@@ -25,6 +25,9 @@ type Config struct {
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
 	// stream's last operations that copy does not know, at most r.Operations. It must not call the server.
 	Stale func(r Read) int
+	// Stored, if set, is told of every message that a stream stores, also of those that it will lose or remove. It must not
+	// call the server.
+	Stored func(stream string, m Msg)
 }
 
 // Read is what Config.Stale decides about.
@@ -115,7 +118,7 @@ func (s *Server) ID() string {
 func (s *Server) connect(process string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	if s.down || s.processes[process] { // one that stands still connects to nothing
 		return nil, ErrDown
 	}
 	s.lastConn++

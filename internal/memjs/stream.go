@@ -100,6 +100,9 @@ func (st *stream) put(subject string, hdr, data []byte) uint64 {
 		m.hdr = buf[:len(hdr):len(hdr)]
 	}
 	st.add(m)
+	if told := st.s.cfg.Stored; told != nil {
+		told(st.cfg.Name, Msg{m.seq, m.subject, parseHeader(m.hdr), m.data, time.Unix(0, m.ts)})
+	}
 	st.limitSubject(subject)
 	for st.cfg.MaxMsgs > 0 && int64(st.count) > st.cfg.MaxMsgs {
 		st.take(st.load(st.first))

@@ -204,7 +204,15 @@ func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option
 // Close ends the connection at once. What was acked stays; what was not is unknown.
 func (c *Conn) Close() { c.nc.Close() }
 
-// MaxPayload is the largest message the server takes, in bytes.
+// begun is an error until the first connection stands: before, nobody knows what a server takes.
+func (c *Conn) begun() error {
+	if c.MaxPayload() == 0 {
+		return fmt.Errorf("%w: no server was reached yet", record.ErrBusy)
+	}
+	return nil
+}
+
+// MaxPayload is the largest message the server takes, in bytes; 0 until the first connection stands.
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
 
 // MaxRecord is how many bytes the value of a record can have.

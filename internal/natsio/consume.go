@@ -336,7 +336,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	}
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
-		if err == nil && info.AckFloor.Consumer+1 == seq {
+		if err == nil && info.AckFloor.Consumer+1 == seq && !hidesOpen(info) {
 			f.next = seq
 		}
 	}
@@ -357,6 +357,13 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	}
 	f.reset(ctx)
 	return false
+}
+
+// hidesOpen reports whether deliveries are open below the ack floor. An ack from before a reset, by an owner that was stopped meanwhile,
+// raises the floor to a number that now is another event's: that one was given to somebody, is not acknowledged, and would be by the
+// next ack.
+func hidesOpen(info *jetstream.ConsumerInfo) bool {
+	return info.AckFloor.Consumer+uint64(info.NumAckPending) > info.Delivered.Consumer
 }
 
 // deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered. It is asked once a second.

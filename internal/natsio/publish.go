@@ -19,6 +19,9 @@ const headerRoom = 16 << 10
 //
 // Without an error, all messages of this one call are stored, in their order: nothing below tries a part of a call again.
 func (c *Conn) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	if err := c.begun(); err != nil {
+		return fmt.Errorf("publish %d events: %w", len(evs), err)
+	}
 	groups := events.Link(evs, groupBytes)
 	msgs := make([]*nats.Msg, len(groups))
 	for i, e := range groups {

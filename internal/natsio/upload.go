@@ -38,6 +38,12 @@ func hashed(sum [32]byte) string { return hex.EncodeToString(sum[:]) + "." + uli
 
 // Write implements io.Writer. It returns when all but the last uploadGroup bytes are durable.
 func (w *Upload) Write(p []byte) (n int, err error) {
+	if w.err == nil {
+		w.err = w.u.c.begun()
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
 	chunk := w.u.c.ChunkSize()
 	full := max(uploadGroup/chunk, 1) * chunk
 	for n < len(p) && w.err == nil {

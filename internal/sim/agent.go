@@ -1,0 +1,353 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// agent is who publishes: one process at a time, with durable producers that outlive it.
+type agent struct {
+	w     *World
+	i     int
+	lives int // processes that it was; each is another epoch for producers that count them
+	proc  *process
+	pubs  map[int]*client.Publisher
+	seqs  map[int]uint64 // sequence of each durable producer's last entry, in its epoch
+	done  chan struct{}  // closed when its last operation has ended
+}
+
+func (w *World) newAgent(i int) *agent {
+	a := &agent{w: w, i: i, seqs: map[int]uint64{}}
+	a.begin()
+	return a
+}
+
+// begin gives the agent a new process.
+func (a *agent) begin() {
+	a.lives++
+	a.proc, a.pubs = a.w.process(fmt.Sprintf("agent%d", a.i)), map[int]*client.Publisher{}
+	for as := range a.seqs {
+		if as%2 == 1 { // a new epoch counts from 1
+			delete(a.seqs, as)
+		}
+	}
+}
+
+// idle reports whether its last operation has ended.
+func (a *agent) idle() bool {
+	if a.done == nil {
+		return true
+	}
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// start runs an operation beside the driver.
+func (a *agent) start(index int, o Op) {
+	a.done = make(chan struct{})
+	a.w.busy.Add(1)
+	proc, done := a.proc, a.done
+	go func() {
+		defer close(done)
+		defer a.w.busy.Add(-1)
+		patience := 30 * time.Minute
+		if o.Ms > 0 {
+			patience = ms(o.Ms)
+		}
+		ctx, cancel := context.WithTimeout(proc.ctx, patience)
+		defer cancel()
+		err := a.do(ctx, &call{agent: a, proc: proc, index: index, op: o})
+		a.w.trace.add("op %d ends: %s", index, short(err))
+	}()
+}
+
+// call is one operation under way. What it learns after its process died nobody was told.
+type call struct {
+	*agent
+	proc  *process
+	index int
+	op    Op
+}
+
+func (c *call) tell(told Told, ws ...*Wrote) {
+	if !c.proc.dead.Load() {
+		c.w.ledger.tell(told, ws...)
+	}
+}
+
+func (a *agent) do(ctx context.Context, c *call) error {
+	cl, err := c.proc.client()
+	if err != nil {
+		return err
+	}
+	o := c.op
+	t := threadOf(o.Session, o.Thread)
+	switch o.Do {
+	case Publish:
+		return c.publish(ctx, cl)
+	case Async:
+		return c.async(ctx, cl)
+	case Poison, PoisonOp:
+		return c.poison(ctx)
+	case Fork:
+		return cl.Fork(ctx, threadOf(o.ToSess, o.To), events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
+	case Rename:
+		return cl.Rename(ctx, t, threadNames[o.To%len(threadNames)])
+	case Remove:
+		if o.Kind == 1 {
+			return cl.ForceRemove(ctx, t)
+		}
+		return cl.Remove(ctx, t)
+	case End:
+		return cl.End(ctx, t, events.End{Summary: "done"})
+	case Delete:
+		_, err := cl.DeleteSession(ctx, t.Session, client.Deletion{Force: true, Plain: true})
+		return err
+	case Output:
+		return c.output(ctx, cl, t)
+	case Ask:
+		_, err := cl.Ask(ctx, t, events.Prompt{ID: fmt.Sprintf("q%d", o.N), Kind: events.PromptText, Text: "go on?"})
+		return err
+	case Answer:
+		return c.answer(ctx, cl, t)
+	case PutArtifact:
+		return c.artifact(ctx, cl, t.Session)
+	case Read:
+		return c.read(ctx, cl, t)
+	}
+	return fmt.Errorf("no agent does %s", o.Do)
+}
+
+// producer is the name of the operation's durable producer.
+func (c *call) producer() string { return fmt.Sprintf("agent%d-%d", c.i, c.op.As) }
+
+// publisher is the producer of the operation. Producer 0 is one of the process; the others outlive it, and number
+// their entries themselves. An odd one counts its lives as epochs.
+func (c *call) publisher(cl *client.Client) *client.Publisher {
+	if p := c.pubs[c.op.As]; p != nil {
+		return p
+	}
+	p := cl.Publisher(c.publisherConfig())
+	c.pubs[c.op.As] = p
+	return p
+}
+
+func (c *call) publisherConfig() (cfg client.PublisherConfig) {
+	if c.op.As != 0 {
+		cfg.Producer = c.producer()
+	}
+	if c.op.As%2 == 1 {
+		cfg.Epoch = uint64(c.lives)
+	}
+	return cfg
+}
+
+// entries makes the operation's entries, to one thread or, with Kind 1, to two in turn.
+func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
+	for i := range max(c.op.N, 1) {
+		t := threadOf(c.op.Session, c.op.Thread)
+		if c.op.Kind == 1 && i%2 == 1 {
+			t = threadOf(c.op.ToSess, c.op.To)
+		}
+		w := c.w.ledger.write(c.index, t, producer, true)
+		e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size)}
+		if c.op.As != 0 {
+			c.seqs[c.op.As]++
+			e.Seq = c.seqs[c.op.As]
+		}
+		if c.op.Split { // entries of one trace share a message
+			e.Trace = fmt.Sprintf("00-%032x-%016x-01", c.index*1000+i+1, 1)
+		}
+		es, ws = append(es, e), append(ws, w)
+	}
+	return es, ws
+}
+
+// body is an entry that makes one item.
+func body(mark string, size int) []byte {
+	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}],"metadata":{"type":"text"}}`, mark,
+		strings.Repeat("x", size))
+}
+
+func (c *call) publish(ctx context.Context, cl *client.Client) error {
+	p := c.publisher(cl)
+	es, ws := c.entries(p.Producer())
+	err := p.Publish(ctx, es...)
+	for tries := 0; err != nil && c.op.Again && tries < 3 && c.proc.ctx.Err() == nil; tries++ {
+		again, cancel := context.WithTimeout(c.proc.ctx, 30*time.Second)
+		err = p.Publish(again, es...)
+		cancel()
+	}
+	c.outcome(err, ws)
+	return err
+}
+
+// outcome notes what a publish said.
+func (c *call) outcome(err error, ws []*Wrote) {
+	switch {
+	case err == nil:
+		c.tell(Acked, ws...)
+	case errors.Is(err, client.ErrOfflineFull):
+		c.tell(Failed, ws...)
+	}
+}
+
+func (c *call) async(ctx context.Context, cl *client.Client) error {
+	a := cl.Async(client.AsyncConfig{PublisherConfig: c.publisherConfig()})
+	name := c.producer()
+	if c.op.As == 0 {
+		name = fmt.Sprintf("%s-async%d", c.proc.name, c.index)
+	}
+	es, ws := c.entries(name)
+	for i, e := range es {
+		if err := a.Publish(ctx, e); err != nil {
+			_ = a.Close(ctx)
+			c.tell(Unknown, ws[i:]...)
+			return err
+		}
+	}
+	err := a.Close(ctx)
+	c.outcome(err, ws)
+	return err
+}
+
+// poison publishes, in one call, what cannot be applied and entries that are linked to it.
+func (c *call) poison(ctx context.Context) error {
+	conn, err := c.proc.connect()
+	if err != nil {
+		return err
+	}
+	t, producer := threadOf(c.op.Session, c.op.Thread), fmt.Sprintf("%s-poison%d", c.proc.name, c.index)
+	bad := c.w.ledger.write(c.index, t, producer, false)
+	first := &events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "item", Thread: t,
+		Body: body(bad.Mark, 0)}
+	switch {
+	case c.op.Do == PoisonOp:
+		first.Kind, first.Dialect = events.KindControl, ""
+		first.Body = events.Control{Op: events.OpLabel, Label: &events.Label{Target: "nobody" + bad.Mark,
+			Label: "x"}}.Encode()
+	case c.op.Kind == 0:
+		first.Dialect = "klingon"
+	case c.op.Kind == 1:
+		first.Body = append(first.Body, '{')
+	default:
+		first.Body = fmt.Appendf(nil, `{"content":%q}`, bad.Mark)
+	}
+	evs, ws := []*events.Event{first}, []*Wrote{bad}
+	for i := range c.op.N {
+		w := c.w.ledger.write(c.index, t, producer, true)
+		evs = append(evs, &events.Event{Producer: producer, Seq: uint64(i + 2), Kind: events.KindEntry,
+			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size)})
+		ws = append(ws, w)
+	}
+	err = conn.PublishEvents(ctx, evs)
+	if err == nil {
+		c.tell(Acked, ws...)
+	}
+	return err
+}
+
+// output streams what a tool prints.
+func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
+	w := c.w.ledger.write(c.index, t, "output", true)
+	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
+		Window: 64 << 10})
+	if err != nil {
+		return err
+	}
+	for i := range max(c.op.N, 1) {
+		text := fmt.Sprintf("%s piece %d%s\n", w.Mark, i, strings.Repeat("y", c.op.Size))
+		if _, err := out.Write([]byte(text)); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(ms(100 + c.op.Kind*c.op.Kind*9000)):
+		case <-ctx.Done():
+		}
+	}
+	if err := out.Close(client.OutputEnd{}); err != nil {
+		return err
+	}
+	c.tell(Acked, w)
+	return nil
+}
+
+func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) error {
+	open, err := cl.Prompts(ctx, t.Session)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	p := open[0]
+	by := fmt.Sprintf("%s by op %d", c.proc.name, c.index)
+	_, err = cl.Answer(ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: []byte(`"yes"`), By: by})
+	if err == nil && !c.proc.dead.Load() {
+		c.w.ledger.answered(fmt.Sprintf("%s %s asked at %d", p.Thread, p.ID, p.Asked), by)
+	}
+	return err
+}
+
+// artifact puts bytes under an id that others may want too: one of them gets it.
+func (c *call) artifact(ctx context.Context, cl *client.Client, session string) error {
+	id, text := artifacts.ID(fmt.Sprintf("art_20000101_000000_%d", c.op.N)), fmt.Sprintf("%s by %d", c.proc.name, c.index)
+	if c.op.Kind == 1 {
+		id = ""
+	}
+	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
+		Filename: "f"}}, strings.NewReader(text))
+	if err != nil || c.proc.dead.Load() {
+		return err
+	}
+	id = r.ID
+	c.w.ledger.mu.Lock()
+	defer c.w.ledger.mu.Unlock()
+	if c.w.ledger.artifacts == nil {
+		c.w.ledger.artifacts = map[artifacts.ID]artifact{}
+	}
+	if other, taken := c.w.ledger.artifacts[id]; taken && other.session == r.Session {
+		c.w.ledger.faults = append(c.w.ledger.faults, fmt.Sprintf("artifact %s was given to two who put it: %q and %q",
+			id, other.text, text))
+	}
+	c.w.ledger.artifacts[id] = artifact{r.Session, text}
+	return nil
+}
+
+// read reads a thread to its beginning, with whatever the process has in memory of it.
+func (c *call) read(ctx context.Context, cl *client.Client, t events.Thread) error {
+	head, err := cl.Thread(ctx, t)
+	if err != nil {
+		return err
+	}
+	var lines int
+	for _, err = range cl.RawEntries(ctx, head) {
+		if err != nil {
+			break
+		}
+		lines++
+	}
+	if err != nil && errors.Is(err, client.ErrNotFound) && !c.proc.dead.Load() {
+		if now, again := cl.Thread(ctx, t); again == nil && bytes.Equal(now.Encode(), head.Encode()) {
+			c.w.ledger.fault("a reader of %s, whose head did not change, did not find what is stored: %v", t, err)
+		}
+	}
+	return err
+}
+
+func short(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	s := err.Error()
+	return s[:min(len(s), 160)]
+}

@@ -1,0 +1,65 @@
+// Package sim runs the whole of Spool in one process, in virtual time, over a JetStream in memory
+// (internal/memjs), and lets a number decide what happens when: one seed is one schedule, and it can be played
+// again. It searches for what nobody thought of.
+//
+//	seed ─▶ Generate ─▶ Program ─▶ Run: driver ─▶ agents, persisters, operators, readers ─▶ memjs
+//	                       ▲                                                                  │ all that was ever stored
+//	                     Shrink ◀── broken rules ◀── oracle ◀── model ◀──────────────────────┘
+//	                                                  ▲ ledger: what agents were told
+//
+// # What is real
+//
+// Publishers, Async, Output, prompts, forks, renames, removals, deletions, artifacts, subscriptions and the
+// offline directory of pkg/client; persisters with their consumers, commit lanes, leases and caches; gc with
+// repacks and quarantine; retention; fsck and its repair; nats.go. Persisters are wired here as internal/service
+// does it, but ask only for the partitions that a program's sessions are in. What watches for a server that was
+// set back runs in programs that crash it. Not run here: HTTP, the page, the history of prompts, importers, backup
+// and restore, labels and branches (the dialect omp), crashes that lose what was not synced.
+//
+// # What is modelled
+//
+// The server (package memjs). Time (testing/synctest): it stands still while anybody works. Processes: a name at
+// the server, a connection and a context. One that is killed is not heard again and what it had sent is lost; one
+// that stands still, as by SIGSTOP, is neither read nor answered, while its own timers go on. What is on its disk
+// survives. A large server is not modelled: few sessions, threads, producers, because what meets is what breaks.
+//
+// # Who decides
+//
+// The driver waits until every goroutine of the bubble is blocked. Then the seed chooses: the next operation of
+// the program begins, or the server takes a connection's next command, hands out its next message, or fires a
+// timer; or time passes. In programs that are Free the server answers at once, and the seed decides only when
+// operations begin: that is ten times cheaper. Faults are operations too. When the program has ended faults end,
+// somebody is made to run, and the system must come to rest.
+//
+// Of what is decided by accident in a process, the order of a map or of a select, the schedule is not master;
+// TestReplay says how much of it shows. A failure that does not come back at once comes back within a few tries.
+//
+// # What must hold
+//
+// The model (model.go) reads SPOOL_EVENTS in order and says what each thread holds, what belongs in the dead
+// letters, and what nobody has to apply because its producer was told so. The oracle (oracle.go) compares: every
+// acknowledged entry is accounted for (SPEC P1), no sequence names two events (P3), threads hold what they must in
+// their order, items are 1, 2, 3, … and what the nodes give, readers get each item of each life once and in order,
+// artifacts have their bytes and numbers of their own, one answer counts, what is taken back is whole, fsck finds
+// nothing, gc misses nothing.
+//
+// # How to use it
+//
+//	go test ./internal/sim                                        some schedules
+//	go run ./internal/sim/cmd/sim -count 20000                    many, in a process a core
+//	go run ./internal/sim/cmd/sim -count 0 -budget 8h -all        a night
+//	go test ./internal/sim -run TestSeed -seed N -shrink 300      one, its trace, the least program that breaks the rule
+//	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
+//
+// # How to add a defect
+//
+// A file in testdata/mutants holds a sentence, and texts to replace (Mutant). It is given to the compiler as an
+// overlay; production code has no hook for it. "go run ./internal/sim/cmd/sim -mutants NAME" says after how many
+// schedules it is found; a schedule that fails without it too does not count.
+//
+// # How to add a case
+//
+// What broke a rule once is a file in testdata/programs: the program, and in its member "what" the defect in a
+// sentence. "open": the defect is not mended; TestPrograms then says whether it still shows. What ends the whole
+// process cannot wait there while it is open: give it to -program.
+package sim

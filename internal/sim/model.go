@@ -1,0 +1,434 @@
+package sim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spool/pkg/events"
+)
+
+// model is what SPOOL_EVENTS says that threads hold. It takes the events in the order of their sequences, one by
+// one, and knows nothing of batches, caches, packs or who applies them. Where the outcome may depend on something
+// that EVENTS does not say, a prompt that is open, the state of another partition, it takes the one that the dead
+// letters tell of.
+type model struct {
+	ledger  *Ledger
+	letters map[place]string // reason of each dead letter
+
+	threads map[events.Thread]*life
+	lefts   map[events.Thread]*left     // names that a thread had and has no more
+	past    map[events.Thread]producers // what threads had seen when their session was deleted
+	deleted map[uint64]bool             // by sequence, deletions that were carried out: asked of those with a condition
+	deletes map[identity]bool           // deletions that were carried out
+	lives   []*life                     // all that there were, in the order of their beginning
+	fates   map[string]*fate            // by mark
+	broken  []string                    // rules that the events and the letters alone show to be broken
+	named   map[identity]string         // what a sequence of a producer names
+}
+
+// place is where an event is: a sequence of SPOOL_EVENTS, and within the message the producer's own.
+type place struct{ at, seq uint64 }
+
+// identity is what names an event for ever.
+type identity struct {
+	thread   events.Thread
+	producer string
+	epoch    uint64
+	seq      uint64
+}
+
+// position is how far a producer is in a thread.
+type position struct{ epoch, seq uint64 }
+
+type producers map[string]position
+
+func (p producers) had(e *events.Event, seq uint64) bool {
+	at, ok := p[e.Producer]
+	return ok && (e.Epoch < at.epoch || e.Epoch == at.epoch && seq <= at.seq)
+}
+
+// life is a thread from its first event until it is removed. A name may have several, one after another.
+type life struct {
+	thread  events.Thread
+	held    []held // its entries, in order
+	seen    producers
+	ended   bool
+	gone    bool // removed, by itself or with its session
+	foreign bool // it is a fork of a thread of another session: what it began with is not known here
+	forked  bool // its first items are another thread's
+	moved   bool // it was renamed: items before are under another name
+	dropped bool // outputs of it were dropped by a forced removal or rename
+}
+
+// held is an entry that a thread holds, for certain or, when must is false, perhaps.
+type held struct {
+	mark string
+	must bool
+}
+
+type left struct {
+	to   string // its new name; "" when it was removed
+	seen producers
+}
+
+// fate is what became of an entry.
+type fate struct {
+	outcome outcome
+	why     string
+	at      uint64
+}
+
+type outcome int
+
+const (
+	absent     outcome = iota // no event of it was ever stored
+	applied                   // in a life
+	buried                    // in the dead letters, as it should be
+	superseded                // what it is linked to was never stored: its producer was told
+	repeated                  // its sequence was taken by another event of its producer
+)
+
+func (o outcome) String() string {
+	return [...]string{"never stored", "applied", "a dead letter", "superseded", "taken for a repeat"}[o]
+}
+
+func newModel(l *Ledger) *model {
+	return &model{
+		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
+		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
+		named: map[identity]string{},
+	}
+}
+
+var markIn = regexp.MustCompile(`<[A-Za-z0-9~._-]+\.[0-9]+>`)
+
+func markOf(b []byte) string { return string(markIn.Find(b)) }
+
+func (m *model) fail(format string, args ...any) {
+	m.broken = append(m.broken, fmt.Sprintf(format, args...))
+}
+
+// letter notes a dead letter.
+func (m *model) letter(subject string, data []byte, at uint64, reason string) {
+	e, err := events.Open(subject, data)
+	if err != nil {
+		m.letters[place{at, 0}] = reason
+		return
+	}
+	for _, one := range e.Each() {
+		if _, twice := m.letters[place{at, one.Seq}]; twice {
+			m.fail("two dead letters of the event at %d", at)
+		}
+		m.letters[place{at, one.Seq}] = reason
+	}
+}
+
+// take applies a message.
+func (m *model) take(subject string, data []byte, at uint64) {
+	e, err := events.Open(subject, data)
+	if err != nil {
+		if m.letters[place{at, 0}] == "" {
+			m.fail("the event at %d cannot be read, and is not a dead letter", at)
+		}
+		return
+	}
+	for _, one := range e.Each() {
+		m.names(&one)
+		m.one(&one, at)
+	}
+}
+
+// names checks that a sequence names one event (SPEC P3).
+func (m *model) names(e *events.Event) {
+	id := identity{e.Thread, e.Producer, e.Epoch, e.Seq}
+	is := string(e.Body)
+	if e.Ref != nil {
+		is = fmt.Sprintf("%x", e.Ref.Sum)
+	}
+	if was, known := m.named[id]; known && was != is {
+		m.fail("the sequence %d of %s names two events of %s: %s and %s (SPEC P3)", e.Seq, e.Producer, e.Thread,
+			cutTo(was), cutTo(is))
+	}
+	m.named[id] = is
+}
+
+func cutTo(s string) string {
+	if mark := markOf([]byte(s)); mark != "" {
+		return mark
+	}
+	return fmt.Sprintf("%.60q", s)
+}
+
+// one applies an event.
+func (m *model) one(e *events.Event, at uint64) {
+	reason, letter := m.letters[place{at, e.Seq}]
+	mark := markOf(e.Body)
+	t := m.threads[e.Thread]
+	op := operation(e)
+	if op != nil && op.Op == events.OpDelete {
+		m.delete(e, op.Delete, at, letter)
+		return
+	}
+	gone := m.lefts[e.Thread]
+	switch {
+	case t != nil && t.seen.had(e, e.Seq):
+		m.repeat(e, mark, at, letter, reason)
+		return
+	case e.Prev != 0 && !m.sawBefore(e, t, gone):
+		m.settle(mark, superseded, at, "")
+		if letter {
+			m.note(e, t)
+		}
+		return
+	}
+	again := t == nil && (gone != nil && gone.seen.had(e, e.Seq) || m.past[e.Thread].had(e, e.Seq))
+	switch {
+	case t == nil && gone != nil && gone.to != "":
+		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
+		m.note(e, nil)
+	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove):
+		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
+		m.note(e, t)
+	case op != nil && !m.valid(e, mark):
+		m.bury(e, mark, at, letter, reason, "it is no operation on it", !again)
+		m.note(e, t)
+	case op != nil:
+		m.operate(e, op, t, at, letter, reason)
+	case e.Kind == events.KindChunk:
+		m.chunk(e, t, mark, at, letter, reason)
+	case !m.valid(e, mark):
+		m.bury(e, mark, at, letter, reason, "it is no entry", !again)
+		m.note(m.begin(e, t))
+	default:
+		m.append(e, t, mark, at, letter, reason, !again)
+	}
+}
+
+func operation(e *events.Event) *events.Control {
+	if e.Kind != events.KindControl {
+		return nil
+	}
+	c, err := events.ParseControl(e.Body)
+	if err != nil {
+		return &events.Control{}
+	}
+	return &c
+}
+
+func (m *model) valid(e *events.Event, mark string) bool {
+	w := m.ledger.byMark[mark]
+	return w == nil || w.Valid
+}
+
+// sawBefore reports whether the event that this one is linked to was stored before it.
+func (m *model) sawBefore(e *events.Event, t *life, gone *left) bool {
+	return t != nil && t.seen.had(e, e.Prev) || gone != nil && gone.seen.had(e, e.Prev) || m.past[e.Thread].had(e, e.Prev)
+}
+
+// begin gives the event's thread, which begins with it if there is none.
+func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
+	if t == nil {
+		t = &life{thread: e.Thread, seen: producers{}}
+		m.threads[e.Thread] = t
+		m.lives = append(m.lives, t)
+	}
+	return e, t
+}
+
+func (m *model) note(e *events.Event, t *life) {
+	if t != nil {
+		t.seen[e.Producer] = position{e.Epoch, e.Seq}
+	} else if m.lefts[e.Thread] != nil {
+		m.lefts[e.Thread].seen[e.Producer] = position{e.Epoch, e.Seq}
+	} else {
+		if m.past[e.Thread] == nil {
+			m.past[e.Thread] = producers{}
+		}
+		m.past[e.Thread][e.Producer] = position{e.Epoch, e.Seq}
+	}
+}
+
+func (m *model) settle(mark string, o outcome, at uint64, why string) {
+	if mark == "" {
+		return
+	}
+	if f := m.fates[mark]; f != nil && f.outcome == applied {
+		return
+	}
+	m.fates[mark] = &fate{o, why, at}
+}
+
+// repeat is an event whose thread has it, or a later one of its producer.
+func (m *model) repeat(e *events.Event, mark string, at uint64, letter bool, reason string) {
+	if m.fates[mark] == nil {
+		m.settle(mark, repeated, at, "")
+	}
+	if letter && m.fates[mark] != nil && m.fates[mark].outcome == applied {
+		m.fail("the event at %d, %s, is a repeat of an applied one, and a dead letter: %s", at, mark, reason)
+	}
+}
+
+// bury is an event that must be a dead letter.
+func (m *model) bury(e *events.Event, mark string, at uint64, letter bool, reason, why string, must bool) {
+	m.settle(mark, buried, at, why)
+	if !letter && must {
+		m.fail("the event at %d, %s of %s, is nowhere: it is not applied, because %s, and no dead letter (SPEC P1)",
+			at, what(e, mark), e.Thread, why)
+	}
+}
+
+func what(e *events.Event, mark string) string {
+	if op := operation(e); op != nil {
+		return string(op.Op)
+	}
+	return mark
+}
+
+// append is an entry that must be applied.
+func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter bool, reason string, must bool) {
+	_, t = m.begin(e, t)
+	m.note(e, t)
+	if letter {
+		m.settle(mark, buried, at, reason)
+		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
+		return
+	}
+	m.settle(mark, applied, at, "")
+	if mark != "" {
+		t.held = append(t.held, held{mark, must})
+	}
+}
+
+// refusals are the reasons for which an operation may be refused that the model does not judge.
+var refusals = regexp.MustCompile(strings.Join([]string{
+	"busy", "is open", "is live", "waits for", "exists already", "no thread", "was renamed", "is .* now", "no completed",
+	"no entries", "has ended", "not found", "no such", "was removed", "that is its name", "prompt", "settled",
+	"only a failed", "queued or running", "active",
+}, "|"))
+
+// operate is an operation on a thread. It notes the producer also when the operation was refused.
+func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64, letter bool, reason string) {
+	if letter {
+		if !refusals.MatchString(reason) || latched.MatchString(reason) {
+			m.fail("a valid operation, %s at %d of %s, is a dead letter: %s", op.Op, at, e.Thread, reason)
+		}
+		if op.Op == events.OpEnd && t != nil && !t.ended {
+			m.fail("the end of %s at %d, which had not ended, is a dead letter: %s", e.Thread, at, reason)
+		}
+		m.note(e, t)
+		return
+	}
+	switch op.Op {
+	case events.OpFork:
+		m.fork(e, op.Fork, t, at)
+		return
+	case events.OpRename:
+		if t == nil {
+			m.fail("the rename at %d of %s, which is not there, is no dead letter", at, e.Thread)
+			return
+		}
+		m.note(e, t)
+		to := events.Thread{Session: e.Thread.Session, Name: op.Rename.To}
+		m.lefts[e.Thread] = &left{op.Rename.To, t.seen.clone()}
+		delete(m.threads, e.Thread)
+		delete(m.lefts, to)
+		t.thread, m.threads[to] = to, t
+		t.moved, t.dropped = true, t.dropped || op.Rename.Force
+		return
+	case events.OpRemove:
+		if t == nil {
+			m.fail("the removal at %d of %s, which is not there, is no dead letter", at, e.Thread)
+			return
+		}
+		m.note(e, t)
+		t.gone = true
+		m.lefts[e.Thread] = &left{"", t.seen.clone()}
+		delete(m.threads, e.Thread)
+		return
+	case events.OpEnd:
+		if t == nil {
+			m.fail("the end at %d of %s, which is not there, is no dead letter", at, e.Thread)
+			return
+		}
+		t.ended = true
+	}
+	m.note(m.begin(e, t))
+}
+
+// latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.
+var latched = regexp.MustCompile(strings.Join([]string{
+	"latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
+}, "|"))
+
+func (p producers) clone() producers {
+	out := producers{}
+	for k, v := range p {
+		out[k] = v
+	}
+	return out
+}
+
+// fork begins a thread with what another one has.
+func (m *model) fork(e *events.Event, f *events.Fork, t *life, at uint64) {
+	if t != nil {
+		m.fail("the fork at %d into %s, which exists, is no dead letter", at, e.Thread)
+		return
+	}
+	_, t = m.begin(e, nil)
+	t.forked = true
+	m.note(e, t)
+	source := m.threads[events.Thread{Session: f.Session, Name: f.Thread}]
+	switch {
+	case f.Session != e.Thread.Session:
+		t.foreign = true
+	case source == nil:
+		m.fail("the fork at %d of %s, which is not there, is no dead letter", at, f.Thread)
+	default:
+		t.held, t.foreign = slices.Clone(source.held), source.foreign
+	}
+}
+
+// delete removes a session, or is a repeat of what did.
+func (m *model) delete(e *events.Event, op *events.Delete, at uint64, letter bool) {
+	id := identity{events.Thread{Session: e.Thread.Session}, e.Producer, e.Epoch, e.Seq}
+	if m.deletes[id] || letter || op.UnchangedSince > 0 && !m.deleted[at] {
+		return
+	}
+	m.deletes[id] = true
+	for name, t := range m.threads {
+		if name.Session == e.Thread.Session {
+			t.gone = true
+			m.pastOf(name, t.seen)
+			delete(m.threads, name)
+		}
+	}
+	for name, l := range m.lefts {
+		if name.Session == e.Thread.Session {
+			m.pastOf(name, l.seen)
+			delete(m.lefts, name)
+		}
+	}
+}
+
+func (m *model) pastOf(name events.Thread, seen producers) {
+	if m.past[name] == nil {
+		m.past[name] = producers{}
+	}
+	for p, at := range seen {
+		m.past[name][p] = at
+	}
+}
+
+// chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
+// forced removal or the output's lease, the letters say.
+func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
+	if letter && latched.MatchString(reason) {
+		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
+	}
+	if letter && t != nil && !t.dropped && len(m.lefts) == 0 && len(m.past) == 0 {
+		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
+	}
+	m.note(m.begin(e, t))
+}

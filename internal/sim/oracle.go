@@ -1,0 +1,377 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"spool/internal/fsck"
+	"spool/internal/gc"
+	"spool/internal/natsadmin"
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// judge holds what is stored, at rest, against what the model makes of the events and what the agents were told.
+func (d *driver) judge() []string {
+	m := newModel(d.ledger)
+	m.deleted = d.deleted
+	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
+		l := d.letters[seq]
+		var at uint64
+		_, _ = fmt.Sscan(l.Header.Get(natsio.HeaderEventSeq), &at)
+		m.letter(l.Header.Get(natsio.HeaderSubject), l.Data, at, l.Header.Get(natsio.HeaderReason))
+	}
+	for _, seq := range slices.Sorted(maps.Keys(d.events)) {
+		m.take(d.events[seq].Subject, d.events[seq].Data, seq)
+	}
+	j := &judgement{driver: d, model: m, broken: append(slices.Clone(d.ledger.faults), m.broken...)}
+	j.accounts()
+	j.orders()
+	err := d.await(func(ctx context.Context) error {
+		conn, err := d.operator.connect()
+		if err != nil {
+			return err
+		}
+		cl := client.New(conn)
+		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn))
+	})
+	if err != nil {
+		j.fail("what is stored cannot be read: %v", err)
+	}
+	j.read()
+	return j.broken
+}
+
+type judgement struct {
+	*driver
+	*model
+	broken []string
+}
+
+func (j *judgement) fail(format string, args ...any) {
+	j.broken = append(j.broken, fmt.Sprintf(format, args...))
+}
+
+// accounts asks for every acknowledged entry what became of it (SPEC P1).
+func (j *judgement) accounts() {
+	for _, w := range j.ledger.wrote {
+		if w.Told != Acked || w.Producer == "output" {
+			continue
+		}
+		f := j.fates[w.Mark]
+		switch {
+		case f == nil:
+			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
+		case f.outcome == superseded || f.outcome == repeated:
+			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
+				f.outcome, f.at)
+		}
+	}
+}
+
+// orders checks that a producer's entries are in its order.
+func (j *judgement) orders() {
+	for _, t := range j.lives {
+		last := map[string]*Wrote{}
+		for _, h := range t.held {
+			w := j.ledger.byMark[h.mark]
+			if w == nil {
+				continue
+			}
+			if before := last[w.Producer]; before != nil && before.Number > w.Number {
+				j.fail("%s holds %s before %s of the same producer", t.thread, before.Mark, w.Mark)
+			}
+			last[w.Producer] = w
+		}
+	}
+}
+
+// threads compares every thread that there is with its life in the model.
+func (j *judgement) threads(ctx context.Context, cl *client.Client) error {
+	stored, err := cl.Threads(ctx, "")
+	if err != nil {
+		return err
+	}
+	there := map[events.Thread]client.Thread{}
+	for _, t := range stored {
+		there[t.Thread] = t
+		if j.model.threads[t.Thread] == nil {
+			j.fail("%s is stored, and no event that was published begins it", t.Thread)
+		}
+	}
+	for _, t := range sortedThreads(j.model.threads) {
+		life := j.model.threads[t]
+		s, ok := there[t]
+		if !ok {
+			if slices.ContainsFunc(life.held, func(h held) bool { return h.must }) {
+				j.fail("%s is not there, and must hold %s", t, marks(life.held))
+			}
+			continue
+		}
+		if err := j.thread(ctx, cl, life, s); err != nil {
+			j.fail("%s cannot be read: %v", t, err)
+		}
+	}
+	return nil
+}
+
+func sortedThreads[V any](m map[events.Thread]V) []events.Thread {
+	return slices.SortedFunc(maps.Keys(m), func(a, b events.Thread) int { return strings.Compare(a.String(), b.String()) })
+}
+
+func marks(hs []held) string {
+	var out []string
+	for _, h := range hs {
+		out = append(out, h.mark)
+	}
+	return strings.Join(out, " ")
+}
+
+// thread compares the entries and the items of one.
+func (j *judgement) thread(ctx context.Context, cl *client.Client, life *life, s client.Thread) error {
+	var got []string
+	for line, err := range cl.RawEntries(ctx, s.Head) {
+		if err != nil {
+			return err
+		}
+		if mark := markOf(line.Head); mark != "" {
+			got = append(got, mark)
+		}
+	}
+	j.same(life, got)
+	return j.items(ctx, cl, life, s)
+}
+
+// same compares what a thread holds with what it must, and may, hold, in this order.
+func (j *judgement) same(life *life, got []string) {
+	at := 0
+	if life.foreign && len(life.held) > 0 {
+		at = max(slices.Index(got, life.held[0].mark), 0)
+	}
+	for _, h := range life.held {
+		switch {
+		case at < len(got) && got[at] == h.mark:
+			at++
+		case h.must:
+			j.fail("%s holds %s where it must hold %s: it has %v, and must have %s", life.thread, nth(got, at), h.mark,
+				got, marks(life.held))
+			return
+		}
+	}
+	if at < len(got) && !(life.foreign && len(life.held) == 0) {
+		j.fail("%s holds %s, which it must not: it has %v, and must have %s", life.thread, got[at], got, marks(life.held))
+	}
+}
+
+func nth(s []string, i int) string {
+	if i < len(s) {
+		return s[i]
+	}
+	return "nothing"
+}
+
+// items holds what subscribers were sent of a thread against what its nodes give.
+func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s client.Thread) error {
+	sent := map[int64][]byte{}
+	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
+		m := j.posted[seq]
+		if t, _ := events.ParseItemSubject(m.Subject); t == s.Thread {
+			if it := itemOf(m.Data); it.N > 0 {
+				sent[it.N] = m.Data
+			}
+		}
+	}
+	want := int64(1)
+	for posted, err := range cl.ItemsFrom(ctx, s.Thread, s.Head, 1) {
+		if err != nil {
+			return fmt.Errorf("items: %w", err)
+		}
+		if posted.N != want {
+			j.fail("%s: its nodes give item %d where %d is due", s.Thread, posted.N, want)
+		}
+		want = posted.N + 1
+		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
+			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
+		} else if !ok && !life.forked && !life.moved {
+			j.fail("%s: item %d was never sent", s.Thread, posted.N)
+		}
+	}
+	if want-1 != s.Head.N {
+		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
+	}
+	return nil
+}
+
+type itemHead struct {
+	N    int64  `json:"n"`
+	Node string `json:"node"`
+}
+
+func itemOf(data []byte) (h itemHead) {
+	_ = json.Unmarshal(data, &h)
+	return h
+}
+
+// artifacts checks that each that somebody was told is stored is there, with its bytes.
+func (j *judgement) artifacts(ctx context.Context, cl *client.Client) error {
+	for _, id := range slices.Sorted(maps.Keys(j.ledger.artifacts)) {
+		a := j.ledger.artifacts[id]
+		if j.deletedSession(a.session) {
+			continue
+		}
+		r, err := cl.Artifact(ctx, id)
+		if err != nil {
+			j.fail("artifact %s was stored, and is not there: %v", id, err)
+			continue
+		}
+		body, _, err := cl.OpenArtifact(ctx, r)
+		if err != nil {
+			j.fail("artifact %s cannot be opened: %v", id, err)
+			continue
+		}
+		b, err := io.ReadAll(body)
+		if err = errors.Join(err, body.Close()); err != nil || string(b) != a.text {
+			j.fail("artifact %s holds %q (%v), and was stored as %q", id, b, err, a.text)
+		}
+	}
+	all, err := cl.Artifacts(ctx, "")
+	if err != nil {
+		return err
+	}
+	numbers := map[string]artifacts.ID{}
+	for _, r := range all {
+		key := r.Session + " " + string(r.Seq)
+		if other, taken := numbers[key]; taken && r.Seq != "" && r.ForkedFrom == "" {
+			j.fail("artifacts %s and %s of %s have the same number %s", other, r.ID, r.Session, r.Seq)
+		}
+		numbers[key] = r.ID
+	}
+	return nil
+}
+
+func (j *judgement) deletedSession(s string) bool {
+	for id := range j.deletes {
+		if id.thread.Session == s {
+			return true
+		}
+	}
+	return false
+}
+
+// checks has the product look at itself: fsck finds nothing, and gc misses nothing.
+func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
+	if !j.p.wants(Collect, Undelete, Fsck, Crash, PutArtifact, Output) && j.p.Seed%8 != 0 {
+		return nil // it costs as much as all the rest
+	}
+	r, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{Items: true})
+	if err != nil {
+		return fmt.Errorf("fsck: %w", err)
+	}
+	for _, f := range r.Findings {
+		j.fail("fsck: %s", f)
+	}
+	c, err := service.NewCollector(conn, gc.Config{Share: 1}, j.log)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Plan(ctx); err != nil {
+		j.fail("gc cannot plan: %v", err)
+	}
+	return nil
+}
+
+// read checks what each reader got: of every thread, and of every life of it, the items in order and each once;
+// all of them, if it was never interrupted.
+func (j *judgement) read() {
+	truth, kept := map[events.Thread][]seen{}, map[seen]bool{}
+	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
+		t, _ := events.ParseItemSubject(j.posted[seq].Subject)
+		it := itemOf(j.posted[seq].Data)
+		s := seen{t, it.N, it.Node}
+		if !slices.Contains(truth[t], s) {
+			truth[t] = append(truth[t], s)
+		}
+	}
+	for _, m := range j.srv.Messages(events.ItemsStream) {
+		t, _ := events.ParseItemSubject(m.Subject)
+		it := itemOf(m.Data)
+		kept[seen{t, it.N, it.Node}] = true
+	}
+	for i, r := range j.readers {
+		r.mu.Lock()
+		got := map[events.Thread][]seen{}
+		for _, s := range r.got {
+			got[s.thread] = append(got[s.thread], s)
+		}
+		for _, t := range sortedThreads(truth) {
+			j.readThread(i, r, t, got[t], truth[t], kept)
+		}
+		for _, err := range r.errs {
+			j.fail("reader %d: %v", i, err)
+		}
+		r.mu.Unlock()
+	}
+	j.durables(truth, kept)
+}
+
+// durables checks that whoever read under a name, one after another, got all.
+func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool) {
+	got := map[string]map[seen]bool{}
+	for _, r := range j.readers {
+		if r.durable == "" {
+			continue
+		}
+		if got[r.durable] == nil {
+			got[r.durable] = map[seen]bool{}
+		}
+		for _, s := range r.got {
+			got[r.durable][s] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		for _, t := range sortedThreads(truth) {
+			for _, s := range truth[t] {
+				if kept[s] && !got[name][s] {
+					j.fail("nobody who read under the name %s got %s", name, s)
+					return
+				}
+			}
+		}
+	}
+}
+
+func (j *judgement) readThread(i int, r *reader, t events.Thread, got, truth []seen, kept map[seen]bool) {
+	at := 0
+	for _, s := range got {
+		next := slices.Index(truth[at:], s)
+		if next < 0 {
+			if r.durable == "" {
+				j.fail("reader %d got %s twice, or out of its order: %v", i, s, got)
+			}
+			return
+		}
+		for _, skipped := range truth[at : at+next] {
+			if kept[skipped] && r.whole && r.durable == "" {
+				j.fail("reader %d never got %s, and got %s behind it", i, skipped, s)
+				return
+			}
+		}
+		at += next + 1
+	}
+	for _, s := range truth[at:] {
+		if kept[s] && r.whole && r.durable == "" {
+			j.fail("reader %d never got %s", i, s)
+			return
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Program is what a schedule runs: who there is, what they do, what goes wrong. It is a value: it can be stored,
+// made smaller, and run again. Seed decides only in which order things happen that may happen in any order.
+type Program struct {
+	What string `json:"what,omitempty"` // it is for: the defect that it showed
+	Open bool   `json:"open,omitempty"` // that defect is not mended
+
+	Seed       uint64 `json:"seed"`
+	Persisters int    `json:"persisters"`          // processes that apply events, from the start
+	Agents     int    `json:"agents"`              // processes that publish
+	Offline    bool   `json:"offline,omitempty"`   // agents keep on disk what no server takes
+	Free       bool   `json:"free,omitempty"`      // the server answers at once: the schedule is coarse, and cheap
+	BatchMax   int    `json:"batch_max,omitempty"` // events of a commit; 0 = the persister's own
+	Ops        []Op   `json:"ops"`
+}
+
+// Op is one thing that somebody does. Ops begin in the order of the program; one of an agent waits until its
+// agent's last one has ended.
+type Op struct {
+	Do      Verb `json:"do"`
+	Who     int  `json:"who,omitempty"`     // agent or persister
+	Session int  `json:"session,omitempty"` // index of Sessions
+	Thread  int  `json:"thread,omitempty"`  // index of threadNames
+	To      int  `json:"to,omitempty"`      // another thread, of a fork or a rename
+	ToSess  int  `json:"to_session,omitempty"`
+	As      int  `json:"as,omitempty"`    // producer; 0 = one of this process alone
+	N       int  `json:"n,omitempty"`     // entries, pieces, messages
+	Size    int  `json:"size,omitempty"`  // bytes of each
+	Ms      int  `json:"ms,omitempty"`    // how long: patience of a publish, length of a pause
+	Kind    int  `json:"kind,omitempty"`  // a variant
+	Again   bool `json:"again,omitempty"` // after an unknown outcome the same is published again
+	Split   bool `json:"split,omitempty"` // each entry is a message of its own, linked to the one before it
+}
+
+// Verb names what an Op does.
+type Verb string
+
+// What agents do.
+const (
+	Publish     Verb = "publish"   // N entries in one call
+	Async       Verb = "async"     // N entries one by one, and a flush
+	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
+	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
+	Fork        Verb = "fork"      // Thread becomes To of ToSess
+	Rename      Verb = "rename"
+	Remove      Verb = "remove"
+	End         Verb = "end"
+	Delete      Verb = "delete" // the session
+	Output      Verb = "output" // a streamed output of N pieces, with pauses of Ms
+	Ask         Verb = "ask"
+	Answer      Verb = "answer"
+	PutArtifact Verb = "artifact"
+	Subscribe   Verb = "subscribe"   // begins to follow all items; Kind 1: durable
+	Unsubscribe Verb = "unsubscribe" // ends it, as a crash does
+	Read        Verb = "read"        // reads a thread to its beginning, over caches as old as the process
+	Die         Verb = "die"         // the agent's process is killed; its next op is another process's
+	FreezeAgent Verb = "freeze-agent"
+	ThawAgent   Verb = "thaw-agent"
+)
+
+// What operators do, each as a process of its own.
+const (
+	Collect   Verb = "gc"       // Kind 1: with a quarantine; 2: and its moved records are forgotten at once
+	Keep      Verb = "keep"     // remembers the head of a thread, for Undelete
+	Undelete  Verb = "undelete" // everything
+	Retain    Verb = "retention"
+	Fsck      Verb = "fsck"   // Kind 1: with repair
+	StartOne  Verb = "start"  // a persister more, in the place of one that is gone
+	StopOne   Verb = "stop"   // a persister, cleanly
+	KillOne   Verb = "kill"   // a persister
+	FreezeOne Verb = "freeze" // a persister stands still, as by SIGSTOP
+	ThawOne   Verb = "thaw"
+	CutOne    Verb = "cut" // its connection
+	CutAgent  Verb = "cut-agent"
+	Crash     Verb = "crash"       // the server; Kind 1: it loses what it had not synced
+	Sleep     Verb = "sleep"       // Ms
+	Settle    Verb = "settle"      // until nobody has anything to do
+	Refuse    Verb = "refuse"      // the N-th message from now is refused: the server is busy
+	DropAsk   Verb = "drop-ask"    // … does not arrive
+	DropTell  Verb = "drop-answer" // … has its answer lost
+	Away      Verb = "away"        // no server, until Back
+	Back      Verb = "back"
+)
+
+// String is a line of a trace.
+func (o Op) String() string {
+	b, _ := json.Marshal(o)
+	s := strings.NewReplacer(`"`, "", "{", "", "}", "", "do:", "", ",", " ").Replace(string(b))
+	return s
+}
+
+func (p Program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %d persisters, %d agents, offline %v, free %v\n", p.Seed, p.Persisters, p.Agents,
+		p.Offline, p.Free)
+	for i, o := range p.Ops {
+		fmt.Fprintf(&b, "  %2d %s\n", i, o)
+	}
+	return b.String()
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// wants reports whether a program does one of some things.
+func (p Program) wants(verbs ...Verb) bool {
+	return slices.ContainsFunc(p.Ops, func(o Op) bool { return slices.Contains(verbs, o.Do) })
+}

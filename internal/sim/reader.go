@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// reader follows all items, live or under a name that the server keeps, over the lives of its process.
+type reader struct {
+	*process
+	durable string
+	from    uint64 // ITEMS had so much when it began: what is stored behind it must come
+	whole   bool   // it was never interrupted
+
+	mu    sync.Mutex
+	got   []seen
+	errs  []error
+	stood chan struct{}
+	ended chan struct{}
+}
+
+// seen is an item as a reader got it, or as ITEMS holds it.
+type seen struct {
+	thread events.Thread
+	n      int64
+	node   string
+}
+
+func (s seen) String() string { return fmt.Sprintf("%s #%d", s.thread, s.n) }
+
+// follow starts a reader. A durable one goes on where the last of its name was.
+func (w *World) follow(durable bool, n int) *reader {
+	r := &reader{process: w.process("reader"), whole: true, stood: make(chan struct{}), ended: make(chan struct{})}
+	if durable {
+		r.durable = fmt.Sprintf("d%d", n)
+	}
+	go func() {
+		defer close(r.ended)
+		r.run()
+	}()
+	return r
+}
+
+func (r *reader) run() {
+	ready := sync.OnceFunc(func() { close(r.stood) })
+	defer ready()
+	conn, err := r.connect()
+	if err != nil {
+		return
+	}
+	cl := client.New(conn)
+	items := cl.SubscribeReady(r.ctx, client.Filter{}, client.Position{All: true}, ready)
+	if r.durable != "" {
+		ready()
+		items = cl.SubscribeDurable(r.ctx, r.durable, client.Filter{}, client.Position{All: true})
+	}
+	for item, err := range items {
+		if r.dead.Load() {
+			return
+		}
+		r.mu.Lock()
+		if err != nil {
+			r.errs = append(r.errs, err)
+		} else {
+			r.got = append(r.got, seen{events.Thread{Session: item.Session, Name: item.Thread}, item.N, item.Node})
+		}
+		r.mu.Unlock()
+	}
+}

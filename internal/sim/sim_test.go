@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seed    = flag.Uint64("seed", 0, "TestSeed: the schedule to run")
+	from    = flag.Uint64("from", 1, "TestSim, TestWorker: the first schedule")
+	step    = flag.Uint64("step", 1, "TestSim, TestWorker: from one schedule to the next")
+	count   = flag.Uint64("count", 100, "TestSim, TestWorker: how many schedules; 0 = until -budget is used up")
+	budget  = flag.Duration("budget", 20*time.Second, "TestSim, TestWorker: how long")
+	program = flag.String("program", "", "TestSeed: a program of this file in the place of the seed's own")
+	shrink  = flag.Int("shrink", 0, "TestSeed: make a failing program smaller, in so many runs at most")
+	logs    = flag.Bool("logs", false, "TestSeed: show what the processes log")
+	keepOn  = flag.Bool("all", false, "TestSim, TestWorker: go on after a failure")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	debug.SetGCPercent(800) // the heap of a schedule is small
+	if err := Warm(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}
+
+// run runs a program in a bubble.
+func run(t *testing.T, p Program, opt Options) (r Result) {
+	t.Helper()
+	t.Run("bubble", func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, p.Seed)
+		synctest.Test(t, func(*testing.T) { r = Run(p, opt) })
+	})
+	return r
+}
+
+// TestSim runs schedules for a while. The command internal/sim/cmd/sim runs many, in a process a core.
+func TestSim(t *testing.T) {
+	began, n := time.Now(), uint64(0)
+	for ; (*count == 0 || n < *count) && time.Since(began) < *budget; n++ {
+		p := Generate(*from + n**step)
+		if r := run(t, p, Options{}); len(r.Broken) > 0 {
+			t.Errorf("%s\n%s\nagain: go test ./internal/sim -run TestSeed -seed %d -shrink 500", p, strings.Join(r.Broken,
+				"\n"), p.Seed)
+			if !*keepOn {
+				break
+			}
+		}
+	}
+	t.Logf("%d schedules in %v", n, time.Since(began).Round(time.Millisecond))
+}
+
+// TestWorker is a worker of the command: it writes a line of JSON before and after each schedule.
+func TestWorker(t *testing.T) {
+	if os.Getenv("SPOOL_SIM_WORKER") == "" {
+		t.Skip("for the command internal/sim/cmd/sim")
+	}
+	out := json.NewEncoder(os.Stdout)
+	began := time.Now()
+	for n := uint64(0); (*count == 0 || n < *count) && time.Since(began) < *budget; n++ {
+		p := Generate(*from + n**step)
+		_ = out.Encode(Line{Seed: p.Seed})
+		r := run(t, p, Options{})
+		_ = out.Encode(Line{Seed: p.Seed, Done: true, Digest: r.Digest, Broken: r.Broken, Steps: r.Steps, Events: r.Events})
+		if len(r.Broken) > 0 && !*keepOn {
+			return
+		}
+	}
+}
+
+// TestSeed runs one schedule, prints what happened, and makes it smaller when it fails.
+func TestSeed(t *testing.T) {
+	if *seed == 0 && *program == "" {
+		t.Skip("needs -seed N or -program FILE")
+	}
+	p := Generate(*seed)
+	if *program != "" {
+		b, err := os.ReadFile(*program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = Program{}
+		if err := json.Unmarshal(b, &p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt := Options{Keep: true}
+	if *logs {
+		opt.Log = os.Stdout
+	}
+	r := run(t, p, opt)
+	if len(r.Broken) == 0 {
+		t.Logf("%s%s\ndigest %s, %d steps, %v of virtual time, %d events: nothing is broken", p, r.Trace, r.Digest,
+			r.Steps, r.Took, r.Events)
+		return
+	}
+	if rule := Rule(r.Broken); *shrink > 0 {
+		p = Shrink(p, rule, *shrink, func(q Program) string { return Rule(run(t, q, Options{}).Broken) })
+		r = run(t, p, opt)
+		b, _ := json.Marshal(p)
+		t.Logf("the smaller program, for -program:\n%s", b)
+	}
+	t.Errorf("%s%s\n\n%s", p, r.Trace, strings.Join(r.Broken, "\n"))
+}
+
+// TestReplay runs schedules twice: the same happens.
+func TestReplay(t *testing.T) {
+	const n = 20
+	differ := 0
+	for s := uint64(1); s <= n; s++ {
+		p := Generate(s)
+		a, b := run(t, p, Options{Keep: true}), run(t, p, Options{Keep: true})
+		if a.Digest != b.Digest {
+			differ++
+			t.Logf("seed %d: %s", s, difference(a.Trace, b.Trace))
+		}
+	}
+	t.Logf("%d of %d schedules differ when they are run again", differ, n)
+}
+
+func difference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d of %d: %s | %s", i+1, len(x), x[i], y[i])
+		}
+	}
+	return "one is longer"
+}
+
+// TestPrograms runs the programs of testdata/programs, each of which broke a rule once.
+func TestPrograms(t *testing.T) {
+	files, err := filepath.Glob("testdata/programs/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p Program
+			if err := json.Unmarshal(b, &p); err != nil {
+				t.Fatal(err)
+			}
+			broken := []string(nil)
+			for range 10 { // an accident of the process may decide whether it shows
+				if broken = run(t, p, Options{}).Broken; len(broken) > 0 {
+					break
+				}
+				p.Seed++
+			}
+			switch {
+			case p.Open:
+				t.Logf("not mended: %s\nbroken: %q", p.What, broken)
+			case len(broken) > 0:
+				t.Errorf("%s\n%s%s", p.What, p, strings.Join(broken, "\n"))
+			}
+		})
+	}
+}

@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/memjs"
+	"spool/internal/natsadmin"
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
+	"spool/internal/record"
+	"spool/internal/scrub"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// World is one run of a program: a server, the processes that speak to it, and what is known of them.
+type World struct {
+	p      Program
+	srv    *memjs.Server
+	ledger *Ledger
+	trace  *Trace
+	log    *slog.Logger
+	dir    string // of this world, for what processes keep on disk
+	procs  int    // that were ever started: numbers their names
+
+	agents     []*agent
+	persisters []*persister
+	operator   *process // runs gc, fsck and the like; never dies
+	readers    []*reader
+
+	events, letters, posted map[uint64]memjs.Msg // of SPOOL_EVENTS, SPOOL_DEAD and SPOOL_ITEMS, also those that were purged
+
+	deleted map[uint64]bool // by sequence in SPOOL_EVENTS, deletions that were carried out, as their records say
+
+	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
+}
+
+// process is something that can die: a name at the server, connections, a context.
+type process struct {
+	name   string
+	w      *World
+	ctx    context.Context
+	cancel context.CancelFunc
+	dead   atomic.Bool
+
+	mu     sync.Mutex
+	conn   *natsio.Conn
+	cl     *client.Client
+	frozen bool
+}
+
+func (w *World) process(kind string) *process {
+	w.procs++
+	p := &process{name: fmt.Sprintf("%s.%d", kind, w.procs), w: w}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *process) config() natsio.Config {
+	return natsio.Config{InProcess: p.w.srv.Process(p.name), Name: p.name, Logger: p.w.log}
+}
+
+// connect gives the process's connection.
+func (p *process) connect() (*natsio.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		return p.conn, nil
+	}
+	if p.dead.Load() {
+		return nil, context.Canceled
+	}
+	c, err := natsio.Dial(p.ctx, p.config())
+	if err == nil {
+		p.conn = c
+	} else if c != nil {
+		c.Close()
+	}
+	return p.conn, err
+}
+
+// client gives the process's client, with the offline directory if the program has one.
+func (p *process) client() (*client.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cl != nil {
+		return p.cl, nil
+	}
+	if p.dead.Load() {
+		return nil, context.Canceled
+	}
+	cfg := p.config()
+	if p.w.p.Offline {
+		cfg.Offline = filepath.Join(p.w.dir, "offline")
+	}
+	c, err := client.Connect(p.ctx, cfg)
+	if err == nil {
+		p.cl = c
+	}
+	return c, err
+}
+
+// kill ends a process without a word: what it sent and the server has not read is lost, and nothing of it is heard
+// again.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.w.srv.Freeze(p.name)
+	p.w.srv.Cut(p.name)
+	p.end()
+}
+
+// end gives back what the process has. The connections end by themselves when the calls that use them have.
+func (p *process) end() {
+	p.dead.Store(true)
+	p.cancel()
+	go func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.conn != nil {
+			p.conn.Close()
+		}
+		if p.cl != nil {
+			p.cl.Close()
+		}
+	}()
+}
+
+// persister is a process that applies events.
+type persister struct {
+	*process
+	stopped chan struct{} // closed when it has ended
+	err     error         // why, by itself; read after stopped
+	killed  atomic.Bool
+	began   atomic.Bool // it got as far as to take events
+}
+
+// kill ends a persister without a word.
+func (p *persister) kill() {
+	p.killed.Store(true)
+	p.process.kill()
+}
+
+// startPersister runs a persister as internal/service does, for the partitions that the program's sessions are in:
+// the others would only cost time. What watches for a server that lost something runs where the program has one.
+func (w *World) startPersister(i int) *persister {
+	p := &persister{process: w.process(fmt.Sprintf("persister%d", i)), stopped: make(chan struct{})}
+	go func() {
+		defer close(p.stopped)
+		p.err = p.run()
+	}()
+	return p
+}
+
+func (p *persister) run() error {
+	conn, err := p.connect()
+	if err != nil {
+		return err
+	}
+	deps := persistnats.Deps(conn, 0, 32<<20)
+	deps.Link, deps.Log = conn.Link, p.w.log
+	deps.At = func(persist.Step) error {
+		if p.killed.Load() { // nothing that is left of it may wait for a server
+			return errKilled
+		}
+		return nil
+	}
+	var begin func(context.Context)
+	if p.w.p.wants(Crash) {
+		look := &lookout{conn: conn, log: p.w.log, one: make(chan struct{}, 1)}
+		deps.Reused, begin = look.reused, look.begin
+		look.begin(p.ctx)
+	}
+	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax})
+	g, ctx := errgroup.WithContext(p.ctx)
+	g.Go(func() error { return ps.Run(ctx) })
+	g.Go(func() error {
+		stop, err := p.consume(ctx, conn, ps, begin)
+		if err == nil {
+			p.began.Store(true)
+			<-ctx.Done()
+		}
+		stop()
+		return err
+	})
+	if err := g.Wait(); p.ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (p *persister) hasEnded() bool {
+	select {
+	case <-p.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+var errKilled = errors.New("the process was killed")
+
+// consume takes the partitions that the program's sessions are in.
+func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.Persister,
+	begin func(context.Context)) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		var wg sync.WaitGroup
+		for _, s := range stops {
+			wg.Go(s)
+		}
+		wg.Wait()
+	}
+	for _, part := range usedPartitions {
+		s, err := conn.Consume(ctx, part, begin, func(d natsio.Delivery) {
+			ps.Deliver(ctx, persist.Message{
+				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
+				Ack: d.Ack, Working: d.Working,
+			})
+		})
+		if err != nil {
+			return stop, err
+		}
+		stops = append(stops, s)
+	}
+	return stop, nil
+}
+
+// lookout notices that the server lost something, as the watch of internal/service does.
+type lookout struct {
+	conn  *natsio.Conn
+	log   *slog.Logger
+	marks atomic.Pointer[scrub.Marks]
+
+	one   chan struct{} // holds a token while somebody looks: who waits for a mutex is not blocked as synctest sees it
+	begun uint64
+}
+
+func (l *lookout) begin(ctx context.Context) {
+	l.one <- struct{}{}
+	defer func() { <-l.one }()
+	if n := l.conn.Link() + 1; l.begun != n {
+		l.begun = n
+		if m, err := scrub.Look(ctx, natsadmin.Of(l.conn), natsadmin.Of(l.conn), l.log); err == nil {
+			l.marks.Store(&m)
+		}
+	}
+}
+
+func (l *lookout) reused(seq uint64, stored int64) bool {
+	m := l.marks.Load()
+	return m != nil && m.Reused(seq, stored)
+}
+
+// stored keeps the messages of streams from which a deletion purges. Events is told under the server's lock.
+func (w *World) stored(stream string, m memjs.Msg) {
+	switch stream {
+	case events.EventsStream:
+		w.events[m.Seq] = m
+	case events.DeadStream:
+		w.letters[m.Seq] = m
+	case events.ItemsStream:
+		w.posted[m.Seq] = m
+	case events.RecordsStream:
+		if !strings.HasPrefix(m.Subject, events.RecordSubject(events.DeletedKey(""))) {
+			return
+		}
+		if d, err := record.DecodeDeleted(m.Data); err == nil {
+			w.deleted[d.Seq] = true
+		}
+	}
+}
+
+func tempDir() (string, error) {
+	base := "/dev/shm"
+	if _, err := os.Stat(base); err != nil {
+		base = ""
+	}
+	return os.MkdirTemp(base, "spool-sim-")
+}
