@@ -62,11 +62,12 @@ func (c *fsckCmd) Run(a *app) error {
 	}
 	progress, end := byteBar(a.err)
 	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets}
+	sys := natsadmin.Of(conn)
 	var rep *fsck.Report
 	if c.Repair {
-		rep, err = fsck.Fix(a.ctx, natsadmin.Of(conn), conn, conn.Store(0), cfg)
+		rep, err = fsck.Fix(a.ctx, sys, sys, conn.Store(0), cfg)
 	} else {
-		rep, err = fsck.Check(a.ctx, natsadmin.Of(conn), cfg)
+		rep, err = fsck.Check(a.ctx, sys, cfg)
 	}
 	end()
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *fsckCmd) Run(a *app) error {
 	}
 	if len(rep.Findings) == 0 {
 		// Who may only read has looked, too; it stands until somebody else does.
-		if e := scrub.Cleared(a.ctx, natsadmin.Of(conn)); e != nil && !errors.Is(e, record.ErrDenied) {
+		if e := scrub.Cleared(a.ctx, sys); e != nil && !errors.Is(e, record.ErrDenied) {
 			return errors.Join(err, fmt.Errorf("clear what was found before: %w", e))
 		}
 	}

@@ -152,7 +152,7 @@ func (c *historyCmd) kept() (string, error) {
 
 // file is the one that spool up keeps if it is of the system at the other end, or else one of our own.
 func (c *historyCmd) file(a *app, conn *natsio.Conn, kept string) (string, error) {
-	now, err := conn.Extent(a.ctx, nil)
+	now, err := conn.Items().Extent(a.ctx, nil)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"spool/internal/artifactstore"
 	"spool/internal/interchange"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -40,7 +41,7 @@ func (c *sessionExportCmd) Run(a *app) error {
 	}
 	defer conn.Close()
 	home, _ := os.UserHomeDir() // without one no folder is named after it
-	x := interchange.Exporter{Client: client.New(conn), Artifacts: conn.Artifacts(0), Dir: dir, Home: home, Tmp: os.TempDir()}
+	x := interchange.Exporter{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: dir, Home: home, Tmp: os.TempDir()}
 	out, err := x.Session(a.ctx, c.Session)
 	for _, w := range out.Warnings {
 		fmt.Fprintln(a.err, w)

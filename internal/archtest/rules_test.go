@@ -74,12 +74,18 @@ var rules = []rule{
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},
 
 	{adapt, []string{"internal/natsio"}, slices.Concat(layer0, shared), []string{any_}},
-	{adapt, []string{"internal/natsadmin"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
+	{adapt, []string{"internal/persist/persistnats"}, slices.Concat(layer0, shared, []string{
+		"internal/natsio", "internal/sessionstore", "internal/persist",
+	}), []string{any_}},
+	{adapt, []string{"internal/gc/gcnats"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/gc"}), []string{any_}},
+	{adapt, []string{"internal/natsadmin", "internal/artifactstore"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
+	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
 	{adapt, []string{"internal/access"}, nil, nil},
 	{adapt, []string{"pkg/client", "internal/web"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/natsio", "internal/offline", "internal/web", "internal/history", "pkg/client",
+			"internal/access", "internal/natsio", "internal/artifactstore", "internal/sessionstore", "internal/offline", "internal/web",
+			"internal/history", "pkg/client",
 		}), []string{any_}},
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
@@ -90,7 +96,7 @@ var rules = []rule{
 
 	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
 
-	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
+	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/backup"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/natsadmin"}), []string{any_}},
 
@@ -99,12 +105,13 @@ var rules = []rule{
 	{wire, []string{"internal/embedded"}, nil, []string{any_}},
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/natsio", "internal/natsadmin", "internal/history", "internal/httpapi", "internal/web", "internal/embedded",
-			"internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
+			"internal/persist/persistnats", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/history", "internal/interchange",
+			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
+			"internal/interchange",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},
@@ -124,8 +131,8 @@ var reserved = []struct {
 		"internal/embedded", "internal/memjs", "internal/natstest", "internal/faulttest", "e2e/...",
 	}},
 	{"github.com/nats-io/...", []string{
-		"internal/natsio", "internal/natsadmin", "internal/memjs", "internal/natstest", "internal/faulttest", "internal/bench",
-		"e2e/...", "tools/...",
+		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/natstest",
+		"internal/faulttest", "internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},
 }

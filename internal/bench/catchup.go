@@ -35,7 +35,7 @@ func catchUp(ctx context.Context, cfg SubscribeConfig, rep *SubscribeReport) err
 			`"node":"node:sha256:%064x","content":[{"type":"text","text":%s}],"metadata":{"type":"text"}}`, n, n, n, text)
 		posted = append(posted, events.Posted{Subject: events.ItemSubject(t, "text", ""), N: int64(n), Data: data})
 		if len(posted) == 5000 || n == cfg.Behind {
-			if err := conn.PublishItems(ctx, posted); err != nil {
+			if err := conn.Items().PublishItems(ctx, posted); err != nil {
 				return err
 			}
 			posted = posted[:0]

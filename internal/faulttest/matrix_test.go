@@ -18,6 +18,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/ingest"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -351,8 +352,7 @@ func TestCollectMatrix(t *testing.T) {
 		waste(w, name, l)
 		collect := func(ctx context.Context, conn *natsio.Conn) error {
 			const lane = events.Lanes - 1
-			c, err := gc.New(gc.Deps{Records: conn, Bulk: conn, Packs: conn.Store(lane), Queue: conn, Memory: conn},
-				gc.Config{Lane: lane, Allow: []gc.Brake{gc.BrakeShare}})
+			c, err := gc.New(gcnats.Deps(conn, lane), gc.Config{Lane: lane, Allow: []gc.Brake{gc.BrakeShare}})
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -254,7 +255,7 @@ func newPersister(w *world) *faulttest.Persister {
 // collect runs a cycle that reclaims at once.
 func collect(ctx context.Context, w *world) (gc.Done, error) {
 	const lane = events.Lanes - 1
-	c, err := gc.New(gc.Deps{Records: w.conn, Bulk: w.conn, Packs: w.conn.Store(lane), Queue: w.conn, Memory: w.conn}, gc.Config{Lane: lane, Allow: []gc.Brake{gc.BrakeShare}})
+	c, err := gc.New(gcnats.Deps(w.conn, lane), gc.Config{Lane: lane, Allow: []gc.Brake{gc.BrakeShare}})
 	if err != nil {
 		return gc.Done{}, err
 	}

@@ -187,7 +187,7 @@ func TestRepairMatrix(t *testing.T) {
 		lose(2, events.Thread{Session: session, Name: "t1"})
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
-				rep, err := fsck.Fix(ctx, natsadmin.Of(conn), conn, conn.Store(0), fsck.Config{})
+				rep, err := fsck.Fix(ctx, natsadmin.Of(conn), natsadmin.Of(conn), conn.Store(0), fsck.Config{})
 				if err != nil {
 					return err
 				}

@@ -7,7 +7,7 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/persist"
-	"spool/pkg/casstore"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/events"
 )
 
@@ -28,11 +28,9 @@ func (p *Persister) Abandon() { p.abandon() }
 
 // Deps is a persister's world on a connection.
 func Deps(conn *natsio.Conn) persist.Deps {
-	store := conn.Store(0)
-	return persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search(), Past: conn, MaxRecord: conn.MaxRecord, Link: conn.Link,
-	}
+	deps := persistnats.Deps(conn, 0, 8<<20)
+	deps.Link = conn.Link
+	return deps
 }
 
 // Start runs a persister whose world change alters, until it is stopped, dies or the test ends.

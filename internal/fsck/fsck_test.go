@@ -434,7 +434,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 		w.put(events.PackKey(l.Pack.String()), nil)
 	}
 	fix := func() *fsck.Report {
-		rep, err := fsck.Fix(t.Context(), natsadmin.Of(w.conn), w.conn, w.conn.Store(0), fsck.Config{})
+		rep, err := fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{})
 		w.must(err)
 		return rep
 	}
@@ -493,7 +493,7 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 // fix repairs, and gives what was done to a thread.
 func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
 	w.Helper()
-	rep, err := fsck.Fix(w.Context(), natsadmin.Of(w.conn), w.conn, w.conn.Store(0), cfg)
+	rep, err := fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), cfg)
 	w.must(err)
 	for _, r := range rep.Repairs {
 		if r.Record == events.HeadKey(id) {

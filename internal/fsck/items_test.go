@@ -72,7 +72,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 				t.Fatalf("repair = %+v, %v", done, ok)
 			}
 			w.wantClean()
-			last, _, err := w.conn.LastItem(t.Context(), id)
+			last, _, err := w.conn.Items().LastItem(t.Context(), id)
 			w.must(err)
 			if last != 20 {
 				t.Errorf("the newest item is %d, want 20", last)
@@ -102,7 +102,7 @@ func TestItemsAgainstNodes(t *testing.T) {
 			if p.N == n {
 				p.Data = []byte(strings.Replace(string(p.Data), "step", "Step", 1))
 			}
-			w.must(w.conn.PublishItems(t.Context(), []events.Posted{p}))
+			w.must(w.conn.Items().PublishItems(t.Context(), []events.Posted{p}))
 		}
 		for _, full := range []bool{false, true} {
 			rep, err := fsck.Check(t.Context(), natsadmin.Of(w.conn), fsck.Config{Items: full})
@@ -256,6 +256,6 @@ func TestLateItemAtTheEnd(t *testing.T) {
 		}
 		return nil
 	}))
-	w.must(w.conn.PublishItems(t.Context(), []events.Posted{second}))
+	w.must(w.conn.Items().PublishItems(t.Context(), []events.Posted{second}))
 	w.wantClean()
 }

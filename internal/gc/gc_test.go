@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -218,7 +219,7 @@ func (r *rig) dropRecords(prefix string) {
 
 func (r *rig) remembered(last uint64) {
 	r.t.Helper()
-	if err := r.conn.Remember(r.t.Context(), map[string]any{"last": last}); err != nil {
+	if err := gcnats.Of(r.conn).Remember(r.t.Context(), map[string]any{"last": last}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -394,7 +395,7 @@ func TestInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := bytes.Repeat([]byte("x"), 2<<20)
-	if err := r.conn.Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
+	if err := r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
 		t.Fatal(err)
 	}
 	safe := gc.Safe()

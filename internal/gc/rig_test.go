@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -67,9 +68,9 @@ func brave() gc.Config {
 
 func (r *rig) collector(cfg gc.Config, at func(gc.Step) error) *gc.Collector {
 	r.t.Helper()
-	c, err := gc.New(gc.Deps{
-		Records: r.conn, Bulk: r.conn, Packs: r.conn.Store(cfg.Lane), Queue: r.conn, Memory: r.conn, At: at,
-	}, cfg)
+	deps := gcnats.Deps(r.conn, cfg.Lane)
+	deps.At = at
+	c, err := gc.New(deps, cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -74,20 +75,18 @@ type soak struct {
 func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		ctx, cancel := context.WithCancel(ctx)
-		store := s.conn.Store(5)
 		var mu sync.Mutex
-		p := persist.New(persist.Deps{
-			Records: s.conn, Bulk: store, Outbox: s.conn, Inbox: s.conn, Past: s.conn, Packs: casstore.NewPackCache(store, 1<<20),
-			At: func(persist.Step) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if !s.calm.Load() && r.IntN(150) == 0 {
-					s.deaths.Add(1)
-					return errKilled
-				}
-				return nil
-			},
-		}, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
+		deps := persistnats.Deps(s.conn, 5, 1<<20)
+		deps.At = func(persist.Step) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if !s.calm.Load() && r.IntN(150) == 0 {
+				s.deaths.Add(1)
+				return errKilled
+			}
+			return nil
+		}
+		p := persist.New(deps, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
 		var stops []func()
 		for part := range events.Partitions {
 			stop, err := s.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {

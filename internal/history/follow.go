@@ -95,7 +95,7 @@ func again(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, E
 // catchUp reads all that is stored now, and returns the position behind it. A history of another stream starts over; what
 // the stream has forgotten since the position comes from the threads.
 func (f *Follower) catchUp(ctx context.Context) (Position, error) {
-	now, err := f.conn.Extent(ctx, posts)
+	now, err := f.conn.Items().Extent(ctx, posts)
 	if err != nil {
 		return Position{}, err
 	}
@@ -148,7 +148,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	idle := time.AfterFunc(wait, cancel)
 	defer idle.Stop()
 	var some gathered
-	for stored, err := range f.conn.Items(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
+	for stored, err := range f.conn.Items().Follow(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 		at.Seq = stored.Seq
 		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
-			if now, err := f.conn.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
+			if now, err := f.conn.Items().Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
 				return errors.Join(err, errAgain)
 			}
 		}

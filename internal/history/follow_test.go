@@ -347,7 +347,7 @@ func TestKilled(t *testing.T) {
 	go func() {
 		for i := 1; i <= prompts; i++ {
 			p := postedPrompt(fmt.Sprint("s", i%sessionCount), int64(i))
-			if err := conn.PublishItems(t.Context(), slices.Repeat([]events.Posted{p}, 1+i%3%2)); err != nil {
+			if err := conn.Items().PublishItems(t.Context(), slices.Repeat([]events.Posted{p}, 1+i%3%2)); err != nil {
 				published <- err
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/transcript"
 	"spool/pkg/client"
@@ -29,7 +30,7 @@ func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source,
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
 	res = transcript.New(client.New(conn), conn, cfg).Import(ctx, restored)
-	err = adopt(ctx, conn.Artifacts(0), restored, res)
+	err = adopt(ctx, artifactstore.Of(conn, 0), restored, res)
 	return res, said.all, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/examples"
+	"spool/internal/artifactstore"
 	"spool/internal/interchange"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -94,7 +95,7 @@ func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Export
 		t.Fatal(err)
 	}
 	for _, s := range list {
-		x := interchange.Exporter{Client: cl, Artifacts: conn.Artifacts(0), Dir: root, Home: "/home/u", Tmp: "/tmp"}
+		x := interchange.Exporter{Client: cl, Artifacts: artifactstore.Of(conn, 0), Dir: root, Home: "/home/u", Tmp: "/tmp"}
 		one, err := x.Session(t.Context(), s.ID)
 		if err != nil {
 			t.Fatalf("export %s: %v", s.ID, err)
@@ -129,7 +130,7 @@ func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 
 func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
 	t.Helper()
-	reg := conn.Artifacts(0)
+	reg := artifactstore.Of(conn, 0)
 	rs, err := reg.Records(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -361,10 +362,10 @@ func TestGeneratedSessions(t *testing.T) {
 			t.Errorf("%s is not exported", name)
 		}
 	}
-	if n, err := conn.Artifacts(0).TakeNumber(t.Context(), "damaged"); err != nil || n != "8" {
+	if n, err := artifactstore.Of(conn, 0).TakeNumber(t.Context(), "damaged"); err != nil || n != "8" {
 		t.Errorf("the next artifact's number is %s, %v, want 8", n, err)
 	}
-	if id, err := conn.Artifacts(0).TakeAgent(t.Context(), "damaged", "", "Next"); err != nil || id != "1-Next" {
+	if id, err := artifactstore.Of(conn, 0).TakeAgent(t.Context(), "damaged", "", "Next"); err != nil || id != "1-Next" {
 		t.Errorf("the next agent is %s, %v, want 1-Next", id, err)
 	}
 	tree, err := client.New(conn).Tree(t.Context(), events.Thread{Session: "damaged", Name: "main"})

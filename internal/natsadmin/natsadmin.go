@@ -1,7 +1,7 @@
-// Package natsadmin is what daemons and an operator's tools ask of the server beside the work: how full the streams are, where
-// their copies are and how far they have come, whether the server stores at all, and which daemons are there. It also drops
-// events that every partition has applied, and reads and writes whole streams for backups. It builds on the driver (natsio);
-// persisters, collectors and clients do their work without it.
+// Package natsadmin is what daemons and an operator's tools ask of the server beside the work: how full the streams
+// are, where their copies are and how far they have come, whether the server stores at all, and which daemons are
+// there. It also drops events that every partition has applied, and reads and writes whole streams for backups. It
+// builds on the driver (natsio); persisters, collectors and clients do their work without it.
 package natsadmin
 
 import (
@@ -11,7 +11,8 @@ import (
 	"spool/internal/natsio"
 )
 
-// Admin asks the server that a connection stands to. It keeps nothing, costs nothing to make, and is safe for concurrent use.
+// Admin asks the server that a connection stands to. It keeps nothing, costs nothing to make, and is safe for
+// concurrent use.
 type Admin struct {
 	conn *natsio.Conn
 	nc   *nats.Conn
@@ -23,12 +24,14 @@ func New(conn *natsio.Conn) *Admin {
 	return &Admin{conn: conn, nc: conn.JetStream().Conn(), js: conn.JetStream()}
 }
 
-// System is all that a check reads (fsck.Store, scrub.Everything): records and objects through the driver, and the streams
-// themselves.
+// System is all that checks read and repairs write (fsck.Store, fsck.Writer, scrub.Everything): records, objects,
+// events, items and dead letters through the driver, and the streams themselves.
 type System struct {
 	*natsio.Conn
+	natsio.Items
+	natsio.DeadLetters
 	*Admin
 }
 
 // Of makes the System that a connection leads to.
-func Of(conn *natsio.Conn) System { return System{conn, New(conn)} }
+func Of(conn *natsio.Conn) System { return System{conn, conn.Items(), conn.DeadLetters(), New(conn)} }

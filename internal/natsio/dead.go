@@ -26,9 +26,9 @@ type DeadLetter struct {
 	object      string
 }
 
-// DeadLetters gives every dead letter of a session, or of all, oldest first.
-func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLetter) error) error {
-	err := c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+// EachLetter gives every dead letter of a session, or of all, oldest first.
+func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(DeadLetter) error) error {
+	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))
@@ -39,9 +39,9 @@ func (c *Conn) DeadLetters(ctx context.Context, session string, f func(DeadLette
 	return nil
 }
 
-// DeadLetter reads one. record.ErrNotFound: there is none at that sequence.
-func (c *Conn) DeadLetter(ctx context.Context, at uint64) (d DeadLetter, err error) {
-	s, err := c.leaderStream(ctx, events.DeadStream)
+// Letter reads one. record.ErrNotFound: there is none at that sequence.
+func (box DeadLetters) Letter(ctx context.Context, at uint64) (d DeadLetter, err error) {
+	s, err := box.c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
 	}
@@ -66,29 +66,32 @@ func deadLetter(subject string, h nats.Header, data []byte, at uint64, when time
 	return d
 }
 
-// OpenDead reads the message as it came, from wherever its bytes are.
-func (c *Conn) OpenDead(ctx context.Context, d DeadLetter) (io.Reader, error) {
+// Object is the name of the object of the inbox that has the letter's bytes; empty: Data has them.
+func (d DeadLetter) Object() string { return d.object }
+
+// OpenLetter reads the message as it came, from wherever its bytes are.
+func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader, error) {
 	if d.object == "" {
 		return bytes.NewReader(d.Data), nil
 	}
-	o, err := c.Stat(ctx, events.InboxBucket, d.object)
+	o, err := box.c.Stat(ctx, events.InboxBucket, d.object)
 	if err != nil {
 		return nil, fmt.Errorf("bytes of dead letter %d: %w", d.At, err)
 	}
-	return c.Open(ctx, o), nil
+	return box.c.Open(ctx, o), nil
 }
 
-// DropDead removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
+// DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
 // then on. Doing it again changes nothing. record.ErrNotFound: there is no letter at one of the numbers, and none is removed.
-func (c *Conn) DropDead(ctx context.Context, at ...uint64) error {
-	s, err := c.leaderStream(ctx, events.DeadStream)
+func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
+	s, err := box.c.leaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return fmt.Errorf("remove dead letters: %w", wrapErr(err))
 	}
 	for some := range slices.Chunk(at, 1000) {
 		evs := make([]uint64, 0, len(some))
 		for _, at := range some {
-			d, err := c.DeadLetter(ctx, at)
+			d, err := box.Letter(ctx, at)
 			if errors.Is(err, record.ErrNotFound) { // it was removed before
 				continue
 			}
@@ -98,7 +101,7 @@ func (c *Conn) DropDead(ctx context.Context, at ...uint64) error {
 			evs = append(evs, d.Seq)
 		}
 		// A crash after this leaves letters whose events are accounted for twice.
-		if err := c.noteRemoved(ctx, evs); err != nil {
+		if err := box.noteRemoved(ctx, evs); err != nil {
 			return fmt.Errorf("remove dead letters: %w", err)
 		}
 		for _, at := range some {
@@ -113,19 +116,19 @@ func (c *Conn) DropDead(ctx context.Context, at ...uint64) error {
 }
 
 // noteRemoved adds events to those whose letters were removed.
-func (c *Conn) noteRemoved(ctx context.Context, evs []uint64) error {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
+	s, err := box.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
 		return wrapErr(err)
 	}
 	for err = record.ErrConflict; errors.Is(err, record.ErrConflict) && ctx.Err() == nil; {
-		err = c.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)
+		err = box.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)
 	}
 	return err
 }
 
-func (c *Conn) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
-	rs, err := c.Records(ctx, events.LettersKey)
+func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
+	rs, err := box.c.Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}
@@ -134,17 +137,17 @@ func (c *Conn) addLetters(ctx context.Context, oldest uint64, evs []uint64) erro
 		return err
 	}
 	l.Add(oldest, evs...)
-	_, err = c.Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
+	_, err = box.c.Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
 	return err
 }
 
 // Letters gives the EVENTS sequence of every event that is a dead letter, or was one that an operator removed.
-func (c *Conn) Letters(ctx context.Context, f func(event uint64) error) error {
+func (box DeadLetters) Letters(ctx context.Context, f func(event uint64) error) error {
 	// Whatever is removed while they are listed is noted before.
-	if err := c.DeadLetters(ctx, "", func(d DeadLetter) error { return f(d.Seq) }); err != nil {
+	if err := box.EachLetter(ctx, "", func(d DeadLetter) error { return f(d.Seq) }); err != nil {
 		return err
 	}
-	rs, err := c.Records(ctx, events.LettersKey)
+	rs, err := box.c.Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}

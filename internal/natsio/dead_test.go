@@ -37,11 +37,11 @@ func TestDeadLettersComeOnce(t *testing.T) {
 		{"one of another partition", elsewhere, 5},
 		{"one that is younger than the letters", anew, 6},
 	} {
-		if err := c.Dead(t.Context(), []events.Dead{step.d}); err != nil {
+		if err := c.DeadLetters().Dead(t.Context(), []events.Dead{step.d}); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
-		if err := c.DeadLetters(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
+		if err := c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
 			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)
 		}
 	}

@@ -82,7 +82,7 @@ func (c *Conn) OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, err
 // OpenBlob reads a blob of any size in bounded memory. Where it ends and its bytes are not those that ref names, or some are
 // missing, the reader fails with casstore.ErrCorrupt.
 func (s *Store) OpenBlob(ctx context.Context, ref casstore.Ref) (io.Reader, error) {
-	b, err := s.blobRecord(ctx, ref)
+	b, err := s.LiveBlob(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -2,28 +2,29 @@ package natsio
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What packages that build on the driver share with it. They speak to JetStream themselves (Conn.JetStream), and find here what
-// is the same for all: who answers a read, how messages are sent, and what an error means.
+// What packages that build on the driver share with it. They speak to JetStream themselves (Conn.JetStream), and find
+// here what is the same for all: who answers a read, how messages are sent, and what an error means.
 
 // LeaderStream is a stream of which single messages are read from the leader (leader.go).
 func (c *Conn) LeaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
 	return c.leaderStream(ctx, name)
 }
 
-// Send publishes messages, all at once, and returns their sequences in the same order when every one is durable. The first
-// refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
+// Send publishes messages, all at once, and returns their sequences in the same order when every one is durable. The
+// first refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
 func (c *Conn) Send(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
 	return c.publish(ctx, msgs)
 }
 
-// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It stops at
-// the first error of f, and returns it.
+// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
+// stops at the first error of f, and returns it.
 func (c *Conn) Each(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
@@ -33,12 +34,23 @@ func (c *Conn) Each(
 // Timeout is how long a request may take.
 func (c *Conn) Timeout() time.Duration { return c.timeout }
 
+// Log is where what goes wrong beside a call is told.
+func (c *Conn) Log() *slog.Logger { return c.log }
+
 // WrapErr maps what nats.go returns to the errors of package record.
 func WrapErr(err error) error { return wrapErr(err) }
 
 // Leads reports whether the server that described a stream has lately heard from a majority of those that hold it.
 func Leads(info *jetstream.StreamInfo) bool { return leads(info) }
 
-// Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer may have
-// applied nothing. s is EVENTS; what is newer than its cached state is not counted as applied.
-func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) { return unapplied(ctx, s) }
+// RecordKey is the key of the record that is stored on a subject.
+func RecordKey(subject string) string { return recordKey(subject) }
+
+// ChunkSubject is where the chunks of an object are stored.
+func ChunkSubject(bucket, nuid string) string { return chunkSubject(bucket, nuid) }
+
+// How long a consumer that waits for messages asks at a time, and within which time it hears that the server is there.
+const (
+	PullExpiry    = pullExpiry
+	PullHeartbeat = pullHeartbeat
+)

@@ -23,17 +23,17 @@ const (
 	readerAckEvery = 250 * time.Millisecond
 )
 
-// DurableItems is Items from a position that the server keeps under a name; from says where it begins the first time. An item
+// FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
 // is done when the caller comes back for the next one, and then not given again; a crash gives those again that were done in
 // the last quarter of a second. Of several processes under one name one gets the items, and another when that one stops.
-func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
+func (its Items) FollowDurable(ctx context.Context, name string, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
-		cons, err := c.readerConsumer(ctx, name, filters, from)
+		cons, err := its.readerConsumer(ctx, name, filters, from)
 		if err != nil {
 			yield(StoredItem{}, fmt.Errorf("durable subscription %q: %w", name, err))
 			return
 		}
-		f := newFeed(c, events.ItemsStream, cons)
+		f := newFeed(its.c, events.ItemsStream, cons)
 		f.takeBackOrphans(ctx)
 		it, err := cons.Messages(
 			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
@@ -50,7 +50,7 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 		defer func() {
 			it.Stop()
 			if done != nil {
-				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), its.c.timeout)
 				defer cancel()
 				_ = done.DoubleAck(last) // lost: the items come again
 			}
@@ -105,26 +105,26 @@ func (c *Conn) DurableItems(ctx context.Context, name string, filters []string, 
 }
 
 // readerConsumer finds the consumer of a name, or makes it.
-func (c *Conn) readerConsumer(ctx context.Context, name string, filters []string, from Position) (jetstream.Consumer, error) {
+func (its Items) readerConsumer(ctx context.Context, name string, filters []string, from Position) (jetstream.Consumer, error) {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return nil, err
 	}
 	durable := events.ReaderConsumer(name)
-	cons, err := c.js.Consumer(ctx, events.ItemsStream, durable)
+	cons, err := its.c.js.Consumer(ctx, events.ItemsStream, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		var policy jetstream.DeliverPolicy
 		var seq uint64
 		var since *time.Time
-		if policy, seq, since, err = c.deliver(ctx, from); err != nil {
+		if policy, seq, since, err = its.deliver(ctx, from); err != nil {
 			return nil, err
 		}
-		cons, err = c.js.CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
+		cons, err = its.c.js.CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
 			Durable: durable, FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
 			AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: readerAcks,
 			PriorityPolicy: jetstream.PriorityPolicyPinned, PriorityGroups: []string{events.ReadersGroup}, PinnedTTL: pinnedTTL,
 		})
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster
-			cons, err = c.js.Consumer(ctx, events.ItemsStream, durable)
+			cons, err = its.c.js.Consumer(ctx, events.ItemsStream, durable)
 		}
 	}
 	if err != nil {
@@ -142,11 +142,11 @@ func (c *Conn) readerConsumer(ctx context.Context, name string, filters []string
 func empty(s string) bool { return s == "" }
 
 // ForgetReader drops the position that is kept under a name. record.ErrNotFound: there is none.
-func (c *Conn) ForgetReader(ctx context.Context, name string) error {
+func (its Items) ForgetReader(ctx context.Context, name string) error {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return err
 	}
-	if err := c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
+	if err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
 		return fmt.Errorf("durable subscription %q: %w", name, wrapErr(err))
 	}
 	return nil

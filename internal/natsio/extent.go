@@ -20,8 +20,8 @@ type Extent struct {
 
 // Extent asks ITEMS' leader what it holds now. In a cluster it may be what was some seconds ago (leader.go): a reader that is told
 // to be at the end may have items before it that it gets all the same.
-func (c *Conn) Extent(ctx context.Context, filters []string) (Extent, error) {
-	s, err := c.leaderStream(ctx, events.ItemsStream)
+func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
+	s, err := its.c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
 	}

@@ -17,7 +17,7 @@ import (
 // PublishItems stores items in order. On an error a prefix of them may be stored: ask LastItem before sending again. A
 // reader may for a moment see an item without the one before it, when a server refused that one and not the next: it can
 // have the missing one from the thread.
-func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
+func (its Items) PublishItems(ctx context.Context, items []events.Posted) error {
 	msgs := make([]*nats.Msg, len(items))
 	for i, it := range items {
 		msgs[i] = &nats.Msg{Subject: it.Subject, Data: it.Data}
@@ -32,7 +32,7 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 			msgs[i].Header[events.HeaderLife] = []string{strconv.FormatUint(it.Life, 10)}
 		}
 	}
-	if err := c.items.send(ctx, c, msgs); err != nil {
+	if err := its.c.items.send(ctx, its.c, msgs); err != nil {
 		return fmt.Errorf("publish %d items: %w", len(items), err)
 	}
 	return nil
@@ -40,8 +40,8 @@ func (c *Conn) PublishItems(ctx context.Context, items []events.Posted) error {
 
 // LastItem is the number of the newest item under a thread's name that ITEMS still holds, by its leader, and the life that it is
 // of; 0 when it holds none. What is sent again by an answer that was old is there twice, and subscribers drop it.
-func (c *Conn) LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error) {
-	s, err := c.leaderStream(ctx, events.ItemsStream)
+func (its Items) LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error) {
+	s, err := its.c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, wrapErr(err)
 	}
@@ -74,8 +74,8 @@ func itemLife(h nats.Header) uint64 {
 
 // DropItems deletes a thread's items above a number, the newest ones that there are of it: its head went back before them. It
 // says how many.
-func (c *Conn) DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+func (its Items) DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error) {
+	s, err := its.c.js.Stream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, wrapErr(err)
 	}

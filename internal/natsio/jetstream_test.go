@@ -194,13 +194,13 @@ func TestItemsAreAPlainStream(t *testing.T) {
 	for n := int64(1); n <= 100; n++ {
 		items = append(items, events.Posted{Subject: events.ItemSubject(th, "tool_result", "ok"), N: n, Data: fmt.Appendf(nil, `{"n":%d}`, n)})
 	}
-	if err := c.PublishItems(ctx, items); err != nil {
+	if err := c.Items().PublishItems(ctx, items); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := c.LastItem(ctx, th); n != 100 || err != nil {
+	if n, _, err := c.Items().LastItem(ctx, th); n != 100 || err != nil {
 		t.Errorf("LastItem = %d, %v, want 100", n, err)
 	}
-	if n, _, err := c.LastItem(ctx, events.Thread{Session: "s", Name: "other"}); n != 0 || err != nil {
+	if n, _, err := c.Items().LastItem(ctx, events.Thread{Session: "s", Name: "other"}); n != 0 || err != nil {
 		t.Errorf("LastItem(other) = %d, %v, want 0", n, err)
 	}
 	for _, filter := range []string{"spool.v1.item.>", "spool.v1.item.s.*.tool_result.ok"} {

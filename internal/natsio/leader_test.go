@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/gc/gcnats"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -23,7 +24,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	item := events.Posted{Subject: "spool.v1.item.s.main.message", N: 1, Data: []byte(`{"n":1}`)}
-	if err := c.PublishItems(ctx, []events.Posted{item}); err != nil {
+	if err := c.Items().PublishItems(ctx, []events.Posted{item}); err != nil {
 		t.Fatal(err)
 	}
 	o, err := c.Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")})
@@ -32,13 +33,13 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 	}
 	for what, read := range map[string]func() error{
 		"Stat":        func() error { _, err := c.Stat(ctx, events.InboxBucket, "body"); return err },
-		"LastItem":    func() error { _, _, err := c.LastItem(ctx, th); return err },
-		"Extent":      func() error { _, err := c.Extent(ctx, []string{events.ItemSubjects}); return err },
-		"Newest":      func() error { _, err := c.Newest(ctx, events.ItemSubjects); return err },
-		"FirstItem":   func() error { _, _, err := c.FirstItem(ctx, th, 0, 1); return err },
+		"LastItem":    func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
+		"Extent":      func() error { _, err := c.Items().Extent(ctx, []string{events.ItemSubjects}); return err },
+		"Newest":      func() error { _, err := c.Items().Newest(ctx, events.ItemSubjects); return err },
+		"FirstItem":   func() error { _, _, err := c.Items().First(ctx, th, 0, 1); return err },
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
-		"Recall":      func() error { return c.Recall(ctx, new(struct{})) },
-		"Claims":      func() error { _, err := c.Claims(ctx); return err },
+		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
+		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },
 		"NewestEvent": func() error { _, _, err := c.NewestEvent(ctx, th); return err },
 		"Records":     func() error { _, err := c.Records(ctx, events.HeadKey(th)); return err },
 	} {

@@ -64,8 +64,8 @@ const (
 // not stored again. On an error a part of them may be stored; calling it again with all of them is safe.
 //
 // The letters of a call cost one write for a thousand of them. Where letters may have come before, they are read once.
-func (c *Conn) Dead(ctx context.Context, letters []events.Dead) error {
-	b := &c.dead
+func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
+	b := &box.c.dead
 	if err := b.turn.take(ctx); err != nil {
 		return fmt.Errorf("store %d dead letters: %w", len(letters), err)
 	}
@@ -79,7 +79,7 @@ func (c *Conn) Dead(ctx context.Context, letters []events.Dead) error {
 			size += len(letters[n].Data)
 			n++
 		}
-		if err := c.storeDead(ctx, letters[:n]); err != nil {
+		if err := box.storeDead(ctx, letters[:n]); err != nil {
 			return fmt.Errorf("store %d dead letters: %w", n, err)
 		}
 		letters = letters[n:]
@@ -88,13 +88,13 @@ func (c *Conn) Dead(ctx context.Context, letters []events.Dead) error {
 }
 
 // storeDead stores those letters of one batch that are not stored yet.
-func (c *Conn) storeDead(ctx context.Context, letters []events.Dead) error {
+func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) error {
 	objects := map[int]string{} // of the letters that were uploaded
 	for range deadTries {
-		fresh, unread := c.dead.compare(letters)
+		fresh, unread := box.c.dead.compare(letters)
 		if len(unread) > 0 {
-			c.dead.forget(unread)
-			if err := c.learnDead(ctx, letters, unread); err != nil {
+			box.c.dead.forget(unread)
+			if err := box.learnDead(ctx, letters, unread); err != nil {
 				return err
 			}
 			continue
@@ -105,12 +105,12 @@ func (c *Conn) storeDead(ctx context.Context, letters []events.Dead) error {
 		msgs := make([]*nats.Msg, len(fresh))
 		for i, n := range fresh {
 			var err error
-			if msgs[i], err = c.letterMsg(ctx, letters[n], objects, n); err != nil {
+			if msgs[i], err = box.letterMsg(ctx, letters[n], objects, n); err != nil {
 				return err
 			}
 		}
-		seqs, err := c.sendDead(ctx, msgs)
-		c.dead.note(letters, fresh, seqs)
+		seqs, err := box.sendDead(ctx, msgs)
+		box.c.dead.note(letters, fresh, seqs)
 		if err == nil {
 			return nil
 		}
@@ -119,10 +119,10 @@ func (c *Conn) storeDead(ctx context.Context, letters []events.Dead) error {
 			subjects[m.Subject] = true
 		}
 		if !errors.Is(err, record.ErrConflict) {
-			c.dead.forget(subjects) // the outcome may be unknown: the next write finds out
+			box.c.dead.forget(subjects) // the outcome may be unknown: the next write finds out
 			return err
 		}
-		if err := c.learnDead(ctx, letters, subjects); err != nil {
+		if err := box.learnDead(ctx, letters, subjects); err != nil {
 			return err
 		}
 	}
@@ -194,11 +194,11 @@ func (b *deadBox) forget(subjects map[string]bool) {
 // learnDead finds out what SPOOL_DEAD holds on these subjects. It asks for the newest letter of each. Where the memory does
 // not know that one, it reads the letters since the oldest event of the batch, once for all subjects: an older letter is of
 // an event that had its sequence in a stream that is gone.
-func (c *Conn) learnDead(ctx context.Context, letters []events.Dead, subjects map[string]bool) error {
-	b := &c.dead
+func (box DeadLetters) learnDead(ctx context.Context, letters []events.Dead, subjects map[string]bool) error {
+	b := &box.c.dead
 	b.shrink()
 	names := slices.Sorted(maps.Keys(subjects))
-	found, err := c.newest(ctx, events.DeadStream, names)
+	found, err := box.c.newest(ctx, events.DeadStream, names)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (c *Conn) learnDead(ctx context.Context, letters []events.Dead, subjects ma
 			read[names[i]] = m
 		}
 	}
-	if err := c.readDead(ctx, read); err != nil {
+	if err := box.readDead(ctx, read); err != nil {
 		b.forget(subjects)
 		return err
 	}
@@ -249,18 +249,18 @@ func oldestEvents(letters []events.Dead) map[string]int64 {
 }
 
 // readDead reads the letters on these subjects into the memory, up to the newest of each.
-func (c *Conn) readDead(ctx context.Context, newest map[string]newestMsg) error {
+func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg) error {
 	if len(newest) == 0 {
 		return nil
 	}
-	b := &c.dead
+	b := &box.c.dead
 	since := int64(math.MaxInt64)
 	for subject := range newest {
 		since = min(since, b.subjects[subject].since)
 	}
 	start, filters := time.Unix(0, since), slices.Sorted(maps.Keys(newest))
 	last := map[string]uint64{}
-	err := c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		s, l := b.subjects[m.Subject()], deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
@@ -291,20 +291,20 @@ func (c *Conn) readDead(ctx context.Context, newest map[string]newestMsg) error 
 
 // sendDead stores messages on condition that the memory knows the newest letter of each of their subjects, all or none, and
 // returns their sequences. In a stream that takes no atomic batch it stores some on an error: those with a sequence.
-func (c *Conn) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
+func (box DeadLetters) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
 	expected := map[string]uint64{}
 	for _, m := range msgs {
 		if _, ok := expected[m.Subject]; ok {
 			continue
 		}
 		expected[m.Subject] = 0
-		if s := c.dead.subjects[m.Subject]; s != nil {
+		if s := box.c.dead.subjects[m.Subject]; s != nil {
 			expected[m.Subject] = s.last
 		}
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
 	}
-	if len(msgs) > 1 && !c.dead.oneByOne {
-		last, err := c.batch(ctx, msgs)
+	if len(msgs) > 1 && !box.c.dead.oneByOne {
+		last, err := box.c.batch(ctx, msgs)
 		if !errors.Is(err, errNoBatches) {
 			seqs := make([]uint64, len(msgs))
 			for i := range seqs {
@@ -314,7 +314,7 @@ func (c *Conn) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error)
 			}
 			return seqs, err
 		}
-		c.dead.oneByOne = true
+		box.c.dead.oneByOne = true
 	}
 	seqs := make([]uint64, len(msgs))
 	for i, m := range msgs {
@@ -322,7 +322,7 @@ func (c *Conn) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error)
 			delete(m.Header, h)
 		}
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
-		stored, err := c.publish(ctx, []*nats.Msg{m})
+		stored, err := box.c.publish(ctx, []*nats.Msg{m})
 		if err != nil {
 			return seqs, err
 		}
@@ -333,18 +333,18 @@ func (c *Conn) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error)
 
 // letterMsg is a letter as a message. What does not fit one is uploaded, once: objects says under which name, by the letter's
 // place.
-func (c *Conn) letterMsg(ctx context.Context, d events.Dead, objects map[int]string, place int) (*nats.Msg, error) {
+func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map[int]string, place int) (*nats.Msg, error) {
 	m := &nats.Msg{Subject: letterSubject(d), Data: d.Data, Header: nats.Header{
 		HeaderReason:   {oneLine(d.Reason, 2048)},
 		HeaderSubject:  {oneLine(d.Subject, 1024)},
 		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
 	}}
-	if len(d.Data)+headerRoom <= c.MaxPayload() {
+	if len(d.Data)+headerRoom <= box.c.MaxPayload() {
 		return m, nil
 	}
 	if objects[place] == "" {
 		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
-		if _, err := c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
+		if _, err := box.c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
 			return nil, err
 		}
 		objects[place] = name

@@ -32,7 +32,7 @@ var lettersBegin = time.Now().Add(-time.Hour)
 func storeLetters(t *testing.T, c *natsio.Conn, all []events.Dead, batch int) {
 	t.Helper()
 	for some := range slices.Chunk(all, batch) {
-		if err := c.Dead(t.Context(), some); err != nil {
+		if err := c.DeadLetters().Dead(t.Context(), some); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func storeLetters(t *testing.T, c *natsio.Conn, all []events.Dead, batch int) {
 func wantLetters(t *testing.T, c *natsio.Conn, name string, n int) {
 	t.Helper()
 	var got []uint64
-	err := c.DeadLetters(t.Context(), "s", func(l natsio.DeadLetter) error {
+	err := c.DeadLetters().EachLetter(t.Context(), "s", func(l natsio.DeadLetter) error {
 		if l.Thread.Name == name {
 			got = append(got, l.Seq)
 		}
@@ -120,9 +120,9 @@ func TestDeadLettersOfTwoProcesses(t *testing.T) {
 	for i, c := range []*natsio.Conn{a, b} {
 		go func() {
 			for some := range slices.Chunk(letters("main", 1, n), 7+4*i) {
-				err := c.Dead(t.Context(), some)
+				err := c.DeadLetters().Dead(t.Context(), some)
 				for tries := 0; err != nil && tries < 100; tries++ {
-					err = c.Dead(t.Context(), some)
+					err = c.DeadLetters().Dead(t.Context(), some)
 				}
 				if err != nil {
 					errs <- err
@@ -181,7 +181,7 @@ func TestDeadLettersAreRemoved(t *testing.T) {
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.dead.s.other.*")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DropDead(t.Context(), 100); err != nil {
+	if err := c.DeadLetters().DropLetters(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
 	more := append(letters("main", 101, 120), letters("other", 101, 120)...)
@@ -189,7 +189,7 @@ func TestDeadLettersAreRemoved(t *testing.T) {
 		t.Errorf("40 letters after a removal: %d messages received, want two answers and the newest of two threads", in)
 	}
 	n := 0
-	if err := c.DeadLetters(t.Context(), "s", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 99+40 {
+	if err := c.DeadLetters().EachLetter(t.Context(), "s", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 99+40 {
 		t.Errorf("%d letters, %v, want 139", n, err)
 	}
 }
@@ -207,7 +207,7 @@ func TestDeadLettersOfManyThreads(t *testing.T) {
 		t.Errorf("%d letters of 300 threads again: %d messages sent, want one question a thread and one read", len(all), out)
 	}
 	n := 0
-	if err := c.DeadLetters(t.Context(), "s", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 900 {
+	if err := c.DeadLetters().EachLetter(t.Context(), "s", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 900 {
 		t.Errorf("%d letters, %v, want 900", n, err)
 	}
 }

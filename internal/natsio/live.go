@@ -21,16 +21,16 @@ type LiveFrame struct {
 	*events.Live
 }
 
-// LiveOutputs follows the frames of all outputs of a thread, as Live does of one.
-func (c *Conn) LiveOutputs(ctx context.Context, t events.Thread, silence time.Duration) iter.Seq2[LiveFrame, error] {
+// FollowAll follows the frames of all outputs of a thread, as Follow does of one.
+func (outs Outputs) FollowAll(ctx context.Context, t events.Thread, silence time.Duration) iter.Seq2[LiveFrame, error] {
 	return func(yield func(LiveFrame, error) bool) {
-		sub, err := c.nc.SubscribeSync(events.LiveSubject(t, "*"))
+		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, "*"))
 		if err != nil {
 			yield(LiveFrame{}, wrapErr(err))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
-		if _, err := c.nc.RTT(); err != nil { // the server knows of the subscription
+		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
 			yield(LiveFrame{}, wrapErr(err))
 			return
 		}
@@ -62,14 +62,14 @@ func (c *Conn) LiveOutputs(ctx context.Context, t events.Thread, silence time.Du
 	}
 }
 
-// ItemsUntilNow gives the items of ITEMS from a position on, in order, and ends behind the last one that is stored. It stops at
+// UntilNow gives the items of ITEMS from a position on, in order, and ends behind the last one that is stored. It stops at
 // the first error of f, and returns it.
-func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Position, f func(StoredItem) error) error {
-	policy, seq, since, err := c.deliver(ctx, from)
+func (its Items) UntilNow(ctx context.Context, filters []string, from Position, f func(StoredItem) error) error {
+	policy, seq, since, err := its.deliver(ctx, from)
 	if err != nil {
 		return err
 	}
-	err = c.eachMessage(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+	err = its.c.eachMessage(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since, InactiveThreshold: time.Minute,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(storedItem(m, meta))
@@ -80,9 +80,9 @@ func (c *Conn) ItemsUntilNow(ctx context.Context, filters []string, from Positio
 	return nil
 }
 
-// ItemsSpan is the sequence of the first item that ITEMS holds, and of the last one that it was given.
-func (c *Conn) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
-	s, err := c.js.Stream(ctx, events.ItemsStream)
+// Span is the sequence of the first item that ITEMS holds, and of the last one that it was given.
+func (its Items) Span(ctx context.Context) (first, last uint64, err error) {
+	s, err := its.c.js.Stream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read items: %w", wrapErr(err))
 	}

@@ -11,9 +11,8 @@ import (
 	"spool/internal/record"
 )
 
-// ObjectReader reads an object from any place, in bounded memory. Whoever reads to its end gets ErrDigest instead of its last
-// bytes when it does not have the digest that its record tells. It belongs to one goroutine.
-type ObjectReader struct {
+// objectFile is what OpenObject returns.
+type objectFile struct {
 	ctx context.Context
 	c   *Conn
 	o   record.Object
@@ -27,16 +26,22 @@ type ObjectReader struct {
 // ErrDigest: the bytes of an object are not those that were stored.
 var ErrDigest = errors.New("object has another digest")
 
-// OpenObject reads an object. Missing chunks are found while reading: record.ErrNotFound.
-func (c *Conn) OpenObject(ctx context.Context, o record.Object) *ObjectReader {
-	return &ObjectReader{ctx: ctx, c: c, o: o, r: c.Open(ctx, o), sum: sha256.New()}
+// OpenObject reads an object from any place, in bounded memory. Whoever reads to its end gets ErrDigest instead of its last
+// bytes when it does not have the digest that its record tells. The reader belongs to one goroutine.
+// Missing chunks are found while reading: record.ErrNotFound.
+func (c *Conn) OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser {
+	return c.newObjectReader(ctx, o)
+}
+
+func (c *Conn) newObjectReader(ctx context.Context, o record.Object) *objectFile {
+	return &objectFile{ctx: ctx, c: c, o: o, r: c.Open(ctx, o), sum: sha256.New()}
 }
 
 // Close is io.Closer's; there is nothing to close.
-func (r *ObjectReader) Close() error { return nil }
+func (r *objectFile) Close() error { return nil }
 
 // Seek chooses where the next Read begins; it reads nothing. Chunks have no index: going forward reads what lies between.
-func (r *ObjectReader) Seek(offset int64, whence int) (int64, error) {
+func (r *objectFile) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
 		offset += r.want
@@ -51,9 +56,9 @@ func (r *ObjectReader) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Read is io.Reader's.
-func (r *ObjectReader) Read(p []byte) (int, error) {
+func (r *objectFile) Read(p []byte) (int, error) {
 	if want := r.want; want < r.at {
-		*r = *r.c.OpenObject(r.ctx, r.o)
+		*r = *r.c.newObjectReader(r.ctx, r.o)
 		r.want = want
 	}
 	n, err := io.CopyN(r.sum, r.r, r.want-r.at)
@@ -74,7 +79,7 @@ func (r *ObjectReader) Read(p []byte) (int, error) {
 }
 
 // end turns the end of an object with another digest into an error.
-func (r *ObjectReader) end(err error) error {
+func (r *objectFile) end(err error) error {
 	if errors.Is(err, io.EOF) && r.o.Sum != [32]byte{} && string(r.sum.Sum(nil)) != string(r.o.Sum[:]) {
 		return fmt.Errorf("read %s/%s: %w", r.o.Bucket, r.o.Name, ErrDigest)
 	}

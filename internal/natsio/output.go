@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -20,14 +19,14 @@ import (
 // PutPart stores the next part of an artifact that is being written: behind the chunk at sequence after, 0 for the first.
 // The server takes it only while that is the last chunk, so a part that is there already is not stored twice, and its
 // sequence is returned: whoever put it made the same bytes. record.ErrRefused: there are other bytes in its place.
-func (c *Conn) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
-	seq, err := c.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
+func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
+	seq, err := outs.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
 	if !errors.Is(err, record.ErrConflict) {
 		return seq, err
 	}
 	seq = 0
 	o := record.Object{Bucket: events.ArtifactsBucket, NUID: token}
-	n, last, readErr := c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
+	n, last, readErr := outs.c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
 		if !bytes.Equal(there, part) {
 			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused, len(part), after, token, len(there))
 		}
@@ -44,20 +43,20 @@ func (c *Conn) PutPart(ctx context.Context, token string, after uint64, part []b
 
 // FinishParts writes the meta message of an object whose chunks are all there, unless it is there already: from then on any
 // client of the object store can read it.
-func (c *Conn) FinishParts(ctx context.Context, o record.Object) error {
+func (outs Outputs) FinishParts(ctx context.Context, o record.Object) error {
 	meta, err := metaMsg(o)
 	if err != nil {
 		return err
 	}
-	if _, err = c.putOnce(ctx, meta.Subject, 0, meta.Data); errors.Is(err, record.ErrConflict) {
+	if _, err = outs.putOnce(ctx, meta.Subject, 0, meta.Data); errors.Is(err, record.ErrConflict) {
 		return nil
 	}
 	return err
 }
 
 // putOnce publishes a message if the last one on its subject has that sequence.
-func (c *Conn) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
-	seqs, err := c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
+func (outs Outputs) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	seqs, err := outs.c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
 		hdrExpectSeq: {strconv.FormatUint(last, 10)},
 	}}})
 	if err != nil {
@@ -67,25 +66,25 @@ func (c *Conn) putOnce(ctx context.Context, subject string, last uint64, data []
 }
 
 // PublishLive tells live subscribers what an output prints. It does not wait, and a frame can be lost (SPEC O6: they notice).
-func (c *Conn) PublishLive(t events.Thread, output string, frame events.Live) error {
+func (outs Outputs) PublishLive(t events.Thread, output string, frame events.Live) error {
 	data, err := json.Marshal(frame)
 	if err != nil {
 		return err
 	}
-	return c.nc.Publish(events.LiveSubject(t, output), data)
+	return outs.c.nc.Publish(events.LiveSubject(t, output), data)
 }
 
-// Live follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
+// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
 // slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
-func (c *Conn) Live(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
+func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
 	return func(yield func(*events.Live, error) bool) {
-		sub, err := c.nc.SubscribeSync(events.LiveSubject(t, output))
+		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, output))
 		if err != nil {
 			yield(nil, wrapErr(err))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
-		if _, err := c.nc.RTT(); err != nil { // the server knows of the subscription
+		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
 			yield(nil, wrapErr(err))
 			return
 		}
@@ -119,8 +118,8 @@ func (c *Conn) Live(ctx context.Context, t events.Thread, output string, silence
 
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
 // values are not read to find out.
-func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
-	ages, err := c.recordAges(ctx, events.OutputKeys(""), least)
+func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
+	ages, err := outs.c.RecordAges(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
 		return nil, err
 	}
@@ -128,78 +127,30 @@ func (c *Conn) SilentOutputs(ctx context.Context, least time.Duration) ([]record
 	for key := range ages {
 		keys = append(keys, key)
 	}
-	rs, err := c.Records(ctx, keys...)
+	rs, err := outs.c.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]record.Silent, 0, len(rs))
 	for i, r := range rs {
 		session, _, ok := events.ParseOutputKey(r.Key)
-		if !ok || !r.Exists() || r.Seq != ages[keys[i]].seq { // gone, or written meanwhile
+		if !ok || !r.Exists() || r.Seq != ages[keys[i]].Seq { // gone, or written meanwhile
 			continue
 		}
 		o, err := record.DecodeOutput(r.Value)
 		if err != nil { // it has no lease that could be over; the others' are
-			c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
+			outs.c.log.Warn("an open output cannot be read", "record", r.Key, "error", err)
 			continue
 		}
-		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].age})
+		out = append(out, record.Silent{Session: session, Output: o, Rev: r.Seq, For: ages[r.Key].Age})
 	}
 	return out, nil
 }
 
-type aged struct {
-	seq uint64
-	age time.Duration
-}
-
-// recordAges finds the records that match a filter and are at least that old, by the headers alone.
-func (c *Conn) recordAges(ctx context.Context, filter string, least time.Duration) (map[string]aged, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, wrapErr(err)
-	}
-	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return nil, wrapErr(err)
-	}
-	info := cons.CachedInfo()
-	defer func() { _ = s.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }()
-	old := map[string]aged{}
-	for left := info.NumPending; left > 0; {
-		batch, err := cons.FetchNoWait(int(min(left, 1000)))
-		if err != nil {
-			return nil, wrapErr(err)
-		}
-		got := uint64(0)
-		for m := range batch.Messages() {
-			got++
-			meta, err := m.Metadata()
-			if err != nil {
-				return nil, err
-			}
-			if age := info.TimeStamp.Sub(meta.Timestamp); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[recordKey(m.Subject())] = aged{meta.Sequence.Stream, age}
-			}
-		}
-		if err := batch.Error(); err != nil {
-			return nil, wrapErr(err)
-		}
-		if got == 0 {
-			break
-		}
-		left -= min(got, left)
-	}
-	return old, nil
-}
-
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is
 // where to go on; fewer parts than asked for are not an error.
-func (c *Conn) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
-	n, last, err := c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
+func (outs Outputs) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
+	n, last, err := outs.c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
 	if err != nil {
 		return n, 0, fmt.Errorf("read parts of %s: %w", token, err)
 	}

@@ -19,14 +19,14 @@ func TestPutPart(t *testing.T) {
 	ctx := t.Context()
 	put := func(after uint64, part string) uint64 {
 		t.Helper()
-		seq, err := c.PutPart(ctx, "token", after, []byte(part))
+		seq, err := c.Outputs().PutPart(ctx, "token", after, []byte(part))
 		if err != nil {
 			t.Fatalf("PutPart(%d, %s) = %v", after, part, err)
 		}
 		return seq
 	}
 	first := put(0, "one")
-	if _, err := c.PutPart(ctx, "another", 0, []byte("x")); err != nil {
+	if _, err := c.Outputs().PutPart(ctx, "another", 0, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	second := put(first, "two")
@@ -35,13 +35,13 @@ func TestPutPart(t *testing.T) {
 		t.Errorf("putting them again = %d, %d, want %d, %d", a, b, second, first)
 	}
 	for _, after := range []uint64{0, first, third + 7} {
-		if _, err := c.PutPart(ctx, "token", after, []byte("other")); !errors.Is(err, record.ErrRefused) {
+		if _, err := c.Outputs().PutPart(ctx, "token", after, []byte("other")); !errors.Is(err, record.ErrRefused) {
 			t.Errorf("PutPart of other bytes behind %d = %v, want ErrRefused", after, err)
 		}
 	}
 	o := record.Object{Bucket: events.ArtifactsBucket, Name: "s/a/f.log", NUID: "token", Size: 11, Chunks: 3, First: first, Sum: sha256.Sum256([]byte("onetwothree"))}
 	for range 2 {
-		if err := c.FinishParts(ctx, o); err != nil {
+		if err := c.Outputs().FinishParts(ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestPutPart(t *testing.T) {
 		t.Errorf("GetBytes = %q, %v", got, err)
 	}
 	var got bytes.Buffer
-	n, next, err := c.ReadParts(ctx, "token", second, 5, func(b []byte) error { got.Write(b); return nil })
+	n, next, err := c.Outputs().ReadParts(ctx, "token", second, 5, func(b []byte) error { got.Write(b); return nil })
 	if err != nil || n != 2 || next != third+1 || got.String() != "twothree" {
 		t.Errorf("ReadParts = %d, %d, %v, %q", n, next, err, got.String())
 	}
@@ -74,7 +74,7 @@ func TestSilentOutputs(t *testing.T) {
 	write("ended", open("ended"))
 	write("ended", nil)
 	for {
-		old, err := c.SilentOutputs(ctx, 300*time.Millisecond)
+		old, err := c.Outputs().SilentOutputs(ctx, 300*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestSilentOutputs(t *testing.T) {
 		}
 	}
 	write("old", open("old"))
-	if again, err := c.SilentOutputs(ctx, 300*time.Millisecond); err != nil || len(again) != 0 {
+	if again, err := c.Outputs().SilentOutputs(ctx, 300*time.Millisecond); err != nil || len(again) != 0 {
 		t.Errorf("SilentOutputs after a new piece = %+v, %v, want none", again, err)
 	}
 }

@@ -27,3 +27,6 @@ func (c *Conn) Keys(ctx context.Context, filter string) ([]string, error) {
 	slices.Sort(keys)
 	return keys, nil
 }
+
+// RecordNames lists the key of every record, removed ones included, by the stream's own list of subjects.
+func (c *Conn) RecordNames(ctx context.Context) ([]string, error) { return c.Keys(ctx, ">") }

@@ -16,8 +16,8 @@ import (
 // putAhead is how many bytes of chunks are sent before their acks are awaited.
 const putAhead = 4 << 20
 
-// PutObject writes an object as another store had it: with its token, its name and its very chunks. Without a name it gets
-// no meta message: it is an upload that goes on. It returns the sequences of the first and the last chunk.
+// PutObject writes an object as another store had it: with its token, its name and its very chunks. Without a name it
+// gets no meta message: it is an upload that goes on. It returns the sequences of the first and the last chunk.
 func (c *Conn) PutObject(ctx context.Context, o record.Object, chunks iter.Seq2[[]byte, error]) (first, last uint64, err error) {
 	var msgs []*nats.Msg
 	size := 0

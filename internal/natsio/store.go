@@ -132,7 +132,7 @@ func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstor
 
 // Blob reads a blob and hashes it.
 func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
-	b, err := s.blobRecord(ctx, ref)
+	b, err := s.LiveBlob(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 	return raw, nil
 }
 
-// blobRecord finds the live record of a blob.
-func (s *Store) blobRecord(ctx context.Context, ref casstore.Ref) (b record.Blob, err error) {
+// LiveBlob finds the record of a blob. Errors wrap casstore.ErrNotFound or casstore.ErrGone.
+func (s *Store) LiveBlob(ctx context.Context, ref casstore.Ref) (b record.Blob, err error) {
 	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
 	if err != nil {
 		return b, fmt.Errorf("%s: %w", ref, err)
@@ -184,16 +184,8 @@ func (s *Store) PutPack(ctx context.Context, id casstore.PackID, header, body []
 			return err
 		}
 		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.PackKey(id.String()), Value: rec.Encode(), Expect: record.Any}})
-		return again(err)
+		return retry.Raced(err)
 	})
-}
-
-// again makes a lost race a reason to try once more.
-func again(err error) error {
-	if errors.Is(err, record.ErrConflict) {
-		return fmt.Errorf("%w: %w", record.ErrBusy, err)
-	}
-	return err
 }
 
 // UploadPack writes a pack's bytes: its header is the first chunk. No record names them yet.
@@ -257,7 +249,7 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 					return nil
 				}
 				_, err := s.c.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
-				return again(err)
+				return retry.Raced(err)
 			}
 		}
 		rec, err := s.UploadBlob(ctx, ref, b)
@@ -265,6 +257,6 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 			return err
 		}
 		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.BlobKey(ref.Hex()), Value: rec.Encode(), Expect: record.Any}})
-		return again(err)
+		return retry.Raced(err)
 	})
 }

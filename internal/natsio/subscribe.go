@@ -22,7 +22,7 @@ type Position struct {
 
 // deliver is the position as a consumer has it. What is next is a sequence too: a consumer that is made anew after a
 // disconnection, before its first item, must not begin later.
-func (c *Conn) deliver(ctx context.Context, p Position) (policy jetstream.DeliverPolicy, seq uint64, since *time.Time, err error) {
+func (its Items) deliver(ctx context.Context, p Position) (policy jetstream.DeliverPolicy, seq uint64, since *time.Time, err error) {
 	switch {
 	case p.Seq != 0:
 		return jetstream.DeliverByStartSequencePolicy, p.Seq, nil, nil
@@ -33,7 +33,7 @@ func (c *Conn) deliver(ctx context.Context, p Position) (policy jetstream.Delive
 	case p.All:
 		return jetstream.DeliverAllPolicy, 0, nil, nil
 	}
-	s, err := c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, nil, wrapErr(err)
 	}
@@ -58,16 +58,16 @@ type StoredItem struct {
 	Trace   string // trace context of its event; "" = none
 }
 
-// Items follows ITEMS from a position, in order, across reconnects, until ctx ends or the caller stops. ready, if not nil,
+// Follow follows ITEMS from a position, in order, across reconnects, until ctx ends or the caller stops. ready, if not nil,
 // is called once the subscription stands: what is stored from then on will come.
-func (c *Conn) Items(ctx context.Context, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
+func (its Items) Follow(ctx context.Context, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
-		policy, seq, since, err := c.deliver(ctx, from)
+		policy, seq, since, err := its.deliver(ctx, from)
 		if err != nil {
 			yield(StoredItem{}, err)
 			return
 		}
-		cons, err := c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+		cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
 		})
 		if err != nil {
@@ -112,8 +112,8 @@ func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 }
 
 // Newest is the time at which the newest item that matches a filter was stored; zero when there is none.
-func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
-	s, err := c.leaderStream(ctx, events.ItemsStream)
+func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
+	s, err := its.c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return time.Time{}, wrapErr(err)
 	}
@@ -127,10 +127,10 @@ func (c *Conn) Newest(ctx context.Context, filter string) (time.Time, error) {
 	return m.Time, nil
 }
 
-// FirstItem is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
+// First is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
 // 0: it holds none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
-func (c *Conn) FirstItem(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {
-	s, err := c.leaderStream(ctx, events.ItemsStream)
+func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {
+	s, err := its.c.leaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return 0, 0, wrapErr(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -265,7 +266,7 @@ func TestOldHeadIsNotLatched(t *testing.T) {
 	}
 	cfg := gc.Config{Lane: events.Lanes - 1, Allow: []gc.Brake{gc.BrakeShare}}
 	for range 4 {
-		c, err := gc.New(gc.Deps{Records: r.conn, Bulk: r.conn, Packs: r.conn.Store(cfg.Lane), Queue: r.conn, Memory: r.conn}, cfg)
+		c, err := gc.New(gcnats.Deps(r.conn, cfg.Lane), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

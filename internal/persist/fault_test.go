@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -117,7 +118,7 @@ func (o *outbox) PublishItems(ctx context.Context, items []events.Posted) error 
 func TestItemsWithLostAnswers(t *testing.T) {
 	r := newRig(t)
 	const entries = 200
-	r.start(func(d *persist.Deps, c *persist.Config) { d.Outbox, c.BatchEvents = &outbox{Outbox: r.conn}, 20 })
+	r.start(func(d *persist.Deps, c *persist.Config) { d.Outbox, c.BatchEvents = &outbox{Outbox: d.Outbox}, 20 })
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, entries)
 	r.await(thread(0), "p", entries)
@@ -152,8 +153,8 @@ func TestTwoPersistersOnEverything(t *testing.T) {
 
 // deaf is a persister that is fed by hand, and whose world change alters.
 func (r *rig) deaf(change ...func(*persist.Deps, *persist.Config)) *persist.Persister {
-	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Past: r.conn, MaxRecord: r.conn.MaxRecord, Sessions: r.conn, Packs: store}
+	deps := persistnats.Deps(r.conn, 0, 0)
+	deps.Packs, deps.Nodes, deps.Search = r.conn.Store(0), nil, nil
 	cfg := persist.Config{BatchEvents: 20}
 	for _, c := range change {
 		c(&deps, &cfg)

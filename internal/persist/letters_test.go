@@ -9,6 +9,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -98,7 +99,7 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	second := &letterBox{Outbox: other} // of a process that knows of no letters
+	second := &letterBox{Outbox: persistnats.Deps(other, 0, 0).Outbox} // of a process that knows of no letters
 	p := r.start(func(d *persist.Deps, c *persist.Config) {
 		d.Outbox, c.BatchEvents = second, batch
 	})
@@ -112,7 +113,7 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 		t.Errorf("%d letters in %d calls, want about a call for %d", second.letters, second.calls, batch)
 	}
 	seen := map[uint64]int{}
-	err := r.conn.DeadLetters(t.Context(), "", func(l natsio.DeadLetter) error { seen[l.Seq]++; return nil })
+	err := r.conn.DeadLetters().EachLetter(t.Context(), "", func(l natsio.DeadLetter) error { seen[l.Seq]++; return nil })
 	if err != nil || len(seen) != entries {
 		t.Errorf("%d events have letters, %v, want %d", len(seen), err, entries)
 	}

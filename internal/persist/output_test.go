@@ -381,7 +381,7 @@ func (f *full) PutPart(ctx context.Context, token string, after uint64, part []b
 // TestOutputWithoutRoom: an output whose artifact can not be stored is bounded, and says why (SPEC O5).
 func TestOutputWithoutRoom(t *testing.T) {
 	r := newRig(t)
-	f := &full{Parts: r.conn, err: fmt.Errorf("put: %w: disk", record.ErrFull)}
+	f := &full{Parts: r.conn.Outputs(), err: fmt.Errorf("put: %w: disk", record.ErrFull)}
 	f.left.Store(1)
 	r.start(func(d *persist.Deps, c *persist.Config) { d.Parts, c.BatchBytes = f, 100_000 })
 	raw, _ := lines(12_000)

@@ -122,7 +122,7 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 // the item (SPEC O6).
 func TestFollowOutput(t *testing.T) {
 	r := newRig(t)
-	r.start(func(d *persist.Deps, c *persist.Config) { d.Live, c.BatchEvents = &lossy{Live: r.conn}, 4 })
+	r.start(func(d *persist.Deps, c *persist.Config) { d.Live, c.BatchEvents = &lossy{Live: r.conn.Outputs()}, 4 })
 	raw, clean := lines(12_000)
 	follow := func(text *bytes.Buffer) (end *events.LiveEnd) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -239,7 +239,7 @@ func TestOutputIsNamedBeforeItsParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := &witness{Parts: r.conn, r: r}
+	w := &witness{Parts: r.conn.Outputs(), r: r}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Parts = w })
 	all := r.results(thread(0), 2)
 	if w.n.Load() < 2 || all[0].Metadata.Artifact == nil || all[1].Metadata.Artifact == nil {

@@ -13,7 +13,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
-	"spool/pkg/casstore"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -41,8 +41,7 @@ type running struct {
 // start runs a persister whose world change alters.
 func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	r.t.Helper()
-	store := r.conn.Store(0)
-	deps := persist.Deps{Records: r.conn, Bulk: store, Outbox: r.conn, Inbox: r.conn, Parts: r.conn, Wholes: r.conn, Live: r.conn, Leases: r.conn, Past: r.conn, MaxRecord: r.conn.MaxRecord, Sessions: r.conn, Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Search: store.Search()}
+	deps := persistnats.Deps(r.conn, 0, 8<<20)
 	var cfg persist.Config
 	if change != nil {
 		change(&deps, &cfg)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/record"
+	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -33,7 +34,7 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	live, err := r.conn.SessionLive(ctx, "s0")
+	live, err := sessionstore.Of(r.conn).SessionLive(ctx, "s0")
 	if err != nil || len(live.Unread) != 3 {
 		t.Errorf("SessionLive = %+v, %v, want two outputs and a run that cannot be read", live, err)
 	}

@@ -3,6 +3,8 @@ package retry
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -28,4 +30,12 @@ func Do(ctx context.Context, notify func(err error, wait time.Duration), op func
 		}
 		return err
 	}, backoff.WithContext(b, ctx), notify)
+}
+
+// Raced makes a lost race a reason to try once more.
+func Raced(err error) error {
+	if errors.Is(err, record.ErrConflict) {
+		return fmt.Errorf("%w: %w", record.ErrBusy, err)
+	}
+	return err
 }

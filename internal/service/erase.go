@@ -9,10 +9,13 @@ import (
 	"os"
 	"slices"
 
+	"spool/internal/artifactstore"
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/history"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -63,7 +66,7 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		found[name] = ev
 		maps.Copy(victims, ev.tokens)
 	}
-	over := &overwriting{Conn: e.Conn, victims: victims, done: map[string]*natsio.Overwritten{}}
+	over := &overwriting{Conn: e.Conn, victims: victims, done: map[string]*sessionstore.Overwritten{}}
 	allow := e.Allow
 	if p, err := e.plan(ctx, over, nil); err == nil && len(p.Brakes) == 0 {
 		allow = append(slices.Clone(allow), gc.BrakeShare, gc.BrakeRoots)
@@ -111,12 +114,12 @@ func (e Erasure) delete(ctx context.Context, cl *client.Client, name string, ev 
 		return r, err
 	}
 	streams, err := cl.EraseStreams(ctx, name)
-	r.Overwritten = slices.DeleteFunc(streams, func(w natsio.Overwritten) bool { return w.Messages == 0 })
+	r.Overwritten = slices.DeleteFunc(streams, func(w sessionstore.Overwritten) bool { return w.Messages == 0 })
 	if err != nil {
 		return r, err
 	}
 	for _, o := range ev.artifacts {
-		users, err := e.Conn.NamedBy(ctx, o.Name)
+		users, err := artifactstore.Of(e.Conn, 0).NamedBy(ctx, o.Name)
 		if err == nil && len(users) == 0 {
 			err = over.Reclaim(ctx, o)
 		}
@@ -161,9 +164,9 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, error) {
 	cfg := gc.Safe()
 	cfg.Dense, cfg.Allow = true, allow
-	return gc.New(gc.Deps{
-		Records: e.Conn, Bulk: over, Packs: e.Conn.Store(cfg.Lane), Queue: e.Conn, Memory: e.Conn, Log: e.Log,
-	}, cfg)
+	deps := gcnats.Deps(e.Conn, cfg.Lane)
+	deps.Bulk, deps.Log = over, e.Log
+	return gc.New(deps, cfg)
 }
 
 func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) (*gc.Plan, error) {
@@ -178,7 +181,7 @@ func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) 
 type overwriting struct {
 	*natsio.Conn
 	victims map[string]bool // tokens of their objects
-	done    map[string]*natsio.Overwritten
+	done    map[string]*sessionstore.Overwritten
 }
 
 // Reclaim implements gc.Bulk.
@@ -186,9 +189,9 @@ func (o *overwriting) Reclaim(ctx context.Context, obj record.Object) error {
 	if !o.victims[obj.NUID] {
 		return o.Conn.Reclaim(ctx, obj)
 	}
-	w, err := o.OverwriteObject(ctx, obj)
+	w, err := sessionstore.Of(o.Conn).OverwriteObject(ctx, obj)
 	if o.done[w.Stream] == nil {
-		o.done[w.Stream] = &natsio.Overwritten{Stream: w.Stream}
+		o.done[w.Stream] = &sessionstore.Overwritten{Stream: w.Stream}
 	}
 	sum := o.done[w.Stream]
 	sum.Messages, sum.Bytes = sum.Messages+w.Messages, sum.Bytes+w.Bytes
@@ -196,7 +199,7 @@ func (o *overwriting) Reclaim(ctx context.Context, obj record.Object) error {
 }
 
 // with adds what was overwritten in the buckets, of all sessions together.
-func (o *overwriting) with(streams []natsio.Overwritten) []natsio.Overwritten {
+func (o *overwriting) with(streams []sessionstore.Overwritten) []sessionstore.Overwritten {
 	for _, name := range slices.Sorted(maps.Keys(o.done)) {
 		if w := o.done[name]; w.Messages > 0 {
 			streams = append(streams, *w)

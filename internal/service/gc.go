@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -36,16 +37,16 @@ func GCFlags(fs *flag.FlagSet, g *GC) {
 
 // NewCollector wires a collector to a connection.
 func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Collector, error) {
-	c, err := gc.New(gc.Deps{
-		Records: conn, Bulk: conn, Packs: conn.Store(cfg.Lane), Queue: conn, Memory: conn, Log: log,
-		Alarms: func(ctx context.Context) (out []string, err error) {
-			all, err := scrub.Alarms(ctx, natsadmin.Of(conn))
-			for _, a := range all {
-				out = append(out, a.Detail+": "+a.Do)
-			}
-			return out, err
-		},
-	}, cfg)
+	deps := gcnats.Deps(conn, cfg.Lane)
+	deps.Log = log
+	deps.Alarms = func(ctx context.Context) (out []string, err error) {
+		all, err := scrub.Alarms(ctx, natsadmin.Of(conn))
+		for _, a := range all {
+			out = append(out, a.Detail+": "+a.Do)
+		}
+		return out, err
+	}
+	c, err := gc.New(deps, cfg)
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -138,13 +139,14 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 			g.Report(r, err)
 		}
 	}
+	requests := gcnats.Of(conn)
 	err = retry.Do(ctx, func(err error, wait time.Duration) { log.Warn("wait for gc requests", "error", err, "again_in", wait) }, func() error {
-		made, err := conn.ScheduleGC(ctx, g.Every)
+		made, err := requests.Schedule(ctx, g.Every)
 		if err == nil && made && g.AtOnce {
-			err = conn.AskGC(ctx)
+			err = requests.Ask(ctx)
 		}
 		if err == nil {
-			err = conn.GCRuns(ctx, cycle)
+			err = requests.Runs(ctx, cycle)
 		}
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
-	"spool/pkg/casstore"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/events"
 )
 
@@ -39,13 +39,9 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	store := conn.Store(max(cfg.Lane, 0))
 	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
-	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Past: conn,
-		MaxRecord: conn.MaxRecord, Sessions: conn, Packs: casstore.NewPackCache(store, cfg.PackCache), Nodes: store,
-		Search: store.Search(), Secrets: cfg.Secrets, Link: conn.Link, Reused: s.watch.reused, Log: log,
-	}
+	deps := persistnats.Deps(conn, max(cfg.Lane, 0), cfg.PackCache)
+	deps.Secrets, deps.Link, deps.Reused, deps.Log = cfg.Secrets, conn.Link, s.watch.reused, log
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)
 	}

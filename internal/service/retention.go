@@ -11,6 +11,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
+	"spool/internal/sessionstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -135,7 +136,7 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 		return rep, err
 	}
 	rep.seen = last[events.RecordsStream]
-	when, err := r.Conn.Active(ctx)
+	when, err := sessionstore.Of(r.Conn).Active(ctx)
 	if err != nil {
 		return rep, err
 	}
@@ -170,7 +171,7 @@ func (r Retention) clock(ctx context.Context) (time.Time, error) {
 	if now == nil {
 		now = time.Now
 	}
-	store, err := r.Conn.Clock(ctx)
+	store, err := sessionstore.Of(r.Conn).Clock(ctx)
 	if err == nil {
 		err = retention.CheckClocks(store, now())
 	}

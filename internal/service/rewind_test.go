@@ -378,7 +378,7 @@ func packsLost(t *testing.T, before bool) {
 	}
 	repair := func() *fsck.Report {
 		t.Helper()
-		rep, err := fsck.Fix(ctx, natsadmin.Of(s.conn), s.conn, s.conn.Store(0), fsck.Config{})
+		rep, err := fsck.Fix(ctx, natsadmin.Of(s.conn), natsadmin.Of(s.conn), s.conn.Store(0), fsck.Config{})
 		s.must(err)
 		return rep
 	}

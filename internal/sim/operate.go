@@ -133,7 +133,7 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 		return err
 	case Fsck:
 		if o.Kind == 1 {
-			_, err = fsck.Fix(ctx, natsadmin.Of(conn), conn, conn.Store(0), fsck.Config{})
+			_, err = fsck.Fix(ctx, natsadmin.Of(conn), natsadmin.Of(conn), conn.Store(0), fsck.Config{})
 			return err
 		}
 		r, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{})

@@ -328,7 +328,7 @@ func (j *judgement) read() {
 func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool) {
 	got := map[string]map[seen]bool{}
 	for _, r := range j.readers {
-		if r.durable == "" {
+		if r.durable == "" || !r.began.Load() {
 			continue
 		}
 		if got[r.durable] == nil {

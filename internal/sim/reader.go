@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -12,8 +13,9 @@ import (
 type reader struct {
 	*process
 	durable string
-	from    uint64 // ITEMS had so much when it began: what is stored behind it must come
-	whole   bool   // it was never interrupted
+	from    uint64      // ITEMS had so much when it began: what is stored behind it must come
+	whole   bool        // it was never interrupted
+	began   atomic.Bool // it reached a server
 
 	mu    sync.Mutex
 	got   []seen
@@ -49,9 +51,10 @@ func (r *reader) run() {
 	defer ready()
 	conn, err := r.connect()
 	if err != nil {
-		r.whole = false // it never began
+		r.whole = false
 		return
 	}
+	r.began.Store(true)
 	cl := client.New(conn)
 	items := cl.SubscribeReady(r.ctx, client.Filter{}, client.Position{All: true}, ready)
 	if r.durable != "" {

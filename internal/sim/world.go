@@ -17,9 +17,9 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/internal/record"
 	"spool/internal/scrub"
-	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -167,17 +167,13 @@ func (p *persister) run() error {
 	if err != nil {
 		return err
 	}
-	store := conn.Store(0)
-	deps := persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn,
-		Past: conn, MaxRecord: conn.MaxRecord, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 32<<20), Nodes: store, Search: store.Search(), Link: conn.Link, Log: p.w.log,
-		At: func(persist.Step) error {
-			if p.killed.Load() { // nothing that is left of it may wait for a server
-				return errKilled
-			}
-			return nil
-		},
+	deps := persistnats.Deps(conn, 0, 32<<20)
+	deps.Link, deps.Log = conn.Link, p.w.log
+	deps.At = func(persist.Step) error {
+		if p.killed.Load() { // nothing that is left of it may wait for a server
+			return errKilled
+		}
+		return nil
 	}
 	var begin func(context.Context)
 	if p.w.p.wants(Crash) {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"spool/internal/natsio"
+	"spool/internal/artifactstore"
 	"spool/internal/project"
 	"spool/pkg/artifacts"
 	"spool/pkg/dialect"
@@ -17,7 +17,7 @@ import (
 )
 
 // NewArtifact is an artifact to be stored.
-type NewArtifact = natsio.NewArtifact
+type NewArtifact = artifactstore.NewArtifact
 
 // Serving is the client for a program that acts for others: registered files of this machine are not read for them.
 func (c *Client) Serving() *Client {
@@ -26,8 +26,8 @@ func (c *Client) Serving() *Client {
 	return &other
 }
 
-func (c *Client) artifactStore() *natsio.Artifacts {
-	a := c.conn.Artifacts(0)
+func (c *Client) artifactStore() *artifactstore.Artifacts {
+	a := artifactstore.Of(c.conn, 0)
 	a.Local = !c.serving
 	return a
 }

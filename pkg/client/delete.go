@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"spool/internal/natsio"
+	"spool/internal/artifactstore"
 	"spool/internal/record"
+	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -41,9 +42,9 @@ type Receipt struct {
 	Kept    []Kept      `json:"kept"`
 
 	// Of an erasure.
-	Overwritten []natsio.Overwritten `json:"overwritten,omitempty"`
-	Collected   *Collected           `json:"collected,omitempty"`
-	MayRemain   []string             `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
+	Overwritten []sessionstore.Overwritten `json:"overwritten,omitempty"`
+	Collected   *Collected                 `json:"collected,omitempty"`
+	MayRemain   []string                   `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
 }
 
 // Kept is something of a deleted session that is still stored.
@@ -124,7 +125,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 
 // Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
 func (c *Client) Deletable(ctx context.Context, session string) error {
-	live, err := c.conn.SessionLive(ctx, session)
+	live, err := sessionstore.Of(c.conn).SessionLive(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -248,7 +249,7 @@ func (c *Client) shared(ctx context.Context, session string) ([]Kept, error) {
 		if a.Locator == nil {
 			continue
 		}
-		names, err := c.conn.NamedBy(ctx, a.Object)
+		names, err := artifactstore.Of(c.conn, 0).NamedBy(ctx, a.Object)
 		if err != nil {
 			return nil, err
 		}
@@ -300,24 +301,24 @@ func sorted(set map[string]bool) []string {
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be
 // repeated until it succeeds.
-func (c *Client) EraseStreams(ctx context.Context, session string) ([]natsio.Overwritten, error) {
+func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionstore.Overwritten, error) {
 	d, err := c.deleted(ctx, session)
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
-	published, err := c.conn.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	published, err := sessionstore.Of(c.conn).Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
 	}
-	items, err := c.conn.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	items, err := sessionstore.Of(c.conn).Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := c.conn.OverwriteDead(ctx, session, d.Dead)
+	dead, err := sessionstore.Of(c.conn).OverwriteDead(ctx, session, d.Dead)
 	if err != nil {
 		return nil, err
 	}
-	return append([]natsio.Overwritten{published, items}, dead...), nil
+	return append([]sessionstore.Overwritten{published, items}, dead...), nil
 }
 
 // Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the

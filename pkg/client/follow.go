@@ -74,7 +74,7 @@ func (c *Client) Follow(ctx context.Context, t events.Thread, id string) iter.Se
 			yield(Frame{}, err)
 			return
 		}
-		for live, err := range c.conn.Live(ctx, t, id, silence) {
+		for live, err := range c.conn.Outputs().Follow(ctx, t, id, silence) {
 			if err == nil {
 				err = f.take(ctx, live)
 			}
@@ -230,7 +230,7 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 		f.next = o.Parts.First
 	}
 	for f.part < o.Parts.Count && !f.done {
-		_, next, err := f.c.conn.ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
+		_, next, err := f.c.conn.Outputs().ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
 			f.give(int64(f.part)*record.PartSize, b, nil)
 			f.part++
 			return nil

@@ -36,7 +36,7 @@ func (c *Client) FollowThread(ctx context.Context, t events.Thread, ready func(o
 			return f
 		}
 		begun := false
-		for live, err := range c.conn.LiveOutputs(ctx, t, silence) {
+		for live, err := range c.conn.Outputs().FollowAll(ctx, t, silence) {
 			if err == nil && !begun {
 				begun = true
 				var open []OpenOutput
@@ -183,7 +183,7 @@ func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]
 // ItemsUntilNow gives the stored items that a filter chooses, from a position on, and ends behind the last one. It stops at the
 // first error of f, and returns it. An item that was stored twice after a crash comes twice.
 func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, take func(Item) error) error {
-	return c.conn.ItemsUntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
+	return c.conn.Items().UntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
 		it, err := parseItem(stored.Data)
 		if err != nil {
 			return fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err)
@@ -195,5 +195,5 @@ func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, tak
 
 // ItemsSpan is the sequence of the first item that ITEMS holds, and of the last one that it was given.
 func (c *Client) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
-	return c.conn.ItemsSpan(ctx)
+	return c.conn.Items().Span(ctx)
 }

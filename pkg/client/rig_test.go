@@ -15,7 +15,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
-	"spool/pkg/casstore"
+	"spool/internal/persist/persistnats"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -24,11 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // persister runs a persister until stop is called.
 func persister(conn *natsio.Conn) (stop func(), err error) {
-	store := conn.Store(0)
-	p := persist.New(persist.Deps{
-		Records: conn, Bulk: store, Outbox: conn, Inbox: conn, Parts: conn, Wholes: conn, Live: conn, Leases: conn, Sessions: conn,
-		Packs: casstore.NewPackCache(store, 8<<20), Nodes: store, Past: conn, MaxRecord: conn.MaxRecord,
-	}, persist.Config{})
+	p := persist.New(persistnats.Deps(conn, 0, 8<<20), persist.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var stops []func()
 	var run sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
+	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -261,7 +262,7 @@ func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
 			return nil, err
 		}
 	}
-	seen, err := c.conn.Runs(ctx, session)
+	seen, err := sessionstore.Of(c.conn).Runs(ctx, session)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package natsio
+package artifactstore
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 // CreateAgain commits a record that is there, as after an answer that was lost.
 func (a *Artifacts) CreateAgain(ctx context.Context, r artifacts.Record) (artifacts.Record, error) {
-	f, err := a.c.Fence(ctx, a.lane)
+	f, err := a.records.Fence(ctx, a.lane)
 	if err != nil {
 		return r, err
 	}

@@ -1,4 +1,6 @@
-package natsio
+// Package artifactstore is the registry of artifacts in the record bucket, with their bytes in ArtifactsBucket (SPEC
+// A).
+package artifactstore
 
 import (
 	"bytes"
@@ -8,16 +10,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
 
-// Artifacts is the registry of artifacts in the record bucket, and their bytes in ArtifactsBucket (SPEC A). It is an
-// artifacts.Registry. Safe for concurrent use.
+// Records is what the registry asks of the record bucket. Errors are package record's.
+type Records interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	List(ctx context.Context, filter string) ([]record.Record, error)
+	Fence(ctx context.Context, lane int) (record.Fence, error)
+	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
+	Write(ctx context.Context, p record.Put) (seq uint64, err error)
+}
+
+// Objects is what the registry asks of the object buckets.
+type Objects interface {
+	Stat(ctx context.Context, bucket, name string) (record.Object, error)
+	UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error)
+	Open(ctx context.Context, o record.Object) io.Reader
+	OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser // its end is an error where the digest is another
+
+	// DropUpload frees the bytes of an upload that no record names; another upload of the same name keeps it. Reclaim
+	// frees the bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
+	DropUpload(ctx context.Context, o record.Object) error
+	Reclaim(ctx context.Context, o record.Object) error
+}
+
+// Blobs finds the record of a blob. Errors wrap casstore.ErrNotFound or casstore.ErrGone.
+type Blobs interface {
+	LiveBlob(ctx context.Context, ref casstore.Ref) (record.Blob, error)
+}
+
+// Artifacts is the registry. It is an artifacts.Registry. Safe for concurrent use.
 //
 // An artifact comes to be in this order; after each step, what a crash leaves:
 //
@@ -26,20 +57,30 @@ import (
 //	2 bytes uploaded      bytes that no record names; the next gc cycle takes them
 //	3 record committed    the artifact
 type Artifacts struct {
-	c    *Conn
-	lane int
+	records Records
+	objects Objects
+	blobs   Blobs
+	log     *slog.Logger
+	lane    int
 
 	// Local lets Open read registered files of this machine (SPEC A3), with the rights of this process. It is for a
 	// person's own tools; what serves others leaves it off.
 	Local bool
 }
 
-// Artifacts returns the registry. lane is the fence its commits are made behind.
-func (c *Conn) Artifacts(lane int) *Artifacts { return &Artifacts{c: c, lane: lane} }
+// New makes a registry. lane is the fence its commits are made behind.
+func New(records Records, objects Objects, blobs Blobs, log *slog.Logger, lane int) *Artifacts {
+	return &Artifacts{records: records, objects: objects, blobs: blobs, log: log, lane: lane}
+}
+
+// Of makes the registry of the system that a connection leads to.
+func Of(conn *natsio.Conn, lane int) *Artifacts {
+	return New(conn, conn, conn.Store(lane), conn.Log(), lane)
+}
 
 // NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the
-// category normal, the time, the session's next number, and the file name that goes with number and Tool. An agent's output
-// (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
+// category normal, the time, the session's next number, and the file name that goes with number and Tool. An agent's
+// output (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
 type NewArtifact struct {
 	artifacts.Record
 	Tool string // what made it
@@ -47,7 +88,7 @@ type NewArtifact struct {
 
 // Put stores an artifact from its bytes (SPEC A3), however many.
 func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (artifacts.Record, error) {
-	f, err := a.c.Fence(ctx, a.lane)
+	f, err := a.records.Fence(ctx, a.lane)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -59,7 +100,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 		return artifacts.Record{}, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.c.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
+	o, err := a.objects.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -67,14 +108,15 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 	return a.createOrDrop(ctx, f, r)
 }
 
-// RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where they
-// are, and go with the last artifact that names them: an object that is being removed must not be registered again.
+// RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where
+// they are, and go with the last artifact that names them: an object that is being removed must not be registered
+// again.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
-	f, err := a.c.Fence(ctx, a.lane)
+	f, err := a.records.Fence(ctx, a.lane)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
-	o, err := a.c.Stat(ctx, events.ArtifactsBucket, object)
+	o, err := a.objects.Stat(ctx, events.ArtifactsBucket, object)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -85,7 +127,7 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 	}
 	r.Object, r.Size, r.Locator = object, o.Size, o.Locator()
 	return a.create(ctx, f, r, func(ctx context.Context, o record.Object) (record.Object, error) {
-		return a.c.Stat(ctx, o.Bucket, o.Name)
+		return a.objects.Stat(ctx, o.Bucket, o.Name)
 	})
 }
 
@@ -136,7 +178,7 @@ func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Reco
 
 // holder reads the record that has, or had, an artifact's id, in whatever session (SPEC A1); Seq 0: none.
 func (a *Artifacts) holder(ctx context.Context, r artifacts.Record) (record.Record, error) {
-	rs, err := a.c.Records(ctx, events.ArtifactKeys("", string(r.ID)))
+	rs, err := a.records.Records(ctx, events.ArtifactKeys("", string(r.ID)))
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -147,8 +189,8 @@ func taken(r artifacts.Record) error {
 	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
 }
 
-// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, they
-// go. A crash before they are gone leaves them to gc.
+// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first,
+// they go. A crash before they are gone leaves them to gc.
 func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {
@@ -162,15 +204,15 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifact
 		return fresh, err
 	})
 	if errors.Is(err, artifacts.ErrTaken) {
-		if e := a.c.dropUpload(ctx, uploaded); e != nil {
-			a.c.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
+		if e := a.objects.DropUpload(ctx, uploaded); e != nil {
+			a.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
 		}
 	}
 	return made, err
 }
 
-// create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile it may
-// be taking them for garbage: then again says where they are now.
+// create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile
+// it may be taking them for garbage: then again says where they are now.
 func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
@@ -178,7 +220,7 @@ func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Reco
 		if shared(r) {
 			puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
 		}
-		_, err := a.c.Commit(ctx, f, puts)
+		_, err := a.records.Commit(ctx, f, puts)
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
 			return err
 		}
@@ -193,7 +235,7 @@ func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Reco
 		case errors.Is(err, record.ErrUnknown):
 			return err
 		}
-		if f, err = a.c.Fence(ctx, a.lane); err != nil || r.Locator == nil {
+		if f, err = a.records.Fence(ctx, a.lane); err != nil || r.Locator == nil {
 			return busy(err)
 		}
 		o, err := record.DecodeLocator(r.Locator)
@@ -219,9 +261,9 @@ func busy(err error) error {
 
 // copy uploads an object again, under the same name.
 func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, error) {
-	fresh, err := a.c.UploadFrom(ctx, o.Bucket, o.Name, a.c.OpenObject(ctx, o))
+	fresh, err := a.objects.UploadFrom(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, o))
 	if err == nil {
-		err = a.c.purgeChunks(ctx, o)
+		err = a.objects.Reclaim(ctx, record.Object{Bucket: o.Bucket, NUID: o.NUID}) // the name is the new one's
 	}
 	return fresh, err
 }
@@ -245,7 +287,7 @@ func (a *Artifacts) count(ctx context.Context, session string, change func(*reco
 	}
 	key := events.CounterKey(session)
 	err := retry.Do(ctx, nil, func() error {
-		rs, err := a.c.Records(ctx, key)
+		rs, err := a.records.Records(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -254,8 +296,8 @@ func (a *Artifacts) count(ctx context.Context, session string, change func(*reco
 			return err
 		}
 		change(&c)
-		_, err = a.c.Write(ctx, record.Put{Key: key, Value: c.Encode(), Expect: rs[0].Seq})
-		return again(err)
+		_, err = a.records.Write(ctx, record.Put{Key: key, Value: c.Encode(), Expect: rs[0].Seq})
+		return retry.Raced(err)
 	})
 	if err != nil {
 		return fmt.Errorf("take a number of session %s: %w", session, err)

@@ -84,11 +84,3 @@ func (c *Conn) lastOfEach(ctx context.Context, s jetstream.Stream, filter string
 	}
 	return c.each(ctx, cons, f)
 }
-
-// Reclaim frees the bytes of an object that no record names and none can name any more. Doing it again changes nothing.
-func (c *Conn) Reclaim(ctx context.Context, o record.Object) error {
-	if o.Name == "" {
-		return c.purgeChunks(ctx, o)
-	}
-	return c.dropObject(ctx, o)
-}

@@ -1,4 +1,4 @@
-package natsio_test
+package artifactstore_test
 
 import (
 	"bytes"
@@ -14,18 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"spool/internal/natsio"
+	"spool/internal/artifactstore"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
 
-func newArtifact(session string) natsio.NewArtifact {
-	return natsio.NewArtifact{Record: artifacts.Record{Session: session}, Tool: "bash"}
+func newArtifact(session string) artifactstore.NewArtifact {
+	return artifactstore.NewArtifact{Record: artifacts.Record{Session: session}, Tool: "bash"}
 }
 
-func put(t *testing.T, a *natsio.Artifacts, n natsio.NewArtifact, body string) artifacts.Record {
+func put(t *testing.T, a *artifactstore.Artifacts, n artifactstore.NewArtifact, body string) artifacts.Record {
 	t.Helper()
 	r, err := a.Put(t.Context(), n, strings.NewReader(body))
 	if err != nil {
@@ -34,7 +34,7 @@ func put(t *testing.T, a *natsio.Artifacts, n natsio.NewArtifact, body string) a
 	return r
 }
 
-func readArtifact(t *testing.T, a *natsio.Artifacts, r artifacts.Record) (string, error) {
+func readArtifact(t *testing.T, a *artifactstore.Artifacts, r artifacts.Record) (string, error) {
 	t.Helper()
 	body, _, err := a.Open(t.Context(), r)
 	if err != nil {
@@ -48,7 +48,7 @@ func readArtifact(t *testing.T, a *natsio.Artifacts, r artifacts.Record) (string
 // What was put is a record, a number, and an object that any client of the object store reads (SPEC A1, A2).
 func TestArtifactPut(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(0)
+	a := artifactstore.Of(c, 0)
 	text := strings.Repeat("0123456789abcdef", 100_000)
 	r := put(t, a, newArtifact("s1"), text)
 	if r.Seq != "0" || r.Filename != "0.bash.log" || r.Size != int64(len(text)) || r.Category != artifacts.Normal || r.Writer != artifacts.FromPayload {
@@ -92,7 +92,7 @@ func TestArtifactNumbers(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			n, err := c.Artifacts(0).TakeNumber(ctx, "s")
+			n, err := artifactstore.Of(c, 0).TakeNumber(ctx, "s")
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || seen[n] {
@@ -102,7 +102,7 @@ func TestArtifactNumbers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, err := c.Artifacts(0).TakeNumber(ctx, "s"); err != nil || n != "100" {
+	if n, err := artifactstore.Of(c, 0).TakeNumber(ctx, "s"); err != nil || n != "100" {
 		t.Errorf("the next = %s, %v, want 100", n, err)
 	}
 	for _, want := range []string{"0-Review", "1-Review", "1-Review.0-Sub"} {
@@ -110,7 +110,7 @@ func TestArtifactNumbers(t *testing.T) {
 		if !nested {
 			parent, requested = "", "Review"
 		}
-		if id, err := c.Artifacts(0).TakeAgent(ctx, "s", parent, requested); err != nil || id != want {
+		if id, err := artifactstore.Of(c, 0).TakeAgent(ctx, "s", parent, requested); err != nil || id != want {
 			t.Errorf("TakeAgent(%q) = %s, %v, want %s", parent, id, err, want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestArtifactNumbers(t *testing.T) {
 
 // An id is created once, and stays with its session (SPEC A1, A3).
 func TestArtifactTaken(t *testing.T) {
-	a := natstest.Conn(t).Artifacts(0)
+	a := artifactstore.Of(natstest.Conn(t), 0)
 	n := newArtifact("s1")
 	n.ID = "art_mine"
 	r := put(t, a, n, "one")
@@ -134,11 +134,11 @@ func TestArtifactTaken(t *testing.T) {
 	if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
 		t.Errorf("put after the removal = %v, want %v", err, artifacts.ErrTaken)
 	}
-	for _, bad := range []func(*natsio.NewArtifact){
-		func(n *natsio.NewArtifact) { n.Session = "a.b" },
-		func(n *natsio.NewArtifact) { n.Filename = "../x" },
-		func(n *natsio.NewArtifact) { n.Category = "odd" },
-		func(n *natsio.NewArtifact) { n.Writer = artifacts.FromAgent },
+	for _, bad := range []func(*artifactstore.NewArtifact){
+		func(n *artifactstore.NewArtifact) { n.Session = "a.b" },
+		func(n *artifactstore.NewArtifact) { n.Filename = "../x" },
+		func(n *artifactstore.NewArtifact) { n.Category = "odd" },
+		func(n *artifactstore.NewArtifact) { n.Writer = artifacts.FromAgent },
 	} {
 		n := newArtifact("s3")
 		bad(&n)
@@ -168,7 +168,7 @@ func (d *during) Read(p []byte) (int, error) {
 // A collector that begins while bytes are uploaded may take them for garbage: they are uploaded again (DESIGN 9).
 func TestArtifactPutFenced(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(3)
+	a := artifactstore.Of(c, 3)
 	text := strings.Repeat("x", 3<<20)
 	r, err := a.Put(t.Context(), newArtifact("s"), &during{strings.NewReader(text), func() {
 		if _, err := c.Write(t.Context(), record.Put{Key: events.FenceKey(3), Value: []byte{1}, Expect: record.Any}); err != nil {
@@ -197,7 +197,7 @@ func TestArtifactPutFenced(t *testing.T) {
 // A fork has rows of its own over the same bytes, which go with the last row (SPEC A7).
 func TestArtifactFork(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(0)
+	a := artifactstore.Of(c, 0)
 	r := put(t, a, newArtifact("old"), "bytes")
 	for range 2 {
 		if _, err := a.Fork(t.Context(), "old", "new", 5); err != nil {
@@ -231,7 +231,7 @@ func TestArtifactFork(t *testing.T) {
 // What a tool stored itself is registered and not moved (SPEC A3).
 func TestArtifactRegister(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(0)
+	a := artifactstore.Of(c, 0)
 	store, err := c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket)
 	if err != nil {
 		t.Fatal(err)
@@ -279,38 +279,9 @@ func TestArtifactRegister(t *testing.T) {
 	}
 }
 
-// A reader begins anywhere, and tells at the end when the bytes are not those that were stored.
-func TestObjectReader(t *testing.T) {
-	c := natstest.Conn(t)
-	text := []byte(strings.Repeat("0123456789", 200_000))
-	o, err := c.UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := c.OpenObject(t.Context(), o)
-	for _, at := range []int64{1_999_990, 5, 0, 1_000_000} {
-		if _, err := r.Seek(at, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, 10)
-		if _, err := io.ReadFull(r, got); err != nil || string(got) != string(text[at:at+10]) {
-			t.Errorf("at %d: %q, %v, want %q", at, got, err, text[at:at+10])
-		}
-	}
-	if _, err := r.Seek(7, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, text[7:]) {
-		t.Errorf("from 7: %d bytes, %v", len(rest), err)
-	}
-	o.Sum[0] ^= 1
-	if _, err := io.ReadAll(c.OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
-		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
-	}
-}
-
-// TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The others
-// are told that the id is taken, and leave neither a record nor bytes; the name of the object leads to the winner's bytes.
+// TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The
+// others are told that the id is taken, and leave neither a record nor bytes; the name of the object leads to the
+// winner's bytes.
 func TestArtifactRace(t *testing.T) {
 	for name, session := range map[string]func(i int) string{
 		"one session":   func(int) string { return "s" },
@@ -318,7 +289,7 @@ func TestArtifactRace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := natstest.Conn(t)
-			a, ctx := c.Artifacts(0), t.Context()
+			a, ctx := artifactstore.Of(c, 0), t.Context()
 			const writers = 8
 			var ready, wg sync.WaitGroup
 			ready.Add(writers)
@@ -378,7 +349,7 @@ func TestArtifactRace(t *testing.T) {
 // TestArtifactLostAnswer: who made the artifact and did not hear of it is not told that the id is taken.
 func TestArtifactLostAnswer(t *testing.T) {
 	c := natstest.Conn(t)
-	a, ctx := c.Artifacts(0), t.Context()
+	a, ctx := artifactstore.Of(c, 0), t.Context()
 	n := newArtifact("s")
 	n.ID = "art_mine"
 	r := put(t, a, n, "one")
@@ -394,7 +365,7 @@ func TestArtifactLostAnswer(t *testing.T) {
 // TestArtifactAdoptRace: of several imports of one artifact at the same time one makes it, and the others find it made.
 func TestArtifactAdoptRace(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(0)
+	a := artifactstore.Of(c, 0)
 	r := artifacts.Record{
 		ID: "art_old", Session: "s", Filename: "0.bash.log", Category: artifacts.Normal, Writer: artifacts.FromPayload, Seq: "0", Created: 1,
 	}
@@ -426,7 +397,7 @@ func TestArtifactAdoptRace(t *testing.T) {
 	}
 }
 
-func first(t *testing.T, a *natsio.Artifacts) artifacts.Record {
+func first(t *testing.T, a *artifactstore.Artifacts) artifacts.Record {
 	t.Helper()
 	all, err := a.Records(t.Context(), "", "")
 	if err != nil || len(all) != 1 {
@@ -438,7 +409,7 @@ func first(t *testing.T, a *natsio.Artifacts) artifacts.Record {
 // TestArtifactForkTaken: a fork does not get a row whose id another session has.
 func TestArtifactForkTaken(t *testing.T) {
 	c := natstest.Conn(t)
-	a := c.Artifacts(0)
+	a := artifactstore.Of(c, 0)
 	r := put(t, a, newArtifact("s"), "one")
 	n := newArtifact("stranger")
 	n.ID = r.ForkID("fork")

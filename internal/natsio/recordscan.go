@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -92,70 +91,6 @@ func (c *Conn) Quiet(ctx context.Context, last uint64) (bool, error) {
 // scanStill is how long a scan waits for a moment in which nothing is written behind what it has read.
 const scanStill = time.Minute
 
-// each gives all messages of a consumer to f, until there is none behind the last.
-func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	return c.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
-}
-
-// follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides.
-func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error), f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	pending := cons.CachedInfo().NumPending
-	defer func() { // else it would be among the stream's consumers for a while
-		info := cons.CachedInfo()
-		_ = c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
-	}()
-	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(scanAhead, scanBytes))
-	if err != nil {
-		return wrapErr(err)
-	}
-	defer it.Stop()
-	defer context.AfterFunc(ctx, it.Stop)()
-	for {
-		if pending == 0 {
-			if done, err := atEnd(); err != nil || done {
-				return err
-			}
-		}
-		m, err := it.Next(jetstream.NextMaxWait(c.timeout))
-		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
-			info, err := cons.Info(ctx)
-			if err != nil {
-				return wrapErr(err)
-			}
-			pending = info.NumPending
-			continue
-		}
-		if err != nil {
-			return wrapErr(errors.Join(ctx.Err(), err))
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		if err := f(m, meta); err != nil {
-			return err
-		}
-		pending = meta.NumPending
-	}
-}
-
-// RecordNames lists the key of every record, removed ones included, by the stream's own list of subjects.
-func (c *Conn) RecordNames(ctx context.Context) ([]string, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, fmt.Errorf("list record names: %w", wrapErr(err))
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(">")))
-	if err != nil {
-		return nil, fmt.Errorf("list record names: %w", wrapErr(err))
-	}
-	names := make([]string, 0, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
-		names = append(names, recordKey(subject))
-	}
-	return names, nil
-}
-
 // Forget deletes the message of a record that means nothing any more: an old tombstone, a moved record that nobody follows. One
 // that was overwritten since is at another sequence and stays.
 func (c *Conn) Forget(ctx context.Context, seq uint64) error {
@@ -170,65 +105,4 @@ func (c *Conn) Forget(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	return fmt.Errorf("forget record %d: %w", seq, wrapErr(err))
-}
-
-// Birth tells the streams that a collector relies on apart from others of their name: when each was made.
-func (c *Conn) Birth(ctx context.Context) (map[string]string, error) {
-	out := map[string]string{}
-	for _, name := range []string{
-		events.RecordsStream, events.EventsStream, events.DeadStream, events.ObjectStream(events.NodesBucket),
-		events.ObjectStream(events.BlobsBucket), events.ObjectStream(events.ArtifactsBucket), events.ObjectStream(events.InboxBucket),
-	} {
-		s, err := c.js.Stream(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, wrapErr(err))
-		}
-		out[name] = s.CachedInfo().Created.UTC().Format(time.RFC3339Nano)
-	}
-	return out, nil
-}
-
-// LastSeqs is the last sequence of a stream of each name.
-func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error) {
-	out := map[string]uint64{}
-	for _, name := range streams {
-		s, err := c.js.Stream(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, wrapErr(err))
-		}
-		out[name] = s.CachedInfo().State.LastSeq
-	}
-	return out, nil
-}
-
-// Remember stores what the next collector must know of this cycle, in a stream of its own: a record bucket that was set back
-// would have set it back as well.
-func (c *Conn) Remember(ctx context.Context, state any) error {
-	b, err := json.Marshal(state)
-	if err == nil {
-		_, err = c.publish(ctx, []*nats.Msg{{Subject: events.GCStateSubject, Data: b}})
-	}
-	if err != nil {
-		return fmt.Errorf("remember the cycle: %w", err)
-	}
-	return nil
-}
-
-// Recall reads what the last collector remembered into state; it leaves it alone when there was none.
-func (c *Conn) Recall(ctx context.Context, state any) error {
-	s, err := c.leaderStream(ctx, events.GCStream)
-	if err != nil {
-		return fmt.Errorf("recall the last cycle: %w", wrapErr(err))
-	}
-	m, err := s.GetLastMsgForSubject(ctx, events.GCStateSubject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("recall the last cycle: %w", wrapErr(err))
-	}
-	if err := json.Unmarshal(m.Data, state); err != nil {
-		return fmt.Errorf("recall the last cycle: %w: %w", record.ErrValue, err)
-	}
-	return nil
 }

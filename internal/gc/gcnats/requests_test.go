@@ -1,4 +1,4 @@
-package natsio_test
+package gcnats_test
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/gc/gcnats"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 )
 
-// Of several collectors one gets a request, and no other request is carried out meanwhile, be it by a schedule that is faster than the
-// cycles. What was asked for before a cycle began, it does; what is asked for while it runs takes another one.
+// Of several collectors one gets a request, and no other request is carried out meanwhile, be it by a schedule that is
+// faster than the cycles. What was asked for before a cycle began, it does; what is asked for while it runs takes
+// another one.
 func TestGCRunsOneAtATime(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -22,7 +24,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 	begin := func() {
 		for range 3 {
 			wg.Go(func() {
-				err := c.GCRuns(ctx, func(context.Context) {
+				err := gcnats.Of(c).Runs(ctx, func(context.Context) {
 					if busy.Add(1) > 1 {
 						t.Error("two cycles at a time")
 					}
@@ -32,7 +34,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 					busy.Add(-1)
 				})
 				if err != nil {
-					t.Errorf("GCRuns() = %v", err)
+					t.Errorf("Runs() = %v", err)
 				}
 			})
 		}
@@ -40,7 +42,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 	ask := func(n int) {
 		t.Helper()
 		for range n {
-			if err := c.AskGC(t.Context()); err != nil {
+			if err := gcnats.Of(c).Ask(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +60,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 		goOn <- struct{}{}
 	case <-time.After(300 * time.Millisecond):
 	}
-	if _, err := c.ScheduleGC(t.Context(), time.Second); err != nil {
+	if _, err := gcnats.Of(c).Schedule(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -83,24 +85,19 @@ func TestGCRunsOneAtATime(t *testing.T) {
 	wg.Wait()
 }
 
-// The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes its place.
+// The server asks by a schedule, also for what was missed: once. A schedule that is there goes on; another one takes
+// its place.
 func TestScheduleGC(t *testing.T) {
 	c := natstest.Conn(t)
 	for i, want := range []bool{true, false} {
-		if made, err := c.ScheduleGC(t.Context(), time.Hour); err != nil || made != want {
-			t.Fatalf("ScheduleGC() for the %d. time = %v, %v, want %v", i+1, made, err, want)
+		if made, err := gcnats.Of(c).Schedule(t.Context(), time.Hour); err != nil || made != want {
+			t.Fatalf("Schedule() for the %d. time = %v, %v, want %v", i+1, made, err, want)
 		}
 	}
-	if made, err := c.ScheduleGC(t.Context(), time.Second); err != nil || !made {
-		t.Fatalf("ScheduleGC(another time) = %v, %v, want it made", made, err)
+	if made, err := gcnats.Of(c).Schedule(t.Context(), time.Second); err != nil || !made {
+		t.Fatalf("Schedule(another time) = %v, %v, want it made", made, err)
 	}
 	requests(t, c, 2)
-	if err := c.UnscheduleGC(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if made, err := c.ScheduleGC(t.Context(), time.Second); err != nil || !made {
-		t.Fatalf("ScheduleGC() after it was taken away = %v, %v, want it made", made, err)
-	}
 }
 
 // requests waits for so many.
@@ -109,11 +106,11 @@ func requests(t *testing.T, c *natsio.Conn, n int) {
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	got := 0
-	if err := c.GCRuns(ctx, func(context.Context) {
+	if err := gcnats.Of(c).Runs(ctx, func(context.Context) {
 		if got++; got == n {
 			stop()
 		}
 	}); err != nil || got < n {
-		t.Errorf("GCRuns() = %v after %d requests, want %d", err, got, n)
+		t.Errorf("Runs() = %v after %d requests, want %d", err, got, n)
 	}
 }

@@ -1,25 +1,23 @@
-package natsio
+package artifactstore
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
-	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
 
-// Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's numbers
-// and agents go on above its own. r is complete but for where the bytes are. An id that the session has is left as it is and comes back
-// with made false.
+// Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
+// numbers and agents go on above its own. r is complete but for where the bytes are. An id that the session has is left
+// as it is and comes back with made false.
 func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error) {
 	if err := r.Validate(); err != nil {
 		return r, false, err
 	}
-	f, err := a.c.Fence(ctx, a.lane)
+	f, err := a.records.Fence(ctx, a.lane)
 	if err != nil {
 		return r, false, err
 	}
@@ -37,7 +35,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 		return r, false, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.c.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
+	o, err := a.objects.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
 	if err != nil {
 		return r, false, err
 	}
@@ -49,20 +47,4 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 		}
 	}
 	return adopted, err == nil, err
-}
-
-// HasBlob tells whether a blob is stored.
-func (s *Store) HasBlob(ctx context.Context, ref casstore.Ref) (bool, error) {
-	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
-	if err != nil || !rs[0].Exists() {
-		return false, err
-	}
-	b, err := record.DecodeBlob(rs[0].Value)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", ref, err)
-	}
-	if b.Gone {
-		return false, nil
-	}
-	return s.c.Holds(ctx, b.Object)
 }

@@ -1,4 +1,4 @@
-package natsio
+package sessionstore
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 )
 
 // Runs lists the runs of a session, or of all when session is "", ordered by key.
-func (c *Conn) Runs(ctx context.Context, session string) ([]record.Seen, error) {
-	runs, unread, err := c.runs(ctx, session)
+func (st *Store) Runs(ctx context.Context, session string) ([]record.Seen, error) {
+	runs, unread, err := st.runs(ctx, session)
 	if err == nil && len(unread) > 0 {
 		err = fmt.Errorf("%s: %w", unread[0].Key, unread[0].Err)
 	}
@@ -19,12 +19,12 @@ func (c *Conn) Runs(ctx context.Context, session string) ([]record.Seen, error) 
 }
 
 // runs is Runs that passes over the records that it cannot read.
-func (c *Conn) runs(ctx context.Context, session string) (out []record.Seen, unread []record.Unread, err error) {
-	ages, err := c.recordAges(ctx, events.RunKeys(session), math.MinInt64)
+func (st *Store) runs(ctx context.Context, session string) (out []record.Seen, unread []record.Unread, err error) {
+	ages, err := st.conn.RecordAges(ctx, events.RunKeys(session), math.MinInt64)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list runs: %w", err)
 	}
-	rs, err := c.List(ctx, events.RunKeys(session))
+	rs, err := st.conn.List(ctx, events.RunKeys(session))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,8 +37,8 @@ func (c *Conn) runs(ctx context.Context, session string) (out []record.Seen, unr
 		}
 		seen := record.Seen{Run: run}
 		seen.Session, _, _ = events.ParseRunKey(r.Key)
-		if a := ages[r.Key]; a.seq == r.Seq { // else it was written since, a moment ago
-			seen.Ago = max(a.age, 0)
+		if a := ages[r.Key]; a.Seq == r.Seq { // else it was written since, a moment ago
+			seen.Ago = max(a.Age, 0)
 		}
 		out = append(out, seen)
 	}

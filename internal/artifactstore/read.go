@@ -1,0 +1,109 @@
+package artifactstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+)
+
+// Records lists artifacts; "" matches every session, every id.
+func (a *Artifacts) Records(ctx context.Context, session string, id artifacts.ID) ([]artifacts.Record, error) {
+	var rs []record.Record
+	var err error
+	if session != "" && id != "" {
+		rs, err = a.records.Records(ctx, events.ArtifactKey(session, string(id)))
+	} else {
+		rs, err = a.records.List(ctx, events.ArtifactKeys(session, string(id)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]artifacts.Record, 0, len(rs))
+	for _, r := range rs {
+		if !r.Exists() {
+			continue
+		}
+		one, err := artifacts.DecodeRecord(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// Open reads an artifact. Its bytes are checked against the digest that was taken when they were stored, where there is
+// one. The reader can seek.
+func (a *Artifacts) Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
+	if r.Writer == artifacts.FromFile {
+		return a.openFile(r)
+	}
+	o, err := record.DecodeLocator(r.Locator)
+	if err != nil {
+		return nil, 0, fmt.Errorf("artifact %s: %w", r.ID, err)
+	}
+	return a.objects.OpenObject(ctx, o), o.Size, nil
+}
+
+// Sources is what addresses lead to from within a session; "" is no session (SPEC A8, A9).
+func (a *Artifacts) Sources(ctx context.Context, session string) (artifacts.Sources, error) {
+	s := artifacts.Sources{Blobs: blobTexts{a.blobs, a.objects}}
+	if session == "" {
+		return s, nil
+	}
+	if err := events.CheckToken("session", session); err != nil {
+		return s, err
+	}
+	records, err := a.Records(ctx, session, "")
+	if err != nil {
+		return s, err
+	}
+	s.Dirs = []artifacts.Dir{artifacts.NewFolder(records, a.Open)}
+	if len(records) == 0 {
+		counter, err := a.records.Records(ctx, events.CounterKey(session))
+		if err != nil {
+			return s, err
+		}
+		if !counter[0].Exists() { // it never had one
+			s.Dirs[0] = noFolder{}
+		}
+	}
+	return s, nil
+}
+
+// noFolder is the folder of a session that never had an artifact.
+type noFolder struct{}
+
+func (noFolder) Names(context.Context) ([]string, error) { return nil, fs.ErrNotExist }
+
+func (noFolder) Open(context.Context, string) (io.ReadCloser, int64, error) {
+	return nil, 0, fs.ErrNotExist
+}
+
+// blobTexts opens blobs by the text of their ref.
+type blobTexts struct {
+	blobs   Blobs
+	objects Objects
+}
+
+func (b blobTexts) OpenBlob(ctx context.Context, text string) (io.ReadCloser, int64, error) {
+	ref, err := casstore.ParseRef(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := b.blobs.LiveBlob(ctx, ref)
+	if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) {
+		return nil, 0, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return io.NopCloser(b.objects.Open(ctx, r.Object)), r.Object.Size, nil
+}

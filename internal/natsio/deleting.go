@@ -1,0 +1,67 @@
+package natsio
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// visible leaves out records of sessions that are being removed: of those that are too large for one batch a reader
+// sees nothing from the first batch on.
+func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record, error) {
+	if !slices.ContainsFunc(rs, func(r record.Record) bool { return events.SessionOf(r.Key) != "" }) {
+		return rs, nil
+	}
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return nil, wrapErr(err)
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(events.DeletingKeys)))
+	if err != nil || len(info.State.Subjects) == 0 {
+		return rs, wrapErr(err)
+	}
+	var keys []string
+	for subject := range info.State.Subjects {
+		keys = append(keys, recordKey(subject))
+	}
+	marks, err := c.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	going := map[string]bool{}
+	for _, m := range marks {
+		if session, ok := events.ParseDeletingKey(m.Key); ok && m.Exists() {
+			going[session] = true
+		}
+	}
+	return slices.DeleteFunc(rs, func(r record.Record) bool { return going[events.SessionOf(r.Key)] }), nil
+}
+
+// BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages
+// told may be of before and of after. Where deletions do not pause, the last of a few calls counts.
+func (c *Conn) BetweenDeletions(ctx context.Context, read func() error) error {
+	newest := func() (uint64, error) {
+		rs, err := c.Records(ctx, events.DeletedKey("*"))
+		if err != nil {
+			return 0, err
+		}
+		return rs[0].Seq, nil
+	}
+	const tries = 5
+	before, err := newest()
+	for n := 1; err == nil; n++ {
+		if err = read(); err != nil {
+			return err
+		}
+		after, e := newest()
+		if e != nil || after == before || n == tries {
+			return e
+		}
+		before = after
+	}
+	return err
+}

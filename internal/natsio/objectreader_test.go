@@ -1,0 +1,43 @@
+package natsio_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// A reader begins anywhere, and tells at the end when the bytes are not those that were stored.
+func TestObjectReader(t *testing.T) {
+	c := natstest.Conn(t)
+	text := []byte(strings.Repeat("0123456789", 200_000))
+	o, err := c.UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.OpenObject(t.Context(), o)
+	for _, at := range []int64{1_999_990, 5, 0, 1_000_000} {
+		if _, err := r.Seek(at, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 10)
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != string(text[at:at+10]) {
+			t.Errorf("at %d: %q, %v, want %q", at, got, err, text[at:at+10])
+		}
+	}
+	if _, err := r.Seek(7, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, text[7:]) {
+		t.Errorf("from 7: %d bytes, %v", len(rest), err)
+	}
+	o.Sum[0] ^= 1
+	if _, err := io.ReadAll(c.OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
+		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
+	}
+}

@@ -1,0 +1,34 @@
+// Package persistnats wires a persister to NATS: which part of the driver, and of what builds on it, is which of its
+// dependencies.
+package persistnats
+
+import (
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/internal/sessionstore"
+	"spool/pkg/casstore"
+)
+
+type (
+	outbox struct {
+		natsio.Items
+		natsio.DeadLetters
+	}
+	leases struct {
+		natsio.Outputs
+		*natsio.Conn // publishes events
+	}
+)
+
+// Deps are those of a persister that commits behind the fence of a lane and keeps so many bytes of packs. It has no
+// secrets to look for, and nobody says when the store was set back.
+func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
+	store := conn.Store(lane)
+	outputs := conn.Outputs()
+	return persist.Deps{
+		Records: conn, Bulk: store, Inbox: conn, Outbox: outbox{conn.Items(), conn.DeadLetters()},
+		Sessions: sessionstore.Of(conn), Past: conn, MaxRecord: conn.MaxRecord,
+		Parts: outputs, Wholes: conn, Live: outputs, Leases: leases{outputs, conn},
+		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
+	}
+}
