@@ -190,7 +190,7 @@ func taken(r artifacts.Record) error {
 }
 
 // createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first,
-// they go. A crash before they are gone leaves them to gc.
+// they go. A crash before they are gone leaves them to gc, and the object's name to fsck: readers go by the record.
 func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {
@@ -204,7 +204,8 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifact
 		return fresh, err
 	})
 	if errors.Is(err, artifacts.ErrTaken) {
-		if e := a.objects.DropUpload(ctx, uploaded); e != nil {
+		// Until it is done the object's name leads to these bytes, and not to those that the record names.
+		if e := retry.Do(ctx, nil, func() error { return a.objects.DropUpload(ctx, uploaded) }); e != nil {
 			a.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
 		}
 	}
