@@ -193,4 +193,3 @@ func TestAccountFindsADroppedGiant(t *testing.T) {
 		t.Errorf("an entry was acked and dropped, and Account() = %+v", got)
 	}
 }
-
