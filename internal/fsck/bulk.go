@@ -104,10 +104,11 @@ func (c *checker) listBulk(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			c.artifacts = append(c.artifacts, artifact{r.Key, r.Seq, a})
+			stored := artifact{r.Key, r.Seq, a}
+			c.artifacts = append(c.artifacts, stored)
 			c.total += max(a.Size, 0)
-			if a.Seq.Compare(c.inUse[a.Session]) > 0 {
-				c.inUse[a.Session] = a.Seq
+			if a.Seq.Compare(c.newest[a.Session].Seq) > 0 {
+				c.newest[a.Session] = stored
 			}
 			return nil
 		}),
