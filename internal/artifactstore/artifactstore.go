@@ -245,7 +245,7 @@ func taken(r artifacts.Record) error {
 }
 
 // createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, or the
-// session was deleted, they go. A crash before they are gone leaves them to gc, and the object's name to fsck: readers go by the record.
+// session was deleted, they go. A crash before they are gone leaves them to gc, and the object's name to fsck's repair: readers go by the record.
 func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {

@@ -48,6 +48,7 @@ const (
 	Missing      = "missing"      // what is referred to is not there
 	Inconsistent = "inconsistent" // all is intact and does not fit together
 	Unreadable   = "unreadable"   // a record that cannot be decoded
+	Misnamed     = "misnamed"     // an artifact is intact, and its object's name leads to another upload: readers go by the record
 )
 
 // Finding is one thing that differs.
@@ -145,6 +146,7 @@ type checker struct {
 	moved     map[casstore.PackID]casstore.PackID
 	blobs     map[[32]byte]*blob
 	artifacts []artifact
+	misnamed  []misnamed
 	headers   headerCache
 	bad       map[casstore.Ref]*cause          // nodes that are there and not good
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
