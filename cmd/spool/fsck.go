@@ -142,6 +142,8 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 	}
 	for _, r := range rep.Repairs {
 		switch {
+		case r.Name != "":
+			fmt.Fprintf(t, "repaired\t%s\t%s: %s\n", r.Record, r.Detail, r.Name)
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Items > 0:

@@ -306,12 +306,13 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 	}
 	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
 		Filename: "f"}}, strings.NewReader(text))
+	c.w.ledger.mu.Lock()
+	defer c.w.ledger.mu.Unlock()
+	c.w.ledger.gaveUp = c.w.ledger.gaveUp || ctx.Err() != nil
 	if err != nil || c.proc.dead.Load() {
 		return err
 	}
 	id = r.ID
-	c.w.ledger.mu.Lock()
-	defer c.w.ledger.mu.Unlock()
 	if c.w.ledger.artifacts == nil {
 		c.w.ledger.artifacts = map[artifacts.ID]artifact{}
 	}

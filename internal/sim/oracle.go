@@ -273,7 +273,14 @@ func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
 	if !j.p.wants(Collect, Undelete, Fsck, Crash, PutArtifact, Output) && j.p.Seed%8 != 0 {
 		return nil // it costs as much as all the rest
 	}
-	r, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{Items: true})
+	sys, cfg := natsadmin.Of(conn), fsck.Config{Items: true}
+	r, err := fsck.Check(ctx, sys, cfg)
+	misnamed := func(f fsck.Finding) bool { return f.Kind == fsck.Misnamed }
+	if err == nil && j.ledger.gaveUp && slices.ContainsFunc(r.Findings, misnamed) { // who dies so leaves this to a repair
+		if _, err = fsck.Fix(ctx, sys, sys, conn.Store(0), cfg); err == nil {
+			r, err = fsck.Check(ctx, sys, cfg)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}
