@@ -188,7 +188,7 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
 		m.note(e, nil)
-	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove):
+	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove) && !aborts(e):
 		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
 		m.note(e, t)
 	case op != nil && !m.valid(e, mark):
@@ -204,6 +204,15 @@ func (m *model) one(e *events.Event, at uint64) {
 	default:
 		m.append(e, t, mark, at, letter, reason, !again)
 	}
+}
+
+// aborts reports whether an event closes an output as aborted. It does so in a thread that has ended too, where it leaves no item.
+func aborts(e *events.Event) bool {
+	if e.Kind != events.KindChunk {
+		return false
+	}
+	c, err := events.ParseChunk(e.Body)
+	return err == nil && c.Op == events.ChunkAbort
 }
 
 func operation(e *events.Event) *events.Control {
