@@ -99,6 +99,11 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 			Seq: s.msg.Seq, Stored: s.msg.Stored, Producer: s.event.Producer, Epoch: s.event.Epoch, Event: s.event.Seq, At: s.event.Time, Delete: op,
 		}
 	}
+	// What was judged before it in the batch is verified now: afterwards nothing is left to hold it against.
+	if err := l.verify(ctx, c); err != nil {
+		return err
+	}
+	c.undoubt(d.session)
 	err = l.p.retry(ctx, "delete session", func() error { return l.p.removeRecords(ctx, d) })
 	if errors.Is(err, record.ErrConflict) { // another persister is at it: what it did so far is to be read
 		l.epoch.Add(1)

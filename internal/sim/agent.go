@@ -62,9 +62,12 @@ func (a *agent) start(index int, o Op) {
 	go func() {
 		defer close(done)
 		defer a.w.busy.Add(-1)
-		patience := 30 * time.Minute
-		if o.Ms > 0 {
+		patience := 5 * time.Minute // what waits for an answer asks for it some thousand times
+		switch {
+		case o.Ms > 0:
 			patience = ms(o.Ms)
+		case o.Do == Output: // its tool may run for that long
+			patience = 30 * time.Minute
 		}
 		ctx, cancel := context.WithTimeout(proc.ctx, patience)
 		defer cancel()

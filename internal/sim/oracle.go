@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/memjs"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -185,7 +186,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 	sent := map[int64][]byte{}
 	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
 		m := j.posted[seq]
-		if t, _ := events.ParseItemSubject(m.Subject); t == s.Thread {
+		if t, _ := events.ParseItemSubject(m.Subject); t == s.Thread && lifeOf(m) == s.Head.Life {
 			if it := itemOf(m.Data); it.N > 0 {
 				sent[it.N] = m.Data
 			}
@@ -210,6 +211,12 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
 	}
 	return nil
+}
+
+// lifeOf says of which of the threads that had its thread's name an item is (SPEC P12).
+func lifeOf(m memjs.Msg) (life uint64) {
+	_, _ = fmt.Sscan(m.Header.Get(events.HeaderLife), &life)
+	return life
 }
 
 type itemHead struct {
