@@ -2,12 +2,19 @@ package fsck_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/fsck"
 	"spool/internal/natsadmin"
+	"spool/internal/redact"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // lostLedger is a ledger whose SPOOL_EVENTS has one acked event more, of which nothing is stored anywhere, or other data for a message.
@@ -27,7 +34,7 @@ func (l lostLedger) Messages(ctx context.Context, stream string, from uint64, f 
 		return f(seq, subject, data)
 	})
 	if err == nil && l.lost != nil {
-		err = f(last+1, events.EventSubject(l.lost.Thread, l.lost.Kind), l.lost.Encode())
+		err = f(last+1, fmt.Sprintf("spool.v1.p.0.%s.%s.%s", l.lost.Thread.Session, l.lost.Thread.Name, l.lost.Kind), l.lost.Encode())
 	}
 	return err
 }
@@ -110,9 +117,10 @@ func TestAccountFindsALostEntryOfAReusedName(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(a, "p", 2, 0, "two"))
-	w.settle()
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 2))
 	w.must(w.cl.Remove(w.Context(), a))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 1))
 	lost := entryOf(a, "p", 2, 0, "two")
 	got := w.accountLost(lostLedger{lost: &lost})
 	t.Logf("%+v", got)
@@ -159,4 +167,92 @@ func TestAccountOfRenamesThereAndBack(t *testing.T) {
 	}
 }
 
-var _ = client.PublisherConfig{}
+// A conditional deletion that is refused, addressed to a thread that is not there, is no lost event.
+func TestAccountOfARefusedDeletion(t *testing.T) {
+	w := newWorld(t)
+	a, main := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "main"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.settle()
+	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}
+	w.must(w.cl.Publisher(client.PublisherConfig{Producer: "d"}).Control(w.Context(), main, 1, op))
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// Events of a lower epoch that come late are shut out by design: either fsck knows that class, or they are dead letters.
+func TestAccountOfALateEpoch(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	next := entryOf(a, "p", 1, 0, "two")
+	next.Epoch = 1
+	w.raw(next)
+	w.raw(entryOf(a, "p", 2, 0, "late"))
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// A lost entry of a thread that was renamed to a removed name must be found, whatever else is.
+func TestAccountFindsALostEntryWithATrimmedTwin(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 1, 0, "ok"))
+	w.raw(entryOf(a, "p", 2, 0, "two"))
+	w.settle()
+	s, err := w.conn.JetStream().Stream(w.Context(), events.EventsStream)
+	w.must(err)
+	w.must(s.DeleteMsg(w.Context(), 1)) // as age does
+	lost := entryOf(a, "p", 3, 0, "ok")
+	got := w.accountLost(lostLedger{lost: &lost})
+	if len(got.Findings) == 0 {
+		t.Errorf("Account() = %+v, want the lost entry found", got)
+	}
+}
+
+// An operation that comes behind a later event of its producer is dropped: nobody was told, and fsck must not say that its thread had it.
+func TestAccountFindsADroppedOperation(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 5, 0, "five"))
+	op := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
+	w.raw(events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 2, Body: op.Encode()})
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
+	got := w.account(fsck.Config{})
+	h, err := w.cl.Thread(w.Context(), a)
+	w.must(err)
+	if h.Status != threads.StatusCompleted && len(got.Findings) == 0 {
+		t.Errorf("the end was acked and dropped, and Account() = %+v", got)
+	}
+}
+
+// The same of an entry whose body waits beside its event, where secrets are masked.
+func TestAccountFindsADroppedGiant(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 5, 0, "five"))
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
+	ref, err := w.conn.CheckIn(w.Context(), strings.NewReader(string(step("two"))))
+	w.must(err)
+	w.raw(events.Event{Thread: a, Producer: "p", Seq: 2, Ref: &ref})
+	rules := redact.New(redact.Default(), true)
+	got := w.account(fsck.Config{Secrets: rules})
+	if len(got.Findings) == 0 {
+		t.Errorf("an entry was acked and dropped, and Account() = %+v", got)
+	}
+}
+
+// A conditional deletion of a session without threads is answered.
+func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.cl.PutArtifact(w.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "f.txt"}}, strings.NewReader("x"))
+	w.must(err)
+	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := w.cl.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: 1}); !errors.Is(err, client.ErrSessionWritten) {
+		t.Errorf("DeleteSession = %v, want ErrSessionWritten", err)
+	}
+}

@@ -2,6 +2,8 @@ package offline
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -81,5 +83,33 @@ func TestLeftoversInTheOrderOfTheirEvents(t *testing.T) {
 	}
 	if want := ids("p", 1, 4); !slices.Equal(s.got, want) {
 		t.Errorf("sent %v, want %v", s.got, want)
+	}
+}
+
+// A rotten byte early in the newest segment of a dead process is no torn tail: what is behind it was durable, and must not be dropped.
+func TestRotInTheNewestSegmentDropsNothing(t *testing.T) {
+	dir := t.TempDir()
+	dead := left(t, dir, "p", 5)
+	_ = dead.lock.Close()
+	names, err := segments(dead.dir())
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	path := filepath.Join(dead.dir(), names[0])
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(magic)+20] ^= 1 // in the first event
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, s := open(t, Config{Dir: dir}), &sink{}
+	if err := q.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := filepath.Glob(path + "*")
+	if len(s.got) < 4 && len(kept) == 0 {
+		t.Errorf("sent %v of 5 events, and the segment is gone", s.got)
 	}
 }

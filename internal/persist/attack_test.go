@@ -3,12 +3,14 @@ package persist_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -168,6 +170,163 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	t.Logf("first persister: %v", <-stopped)
 	if letters, item := count(); letters != 1 || item != 2 {
 		t.Errorf("after the late purge: %d letters, last item %d; want 1 and 2", letters, item)
+	}
+}
+
+// A persister that is slow between its commit and its items sends them late: the thread was removed meanwhile, and another has its
+// name. A reader gets each item of each life once.
+func TestLateItemsOfAnEarlierLife(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	id := events.Thread{Session: "s", Name: "main"}
+	var hits atomic.Int64
+	at, goOn := make(chan struct{}), make(chan struct{})
+	first := r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepItems && hits.Add(1) == 1 {
+				close(at)
+				<-goOn
+			}
+			return nil
+		}
+	})
+	p, q, x := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"}), r.Publisher(client.PublisherConfig{Producer: "x"})
+	publish := func(p *client.Publisher, es ...client.Entry) {
+		t.Helper()
+		if err := p.Publish(ctx, es...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]chan string{}
+	for name, from := range map[string]client.Position{"all": {All: true}, "from 1": {N: 1}} {
+		ch := make(chan string, 100)
+		got[name] = ch
+		go func() {
+			for it, err := range r.Subscribe(ctx, client.Filter{Session: "s", Thread: "main"}, from) {
+				if err != nil {
+					ch <- "error: " + err.Error()
+					return
+				}
+				ch <- it.Text()
+			}
+		}()
+	}
+	publish(p, stepEntry(id, 1, "old1"), stepEntry(id, 2, "old2"))
+	<-at
+	stopped := make(chan error, 1)
+	go func() { stopped <- first.stop() }()
+	second := r.start(nil)
+	r.await(id, "p", 2)
+	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
+		t.Fatal(err)
+	}
+	publish(x, stepEntry(id, 1, "new1"), stepEntry(id, 2, "new2"))
+	r.await(id, "x", 2)
+	_, _ = r.items, second
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if n, life, err := r.conn.LastItem(ctx, id); err == nil && n == 2 && life != 0 {
+			break
+		}
+	}
+	close(goOn)
+	t.Logf("first persister: %v", <-stopped)
+	publish(x, stepEntry(id, 3, "new3"))
+	r.await(id, "x", 3)
+	for name, ch := range got {
+		var all []string
+		for len(all) == 0 || all[len(all)-1] != "new3" {
+			select {
+			case text := <-ch:
+				all = append(all, text)
+			case <-ctx.Done():
+				t.Fatalf("%s: got %v", name, all)
+			}
+		}
+		if want := []string{"old1", "old2", "new1", "new2", "new3"}; !slices.Equal(all, want) {
+			t.Errorf("%s: got %v, want %v", name, all, want)
+		}
+	}
+}
+
+// An operation is refused for something that passes, and the persister dies between the letter and the commit that notes it. It is a
+// dead letter or applied, never both.
+func TestRefusedOperationIsNotAppliedAfterDeath(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	var armed atomic.Bool
+	first := r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepCommit && armed.Load() {
+				return errKilled
+			}
+			return nil
+		}
+	})
+	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(p.Publish(ctx, stepEntry(id, 1, "one")))
+	r.await(id, "p", 1)
+	key := events.PromptKey(id, "ask")
+	_, err := r.conn.Write(ctx, record.Put{Key: key, Value: []byte("{}"), Expect: record.Any})
+	must(err)
+	armed.Store(true)
+	must(q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
+	<-first.died
+	_ = first.stop()
+	_, err = r.conn.Write(ctx, record.Put{Key: key, Expect: record.Any}) // answered
+	must(err)
+	second := r.start(nil)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && second.Stats().Applied == 0; time.Sleep(20 * time.Millisecond) {
+	}
+	must(second.stop())
+	letters, err := r.DeadLetters(ctx, "")
+	must(err)
+	_, err = r.Thread(ctx, events.Thread{Session: "s", Name: "other"})
+	t.Logf("renamed: %v, letters %v", err == nil, letters)
+	if applied := err == nil; applied == (len(letters) > 0) {
+		t.Errorf("renamed: %v, and %d dead letters", applied, len(letters))
+	}
+}
+
+// What comes for the old name of a thread, right behind its rename, is a dead letter, and the persister goes on.
+func TestEventRightBehindARename(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	a := events.Thread{Session: "s", Name: "a"}
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	if err := p.Publish(ctx, stepEntry(a, 1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Control(ctx, a, 2, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(ctx, stepEntry(a, 3, "three"), stepEntry(a, 4, "four")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Control(ctx, events.Thread{Session: "s", Name: "b"}, 5, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(ctx, stepEntry(a, 6, "six")); err != nil {
+		t.Fatal(err)
+	}
+	run := r.start(nil)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < 6; time.Sleep(10 * time.Millisecond) {
+	}
+	if h := r.head(a); h.Entries != 2 {
+		t.Errorf("%d entries, want 2", h.Entries)
+	}
+	if err := run.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if letters, err := r.DeadLetters(ctx, ""); err != nil || len(letters) != 2 {
+		t.Errorf("%d letters, %v, want 2", len(letters), err)
 	}
 }
 
