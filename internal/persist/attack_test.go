@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -249,6 +251,37 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	}
 }
 
+// busySession says that an output of s/main is open.
+type busySession struct{ persist.Sessions }
+
+func (busySession) SessionLive(context.Context, string) (record.Live, error) {
+	return record.Live{Outputs: []record.Silent{{Output: record.Output{ID: "o", Thread: "main"}}}}, nil
+}
+
+// A thread in which a question waits for its answer is not renamed.
+func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	run := r.start(nil)
+	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "p", 1)
+	if _, err := r.conn.Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < 2; time.Sleep(10 * time.Millisecond) {
+	}
+	if st := run.Stats(); st.Dead != 1 {
+		t.Errorf("%d dead letters, want the rename refused while its prompt is open", st.Dead)
+	}
+}
+
 // An operation is refused for something that passes, and the persister dies between the letter and the commit that notes it. It is a
 // dead letter or applied, never both.
 func TestRefusedOperationIsNotAppliedAfterDeath(t *testing.T) {
@@ -263,6 +296,7 @@ func TestRefusedOperationIsNotAppliedAfterDeath(t *testing.T) {
 			}
 			return nil
 		}
+		d.Sessions = busySession{d.Sessions}
 	})
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
 	must := func(err error) {
@@ -273,15 +307,10 @@ func TestRefusedOperationIsNotAppliedAfterDeath(t *testing.T) {
 	}
 	must(p.Publish(ctx, stepEntry(id, 1, "one")))
 	r.await(id, "p", 1)
-	key := events.PromptKey(id, "ask")
-	_, err := r.conn.Write(ctx, record.Put{Key: key, Value: []byte("{}"), Expect: record.Any})
-	must(err)
 	armed.Store(true)
 	must(q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
-	<-first.died
+	t.Logf("%v", <-first.died)
 	_ = first.stop()
-	_, err = r.conn.Write(ctx, record.Put{Key: key, Expect: record.Any}) // answered
-	must(err)
 	second := r.start(nil)
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && second.Stats().Applied == 0; time.Sleep(20 * time.Millisecond) {
 	}
@@ -327,6 +356,51 @@ func TestEventRightBehindARename(t *testing.T) {
 	}
 	if letters, err := r.DeadLetters(ctx, ""); err != nil || len(letters) != 2 {
 		t.Errorf("%d letters, %v, want 2", len(letters), err)
+	}
+}
+
+// takenUp puts an artifact into a session between the look whether it was written to and the listing of what goes.
+type takenUp struct {
+	persist.Sessions
+	calls int
+	put   func()
+}
+
+func (s *takenUp) SessionKeys(ctx context.Context, session string) ([]string, error) {
+	if s.calls++; s.calls == 2 {
+		s.put()
+	}
+	return s.Sessions.SessionKeys(ctx, session)
+}
+
+// A session that is to go only if nothing happened in it stays when an artifact comes at the last moment.
+func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.Sessions = &takenUp{Sessions: d.Sessions, put: func() {
+			if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}}, strings.NewReader("late")); err != nil {
+				t.Error(err)
+			}
+		}}
+	})
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "p", 1)
+	last, err := r.conn.LastSeqs(ctx, events.RecordsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
+	list, e := r.Artifacts(ctx, "s")
+	if e != nil {
+		t.Fatal(e)
+	}
+	if !errors.Is(err, client.ErrSessionWritten) || len(list) != 1 {
+		t.Errorf("DeleteSession = %v, and %d artifacts are left, want ErrSessionWritten and the artifact", err, len(list))
 	}
 }
 
