@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -254,5 +255,66 @@ func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
 	defer cancel()
 	if _, err := w.cl.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: 1}); !errors.Is(err, client.ErrSessionWritten) {
 		t.Errorf("DeleteSession = %v, want ErrSessionWritten", err)
+	}
+}
+
+// A thread that was renamed and then removed is gone, also when another thread has its last name now.
+func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
+	w := newWorld(t)
+	ctx := w.Context()
+	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.raw(entryOf(c, "p", 1, 0, "other"))
+	w.must(w.cl.Await(ctx, a, "p", 0, 1))
+	w.must(w.cl.Await(ctx, c, "p", 0, 1))
+	w.must(w.cl.Rename(ctx, a, "b"))
+	w.must(w.cl.Remove(ctx, b))
+	w.must(w.cl.Rename(ctx, c, "b"))
+	if _, err := w.cl.Thread(ctx, a); err != nil {
+		t.Logf("who asks for s/a is told: %v", err)
+	}
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// Of many puts of one artifact id one wins, with its own bytes.
+func TestManyPutsOfOneArtifact(t *testing.T) {
+	w := newWorld(t)
+	ctx := w.Context()
+	type won struct {
+		body string
+		rec  artifacts.Record
+	}
+	results := make(chan won, 8)
+	for i := range 8 {
+		go func() {
+			body := strings.Repeat(fmt.Sprint(i), 1000+i)
+			rec, err := w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Session: fmt.Sprintf("s%d", i%2), Filename: "f.txt"}}, strings.NewReader(body))
+			if err != nil {
+				body = ""
+				if !errors.Is(err, artifacts.ErrTaken) {
+					t.Error(err)
+				}
+			}
+			results <- won{body, rec}
+		}()
+	}
+	var winners []won
+	for range 8 {
+		if r := <-results; r.body != "" {
+			winners = append(winners, r)
+		}
+	}
+	if len(winners) != 1 {
+		t.Fatalf("%d puts won", len(winners))
+	}
+	r, _, err := w.cl.OpenArtifact(ctx, winners[0].rec)
+	w.must(err)
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil || string(b) != winners[0].body {
+		t.Errorf("%d bytes, %v, want the winner's %d", len(b), err, len(winners[0].body))
 	}
 }
