@@ -1,24 +1,58 @@
 package persist_test
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
-// A name is removed twice before anything of it is acknowledged, and the persister dies. What comes again must not be applied again:
-// readers get every item once.
-func TestRemovedTwiceSurvivesDeath(t *testing.T) {
+// again has every event of SPOOL_EVENTS come again, as when the consumers of the partitions are deleted and made again.
+func (r *rig) again() {
+	r.t.Helper()
+	for part := range events.Partitions {
+		if err := r.conn.JetStream().DeleteConsumer(r.t.Context(), events.EventsStream, events.PartitionConsumer(part)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := r.conn.Ensure(r.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// applies runs a persister over that many events, until they are acknowledged.
+func (r *rig) applies(n int64) persist.Stats {
+	r.t.Helper()
+	run := r.start(nil)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
+	}
+	if err := run.stop(); err != nil {
+		r.t.Fatal(err)
+	}
+	return run.Stats()
+}
+
+func (r *rig) itemTexts(t events.Thread) (all []string) {
+	r.t.Helper()
+	for it, err := range r.Subscribe(r.t.Context(), client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if all = append(all, it.Text()); it.More == 0 {
+			break
+		}
+	}
+	return all
+}
+
+// A name was removed twice and is used a third time. What comes again must not be applied again.
+func TestEventsOfANameRemovedTwiceComeAgain(t *testing.T) {
 	r := newRig(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	b := events.Thread{Session: "s", Name: "b"}
 	pub := func(name string) *client.Publisher { return r.Publisher(client.PublisherConfig{Producer: name}) }
 	must := func(err error) {
@@ -33,43 +67,41 @@ func TestRemovedTwiceSurvivesDeath(t *testing.T) {
 	must(pub("x").Publish(ctx, stepEntry(b, 1, "two")))
 	must(pub("y").Control(ctx, b, 1, remove))
 	must(pub("z").Publish(ctx, stepEntry(b, 1, "three")))
-	var items atomic.Int64
-	first := r.start(func(d *persist.Deps, _ *persist.Config) {
-		d.At = func(s persist.Step) error {
-			if s == persist.StepAck && items.Load() > 0 {
-				return errKilled
-			}
-			if s != persist.StepItems || items.Add(1) > 1 {
-				return nil
-			}
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				if h, err := r.Thread(context.Background(), b); err == nil && h.Duplicate("z", 0, 1) {
-					return errKilled
-				}
-			}
-			return errKilled // as far as the stages go
-		}
-	})
-	if err := <-first.died; !errors.Is(err, errKilled) {
-		t.Fatalf("Run() = %v, want it killed", err)
+	r.applies(5)
+	want := []string{"one", "two", "three"}
+	if got := r.itemTexts(b); !slices.Equal(got, want) {
+		t.Fatalf("before: items %v", got)
 	}
-	_ = first.stop()
-	h, err := r.Thread(ctx, b)
-	t.Logf("committed before the death: %d entries, %v, applied %d", h.Entries, err, h.Applied)
-	var all []string
-	second := r.start(nil)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && second.Stats().Applied < 5; time.Sleep(10 * time.Millisecond) {
+	r.again()
+	st := r.applies(5)
+	if got := r.itemTexts(b); !slices.Equal(got, want) || st.Repeated != 5 {
+		t.Errorf("items %v, %+v; want %v, and all repeated", got, st, want)
 	}
-	must(second.stop())
-	st := second.Stats()
-	t.Logf("second: %+v", st)
-	for it, err := range r.Subscribe(ctx, client.Filter{Session: "s", Thread: "b"}, client.Position{All: true}) {
-		must(err)
-		if all = append(all, it.Text()); it.More == 0 {
-			break
+}
+
+// The same of a removed name that another thread has now.
+func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	if want := []string{"one", "two", "three"}; !slices.Equal(all, want) {
-		t.Errorf("items %v, want %v", all, want)
+	must(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
+	must(q.Publish(ctx, stepEntry(b, 1, "old")))
+	must(q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
+	must(p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
+	r.applies(5)
+	if h := r.head(b); h.Entries != 2 {
+		t.Fatalf("before: %d entries", h.Entries)
+	}
+	r.again()
+	st := r.applies(5)
+	if h, err := r.Thread(ctx, b); err != nil || h.Entries != 2 {
+		t.Errorf("Thread(b) = %d entries, %v; want the 2 that were acknowledged; %+v", h.Entries, err, st)
 	}
 }
