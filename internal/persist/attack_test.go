@@ -159,7 +159,7 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		item, _, err = r.conn.LastItem(ctx, id)
+		item, _, err = r.conn.Items().LastItem(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	r.await(id, "x", 2)
 	_, _ = r.items, second
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if n, life, err := r.conn.LastItem(ctx, id); err == nil && n == 2 && life != 0 {
+		if n, life, err := r.conn.Items().LastItem(ctx, id); err == nil && n == 2 && life != 0 {
 			break
 		}
 	}
