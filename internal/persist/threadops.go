@@ -3,6 +3,7 @@ package persist
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -143,15 +144,14 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 // quiet refuses what would take a thread away from under whoever works in it. force does not mind runs and outputs: the
 // records of those that are open are to be dropped then.
 func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []string, err error) {
-	rs, err := l.p.Records.Records(ctx, events.PromptKey(t, "*"))
-	if err != nil {
-		return nil, err
-	}
-	if rs[0].Exists() {
-		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
-	}
 	if l.p.Sessions == nil {
 		return nil, nil
+	}
+	switch asks, err := l.asks(ctx, t); {
+	case err != nil:
+		return nil, err
+	case asks:
+		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
 	}
 	live, err := l.live(ctx, t.Session)
 	if err != nil {
@@ -175,6 +175,29 @@ func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []s
 		}
 	}
 	return open, nil
+}
+
+// asks reports whether a prompt of a thread waits for its answer.
+func (l *lane) asks(ctx context.Context, t events.Thread) (bool, error) {
+	var prompts []string
+	err := l.p.retry(ctx, "list prompts", func() error {
+		keys, err := l.p.Sessions.SessionKeys(ctx, t.Session)
+		prompts = slices.DeleteFunc(keys, func(key string) bool {
+			of, ok := events.ParsePromptKey(key)
+			return !ok || of != t
+		})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for some := range slices.Chunk(prompts, deleteBatch) {
+		rs, err := l.p.Records.Records(ctx, some...)
+		if err != nil || slices.ContainsFunc(rs, record.Record.Exists) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // drop removes outputs without a result. The parts of their artifacts are gc's.
