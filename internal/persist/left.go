@@ -50,7 +50,11 @@ func (l *left) renamed(t events.Thread) error {
 // had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the thread
 // and died before the items of what came before were out.
 func (l *lane) had(ctx context.Context, c *commit, t *thread, s *staged) (bool, error) {
-	if t.left == nil || s.msg.Seq > t.left.head.Applied || !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+	if t.left == nil || s.msg.Seq > t.left.head.Applied {
+		return false, nil
+	}
+	forgotten := len(t.left.head.Producers) >= threads.MaxProducers && !l.p.Reused(s.msg.Seq, s.msg.Stored)
+	if !forgotten && !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
 		return false, nil
 	}
 	s.verdict = verdict{is: repeated}
@@ -121,11 +125,35 @@ func (t *touched) leave() {
 		return
 	}
 	t.thread.record = events.LeftKey(t.key)
-	t.value = leftRecord(t.head, "")
+	t.value = t.leaveTo("").encode()
 }
 
-// leftRecord is the value of the record that stays under a thread's old name.
-func leftRecord(h threads.Head, to string) []byte {
+// leaveTo is what stays known under a thread's name when it leaves it: what the thread had seen, and those that had the name before.
+// A new name keeps them apart by a life, behind the last event of those.
+func (t *thread) leaveTo(to string) *left {
+	h := t.head.Clone()
 	seen := threads.Head{Producers: h.Producers, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
-	return record.Left{To: to, Head: seen.Encode()}.Encode()
+	if t.left != nil {
+		seen.Inherit(&t.left.head)
+		if to != "" {
+			seen.Life = t.left.head.Applied + 1
+		}
+	}
+	return &left{to: to, head: seen}
 }
+
+// earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the thread itself.
+func (l *left) earlier() *left {
+	if l == nil || l.to == "" {
+		return l
+	}
+	if l.head.Life == 0 {
+		return nil
+	}
+	seen := l.head.Clone()
+	seen.Applied, seen.Life = seen.Life-1, 0
+	return &left{head: seen}
+}
+
+// encode is the value of the record that stays under a thread's old name.
+func (l *left) encode() []byte { return record.Left{To: l.to, Head: l.head.Encode()}.Encode() }

@@ -121,6 +121,10 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 		return fmt.Errorf("%w: rename: %w", events.ErrControl, other.left.renamed(target))
 	}
 
+	if err := l.learnLeft(ctx, t); err != nil {
+		return err
+	}
+
 	// From here on nothing fails.
 	c.news(t, s, t.head)
 	l.drop(c, open)
@@ -130,13 +134,19 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 	}
 	n := c.byKey[t.key]
 	n.leaves = &leaving{to: to, takes: other.rev}
-	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: leftRecord(t.head, to), Expect: record.Any}
-	if other.left != nil {
-		c.records[events.LeftKey(target)] = record.Put{Key: events.LeftKey(target), Expect: record.Any}
+	gone, earlier := t.leaveTo(to), other.left.earlier()
+	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: gone.encode(), Expect: record.Any}
+	if other.left != earlier { // the thread itself had the name
+		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
+		if earlier != nil {
+			known.Value = earlier.encode()
+		}
+		c.records[known.Key] = known
 	}
-	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, left: &left{to: to, head: t.head.Clone()}}
+	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, left: gone}
 	delete(c.byKey, t.key)
 	t.key, n.key = target, target
+	t.left, t.asked = earlier, true
 	c.byKey[target], l.heads.threads[target] = n, t
 	return nil
 }
@@ -216,6 +226,9 @@ func (l *lane) remove(ctx context.Context, c *commit, t *thread, s *staged, op e
 	}
 	open, err := l.quiet(ctx, t.key, op.Force)
 	if err != nil {
+		return err
+	}
+	if err := l.learnLeft(ctx, t); err != nil {
 		return err
 	}
 	c.news(t, s, t.head)
