@@ -33,9 +33,10 @@ type Sessions interface {
 	SessionKeys(ctx context.Context, session string) ([]string, error)
 	SessionLive(ctx context.Context, session string) (record.Live, error)
 	// FreeObjects drops bytes that the artifacts of a session named, but for those that another session names too. PurgeSession
-	// drops its items and dead letters, and its events below a sequence. Both may be repeated.
+	// drops its events before the one that deleted it, and of its items and dead letters what was there when the record was written.
+	// Both may be repeated, also once the session has begun anew.
 	FreeObjects(ctx context.Context, session string, objects []record.Object) error
-	PurgeSession(ctx context.Context, session string, below uint64) error
+	PurgeSession(ctx context.Context, session string, how record.Deleted) error
 	// SessionEnds is how far the streams of items and of dead letters are now.
 	SessionEnds(ctx context.Context) (items, dead uint64, err error)
 }
@@ -364,36 +365,74 @@ func count(g *record.Gone, r record.Record, class record.Class) (free []byte) {
 	return free
 }
 
-// finishDeletion is the part behind the batch's items. Another persister may have gone on with it meanwhile.
+// finishDeletion is the part behind the batch's items. Another persister may go on with it at the same time, or may have done it all,
+// and died since: what the record says counts.
 func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
+	for {
+		if left, err := p.learnDeletion(ctx, d); !left || err != nil { // what is there now may be of a new life
+			return err
+		}
+		if err := p.At(StepPurge); err != nil {
+			return err
+		}
+		// Whoever purges does it up to where the record says that the streams were, if it is late too.
+		next := d.rec
+		next.Free = nil
+		if next.Items|next.Dead == 0 {
+			var err error
+			if next.Items, next.Dead, err = p.Sessions.SessionEnds(ctx); err != nil {
+				return err
+			}
+			if !next.Erase {
+				if ours, err := p.goOn(ctx, d, next); err != nil {
+					return err
+				} else if !ours {
+					continue
+				}
+			}
+		}
+		if !next.Erase {
+			if err := p.Sessions.PurgeSession(ctx, d.session, d.rec); err != nil {
+				return err
+			}
+		}
+		// A crash here leaves the operation to be applied again: there is nothing left for it to do but this.
+		if err := p.At(StepDone); err != nil {
+			return err
+		}
+		next.State = record.Done
+		if ours, err := p.goOn(ctx, d, next); ours || err != nil {
+			return err
+		}
+	}
+}
+
+// learnDeletion reads how far a deletion is. left is false if there is nothing left to do for it.
+func (p *Persister) learnDeletion(ctx context.Context, d *deletion) (left bool, err error) {
 	rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))
-	if err != nil || rs[0].Seq != d.rev { // then what is there now may be of a new life
-		return err
+	if err != nil || rs[0].Seq == d.rev {
+		return err == nil && d.rec.State != record.Done, err
 	}
-	next := d.rec
-	next.State, next.Free = record.Done, nil
-	if err := p.At(StepPurge); err != nil {
-		return err
+	if !rs[0].Exists() {
+		return false, nil
 	}
-	if next.Erase {
-		next.Items, next.Dead, err = p.Sessions.SessionEnds(ctx)
-	} else {
-		err = p.Sessions.PurgeSession(ctx, d.session, d.rec.Seq)
+	rec, err := record.DecodeDeleted(rs[0].Value)
+	if err != nil || rec.Seq != d.rec.Seq || rec.Stored != d.rec.Stored || rec.State != record.Removed {
+		return false, err
 	}
-	if err != nil {
-		return err
-	}
-	// A crash here leaves the operation to be applied again: there is nothing left for it to do but this.
-	if err := p.At(StepDone); err != nil {
-		return err
-	}
+	d.rec, d.rev = rec, rs[0].Seq
+	return true, nil
+}
+
+// goOn writes how far a deletion is. ours is false if another persister went on with it meanwhile.
+func (p *Persister) goOn(ctx context.Context, d *deletion, next record.Deleted) (ours bool, err error) {
 	for {
 		changed, err := p.note(ctx, d, next, make([]record.Put, 1))
-		if errors.Is(err, record.ErrConflict) { // another persister went on with it
-			return nil
+		if errors.Is(err, record.ErrConflict) {
+			return false, nil
 		}
 		if err != nil || !changed { // changed: a collector began
-			return err
+			return err == nil, err
 		}
 	}
 }
