@@ -89,9 +89,8 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		d.rec = *was
 	} else {
 		switch err := l.refuseDelete(ctx, d.session, op); {
-		case errors.Is(err, errWritten): // whoever asked sees that it is refused, and nothing is lost: no dead letter
-			l.p.Log.Info("session not deleted", "session", d.session, "reason", err)
-			l.noteDead(c, t, s)
+		case errors.Is(err, errWritten):
+			l.spare(c, t, s, err)
 			return nil
 		case err != nil:
 			return l.refuseTo(c, t, s, err)
@@ -105,8 +104,12 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		l.epoch.Add(1)
 		return errEpoch
 	}
-	if err != nil && !never(err) {
+	if err != nil && !never(err) && !errors.Is(err, errWritten) {
 		return err
+	}
+	if errors.Is(err, errWritten) {
+		l.spare(c, t, s, err)
+		return nil
 	}
 	l.forget(d.session) // a part of it may be gone if not all
 	c.ends = true
@@ -117,6 +120,13 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	c.deletion = d
 	l.p.Log.Info("session deleted", "session", d.session, "threads", d.rec.Gone.Threads, "records", d.rec.Gone.Records)
 	return nil
+}
+
+// spare notes that a session is not deleted, because it was written to. Whoever asked sees that it is refused, and nothing is lost: no
+// dead letter.
+func (l *lane) spare(c *commit, t *thread, s *staged, why error) {
+	l.p.Log.Info("session not deleted", "session", s.event.Thread.Session, "reason", why)
+	l.noteDead(c, t, s)
 }
 
 // refuseDelete says why a session is not deleted.
@@ -206,6 +216,9 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		}
 		if d.rec.State == 0 {
 			d.rec.Gone = gone
+			if list, err = p.unchanged(ctx, d, list); err != nil {
+				return err
+			}
 		}
 		for whole := len(list) <= deleteBatch && d.rec.State == 0; d.rec.State != record.Removed; {
 			n := min(len(list), deleteBatch)
@@ -220,6 +233,31 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		}
 	}
 	return nil
+}
+
+// unchanged is errWritten if the deletion minds and a record is of after it was decided. The first batch expects all records that it
+// removes as they are here, and with what is added that the session has no artifact more: each takes its number from the counter.
+func (p *Persister) unchanged(ctx context.Context, d *deletion, list []going) ([]going, error) {
+	since, counter := d.rec.UnchangedSince, events.CounterKey(d.session)
+	if since == 0 {
+		return list, nil
+	}
+	for _, g := range list {
+		if g.rev > since {
+			return nil, fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, g.key, g.rev, since)
+		}
+	}
+	if slices.ContainsFunc(list, func(g going) bool { return g.key == counter }) {
+		return list, nil
+	}
+	rs, err := p.Records.Records(ctx, counter)
+	if err != nil {
+		return nil, err
+	}
+	if rs[0].Exists() {
+		return nil, fmt.Errorf("%w: it has its first artifact", errWritten)
+	}
+	return slices.Insert(list, 0, going{key: counter, rev: rs[0].Seq}), nil
 }
 
 // removeSome removes a batch of records. changed: one of them is another by now, nothing was done.

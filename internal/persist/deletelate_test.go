@@ -1,10 +1,14 @@
 package persist_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"spool/internal/persist"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -64,5 +68,50 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	t.Logf("first persister: %v", <-stopped)
 	if letters, item := count(); letters != 1 || item != 2 {
 		t.Errorf("after the late purge: %d letters, last item %d; want 1 and 2", letters, item)
+	}
+}
+
+// takenUp puts an artifact into a session between the look whether it was written to and the listing of what goes.
+type takenUp struct {
+	persist.Sessions
+	calls int
+	put   func()
+}
+
+func (s *takenUp) SessionKeys(ctx context.Context, session string) ([]string, error) {
+	if s.calls++; s.calls == 2 {
+		s.put()
+	}
+	return s.Sessions.SessionKeys(ctx, session)
+}
+
+// A session that is to go only if nothing happened in it stays when an artifact comes at the last moment.
+func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.Sessions = &takenUp{Sessions: d.Sessions, put: func() {
+			if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}}, strings.NewReader("late")); err != nil {
+				t.Error(err)
+			}
+		}}
+	})
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "p", 1)
+	last, err := r.conn.LastSeqs(ctx, events.RecordsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
+	list, e := r.Artifacts(ctx, "s")
+	if e != nil {
+		t.Fatal(e)
+	}
+	if !errors.Is(err, client.ErrSessionWritten) || len(list) != 1 {
+		t.Errorf("DeleteSession = %v, and %d artifacts are left, want ErrSessionWritten and the artifact", err, len(list))
 	}
 }
