@@ -90,8 +90,7 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	} else {
 		switch err := l.refuseDelete(ctx, d.session, op); {
 		case errors.Is(err, errWritten):
-			l.spare(c, t, s, err)
-			return nil
+			return l.spare(ctx, c, t, s, err)
 		case err != nil:
 			return l.refuseTo(c, t, s, err)
 		}
@@ -108,8 +107,7 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		return err
 	}
 	if errors.Is(err, errWritten) {
-		l.spare(c, t, s, err)
-		return nil
+		return l.spare(ctx, c, t, s, err)
 	}
 	l.forget(d.session) // a part of it may be gone if not all
 	c.ends = true
@@ -124,9 +122,13 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 
 // spare notes that a session is not deleted, because it was written to. Whoever asked sees that it is refused, and nothing is lost: no
 // dead letter.
-func (l *lane) spare(c *commit, t *thread, s *staged, why error) {
+func (l *lane) spare(ctx context.Context, c *commit, t *thread, s *staged, why error) error {
 	l.p.Log.Info("session not deleted", "session", s.event.Thread.Session, "reason", why)
+	if t.head.Start.IsZero() {
+		return l.p.retry(ctx, "note a deletion that is refused", func() error { return l.noteWithout(ctx, t, s) })
+	}
 	l.noteDead(c, t, s)
+	return nil
 }
 
 // refuseDelete says why a session is not deleted.

@@ -115,3 +115,25 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 		t.Errorf("DeleteSession = %v, and %d artifacts are left, want ErrSessionWritten and the artifact", err, len(list))
 	}
 }
+
+// A deletion that a session without threads refuses is answered.
+func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	_, err := r.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "f.txt"}}, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true, UnchangedSince: 1})
+		if !errors.Is(err, client.ErrSessionWritten) {
+			t.Errorf("DeleteSession = %v, want ErrSessionWritten", err)
+		}
+	}
+	if list, err := r.Artifacts(t.Context(), "s"); err != nil || len(list) != 1 {
+		t.Errorf("%d artifacts, %v, want the one", len(list), err)
+	}
+	if _, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true}); err != nil {
+		t.Error(err)
+	}
+}

@@ -31,7 +31,11 @@ func (p *Persister) readLeft(ctx context.Context, t events.Thread) (*left, error
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}
-	rec, err := record.DecodeLeft(rs[0].Value)
+	return decodeLeft(rs[0].Value)
+}
+
+func decodeLeft(value []byte) (*left, error) {
+	rec, err := record.DecodeLeft(value)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +157,39 @@ func (l *left) earlier() *left {
 	seen := l.head.Clone()
 	seen.Applied, seen.Life = seen.Life-1, 0
 	return &left{head: seen}
+}
+
+// noteWithout notes an event under a name that no thread has, beside what is known of those that had it. All before must be committed.
+func (l *lane) noteWithout(ctx context.Context, t *thread, s *staged) error {
+	for {
+		fence, err := l.p.Records.Fence(ctx, l.p.cfg.Lane)
+		if err != nil {
+			return err
+		}
+		rs, err := l.p.Records.Records(ctx, events.LeftKey(t.key))
+		if err != nil {
+			return err
+		}
+		known := &left{}
+		if rs[0].Exists() {
+			if known, err = decodeLeft(rs[0].Value); err != nil {
+				return err
+			}
+		}
+		if !known.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+			known.head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)
+			known.head.Applied = max(known.head.Applied, s.msg.Seq)
+			put := record.Put{Key: rs[0].Key, Value: known.encode(), Expect: rs[0].Seq}
+			_, err = l.p.Records.Commit(ctx, fence, []record.Put{put})
+		}
+		switch {
+		case errors.Is(err, record.ErrConflict): // a collector began, or another persister is at it
+			continue
+		case err == nil:
+			t.left = known
+		}
+		return err
+	}
 }
 
 // encode is the value of the record that stays under a thread's old name.
