@@ -134,8 +134,8 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 	}
 	n := c.byKey[t.key]
 	n.leaves = &leaving{to: to, takes: other.rev}
-	gone, earlier := t.leaveTo(to), other.left.earlier()
-	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: gone.encode(), Expect: record.Any}
+	earlier := other.left.earlier()
+	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: t.leaveTo(to).encode(), Expect: record.Any}
 	if other.left != earlier { // the thread itself had the name
 		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
 		if earlier != nil {
@@ -143,7 +143,7 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 		}
 		c.records[known.Key] = known
 	}
-	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, left: gone}
+	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, gone: true}
 	delete(c.byKey, t.key)
 	t.key, n.key = target, target
 	t.left, t.asked = earlier, true
