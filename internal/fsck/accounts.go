@@ -228,6 +228,9 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 		w.removed = max(w.removed, had.Applied)
 		return w, nil
 	}
+	if had.Life > 0 {
+		w.removed = max(w.removed, had.Life-1)
+	}
 	now, err := a.whereabouts(ctx, events.Thread{Session: t.Session, Name: left.To})
 	w.heads, w.removed = append(w.heads, now.heads...), max(w.removed, now.removed)
 	return w, err

@@ -33,9 +33,10 @@ type Sessions interface {
 	SessionKeys(ctx context.Context, session string) ([]string, error)
 	SessionLive(ctx context.Context, session string) (record.Live, error)
 	// FreeObjects drops bytes that the artifacts of a session named, but for those that another session names too. PurgeSession
-	// drops its items and dead letters, and its events below a sequence. Both may be repeated.
+	// drops its events before the one that deleted it, and of its items and dead letters what was there when the record was written.
+	// Both may be repeated, also once the session has begun anew.
 	FreeObjects(ctx context.Context, session string, objects []record.Object) error
-	PurgeSession(ctx context.Context, session string, below uint64) error
+	PurgeSession(ctx context.Context, session string, how record.Deleted) error
 	// SessionEnds is how far the streams of items and of dead letters are now.
 	SessionEnds(ctx context.Context) (items, dead uint64, err error)
 }
@@ -88,10 +89,8 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		d.rec = *was
 	} else {
 		switch err := l.refuseDelete(ctx, d.session, op); {
-		case errors.Is(err, errWritten): // whoever asked sees that it is refused, and nothing is lost: no dead letter
-			l.p.Log.Info("session not deleted", "session", d.session, "reason", err)
-			l.noteDead(c, t, s)
-			return nil
+		case errors.Is(err, errWritten):
+			return l.spare(ctx, c, t, s, err)
 		case err != nil:
 			return l.refuseTo(c, t, s, err)
 		}
@@ -109,8 +108,11 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 		l.epoch.Add(1)
 		return errEpoch
 	}
-	if err != nil && !never(err) {
+	if err != nil && !never(err) && !errors.Is(err, errWritten) {
 		return err
+	}
+	if errors.Is(err, errWritten) {
+		return l.spare(ctx, c, t, s, err)
 	}
 	l.forget(d.session) // a part of it may be gone if not all
 	c.ends = true
@@ -120,6 +122,17 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	}
 	c.deletion = d
 	l.p.Log.Info("session deleted", "session", d.session, "threads", d.rec.Gone.Threads, "records", d.rec.Gone.Records)
+	return nil
+}
+
+// spare notes that a session is not deleted, because it was written to. Whoever asked sees that it is refused, and nothing is lost: no
+// dead letter.
+func (l *lane) spare(ctx context.Context, c *commit, t *thread, s *staged, why error) error {
+	l.p.Log.Info("session not deleted", "session", s.event.Thread.Session, "reason", why)
+	if t.head.Start.IsZero() {
+		return l.p.retry(ctx, "note a deletion that is refused", func() error { return l.noteWithout(ctx, t, s) })
+	}
+	l.noteDead(c, t, s)
 	return nil
 }
 
@@ -216,6 +229,9 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		}
 		if d.rec.State == 0 {
 			d.rec.Gone = gone
+			if list, err = p.unchanged(ctx, d, list); err != nil {
+				return err
+			}
 		}
 		begun := d.rec.State != 0
 		var alone []record.Put
@@ -237,6 +253,32 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		}
 	}
 	return nil
+}
+
+// unchanged is errWritten if the deletion minds and a record is of after it was decided. The first batch expects the records that it
+// removes as they are here: the counter is among them, from which each new artifact takes its number.
+func (p *Persister) unchanged(ctx context.Context, d *deletion, list []going) ([]going, error) {
+	since, counter := d.rec.UnchangedSince, events.CounterKey(d.session)
+	if since == 0 {
+		return list, nil
+	}
+	for _, g := range list {
+		if g.rev > since {
+			return nil, fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, g.key, g.rev, since)
+		}
+	}
+	if i := slices.IndexFunc(list, func(g going) bool { return g.key == counter }); i >= 0 {
+		list[0], list[i] = list[i], list[0]
+		return list, nil
+	}
+	rs, err := p.Records.Records(ctx, counter)
+	if err != nil {
+		return nil, err
+	}
+	if rs[0].Exists() {
+		return nil, fmt.Errorf("%w: it has its first artifact", errWritten)
+	}
+	return slices.Insert(list, 0, going{key: counter, rev: rs[0].Seq}), nil
 }
 
 // removeSome removes a batch of records, the only one if there is a demand that it is alone with. changed: one of them is another by
@@ -383,36 +425,74 @@ func count(g *record.Gone, r record.Record, class record.Class) (free []byte) {
 	return free
 }
 
-// finishDeletion is the part behind the batch's items. Another persister may have gone on with it meanwhile.
+// finishDeletion is the part behind the batch's items. Another persister may go on with it at the same time, or may have done it all,
+// and died since: what the record says counts.
 func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
+	for {
+		if left, err := p.learnDeletion(ctx, d); !left || err != nil { // what is there now may be of a new life
+			return err
+		}
+		if err := p.At(StepPurge); err != nil {
+			return err
+		}
+		// Whoever purges does it up to where the record says that the streams were, if it is late too.
+		next := d.rec
+		next.Free = nil
+		if next.Items|next.Dead == 0 {
+			var err error
+			if next.Items, next.Dead, err = p.Sessions.SessionEnds(ctx); err != nil {
+				return err
+			}
+			if !next.Erase {
+				if ours, err := p.goOn(ctx, d, next); err != nil {
+					return err
+				} else if !ours {
+					continue
+				}
+			}
+		}
+		if !next.Erase {
+			if err := p.Sessions.PurgeSession(ctx, d.session, d.rec); err != nil {
+				return err
+			}
+		}
+		// A crash here leaves the operation to be applied again: there is nothing left for it to do but this.
+		if err := p.At(StepDone); err != nil {
+			return err
+		}
+		next.State = record.Done
+		if ours, err := p.goOn(ctx, d, next); ours || err != nil {
+			return err
+		}
+	}
+}
+
+// learnDeletion reads how far a deletion is. left is false if there is nothing left to do for it.
+func (p *Persister) learnDeletion(ctx context.Context, d *deletion) (left bool, err error) {
 	rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))
-	if err != nil || rs[0].Seq != d.rev { // then what is there now may be of a new life
-		return err
+	if err != nil || rs[0].Seq == d.rev {
+		return err == nil && d.rec.State != record.Done, err
 	}
-	next := d.rec
-	next.State, next.Free = record.Done, nil
-	if err := p.At(StepPurge); err != nil {
-		return err
+	if !rs[0].Exists() {
+		return false, nil
 	}
-	if next.Erase {
-		next.Items, next.Dead, err = p.Sessions.SessionEnds(ctx)
-	} else {
-		err = p.Sessions.PurgeSession(ctx, d.session, d.rec.Seq)
+	rec, err := record.DecodeDeleted(rs[0].Value)
+	if err != nil || rec.Seq != d.rec.Seq || rec.Stored != d.rec.Stored || rec.State != record.Removed {
+		return false, err
 	}
-	if err != nil {
-		return err
-	}
-	// A crash here leaves the operation to be applied again: there is nothing left for it to do but this.
-	if err := p.At(StepDone); err != nil {
-		return err
-	}
+	d.rec, d.rev = rec, rs[0].Seq
+	return true, nil
+}
+
+// goOn writes how far a deletion is. ours is false if another persister went on with it meanwhile.
+func (p *Persister) goOn(ctx context.Context, d *deletion, next record.Deleted) (ours bool, err error) {
 	for {
 		changed, err := p.note(ctx, d, next, make([]record.Put, 1))
-		if errors.Is(err, record.ErrConflict) { // another persister went on with it
-			return nil
+		if errors.Is(err, record.ErrConflict) {
+			return false, nil
 		}
 		if err != nil || !changed { // changed: a collector began
-			return err
+			return err == nil, err
 		}
 	}
 }

@@ -31,7 +31,11 @@ func (p *Persister) readLeft(ctx context.Context, t events.Thread) (*left, error
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}
-	rec, err := record.DecodeLeft(rs[0].Value)
+	return decodeLeft(rs[0].Value)
+}
+
+func decodeLeft(value []byte) (*left, error) {
+	rec, err := record.DecodeLeft(value)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +54,11 @@ func (l *left) renamed(t events.Thread) error {
 // had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the thread
 // and died before the items of what came before were out.
 func (l *lane) had(ctx context.Context, c *commit, t *thread, s *staged) (bool, error) {
-	if t.left == nil || s.msg.Seq > t.left.head.Applied || !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+	if t.left == nil || s.msg.Seq > t.left.head.Applied {
+		return false, nil
+	}
+	forgotten := len(t.left.head.Producers) >= threads.MaxProducers && !l.p.Reused(s.msg.Seq, s.msg.Stored)
+	if !forgotten && !t.left.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
 		return false, nil
 	}
 	s.verdict = verdict{is: repeated}
@@ -121,11 +129,68 @@ func (t *touched) leave() {
 		return
 	}
 	t.thread.record = events.LeftKey(t.key)
-	t.value = leftRecord(t.head, "")
+	t.value = t.leaveTo("").encode()
 }
 
-// leftRecord is the value of the record that stays under a thread's old name.
-func leftRecord(h threads.Head, to string) []byte {
+// leaveTo is what stays known under a thread's name when it leaves it: what the thread had seen, and those that had the name before.
+// A new name keeps them apart by a life, behind the last event of those.
+func (t *thread) leaveTo(to string) *left {
+	h := t.head.Clone()
 	seen := threads.Head{Producers: h.Producers, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
-	return record.Left{To: to, Head: seen.Encode()}.Encode()
+	if t.left != nil {
+		seen.Inherit(&t.left.head)
+		if to != "" {
+			seen.Life = t.left.head.Applied + 1
+		}
+	}
+	return &left{to: to, head: seen}
 }
+
+// earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the thread itself.
+func (l *left) earlier() *left {
+	if l == nil || l.to == "" {
+		return l
+	}
+	if l.head.Life == 0 {
+		return nil
+	}
+	seen := l.head.Clone()
+	seen.Applied, seen.Life = seen.Life-1, 0
+	return &left{head: seen}
+}
+
+// noteWithout notes an event under a name that no thread has, beside what is known of those that had it. All before must be committed.
+func (l *lane) noteWithout(ctx context.Context, t *thread, s *staged) error {
+	for {
+		fence, err := l.p.Records.Fence(ctx, l.p.cfg.Lane)
+		if err != nil {
+			return err
+		}
+		rs, err := l.p.Records.Records(ctx, events.LeftKey(t.key))
+		if err != nil {
+			return err
+		}
+		known := &left{}
+		if rs[0].Exists() {
+			if known, err = decodeLeft(rs[0].Value); err != nil {
+				return err
+			}
+		}
+		if !known.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
+			known.head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)
+			known.head.Applied = max(known.head.Applied, s.msg.Seq)
+			put := record.Put{Key: rs[0].Key, Value: known.encode(), Expect: rs[0].Seq}
+			_, err = l.p.Records.Commit(ctx, fence, []record.Put{put})
+		}
+		switch {
+		case errors.Is(err, record.ErrConflict): // a collector began, or another persister is at it
+			continue
+		case err == nil:
+			t.left = known
+		}
+		return err
+	}
+}
+
+// encode is the value of the record that stays under a thread's old name.
+func (l *left) encode() []byte { return record.Left{To: l.to, Head: l.head.Encode()}.Encode() }

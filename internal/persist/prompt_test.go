@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/persist"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -279,5 +280,29 @@ func TestPromptOfOthers(t *testing.T) {
 	_ = run.stop() // what is committed is published first
 	if n := run.Stats().Dead; n != 1 {
 		t.Errorf("%d dead letters, want the answer to no prompt", n)
+	}
+}
+
+// A thread in which a question waits for its answer is not renamed.
+func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	id := events.Thread{Session: "s", Name: "main"}
+	run := r.start(nil)
+	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	r.await(id, "p", 1)
+	if _, err := r.conn.Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < 2; time.Sleep(10 * time.Millisecond) {
+	}
+	if st := run.Stats(); st.Dead != 1 {
+		t.Errorf("%d dead letters, want the rename refused while its prompt is open", st.Dead)
 	}
 }

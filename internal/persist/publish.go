@@ -41,7 +41,9 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	}
 	p.lane.ack(c)
 	for _, s := range c.events {
-		if s.event.Ref != nil && s.verdict.is != dead {
+		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
+		// is repeated may be a dead letter. Once no event and no letter claims it, it is gc's.
+		if s.event.Ref != nil && s.verdict.is == applied {
 			p.discard(ctx, *s.event.Ref)
 		}
 		if s.uploads() {

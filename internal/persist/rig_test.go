@@ -167,3 +167,7 @@ func (r *rig) items(t events.Thread, want int64) (last int64) {
 }
 
 func thread(i int) events.Thread { return events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"} }
+
+func stepEntry(t events.Thread, seq uint64, text string) client.Entry {
+	return client.Entry{Thread: t, Dialect: "step", Body: []byte(`{"id":"` + text + `","role":"coder","content":"` + text + `"}`), Seq: seq}
+}

@@ -3,6 +3,7 @@ package persist
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -120,6 +121,10 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 		return fmt.Errorf("%w: rename: %w", events.ErrControl, other.left.renamed(target))
 	}
 
+	if err := l.learnLeft(ctx, t); err != nil {
+		return err
+	}
+
 	// From here on nothing fails.
 	c.news(t, s, t.head)
 	l.drop(c, open)
@@ -129,13 +134,19 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 	}
 	n := c.byKey[t.key]
 	n.leaves = &leaving{to: to, takes: other.rev}
-	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: leftRecord(t.head, to), Expect: record.Any}
-	if other.left != nil {
-		c.records[events.LeftKey(target)] = record.Put{Key: events.LeftKey(target), Expect: record.Any}
+	earlier := other.left.earlier()
+	c.records[events.LeftKey(t.key)] = record.Put{Key: events.LeftKey(t.key), Value: t.leaveTo(to).encode(), Expect: record.Any}
+	if other.left != earlier { // the thread itself had the name
+		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
+		if earlier != nil {
+			known.Value = earlier.encode()
+		}
+		c.records[known.Key] = known
 	}
 	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, gone: true}
 	delete(c.byKey, t.key)
 	t.key, n.key = target, target
+	t.left, t.asked = earlier, true
 	c.byKey[target], l.heads.threads[target] = n, t
 	return nil
 }
@@ -143,15 +154,14 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 // quiet refuses what would take a thread away from under whoever works in it. force does not mind runs and outputs: the
 // records of those that are open are to be dropped then.
 func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []string, err error) {
-	rs, err := l.p.Records.Records(ctx, events.PromptKey(t, "*"))
-	if err != nil {
-		return nil, err
-	}
-	if rs[0].Exists() {
-		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
-	}
 	if l.p.Sessions == nil {
 		return nil, nil
+	}
+	switch asks, err := l.asks(ctx, t); {
+	case err != nil:
+		return nil, err
+	case asks:
+		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
 	}
 	live, err := l.live(ctx, t.Session)
 	if err != nil {
@@ -177,6 +187,29 @@ func (l *lane) quiet(ctx context.Context, t events.Thread, force bool) (open []s
 	return open, nil
 }
 
+// asks reports whether a prompt of a thread waits for its answer.
+func (l *lane) asks(ctx context.Context, t events.Thread) (bool, error) {
+	var prompts []string
+	err := l.p.retry(ctx, "list prompts", func() error {
+		keys, err := l.p.Sessions.SessionKeys(ctx, t.Session)
+		prompts = slices.DeleteFunc(keys, func(key string) bool {
+			of, ok := events.ParsePromptKey(key)
+			return !ok || of != t
+		})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for some := range slices.Chunk(prompts, deleteBatch) {
+		rs, err := l.p.Records.Records(ctx, some...)
+		if err != nil || slices.ContainsFunc(rs, record.Record.Exists) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // drop removes outputs without a result. The parts of their artifacts are gc's.
 func (l *lane) drop(c *commit, keys []string) {
 	for _, key := range keys {
@@ -193,6 +226,9 @@ func (l *lane) remove(ctx context.Context, c *commit, t *thread, s *staged, op e
 	}
 	open, err := l.quiet(ctx, t.key, op.Force)
 	if err != nil {
+		return err
+	}
+	if err := l.learnLeft(ctx, t); err != nil {
 		return err
 	}
 	c.news(t, s, t.head)

@@ -22,7 +22,8 @@ type Deleted struct {
 	Gone Gone
 	Free [][]byte // locators of bytes that no record may name any more: they are freed next
 
-	// With Erase, once it is done: up to which sequences the streams hold what is of the session as it was.
+	// Once its records are gone: up to which sequences the streams hold what is of the session as it was. That is purged or, with
+	// Erase, written over.
 	Items, Dead uint64
 	Erased      bool // and that they hold nothing of it any more
 }

@@ -3,7 +3,6 @@ package sessionstore
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -34,35 +33,24 @@ func (st *Store) FreeObjects(ctx context.Context, session string, objects []reco
 	return nil
 }
 
-// PurgeSession drops the items and the dead letters of a session, and its events below a sequence. Doing it again
-// changes nothing more.
-func (st *Store) PurgeSession(ctx context.Context, session string, below uint64) error {
+// PurgeSession drops what the streams hold of a session that was deleted: events before the one that did it, items and dead letters
+// up to where the record says. Doing it again changes nothing more.
+func (st *Store) PurgeSession(ctx context.Context, session string, how record.Deleted) error {
 	for _, p := range []struct {
 		stream, filter string
 		below          uint64
 	}{
-		{events.ItemsStream, events.ItemsOfSession(session), math.MaxUint64},
-		{events.DeadStream, events.DeadFilter(session), math.MaxUint64},
-		{events.EventsStream, events.StoredOfSession(session), below},
+		{events.ItemsStream, events.ItemsOfSession(session), how.Items + 1},
+		{events.DeadStream, events.DeadFilter(session), how.Dead + 1},
+		{events.EventsStream, events.StoredOfSession(session), how.Seq},
 	} {
-		if err := st.purge(ctx, p.stream, p.filter, p.below); err != nil {
-			return fmt.Errorf("purge session %s: %w", session, err)
+		s, err := st.js.Stream(ctx, p.stream)
+		if err == nil {
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(p.filter), jetstream.WithPurgeSequence(p.below))
 		}
-	}
-	return nil
-}
-
-func (st *Store) purge(ctx context.Context, stream, filter string, below uint64) error {
-	s, err := st.js.Stream(ctx, stream)
-	if err == nil {
-		opts := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(filter)}
-		if below != math.MaxUint64 {
-			opts = append(opts, jetstream.WithPurgeSequence(below))
+		if err != nil {
+			return fmt.Errorf("purge session %s: purge %s: %w", session, p.stream, natsio.WrapErr(err))
 		}
-		err = s.Purge(ctx, opts...)
-	}
-	if err != nil {
-		return fmt.Errorf("purge %s: %w", stream, natsio.WrapErr(err))
 	}
 	return nil
 }

@@ -204,17 +204,34 @@ func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer st
 		if err != nil || d.Is(event) && d.State == record.Done {
 			return d, err
 		}
-		head, err := c.Thread(ctx, t)
-		if err == nil && head.Duplicate(producer, 0, 1) {
+		refused, err := c.noted(ctx, t, producer)
+		if err == nil && refused {
 			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
 		}
-		if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		if err != nil {
 			return nil, err
 		}
 		if err := pause(ctx, wait, t.Session); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
+func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (bool, error) {
+	head, err := c.Thread(ctx, t)
+	if !errors.Is(err, threads.ErrNoThread) {
+		return err == nil && head.Duplicate(producer, 0, 1), err
+	}
+	rs, err := c.conn.Records(ctx, events.LeftKey(t))
+	if err != nil || !rs[0].Exists() {
+		return false, err
+	}
+	left, err := record.DecodeLeft(rs[0].Value)
+	if err == nil {
+		head, err = threads.DecodeHead(left.Head)
+	}
+	return err == nil && head.Duplicate(producer, 0, 1), err
 }
 
 func pause(ctx context.Context, wait time.Duration, session string) error {

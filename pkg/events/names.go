@@ -265,7 +265,7 @@ func ParseHistoryKey(key string) (t Thread, date string, ok bool) {
 	return Thread{Session: parts[2], Name: parts[3]}, parts[1], true
 }
 
-// LeftKey says what became of a thread that was renamed or removed, while no other has its name.
+// LeftKey says what became of a thread that was renamed or removed, and what it had seen, also once another has its name.
 func LeftKey(t Thread) string { return "left." + t.Session + "." + t.Name }
 
 // SessionKey holds a session's header.

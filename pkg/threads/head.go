@@ -195,6 +195,27 @@ func (h *Head) Saw(producer string, epoch, seq, at uint64) {
 	h.Producers = append(h.Producers, p)
 }
 
+// Inherit remembers what another head has seen as well: of a producer that both know, the later event. Above MaxProducers it forgets
+// as Saw does.
+func (h *Head) Inherit(from *Head) {
+	h.Applied = max(h.Applied, from.Applied)
+	for _, p := range from.Producers {
+		i := h.producer(p.ID)
+		if i < 0 {
+			h.Producers = append(h.Producers, p)
+			continue
+		}
+		mine := &h.Producers[i]
+		mine.At = max(mine.At, p.At)
+		if p.Epoch > mine.Epoch || p.Epoch == mine.Epoch && p.Seq > mine.Seq {
+			mine.Epoch, mine.Seq = p.Epoch, p.Seq
+		}
+	}
+	for len(h.Producers) > MaxProducers {
+		h.forgetOne()
+	}
+}
+
 func (h *Head) producer(id string) int {
 	return slices.IndexFunc(h.Producers, func(p Producer) bool { return p.ID == id })
 }

@@ -217,3 +217,20 @@ func BenchmarkHeadDecode(b *testing.B) {
 		}
 	}
 }
+
+func TestInherit(t *testing.T) {
+	h := threads.Head{Applied: 9, Producers: []threads.Producer{{ID: "p", Epoch: 1, Seq: 2, At: 9}, {ID: "q", Seq: 7, At: 8}}}
+	h.Inherit(&threads.Head{Applied: 5, Producers: []threads.Producer{{ID: "p", Seq: 4, At: 4}, {ID: "q", Seq: 8, At: 5}, {ID: "r", Seq: 1, At: 3}}})
+	want := []threads.Producer{{ID: "p", Epoch: 1, Seq: 2, At: 9}, {ID: "q", Seq: 8, At: 8}, {ID: "r", Seq: 1, At: 3}}
+	if h.Applied != 9 || !slices.Equal(h.Producers, want) {
+		t.Errorf("Inherit() = %d, %v, want 9, %v", h.Applied, h.Producers, want)
+	}
+	var many threads.Head
+	for i := range uint64(threads.MaxProducers) {
+		many.Saw(fmt.Sprint(i), 0, 1, 10+i)
+	}
+	h.Inherit(&many)
+	if len(h.Producers) != threads.MaxProducers || h.Duplicate("r", 0, 1) || !h.Duplicate("1023", 0, 1) {
+		t.Errorf("Inherit() keeps %d producers, want the %d that were seen last", len(h.Producers), threads.MaxProducers)
+	}
+}
