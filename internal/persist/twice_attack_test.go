@@ -1,0 +1,107 @@
+package persist_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/persist"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// again has every event of SPOOL_EVENTS come again, as when the consumers of the partitions are deleted and made again.
+func (r *rig) again() {
+	r.t.Helper()
+	for part := range events.Partitions {
+		if err := r.conn.JetStream().DeleteConsumer(r.t.Context(), events.EventsStream, events.PartitionConsumer(part)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := r.conn.Ensure(r.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// applies runs a persister over that many events, until they are acknowledged.
+func (r *rig) applies(n int64) persist.Stats {
+	r.t.Helper()
+	run := r.start(nil)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
+	}
+	if err := run.stop(); err != nil {
+		r.t.Fatal(err)
+	}
+	return run.Stats()
+}
+
+func (r *rig) itemTexts(t events.Thread) (all []string) {
+	r.t.Helper()
+	for it, err := range r.Subscribe(r.t.Context(), client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if all = append(all, it.Text()); it.More == 0 {
+			break
+		}
+	}
+	return all
+}
+
+// A name was removed twice and is used a third time. What comes again must not be applied again.
+func TestEventsOfANameRemovedTwiceComeAgain(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	b := events.Thread{Session: "s", Name: "b"}
+	pub := func(name string) *client.Publisher { return r.Publisher(client.PublisherConfig{Producer: name}) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
+	must(pub("q").Publish(ctx, stepEntry(b, 1, "one")))
+	must(pub("q2").Control(ctx, b, 1, remove))
+	must(pub("x").Publish(ctx, stepEntry(b, 1, "two")))
+	must(pub("y").Control(ctx, b, 1, remove))
+	must(pub("z").Publish(ctx, stepEntry(b, 1, "three")))
+	r.applies(5)
+	want := []string{"one", "two", "three"}
+	if got := r.itemTexts(b); !slices.Equal(got, want) {
+		t.Fatalf("before: items %v", got)
+	}
+	r.again()
+	st := r.applies(5)
+	if got := r.itemTexts(b); !slices.Equal(got, want) || st.Repeated != 5 {
+		t.Errorf("items %v, %+v; want %v, and all repeated", got, st, want)
+	}
+}
+
+// The same of a removed name that another thread has now.
+func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
+	must(q.Publish(ctx, stepEntry(b, 1, "old")))
+	must(q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
+	must(p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
+	r.applies(5)
+	if h := r.head(b); h.Entries != 2 {
+		t.Fatalf("before: %d entries", h.Entries)
+	}
+	r.again()
+	st := r.applies(5)
+	if h, err := r.Thread(ctx, b); err != nil || h.Entries != 2 {
+		t.Errorf("Thread(b) = %d entries, %v; want the 2 that were acknowledged; %+v", h.Entries, err, st)
+	}
+}
