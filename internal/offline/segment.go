@@ -18,6 +18,7 @@ type segment struct {
 
 const (
 	segmentSuffix = ".log"
+	partSuffix    = ".part" // of a file that takes the place of a segment when it is whole
 	magic         = "spooloff1\n"
 	frameHead     = 8 // length and sum
 )
@@ -60,9 +61,9 @@ func (s *segment) append(frames []byte) error {
 	return nil
 }
 
-// scan calls f with every payload of a segment. good is how many bytes are as they were written: less than all of them when
+// scan calls f with every payload of a segment, and where its frame begins. good is how many bytes are as they were written: less than all of them when
 // the file ends in a torn frame, or is damaged.
-func scan(b []byte, f func(payload []byte)) (good int) {
+func scan(b []byte, f func(begin int, payload []byte)) (good int) {
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
 		return 0
 	}
@@ -76,10 +77,20 @@ func scan(b []byte, f func(payload []byte)) (good int) {
 		if crc32.Checksum(payload, castagnoli) != sum {
 			return good
 		}
-		f(payload)
+		f(good, payload)
 		good += frameHead + n
 	}
 	return good
+}
+
+// writeFile makes a file durable, but not its name.
+func writeFile(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // syncDir makes the names in a directory durable.
