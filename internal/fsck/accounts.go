@@ -80,7 +80,6 @@ type accountant struct {
 	secrets  persist.Secrets
 	floor    uint64
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
-	trimmed  bool                        // it had others before
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64]bool
 	accounts *Accounts

@@ -13,7 +13,6 @@ import (
 type reader struct {
 	*process
 	durable string
-	from    uint64      // ITEMS had so much when it began: what is stored behind it must come
 	whole   bool        // it was never interrupted
 	began   atomic.Bool // it reached a server
 

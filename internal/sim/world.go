@@ -54,10 +54,9 @@ type process struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
 
-	mu     sync.Mutex
-	conn   *natsio.Conn
-	cl     *client.Client
-	frozen bool
+	mu   sync.Mutex
+	conn *natsio.Conn
+	cl   *client.Client
 }
 
 func (w *World) process(kind string) *process {
