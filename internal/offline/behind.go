@@ -45,8 +45,8 @@ func (q *Queue) Behind(producer string) bool {
 	return len(before) > 0
 }
 
-// holding finds the segments of other queues that hold events of a producer. What is read stays known while a segment keeps its
-// size: it grows, and shrinks once it is closed.
+// holding finds the segments of other queues that hold events of a producer. What is read stays known until the file changes:
+// a segment grows, and once it is closed a drain can cut it.
 func (q *Queue) holding(producer string) map[string]bool {
 	found := map[string]bool{}
 	queues, err := q.others()
@@ -83,9 +83,9 @@ func (q *Queue) others() (dirs []string, err error) {
 	return dirs, err
 }
 
-// contents are the lowest events in a segment of each producer that can have a successor, as of when it had that size.
+// contents are the lowest events in a segment of each producer that can have a successor, as of when it was that file.
 type contents struct {
-	size int64
+	file os.FileInfo
 	low  map[string]position
 }
 
@@ -94,14 +94,15 @@ func (q *Queue) read(path string) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	if was, ok := q.contents[path]; ok && was.size == info.Size() {
+	was, ok := q.contents[path]
+	if ok && os.SameFile(was.file, info) && was.file.Size() == info.Size() && was.file.ModTime().Equal(info.ModTime()) {
 		return was, nil
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return contents{}, err
 	}
-	c := contents{int64(len(b)), map[string]position{}}
+	c := contents{info, map[string]position{}}
 	scan(b, func(_ int, payload []byte) {
 		e, err := events.Decode(payload)
 		if err != nil || strings.HasPrefix(e.Producer, ephemeral) {
