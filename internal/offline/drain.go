@@ -132,7 +132,7 @@ func (d *drain) segment(ctx context.Context, b *backlog, all []*backlog) (sent i
 		batch, size = nil, 0
 	}
 	mayGo := d.order(b, all)
-	good := scan(raw, func(begin int, payload []byte) {
+	lost, torn := scan(raw, func(begin int, payload []byte) {
 		if bad != nil || waits {
 			return
 		}
@@ -155,13 +155,39 @@ func (d *drain) segment(ctx context.Context, b *backlog, all []*backlog) (sent i
 	if flush(); bad != nil {
 		return 0, false, bad
 	}
-	if waits {
-		if sent > 0 {
-			err = d.cut(path, raw, at)
-		}
-		return sent, false, err
+	if waits && sent == 0 {
+		return 0, false, nil
 	}
-	return sent, true, d.remove(path, raw, good, !b.own && len(b.names) == 1)
+	switch newest := !b.own && len(b.names) == 1; {
+	case lost > 0 && newest && torn:
+		d.q.cfg.Log.Warn("offline segment ends early", "file", path, "bytes", len(raw), "lost", lost)
+	case lost > 0:
+		err = d.setAside(path, raw, lost)
+	}
+	if err == nil && waits {
+		return sent, false, d.cut(path, raw, at)
+	}
+	if err == nil {
+		err = d.remove(path, len(raw))
+	}
+	return sent, true, err
+}
+
+// setAside keeps all of a damaged segment under another name.
+func (d *drain) setAside(path string, raw []byte, lost int) error {
+	aside := path + damagedSuffix
+	err := os.Link(path, aside)
+	if errors.Is(err, fs.ErrExist) { // as it was before it was cut
+		return nil
+	}
+	if err != nil { // a file system without links
+		err = writeFile(aside, raw)
+	}
+	if err != nil {
+		return asFull(err)
+	}
+	d.q.cfg.Log.Error("events may be lost", "file", aside, "bytes", len(raw), "lost", lost, "error", ErrDamaged)
+	return nil
 }
 
 // order tells of events of a queue, one after the other, whether they may go now.
@@ -204,26 +230,14 @@ func (d *drain) cut(path string, raw []byte, at int) error {
 	return nil
 }
 
-// remove drops a segment that is sent. A damaged one is kept under another name.
-func (d *drain) remove(path string, raw []byte, good int, newest bool) (err error) {
-	if good < len(raw) {
-		d.q.cfg.Log.Warn("offline segment ends early", "file", path, "bytes", len(raw), "good", good, "torn", newest)
-	}
-	if good < len(raw) && !newest {
-		err = os.Rename(path, path+".damaged")
-		d.q.cfg.Log.Error("events may be lost", "file", path+".damaged", "error", ErrDamaged)
-	} else {
-		err = os.Remove(path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
+// remove drops a segment that is sent.
+func (d *drain) remove(path string, size int) error {
+	if err := errors.Join(os.Remove(path), syncDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("offline queue: %w", err)
 	}
 	d.q.mu.Lock()
 	defer d.q.mu.Unlock()
-	d.q.used -= int64(len(raw))
+	d.q.used -= int64(size)
 	delete(d.q.contents, path)
 	return nil
 }

@@ -39,7 +39,8 @@ import (
 // ErrFull: the directory holds as much as it may, or its disk does. Nothing of what was to be appended is kept.
 var ErrFull = errors.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
 
-// ErrDamaged: a segment has bytes that were never written so. What is before them is published, the file is kept under another name.
+// ErrDamaged: a segment has bytes that were never written so. The whole events in it are published as far as they can be told, and
+// the file is kept under another name.
 var ErrDamaged = errors.New("damaged offline segment")
 
 // Config of a directory. Dir is required.

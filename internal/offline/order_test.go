@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -175,5 +176,81 @@ func TestQueuesBehindEachOther(t *testing.T) {
 	}
 	if want := "p:2 q:1 q:2 p:1"; strings.Join(s.got, " ") != want {
 		t.Errorf("sent %v, want %s", s.got, want)
+	}
+}
+
+// A rotten byte in the newest segment of a dead process is no torn tail: what is behind it was durable. The whole events go where it is
+// clear which they are, and the file stays. In the last event it can be a torn tail, and nobody can tell.
+func TestRotInTheNewestSegmentDropsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame, at int // of the byte, in that frame; frame -1: in the magic
+		want      []string
+		kept      int
+	}{
+		"first event":  {0, 20, ids("p", 2, 5), 1},
+		"middle event": {2, 20, slices.Concat(ids("p", 1, 2), ids("p", 4, 5)), 1},
+		"sum":          {1, 5, slices.Concat(ids("p", 1, 1), ids("p", 3, 5)), 1},
+		"length":       {1, 0, ids("p", 1, 1), 1},
+		"great length": {1, 3, ids("p", 1, 1), 1},
+		"magic":        {-1, 2, nil, 1},
+		"last event":   {4, 20, ids("p", 1, 4), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			dead := left(t, dir, "p", 5)
+			_ = dead.lock.Close()
+			path := filepath.Join(dead.dir(), "00000001.log")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := c.at
+			if ends := []int{len(magic)}; c.frame >= 0 {
+				scanEnds(b, &ends)
+				at += ends[c.frame]
+			}
+			b[at] ^= 1
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			q, s := open(t, Config{Dir: dir}), &sink{}
+			if err := q.Drain(t.Context(), s.send); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(s.got, c.want) {
+				t.Errorf("sent %v, want %v", s.got, c.want)
+			}
+			kept, _ := filepath.Glob(filepath.Join(dir, "*", "*"+damagedSuffix))
+			if len(kept) != c.kept {
+				t.Fatalf("kept %v, want %d files", kept, c.kept)
+			}
+			for _, path := range kept {
+				if now, err := os.ReadFile(path); err != nil || !slices.Equal(now, b) {
+					t.Errorf("%s is not the segment as it was, %v", path, err)
+				}
+			}
+		})
+	}
+}
+
+// A crash of the machine can leave a file longer than what was written, with zeros.
+func TestZerosAreATornTail(t *testing.T) {
+	dir := t.TempDir()
+	dead := left(t, dir, "p", 2)
+	_ = dead.lock.Close()
+	path := filepath.Join(dead.dir(), "00000001.log")
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(b, make([]byte, 100)...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, s := open(t, Config{Dir: dir}), &sink{}
+	if err := q.Drain(t.Context(), s.send); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead.dir()); !slices.Equal(s.got, ids("p", 1, 2)) || !os.IsNotExist(err) {
+		t.Errorf("sent %v, the queue: %v; want two events, and it gone", s.got, err)
 	}
 }
