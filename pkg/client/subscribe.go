@@ -281,6 +281,9 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	t := events.Thread{Session: item.Session, Name: item.Thread}
 	s.bear(t, item.Life)
 	before, known := s.last.get(t)
+	if known && item.Life < before.life { // late: another thread has the name, and lives grow
+		return true
+	}
 	if known && before.life != item.Life { // another thread has the name; who asked for a number of the name has it from 1
 		before, known = place{}, s.from.N != 0
 	}
