@@ -23,9 +23,10 @@ var errLater = errors.New("segment of a later version")
 // ephemeral begins the producers that live as long as one process (threads.Ephemeral): they have no predecessor.
 const ephemeral = "~"
 
-// Behind reports whether what a producer publishes now must be appended here, because a predecessor of the same name left events in
-// the directory (SPEC P3): in a queue whose process is gone, in one that another process drains, or in one that still lives. Drain
-// publishes them first, and until they are published it keeps what comes behind them. Behind looks at the disk once a producer.
+// Behind reports whether what a producer publishes now must be appended here, because a predecessor of the same name
+// left events in the directory (SPEC P3): in a queue whose process is gone, in one that another process drains, or in
+// one that still lives. Drain publishes them first, and until they are published it keeps what comes behind them.
+// Behind looks at the disk once a producer.
 //
 // What cannot be read, for want of permission or of a later version, is told in the log and not waited for.
 func (q *Queue) Behind(producer string) bool {
@@ -45,8 +46,8 @@ func (q *Queue) Behind(producer string) bool {
 	return len(before) > 0
 }
 
-// holding finds the segments of other queues that hold events of a producer. What is read stays known until the file changes:
-// a segment grows, and once it is closed a drain can cut it.
+// holding finds the segments of other queues that hold events of a producer. What is read stays known until the file
+// changes: a segment grows, and once it is closed a drain can cut it.
 func (q *Queue) holding(producer string) map[string]bool {
 	found := map[string]bool{}
 	queues, err := q.others()

@@ -29,8 +29,8 @@ type drain struct {
 	unreadable map[string]bool // queues that are not waited for, by directory
 }
 
-// round sends what the directory holds now, as far as the order of each producer allows. own is how many segments of this
-// process there were.
+// round sends what the directory holds now, as far as the order of each producer allows. own is how many segments of
+// this process there were.
 func (d *drain) round(ctx context.Context) (own int, err error) {
 	all, err := d.gather()
 	defer func() {
@@ -77,7 +77,7 @@ func (d *drain) advance(ctx context.Context, b *backlog, all []*backlog) (moved 
 		sent, done, err := d.segment(ctx, b, all)
 		if !b.own && (errors.Is(err, errLater) || errors.Is(err, fs.ErrPermission)) {
 			d.skip(b.dir, err)
-			b.names = nil
+			b.names, b.done = nil, true
 			return true, nil
 		}
 		if err != nil {
@@ -95,8 +95,8 @@ func (d *drain) advance(ctx context.Context, b *backlog, all []*backlog) (moved 
 			d.q.mu.Unlock()
 		}
 	}
-	if b.lock != nil && !b.removed {
-		b.removed = true
+	if b.lock != nil && !b.done {
+		b.done = true
 		return true, removeQueue(b.dir)
 	}
 	return moved, nil
@@ -115,8 +115,9 @@ func removeQueue(dir string) error {
 	return nil
 }
 
-// segment sends what the first segment of a queue holds, and removes it. A crash before the removal sends it again. done is
-// false when an event in it has to wait: those before it are sent, and gone from the segment, so that nobody waits for them.
+// segment sends what the first segment of a queue holds, and removes it. A crash before the removal sends it again.
+// done is false when an event in it has to wait: those before it are sent, and gone from the segment, so that nobody
+// waits for them.
 func (d *drain) segment(ctx context.Context, b *backlog, all []*backlog) (sent int, done bool, err error) {
 	path := filepath.Join(b.dir, b.names[0])
 	raw, err := os.ReadFile(path)

@@ -39,8 +39,8 @@ import (
 // ErrFull: the directory holds as much as it may, or its disk does. Nothing of what was to be appended is kept.
 var ErrFull = errors.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
 
-// ErrDamaged: a segment has bytes that were never written so. The whole events in it are published as far as they can be told, and
-// the file is kept under another name.
+// ErrDamaged: a segment has bytes that were never written so. The whole events in it are published as far as they can
+// be told, and the file is kept under another name.
 var ErrDamaged = errors.New("damaged offline segment")
 
 // Config of a directory. Dir is required.
@@ -207,10 +207,11 @@ func (q *Queue) seal() error {
 	return err
 }
 
-// Drain gives everything that waits to send, in groups of one batch, and forgets it when send returns nil: what dead processes
-// left and its own, until nothing is left. Each queue goes in its order, and of one producer nothing goes before what another queue
-// of the directory holds of it below that (SPEC P3). Drain returns the first error that may pass, errBehind when events wait for
-// those that other processes hold; what send will never take (see record.Temporary) is moved aside.
+// Drain gives everything that waits to send, in groups of one batch, and forgets it when send returns nil: what dead
+// processes left and its own, until nothing is left. Each queue goes in its order, and of one producer nothing goes
+// before what another queue of the directory holds of it below that (SPEC P3). Drain returns the first error that may
+// pass, errBehind when events wait for those that other processes hold; what send will never take (see
+// record.Temporary) is moved aside.
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
 	q.draining.Lock()
 	defer q.draining.Unlock()

@@ -27,17 +27,18 @@ type backlog struct {
 	lock  *os.File // of a queue whose process is gone; nil for the own one, and for those that others hold
 	names []string // segments that are not drained, in order
 
-	force   bool // the next event goes, whatever is before it
-	removed bool // with its directory
-	alien   bool // the next event comes behind one that this drain does not send
+	force bool // the next event goes, whatever is before it
+	done  bool // its directory is removed, or it cannot be read
+	alien bool // the next event comes behind one that this drain does not send
 }
 
 // ours reports whether this drain sends what the queue holds.
 func (b *backlog) ours() bool { return b.own || b.lock != nil }
 
-// gather lists what the directory holds, and takes the queues whose processes are gone; the own one is last. A process appends
-// behind what is in the directory already. So the queues that are sent are listed before those that are only waited for: what
-// an event that was listed comes behind is listed too, or drained. The caller releases what it gets, also with an error.
+// gather lists what the directory holds, and takes the queues whose processes are gone; the own one is last. A
+// process appends behind what is in the directory already. So the queues that are sent are listed before those that
+// are only waited for: what an event that was listed comes behind is listed too, or drained. The caller releases what
+// it gets, also with an error.
 func (d *drain) gather() (all []*backlog, err error) {
 	own := &backlog{dir: d.q.dir(), own: true}
 	d.q.mu.Lock()
@@ -73,7 +74,8 @@ func (d *drain) gather() (all []*backlog, err error) {
 	return append(all, own), nil
 }
 
-// takeDead locks and lists a queue whose process is gone. Without an error and a queue: its process lives, or another drains it.
+// takeDead locks and lists a queue whose process is gone. Without an error and a queue: its process lives, or another
+// drains it.
 func takeDead(dir string) (*backlog, error) {
 	lock, held, err := tryLock(filepath.Join(dir, lockFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !held {
@@ -138,7 +140,8 @@ func (d *drain) lowest(b *backlog, producer string) (lowest position, held bool)
 	for _, name := range b.names {
 		c, err := d.q.read(filepath.Join(b.dir, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // drained meanwhile
-			d.q.cfg.Log.Error("events of a predecessor cannot be read, and are not waited for", "dir", b.dir, "file", name, "error", err)
+			d.q.cfg.Log.Error("events of a predecessor cannot be read, and are not waited for",
+				"dir", b.dir, "file", name, "error", err)
 		}
 		if at, ok := c.low[producer]; ok && (!held || at.before(lowest)) {
 			lowest, held = at, true

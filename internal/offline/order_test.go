@@ -14,7 +14,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Two processes of one producer died one after the other. While somebody drains what the first left, nobody may send what the second left.
+// Two processes of one producer died one after the other. While somebody drains what the first left, nobody may send
+// what the second left.
 func TestSecondPredecessorWaitsForTheFirst(t *testing.T) {
 	dir := t.TempDir()
 	_ = left(t, dir, "p", 3).lock.Close() // the first is dead
@@ -50,7 +51,8 @@ func TestSecondPredecessorWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// A process lives on with events of a producer; its successor died behind them. A third process may not send the successor's first.
+// A process lives on with events of a producer; its successor died behind them. A third process may not send the
+// successor's first.
 func TestSuccessorsLeftoversWaitForALivingPredecessor(t *testing.T) {
 	dir := t.TempDir()
 	living := left(t, dir, "p", 3)
@@ -71,7 +73,8 @@ func TestSuccessorsLeftoversWaitForALivingPredecessor(t *testing.T) {
 	}
 }
 
-// The successor's process was there before its predecessor's: the names of queues are in the order of their opening, not of their events.
+// The successor's process was there before its predecessor's: the names of queues are in the order of their opening,
+// not of their events.
 func TestLeftoversInTheOrderOfTheirEvents(t *testing.T) {
 	dir := t.TempDir()
 	older := open(t, Config{Dir: dir})
@@ -90,8 +93,9 @@ func TestLeftoversInTheOrderOfTheirEvents(t *testing.T) {
 	}
 }
 
-// Processes append the events of a few producers by turns, each event once, in the order of time; some die, some drain, and the server
-// fails now and then. What is sent of a producer for the first time is in its order, and in the end everything is.
+// Processes append the events of a few producers by turns, each event once, in the order of time; some die, some
+// drain, and the server fails now and then. What is sent of a producer for the first time is in its order, and in the
+// end everything is.
 func TestOrderOfEachProducer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -142,23 +146,28 @@ func TestOrderOfEachProducer(t *testing.T) {
 				fail = 0
 			}
 		}
-		for range 40 { // in each one of them at least has something with nothing before it
-			for _, q := range live {
-				_ = q.Drain(context.Background(), send)
-			}
-		}
-		for _, q := range live {
-			if err := q.Drain(context.Background(), send); err != nil || !q.Empty() {
-				rt.Errorf("Drain = %v, empty: %v", err, q.Empty())
-			}
-			_ = q.Close()
-		}
+		drainAll(rt, live, send)
 		for p, n := range appended {
 			if sent[p] != n {
 				rt.Errorf("%d of %d events of %s are sent", sent[p], n, p)
 			}
 		}
 	})
+}
+
+// drainAll lets living processes drain until nothing is left, and closes their queues.
+func drainAll(rt *rapid.T, live []*Queue, send func(context.Context, []*events.Event) error) {
+	for range 40 { // in each one of them at least has something with nothing before it
+		for _, q := range live {
+			_ = q.Drain(context.Background(), send)
+		}
+	}
+	for _, q := range live {
+		if err := q.Drain(context.Background(), send); err != nil || !q.Empty() {
+			rt.Errorf("Drain = %v, empty: %v", err, q.Empty())
+		}
+		_ = q.Close()
+	}
 }
 
 // Two queues whose events come behind each other's, against time, do not hold each other for ever.
@@ -179,8 +188,9 @@ func TestQueuesBehindEachOther(t *testing.T) {
 	}
 }
 
-// A rotten byte in the newest segment of a dead process is no torn tail: what is behind it was durable. The whole events go where it is
-// clear which they are, and the file stays. In the last event it can be a torn tail, and nobody can tell.
+// A rotten byte in the newest segment of a dead process is no torn tail: what is behind it was durable. The whole
+// events go where it is clear which they are, and the file stays. In the last event it can be a torn tail, and nobody
+// can tell.
 func TestRotInTheNewestSegmentDropsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame, at int // of the byte, in that frame; frame -1: in the magic

@@ -62,9 +62,10 @@ func (s *segment) append(frames []byte) error {
 	return nil
 }
 
-// scan calls f with every whole payload of a segment, and where its frame begins. lost is how many bytes are of no whole frame.
-// torn: nothing whole comes behind them, as a crash in Append leaves it; otherwise they are damage. Behind a frame whose length is
-// damaged f gets nothing: what looks like a frame there can be a part of an event's body.
+// scan calls f with every whole payload of a segment, and where its frame begins. lost is how many bytes are of no
+// whole frame. torn: nothing whole comes behind them, as a crash in Append leaves it; otherwise they are damage.
+// Behind a frame whose length is damaged f gets nothing: what looks like a frame there can be a part of an event's
+// body.
 func scan(b []byte, f func(begin int, payload []byte)) (lost int, torn bool) {
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
 		return len(b), !holdsFrame(b)
