@@ -123,6 +123,7 @@ func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
 		{"repeated", acc.Repeated, "the same again"},
 		{"refused", acc.Refused, "in the dead letters: see spool dead"},
 		{"superseded", acc.Superseded, "their producers were told that they were not stored whole"},
+		{"fenced", acc.Fenced, "of an epoch of their producer that had ended"},
 		{"removed", acc.Removed, "with their thread or session"},
 		{"unknown", acc.Unknown, "what they are linked to was before the oldest event that is kept"},
 		{"waiting", acc.Waiting, "not applied yet, and not judged"},
@@ -141,6 +142,8 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 	}
 	for _, r := range rep.Repairs {
 		switch {
+		case r.Name != "":
+			fmt.Fprintf(t, "repaired\t%s\t%s: %s\n", r.Record, r.Detail, r.Name)
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Items > 0:

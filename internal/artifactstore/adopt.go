@@ -17,7 +17,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 	if err := r.Validate(); err != nil {
 		return r, false, err
 	}
-	f, err := a.records.Fence(ctx, a.lane)
+	f, err := a.begin(ctx)
 	if err != nil {
 		return r, false, err
 	}
@@ -31,7 +31,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 			c.SeeAgent(r.Agent)
 		}
 	}
-	if err := a.count(ctx, r.Session, raise); err != nil {
+	if err := a.count(ctx, r.Session, f, raise); err != nil {
 		return r, false, err
 	}
 	r.Object = r.ObjectName()

@@ -88,14 +88,14 @@ type NewArtifact struct {
 
 // Put stores an artifact from its bytes (SPEC A3), however many.
 func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (artifacts.Record, error) {
-	f, err := a.records.Fence(ctx, a.lane)
+	f, err := a.begin(ctx)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
 	if n.Writer == "" {
 		n.Writer = artifacts.FromPayload
 	}
-	r, err := a.complete(ctx, n)
+	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -112,7 +112,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 // they are, and go with the last artifact that names them: an object that is being removed must not be registered
 // again.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
-	f, err := a.records.Fence(ctx, a.lane)
+	f, err := a.begin(ctx)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -121,7 +121,7 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 		return artifacts.Record{}, err
 	}
 	n.Writer = artifacts.FromObject
-	r, err := a.complete(ctx, n)
+	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -132,7 +132,7 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 }
 
 // complete fills in what a new record does not say, and takes its number once all else is right.
-func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Record, error) {
+func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (artifacts.Record, error) {
 	r := n.Record
 	if r.Created == 0 {
 		r.Created = time.Now().UnixMilli()
@@ -169,11 +169,66 @@ func (a *Artifacts) complete(ctx context.Context, n NewArtifact) (artifacts.Reco
 	if r.Writer == artifacts.FromAgent {
 		return r, nil
 	}
-	var err error
-	if r.Seq, err = a.TakeNumber(ctx, r.Session); err == nil && !named {
+	err := a.count(ctx, r.Session, f, func(c *record.Counter) { r.Seq = c.Take() })
+	if err == nil && !named {
 		r.Filename = artifacts.ToolFile(r.Seq, n.Tool)
 	}
 	return r, err
+}
+
+// fence is what a new record is made behind: no collector began since its bytes were uploaded, and its session was not deleted since
+// it took its number. The next life of the session gives out the same numbers.
+type fence struct {
+	record.Fence
+	session string        // "": no number was taken
+	deleted record.Record // of events.DeletedKey, as it was then
+}
+
+func (a *Artifacts) begin(ctx context.Context) (*fence, error) {
+	f, err := a.records.Fence(ctx, a.lane)
+	return &fence{Fence: f}, err
+}
+
+// demand is the message that carries the demand that the session was not deleted.
+func (f *fence) demand() []record.Put {
+	if f.session == "" {
+		return nil
+	}
+	return []record.Put{{
+		Key: events.LaneKey(f.Lane), Value: []byte{1}, Expect: f.deleted.Seq, Of: events.DeletedKey(f.session),
+	}}
+}
+
+// errDeleted: the number that a new record has is one of a life of the session that is over.
+var errDeleted = errors.New("the session was deleted meanwhile; store the artifact again")
+
+// refused is the error of a caller whose record was not made: after errDeleted trying again from the beginning helps.
+func refused(err error) error {
+	if errors.Is(err, errDeleted) {
+		return fmt.Errorf("%w: %w", record.ErrBusy, err)
+	}
+	return err
+}
+
+// renew reads again what the fence demands.
+func (a *Artifacts) renew(ctx context.Context, f *fence) (err error) {
+	if f.session != "" {
+		rs, err := a.records.Records(ctx, events.DeletedKey(f.session))
+		if err != nil {
+			return err
+		}
+		if rs[0].Seq != f.deleted.Seq {
+			before, err := record.DecodeDeleted(f.deleted.Value)
+			now, e := record.DecodeDeleted(rs[0].Value)
+			removed := before.State == record.Removed || before.State == record.Done
+			if err != nil || e != nil || before.Seq != now.Seq || !removed {
+				return errDeleted
+			}
+			f.deleted = rs[0] // of the same deletion, which had removed all records when the number was taken
+		}
+	}
+	f.Fence, err = a.records.Fence(ctx, a.lane)
+	return err
 }
 
 // holder reads the record that has, or had, an artifact's id, in whatever session (SPEC A1); Seq 0: none.
@@ -189,9 +244,9 @@ func taken(r artifacts.Record) error {
 	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
 }
 
-// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first,
-// they go. A crash before they are gone leaves them to gc, and the object's name to fsck: readers go by the record.
-func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifacts.Record) (artifacts.Record, error) {
+// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, or the
+// session was deleted, they go. A crash before they are gone leaves them to gc, and the object's name to fsck's repair: readers go by the record.
+func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {
 		return r, err
@@ -203,7 +258,7 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifact
 		}
 		return fresh, err
 	})
-	if errors.Is(err, artifacts.ErrTaken) {
+	if errors.Is(err, artifacts.ErrTaken) || errors.Is(err, errDeleted) {
 		// Until it is done the object's name leads to these bytes, and not to those that the record names.
 		if e := retry.Do(ctx, nil, func() error { return a.objects.DropUpload(ctx, uploaded) }); e != nil {
 			a.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
@@ -214,14 +269,14 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f record.Fence, r artifact
 
 // create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile
 // it may be taking them for garbage: then again says where they are now.
-func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
+func (a *Artifacts) create(ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}
 		if shared(r) {
 			puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
 		}
-		_, err := a.records.Commit(ctx, f, puts)
+		_, err := a.records.Commit(ctx, f.Fence, append(puts, f.demand()...))
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
 			return err
 		}
@@ -236,7 +291,7 @@ func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Reco
 		case errors.Is(err, record.ErrUnknown):
 			return err
 		}
-		if f, err = a.records.Fence(ctx, a.lane); err != nil || r.Locator == nil {
+		if err = a.renew(ctx, f); err != nil || r.Locator == nil {
 			return busy(err)
 		}
 		o, err := record.DecodeLocator(r.Locator)
@@ -247,7 +302,7 @@ func (a *Artifacts) create(ctx context.Context, f record.Fence, r artifacts.Reco
 		return busy(err)
 	})
 	if err != nil {
-		return artifacts.Record{}, fmt.Errorf("create artifact %s: %w", r.ID, err)
+		return artifacts.Record{}, fmt.Errorf("create artifact %s: %w", r.ID, refused(err))
 	}
 	return r, nil
 }
@@ -271,26 +326,36 @@ func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, e
 
 // TakeNumber takes the session's next artifact number. It is used once, whatever becomes of it (SPEC A1).
 func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts.Seq, err error) {
-	err = a.count(ctx, session, func(c *record.Counter) { n = c.Take() })
+	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Take() })
 	return n, err
 }
 
 // TakeAgent takes the id of the next agent that a parent ("" = the root) starts in a session (SPEC A9).
 func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested string) (id string, err error) {
-	err = a.count(ctx, session, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
+	err = a.count(ctx, session, nil, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
 	return id, err
 }
 
-// count changes a session's counter by compare-and-set.
-func (a *Artifacts) count(ctx context.Context, session string, change func(*record.Counter)) error {
+// count changes a session's counter by compare-and-set. f, if not nil, is from then on for a record with a number of it.
+func (a *Artifacts) count(ctx context.Context, session string, f *fence, change func(*record.Counter)) error {
 	if err := events.CheckToken("session", session); err != nil {
 		return err
 	}
 	key := events.CounterKey(session)
 	err := retry.Do(ctx, nil, func() error {
-		rs, err := a.records.Records(ctx, key)
+		rs, err := a.records.Records(ctx, key, events.DeletedKey(session))
 		if err != nil {
 			return err
+		}
+		if f != nil {
+			d, err := record.DecodeDeleted(rs[1].Value)
+			switch {
+			case err != nil && rs[1].Exists():
+				return err
+			case d.State == record.Removing:
+				return errDeleted
+			}
+			f.session, f.deleted = session, rs[1]
 		}
 		c, err := record.DecodeCounter(rs[0].Value)
 		if err != nil {
@@ -301,7 +366,7 @@ func (a *Artifacts) count(ctx context.Context, session string, change func(*reco
 		return retry.Raced(err)
 	})
 	if err != nil {
-		return fmt.Errorf("take a number of session %s: %w", session, err)
+		return fmt.Errorf("take a number of session %s: %w", session, refused(err))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // CreateAgain commits a record that is there, as after an answer that was lost.
 func (a *Artifacts) CreateAgain(ctx context.Context, r artifacts.Record) (artifacts.Record, error) {
-	f, err := a.records.Fence(ctx, a.lane)
+	f, err := a.begin(ctx)
 	if err != nil {
 		return r, err
 	}

@@ -15,7 +15,7 @@ import (
 // RegisterFile makes an artifact of a file of this machine (SPEC A3). It stays where it is and its tool's: removing the
 // artifact does not remove it, and only this machine can read it.
 func (a *Artifacts) RegisterFile(ctx context.Context, n NewArtifact, path string) (artifacts.Record, error) {
-	f, err := a.records.Fence(ctx, a.lane)
+	f, err := a.begin(ctx)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -37,7 +37,7 @@ func (a *Artifacts) RegisterFile(ctx context.Context, n NewArtifact, path string
 	if n.Filename == "" {
 		n.Filename = filepath.Base(path)
 	}
-	r, err := a.complete(ctx, n)
+	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err
 	}

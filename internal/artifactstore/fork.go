@@ -21,38 +21,41 @@ func (a *Artifacts) Fork(ctx context.Context, from, to string, at int64) (rows i
 	if err != nil || len(source) == 0 {
 		return 0, err
 	}
-	if err := a.inherit(ctx, from, to); err != nil {
+	f, err := a.inherit(ctx, from, to)
+	if err != nil {
 		return 0, err
 	}
 	for len(source) > 0 {
 		n := min(len(source), forkRows)
-		made, err := a.forkSome(ctx, source[:n], to, at)
+		made, err := a.forkSome(ctx, f, source[:n], to, at)
 		if err != nil {
-			return rows, fmt.Errorf("fork the artifacts of session %s: %w", from, err)
+			return rows, fmt.Errorf("fork the artifacts of session %s: %w", from, refused(err))
 		}
 		rows, source = rows+made, source[n:]
 	}
 	return rows, nil
 }
 
-// inherit makes the numbers of a fork go on above those of its source.
-func (a *Artifacts) inherit(ctx context.Context, from, to string) error {
+// inherit makes the numbers of a fork go on above those of its source. f is for the records that have those.
+func (a *Artifacts) inherit(ctx context.Context, from, to string) (f *fence, err error) {
 	rs, err := a.records.Records(ctx, events.CounterKey(from))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := record.DecodeCounter(rs[0].Value)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.count(ctx, to, func(own *record.Counter) { own.Raise(c.Artifacts) })
+	if f, err = a.begin(ctx); err != nil {
+		return nil, err
+	}
+	return f, a.count(ctx, to, f, func(own *record.Counter) { own.Raise(c.Artifacts) })
 }
 
 // forkSome copies rows that are still there, but for those that the fork has.
-func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to string, at int64) (made int, err error) {
+func (a *Artifacts) forkSome(ctx context.Context, f *fence, source []record.Record, to string, at int64) (made int, err error) {
 	err = retry.Do(ctx, nil, func() error {
-		f, err := a.records.Fence(ctx, a.lane)
-		if err != nil {
+		if err := a.renew(ctx, f); err != nil {
 			return err
 		}
 		keys := make([]string, 0, 2*len(source))
@@ -89,7 +92,7 @@ func (a *Artifacts) forkSome(ctx context.Context, source []record.Record, to str
 		if len(puts) == 0 {
 			return nil
 		}
-		_, err = a.records.Commit(ctx, f, puts)
+		_, err = a.records.Commit(ctx, f.Fence, append(puts, f.demand()...))
 		return retry.Raced(err)
 	})
 	return made, err

@@ -18,13 +18,13 @@ import (
 	"spool/pkg/threads"
 )
 
-// Ledger is what accounting reads. Letters gives the EVENTS sequence of every dead letter, and of every one that an operator
-// removed.
+// Ledger is what accounting reads. Letters gives the EVENTS sequence and the bytes of every dead letter; without bytes it is of all that the
+// message held: they are elsewhere, or an operator removed it.
 type Ledger interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
-	Letters(ctx context.Context, f func(event uint64) error) error
+	Letters(ctx context.Context, f func(event uint64, data []byte) error) error
 }
 
 // Accounts is what became of each event that SPOOL_EVENTS still holds (SPEC P1). A message of several entries counts as several
@@ -36,6 +36,7 @@ type Accounts struct {
 	Repeated   int64 `json:"repeated"`   // the same bytes under the same name as an event before
 	Refused    int64 `json:"refused"`    // in the dead letters
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
+	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended
 	Removed    int64 `json:"removed"`    // with their thread or their session
 	Unknown    int64 `json:"unknown"`    // linked to an event that SPOOL_EVENTS may have forgotten: superseded, or lost before this look
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
@@ -50,7 +51,7 @@ const Unaccounted = "unaccounted"
 // the persisters do with secrets: an entry that was masked is found in its thread only when it is masked again.
 func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persist.Secrets) (*Accounts, error) {
 	a := &accountant{
-		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64]bool{},
+		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -61,7 +62,7 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persis
 	if err := a.l.Messages(ctx, events.EventsStream, 1, a.post); err != nil {
 		return nil, err
 	}
-	if err := a.l.Letters(ctx, func(event uint64) error { a.letters[event] = true; return nil }); err != nil {
+	if err := a.l.Letters(ctx, a.letter); err != nil {
 		return nil, err
 	}
 	names := slices.SortedFunc(maps.Keys(a.threads), func(x, y events.Thread) int { return cmp.Compare(x.String(), y.String()) })
@@ -81,7 +82,7 @@ type accountant struct {
 	floor    uint64
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
-	letters  map[uint64]bool
+	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
 	accounts *Accounts
 }
 
@@ -142,6 +143,25 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 	return nil
 }
 
+// letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
+func (a *accountant) letter(event uint64, data []byte) error {
+	e, err := events.Decode(data)
+	of, known := a.letters[event]
+	switch {
+	case len(data) == 0 || err != nil || len(e.More) > 0:
+		a.letters[event] = nil
+	case !known || of != nil:
+		a.letters[event] = append(of, e.Seq)
+	}
+	return nil
+}
+
+// refused reports whether an event is a dead letter.
+func (a *accountant) refused(p *posting) bool {
+	of, known := a.letters[p.at]
+	return known && (of == nil || p.unread != nil || slices.Contains(of, p.seq))
+}
+
 // thread judges the events of one thread.
 func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) error {
 	a.accounts.Events += int64(len(ps))
@@ -151,7 +171,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	}
 	want := map[[sha256.Size]byte]int{}
 	for i := range ps {
-		if p := &ps[i]; p.kind == events.KindEntry && p.unread == nil && !a.letters[p.at] && p.at > w.removed {
+		if p := &ps[i]; p.kind == events.KindEntry && p.unread == nil && !a.refused(p) && p.at > w.removed {
 			want[p.sum]++
 		}
 	}
@@ -159,7 +179,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, links: map[chain][]events.Linked{}}
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, links: map[chain][]events.Linked{}, top: map[string]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
@@ -220,35 +240,54 @@ func (w *whereabouts) had(p *posting) bool {
 	})
 }
 
-// stored counts the entries of threads by the hash of their raw bytes, as far as they are wanted, newest first.
+// stored counts the entries of threads by the hash of their raw bytes, newest first. It ends when it has found what is wanted.
 func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[[sha256.Size]byte]int) (found map[[sha256.Size]byte]int, err error) {
-	found, missing := map[[sha256.Size]byte]int{}, 0
-	for _, n := range want {
-		missing += n
-	}
-	seen := map[casstore.Ref]bool{}
+	found = map[[sha256.Size]byte]int{}
 	for i := range heads {
-		h := &heads[i]
-		for _, root := range slices.Concat(h.Recent[:min(len(h.Recent), 1)], h.Tips) { // no state is a root after a reset
-			for step, e := range a.src.Reader.Walk(ctx, root) {
-				if e != nil || missing == 0 || seen[step.At.Ref] {
-					err = cmp.Or(err, e)
-					break
-				}
-				seen[step.At.Ref] = true
-				sum := sha256.New()
-				ok, e := a.src.RawTo(ctx, step, sum)
-				if err = cmp.Or(err, e); e != nil || !ok {
-					continue
-				}
-				key := [sha256.Size]byte(sum.Sum(nil))
-				if found[key]++; found[key] <= want[key] {
-					missing--
-				}
+		err = cmp.Or(err, a.entriesOf(ctx, &heads[i], want, found))
+	}
+	return found, err
+}
+
+// entriesOf adds the entries of one thread. Those of the thread that it was forked from are not its own.
+func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found map[[sha256.Size]byte]int) (err error) {
+	missing, forked, seen := 0, int64(0), map[casstore.Ref]bool{}
+	for sum, n := range want {
+		missing += max(0, n-found[sum])
+	}
+	type entry struct {
+		index int64
+		sum   [sha256.Size]byte
+	}
+	var own []entry
+	for _, root := range slices.Concat(h.Recent[:min(len(h.Recent), 1)], h.Tips) { // no state is a root after a reset
+		for step, e := range a.src.Reader.Walk(ctx, root) {
+			if e != nil || missing <= 0 && len(h.Tips) == 0 || seen[step.At.Ref] {
+				err = cmp.Or(err, e)
+				break
+			}
+			seen[step.At.Ref] = true
+			if step.State.Role == threads.RoleFork {
+				forked = max(forked, step.State.Entry.Index)
+				break
+			}
+			sum := sha256.New()
+			ok, e := a.src.RawTo(ctx, step, sum)
+			if err = cmp.Or(err, e); e != nil || !ok {
+				continue
+			}
+			one := entry{step.State.Entry.Index, [sha256.Size]byte(sum.Sum(nil))}
+			if own = append(own, one); want[one.sum] > 0 {
+				missing--
 			}
 		}
 	}
-	return found, err
+	for _, e := range own {
+		if e.index > forked { // a leaf can have gone back to before the fork
+			found[e.sum]++
+		}
+	}
+	return err
 }
 
 // book is the account of one thread.
@@ -259,6 +298,8 @@ type book struct {
 	stored map[[sha256.Size]byte]int  // entries of the thread that no event is found for yet
 	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
 	links  map[chain][]events.Linked  // of the events before
+	top    map[string]uint64          // greatest epoch of each producer so far
+	last   map[chain]uint64           // greatest sequence so far
 }
 
 // judge counts an event as what it is; else it says why it is none.
@@ -266,7 +307,7 @@ func (b *book) judge(p *posting) (why string) {
 	n := &b.a.accounts.Repeated
 	first, again := b.first[p.name()]
 	switch {
-	case b.a.letters[p.at]:
+	case b.a.refused(p):
 		n = &b.a.accounts.Refused
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
@@ -278,7 +319,11 @@ func (b *book) judge(p *posting) (why string) {
 		n = &b.a.accounts.Applied
 	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
-	case p.kind != events.KindEntry && b.w.had(p) || p.masked && b.w.had(p):
+	case p.epoch < b.top[p.producer]:
+		n = &b.a.accounts.Fenced
+	case p.seq < b.last[chain{p.producer, p.epoch}]:
+		return "it came behind a later event of its producer, and was taken for a repeat"
+	case (p.kind != events.KindEntry || p.masked) && b.w.had(p):
 		n = &b.a.accounts.Noted
 	case b.standing(p) == events.Superseded:
 		b.a.accounts.Superseded++
@@ -290,7 +335,12 @@ func (b *book) judge(p *posting) (why string) {
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
 	*n++
-	b.first[p.name()] = p.sum
+	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
+		b.first[p.name()] = p.sum
+		b.top[p.producer] = max(b.top[p.producer], p.epoch)
+		c := chain{p.producer, p.epoch}
+		b.last[c] = max(b.last[c], p.seq)
+	}
 	return ""
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -43,6 +44,14 @@ type artifact struct {
 	key string
 	seq uint64
 	artifacts.Record
+}
+
+// misnamed is an artifact whose bytes are good and whose object's name leads to others: who lost the race for its id wrote the name over,
+// and died before it put it back.
+type misnamed struct {
+	key string
+	seq uint64
+	o   record.Object
 }
 
 // listBulk reads the records that say where bytes are. A pack that had moved before its record was read, and whose record is live, was
@@ -104,10 +113,11 @@ func (c *checker) listBulk(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			c.artifacts = append(c.artifacts, artifact{r.Key, r.Seq, a})
+			stored := artifact{r.Key, r.Seq, a}
+			c.artifacts = append(c.artifacts, stored)
 			c.total += max(a.Size, 0)
-			if a.Seq.Compare(c.inUse[a.Session]) > 0 {
-				c.inUse[a.Session] = a.Seq
+			if a.Seq.Compare(c.newest[a.Session].Seq) > 0 {
+				c.newest[a.Session] = stored
 			}
 			return nil
 		}),
@@ -150,9 +160,12 @@ func (c *checker) meta(ctx context.Context, o record.Object) (*cause, error) {
 	if err != nil {
 		return &cause{Corrupt, err.Error()}, ctx.Err()
 	}
-	if got.NUID != o.NUID || got.Size != o.Size || got.Chunks != o.Chunks || o.Sum != [32]byte{} && got.Sum != o.Sum {
-		return &cause{Inconsistent, fmt.Sprintf("the meta message of %s/%s says %d bytes in %d chunks of %s, the record %d in %d of %s, or another digest",
-			o.Bucket, o.Name, got.Size, got.Chunks, got.NUID, o.Size, o.Chunks, o.NUID)}, nil
+	if got.NUID != o.NUID {
+		return &cause{Misnamed, fmt.Sprintf("the meta message of %s/%s is of %s, the record of %s", o.Bucket, o.Name, got.NUID, o.NUID)}, nil
+	}
+	if got.Size != o.Size || got.Chunks != o.Chunks || o.Sum != [32]byte{} && got.Sum != o.Sum {
+		return &cause{Inconsistent, fmt.Sprintf("the meta message of %s/%s says %d bytes in %d chunks, the record %d in %d, or another digest",
+			o.Bucket, o.Name, got.Size, got.Chunks, o.Size, o.Chunks)}, nil
 	}
 	return nil, nil
 }
@@ -174,6 +187,13 @@ func (c *checker) object(ctx context.Context, key string, seq uint64, o record.O
 	}
 	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
 		return false, true, nil
+	}
+	if about != nil && about.kind == Misnamed {
+		if wrong == nil && strings.HasPrefix(key, "artifact.") {
+			c.misnamed = append(c.misnamed, misnamed{key, seq, o})
+		} else {
+			about.kind = Inconsistent
+		}
 	}
 	for _, w := range []*cause{wrong, about} {
 		if w != nil {

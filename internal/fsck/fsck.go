@@ -48,6 +48,7 @@ const (
 	Missing      = "missing"      // what is referred to is not there
 	Inconsistent = "inconsistent" // all is intact and does not fit together
 	Unreadable   = "unreadable"   // a record that cannot be decoded
+	Misnamed     = "misnamed"     // an artifact is intact, and its object's name leads to another upload: readers go by the record
 )
 
 // Finding is one thing that differs.
@@ -145,6 +146,7 @@ type checker struct {
 	moved     map[casstore.PackID]casstore.PackID
 	blobs     map[[32]byte]*blob
 	artifacts []artifact
+	misnamed  []misnamed
 	headers   headerCache
 	bad       map[casstore.Ref]*cause          // nodes that are there and not good
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
@@ -153,7 +155,8 @@ type checker struct {
 	starts    map[casstore.Ref]bool
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
-	inUse     map[string]artifacts.Seq // highest number of each session
+	newest    map[string]artifact // of each session: the one with the highest number
+	low       []lowCounter
 
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
@@ -165,7 +168,7 @@ func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
 		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
-		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, inUse: map[string]artifacts.Seq{},
+		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 	}
 }
 
@@ -267,26 +270,66 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		}
 	}
 	for _, h := range c.heads {
-		if !c.sessions[h.id.Session] {
-			err := c.find(ctx, 0, Finding{Kind: Missing, Record: events.SessionKey(h.id.Session), Detail: "there is a thread of it: " + h.id.String()})
-			c.sessions[h.id.Session] = true
-			if err != nil {
-				return err
-			}
+		if c.sessions[h.id.Session] {
+			continue
+		}
+		same, err := c.unchanged(ctx, h.key, h.seq)
+		if err != nil {
+			return err
+		}
+		if !same {
+			c.report.Changed++
+			continue
+		}
+		c.sessions[h.id.Session] = true
+		f := Finding{Kind: Missing, Record: events.SessionKey(h.id.Session), Detail: "there is a thread of it: " + h.id.String()}
+		if err := c.find(ctx, 0, f); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.checkCounters(ctx)
 }
 
-// counter holds what a session has given out against what is in use.
+// unchanged reports whether a record is still as it was listed, and its session is not being deleted.
+func (c *checker) unchanged(ctx context.Context, key string, seq uint64) (bool, error) {
+	rs, err := c.s.List(ctx, key)
+	return len(rs) == 1 && rs[0].Seq == seq, err
+}
+
+// counter notes a session whose artifacts have higher numbers than it has given out.
 func (c *checker) counter(r record.Record) error {
 	n, err := record.DecodeCounter(r.Value)
 	if err != nil {
 		return err
 	}
-	session := strings.TrimPrefix(r.Key, events.CounterKey(""))
-	if used := c.inUse[session]; used.Compare(n.Artifacts) > 0 {
-		return fmt.Errorf("it counts artifacts up to %q, and %q is in use", n.Artifacts, used)
+	if used := c.newest[strings.TrimPrefix(r.Key, events.CounterKey(""))]; used.Seq.Compare(n.Artifacts) > 0 {
+		c.low = append(c.low, lowCounter{r, n.Artifacts, used})
+	}
+	return nil
+}
+
+// lowCounter is a session's counter that is below a number in use.
+type lowCounter struct {
+	record.Record
+	last artifacts.Seq
+	used artifact
+}
+
+// checkCounters names the counters that are too low, but for those of sessions that were deleted since their artifacts were listed.
+func (c *checker) checkCounters(ctx context.Context) error {
+	for _, l := range c.low {
+		same, err := c.unchanged(ctx, l.used.key, l.used.seq)
+		switch {
+		case err != nil:
+			return err
+		case !same:
+			c.report.Changed++
+			continue
+		}
+		f := Finding{Kind: Inconsistent, Record: l.Key, Detail: fmt.Sprintf("it counts artifacts up to %q, and %q is in use", l.last, l.used.Seq)}
+		if err := c.find(ctx, l.Seq, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -338,7 +338,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		"pack's chunks":  {pack.Key, func() []byte { q := p; q.Object.NUID = "nowhere"; return q.Encode() }(), pack.Key, fsck.Missing},
 		"pack's order":   {pack.Key, func() []byte { q := p; q.Order = 1; return q.Encode() }(), pack.Key, fsck.Inconsistent},
 		"blob gone":      {blobs[0].Key, nil, "thread.other.renamed", fsck.Missing},
-		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Unreadable},
+		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Inconsistent},
 		"left":           {events.LeftKey(events.Thread{Session: "other", Name: "main"}), []byte{9}, "left.other.main", fsck.Unreadable},
 	} {
 		was, err := w.conn.Records(t.Context(), c.key)

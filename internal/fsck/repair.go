@@ -23,6 +23,9 @@ type Writer interface {
 	PublishEvents(ctx context.Context, evs []*events.Event) error
 	PublishItems(ctx context.Context, items []events.Posted) error
 	DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error)
+
+	// NameObject makes an object's name lead to it, whatever it led to.
+	NameObject(ctx context.Context, o record.Object) error
 }
 
 // Packs are those that are stored. What UploadPack writes no record names yet.
@@ -34,15 +37,16 @@ type Packs interface {
 // packCache is how many bytes of packs a repair keeps.
 const packCache = 32 << 20
 
-// Repair is what was done to a thread that has lost something, or why nothing was.
+// Repair is what was done to a thread that has lost something, or to an artifact that is Misnamed, or why nothing was.
 type Repair struct {
 	Record   string `json:"record"`
-	From     string `json:"from"`         // the state that cannot be read
-	To       string `json:"to,omitempty"` // the head since; empty: nothing was changed
-	Lost     int64  `json:"lost"`         // entries between both
-	Replayed int    `json:"replayed"`     // events that were published again
-	Remade   int    `json:"remade"`       // nodes that were made again, under the same hashes
-	Items    int    `json:"items"`        // items that were published again
+	From     string `json:"from"`           // the state that cannot be read
+	To       string `json:"to,omitempty"`   // the head since; empty: nothing was changed
+	Lost     int64  `json:"lost"`           // entries between both
+	Replayed int    `json:"replayed"`       // events that were published again
+	Remade   int    `json:"remade"`         // nodes that were made again, under the same hashes
+	Items    int    `json:"items"`          // items that were published again
+	Name     string `json:"name,omitempty"` // of an object that leads to its bytes again
 	Detail   string `json:"detail"`
 }
 
@@ -83,7 +87,28 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			return nil, err
 		}
 	}
+	if err := f.fixNames(ctx); err != nil {
+		return nil, err
+	}
 	return c.report, f.fixItems(ctx)
+}
+
+// fixNames makes the names of artifacts' objects lead to their bytes again.
+func (f *fixer) fixNames(ctx context.Context) error {
+	for _, m := range f.c.misnamed {
+		same, err := f.c.unchanged(ctx, m.key, m.seq)
+		if err == nil && same {
+			err = f.w.NameObject(ctx, m.o)
+		}
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", m.key, err)
+		}
+		if same {
+			done := Repair{Record: m.key, Name: m.o.Name, Detail: "the name of its object leads to its bytes again"}
+			f.c.report.Repairs = append(f.c.report.Repairs, done)
+		}
+	}
+	return nil
 }
 
 // move moves one head back and notes it.

@@ -141,10 +141,11 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 	return err
 }
 
-// Letters gives the EVENTS sequence of every event that is a dead letter, or was one that an operator removed.
-func (box DeadLetters) Letters(ctx context.Context, f func(event uint64) error) error {
+// Letters gives the EVENTS sequence of every event that is a dead letter, with its bytes where they are not in the inbox, or was one
+// that an operator removed, without.
+func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []byte) error) error {
 	// Whatever is removed while they are listed is noted before.
-	if err := box.EachLetter(ctx, "", func(d DeadLetter) error { return f(d.Seq) }); err != nil {
+	if err := box.EachLetter(ctx, "", func(d DeadLetter) error { return f(d.Seq, d.Data) }); err != nil {
 		return err
 	}
 	rs, err := box.c.Records(ctx, events.LettersKey)
@@ -153,7 +154,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64) error) 
 	}
 	l, err := record.DecodeLetters(rs[0].Value)
 	for _, e := range l.Events {
-		if err := f(e); err != nil {
+		if err := f(e, nil); err != nil {
 			return err
 		}
 	}

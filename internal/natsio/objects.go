@@ -109,6 +109,18 @@ func metaMsg(o record.Object) (*nats.Msg, error) {
 	return &nats.Msg{Subject: metaSubject(o.Bucket, o.Name), Data: body}, err
 }
 
+// NameObject makes an object's name lead to it, whatever it led to. The object's chunks are all there.
+func (c *Conn) NameObject(ctx context.Context, o record.Object) error {
+	meta, err := metaMsg(o)
+	if err == nil {
+		_, err = c.publish(ctx, []*nats.Msg{meta})
+	}
+	if err != nil {
+		return fmt.Errorf("name %s/%s: %w", o.Bucket, o.Name, err)
+	}
+	return nil
+}
+
 func (u *upload) finish(ctx context.Context) (record.Object, error) {
 	meta, err := u.meta()
 	if err == nil {

@@ -48,6 +48,9 @@ func putMsg(p record.Put) *nats.Msg {
 	switch {
 	case p.Alone != "":
 		m.Header[hdrExpectSeq], m.Header[hdrExpectSubj] = []string{"0"}, []string{events.RecordSubject(p.Alone)}
+	case p.Of != "":
+		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
+		m.Header[hdrExpectSubj] = []string{events.RecordSubject(p.Of)}
 	case p.Expect != record.Any:
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(p.Expect, 10)}
 	}

@@ -99,6 +99,11 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 			Seq: s.msg.Seq, Stored: s.msg.Stored, Producer: s.event.Producer, Epoch: s.event.Epoch, Event: s.event.Seq, At: s.event.Time, Delete: op,
 		}
 	}
+	// What was judged before it in the batch is verified now: afterwards nothing is left to hold it against.
+	if err := l.verify(ctx, c); err != nil {
+		return err
+	}
+	c.undoubt(d.session)
 	err = l.p.retry(ctx, "delete session", func() error { return l.p.removeRecords(ctx, d) })
 	if errors.Is(err, record.ErrConflict) { // another persister is at it: what it did so far is to be read
 		l.epoch.Add(1)
@@ -199,6 +204,12 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		return err
 	}
 	for d.rec.State != record.Removed {
+		// An artifact that is put behind the inventory would stay, with a number that the next life gives out again. The one batch
+		// is refused then. Once the deletion has begun nobody makes one, so that of several batches the second inventory has all.
+		newest, err := p.Records.Records(ctx, events.ArtifactKeys(d.session, ""))
+		if err != nil {
+			return err
+		}
 		list, gone, err := p.inventory(ctx, d.session)
 		if err != nil {
 			return err
@@ -206,13 +217,20 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		if d.rec.State == 0 {
 			d.rec.Gone = gone
 		}
-		for whole := len(list) <= deleteBatch && d.rec.State == 0; d.rec.State != record.Removed; {
+		begun := d.rec.State != 0
+		var alone []record.Put
+		if !begun && len(list) <= deleteBatch {
+			alone = []record.Put{{
+				Key: events.LaneKey(p.cfg.Lane), Value: []byte{1}, Of: events.ArtifactKeys(d.session, ""), Expect: newest[0].Seq,
+			}}
+		}
+		for d.rec.State != record.Removed {
 			n := min(len(list), deleteBatch)
-			changed, err := p.removeSome(ctx, d, list[:n], n == len(list), whole)
+			changed, err := p.removeSome(ctx, d, list[:n], n == len(list), alone)
 			if err != nil {
 				return err
 			}
-			if changed { // somebody put an artifact there, or a collector began
+			if changed || !begun { // somebody put an artifact there, or a collector began
 				break
 			}
 			list = list[n:]
@@ -221,22 +239,23 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 	return nil
 }
 
-// removeSome removes a batch of records. changed: one of them is another by now, nothing was done.
-func (p *Persister) removeSome(ctx context.Context, d *deletion, list []going, last, whole bool) (changed bool, err error) {
+// removeSome removes a batch of records, the only one if there is a demand that it is alone with. changed: one of them is another by
+// now, or the demand is not met; nothing was done.
+func (p *Persister) removeSome(ctx context.Context, d *deletion, list []going, last bool, alone []record.Put) (changed bool, err error) {
 	next := d.rec
 	next.State, next.Free = record.Removing, nil
 	mark := []byte{1}
 	if last {
 		next.State, mark = record.Removed, nil
 	}
-	puts := make([]record.Put, 1, len(list)+2)
+	puts := append(make([]record.Put, 1, len(list)+2), alone...)
 	for _, g := range list {
 		puts = append(puts, record.Put{Key: g.key, Expect: g.rev})
 		if g.free != nil {
 			next.Free = append(next.Free, g.free)
 		}
 	}
-	if !whole {
+	if alone == nil {
 		puts = append(puts, record.Put{Key: events.DeletingKey(d.session), Value: mark, Expect: record.Any})
 	}
 	// A crash here leaves the records of this batch and the later ones, behind the mark if there were earlier ones.

@@ -26,7 +26,7 @@ type thread struct {
 	looked uint64         // what EVENTS had when its record was looked at, or less
 	left   *left          // what is known of the thread that had this name before, if there is none or a new one
 	asked  bool           // whether that is all that there is to know
-	gone   bool           // it was removed: what comes next reads its record again
+	gone   bool           // it was removed or renamed: what comes next reads its record again
 	reused bool           // when it was loaded there was no thread of its name, and there had been one
 
 	runs map[string]record.Run // those seen since it was loaded, by id; nil while there is none

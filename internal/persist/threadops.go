@@ -133,7 +133,7 @@ func (l *lane) rename(ctx context.Context, c *commit, t *thread, s *staged, op e
 	if other.left != nil {
 		c.records[events.LeftKey(target)] = record.Put{Key: events.LeftKey(target), Expect: record.Any}
 	}
-	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, left: &left{to: to, head: t.head.Clone()}}
+	l.heads.threads[t.key] = &thread{key: t.key, session: t.session, gone: true}
 	delete(c.byKey, t.key)
 	t.key, n.key = target, target
 	c.byKey[target], l.heads.threads[target] = n, t

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -126,21 +127,36 @@ func (l *lane) verify(ctx context.Context, c *commit) error {
 		return err
 	}
 	now := l.p.queue.newest()
-	doubtful, keys := make([]*thread, 0, len(c.doubts)), make([]string, 0, len(c.doubts))
+	doubtful, keys := make([]*thread, 0, len(c.doubts)), make([]string, 0, 2*len(c.doubts))
 	for t := range c.doubts {
-		doubtful, keys = append(doubtful, t), append(keys, t.record)
+		doubtful, keys = append(doubtful, t), append(keys, t.record, events.DeletedKey(t.key.Session))
 	}
 	rs, err := l.p.Records.Records(ctx, keys...)
 	if err != nil {
 		return err
 	}
 	for i, t := range doubtful {
-		if rs[i].Seq != t.rev {
+		if rs[2*i].Seq != t.rev || t.session.deletedSince(rs[2*i+1]) {
 			return fmt.Errorf("%w: %s", errStale, t.key)
 		}
 		t.looked = now
 	}
 	return nil
+}
+
+// undoubt drops the doubts over the threads of a session that this commit deletes.
+func (c *commit) undoubt(session string) {
+	maps.DeleteFunc(c.doubts, func(t *thread, _ struct{}) bool { return t.key.Session == session })
+}
+
+// deletedSince reports whether a session was deleted after its deletion's record was read. That leaves the record of a
+// thread's head as it was, where the thread had been renamed or removed before.
+func (s *session) deletedSince(r record.Record) bool {
+	if r.Seq == s.deletedRev || !r.Exists() {
+		return false
+	}
+	d, err := record.DecodeDeleted(r.Value)
+	return err != nil || s.deleted == nil || d.Seq != s.deleted.Seq
 }
 
 // undo forgets the sessions of a batch that could not be prepared: some of its events may have changed what is in memory of them.

@@ -30,6 +30,9 @@ type Put struct {
 	Value  []byte // empty: remove it; a marker stays, so that whoever expects the old revision is told
 	Expect uint64 // the revision that it replaces: 0 = there is none, Any = whatever
 
+	// Of, if not empty, is another key, which the commit does not write: Expect is the revision of that one.
+	Of string
+
 	// Alone, if not empty, matches the keys of which none may have, or have had, a record; Expect does not count then.
 	Alone string
 }

@@ -62,9 +62,12 @@ func (a *agent) start(index int, o Op) {
 	go func() {
 		defer close(done)
 		defer a.w.busy.Add(-1)
-		patience := 30 * time.Minute
-		if o.Ms > 0 {
+		patience := 5 * time.Minute // what waits for an answer asks for it some thousand times
+		switch {
+		case o.Ms > 0:
 			patience = ms(o.Ms)
+		case o.Do == Output: // its tool may run for that long
+			patience = 30 * time.Minute
 		}
 		ctx, cancel := context.WithTimeout(proc.ctx, patience)
 		defer cancel()
@@ -306,12 +309,13 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 	}
 	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
 		Filename: "f"}}, strings.NewReader(text))
+	c.w.ledger.mu.Lock()
+	defer c.w.ledger.mu.Unlock()
+	c.w.ledger.gaveUp = c.w.ledger.gaveUp || ctx.Err() != nil
 	if err != nil || c.proc.dead.Load() {
 		return err
 	}
 	id = r.ID
-	c.w.ledger.mu.Lock()
-	defer c.w.ledger.mu.Unlock()
 	if c.w.ledger.artifacts == nil {
 		c.w.ledger.artifacts = map[artifacts.ID]artifact{}
 	}

@@ -40,6 +40,7 @@ type Ledger struct {
 	faults []string       // rules that an agent itself saw broken
 
 	artifacts map[artifacts.ID]artifact // that somebody was told is stored
+	gaveUp    bool                      // somebody died, or had no time left, while putting one
 	answers   map[string]string         // whose answer counts, by prompt, as who gave it was told
 }
 

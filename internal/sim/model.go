@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/persist"
 	"spool/pkg/events"
 )
 
@@ -183,12 +184,17 @@ func (m *model) one(e *events.Event, at uint64) {
 		}
 		return
 	}
+	if letter && m.forgotten(e, t, gone) && strings.Contains(reason, persist.ErrUnlinked.Error()) {
+		m.settle(mark, buried, at, reason)
+		m.note(e, nil)
+		return
+	}
 	again := t == nil && (gone != nil && gone.seen.had(e, e.Seq) || m.past[e.Thread].had(e, e.Seq))
 	switch {
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
 		m.note(e, nil)
-	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove):
+	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove) && !aborts(e):
 		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
 		m.note(e, t)
 	case op != nil && !m.valid(e, mark):
@@ -204,6 +210,16 @@ func (m *model) one(e *events.Event, at uint64) {
 	default:
 		m.append(e, t, mark, at, letter, reason, !again)
 	}
+}
+
+// aborts reports whether an event closes an output as aborted. It does so in a thread that has ended too, where it
+// leaves no item.
+func aborts(e *events.Event) bool {
+	if e.Kind != events.KindChunk {
+		return false
+	}
+	c, err := events.ParseChunk(e.Body)
+	return err == nil && c.Op == events.ChunkAbort
 }
 
 func operation(e *events.Event) *events.Control {
@@ -225,6 +241,12 @@ func (m *model) valid(e *events.Event, mark string) bool {
 // sawBefore reports whether the event that this one is linked to was stored before it.
 func (m *model) sawBefore(e *events.Event, t *life, gone *left) bool {
 	return t != nil && t.seen.had(e, e.Prev) || gone != nil && gone.seen.had(e, e.Prev) || m.past[e.Thread].had(e, e.Prev)
+}
+
+// forgotten reports whether what an event is linked to was removed with its session, and nothing that is left says that
+// it was stored: nobody can tell then whether its producer was told (SPEC P2).
+func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
+	return e.Prev != 0 && (t == nil || !t.seen.had(e, e.Prev)) && (gone == nil || !gone.seen.had(e, e.Prev))
 }
 
 // begin gives the event's thread, which begins with it if there is none.

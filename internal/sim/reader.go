@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -54,7 +56,14 @@ func (r *reader) run() {
 		return
 	}
 	r.began.Store(true)
-	cl := client.New(conn)
+	for r.take(client.New(conn), ready) {
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// take follows until an error ends it. again: the error says to try again, and this reader can: the server keeps its place, or it has
+// had nothing yet.
+func (r *reader) take(cl *client.Client, ready func()) (again bool) {
 	items := cl.SubscribeReady(r.ctx, client.Filter{}, client.Position{All: true}, ready)
 	if r.durable != "" {
 		ready()
@@ -62,14 +71,17 @@ func (r *reader) run() {
 	}
 	for item, err := range items {
 		if r.dead.Load() {
-			return
+			return false
 		}
 		r.mu.Lock()
-		if err != nil {
-			r.errs = append(r.errs, err)
-		} else {
+		again = record.Temporary(err) && (r.durable != "" || len(r.got) == 0)
+		switch {
+		case err == nil:
 			r.got = append(r.got, seen{events.Thread{Session: item.Session, Name: item.Thread}, item.N, item.Node})
+		case !again:
+			r.errs = append(r.errs, err)
 		}
 		r.mu.Unlock()
 	}
+	return again && !r.dead.Load()
 }

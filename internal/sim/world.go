@@ -224,7 +224,7 @@ func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.
 		s, err := conn.Consume(ctx, part, begin, func(d natsio.Delivery) {
 			ps.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
-				Ack: d.Ack, Working: d.Working,
+				Term: d.Term, Ack: d.Ack, Working: d.Working,
 			})
 		})
 		if err != nil {

@@ -199,8 +199,9 @@ type subscription struct {
 	ctx    context.Context
 	filter Filter
 	from   Position
-	last   *places // the last item of each thread
-	unborn bool    // the thread that from.N is of was not there yet
+	last   *places // the last item of each life of a thread
+	newest uint64  // of the thread that from.N is of: the newest life that is known
+	unborn bool    // it was not there yet
 	yield  func(Item, error) bool
 }
 
@@ -217,7 +218,7 @@ func (s *subscription) start() (natsio.Position, error) {
 	}
 	seq, _, err := s.c.conn.Items().First(s.ctx, t, head.Life, s.from.N)
 	s.unborn = err == nil && seq == 0 && head.Start.IsZero()
-	s.last.set(t, place{head.Life, s.from.N - 1})
+	s.begin(life{t, head.Life}, s.from.N-1)
 	at.Seq = seq
 	return at, err
 }
@@ -234,23 +235,30 @@ func (s *subscription) past() bool {
 		return false
 	}
 	s.bear(t, head.Life)
-	if at, _ := s.last.get(t); at.life != head.Life { // another one began right now
-		s.last.set(t, place{head.Life, 0})
+	now := life{t, head.Life}
+	if _, known := s.last.get(now); !known { // another one began right now
+		s.begin(now, 0)
 		s.from.N = 1
 	}
 	if head.N < s.from.N {
 		return true
 	}
-	s.last.set(t, place{head.Life, head.N})
+	s.last.set(now, head.N)
 	return s.fill(t, head.Life, s.from.N, head.N)
 }
 
 // bear notes the life of a thread that was not there when its items were asked for by a number.
-func (s *subscription) bear(t events.Thread, life uint64) {
+func (s *subscription) bear(t events.Thread, of uint64) {
 	if s.unborn {
 		s.unborn = false
-		s.last.set(t, place{life, s.from.N - 1})
+		s.begin(life{t, of}, s.from.N-1)
 	}
+}
+
+// begin notes how many items of a life of the thread that from.N is of are not wanted.
+func (s *subscription) begin(of life, n int64) {
+	s.newest = max(s.newest, of.life)
+	s.last.set(of, n)
 }
 
 // run gives what is stored to the caller.
@@ -280,18 +288,20 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	}
 	t := events.Thread{Session: item.Session, Name: item.Thread}
 	s.bear(t, item.Life)
-	before, known := s.last.get(t)
-	if known && item.Life < before.life { // late: another thread has the name, and lives grow
+	of := life{t, item.Life}
+	before, known := s.last.get(of)
+	if !known && s.from.N != 0 {
+		if item.Life < s.newest { // an item of a life before that which was asked for, stored again
+			return true
+		}
+		s.begin(of, 0) // another thread has the name: who asked for a number of the name has it from 1
+		known = true
+	}
+	if known && item.N <= before {
 		return true
 	}
-	if known && before.life != item.Life { // another thread has the name; who asked for a number of the name has it from 1
-		before, known = place{}, s.from.N != 0
-	}
-	if known && item.N <= before.n {
-		return true
-	}
-	s.last.set(t, place{item.Life, item.N})
-	if known && item.N > before.n+1 && !s.filter.narrow() && !s.fill(t, item.Life, before.n+1, item.N-1) {
+	s.last.set(of, item.N)
+	if known && item.N > before+1 && !s.filter.narrow() && !s.fill(t, item.Life, before+1, item.N-1) {
 		return false
 	}
 	return s.give(item)
@@ -305,9 +315,9 @@ func (s *subscription) give(item Item) bool {
 }
 
 // fill gives items that SPOOL_ITEMS does not have, from the nodes of the thread whose life it is.
-func (s *subscription) fill(t events.Thread, life uint64, from, to int64) bool {
+func (s *subscription) fill(t events.Thread, of uint64, from, to int64) bool {
 	head, err := s.c.Thread(s.ctx, t)
-	if err == nil && head.Life != life {
+	if err == nil && head.Life != of {
 		err = fmt.Errorf("%w: %s: another one has its name now", threads.ErrNoThread, t)
 	}
 	if err == nil {
@@ -319,7 +329,7 @@ func (s *subscription) fill(t events.Thread, life uint64, from, to int64) bool {
 			if err != nil || posted.N > to {
 				break
 			}
-			item.Filled, item.Life = true, life
+			item.Filled, item.Life = true, of
 			if !s.give(item) {
 				return false
 			}

@@ -1,0 +1,195 @@
+package fsck_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"spool/internal/fsck"
+	"spool/internal/natsadmin"
+	"spool/internal/redact"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// lostLedger is a ledger whose SPOOL_EVENTS has one acked event more, of which nothing is stored anywhere, or other data for a message.
+type lostLedger struct {
+	fsck.Ledger
+	lost    *events.Event
+	replace map[uint64]*events.Event
+}
+
+func (l lostLedger) Messages(ctx context.Context, stream string, from uint64, f func(uint64, string, []byte) error) error {
+	last := uint64(0)
+	err := l.Ledger.Messages(ctx, stream, from, func(seq uint64, subject string, data []byte) error {
+		last = seq
+		if e := l.replace[seq]; e != nil {
+			data = e.Encode()
+		}
+		return f(seq, subject, data)
+	})
+	if err == nil && l.lost != nil {
+		err = f(last+1, fmt.Sprintf("spool.v1.p.0.%s.%s.%s", l.lost.Thread.Session, l.lost.Thread.Name, l.lost.Kind), l.lost.Encode())
+	}
+	return err
+}
+
+func (l lostLedger) Unapplied(ctx context.Context) (uint64, error) { return 1 << 40, nil }
+
+func (w *world) accountLost(l lostLedger) *fsck.Accounts {
+	w.Helper()
+	w.settle()
+	l.Ledger = natsadmin.Of(w.conn)
+	a, err := fsck.Account(w.Context(), l, w.cl.Source(), nil)
+	w.must(err)
+	return a
+}
+
+func entryOf(t events.Thread, producer string, seq, prev uint64, body string) events.Event {
+	return events.Event{Kind: events.KindEntry, Dialect: "step", Thread: t, Producer: producer, Seq: seq, Prev: prev, Body: step(body)}
+}
+
+// A message of three entries, the second of which is refused: the others are applied, not refused.
+func TestAccountOfAMessageWithOneRefusedEntry(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	e := entryOf(id, "p", 1, 0, "one")
+	e.More = []events.Entry{{Seq: 2, Body: []byte("{")}, {Seq: 3, Body: step("three")}}
+	w.raw(e)
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
+}
+
+// A lost entry of such a message must be found.
+func TestAccountFindsALostEntryBesideARefusedOne(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	e := entryOf(id, "p", 1, 0, "one")
+	e.More = []events.Entry{{Seq: 2, Body: []byte("{")}}
+	w.raw(e)
+	w.settle()
+	e.More = append(e.More, events.Entry{Seq: 3, Body: step("lost")})
+	a := w.accountLost(lostLedger{replace: map[uint64]*events.Event{1: &e}})
+	if len(a.Findings) == 0 {
+		t.Errorf("Account() = %+v, want the lost entry found", a)
+	}
+}
+
+// A lost entry of a fork is found although the thread that it was forked from has the same bytes.
+func TestAccountFindsALostEntryOfAFork(t *testing.T) {
+	w := newWorld(t)
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.raw(entryOf(a, "p", 2, 0, "two"))
+	w.settle()
+	w.must(w.cl.Fork(w.Context(), b, events.Fork{Session: "s", Thread: "a", Index: 1}))
+	lost := entryOf(b, "q", 1, 0, "one")
+	got := w.accountLost(lostLedger{lost: &lost})
+	if len(got.Findings) == 0 {
+		t.Errorf("Account() = %+v, want the lost entry of the fork found", got)
+	}
+}
+
+// A thread is removed, and its source imported again under its name: an entry that is lost then is no repeat of the removed one.
+func TestAccountFindsALostEntryOfAReusedName(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.raw(entryOf(a, "p", 2, 0, "two"))
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 2))
+	w.must(w.cl.Remove(w.Context(), a))
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 1))
+	lost := entryOf(a, "p", 2, 0, "two")
+	got := w.accountLost(lostLedger{lost: &lost})
+	if len(got.Findings) == 0 {
+		t.Errorf("Account() = %+v, want the lost entry of the new thread found", got)
+	}
+}
+
+// What was imported again under the name of a removed thread is applied.
+func TestAccountOfAReusedName(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.settle()
+	w.must(w.cl.Remove(w.Context(), a))
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	got := w.account(fsck.Config{})
+	same(t, got, fsck.Accounts{Events: 3, Applied: 1, Removed: 2})
+}
+
+// A name that went from thread to thread: renamed away and back, forked, ended, reopened by a fork; nothing is lost.
+func TestAccountOfRenamesThereAndBack(t *testing.T) {
+	w := newWorld(t)
+	ctx := w.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.settle()
+	w.must(w.cl.Rename(ctx, a, "b"))
+	w.raw(entryOf(b, "p", 2, 0, "two"))
+	w.settle()
+	w.must(w.cl.Rename(ctx, b, "a"))
+	w.raw(entryOf(a, "p", 3, 0, "three"))
+	w.settle()
+	w.must(w.cl.Rename(ctx, a, "c"))
+	c := events.Thread{Session: "s", Name: "c"}
+	w.must(w.cl.Fork(ctx, events.Thread{Session: "t", Name: "f"}, events.Fork{Session: "s", Thread: "c", Index: 1}))
+	w.must(w.cl.End(ctx, c, events.End{Summary: "x"}))
+	w.must(w.cl.Remove(ctx, c))
+	w.raw(entryOf(c, "p", 9, 0, "nine"))
+	w.settle()
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// Events of a lower epoch that come late are shut out.
+func TestAccountOfALateEpoch(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	next := entryOf(a, "p", 1, 0, "two")
+	next.Epoch = 1
+	w.raw(next)
+	w.raw(entryOf(a, "p", 2, 0, "late"))
+	got := w.account(fsck.Config{})
+	same(t, got, fsck.Accounts{Events: 3, Applied: 2, Fenced: 1})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// An operation that comes behind a later event of its producer is dropped: nobody was told, and fsck must not say that its thread had it.
+func TestAccountFindsADroppedOperation(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 5, 0, "five"))
+	op := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
+	w.raw(events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 2, Body: op.Encode()})
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
+	got := w.account(fsck.Config{})
+	h, err := w.cl.Thread(w.Context(), a)
+	w.must(err)
+	if h.Status != threads.StatusCompleted && len(got.Findings) == 0 {
+		t.Errorf("the end was acked and dropped, and Account() = %+v", got)
+	}
+}
+
+// The same of an entry whose body waits beside its event, where secrets are masked.
+func TestAccountFindsADroppedGiant(t *testing.T) {
+	w := newWorld(t)
+	a := events.Thread{Session: "s", Name: "a"}
+	w.raw(entryOf(a, "p", 5, 0, "five"))
+	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
+	ref, err := w.conn.CheckIn(w.Context(), strings.NewReader(string(step("two"))))
+	w.must(err)
+	w.raw(events.Event{Thread: a, Producer: "p", Seq: 2, Ref: &ref})
+	rules := redact.New(redact.Default(), true)
+	got := w.account(fsck.Config{Secrets: rules})
+	if len(got.Findings) == 0 {
+		t.Errorf("an entry was acked and dropped, and Account() = %+v", got)
+	}
+}
