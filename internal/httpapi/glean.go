@@ -133,7 +133,7 @@ func (g *gleaner) cursor() string {
 // give gives an item that the reader does not have.
 func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 	if g.had != nil {
-		if had := g.had[t.Name]; at.life == had.life && at.n <= had.n {
+		if g.had[t.Name].covers(at) {
 			return nil
 		}
 		g.had[t.Name] = at
@@ -167,7 +167,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
 		t := events.Thread{Session: it.Session, Name: it.Thread}
 		at := mark{it.N, it.Life}
-		if had := twice[t]; it.Seq <= g.seq || at.life == had.life && at.n <= had.n {
+		if it.Seq <= g.seq || twice[t].covers(at) {
 			return nil
 		}
 		if len(twice) > mostTwice {

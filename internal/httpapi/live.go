@@ -76,6 +76,12 @@ type mark struct {
 	life uint64
 }
 
+// covers reports whether a reader that has come so far has no use for an item: it has it, or another thread took the name since.
+// A life is the sequence of the event that began it, so lives of a name grow.
+func (m mark) covers(item mark) bool {
+	return item.life < m.life || item.life == m.life && item.n <= m.n
+}
+
 func (m mark) appendTo(b []byte) []byte {
 	b = strconv.AppendInt(b, m.n, 10)
 	if m.life != 0 {
@@ -252,11 +258,11 @@ func (f *follower) give(ctx context.Context, m *moment) error {
 }
 
 func (f *follower) item(ctx context.Context, m *moment) error {
+	if f.had.covers(mark{m.n, m.life}) {
+		return nil
+	}
 	if m.life != f.had.life { // the thread says which one has the name now
 		return f.stored(ctx, false, false)
-	}
-	if m.n <= f.had.n {
-		return nil
 	}
 	if m.n > f.had.n+1 {
 		head, err := f.api.cfg.Client.Thread(ctx, f.thread)

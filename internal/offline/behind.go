@@ -23,9 +23,10 @@ var errLater = errors.New("segment of a later version")
 // ephemeral begins the producers that live as long as one process (threads.Ephemeral): they have no predecessor.
 const ephemeral = "~"
 
-// Behind reports whether what a producer publishes now must be appended here, because a predecessor of the same name left events in
-// the directory (SPEC P3): in a queue whose process is gone, in one that another process drains, or in one that still lives. Drain
-// publishes them first where it can, and its own events only when none of them is left. It looks at the disk once a producer.
+// Behind reports whether what a producer publishes now must be appended here, because a predecessor of the same name
+// left events in the directory (SPEC P3): in a queue whose process is gone, in one that another process drains, or in
+// one that still lives. Drain publishes them first, and until they are published it keeps what comes behind them.
+// Behind looks at the disk once a producer.
 //
 // What cannot be read, for want of permission or of a later version, is told in the log and not waited for.
 func (q *Queue) Behind(producer string) bool {
@@ -45,7 +46,8 @@ func (q *Queue) Behind(producer string) bool {
 	return len(before) > 0
 }
 
-// holding finds the segments of other queues that hold events of a producer. What is read stays known: a segment only grows.
+// holding finds the segments of other queues that hold events of a producer. What is read stays known until the file
+// changes: a segment grows, and once it is closed a drain can cut it.
 func (q *Queue) holding(producer string) map[string]bool {
 	found := map[string]bool{}
 	queues, err := q.others()
@@ -63,7 +65,7 @@ func (q *Queue) holding(producer string) map[string]bool {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // drained meanwhile
 				q.cfg.Log.Error("events of a predecessor cannot be read, and are not waited for", "file", path, "error", err)
 			}
-			if held.producers[producer] {
+			if _, ok := held.low[producer]; ok {
 				found[path] = true
 			}
 		}
@@ -82,10 +84,10 @@ func (q *Queue) others() (dirs []string, err error) {
 	return dirs, err
 }
 
-// contents are the producers in a segment that can have a successor, as of when it had that size.
+// contents are the lowest events in a segment of each producer that can have a successor, as of when it was that file.
 type contents struct {
-	size      int64
-	producers map[string]bool
+	file os.FileInfo
+	low  map[string]position
 }
 
 func (q *Queue) read(path string) (contents, error) {
@@ -93,17 +95,22 @@ func (q *Queue) read(path string) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	if was, ok := q.contents[path]; ok && was.size == info.Size() {
+	was, ok := q.contents[path]
+	if ok && os.SameFile(was.file, info) && was.file.Size() == info.Size() && was.file.ModTime().Equal(info.ModTime()) {
 		return was, nil
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return contents{}, err
 	}
-	c := contents{int64(len(b)), map[string]bool{}}
-	scan(b, func(payload []byte) {
-		if e, err := events.Decode(payload); err == nil && !strings.HasPrefix(e.Producer, ephemeral) {
-			c.producers[e.Producer] = true
+	c := contents{info, map[string]position{}}
+	scan(b, func(_ int, payload []byte) {
+		e, err := events.Decode(payload)
+		if err != nil || strings.HasPrefix(e.Producer, ephemeral) {
+			return
+		}
+		if low, known := c.low[e.Producer]; !known || positionOf(&e).before(low) {
+			c.low[e.Producer] = positionOf(&e)
 		}
 	})
 	q.contents[path] = c

@@ -1,12 +1,14 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spool/pkg/events"
 )
@@ -22,49 +24,82 @@ const (
 
 // drain is one run of Drain.
 type drain struct {
-	q    *Queue
-	send func(context.Context, []*events.Event) error
+	q          *Queue
+	send       func(context.Context, []*events.Event) error
+	unreadable map[string]bool // queues that are not waited for, by directory
 }
 
-// leftovers drains the queues whose processes are gone.
-func (d *drain) leftovers(ctx context.Context) error {
-	queues, err := d.q.others()
+// round sends what the directory holds now, as far as the order of each producer allows. own is how many segments of
+// this process there were.
+func (d *drain) round(ctx context.Context) (own int, err error) {
+	all, err := d.gather()
+	defer func() {
+		for _, b := range all {
+			b.release()
+		}
+	}()
 	if err != nil {
-		return fmt.Errorf("offline directory: %w", err)
+		return 0, err
 	}
-	for _, dir := range queues {
-		err := d.leftover(ctx, dir)
-		if errors.Is(err, errLater) || errors.Is(err, fs.ErrPermission) {
-			d.q.cfg.Log.Error("what a process left offline cannot be read, and is not waited for", "dir", dir, "error", err)
-			d.q.passed(dir)
-			continue
+	own = len(all[len(all)-1].names)
+	for {
+		moved, alien := false, false
+		var stuck *backlog
+		for _, b := range all {
+			if !b.ours() {
+				continue
+			}
+			some, err := d.advance(ctx, b, all)
+			if err != nil {
+				return own, err
+			}
+			moved = moved || some
+			if len(b.names) > 0 {
+				stuck, alien = cmp.Or(stuck, b), alien || b.alien
+			}
+		}
+		switch {
+		case moved:
+		case stuck == nil:
+			return own, nil
+		case alien:
+			return own, errBehind
+		default: // each waits for another: their sequences do not grow with time
+			d.q.cfg.Log.Warn("offline queues come behind each other", "dir", stuck.dir)
+			stuck.force = true
+		}
+	}
+}
+
+// advance sends what a queue holds, up to an event that comes behind those of another queue. moved: something changed.
+func (d *drain) advance(ctx context.Context, b *backlog, all []*backlog) (moved bool, err error) {
+	for len(b.names) > 0 {
+		sent, done, err := d.segment(ctx, b, all)
+		if !b.own && (errors.Is(err, errLater) || errors.Is(err, fs.ErrPermission)) {
+			d.skip(b.dir, err)
+			b.names, b.done = nil, true
+			return true, nil
 		}
 		if err != nil {
-			return err
+			return moved, err
+		}
+		if !done {
+			return moved || sent > 0, nil
+		}
+		moved, b.names = true, b.names[1:]
+		if b.own {
+			d.q.mu.Lock()
+			if d.q.waiting--; d.q.waiting == 0 {
+				close(d.q.empty)
+			}
+			d.q.mu.Unlock()
 		}
 	}
-	return nil
-}
-
-func (d *drain) leftover(ctx context.Context, dir string) error {
-	lock, held, err := tryLock(filepath.Join(dir, lockFile))
-	if errors.Is(err, os.ErrNotExist) || err == nil && !held {
-		return nil // drained by another, or its process lives
+	if b.lock != nil && !b.done {
+		b.done = true
+		return true, removeQueue(b.dir)
 	}
-	if err != nil {
-		return fmt.Errorf("offline queue %s: %w", dir, err)
-	}
-	defer func() { _ = lock.Close() }()
-	names, err := segments(dir)
-	for i, name := range names {
-		if err == nil {
-			err = d.segment(ctx, filepath.Join(dir, name), i == len(names)-1)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return removeQueue(dir)
+	return moved, nil
 }
 
 // removeQueue drops the directory of a queue that holds no segment. A damaged one stays.
@@ -72,25 +107,36 @@ func removeQueue(dir string) error {
 	if err := os.Remove(filepath.Join(dir, lockFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("offline queue: %w", err)
 	}
+	parts, _ := filepath.Glob(filepath.Join(dir, "*"+partSuffix)) // of a crash in cut
+	for _, part := range parts {
+		_ = os.Remove(part)
+	}
 	_ = os.Remove(dir) // only if it is empty
 	return nil
 }
 
-// segment sends what a segment holds, and removes it. A crash before the removal sends it again.
-func (d *drain) segment(ctx context.Context, path string, newest bool) error {
-	b, err := os.ReadFile(path)
+// segment sends what the first segment of a queue holds, and removes it. A crash before the removal sends it again.
+// done is false when an event in it has to wait: those before it are sent, and gone from the segment, so that nobody
+// waits for them.
+func (d *drain) segment(ctx context.Context, b *backlog, all []*backlog) (sent int, done bool, err error) {
+	path := filepath.Join(b.dir, b.names[0])
+	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("offline queue: %w", err)
+		return 0, false, fmt.Errorf("offline queue: %w", err)
 	}
 	var batch []*events.Event
-	size, bad := 0, error(nil)
+	size, at, waits, bad := 0, 0, false, error(nil)
 	flush := func() {
 		if bad == nil && len(batch) > 0 {
 			bad = d.publish(ctx, batch)
 		}
 		batch, size = nil, 0
 	}
-	good := scan(b, func(payload []byte) {
+	mayGo := d.order(b, all)
+	lost, torn := scan(raw, func(begin int, payload []byte) {
+		if bad != nil || waits {
+			return
+		}
 		e, err := events.Decode(payload)
 		if err != nil { // of a later version
 			if flush(); bad == nil {
@@ -98,23 +144,80 @@ func (d *drain) segment(ctx context.Context, path string, newest bool) error {
 			}
 			return
 		}
+		if waits = !mayGo(&e); waits {
+			at = begin
+			return
+		}
 		if len(batch) == batchEvents || size+len(payload) > batchBytes {
 			flush()
 		}
-		batch, size = append(batch, &e), size+len(payload)
+		batch, size, sent = append(batch, &e), size+len(payload), sent+1
 	})
-	flush()
-	if bad != nil {
-		return bad
+	if flush(); bad != nil {
+		return 0, false, bad
 	}
-	if good < len(b) {
-		d.q.cfg.Log.Warn("offline segment ends early", "file", path, "bytes", len(b), "good", good, "torn", newest)
+	if waits && sent == 0 {
+		return 0, false, nil
 	}
-	if good < len(b) && !newest {
-		err = os.Rename(path, path+".damaged")
-		d.q.cfg.Log.Error("events may be lost", "file", path+".damaged", "error", ErrDamaged)
-	} else {
-		err = os.Remove(path)
+	switch newest := !b.own && len(b.names) == 1; {
+	case lost > 0 && newest && torn:
+		d.q.cfg.Log.Warn("offline segment ends early", "file", path, "bytes", len(raw), "lost", lost)
+	case lost > 0:
+		err = d.setAside(path, raw, lost)
+	}
+	if err == nil && waits {
+		return sent, false, d.cut(path, raw, at)
+	}
+	if err == nil {
+		err = d.remove(path, len(raw))
+	}
+	return sent, true, err
+}
+
+// setAside keeps all of a damaged segment under another name.
+func (d *drain) setAside(path string, raw []byte, lost int) error {
+	aside := path + damagedSuffix
+	err := os.Link(path, aside)
+	if errors.Is(err, fs.ErrExist) { // as it was before it was cut
+		return nil
+	}
+	if err != nil { // a file system without links
+		err = writeFile(aside, raw)
+	}
+	if err != nil {
+		return asFull(err)
+	}
+	d.q.cfg.Log.Error("events may be lost", "file", aside, "bytes", len(raw), "lost", lost, "error", ErrDamaged)
+	return nil
+}
+
+// order tells of events of a queue, one after the other, whether they may go now.
+func (d *drain) order(b *backlog, all []*backlog) func(*events.Event) bool {
+	floors := map[string]floor{}
+	return func(e *events.Event) bool {
+		if strings.HasPrefix(e.Producer, ephemeral) {
+			return true
+		}
+		f, known := floors[e.Producer]
+		if !known {
+			f = d.floor(b, all, e.Producer)
+			floors[e.Producer] = f
+		}
+		if !f.any || !f.at.before(positionOf(e)) || b.force {
+			b.force = false
+			return true
+		}
+		b.alien = f.alien
+		return false
+	}
+}
+
+// cut leaves of a segment what begins at an offset.
+func (d *drain) cut(path string, raw []byte, at int) error {
+	part := path + partSuffix
+	err := writeFile(part, append([]byte(magic), raw[at:]...))
+	if err == nil {
+		err = os.Rename(part, path)
 	}
 	if err == nil {
 		err = syncDir(filepath.Dir(path))
@@ -123,8 +226,20 @@ func (d *drain) segment(ctx context.Context, path string, newest bool) error {
 		return fmt.Errorf("offline queue: %w", err)
 	}
 	d.q.mu.Lock()
-	d.q.used -= int64(len(b))
-	d.q.mu.Unlock()
+	defer d.q.mu.Unlock()
+	d.q.used -= int64(at - len(magic))
+	return nil
+}
+
+// remove drops a segment that is sent.
+func (d *drain) remove(path string, size int) error {
+	if err := errors.Join(os.Remove(path), syncDir(filepath.Dir(path))); err != nil {
+		return fmt.Errorf("offline queue: %w", err)
+	}
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	d.q.used -= int64(size)
+	delete(d.q.contents, path)
 	return nil
 }
 

@@ -14,7 +14,7 @@
 //
 // A queue whose process is gone is drained by the next one that uses the directory. Events keep the identity that they were
 // published under, so nothing doubles, whoever sends them and however often. A successor of a producer appends behind what the
-// predecessor left, until that is drained, by whomever (Behind).
+// predecessor left, until that is drained, by whomever (Behind); whoever drains sends the events of a producer in their order.
 package offline
 
 import (
@@ -39,7 +39,8 @@ import (
 // ErrFull: the directory holds as much as it may, or its disk does. Nothing of what was to be appended is kept.
 var ErrFull = errors.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
 
-// ErrDamaged: a segment has bytes that were never written so. What is before them is published, the file is kept under another name.
+// ErrDamaged: a segment has bytes that were never written so. The whole events in it are published as far as they can
+// be told, and the file is kept under another name.
 var ErrDamaged = errors.New("damaged offline segment")
 
 // Config of a directory. Dir is required.
@@ -206,41 +207,24 @@ func (q *Queue) seal() error {
 	return err
 }
 
-// Drain gives everything that waits to send, in order, in groups of one batch, and forgets it when send returns nil: first
-// what dead processes left, then its own, until nothing is left. It returns the first error that may pass; what send
-// will never take (see record.Temporary) is moved aside. Its own events wait while other processes hold what they come behind.
+// Drain gives everything that waits to send, in groups of one batch, and forgets it when send returns nil: what dead
+// processes left and its own, until nothing is left. Each queue goes in its order, and of one producer nothing goes
+// before what another queue of the directory holds of it below that (SPEC P3). Drain returns the first error that may
+// pass, errBehind when events wait for those that other processes hold; what send will never take (see
+// record.Temporary) is moved aside.
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
 	q.draining.Lock()
 	defer q.draining.Unlock()
-	d := &drain{q: q, send: send}
-	if err := d.leftovers(ctx); err != nil {
-		return err
-	}
-	if q.passed("") {
-		return errBehind
-	}
+	d := &drain{q: q, send: send, unreadable: map[string]bool{}}
 	for {
-		q.mu.Lock()
-		err := q.seal()
-		q.mu.Unlock()
-		if err != nil {
-			return fmt.Errorf("offline queue: %w", err)
-		}
-		names, err := segments(q.dir())
+		own, err := d.round(ctx)
 		if err != nil {
 			return err
 		}
-		for _, name := range names {
-			if err := d.segment(ctx, filepath.Join(q.dir(), name), false); err != nil {
-				return err
-			}
-			q.mu.Lock()
-			if q.waiting--; q.waiting == 0 {
-				close(q.empty)
-			}
-			q.mu.Unlock()
+		if q.passed("") {
+			return errBehind
 		}
-		if len(names) == 0 {
+		if own == 0 {
 			return nil
 		}
 	}

@@ -148,7 +148,7 @@ func TestTornTail(t *testing.T) {
 // scanEnds finds where each frame ends.
 func scanEnds(b []byte, ends *[]int) {
 	at := len(magic)
-	scan(b, func(payload []byte) {
+	scan(b, func(_ int, payload []byte) {
 		at += frameHead + len(payload)
 		*ends = append(*ends, at)
 	})
@@ -220,7 +220,7 @@ func TestRefusedMovesAside(t *testing.T) {
 		t.Fatalf("%d files in %s, want 1", len(files), refusedDir)
 	}
 	b, _ := os.ReadFile(files[0])
-	scan(b, func(payload []byte) {
+	scan(b, func(_ int, payload []byte) {
 		if e, err := events.Decode(payload); err != nil || e.Seq != 2 {
 			t.Errorf("refused event is %v, %v, want seq 2", e, err)
 		}

@@ -18,6 +18,8 @@ type segment struct {
 
 const (
 	segmentSuffix = ".log"
+	damagedSuffix = ".damaged" // behind the name of a segment that is kept for a person to look at
+	partSuffix    = ".part"    // of a file that takes the place of a segment when it is whole
 	magic         = "spooloff1\n"
 	frameHead     = 8 // length and sum
 )
@@ -60,26 +62,69 @@ func (s *segment) append(frames []byte) error {
 	return nil
 }
 
-// scan calls f with every payload of a segment. good is how many bytes are as they were written: less than all of them when
-// the file ends in a torn frame, or is damaged.
-func scan(b []byte, f func(payload []byte)) (good int) {
+// scan calls f with every whole payload of a segment, and where its frame begins. lost is how many bytes are of no
+// whole frame. torn: nothing whole comes behind them, as a crash in Append leaves it; otherwise they are damage.
+// Behind a frame whose length is damaged f gets nothing: what looks like a frame there can be a part of an event's
+// body.
+func scan(b []byte, f func(begin int, payload []byte)) (lost int, torn bool) {
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
-		return 0
+		return len(b), !holdsFrame(b)
 	}
-	for good = len(magic); len(b)-good >= frameHead; {
-		n := int(binary.LittleEndian.Uint32(b[good:]))
-		sum := binary.LittleEndian.Uint32(b[good+4:])
-		if n > len(b)-good-frameHead {
-			return good
+	end := len(magic) // of the last whole frame
+	for at := end; ; {
+		payload, whole := frameAt(b, at)
+		if payload == nil {
+			break
 		}
-		payload := b[good+frameHead : good+frameHead+n]
-		if crc32.Checksum(payload, castagnoli) != sum {
-			return good
+		if whole {
+			lost += at - end
+			f(at, payload)
+			end = at + frameHead + len(payload)
 		}
-		f(payload)
-		good += frameHead + n
+		at += frameHead + len(payload)
 	}
-	return good
+	return lost + len(b) - end, lost == 0 && !holdsFrame(b[end:])
+}
+
+// frameAt reads the frame that begins at an offset; nil: it would end behind the end, or it is empty, which none ever is.
+func frameAt(b []byte, at int) (payload []byte, whole bool) {
+	if len(b)-at < frameHead {
+		return nil, false
+	}
+	n, sum := int64(binary.LittleEndian.Uint32(b[at:])), binary.LittleEndian.Uint32(b[at+4:])
+	if n == 0 || n > int64(len(b)-at-frameHead) {
+		return nil, false
+	}
+	payload = b[at+frameHead:][:n]
+	return payload, crc32.Checksum(payload, castagnoli) == sum
+}
+
+// mostSummed is how many bytes holdsFrame sums before it takes for granted that there is a frame.
+const mostSummed = 1 << 30
+
+// holdsFrame reports whether a whole frame begins anywhere. An event is a MessagePack array.
+func holdsFrame(b []byte) bool {
+	summed := 0
+	for at := 0; at+frameHead < len(b); at++ {
+		if first := b[at+frameHead]; first>>4 != 0x9 && first != 0xdc {
+			continue
+		}
+		payload, whole := frameAt(b, at)
+		if summed += len(payload); whole || summed > mostSummed {
+			return true
+		}
+	}
+	return false
+}
+
+// writeFile makes a file durable, but not its name.
+func writeFile(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // syncDir makes the names in a directory durable.

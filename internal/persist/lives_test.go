@@ -1,0 +1,92 @@
+package persist_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spool/internal/persist"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// A persister that is slow between its commit and its items sends them late: the thread was removed meanwhile, and another has its
+// name. A reader gets each item of each life once.
+func TestLateItemsOfAnEarlierLife(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	id := events.Thread{Session: "s", Name: "main"}
+	var hits atomic.Int64
+	at, goOn := make(chan struct{}), make(chan struct{})
+	first := r.start(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepItems && hits.Add(1) == 1 {
+				close(at)
+				<-goOn
+			}
+			return nil
+		}
+	})
+	p, q, x := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"}), r.Publisher(client.PublisherConfig{Producer: "x"})
+	publish := func(p *client.Publisher, es ...client.Entry) {
+		t.Helper()
+		if err := p.Publish(ctx, es...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]chan string{}
+	for name, from := range map[string]client.Position{"all": {All: true}, "from 1": {N: 1}} {
+		ch := make(chan string, 100)
+		got[name] = ch
+		go func() {
+			for it, err := range r.Subscribe(ctx, client.Filter{Session: "s", Thread: "main"}, from) {
+				if err != nil {
+					ch <- "error: " + err.Error()
+					return
+				}
+				ch <- it.Text()
+			}
+		}()
+	}
+	publish(p, stepBy(id, 1, "old1"), stepBy(id, 2, "old2"))
+	<-at
+	stopped := make(chan error, 1)
+	go func() { stopped <- first.stop() }()
+	r.start(nil)
+	r.await(id, "p", 2)
+	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
+		t.Fatal(err)
+	}
+	publish(x, stepBy(id, 1, "new1"), stepBy(id, 2, "new2"))
+	r.await(id, "x", 2)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if n, life, err := r.conn.Items().LastItem(ctx, id); err == nil && n == 2 && life != 0 {
+			break
+		}
+	}
+	close(goOn)
+	t.Logf("first persister: %v", <-stopped)
+	publish(x, stepBy(id, 3, "new3"))
+	r.await(id, "x", 3)
+	for name, ch := range got {
+		var all []string
+		for len(all) == 0 || all[len(all)-1] != "new3" {
+			select {
+			case text := <-ch:
+				all = append(all, text)
+			case <-ctx.Done():
+				t.Fatalf("%s: got %v", name, all)
+			}
+		}
+		if want := []string{"old1", "old2", "new1", "new2", "new3"}; !slices.Equal(all, want) {
+			t.Errorf("%s: got %v, want %v", name, all, want)
+		}
+	}
+}
+
+func stepBy(t events.Thread, seq uint64, text string) client.Entry {
+	return client.Entry{Thread: t, Dialect: "step", Body: []byte(`{"id":"` + text + `","role":"coder","content":"` + text + `"}`), Seq: seq}
+}
