@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -56,10 +58,28 @@ func (r *objectReader) fetch() error {
 		return nil
 	})
 	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: %d of %d chunks", record.ErrNotFound, r.got, r.o.Chunks)
+		err = r.missing()
 	}
 	r.got, r.next = r.got+n, last+1
 	return err
+}
+
+// missing says why fewer chunks came than there must be: they are not there, or an answer was lost on its way.
+func (r *objectReader) missing() error {
+	s, err := r.c.leaderStream(r.ctx, events.ObjectStream(r.o.Bucket))
+	if err != nil {
+		return wrapErr(err)
+	}
+	subject := chunkSubject(r.o.Bucket, r.o.NUID)
+	info, err := s.Info(r.ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return wrapErr(err)
+	}
+	why := record.ErrNotFound
+	if info.State.Subjects[subject] >= uint64(r.o.Chunks) {
+		why = record.ErrUnknown
+	}
+	return fmt.Errorf("%w: %d of %d chunks", why, r.got, r.o.Chunks)
 }
 
 func (r *objectReader) end() error {

@@ -1,0 +1,59 @@
+package persist_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/client"
+)
+
+// refusing refuses the first commits, as when a collector begins.
+type refusing struct {
+	bucket
+	left atomic.Int64
+}
+
+func (r *refusing) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	if r.left.Add(-1) >= 0 {
+		return 0, fmt.Errorf("%w: as a test wants it", record.ErrConflict)
+	}
+	return r.bucket.Commit(ctx, f, puts)
+}
+
+// The letters of a commit that is refused and prepared again, in other batches, are written once.
+func TestLettersOfARefusedCommit(t *testing.T) {
+	r := newRig(t)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	const entries = 40
+	for i := range entries {
+		e := client.Entry{Thread: thread(i % 3), Dialect: []string{"nobody", "omp"}[i%2], Body: []byte(`{`)}
+		if err := pub.Publish(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.start(func(d *persist.Deps, c *persist.Config) {
+		c.BatchEvents = 15
+		refuse := &refusing{bucket: d.Records}
+		refuse.left.Store(5)
+		d.Records = refuse
+	})
+	if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(thread(0), "p", entries+1)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := r.DeadLetters(t.Context(), "")
+	seen := map[uint64]int{}
+	for _, l := range letters {
+		seen[l.Seq]++
+	}
+	if err != nil || len(letters) != entries || len(seen) != entries {
+		t.Errorf("%d letters of %d events, %v, want %d", len(letters), len(seen), err, entries)
+	}
+}
