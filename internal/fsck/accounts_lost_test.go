@@ -9,6 +9,7 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/natsadmin"
 	"spool/internal/redact"
+	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -191,5 +192,55 @@ func TestAccountFindsADroppedGiant(t *testing.T) {
 	got := w.account(fsck.Config{Secrets: rules})
 	if len(got.Findings) == 0 {
 		t.Errorf("an entry was acked and dropped, and Account() = %+v", got)
+	}
+}
+
+// The events of a removed thread whose name a renamed one has now are removed, not lost.
+func TestAccountOfARenameToARemovedName(t *testing.T) {
+	w := newWorld(t)
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	w.raw(entryOf(b, "p", 1, 0, "old"))
+	w.raw(entryOf(a, "p", 1, 0, "new"))
+	w.settle()
+	w.must(w.cl.Remove(w.Context(), b))
+	w.must(w.cl.Rename(w.Context(), a, "b"))
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system", got.Findings)
+	}
+}
+
+// A conditional deletion that is refused, addressed to a thread that is not there, is no lost event.
+func TestAccountOfARefusedDeletion(t *testing.T) {
+	w := newWorld(t)
+	a, main := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "main"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.settle()
+	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}
+	w.must(w.cl.Publisher(client.PublisherConfig{Producer: "d"}).Control(w.Context(), main, 1, op))
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
+	}
+}
+
+// A thread that was renamed and then removed is gone, also when another thread has its last name now.
+func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
+	w := newWorld(t)
+	ctx := w.Context()
+	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.raw(entryOf(c, "p", 1, 0, "other"))
+	w.must(w.cl.Await(ctx, a, "p", 0, 1))
+	w.must(w.cl.Await(ctx, c, "p", 0, 1))
+	w.must(w.cl.Rename(ctx, a, "b"))
+	w.must(w.cl.Remove(ctx, b))
+	w.must(w.cl.Rename(ctx, c, "b"))
+	if _, err := w.cl.Thread(ctx, a); err != nil {
+		t.Logf("who asks for s/a is told: %v", err)
+	}
+	got := w.account(fsck.Config{})
+	if len(got.Findings) > 0 {
+		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
 	}
 }
