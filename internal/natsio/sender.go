@@ -2,9 +2,12 @@ package natsio
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"spool/internal/record"
 )
 
 // sender publishes groups of messages to one stream by the better of two ways.
@@ -46,7 +49,10 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 		}
 		var err error
 		if batched && n >= batchFrom {
-			_, err = c.batch(ctx, msgs[:n])
+			// A batch that the server gave up is not stored, and it does not say over which message: one by one it does.
+			if _, err = c.batch(ctx, msgs[:n]); errors.Is(err, record.ErrBusy) {
+				_, err = c.streams.publish(ctx, unbatched(msgs[:n]), c.timeout)
+			}
 		} else {
 			_, err = c.streams.publish(ctx, msgs[:n], c.timeout)
 		}
@@ -56,6 +62,17 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 		msgs = msgs[n:]
 	}
 	return nil
+}
+
+// unbatched takes back what batch wrote into the headers of messages.
+func unbatched(msgs []*nats.Msg) []*nats.Msg {
+	for _, m := range msgs {
+		delete(m.Header, hdrBatchID)
+		delete(m.Header, hdrBatchSeq)
+		delete(m.Header, hdrBatchCommit)
+		m.Reply = ""
+	}
+	return msgs
 }
 
 // try finds out how the server stores, unless it is known, with the first of the messages: n of them are sent.
