@@ -349,6 +349,11 @@ func TestForgottenItemsStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for last := uint64(0); last < 4; time.Sleep(time.Millisecond) { // items follow the commit
+		if _, last, err = cl.ItemsSpan(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := items.Purge(ctx); err != nil {
 		t.Fatal(err)
 	}
