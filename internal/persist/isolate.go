@@ -39,17 +39,10 @@ func safely(do func() error) (err error) {
 	return do()
 }
 
-// errHalfDone: an event failed after it had changed something in memory. It counts as a panic.
-var errHalfDone = errors.New("half of an event was applied")
-
-// applySafely is apply. After a panic nothing of the commit is left (undo), and the event is tried alone; after the next it goes to the
-// dead letters.
+// applySafely is apply. After a panic the batch is given up and the event is tried alone; after the next it goes to the dead letters.
 func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error) {
 	defer func() {
 		r := recover()
-		if r == nil && errors.Is(err, errHalfDone) {
-			r = err
-		}
 		if r == nil {
 			return
 		}

@@ -9,24 +9,17 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/record"
-	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
-// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that the
-// batch before it made.
-var errBarrier = errors.New("the batch ends here")
-
-// errEpoch: a commit was refused while this batch was being prepared.
-var errEpoch = errors.New("a commit was refused")
-
-// prepare turns a batch into a commit. What is not taken is rest. After an error nothing is in memory of what the batch would have
-// changed, but for errEpoch, which a flush follows.
+// prepare turns a batch into a commit. What is not taken is rest. After an error the batch's sessions are read again, but for errEpoch,
+// which a flush follows.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	c = &commit{epoch: epoch, link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
+	c = &commit{epoch: epoch, now: time.Now(), link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
 	if _, err := rand.Read(c.id[:]); err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +54,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 		err = l.finish(c)
 	}
 	if err != nil && !errors.Is(err, errEpoch) {
-		err = cmp.Or(l.undo(ctx, batch, epoch), err)
+		err = cmp.Or(l.forgetBatch(ctx, batch, epoch), err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +69,7 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 			return slices.Clip(batch[i:]), nil
 		}
 		err := l.applySafely(ctx, c, s)
-		if errors.Is(err, errBarrier) {
+		if errors.Is(err, errBarrier) || errors.Is(err, apply.ErrNextCommit) {
 			return slices.Clip(batch[i:]), nil
 		}
 		if err != nil {
@@ -101,14 +94,14 @@ func (l *lane) announce(f record.Fence) {
 	}
 }
 
-// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and maxBatchOutputs. An event that is on trial
+// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and apply.MaxOutputs. An event that is on trial
 // is a batch of its own.
 func (l *lane) split(batch []*staged) (now, later []*staged) {
 	seen, outputs := map[events.Thread]bool{}, map[string]bool{}
 	for i, s := range batch {
 		output := ""
 		if s.event.Kind == events.KindChunk {
-			output = events.OutputKey(s.event.Thread.Session, s.chunk.Output)
+			output = s.outputKey()
 		}
 		if s.trial.alone() && i > 0 {
 			return batch[:i], batch[i:]
@@ -117,7 +110,7 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 			return batch[:1], batch[1:]
 		}
 		full := len(seen)+len(outputs) >= maxBatchThreads
-		if s.known && (full && !seen[s.event.Thread] || output != "" && !outputs[output] && (full || len(outputs) == maxBatchOutputs)) {
+		if s.known && (full && !seen[s.event.Thread] || output != "" && !outputs[output] && (full || len(outputs) == apply.MaxOutputs)) {
 			return batch[:i], batch[i:]
 		}
 		seen[s.event.Thread] = true
@@ -183,13 +176,13 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	if err != nil {
 		return err
 	}
-	lefts := make([]*left, len(missing))
+	lefts := make([]*apply.Left, len(missing))
 	for i, t := range missing {
-		if rs[3*i], err = l.p.ended(ctx, t, rs[3*i]); err != nil {
+		if rs[3*i], err = apply.Ended(ctx, l.p.Records, t, rs[3*i]); err != nil {
 			return err
 		}
 		if rs[3*i].Removed() {
-			if lefts[i], err = l.p.readLeft(ctx, t); err != nil && passing(err) {
+			if lefts[i], err = apply.ReadLeft(ctx, l.p.Records, t); err != nil && apply.Passing(err) {
 				return err
 			} else if err != nil {
 				l.latch(t, rs[3*i].Seq, err)
@@ -197,7 +190,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 		}
 	}
 	for i, t := range missing {
-		th := &thread{key: t, fresh: true, looked: looked, left: lefts[i], session: l.heads.session(t.Session, rs[3*i+1])}
+		th := &thread{Thread: apply.Thread{Key: t, Looked: looked, Left: lefts[i]}, session: l.heads.session(t.Session, rs[3*i+1])}
 		l.heads.threads[t] = th
 		l.liftMoved(t, rs[3*i].Seq)
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
@@ -210,36 +203,12 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	return nil
 }
 
-// ended gives the record that took over when a thread ended; one that has not ended keeps its own.
-func (p *Persister) ended(ctx context.Context, t events.Thread, active record.Record) (record.Record, error) {
-	if !active.Removed() {
-		return active, nil
-	}
-	rs, err := p.Records.Records(ctx, events.HistoryOf(t))
-	if err != nil || !rs[0].Exists() {
-		return active, err
-	}
-	return rs[0], nil
-}
-
 // read takes a head from its record.
 func (t *thread) read(r record.Record) error {
 	t.record, t.rev = r.Key, r.Seq
-	if !r.Exists() {
-		t.reused = r.Seq != 0 || t.session.deleted != nil
-		return nil
-	}
-	head, err := threads.DecodeHead(r.Value)
-	if err != nil {
-		return fmt.Errorf("head of %s: %w", t.key, err)
-	}
-	t.head = head
-	t.sent.Store(head.Sent)
-	t.memory, err = dialect.DecodeMemory(head.Memory)
-	if err != nil {
-		return fmt.Errorf("head of %s: %w", t.key, err)
-	}
-	return nil
+	err := t.Load(t.Key, r, &t.session.Session)
+	t.sent.Store(t.Head.Sent)
+	return err
 }
 
 // session takes a session from its record, unless it is in memory. A record that cannot be read is written anew.
@@ -247,9 +216,9 @@ func (h *headCache) session(id string, r record.Record) *session {
 	if s := h.sessions[id]; s != nil {
 		return s
 	}
-	s := &session{id: id, info: sessions.Info{ID: id}}
+	s := &session{Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
 	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
-		s.info, s.value = info, r.Value
+		s.Info, s.Stored, s.value = info, true, r.Value
 	}
 	h.sessions[id] = s
 	return s
@@ -257,7 +226,7 @@ func (h *headCache) session(id string, r record.Record) *session {
 
 // learnDeleted takes what is known of the session's deletion.
 func (s *session) learnDeleted(r record.Record) error {
-	s.deleted, s.deletedRev = nil, r.Seq
+	s.Deleted, s.deletedRev = nil, r.Seq
 	if !r.Exists() {
 		return nil
 	}
@@ -265,7 +234,7 @@ func (s *session) learnDeleted(r record.Record) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Key, err)
 	}
-	s.deleted = &d
+	s.Deleted = &d
 	return nil
 }
 
@@ -293,20 +262,20 @@ func (h *headCache) trim() {
 // no events any more.
 func (l *lane) finish(c *commit) error {
 	for _, t := range c.threads {
-		t.head.Batch = c.id
-		t.head.Sent = max(t.head.Sent, t.sent.Load())
-		t.head.Memory = t.memory.Encode()
-		t.value, t.last = t.head.Encode(), t.head.N
+		t.Head.Batch = c.id
+		t.Head.Sent = max(t.Head.Sent, t.sent.Load())
+		t.Head.Memory = t.Memory.Encode()
+		t.value, t.last = t.Head.Encode(), t.Head.N
 		if t.leaves != nil {
 			t.leave()
-		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.head.Status == threads.StatusCompleted && !past {
+		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.Head.Status == threads.StatusCompleted && !past {
 			t.removes = t.thread.record
-			t.thread.record = events.HistoryKey(time.UnixMilli(t.head.Updated).UTC().Format(time.DateOnly), t.key)
+			t.thread.record = events.HistoryKey(time.UnixMilli(t.Head.Updated).UTC().Format(time.DateOnly), t.key)
 		}
 		t.record = t.thread.record
 	}
 	for s := range c.infos {
-		s.value = s.info.Encode()
+		s.value, s.Stored = s.Info.Encode(), true
 		c.infos[s] = s.value
 	}
 	c.finishOutputs()

@@ -1,6 +1,10 @@
 package persist
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"spool/internal/apply"
+)
 
 // Stats is what a persister did since it was made.
 type Stats struct {
@@ -28,6 +32,21 @@ type counters struct {
 	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
 	outputs, outputBytes, secrets                                                         atomic.Int64
+}
+
+// add counts what an event did.
+func (c *counters) add(n *apply.Counts) {
+	for _, one := range []struct {
+		total *atomic.Int64
+		by    int64
+	}{
+		{&c.entries, n.Entries}, {&c.bytesIn, n.BytesIn}, {&c.externalized, n.Externalized}, {&c.truncated, n.Truncated},
+		{&c.unknown, n.Unknown}, {&c.outputs, n.Outputs}, {&c.outputBytes, n.OutputBytes},
+	} {
+		if one.by != 0 {
+			one.total.Add(one.by)
+		}
+	}
 }
 
 // Stats reads the counters.

@@ -1,4 +1,4 @@
-package persist
+package apply
 
 import (
 	"bytes"
@@ -15,114 +15,106 @@ import (
 )
 
 // control applies an operation.
-func (l *lane) control(ctx context.Context, c *commit, t *thread, s *staged) error {
-	op, err := events.ParseControl(s.event.Body)
+func (d *draft) control(ctx context.Context) error {
+	op, err := events.ParseControl(d.e.Body)
 	if err != nil {
 		return err
 	}
 	switch op.Op {
 	case events.OpStart:
-		if !t.head.Start.IsZero() {
-			return fmt.Errorf("%w: %s has started already", events.ErrControl, t.key)
+		if !d.Head.Start.IsZero() {
+			return fmt.Errorf("%w: %s has started already", events.ErrControl, d.st.Key)
 		}
-		c.news(t, s, t.head)
-		c.start(t, "", op.Start)
-		s.timestamp(t, 0)
-		l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true}})
+		d.note(d.Head)
+		d.start("", op.Start)
+		d.timestamp(0)
+		d.account(&dialect.Entry{Step: dialect.Step{Known: true}})
 		return nil
 	case events.OpFork:
-		return l.fork(ctx, c, t, s, *op.Fork)
+		return d.fork(ctx, *op.Fork)
 	case events.OpTail:
-		return l.tail(c, t, s, *op.Tail)
+		return d.tail(*op.Tail)
 	case events.OpEnd:
-		return l.end(ctx, c, t, s, *op.End)
+		return d.end(ctx, *op.End)
 	case events.OpAnswer:
-		return l.answer(ctx, c, t, s, *op.Answer)
+		return d.answer(ctx, *op.Answer)
 	case events.OpRun:
-		return l.sign(ctx, c, t, s, *op.Run)
+		return d.sign(ctx, *op.Run)
 	case events.OpBranch, events.OpReset, events.OpLabel, events.OpSummary, events.OpAppend:
-		return l.tree(ctx, c, t, s, op)
+		return d.tree(ctx, op)
 	case events.OpCompact, events.OpRename, events.OpReopen, events.OpRemove:
-		return l.whole(ctx, c, t, s, op)
+		return d.whole(ctx, op)
 	}
 	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
 }
 
 // tail records what a transcript holds behind its last complete line.
-func (l *lane) tail(c *commit, t *thread, s *staged, tail events.Tail) error {
-	if t.head.Start.IsZero() && len(tail.Bytes) == 0 {
-		return fmt.Errorf("%w: tail: %s has no entry whose line could be open", events.ErrControl, t.key)
+func (d *draft) tail(tail events.Tail) error {
+	if d.Head.Start.IsZero() && len(tail.Bytes) == 0 {
+		return fmt.Errorf("%w: tail: %s has no entry whose line could be open", events.ErrControl, d.st.Key)
 	}
-	c.news(t, s, t.head)
-	c.start(t, rawDialect, nil)
-	st := t.head.Next(threads.RoleTail)
-	st.Timestamp = s.timestamp(t, 0)
+	d.note(d.Head)
+	d.start(rawDialect, nil)
+	st := d.Head.Next(threads.RoleTail)
+	st.Timestamp = d.timestamp(0)
 	st.Meta = metaMap("open", tail.Open)
-	t.head.Entries++
-	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
-	c.append(t, st, threads.Content{Text: tail.Bytes})
-	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true}})
+	d.Head.Entries++
+	st.Entry = threads.Record{Index: d.Head.Entries, First: d.Head.N + 1}
+	d.append(&st, threads.Content{Text: tail.Bytes})
+	d.account(&dialect.Entry{Step: dialect.Step{Known: true}})
 	return nil
 }
 
 // end appends the last state of a thread: the step of role __end__, as workflows write it themselves (SPEC C4, I7).
-func (l *lane) end(ctx context.Context, c *commit, t *thread, s *staged, e events.End) error {
-	if t.head.Start.IsZero() {
-		return fmt.Errorf("%w: end: there is no thread %s", events.ErrControl, t.key)
+func (d *draft) end(ctx context.Context, e events.End) error {
+	if d.Head.Start.IsZero() {
+		return fmt.Errorf("%w: end: there is no thread %s", events.ErrControl, d.st.Key)
 	}
 	text, err := json.Marshal(map[string]any{"role": dialect.RoleEnd, "meta": e})
 	if err != nil {
 		return err
 	}
-	d, ok := dialect.Lookup("step")
+	lang, ok := dialect.Lookup(stepDialect)
 	if !ok {
 		return fmt.Errorf("%w: end: this version has no steps", events.ErrControl)
 	}
-	s.text = text
-	return l.step(ctx, c, t, s, addition{dialect: d, operation: true})
+	d.e.Text = text
+	return d.step(ctx, addition{dialect: lang, operation: true})
 }
 
-// barrier makes sure that all that was prepared before is committed.
-func (l *lane) barrier(ctx context.Context, c *commit) error {
-	if !c.empty() {
-		return errBarrier
+// place is the head that an addition goes after: the thread's own, or one that is moved.
+func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (threads.Head, error) {
+	if a.at != nil {
+		return *a.at, nil
 	}
-	return l.settle(ctx, c.epoch)
-}
-
-// place is the head that an entry is appended to: the thread's own, or one that is moved.
-func (l *lane) place(ctx context.Context, c *commit, t *thread, where dialect.Place) (threads.Head, error) {
-	if where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == t.head.Leaf {
-		return t.head, nil
+	if where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == d.Head.Leaf {
+		return d.Head, nil
 	}
-	if len(t.head.Recent) == 0 && (len(t.head.Tips) == 0 || where.Kind != dialect.Parent) {
-		return t.head, nil
+	if len(d.Head.Recent) == 0 && (len(d.Head.Tips) == 0 || where.Kind != dialect.Parent) {
+		return d.Head, nil
 	}
-	head := t.head.Clone()
+	head := d.Head.Clone()
 	if where.Kind == dialect.Root {
 		head.MoveTo(nil)
 		return head, nil
 	}
-	if err := l.barrier(ctx, c); err != nil {
+	if err := d.w.Settle(ctx); err != nil {
 		return head, err
 	}
-	err := l.p.retry(ctx, "branch", func() error {
-		recent, err := l.branchPoint(ctx, head, where)
-		if err == nil {
-			head.MoveTo(recent)
-		}
-		return err
-	})
+	recent, err := d.branchPoint(ctx, head, where)
+	if err == nil {
+		head.MoveTo(recent)
+	}
 	return head, err
 }
 
 // branchPoint finds the state that an entry names as its parent. One that is not there makes the entry a root: the walk of
 // a context ends at a missing parent too (SPEC S7).
-func (l *lane) branchPoint(ctx context.Context, head threads.Head, where dialect.Place) ([]casstore.Located, error) {
-	var at casstore.Located
+func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialect.Place) ([]casstore.Located, error) {
+	r, at := d.w.Reader(), casstore.Located{}
 	if where.Kind == dialect.UserTurns {
 		turns := int64(0)
-		for step, err := range l.p.reader.Walk(ctx, head.Head()) {
+		for step, err := range r.Walk(ctx, head.Head()) {
 			if err != nil {
 				return nil, err
 			}
@@ -140,7 +132,7 @@ func (l *lane) branchPoint(ctx context.Context, head threads.Head, where dialect
 			}
 		}
 	} else {
-		step, err := l.p.reader.Find(ctx, head, func(st threads.State) bool { return st.Entry.ID == where.ID })
+		step, err := r.Find(ctx, head, func(st threads.State) bool { return st.Entry.ID == where.ID })
 		if errors.Is(err, threads.ErrNoStep) {
 			return nil, nil
 		}
@@ -152,7 +144,7 @@ func (l *lane) branchPoint(ctx context.Context, head threads.Head, where dialect
 	if at.IsZero() {
 		return nil, nil
 	}
-	return l.p.reader.Recent(ctx, at)
+	return r.Recent(ctx, at)
 }
 
 // metaOf is a JSON object as a canonical map.

@@ -1,10 +1,9 @@
-package persist
+package apply
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -15,78 +14,79 @@ import (
 
 // fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied. A fork
 // into a session of its own takes over what the session's record says; a header that it brings is the state's content.
-func (l *lane) fork(ctx context.Context, c *commit, t *thread, s *staged, f events.Fork) error {
-	if !t.head.Start.IsZero() {
-		return fmt.Errorf("%w: fork: %s exists already; choose another name", events.ErrControl, t.key)
+func (d *draft) fork(ctx context.Context, f events.Fork) error {
+	t := d.st.Key
+	if !d.Head.Start.IsZero() {
+		return fmt.Errorf("%w: fork: %s exists already; choose another name", events.ErrControl, t)
 	}
 	source := events.Thread{Session: f.Session, Name: f.Thread}
 	if err := source.Validate(); err != nil {
 		return fmt.Errorf("%w: fork: %w", events.ErrControl, err)
 	}
-	if err := checkHeader(f.Header, t.key); err != nil {
+	if err := checkHeader(f.Header, t); err != nil {
 		return err
 	}
-	if source.Session != t.key.Session || l.unsettled(c, source) {
-		if err := l.barrier(ctx, c); err != nil {
-			return err
-		}
+	var of []events.Thread // all that was before, of another session
+	if source.Session == t.Session {
+		of = []events.Thread{source}
 	}
-	var head threads.Head
-	var info sessions.Info
-	err := l.p.retry(ctx, "fork", func() (err error) {
-		head, info, err = l.forked(ctx, source, f)
+	if err := d.w.Settle(ctx, of...); err != nil {
 		return err
-	})
+	}
+	head, info, err := d.forked(ctx, source, f)
 	if err != nil {
 		return err
 	}
 	head.Sent = head.N // the items before are the source's
-
-	// From here on nothing fails.
-	c.news(t, s, head)
+	d.note(head)
 	if f.Whole { // the branches are the new thread's too: a collector must not take them when the source is deleted
 		for _, tip := range head.Tips {
-			c.byKey[t.key].beside = append(c.byKey[t.key].beside, tip.Pack)
+			d.Beside = append(d.Beside, tip.Pack)
 		}
 	}
-	st := t.head.Next(threads.RoleFork)
-	st.Timestamp = s.timestamp(t, 0)
+	st := d.Head.Next(threads.RoleFork)
+	st.Timestamp = d.timestamp(0)
 	st.Meta = metaMap("from", source.String())
-	t.head.Entries++
-	st.Entry = threads.Record{Index: t.head.Entries, First: t.head.N + 1}
+	d.Head.Entries++
+	st.Entry = threads.Record{Index: d.Head.Entries, First: d.Head.N + 1}
 	if f.Header != nil {
-		st.Entry.ID, st.Entry.Type = t.key.Session, sessions.TypeHeader
+		st.Entry.ID, st.Entry.Type = t.Session, sessions.TypeHeader
 	}
-	c.append(t, st, threads.Content{Text: f.Header})
-	if t.session.value == nil && t.key.Session != source.Session {
-		t.session.inherit(info, t.head.Created)
+	d.append(&st, threads.Content{Text: f.Header})
+	parent := ""
+	if t.Session != source.Session {
+		parent = source.Session
+		if !d.st.Session.Stored {
+			d.inherit(info)
+		}
 	}
-	l.account(c, t, s, &dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parentOf(t, source)}}})
+	d.account(&dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}})
 	return nil
 }
 
-// unsettled reports whether a thread's record, or the nodes that it leads to, may not be stored yet.
-func (l *lane) unsettled(c *commit, key events.Thread) bool {
-	t := l.heads.threads[key] // one that is not in memory is in no commit in flight
-	return c.byKey[key] != nil || t != nil && t.pending.Load() > 0
+// inherit takes over what is known of the session that this one goes on from.
+func (d *draft) inherit(from sessions.Info) {
+	from.ID, from.Parent, from.Created = d.st.Session.ID, "", d.Head.Created
+	d.info = from
+	d.Info = &d.info
 }
 
 // forked is the head that a fork begins with, and the record of the session that it comes from.
-func (l *lane) forked(ctx context.Context, source events.Thread, f events.Fork) (head threads.Head, info sessions.Info, err error) {
-	rs, err := l.p.Records.Records(ctx, events.HeadKey(source), events.SessionKey(source.Session))
+func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork) (head threads.Head, info sessions.Info, err error) {
+	rs, err := d.w.Records(ctx, events.HeadKey(source), events.SessionKey(source.Session))
 	if err != nil {
 		return head, info, err
 	}
-	r, err := l.p.ended(ctx, source, rs[0])
+	r, err := Ended(ctx, d.w, source, rs[0])
 	if err != nil {
 		return head, info, err
 	}
 	if !r.Exists() {
-		gone, err := l.p.readLeft(ctx, source)
-		if err != nil && passing(err) {
+		gone, err := ReadLeft(ctx, d.w, source)
+		if err != nil && Passing(err) {
 			return head, info, err
 		}
-		if gone != nil && gone.to != "" {
+		if gone != nil && gone.To != "" {
 			return head, info, fmt.Errorf("%w: fork: %w", events.ErrControl, gone.renamed(source))
 		}
 		return head, info, fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)
@@ -98,7 +98,7 @@ func (l *lane) forked(ctx context.Context, source events.Thread, f events.Fork) 
 	if err != nil {
 		return head, info, err
 	}
-	head, err = ForkedHead(ctx, l.p.reader, from, f)
+	head, err = ForkedHead(ctx, d.w.Reader(), from, f)
 	if err == nil && f.Header != nil && head.Dialect != ompDialect {
 		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q", events.ErrControl, ompDialect, source, head.Dialect)
 	}
@@ -144,31 +144,4 @@ func checkHeader(raw []byte, t events.Thread) error {
 		return fmt.Errorf("%w: fork: header: %w", events.ErrControl, err)
 	}
 	return nil
-}
-
-// inherit takes over what is known of the session that this one goes on from.
-func (s *session) inherit(from sessions.Info, created int64) {
-	from.ID, from.Parent, from.Created = s.id, "", created
-	s.info = from
-}
-
-func parentOf(t *thread, source events.Thread) string {
-	if t.key.Session == source.Session {
-		return ""
-	}
-	return source.Session
-}
-
-// builtOn lists the packs that a commit must keep from being collected for this thread.
-func (t *touched) builtOn() iter.Seq[casstore.PackID] {
-	return func(yield func(casstore.PackID) bool) {
-		if !t.base.IsZero() && !yield(t.base) {
-			return
-		}
-		for _, id := range t.beside {
-			if !id.IsZero() && !yield(id) {
-				return
-			}
-		}
-	}
 }

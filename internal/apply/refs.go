@@ -1,25 +1,23 @@
-package persist
+package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"spool/internal/record"
+	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
-
-// Locator finds the pack of a node that nothing else leads to: the last resort, bounded in how far it looks. Errors wrap
-// casstore.ErrNotFound.
-type Locator interface {
-	Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error)
-}
 
 // stepRefs finds what a step refers to: nodes with their packs, blobs. All must be there: a missing one is an error now,
 // not a dangling edge later. Whether it is must not depend on the batch: before the answer is no, all that came before is
 // committed.
-func (l *lane) stepRefs(ctx context.Context, c *commit, t *thread, texts []string) ([]casstore.Located, error) {
+func (d *draft) stepRefs(ctx context.Context, texts []string) ([]casstore.Located, error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
@@ -30,41 +28,19 @@ func (l *lane) stepRefs(ctx context.Context, c *commit, t *thread, texts []strin
 			return nil, fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	found, err := l.findRefs(ctx, t, refs)
+	found, err := FindRefs(ctx, d.w, d.w.Reader().Packs, nearby{d}, refs)
 	if err == nil || !errors.Is(err, ErrMissingRef) {
 		return found, err
 	}
-	if err := l.barrier(ctx, c); err != nil {
+	if err := d.w.Settle(ctx); err != nil {
 		return nil, err
 	}
-	return l.findRefs(ctx, t, refs)
-}
-
-func (l *lane) findRefs(ctx context.Context, t *thread, refs []casstore.Located) (found []casstore.Located, err error) {
-	err = l.p.retry(ctx, "refs", func() (err error) {
-		found, err = FindRefs(ctx, l.p.Records, l.p.Bulk, l.p.Packs, l.near(t), refs)
-		return err
-	})
-	return found, err
-}
-
-// ErrMissingRef: a step refers to what is not stored.
-var ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
-
-// records reads records by their keys.
-type records interface {
-	Records(ctx context.Context, keys ...string) ([]record.Record, error)
-	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error)
-}
-
-// holder knows whether an object is there.
-type holder interface {
-	Holds(ctx context.Context, o record.Object) (bool, error)
+	return FindRefs(ctx, d.w, d.w.Reader().Packs, nearby{d}, refs)
 }
 
 // FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the one
 // that find knows. Errors wrap ErrMissingRef for what is not there.
-func FindRefs(ctx context.Context, rs records, objects holder, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
+func FindRefs(ctx context.Context, rs Store, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
 	found := make([]casstore.Located, len(refs))
 	var keys []string
 	var blobs []int
@@ -91,7 +67,7 @@ func FindRefs(ctx context.Context, rs records, objects holder, packs casstore.Pa
 	if err != nil {
 		return nil, err
 	}
-	held, err := liveBlobs(ctx, objects, there)
+	held, err := record.LiveBlobs(ctx, rs, there)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +84,7 @@ var errNoLocator = errors.New("name the pack that holds it, as node:sha256:<64 h
 
 // holds checks that a node is in the pack that is named, wherever that has moved to, and not buried there: then all that it
 // leads to is stored. It gives the pack.
-func holds(ctx context.Context, rs records, packs casstore.PackGetter, at casstore.Located) (casstore.PackID, error) {
+func holds(ctx context.Context, rs Store, packs casstore.PackGetter, at casstore.Located) (casstore.PackID, error) {
 	if at.Pack.IsZero() {
 		return at.Pack, casstore.ErrNotFound
 	}
@@ -116,10 +92,11 @@ func holds(ctx context.Context, rs records, packs casstore.PackGetter, at cassto
 	if err != nil {
 		return at.Pack, err
 	}
-	return live.ID, holdsNode(ctx, packs, live, at.Ref)
+	return live.ID, HoldsNode(ctx, packs, live, at.Ref)
 }
 
-func holdsNode(ctx context.Context, packs casstore.PackGetter, l record.FoundPack, ref casstore.Ref) error {
+// HoldsNode checks that a node is in a pack and not buried there.
+func HoldsNode(ctx context.Context, packs casstore.PackGetter, l record.FoundPack, ref casstore.Ref) error {
 	pack, err := packs.Pack(ctx, l.ID)
 	if err != nil {
 		return err
@@ -133,61 +110,76 @@ func holdsNode(ctx context.Context, packs casstore.PackGetter, l record.FoundPac
 	return nil
 }
 
-// near looks for a node where the heads of the session's threads in memory are, then where the outside knows to look.
-func (l *lane) near(t *thread) Locator {
-	var packs []casstore.PackID
-	for _, other := range l.heads.threads {
-		if other.key.Session != t.key.Session {
-			continue
-		}
-		for _, at := range append(other.head.Located(), other.head.Tips...) {
-			packs = append(packs, at.Pack)
-		}
-	}
-	return nearby{l.p, packs}
-}
-
-type nearby struct {
-	p     *Persister
-	packs []casstore.PackID
-}
+// nearby looks for a node where the heads of the session's threads are, then where the world knows to look.
+type nearby struct{ d *draft }
 
 // nearPacks is how many packs are read to find a node.
 const nearPacks = 64
 
 func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
-	tried := map[casstore.PackID]bool{}
-	for _, id := range n.packs {
+	w, tried := n.d.w, map[casstore.PackID]bool{}
+	for _, id := range w.Near(n.d.st.Key.Session) {
 		if id.IsZero() || tried[id] || len(tried) == nearPacks {
 			continue
 		}
 		tried[id] = true
 		at := casstore.Located{Ref: ref, Pack: id}
-		if _, err := holds(ctx, n.p.Records, n.p.Packs, at); err == nil {
+		if _, err := holds(ctx, w, w.Reader().Packs, at); err == nil {
 			return at, nil
-		} else if record.Temporary(err) {
+		} else if Passing(err) {
 			return at, err
 		}
 	}
-	if n.p.Nodes == nil {
-		return casstore.Located{}, fmt.Errorf("%w: %w", casstore.ErrNotFound, errNoLocator)
-	}
-	at, err := n.p.Nodes.Locate(ctx, ref)
+	at, err := w.Locate(ctx, ref)
 	if errors.Is(err, casstore.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", err, errNoLocator)
 	}
 	return at, err
 }
 
-// forgetPacks drops the packs in memory when a collector has begun another cycle. A pack that was repacked since tells where the
-// nodes are that it refers to as it was long ago; collectors keep moved records only for what is stored, and what is stored behind
-// this fence must name no other (DESIGN 7).
-func (l *lane) forgetPacks(f record.Fence) {
-	if f == l.fence {
-		return
+var refMark = []byte("blob:sha256:")
+
+// heldBlobs lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content refers to
+// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored must not
+// depend on the batch: before the answer is no, all that came before is committed.
+func (d *draft) heldBlobs(ctx context.Context) ([]casstore.Ref, error) {
+	if d.e.Kind != events.KindEntry || !dialect.IsJSON(d.e.Dialect) || !bytes.Contains(d.e.Text, refMark) {
+		return nil, nil
 	}
-	l.fence = f
-	if cache, ok := l.p.Packs.(interface{ Clear() }); ok {
-		cache.Clear()
+	refs := slices.DeleteFunc(distinct(rehydrate.Refs(d.e.Text)), func(r casstore.Ref) bool {
+		return slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == r })
+	})
+	if len(refs) == 0 {
+		return nil, nil
 	}
+	stored, err := d.storedBlobs(ctx, refs)
+	if err != nil || len(stored) == len(refs) {
+		return stored, err
+	}
+	if err := d.w.Settle(ctx); err != nil {
+		return nil, err
+	}
+	return d.storedBlobs(ctx, refs)
+}
+
+// storedBlobs lists those of some blobs that have a live record, in order.
+func (d *draft) storedBlobs(ctx context.Context, refs []casstore.Ref) (live []casstore.Ref, err error) {
+	keys := make([]string, len(refs))
+	for i, r := range refs {
+		keys[i] = events.BlobKey(r.Hex())
+	}
+	rs, err := d.w.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	there, err := record.LiveBlobs(ctx, d.w, rs)
+	if err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if there[i] {
+			live = append(live, ref)
+		}
+	}
+	return live, nil
 }

@@ -1,4 +1,4 @@
-package persist
+package apply
 
 import (
 	"context"
@@ -15,100 +15,90 @@ import (
 	"spool/pkg/truncate"
 )
 
-// ompDialect is the dialect whose entries make a session file, and that of the entries which operations append.
-const ompDialect = "omp"
-
 // tree applies an operation on the tree of a thread's entries (SPEC S3, S4).
-func (l *lane) tree(ctx context.Context, c *commit, t *thread, s *staged, op events.Control) error {
+func (d *draft) tree(ctx context.Context, op events.Control) error {
 	switch op.Op {
 	case events.OpBranch:
 		if *op.Branch == (events.Branch{}) {
 			return fmt.Errorf("%w: branch: name an entry; reset goes before the first one", events.ErrControl)
 		}
-		head, err := l.moved(ctx, c, t, *op.Branch)
-		if err != nil {
-			return err
+		head, err := d.moved(ctx, *op.Branch)
+		if err == nil {
+			d.note(head)
 		}
-		c.news(t, s, head)
-		return nil
+		return err
 	case events.OpReset:
-		if t.head.Start.IsZero() {
-			return fmt.Errorf("%w: reset: there is no thread %s", events.ErrControl, t.key)
+		if d.Head.Start.IsZero() {
+			return fmt.Errorf("%w: reset: there is no thread %s", events.ErrControl, d.st.Key)
 		}
-		head := t.head.Clone()
+		head := d.Head.Clone()
 		head.MoveTo(nil)
 		head.Leaf = ""
-		c.news(t, s, head)
+		d.note(head)
 		return nil
-	case events.OpLabel:
-		return l.label(ctx, c, t, s, *op.Label)
+	case events.OpLabel: // of an entry, which must be there
+		return d.appendDraft(ctx, sessions.Label(op.Label.Target, op.Label.Label), nil)
 	case events.OpSummary:
-		return l.summarize(ctx, c, t, s, *op.Summary)
+		return d.summarize(ctx, *op.Summary)
 	}
-	draft, err := sessions.ParseDraft(op.Append.Entry)
+	entry, err := sessions.ParseDraft(op.Append.Entry)
 	if err != nil {
 		return fmt.Errorf("%w: append: %w", events.ErrControl, err)
 	}
-	return l.append(ctx, c, t, s, draft, op.Append.Leaf)
-}
-
-// label names an entry, which must be there.
-func (l *lane) label(ctx context.Context, c *commit, t *thread, s *staged, op events.Label) error {
-	return l.append(ctx, c, t, s, sessions.Label(op.Target, op.Label), nil)
+	return d.appendDraft(ctx, entry, op.Append.Leaf)
 }
 
 // summarize appends a branch summary under the entry, or as a root (SPEC S3).
-func (l *lane) summarize(ctx context.Context, c *commit, t *thread, s *staged, op events.Summary) error {
-	if err := TakesAppends(t.key, t.head); err != nil {
+func (d *draft) summarize(ctx context.Context, op events.Summary) error {
+	if err := TakesAppends(d.st.Key, d.Head); err != nil {
 		return err
 	}
 	sum := sessions.Summarized{Summary: op.Summary, Details: op.Details}
 	if op.FromExtension != nil {
 		sum.FromExtension = strconv.AppendBool(nil, *op.FromExtension)
 	}
-	head, err := l.moved(ctx, c, t, events.Branch{Entry: op.Entry})
+	head, err := d.moved(ctx, events.Branch{Entry: op.Entry})
 	if err != nil {
 		return err
 	}
-	return l.put(ctx, c, t, s, sessions.BranchSummary(op.Entry, sum), op.Entry, addition{at: &head})
+	return d.appendUnder(ctx, sessions.BranchSummary(op.Entry, sum), op.Entry, addition{at: &head})
 }
 
-// append puts a draft after the leaf. A writer that takes another entry for the leaf lost the race for it: its entry goes
+// appendDraft puts an entry after the leaf. A writer that takes another entry for the leaf lost the race for it: its entry goes
 // where it was meant to be, says which entry is the leaf, and that one stays it (SPEC S13).
-func (l *lane) append(ctx context.Context, c *commit, t *thread, s *staged, d sessions.Draft, meant *string) error {
-	if err := TakesAppends(t.key, t.head); err != nil {
+func (d *draft) appendDraft(ctx context.Context, entry sessions.Draft, meant *string) error {
+	if err := TakesAppends(d.st.Key, d.Head); err != nil {
 		return err
 	}
-	leaf, err := l.leaf(ctx, c, t)
+	leaf, err := d.leaf(ctx)
 	if err != nil {
 		return err
 	}
-	if id := d.Target(); d.Type() == sessions.TypeLabel && (id != leaf || id == "") {
-		if err := l.barrier(ctx, c); err != nil {
+	if id := entry.Target(); entry.Type() == sessions.TypeLabel && (id != leaf || id == "") {
+		if err := d.w.Settle(ctx); err != nil {
 			return err
 		}
-		if _, err := l.find(ctx, t.head, events.Branch{Entry: id}); err != nil {
+		if _, err := FindEntry(ctx, d.w.Reader(), d.Head, events.Branch{Entry: id}); err != nil {
 			return err
 		}
 	}
 	if meant == nil || *meant == leaf {
-		at := t.head.Clone()
-		return l.put(ctx, c, t, s, d, leaf, addition{at: &at})
+		at := d.Head.Clone()
+		return d.appendUnder(ctx, entry, leaf, addition{at: &at})
 	}
-	at, err := l.moved(ctx, c, t, events.Branch{Entry: *meant})
+	at, err := d.moved(ctx, events.Branch{Entry: *meant})
 	if err != nil {
 		return err
 	}
-	before, memory := t.head.Clone(), t.memory
-	if err := l.put(ctx, c, t, s, d, *meant, addition{at: &at, meta: metaMap(events.MetaTaken, leaf)}); err != nil {
+	if err := d.appendUnder(ctx, entry, *meant, addition{at: &at, meta: metaMap(events.MetaTaken, leaf)}); err != nil {
 		return err
 	}
-	t.head.MoveTo(before.Recent)
-	t.head.Leaf, t.head.Dialect, t.memory = before.Leaf, before.Dialect, memory
-	c.locate(&t.head) // what comes next builds on it
-	if pack := before.Head().Pack; pack != c.pack {
-		c.byKey[t.key].beside = append(c.byKey[t.key].beside, pack)
-	}
+	before := &d.st.Head
+	d.Head = d.Head.Clone()
+	d.Head.MoveTo(before.Recent)
+	d.Head.Leaf, d.Head.Dialect, d.Memory = before.Leaf, before.Dialect, d.st.Memory
+	d.Locate = append(d.Locate, d.Head.Located()...) // what comes next builds on it
+	d.Beside = append(d.Beside, before.Head().Pack)
 	return nil
 }
 
@@ -121,42 +111,48 @@ func TakesAppends(t events.Thread, head threads.Head) error {
 	return nil
 }
 
-// put makes an entry of a draft and appends it under a parent.
-func (l *lane) put(ctx context.Context, c *commit, t *thread, s *staged, d sessions.Draft, parent string, a addition) error {
-	e := &s.event
+// appendUnder makes an entry and appends it under a parent.
+func (d *draft) appendUnder(ctx context.Context, draft sessions.Draft, parent string, a addition) error {
+	e := &d.e
 	ms := e.Time
 	if ms == 0 {
-		ms = t.head.Updated
+		ms = d.Head.Updated
 	}
-	id := events.AppendedID(t.key, e.Producer, e.Epoch, e.Seq)
-	entry, err := d.Entry(sessions.Stamp{ID: id, Time: time.UnixMilli(ms)}, parent)
+	id := events.AppendedID(d.st.Key, e.Producer, e.Epoch, e.Seq)
+	entry, err := draft.Entry(sessions.Stamp{ID: id, Time: time.UnixMilli(ms)}, parent)
 	if err != nil {
 		return fmt.Errorf("%w: %w", events.ErrControl, err)
 	}
-	s.blobs = nil // it may be that it is applied again
-	if s.cuts, err = truncate.Entry(entry.Raw, s.externalize, truncate.Options{}); err != nil {
+	if err := e.cut(entry.Raw); err != nil {
 		return fmt.Errorf("%w: %w", events.ErrControl, err)
 	}
-	s.text = s.cuts.Text
 	var ok bool
 	if a.dialect, ok = dialect.Lookup(ompDialect); !ok {
 		return fmt.Errorf("%w: this version has no dialect %s", events.ErrControl, ompDialect)
 	}
-	return l.step(ctx, c, t, s, a)
+	return d.step(ctx, a)
+}
+
+// cut applies the size rules to a JSON entry (SPEC T).
+func (e *Staged) cut(raw []byte) (err error) {
+	e.Blobs = nil
+	e.Cuts, err = truncate.Entry(raw, func(b []byte) string {
+		ref := casstore.SumBlob(b)
+		e.Blobs = append(e.Blobs, Blob{ref, b})
+		return ref.String()
+	}, truncate.Options{})
+	e.Text = e.Cuts.Text
+	return err
 }
 
 // leaf is LeafID of the thread; what has to be read must be committed.
-func (l *lane) leaf(ctx context.Context, c *commit, t *thread) (id string, err error) {
-	if !knowsLeaf(t.head) {
-		if err := l.barrier(ctx, c); err != nil {
+func (d *draft) leaf(ctx context.Context) (id string, err error) {
+	if !knowsLeaf(d.Head) {
+		if err := d.w.Settle(ctx); err != nil {
 			return "", err
 		}
 	}
-	err = l.p.retry(ctx, "leaf", func() error {
-		id, err = LeafID(ctx, l.p.reader, t.head)
-		return err
-	})
-	return id, err
+	return LeafID(ctx, d.w.Reader(), d.Head)
 }
 
 // LeafID is the id of the entry that the next one of a session goes under, "" for none. Behind what is no entry of a session
@@ -186,8 +182,8 @@ func knowsLeaf(h threads.Head) bool {
 }
 
 // moved is the thread's head after its leaf went to an entry, or with no entry named, to before the first one.
-func (l *lane) moved(ctx context.Context, c *commit, t *thread, to events.Branch) (threads.Head, error) {
-	head := t.head.Clone()
+func (d *draft) moved(ctx context.Context, to events.Branch) (threads.Head, error) {
+	head := d.Head.Clone()
 	if to == (events.Branch{}) {
 		head.MoveTo(nil)
 		head.Leaf = ""
@@ -196,31 +192,19 @@ func (l *lane) moved(ctx context.Context, c *commit, t *thread, to events.Branch
 	if to.Entry != "" && to.Entry == head.Leaf {
 		return head, nil
 	}
-	if err := l.barrier(ctx, c); err != nil {
+	if err := d.w.Settle(ctx); err != nil {
 		return head, err
 	}
-	step, err := l.find(ctx, head, to)
+	step, err := FindEntry(ctx, d.w.Reader(), head, to)
 	if err != nil {
 		return head, err
 	}
-	err = l.p.retry(ctx, "branch", func() error {
-		recent, err := l.p.reader.Recent(ctx, step.At)
-		if err == nil {
-			head.MoveTo(recent)
-			head.Leaf = step.State.Entry.ID
-		}
-		return err
-	})
+	recent, err := d.w.Reader().Recent(ctx, step.At)
+	if err == nil {
+		head.MoveTo(recent)
+		head.Leaf = step.State.Entry.ID
+	}
 	return head, err
-}
-
-// find reads the state of an entry; all before must be committed.
-func (l *lane) find(ctx context.Context, head threads.Head, to events.Branch) (step threads.Step, err error) {
-	err = l.p.retry(ctx, "find an entry", func() error {
-		step, err = FindEntry(ctx, l.p.reader, head, to)
-		return err
-	})
-	return step, err
 }
 
 // FindEntry reads the state of an entry; of several with an id, the newest. The error is sessions.NotFound, or wraps
@@ -257,12 +241,4 @@ func leafOf(d dialect.Dialect, e *dialect.Entry) string {
 		return ""
 	}
 	return e.ID
-}
-
-// where is the head that an addition goes after.
-func (l *lane) where(ctx context.Context, c *commit, t *thread, a addition, said dialect.Place) (threads.Head, error) {
-	if a.at != nil {
-		return *a.at, nil
-	}
-	return l.place(ctx, c, t, said)
 }
