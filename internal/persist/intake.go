@@ -44,7 +44,10 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 	e, err := open(m)
 	each := e.Each()
 	for i := range each {
-		s := &staged{msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored}, known: err == nil, shared: len(each) > 1, last: i == len(each)-1}
+		s := &staged{
+			msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
+			known: err == nil, shared: len(each) > 1, last: i == len(each)-1,
+		}
 		if err := p.stageSafely(ctx, s, err); err != nil {
 			if ctx.Err() != nil {
 				p.release(s)

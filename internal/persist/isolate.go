@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -63,6 +64,11 @@ func (l *lane) seal(c *commit) error {
 		return fmt.Errorf("%w: %w", record.ErrRefused, err)
 	}
 	return nil
+}
+
+// never reports whether the store refuses something for good: it says no, or holds what cannot be read.
+func never(err error) bool {
+	return (errors.Is(err, record.ErrRefused) || errors.Is(err, record.ErrValue)) && !apply.Passing(err)
 }
 
 // isolate has a commit that is refused for good prepared again, in parts. An error: the store takes no commit at all.

@@ -9,30 +9,6 @@ import (
 	"spool/pkg/events"
 )
 
-// settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be committed.
-func (l *lane) settledThread(ctx context.Context, c *commit, key events.Thread) (*thread, error) {
-	t := l.heads.threads[key]
-	if n := c.byKey[key]; n != nil && n.leaves != nil {
-		return nil, errBarrier
-	}
-	if !t.gone {
-		return t, nil
-	}
-	if err := l.barrier(ctx, c); err != nil {
-		return nil, err
-	}
-	return l.reload(ctx, key)
-}
-
-// reload reads a thread again; all before must be committed.
-func (l *lane) reload(ctx context.Context, key events.Thread) (*thread, error) {
-	delete(l.heads.threads, key)
-	if err := l.loadThreads(ctx, []events.Thread{key}); err != nil {
-		return nil, err
-	}
-	return l.heads.threads[key], nil
-}
-
 // leave writes, when a commit is finished, what becomes of the record of a thread that is renamed or removed.
 func (t *touched) leave() {
 	t.removes = t.thread.record

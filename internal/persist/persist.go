@@ -72,6 +72,12 @@ type Inbox interface {
 	DiscardBody(ctx context.Context, ref events.BodyRef) error
 }
 
+// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without another one. It
+// asks the stream's leader: what was acknowledged must not be missing.
+type Past interface {
+	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
+}
+
 // Deps is the world outside.
 type Deps struct {
 	Records Records

@@ -5,21 +5,22 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
 // prepare turns a batch into a commit. What is not taken is rest. After an error the batch's sessions are read again, but for errEpoch,
 // which a flush follows.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
-	c = &commit{epoch: epoch, now: time.Now(), link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{}, records: map[string]record.Put{}}
+	c = &commit{
+		epoch: epoch, now: time.Now(), link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{},
+		numbers: map[*counter][]byte{}, records: map[string]record.Put{},
+	}
 	if _, err := rand.Read(c.id[:]); err != nil {
 		return nil, nil, err
 	}
@@ -121,143 +122,6 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 	return batch, nil
 }
 
-// forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may have changed
-// them. What was prepared over them is through before; had another process been first, it would be refused.
-func (l *lane) forgetPast(ctx context.Context, batch []*staged, epoch uint64) error {
-	past := map[string]bool{}
-	for _, s := range batch {
-		if s.known && !(l.heads.ofTerm(s) && l.outputs.ofTerm(s)) {
-			past[s.event.Thread.Session] = true
-		}
-	}
-	if len(past) == 0 {
-		return nil
-	}
-	if err := l.settle(ctx, epoch); err != nil {
-		return err
-	}
-	l.heads.forget(past)
-	l.outputs.forget(past)
-	return nil
-}
-
-// load reads the heads and sessions of a batch that are not in memory, in one go.
-func (l *lane) load(ctx context.Context, batch []*staged) error {
-	l.heads.trim()
-	var missing []events.Thread
-	wanted := map[events.Thread]bool{}
-	for _, s := range batch {
-		t := s.event.Thread
-		if !s.known || wanted[t] || l.heads.threads[t] != nil {
-			continue
-		}
-		wanted[t] = true
-		missing = append(missing, t)
-	}
-	if err := l.loadThreads(ctx, missing); err != nil {
-		return err
-	}
-	for _, s := range batch {
-		if s.known {
-			l.heads.sessions[s.event.Thread.Session].term = s.msg.Term
-		}
-	}
-	return nil
-}
-
-// loadThreads reads the heads of threads that are not in memory, and their sessions.
-func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
-	keys := make([]string, 0, 3*len(missing))
-	for _, t := range missing {
-		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
-	}
-	looked := l.p.queue.newest()
-	rs, err := l.p.Records.Records(ctx, keys...)
-	if err != nil {
-		return err
-	}
-	lefts := make([]*apply.Left, len(missing))
-	for i, t := range missing {
-		if rs[3*i], err = apply.Ended(ctx, l.p.Records, t, rs[3*i]); err != nil {
-			return err
-		}
-		if rs[3*i].Removed() {
-			if lefts[i], err = apply.ReadLeft(ctx, l.p.Records, t); err != nil && apply.Passing(err) {
-				return err
-			} else if err != nil {
-				l.latch(t, rs[3*i].Seq, err)
-			}
-		}
-	}
-	for i, t := range missing {
-		th := &thread{Thread: apply.Thread{Key: t, Looked: looked, Left: lefts[i]}, session: l.heads.session(t.Session, rs[3*i+1])}
-		l.heads.threads[t] = th
-		l.liftMoved(t, rs[3*i].Seq)
-		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
-			l.latch(t, rs[3*i].Seq, err)
-		}
-		if err := safely(func() error { return th.read(rs[3*i]) }); err != nil {
-			l.latch(t, rs[3*i].Seq, err)
-		}
-	}
-	return nil
-}
-
-// read takes a head from its record.
-func (t *thread) read(r record.Record) error {
-	t.record, t.rev = r.Key, r.Seq
-	err := t.Load(t.Key, r, &t.session.Session)
-	t.sent.Store(t.Head.Sent)
-	return err
-}
-
-// session takes a session from its record, unless it is in memory. A record that cannot be read is written anew.
-func (h *headCache) session(id string, r record.Record) *session {
-	if s := h.sessions[id]; s != nil {
-		return s
-	}
-	s := &session{Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
-	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
-		s.Info, s.Stored, s.value = info, true, r.Value
-	}
-	h.sessions[id] = s
-	return s
-}
-
-// learnDeleted takes what is known of the session's deletion.
-func (s *session) learnDeleted(r record.Record) error {
-	s.Deleted, s.deletedRev = nil, r.Seq
-	if !r.Exists() {
-		return nil
-	}
-	d, err := record.DecodeDeleted(r.Value)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.Key, err)
-	}
-	s.Deleted = &d
-	return nil
-}
-
-// trim forgets threads that no commit in flight touches when there are too many.
-func (h *headCache) trim() {
-	if len(h.threads) <= h.limit {
-		return
-	}
-	kept := map[string]bool{}
-	for key, t := range h.threads {
-		if len(h.threads) > h.limit/2 && t.pending.Load() == 0 {
-			delete(h.threads, key)
-			continue
-		}
-		kept[key.Session] = true
-	}
-	for id := range h.sessions {
-		if !kept[id] {
-			delete(h.sessions, id)
-		}
-	}
-}
-
 // finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its record, and takes
 // no events any more.
 func (l *lane) finish(c *commit) error {
@@ -288,59 +152,3 @@ func (l *lane) finish(c *commit) error {
 	c.outputsPending()
 	return nil
 }
-
-// latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be, and appending
-// would hide it. Other threads go on. It holds over the head of one revision, and for latchFor: then what comes finds out anew, and
-// so it does after a restart.
-func (l *lane) latch(t events.Thread, rev uint64, cause error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.latched[t].cause == nil {
-		l.latched[t] = latched{fmt.Errorf("%w: %w", errLatched, cause), rev, time.Now()}
-		l.p.Log.Error("thread is latched: its events go to the dead letters", "thread", t, "error", cause)
-	}
-}
-
-// latched is why a thread takes no events, over which revision of its head, and since when.
-type latched struct {
-	cause error
-	rev   uint64
-	since time.Time
-}
-
-// latchFor is how long a thread is refused before the store is looked at again: it may have been repaired.
-var latchFor = 10 * time.Second
-
-func (l *lane) latchedBy(t events.Thread) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.latched[t].cause
-}
-
-// liftDue lets the threads of a batch have another try whose latch is due for it.
-func (l *lane) liftDue(batch []*staged) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.latched) == 0 {
-		return
-	}
-	for _, s := range batch {
-		t := s.event.Thread
-		if held, ok := l.latched[t]; s.known && ok && time.Since(held.since) >= latchFor {
-			delete(l.latched, t)
-			delete(l.heads.threads, t)
-		}
-	}
-}
-
-// liftMoved lets a thread have another try whose head is of another revision than the one that failed.
-func (l *lane) liftMoved(t events.Thread, rev uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if held, ok := l.latched[t]; ok && held.rev != rev {
-		delete(l.latched, t)
-	}
-}
-
-// errLatched: the thread takes no more events.
-var errLatched = errors.New("thread is latched")

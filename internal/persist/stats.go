@@ -60,3 +60,17 @@ func (p *Persister) Stats() Stats {
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
 	}
 }
+
+// count counts what became of an event.
+func (p *Persister) count(s *staged) {
+	switch s.verdict.Is {
+	case apply.Repeated:
+		p.stats.repeated.Add(1)
+	case apply.Superseded:
+		p.stats.superseded.Add(1)
+		p.Log.Debug("an event is superseded: what it is linked to was never stored", "thread", s.event.Thread,
+			"producer", s.event.Producer, "event", s.event.Seq, "prev", s.event.Prev, "seq", s.msg.Seq)
+	case apply.Dead:
+		p.stats.dead.Add(1)
+	}
+}

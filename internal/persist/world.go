@@ -185,16 +185,3 @@ func (p *Persister) patientReader() threads.Reader {
 	}
 	return r
 }
-
-// forgetPacks drops the packs in memory when a collector has begun another cycle. A pack that was repacked since tells where the
-// nodes are that it refers to as it was long ago; collectors keep moved records only for what is stored, and what is stored behind
-// this fence must name no other (DESIGN 7).
-func (l *lane) forgetPacks(f record.Fence) {
-	if f == l.fence {
-		return
-	}
-	l.fence = f
-	if cache, ok := l.p.Packs.(interface{ Clear() }); ok {
-		cache.Clear()
-	}
-}

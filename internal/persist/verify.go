@@ -6,29 +6,9 @@ import (
 	"fmt"
 	"maps"
 
-	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
-
-// count counts what became of an event.
-func (p *Persister) count(s *staged) {
-	switch s.verdict.Is {
-	case apply.Repeated:
-		p.stats.repeated.Add(1)
-	case apply.Superseded:
-		p.stats.superseded.Add(1)
-		p.Log.Debug("an event is superseded: what it is linked to was never stored", "thread", s.event.Thread,
-			"producer", s.event.Producer, "event", s.event.Seq, "prev", s.event.Prev, "seq", s.msg.Seq)
-	case apply.Dead:
-		p.stats.dead.Add(1)
-	}
-}
-
-// never reports whether the store refuses something for good: it says no, or holds what cannot be read.
-func never(err error) bool {
-	return (errors.Is(err, record.ErrRefused) || errors.Is(err, record.ErrValue)) && !apply.Passing(err)
-}
 
 // A verdict against an event holds only over a head that is verified: another process may have moved the one in memory. Where the
 // commit writes the thread's head, it expects the revision that the verdict was reached on. For the other verdicts the
@@ -88,25 +68,4 @@ func (s *session) deletedSince(r record.Record) bool {
 	}
 	d, err := record.DecodeDeleted(r.Value)
 	return err != nil || s.Deleted == nil || d.Seq != s.Deleted.Seq
-}
-
-// forgetBatch forgets the sessions of a batch that is given up, so that they are read again: what is in memory of them is as that batch
-// would have left them, or is not what is stored.
-func (l *lane) forgetBatch(ctx context.Context, batch []*staged, epoch uint64) error {
-	if err := l.settle(ctx, epoch); err != nil {
-		return err
-	}
-	given := map[string]bool{}
-	for _, s := range batch {
-		given[s.event.Thread.Session] = true
-	}
-	l.heads.forget(given)
-	l.outputs.forget(given)
-	return nil
-}
-
-// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without another one. It
-// asks the stream's leader: what was acknowledged must not be missing.
-type Past interface {
-	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
 }
