@@ -9,8 +9,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// Event decides what an event does to its thread. An error is for the caller: the event is not judged. The Change is to be taken
-// whatever the verdict is: a refused event too is noted.
+// Event decides what an event does to its thread. An error is for the caller: the event is not judged. The Change is to
+// be taken whatever the verdict is: a refused event too is noted.
 func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, error) {
 	d := begin(w, st, e)
 	verdict, err := d.decide(ctx)
@@ -62,8 +62,9 @@ func (d *draft) noteDead() {
 	}
 }
 
-// pass notes an event that does nothing in its thread's head, so that those linked to it are taken. A thread whose first entry is bad
-// begins with it nevertheless; a name that a control operation failed to take stays free: nothing is noted then.
+// pass notes an event that does nothing in its thread's head, so that those linked to it are taken. A thread whose
+// first entry is bad begins with it nevertheless; a name that a control operation failed to take stays free: nothing is
+// noted then.
 func (d *draft) pass() (noted bool) {
 	if d.Head.Start.IsZero() && (d.e.Kind != events.KindEntry || d.renamed()) {
 		return false
@@ -89,8 +90,8 @@ func (d *draft) change(ctx context.Context) (Verdict, error) {
 	if d.e.Kind == events.KindChunk {
 		return d.chunk(ctx)
 	}
-	op := d.e.operation().Op
-	if d.Head.Status == threads.StatusCompleted && op != events.OpRemove && op != events.OpRun { // a run may outlive its thread
+	op := d.e.operation().Op // a run may outlive its thread
+	if d.Head.Status == threads.StatusCompleted && op != events.OpRemove && op != events.OpRun {
 		return Verdict{}, fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, d.st.Key)
 	}
 	switch d.e.Kind {

@@ -127,8 +127,8 @@ func everything() (all []events.Event) {
 	return all
 }
 
-// Every kind of event decides over values: twice the same, nothing done where a read fails, nothing changed that the caller sees. The
-// verdicts are those of the script.
+// Every kind of event decides over values: twice the same, nothing done where a read fails, nothing changed that the
+// caller sees. The verdicts are those of the script.
 func TestEvent(t *testing.T) {
 	m, room, fates := newMemory(t), &Room{}, map[Fate]int{}
 	for _, ev := range everything() {

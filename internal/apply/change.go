@@ -205,8 +205,8 @@ func (d *draft) append(st *threads.State, content threads.Content) casstore.Loca
 	return at
 }
 
-// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and the entry is
-// kept (SPEC I4).
+// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and the entry
+// is kept (SPEC I4).
 func (d *draft) post(stamp project.Stamp, items []events.Item, first int64) {
 	posted, _, err := stamp.All(items, first)
 	if err != nil {
@@ -270,8 +270,8 @@ func (d *draft) learn(e *dialect.Entry) {
 	}
 }
 
-// timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so that
-// equal entries make equal nodes.
+// timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so
+// that equal entries make equal nodes.
 func (d *draft) timestamp(own int64) int64 {
 	ms := own
 	if ms == 0 {

@@ -108,8 +108,8 @@ func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (thr
 	return head, err
 }
 
-// branchPoint finds the state that an entry names as its parent. One that is not there makes the entry a root: the walk of
-// a context ends at a missing parent too (SPEC S7).
+// branchPoint finds the state that an entry names as its parent. One that is not there makes the entry a root: the walk
+// of a context ends at a missing parent too (SPEC S7).
 func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialect.Place) ([]casstore.Located, error) {
 	r, at := d.w.Reader(), casstore.Located{}
 	if where.Kind == dialect.UserTurns {

@@ -17,7 +17,8 @@ type Delete struct {
 	Note   bool           // of a spared one: there is no thread whose head could note the event
 }
 
-// delete decides whether an event deletes its session: it does unless that was done, was refused before, or is refused now.
+// delete decides whether an event deletes its session: it does unless that was done, was refused before, or is refused
+// now.
 func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 	was := d.st.Session.Deleted
 	again := was.Is(&d.e.Event) && was.Seq == d.e.At && was.State != record.Done
@@ -43,7 +44,8 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 		return Verdict{}, err
 	}
 	d.Delete = &Delete{Rec: record.Deleted{
-		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.Time, Delete: op,
+		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.Time,
+		Delete: op,
 	}}
 	return Verdict{}, nil
 }
@@ -85,7 +87,8 @@ func (d *draft) refuseDelete(ctx context.Context, op events.Delete) error {
 	return live.Activity("", d.e.Now, d.st.Rules.OutputLease).Deletable(d.e.Now)
 }
 
-// refuseWritten is ErrWritten if a record of the session was written behind a sequence. All events before the deletion are applied.
+// refuseWritten is ErrWritten if a record of the session was written behind a sequence. All events before the deletion
+// are applied.
 func (d *draft) refuseWritten(ctx context.Context, session string, since uint64) error {
 	keys, err := d.w.SessionKeys(ctx, session)
 	if err != nil {

@@ -8,12 +8,12 @@
 //	Change   all that becomes of it: the new head, nodes, items, records, …; nothing is so before a caller takes it
 //	Verdict  applied, repeated, superseded, or dead for a reason
 //
-// Event changes nothing that its caller sees. After an error, and after a refusal half-way, what it had made is dropped with the draft
-// that it was made in; only a Change that is returned can be taken, and taking it cannot fail.
+// Event changes nothing that its caller sees. After an error, and after a refusal half-way, what it had made is dropped
+// with the draft that it was made in; only a Change that is returned can be taken, and taking it cannot fail.
 //
-// An error of the World that passes is for the caller's pipeline: the event is not judged, and is tried again. So is ErrNextCommit, and
-// whatever a World means by "what lies before must be committed first". Every other error is a refusal of the event. forCaller makes
-// that judgement, and nobody else.
+// An error of the World that passes is for the caller's pipeline: the event is not judged, and is tried again. So is
+// ErrNextCommit, and whatever a World means by "what lies before must be committed first". Every other error is a
+// refusal of the event. forCaller makes that judgement, and nobody else.
 //
 // A refused event is noted in its thread's head, so that what is linked to it is taken (refuse).
 //

@@ -12,8 +12,9 @@ import (
 	"spool/pkg/threads"
 )
 
-// fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied. A fork
-// into a session of its own takes over what the session's record says; a header that it brings is the state's content.
+// fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied. A
+// fork into a session of its own takes over what the session's record says; a header that it brings is the state's
+// content.
 func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	t := d.st.Key
 	if !d.Head.Start.IsZero() {
@@ -60,7 +61,8 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 			d.inherit(info)
 		}
 	}
-	d.account(&dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}})
+	step := dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}
+	d.account(&dialect.Entry{Step: step})
 	return nil
 }
 
@@ -72,7 +74,9 @@ func (d *draft) inherit(from sessions.Info) {
 }
 
 // forked is the head that a fork begins with, and the record of the session that it comes from.
-func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork) (head threads.Head, info sessions.Info, err error) {
+func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork) (
+	head threads.Head, info sessions.Info, err error,
+) {
 	rs, err := d.w.Records(ctx, events.HeadKey(source), events.SessionKey(source.Session))
 	if err != nil {
 		return head, info, err
@@ -100,13 +104,14 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 	}
 	head, err = ForkedHead(ctx, d.w.Reader(), from, f)
 	if err == nil && f.Header != nil && head.Dialect != ompDialect {
-		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q", events.ErrControl, ompDialect, source, head.Dialect)
+		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q",
+			events.ErrControl, ompDialect, source, head.Dialect)
 	}
 	return head, info, err
 }
 
-// ForkedHead is the head that a fork of a thread begins with. Errors wrap events.ErrControl, threads.ErrNoPoint or those of
-// threads.Reader.
+// ForkedHead is the head that a fork of a thread begins with. Errors wrap events.ErrControl, threads.ErrNoPoint or
+// those of threads.Reader.
 func ForkedHead(ctx context.Context, r threads.Reader, from threads.Head, f events.Fork) (threads.Head, error) {
 	point, err := forkPoint(f)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"spool/pkg/truncate"
 )
 
-// Secrets finds in what agents wrote what must not be stored, and may take it out: before anything is hashed, so that nodes,
-// blobs, items and artifacts never had it. Equal bytes must become equal bytes. found says how much there was.
+// Secrets finds in what agents wrote what must not be stored, and may take it out: before anything is hashed, so that
+// nodes, blobs, items and artifacts never had it. Equal bytes must become equal bytes. found says how much there was.
 type Secrets interface {
 	Clean(text []byte, json bool) (clean []byte, found int)      // JSON stays JSON
 	Blank(text []byte) (clean []byte, found int)                 // of the same length
@@ -24,8 +24,9 @@ type Secrets interface {
 // ErrBody: the body of a claim check is not what it should be.
 var ErrBody = errors.New("body in the inbox")
 
-// Clean takes the secrets out of an event that is in memory, and says how many there were. Pieces of an output are looked at one by
-// one, and keep their length, because others count its bytes: what lies across two pieces is not found.
+// Clean takes the secrets out of an event that is in memory, and says how many there were. Pieces of an output are
+// looked at one by one, and keep their length, because others count its bytes: what lies across two pieces is not
+// found.
 func Clean(e *events.Event, secrets Secrets) (found int) {
 	if secrets == nil {
 		return 0
@@ -72,8 +73,8 @@ func NotJSON(err error) error {
 	return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
 }
 
-// Raw bytes have no strings to cut. More than RawLimit of them are kept as a blob, and the text is their beginning: part of
-// the format (docs/format.md), whatever the memory of a persister.
+// Raw bytes have no strings to cut. More than RawLimit of them are kept as a blob, and the text is their beginning:
+// part of the format (docs/format.md), whatever the memory of a persister.
 const (
 	RawLimit = 8 << 20
 	RawText  = truncate.MaxUnits

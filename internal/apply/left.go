@@ -68,8 +68,8 @@ func Ended(ctx context.Context, s Records, t events.Thread, active record.Record
 	return rs[0], nil
 }
 
-// had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the thread
-// and died before the items of what came before were out.
+// had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the
+// thread and died before the items of what came before were out.
 func (d *draft) had(ctx context.Context) (bool, error) {
 	if d.Left == nil || d.e.At > d.Left.Head.Applied {
 		return false, nil
@@ -115,8 +115,8 @@ func (d *draft) learnLeft(ctx context.Context) error {
 	return nil
 }
 
-// LeaveTo is what stays known under a thread's name when it leaves it: what the thread had seen, and those that had the name before.
-// A new name keeps them apart by a life, behind the last event of those.
+// LeaveTo is what stays known under a thread's name when it leaves it: what the thread had seen, and those that had the
+// name before. A new name keeps them apart by a life, behind the last event of those.
 func (t *Thread) LeaveTo(to string) *Left {
 	h := t.Head.Clone()
 	seen := threads.Head{Producers: h.Producers, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
@@ -129,7 +129,8 @@ func (t *Thread) LeaveTo(to string) *Left {
 	return &Left{To: to, Head: seen}
 }
 
-// earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the thread itself.
+// earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the
+// thread itself.
 func (l *Left) earlier() *Left {
 	if l == nil || l.To == "" {
 		return l

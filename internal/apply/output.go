@@ -74,7 +74,8 @@ func (d *draft) chunk(ctx context.Context) (Verdict, error) {
 		return Verdict{}, ErrNextCommit
 	case piece.Op == events.ChunkData:
 		d.note(d.Head)
-		d.Output = &OutputChange{Piece: &Piece{record.Piece{Stream: piece.Stream, Bytes: piece.Data}, piece.Seq, max(o.Rec.Touched, d.e.Time)}}
+		of := record.Piece{Stream: piece.Stream, Bytes: piece.Data}
+		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.Time)}}
 		d.Counts.OutputBytes = int64(len(piece.Data))
 		return Verdict{}, nil
 	}
@@ -88,7 +89,8 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 	case p.Op == events.ChunkAbort && (!o.Open || p.Seq != next):
 		return false, nil
 	case !o.Open && o.Removed:
-		return false, fmt.Errorf("%w %s has ended, or was closed as aborted after its lease: begin another one, with an id of its own", ErrOutput, p.Output)
+		return false, fmt.Errorf("%w %s has ended, or was closed as aborted after its lease: begin another one, with an id of its own",
+			ErrOutput, p.Output)
 	case !o.Open:
 		return false, fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)
 	case o.Rec.Thread != t.Name:
@@ -99,8 +101,8 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 	return p.Seq == next, nil
 }
 
-// mustWait reports whether a piece could make a part of the artifact in the very commit that opens the output. Parts are
-// uploaded before their commit; no collector may take one for waste, so a record must have named them before.
+// mustWait reports whether a piece could make a part of the artifact in the very commit that opens the output. Parts
+// are uploaded before their commit; no collector may take one for waste, so a record must have named them before.
 func (o *Output) mustWait(p *events.Chunk) bool {
 	const grows = 3 // bytes at most for a byte that is no UTF-8
 	if p.Op == events.ChunkData {
@@ -120,7 +122,8 @@ func (d *draft) openOutput(o *Output) error {
 	d.timestamp(0)
 	sum := d.e.identity()
 	d.Output = &OutputChange{Begins: &record.Output{
-		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Start: d.e.Chunk.Start, Begun: d.e.Time, Touched: d.e.Time,
+		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Start: d.e.Chunk.Start,
+		Begun: d.e.Time, Touched: d.e.Time,
 		Artifact: artifacts.NewID(time.UnixMilli(d.e.Time), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
 	}}
 	return nil
@@ -132,8 +135,8 @@ func (e *Staged) identity() [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Epoch), e.Event.Seq))
 }
 
-// closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. In a thread that
-// has ended there is no result any more. A result that is refused leaves the output open as it was.
+// closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. In a thread
+// that has ended there is no result any more. A result that is refused leaves the output open as it was.
 func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	if d.st.CounterBad != nil {
 		return d.st.CounterBad

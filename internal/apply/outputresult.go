@@ -32,7 +32,8 @@ func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record
 		name  string
 		value int64
 	}{
-		{"total_lines", sum.TotalLines}, {"total_bytes", sum.TotalBytes}, {"output_lines", sum.OutputLines}, {"output_bytes", sum.OutputBytes},
+		{"total_lines", sum.TotalLines}, {"total_bytes", sum.TotalBytes},
+		{"output_lines", sum.OutputLines}, {"output_bytes", sum.OutputBytes},
 		{"column_dropped_bytes", sum.ColumnDroppedBytes}, {"column_truncated_lines", sum.ColumnTruncatedLines},
 	} {
 		b = append(append(append(b, `,"`...), n.name...), `":`...)
@@ -60,7 +61,8 @@ func (d *draft) wholeOutput(o *Output, sum output.Summary, at int64) *artifacts.
 	seq := d.number()
 	r := artifacts.Record{
 		ID: o.Rec.Artifact, Session: d.st.Key.Session, Created: at, Seq: seq, Agent: o.Rec.Start.Agent, Run: o.Rec.Start.Run,
-		ToolCall: o.Rec.Start.Invocation, Filename: artifacts.ToolFile(seq, o.Rec.Start.Tool), MIME: "text/plain", Size: o.body.bytes,
+		ToolCall: o.Rec.Start.Invocation, Filename: artifacts.ToolFile(seq, o.Rec.Start.Tool), MIME: "text/plain",
+		Size:     o.body.bytes,
 		Summary:  strconv.FormatInt(sum.TotalLines, 10) + " lines, " + strconv.FormatInt(sum.TotalBytes, 10) + " bytes",
 		Category: artifacts.Normal, Writer: artifacts.FromOutput,
 	}
@@ -71,7 +73,8 @@ func (d *draft) wholeOutput(o *Output, sum output.Summary, at int64) *artifacts.
 // pointer is the node by which a thread refers to an artifact.
 func pointer(r *artifacts.Record) *casstore.Node {
 	n := threads.Artifact{
-		ID: string(r.ID), Session: r.Session, Seq: string(r.Seq), Filename: r.Filename, MIME: r.MIME, Summary: r.Summary, Size: r.Size,
+		ID: string(r.ID), Session: r.Session, Seq: string(r.Seq), Filename: r.Filename, MIME: r.MIME, Summary: r.Summary,
+		Size: r.Size,
 	}.Node()
 	return &n
 }

@@ -15,8 +15,8 @@ import (
 	"spool/pkg/truncate/output"
 )
 
-// Output is a streaming output as all its pieces so far leave it. One that was never begun, or is no longer open, is one too: what comes
-// for it is refused with the right reason. Event reads it; Take changes it.
+// Output is a streaming output as all its pieces so far leave it. One that was never begun, or is no longer open, is
+// one too: what comes for it is refused with the right reason. Event reads it; Take changes it.
 type Output struct {
 	Open, Removed bool
 	Bad           error         // why its record can not be read
@@ -48,7 +48,8 @@ func (o *Output) Take(c *OutputChange, rules *Rules) (live []byte) {
 	return live
 }
 
-// closed is the output after its end, what is shown of it, and what live subscribers have not got yet. The output itself stays as it is.
+// closed is the output after its end, what is shown of it, and what live subscribers have not got yet. The output
+// itself stays as it is.
 func (o *Output) closed() (after *Output, sum output.Summary, live []byte) {
 	c := *o
 	c.body = o.body.clone()
@@ -184,7 +185,8 @@ func (o *Output) note(p record.Piece) {
 // ErrTorn: the records of an output were read while somebody wrote them. They must be read again.
 var ErrTorn = errors.New("its base is of another piece than its record says")
 
-// LoadOutput makes an output of its record and its base. lost is why it has no artifact any more, if that was found out since.
+// LoadOutput makes an output of its record and its base. lost is why it has no artifact any more, if that was found out
+// since.
 func LoadOutput(rules *Rules, r, base record.Record, lost error) (*Output, error) {
 	o := &Output{Removed: r.Removed(), keeps: rules.Outputs}
 	if !r.Exists() {
@@ -250,17 +252,18 @@ func (o *Output) resume(base record.OutputBase) (*output.Sink, error) {
 // config is how an output is shown.
 func (o *Output) config() output.Config {
 	body, keeps := o.body, o.keeps
-	return output.Config{Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Artifact: func() (output.Artifact, error) {
+	begin := func() (output.Artifact, error) {
 		if !keeps {
 			return nil, errors.New("this persister stores no artifacts")
 		}
 		body.begun = true
 		return body, nil
-	}}
+	}
+	return output.Config{Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Artifact: begin}
 }
 
-// Value is what the record of an open output will hold, but for the sequences of its parts, and its base when there is a
-// new one.
+// Value is what the record of an open output will hold, but for the sequences of its parts, and its base when there is
+// a new one.
 func (o *Output) Value() (rec record.Output, base []byte) {
 	if o.since > maxPieces || o.body.count > o.based {
 		base = o.base().Encode()

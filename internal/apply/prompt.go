@@ -12,10 +12,12 @@ import (
 	"spool/pkg/threads"
 )
 
-// maxPrompts is how many records of prompts go into a commit. Those of one entry beyond it get none, and are not listed.
+// maxPrompts is how many records of prompts go into a commit. Those of one entry beyond it get none, and are not
+// listed.
 const maxPrompts = 32
 
-// roomForPrompts reports whether the records of an entry's prompts fit into the commit. One entry by itself always does.
+// roomForPrompts reports whether the records of an entry's prompts fit into the commit. One entry by itself always
+// does.
 func (d *draft) roomForPrompts(items []events.Item) bool {
 	n, here := 0, len(d.st.Batch.Records)
 	for i := range items {
@@ -26,8 +28,9 @@ func (d *draft) roomForPrompts(items []events.Item) bool {
 	return n == 0 || here == 0 || here+n <= maxPrompts
 }
 
-// prompts notes the prompts that an entry asks and settles, so that those which are open can be listed without reading a
-// thread (SPEC I8). Only prompts of the dialect of items can be answered here; a transcript tells of prompts that its own program asks.
+// prompts notes the prompts that an entry asks and settles, so that those which are open can be listed without reading
+// a thread (SPEC I8). Only prompts of the dialect of items can be answered here; a transcript tells of prompts that its
+// own program asks.
 func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.Item) {
 	for i := range items {
 		p, ok := events.ParsePrompt(items[i])
@@ -84,8 +87,8 @@ func (d *draft) settled(r record.Prompt) {
 	d.put(record.Put{Key: events.AnsweredKey(d.st.Key, r.ID), Value: r.Encode(), Expect: record.Any})
 }
 
-// answer settles a prompt. The first answer does, in the order of the stream; one that comes later changes nothing and is no
-// mistake of whoever gave it: the record says who was first (SPEC I8).
+// answer settles a prompt. The first answer does, in the order of the stream; one that comes later changes nothing and
+// is no mistake of whoever gave it: the record says who was first (SPEC I8).
 func (d *draft) answer(ctx context.Context, a events.Answer) error {
 	t := d.st.Key
 	lang, ok := dialect.Lookup(itemDialect)

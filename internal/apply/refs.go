@@ -14,9 +14,9 @@ import (
 	"spool/pkg/events"
 )
 
-// stepRefs finds what a step refers to: nodes with their packs, blobs. All must be there: a missing one is an error now,
-// not a dangling edge later. Whether it is must not depend on the batch: before the answer is no, all that came before is
-// committed.
+// stepRefs finds what a step refers to: nodes with their packs, blobs. All must be there: a missing one is an error
+// now, not a dangling edge later. Whether it is must not depend on the batch: before the answer is no, all that came
+// before is committed.
 func (d *draft) stepRefs(ctx context.Context, texts []string) ([]casstore.Located, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -38,9 +38,11 @@ func (d *draft) stepRefs(ctx context.Context, texts []string) ([]casstore.Locate
 	return FindRefs(ctx, d.w, d.w.Reader().Packs, nearby{d}, refs)
 }
 
-// FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the one
-// that find knows. Errors wrap ErrMissingRef for what is not there.
-func FindRefs(ctx context.Context, rs Store, packs casstore.PackGetter, find Locator, refs []casstore.Located) ([]casstore.Located, error) {
+// FindRefs checks that refs lead to something stored, and gives the pack of each node: the one that is named, else the
+// one that find knows. Errors wrap ErrMissingRef for what is not there.
+func FindRefs(ctx context.Context, rs Store, packs casstore.PackGetter, find Locator, refs []casstore.Located) (
+	[]casstore.Located, error,
+) {
 	found := make([]casstore.Located, len(refs))
 	var keys []string
 	var blobs []int
@@ -82,8 +84,8 @@ func FindRefs(ctx context.Context, rs Store, packs casstore.PackGetter, find Loc
 // errNoLocator says what a step must bring along.
 var errNoLocator = errors.New("name the pack that holds it, as node:sha256:<64 hex>@<32 hex>")
 
-// holds checks that a node is in the pack that is named, wherever that has moved to, and not buried there: then all that it
-// leads to is stored. It gives the pack.
+// holds checks that a node is in the pack that is named, wherever that has moved to, and not buried there: then all
+// that it leads to is stored. It gives the pack.
 func holds(ctx context.Context, rs Store, packs casstore.PackGetter, at casstore.Located) (casstore.PackID, error) {
 	if at.Pack.IsZero() {
 		return at.Pack, casstore.ErrNotFound
@@ -139,9 +141,9 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 
 var refMark = []byte("blob:sha256:")
 
-// heldBlobs lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content refers to
-// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored must not
-// depend on the batch: before the answer is no, all that came before is committed.
+// heldBlobs lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content
+// refers to them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is
+// stored must not depend on the batch: before the answer is no, all that came before is committed.
 func (d *draft) heldBlobs(ctx context.Context) ([]casstore.Ref, error) {
 	if d.e.Kind != events.KindEntry || !dialect.IsJSON(d.e.Dialect) || !bytes.Contains(d.e.Text, refMark) {
 		return nil, nil

@@ -17,8 +17,8 @@ func (r *Rules) MayAttach(kind events.Kind, text []byte) bool {
 	return r.Results && kind == events.KindEntry && len(text) >= r.Artifacts.Least()
 }
 
-// results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where that
-// is in memory: the stored entry of a giant is its source too (SPEC T9).
+// results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where
+// that is in memory: the stored entry of a giant is its source too (SPEC T9).
 func (d *draft) results(lang dialect.Dialect, before dialect.Memory, e *dialect.Entry) ([]project.Result, error) {
 	if !d.st.Rules.MayAttach(d.e.Kind, d.e.Text) {
 		return nil, nil
@@ -52,8 +52,8 @@ func (d *draft) results(lang dialect.Dialect, before dialect.Memory, e *dialect.
 	return large, nil
 }
 
-// attach gives large results their records, each with the next number of the session (SPEC A1). A session of omp has its
-// numbers from omp, which goes on counting without us: there they have none, and an import takes nobody's number.
+// attach gives large results their records, each with the next number of the session (SPEC A1). A session of omp has
+// its numbers from omp, which goes on counting without us: there they have none, and an import takes nobody's number.
 func (d *draft) attach(lang dialect.Dialect, stamp project.Stamp, large []project.Result) {
 	for _, r := range large {
 		id := stamp.ResultID(r)

@@ -29,7 +29,8 @@ func (d *draft) skip(ctx context.Context) (verdict Verdict, skipped bool, err er
 	d.mark(standing)
 	d.Doubt = true
 	if standing == events.Unlinked {
-		return Refused(fmt.Errorf("%w: event %d of the producer %s: publish both again", ErrUnlinked, d.e.Prev, d.e.Producer)), true, nil
+		why := fmt.Errorf("%w: event %d of the producer %s: publish both again", ErrUnlinked, d.e.Prev, d.e.Producer)
+		return Refused(why), true, nil
 	}
 	return Verdict{Is: Superseded}, true, nil
 }
@@ -37,8 +38,8 @@ func (d *draft) skip(ctx context.Context) (verdict Verdict, skipped bool, err er
 // duplicate reports whether the thread's head knows the event.
 func (d *draft) duplicate() bool { return d.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq) }
 
-// forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS was made anew and
-// counts from 1 again, or was set back and gives the sequences out again that it lost.
+// forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS
+// was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
 func (d *draft) forgets(h *threads.Head) bool {
 	return len(h.Producers) >= threads.MaxProducers && !d.w.Reused(d.e.At, d.e.Stored)
 }
@@ -58,8 +59,8 @@ func (d *draft) repeats() (verdict Verdict, repeats bool) {
 	if !again && d.e.At > d.st.Looked { // a head that was looked at after the event was stored needs no other look
 		d.Doubt = true
 	}
-	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came first; a body is
-	// dropped once it is applied.
+	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came
+	// first; a body is dropped once it is applied.
 	if d.e.Bad == nil || !again || errors.Is(d.e.Bad, ErrBody) {
 		return Verdict{Is: Repeated}, true
 	}
@@ -112,7 +113,8 @@ func (d *draft) standing(ctx context.Context) (events.Standing, error) {
 	return d.lookBack(ctx)
 }
 
-// How far back EVENTS is searched for what an event is linked to: further with each look, most at last, in sequences of EVENTS.
+// How far back EVENTS is searched for what an event is linked to: further with each look, most at last, in sequences of
+// EVENTS.
 const (
 	firstLook = 1 << 10
 	mostLook  = 1 << 20
@@ -140,7 +142,8 @@ func (d *draft) lookBack(ctx context.Context) (events.Standing, error) {
 	}
 }
 
-// since is the first sequence of EVENTS at which an event can have been stored that the thread does not know, of the producer of this one.
+// since is the first sequence of EVENTS at which an event can have been stored that the thread does not know, of the
+// producer of this one.
 func (d *draft) since() uint64 {
 	since := uint64(1)
 	heads := []*threads.Head{&d.Head}
@@ -157,8 +160,8 @@ func (d *draft) since() uint64 {
 	return since
 }
 
-// begins is the first sequence of EVENTS that still holds what was published to the session of an event: what came before its
-// deletion was dropped with it.
+// begins is the first sequence of EVENTS that still holds what was published to the session of an event: what came
+// before its deletion was dropped with it.
 func (d *draft) begins() uint64 {
 	deleted := d.st.Session.Deleted
 	if deleted == nil || deleted.Seq > d.e.At {

@@ -15,8 +15,9 @@ import (
 	"spool/pkg/truncate"
 )
 
-// World answers what an event asks on its way. It reads. What it answers is of what is committed, so that a decision does not depend on
-// how events are put together to commits: where that matters, Settle is asked first. Safe for concurrent use.
+// World answers what an event asks on its way. It reads. What it answers is of what is committed, so that a decision
+// does not depend on how events are put together to commits: where that matters, Settle is asked first. Safe for
+// concurrent use.
 type World interface {
 	Store
 	Locator // finds the pack of a node that nothing else leads to; errors wrap casstore.ErrNotFound
@@ -26,12 +27,12 @@ type World interface {
 	// Near lists packs in which nodes of a session are likely to be.
 	Near(session string) []casstore.PackID
 
-	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named. Otherwise the
-	// event has to come again, and the error says when.
+	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named.
+	// Otherwise the event has to come again, and the error says when.
 	Settle(ctx context.Context, of ...events.Thread) error
 
-	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without another one.
-	// What was acknowledged is not missing.
+	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
+	// another one. What was acknowledged is not missing.
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost.
 	Reused(seq uint64, stored int64) bool

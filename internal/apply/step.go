@@ -65,7 +65,8 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	st := d.Head.Next(e.Role)
 	st.Meta, st.Timestamp = meta, d.timestamp(e.Time)
 	stamp := project.Stamp{
-		Thread: d.st.Key, User: d.e.User, Time: st.Timestamp, Source: e.ID, Trace: events.TraceParent(d.e.Trace), Room: d.st.Batch.Items,
+		Thread: d.st.Key, User: d.e.User, Time: st.Timestamp, Source: e.ID, Trace: events.TraceParent(d.e.Trace),
+		Room: d.st.Batch.Items,
 	}
 	st.Entry = d.record(a, &e, before)
 	stamp.Results = project.MarkResults(&st.Entry, large, d.st.Rules.Artifacts)
@@ -142,8 +143,8 @@ func (d *draft) refer(refs []casstore.Ref, to []casstore.Located) []casstore.Ref
 	return refs
 }
 
-// keep adds what the entry's text does not hold itself: blobs that were moved out of it, the entry as it was before a cut (SPEC T9),
-// and a compact summary (SPEC C6); the content refers to all, so that gc keeps them.
+// keep adds what the entry's text does not hold itself: blobs that were moved out of it, the entry as it was before a
+// cut (SPEC T9), and a compact summary (SPEC C6); the content refers to all, so that gc keeps them.
 func (d *draft) keep(content *threads.Content, st *threads.State, compact string) {
 	for _, b := range d.e.Blobs {
 		d.Blobs = append(d.Blobs, b)

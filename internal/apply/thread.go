@@ -26,7 +26,8 @@ func (d *draft) whole(ctx context.Context, op events.Control) error {
 		return d.rename(ctx, *op.Rename)
 	case events.OpReopen:
 		if d.Head.Status != threads.StatusFailed {
-			return fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened", events.ErrControl, d.st.Key, d.Head.Status)
+			return fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened",
+				events.ErrControl, d.st.Key, d.Head.Status)
 		}
 		d.note(d.Head)
 		d.Head.Status, d.Head.Failure = threads.StatusActive, ""
@@ -66,8 +67,8 @@ func (d *draft) compact(ctx context.Context, op events.Compact) error {
 	return d.step(ctx, addition{dialect: lang, operation: true})
 }
 
-// FindKept checks that an entry, by its id or the ref of its state, is on the way to a thread's head, and names it as the
-// thread's dialect does. The error wraps sessions.ErrNotFound or is one of threads.Reader.
+// FindKept checks that an entry, by its id or the ref of its state, is on the way to a thread's head, and names it as
+// the thread's dialect does. The error wraps sessions.ErrNotFound or is one of threads.Reader.
 func FindKept(ctx context.Context, r threads.Reader, t events.Thread, head threads.Head, name string) (string, error) {
 	at := head.Head()
 	if len(head.Recent) == 0 {
@@ -172,8 +173,8 @@ func (t *Thread) Load(key events.Thread, r record.Record, s *Session) (err error
 	return nil
 }
 
-// refuseBusy refuses what would take a thread away from under whoever works in it. force does not mind runs and outputs: the
-// records of those that are open are to be dropped then.
+// refuseBusy refuses what would take a thread away from under whoever works in it. force does not mind runs and
+// outputs: the records of those that are open are to be dropped then.
 func (d *draft) refuseBusy(ctx context.Context, force bool) (open []string, err error) {
 	if !d.st.Rules.Sessions {
 		return nil, nil
@@ -239,8 +240,8 @@ func (d *draft) closeOutputs(keys []string) {
 	d.Closed = keys
 }
 
-// remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and are a
-// collector's then. What it had seen stays known, so that none of it comes back; its name is free.
+// remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and
+// are a collector's then. What it had seen stays known, so that none of it comes back; its name is free.
 func (d *draft) remove(ctx context.Context, op events.Remove) error {
 	if err := d.w.Settle(ctx); err != nil {
 		return err

@@ -64,8 +64,8 @@ func (d *draft) summarize(ctx context.Context, op events.Summary) error {
 	return d.appendUnder(ctx, sessions.BranchSummary(op.Entry, sum), op.Entry, addition{at: &head})
 }
 
-// appendDraft puts an entry after the leaf. A writer that takes another entry for the leaf lost the race for it: its entry goes
-// where it was meant to be, says which entry is the leaf, and that one stays it (SPEC S13).
+// appendDraft puts an entry after the leaf. A writer that takes another entry for the leaf lost the race for it: its
+// entry goes where it was meant to be, says which entry is the leaf, and that one stays it (SPEC S13).
 func (d *draft) appendDraft(ctx context.Context, entry sessions.Draft, meant *string) error {
 	if err := TakesAppends(d.st.Key, d.Head); err != nil {
 		return err
@@ -105,7 +105,8 @@ func (d *draft) appendDraft(ctx context.Context, entry sessions.Draft, meant *st
 // TakesAppends refuses threads whose entries are no omp entries.
 func TakesAppends(t events.Thread, head threads.Head) error {
 	if d := head.Dialect; d != "" && d != ompDialect && d != rawDialect {
-		return fmt.Errorf("%w: %s holds entries of the dialect %s: only %s sessions take labels, summaries and appended entries; branch and reset work in every thread",
+		return fmt.Errorf("%w: %s holds entries of the dialect %s: only %s sessions take labels, summaries and appended entries; "+
+			"branch and reset work in every thread",
 			events.ErrControl, t, d, ompDialect)
 	}
 	return nil
@@ -155,8 +156,8 @@ func (d *draft) leaf(ctx context.Context) (id string, err error) {
 	return LeafID(ctx, d.w.Reader(), d.Head)
 }
 
-// LeafID is the id of the entry that the next one of a session goes under, "" for none. Behind what is no entry of a session
-// file, a header or a line that is no JSON for instance, it is the entry before.
+// LeafID is the id of the entry that the next one of a session goes under, "" for none. Behind what is no entry of a
+// session file, a header or a line that is no JSON for instance, it is the entry before.
 func LeafID(ctx context.Context, r threads.Reader, head threads.Head) (string, error) {
 	if knowsLeaf(head) {
 		return head.Leaf, nil
@@ -168,7 +169,8 @@ func LeafID(ctx context.Context, r threads.Reader, head threads.Head) (string, e
 		switch e := step.State.Entry; {
 		case e.Dialect != ompDialect || isHeader(e.Type):
 		case e.ID == "":
-			return "", fmt.Errorf("%w: the entry at the leaf has no id, so that nothing can name it as its parent: branch to one that has", events.ErrControl)
+			return "", fmt.Errorf("%w: the entry at the leaf has no id, so that nothing can name it as its parent: "+
+				"branch to one that has", events.ErrControl)
 		default:
 			return e.ID, nil
 		}
@@ -211,7 +213,9 @@ func (d *draft) moved(ctx context.Context, to events.Branch) (threads.Head, erro
 // events.ErrControl, threads.ErrNoPoint or those of threads.Reader.
 func FindEntry(ctx context.Context, r threads.Reader, head threads.Head, to events.Branch) (threads.Step, error) {
 	if to.Node == "" {
-		step, err := r.Find(ctx, head, func(st threads.State) bool { return to.Entry != "" && st.Entry.ID == to.Entry && isEntry(st.Entry) })
+		step, err := r.Find(ctx, head, func(st threads.State) bool {
+			return to.Entry != "" && st.Entry.ID == to.Entry && isEntry(st.Entry)
+		})
 		if errors.Is(err, threads.ErrNoStep) {
 			err = sessions.NotFound(to.Entry)
 		}
@@ -219,7 +223,8 @@ func FindEntry(ctx context.Context, r threads.Reader, head threads.Head, to even
 	}
 	ref, err := casstore.ParseRef(to.Node)
 	if err != nil || to.Entry != "" {
-		return threads.Step{}, fmt.Errorf("%w: branch: %w", events.ErrControl, errors.Join(err, errors.New("want an entry's id or its node")))
+		err = errors.Join(err, errors.New("want an entry's id or its node"))
+		return threads.Step{}, fmt.Errorf("%w: branch: %w", events.ErrControl, err)
 	}
 	step, err := r.FindNode(ctx, head, ref)
 	if err == nil && !isEntry(step.State.Entry) {

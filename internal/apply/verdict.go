@@ -32,20 +32,21 @@ func Refused(why error) Verdict {
 	return Verdict{Dead, why}
 }
 
-// ErrNextCommit: the commit that is being made has no room for the event, or lacks what it needs. It is for the next one.
+// ErrNextCommit: the commit that is being made has no room for the event, or lacks what it needs. It is for the next
+// one.
 var ErrNextCommit = errors.New("the event is for the next commit")
 
 // ErrUnsettled is wrapped by a World's answer that what lies before the event must be committed first.
 var ErrUnsettled = errors.New("what lies before is not committed")
 
-// forCaller reports whether an error is for whoever called Event: the event is not judged, and is tried again. Every other error is a
-// refusal of the event.
+// forCaller reports whether an error is for whoever called Event: the event is not judged, and is tried again. Every
+// other error is a refusal of the event.
 func forCaller(err error) bool {
 	return errors.Is(err, ErrNextCommit) || errors.Is(err, ErrUnsettled) || Passing(err)
 }
 
-// Passing reports whether an error says nothing about the event over which it came: the store does not answer, it may not be asked, or
-// whoever asks is told to stop.
+// Passing reports whether an error says nothing about the event over which it came: the store does not answer, it may
+// not be asked, or whoever asks is told to stop.
 func Passing(err error) bool {
 	return record.Temporary(err) || errors.Is(err, record.ErrDenied) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

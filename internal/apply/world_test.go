@@ -311,8 +311,8 @@ func decided(c *Change, v Verdict, err error) []any {
 	return []any{plain, v.Is, why, err}
 }
 
-// step applies one event, and holds what a decision over values must be: the same twice, nothing done when a read fails, wherever that
-// is, and the same in memory that was used before.
+// step applies one event, and holds what a decision over values must be: the same twice, nothing done when a read
+// fails, wherever that is, and the same in memory that was used before.
 func (m *memory) step(room *Room, ev events.Event) Verdict {
 	t, ctx := m.t, m.t.Context()
 	t.Helper()

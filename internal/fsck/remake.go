@@ -93,7 +93,8 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 	return before, stored, "", nil
 }
 
-// remaker is a world in which events are applied again: what is stored, under what they make. It implements apply.World.
+// remaker is a world in which events are applied again: what is stored, under what they make. It implements
+// apply.World.
 type remaker struct {
 	f       *fixer
 	thread  apply.Thread

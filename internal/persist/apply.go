@@ -9,8 +9,8 @@ import (
 	"spool/pkg/events"
 )
 
-// apply decides over one event, and takes into the commit what becomes of it. An error is for the lane: the event is not judged, and
-// nothing is changed.
+// apply decides over one event, and takes into the commit what becomes of it. An error is for the lane: the event is
+// not judged, and nothing is changed.
 func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 	s.verdict = apply.Refused(s.bad) // what was found over another head does not count
 	if !s.known {

@@ -8,9 +8,9 @@ import (
 	"spool/pkg/events"
 )
 
-// latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be, and appending
-// would hide it. Other threads go on. It holds over the head of one revision, and for latchFor: then what comes finds out anew, and
-// so it does after a restart.
+// latch refuses everything that comes for a thread, with its first cause: something in the store is not as it must be,
+// and appending would hide it. Other threads go on. It holds over the head of one revision, and for latchFor: then what
+// comes finds out anew, and so it does after a restart.
 func (l *lane) latch(t events.Thread, rev uint64, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,8 @@ func (t *touched) leave() {
 	t.value = t.LeaveTo("").Encode()
 }
 
-// noteWithout notes an event under a name that no thread has, beside what is known of those that had it. All before must be committed.
+// noteWithout notes an event under a name that no thread has, beside what is known of those that had it. All before
+// must be committed.
 func (l *lane) noteWithout(ctx context.Context, t *thread, s *staged) error {
 	for {
 		fence, err := l.p.Records.Fence(ctx, l.p.cfg.Lane)

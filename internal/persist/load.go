@@ -10,8 +10,9 @@ import (
 	"spool/pkg/sessions"
 )
 
-// forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may have changed
-// them. What was prepared over them is through before; had another process been first, it would be refused.
+// forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may
+// have changed them. What was prepared over them is through before; had another process been first, it would be
+// refused.
 func (l *lane) forgetPast(ctx context.Context, batch []*staged, epoch uint64) error {
 	past := map[string]bool{}
 	for _, s := range batch {
@@ -79,7 +80,8 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 		}
 	}
 	for i, t := range missing {
-		th := &thread{Thread: apply.Thread{Key: t, Looked: looked, Left: lefts[i]}, session: l.heads.session(t.Session, rs[3*i+1])}
+		known := apply.Thread{Key: t, Looked: looked, Left: lefts[i]}
+		th := &thread{Thread: known, session: l.heads.session(t.Session, rs[3*i+1])}
 		l.heads.threads[t] = th
 		l.liftMoved(t, rs[3*i].Seq)
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
@@ -147,7 +149,8 @@ func (h *headCache) trim() {
 	}
 }
 
-// settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be committed.
+// settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be
+// committed.
 func (l *lane) settledThread(ctx context.Context, c *commit, key events.Thread) (*thread, error) {
 	t := l.heads.threads[key]
 	if n := c.byKey[key]; n != nil && n.leaves != nil {
@@ -171,8 +174,8 @@ func (l *lane) reload(ctx context.Context, key events.Thread) (*thread, error) {
 	return l.heads.threads[key], nil
 }
 
-// forgetBatch forgets the sessions of a batch that is given up, so that they are read again: what is in memory of them is as that batch
-// would have left them, or is not what is stored.
+// forgetBatch forgets the sessions of a batch that is given up, so that they are read again: what is in memory of them
+// is as that batch would have left them, or is not what is stored.
 func (l *lane) forgetBatch(ctx context.Context, batch []*staged, epoch uint64) error {
 	if err := l.settle(ctx, epoch); err != nil {
 		return err
@@ -186,9 +189,9 @@ func (l *lane) forgetBatch(ctx context.Context, batch []*staged, epoch uint64) e
 	return nil
 }
 
-// forgetPacks drops the packs in memory when a collector has begun another cycle. A pack that was repacked since tells where the
-// nodes are that it refers to as it was long ago; collectors keep moved records only for what is stored, and what is stored behind
-// this fence must name no other (DESIGN 7).
+// forgetPacks drops the packs in memory when a collector has begun another cycle. A pack that was repacked since tells
+// where the nodes are that it refers to as it was long ago; collectors keep moved records only for what is stored, and
+// what is stored behind this fence must name no other (DESIGN 7).
 func (l *lane) forgetPacks(f record.Fence) {
 	if f == l.fence {
 		return

@@ -14,8 +14,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// prepare turns a batch into a commit. What is not taken is rest. After an error the batch's sessions are read again, but for errEpoch,
-// which a flush follows.
+// prepare turns a batch into a commit. What is not taken is rest. After an error the batch's sessions are read again,
+// but for errEpoch, which a flush follows.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
 	c = &commit{
 		epoch: epoch, now: time.Now(), link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{},
@@ -84,8 +84,8 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 	return nil, nil
 }
 
-// announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in its
-// way: both are made ready by the same hand.
+// announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in
+// its way: both are made ready by the same hand.
 func (l *lane) announce(f record.Fence) {
 	l.mu.Lock()
 	busy := l.inFlight > 0
@@ -95,8 +95,8 @@ func (l *lane) announce(f record.Fence) {
 	}
 }
 
-// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and apply.MaxOutputs. An event that is on trial
-// is a batch of its own.
+// split keeps a batch within maxBatchThreads, for which an output counts as a thread, and apply.MaxOutputs. An event
+// that is on trial is a batch of its own.
 func (l *lane) split(batch []*staged) (now, later []*staged) {
 	seen, outputs := map[events.Thread]bool{}, map[string]bool{}
 	for i, s := range batch {
@@ -122,8 +122,8 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 	return batch, nil
 }
 
-// finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its record, and takes
-// no events any more.
+// finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its
+// record, and takes no events any more.
 func (l *lane) finish(c *commit) error {
 	for _, t := range c.threads {
 		t.Head.Batch = c.id

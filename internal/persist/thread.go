@@ -21,7 +21,8 @@ type thread struct {
 	sent    atomic.Int64 // number of the last item published; stage 3, read by stage 1
 }
 
-// session is what the lane knows about a session; what is known of its deletion is as of when a thread of it was loaded.
+// session is what the lane knows about a session; what is known of its deletion is as of when a thread of it was
+// loaded.
 type session struct {
 	apply.Session
 

@@ -10,9 +10,9 @@ import (
 	"spool/pkg/events"
 )
 
-// A verdict against an event holds only over a head that is verified: another process may have moved the one in memory. Where the
-// commit writes the thread's head, it expects the revision that the verdict was reached on. For the other verdicts the
-// lane looks at the stored head before the commit goes on (verify).
+// A verdict against an event holds only over a head that is verified: another process may have moved the one in memory.
+// Where the commit writes the thread's head, it expects the revision that the verdict was reached on. For the other
+// verdicts the lane looks at the stored head before the commit goes on (verify).
 type doubts map[*thread]struct{}
 
 // doubt notes a verdict that only the stored head can confirm, unless this commit writes the head.

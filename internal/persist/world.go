@@ -11,14 +11,15 @@ import (
 	"spool/pkg/threads"
 )
 
-// world answers what an event asks on its way into a commit: from the store, which it waits for. It implements apply.World.
+// world answers what an event asks on its way into a commit: from the store, which it waits for. It implements
+// apply.World.
 type world struct {
 	l *lane
 	c *commit
 }
 
-// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that the
-// batch before it made.
+// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that
+// the batch before it made.
 var errBarrier = fmt.Errorf("%w: the batch ends here", apply.ErrUnsettled)
 
 // errEpoch: a commit was refused while this batch was being prepared.
@@ -87,7 +88,9 @@ func (w world) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, 
 	return patientNodes{w.l.p.Nodes, w.l.p}.Locate(ctx, ref)
 }
 
-func (w world) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
+func (w world) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (
+	past events.Past, err error,
+) {
 	err = w.l.p.retry(ctx, "look back", func() error {
 		past, err = w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before)
 		return err

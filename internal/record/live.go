@@ -14,8 +14,8 @@ type Holder interface {
 // holders is how many objects are asked for at the same time.
 const holders = 8
 
-// LiveBlobs reports of each record of a blob whether it is live, and its bytes are there: one that a killed server brought back names
-// bytes that a collector has freed (docs/adr/0022).
+// LiveBlobs reports of each record of a blob whether it is live, and its bytes are there: one that a killed server
+// brought back names bytes that a collector has freed (docs/adr/0022).
 func LiveBlobs(ctx context.Context, objects Holder, rs []Record) ([]bool, error) {
 	there := make([]bool, len(rs))
 	g, ctx := errgroup.WithContext(ctx)

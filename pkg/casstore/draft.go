@@ -1,7 +1,7 @@
 package casstore
 
-// Draft is nodes that may come into a pack: encoded, and under their refs. It is a value that can be dropped, while a pack keeps what it
-// was given. The zero value is empty. Not safe for concurrent use.
+// Draft is nodes that may come into a pack: encoded, and under their refs. It is a value that can be dropped, while a
+// pack keeps what it was given. The zero value is empty. Not safe for concurrent use.
 type Draft struct {
 	raw   []byte // encoded nodes, one after the other
 	refs  []Ref  // of all nodes, one after the other
