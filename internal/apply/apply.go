@@ -25,8 +25,11 @@ func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, 
 
 // decide is the way of an event.
 func (d *draft) decide(ctx context.Context) (Verdict, error) {
-	if op := d.e.operation(); d.e.Bad == nil && op.Op == events.OpDelete {
-		return d.delete(ctx, *op.Delete)
+	if d.e.Kind == events.KindControl {
+		d.op, d.opBad = events.ParseControl(d.e.Body)
+	}
+	if d.e.Bad == nil && d.opBad == nil && d.op.Op == events.OpDelete {
+		return d.delete(ctx, *d.op.Delete)
 	}
 	if d.past() {
 		return Verdict{Is: Repeated}, nil
@@ -90,7 +93,7 @@ func (d *draft) change(ctx context.Context) (Verdict, error) {
 	if d.e.Kind == events.KindChunk {
 		return d.chunk(ctx)
 	}
-	op := d.e.operation().Op // a run may outlive its thread
+	op := d.op.Op // a run may outlive its thread
 	if d.Head.Status == threads.StatusCompleted && op != events.OpRemove && op != events.OpRun {
 		return Verdict{}, fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, d.st.Key)
 	}

@@ -127,6 +127,9 @@ type draft struct {
 	st State
 	e  Staged // of its own: an operation makes a text of itself
 
+	op    events.Control // of a control event
+	opBad error          // why it is none
+
 	info      sessions.Info      // that Info points to
 	recent    []casstore.Located // memory for the head
 	producers []threads.Producer
@@ -141,6 +144,7 @@ func begin(w World, st State, e Staged) *draft {
 		d = new(draft)
 	}
 	d.w, d.st, d.e = w, st, e
+	d.op, d.opBad = events.Control{}, nil
 	d.Left, d.AskedLeft, d.Fresh, d.Reconcile = st.Left, st.AskedLeft, st.Fresh, nil
 	d.drop()
 	return d

@@ -16,11 +16,10 @@ import (
 
 // control applies an operation.
 func (d *draft) control(ctx context.Context) error {
-	op, err := events.ParseControl(d.e.Body)
-	if err != nil {
-		return err
+	if d.opBad != nil {
+		return d.opBad
 	}
-	switch op.Op {
+	switch op := d.op; op.Op {
 	case events.OpStart:
 		if !d.Head.Start.IsZero() {
 			return fmt.Errorf("%w: %s has started already", events.ErrControl, d.st.Key)
@@ -45,7 +44,7 @@ func (d *draft) control(ctx context.Context) error {
 	case events.OpCompact, events.OpRename, events.OpReopen, events.OpRemove:
 		return d.whole(ctx, op)
 	}
-	return fmt.Errorf("%w: op %q", events.ErrControl, op.Op)
+	return fmt.Errorf("%w: op %q", events.ErrControl, d.op.Op)
 }
 
 // tail records what a transcript holds behind its last complete line.

@@ -146,13 +146,3 @@ func (e *Staged) RawSize() int64 {
 	}
 	return int64(len(e.Body))
 }
-
-// operation is the control operation that an event is; the zero value if it is none.
-func (e *Staged) operation() (op events.Control) {
-	if e.Kind == events.KindControl {
-		if c, err := events.ParseControl(e.Body); err == nil {
-			op = c
-		}
-	}
-	return op
-}
