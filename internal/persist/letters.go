@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -14,7 +15,7 @@ import (
 func (p *Persister) sendNoted(ctx context.Context, c *commit) error {
 	refused := map[events.Thread]bool{}
 	for _, s := range c.events {
-		if s.verdict.is == dead && !c.told {
+		if s.verdict.Is == apply.Dead && !c.told {
 			refused[s.event.Thread] = true
 		}
 	}
@@ -44,13 +45,13 @@ func (p *Persister) sendNoted(ctx context.Context, c *commit) error {
 func (p *Persister) sendLetters(ctx context.Context, c *commit) error {
 	var letters []events.Dead
 	for _, s := range c.events {
-		if s.verdict.is != dead || c.told {
+		if s.verdict.Is != apply.Dead || c.told {
 			continue
 		}
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.why)
+		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.Why)
 		letter := events.Dead{
 			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.verdict.why.Error(),
+			Data: s.msg.Data, Reason: s.verdict.Why.Error(),
 		}
 		if s.shared {
 			letter.Data = s.event.Encode()
