@@ -29,7 +29,7 @@ var secretNames = map[string]bool{
 // harmless are ends of names that end like secret ones.
 var harmless = regexp.MustCompile(`(?:next|page|continuation|continue|sync|cancell?ation|cancel|eos|bos|pad|unk|sep|cls|mask|stop|start|` +
 	`end|special|prev|previous|current|last|first|resume|client|csrf|xsrf|crumb|max|num|total|input|output|prompt|completion|idempotency|` +
-	`lock|fence|fencing|skip|image|publishable|delimiter)token$|bypass$|compass$|(?:^|old)pwd$`)
+	`lock|fence|fencing|skip|image|publishable|delimiter)token$|bypass$|compass$|^oldpwd$`)
 
 const (
 	maxName  = 64
@@ -115,25 +115,31 @@ func (a *assignment) readSign() bool {
 	if p >= len(t) {
 		return false
 	}
-	if t[p] == '>' && a.name.from > 0 && t[a.name.from-1] == '<' {
-		a.markup, a.at = true, p+1
-		return true
-	}
 	tight := p
 	p = a.skipSpace(p)
 	if p >= len(t) {
 		return false
 	}
+	if t[p] == '>' && a.name.from > 0 && t[a.name.from-1] == '<' {
+		a.markup, a.at = true, p+1
+		return true
+	}
+	member := valueMember.FindIndex(t[tight:min(len(t), tight+120)])
 	switch c := t[p]; {
+	case member != nil:
+		p = tight + member[1]
 	case c == '=' || c == ':':
 		a.shell = c == '=' && p == tight && !a.inQuotes
 		p++
 		for p < len(t) && (t[p] == '=' || t[p] == '>' && c == '=') {
 			p, a.shell = p+1, false
 		}
+		if arrow := a.skipSpace(p); c == '=' && arrow > p && arrow < len(t) && t[arrow] == '>' { // its escape was straightened
+			p = arrow + 1
+		}
 		if c == ':' {
 			if m := typeNote.FindIndex(t[p:min(len(t), p+80)]); m != nil {
-				p += m[1]
+				p += m[1] - 1
 			}
 		}
 	case (c == '(' || c == ',' && a.inQuotes) && opensQuote(t, p+1):
@@ -141,13 +147,11 @@ func (a *assignment) readSign() bool {
 	case a.flag && p > tight:
 		a.shell = true
 	default:
-		m := valueMember.FindIndex(t[tight:min(len(t), tight+120)])
-		if m == nil {
-			if m = typeNote.FindIndex(t[tight:min(len(t), tight+80)]); m == nil || !opensQuote(t, tight+m[1]) {
-				return false
-			}
+		var m []int
+		if m = typeNote.FindIndex(t[tight:min(len(t), tight+80)]); m == nil || !opensQuote(t, tight+m[1]-1) {
+			return false
 		}
-		p = tight + m[1]
+		p = tight + m[1] - 1
 	}
 	a.at = p
 	return true
@@ -155,10 +159,8 @@ func (a *assignment) readSign() bool {
 
 var (
 	typeNote    = regexp.MustCompile(`^[ \t]*(?:&'static )?[A-Za-z_][\w.<>?\[\]*&]{0,40}[ \t]*=[ \t]*[^=>~]`)
-	valueMember = regexp.MustCompile(`^(?:["'\\,\s]|\\?\\n)*\bn?value["'\\]*[ \t]*[:=]`)
+	valueMember = regexp.MustCompile(`^["'\\,\s]+value["'\\]*[ \t]*[:=]`)
 )
-
-func init() { valueMember.Longest() }
 
 // opensQuote reports whether a string begins behind some space.
 func opensQuote(t []byte, p int) bool {
@@ -227,7 +229,7 @@ func (a *assignment) readValue() bool {
 	return end > p
 }
 
-var blockSign = regexp.MustCompile(`^[|>][-+]?[ \t]*(?:\\?\\n|\r?\n)[ \t]+`)
+var blockSign = regexp.MustCompile(`^[|>][-+]?[ \t]*\r?\n[ \t]+`)
 
 // isParameter reports whether an & begins the next parameter of a URL.
 func isParameter(v []byte) bool { return parameter.Match(v) }
@@ -259,12 +261,12 @@ func (a *assignment) startsLine() bool {
 	return lineStart.Match(a.text[from:a.name.from])
 }
 
-var lineStart = regexp.MustCompile(`(?:^|\n|\\n|["'` + "`" + `])[ \t+\-|>0-9:→]*(?:(?:export|set|env|ENV|ARG|-e|--env|--build-arg|setx|declare -x|\$env:)[ \t]*)*$`)
+var lineStart = regexp.MustCompile(`(?:^|\n|["'` + "`" + `])[ \t+\-|>0-9:→]*(?:(?:export|set|env|ENV|ARG|-e|--env|--build-arg|setx|declare -x|\$env:)[ \t]*)*$`)
 
 // endsLine reports whether nothing but a comment comes behind the value in its line, or in the string that it is in.
 func (a *assignment) endsLine() bool { return lineEnd.Match(a.text[a.at:min(len(a.text), a.at+40)]) }
 
-var lineEnd = regexp.MustCompile(`^(?:["'` + "`" + `\\]|[ \t]*(?:$|[\r\n]|\\?\\[nr]|#|//|\|))`)
+var lineEnd = regexp.MustCompile(`^(?:["'` + "`" + `\\]|[ \t]*(?:$|[\r\n]|#|//|\|))`)
 
 // isSecret judges the value.
 func (a *assignment) isSecret(password bool) bool {

@@ -113,7 +113,7 @@ func isSolid(text []byte, n int) bool {
 }
 
 // startsWord reports whether a word may begin at a place: behind what belongs to no word, or behind an escape that ends in what does,
-// of a string, of a URL or of a terminal.
+// of a string or of a URL.
 func startsWord(text []byte, at int) bool {
 	if at == 0 || !isWord(text[at-1]) || !isWord(text[at]) {
 		return true
@@ -122,7 +122,7 @@ func startsWord(text []byte, at int) bool {
 	return endsEscape.Match(before)
 }
 
-var endsEscape = regexp.MustCompile(`(?:\\[nrtbf]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,12}[mK])$`)
+var endsEscape = regexp.MustCompile(`(?:\\[bf]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})$`)
 
 func isWord(c byte) bool { return isAlnum(c) || c == '_' }
 

@@ -11,11 +11,11 @@ import (
 const objectBytes = 16 << 10
 
 var (
-	secretData = regexp.MustCompile(`(?:^|[\s"'{,]|\\n)(?:data|stringData)(?:\\*["'])?:`)
-	dataInJSON = regexp.MustCompile(`^(?:\s|\\+[nrt])*\{`)
+	secretData = regexp.MustCompile(`(?:^|[\s"'{,])(?:data|stringData)(?:\\*["'])?:`)
+	dataInJSON = regexp.MustCompile(`^\s*\{`)
 	pairInJSON = regexp.MustCompile(`\\*"[\w.-]+\\*"\s*:\s*\\*"([^"\\]+)`)
 	lineOfYAML = regexp.MustCompile(`^([ \t]*)(?:["']?[\w./-]+["']?:(?:[ \t]+|$))?["']?([^"'\s]*)`)
-	lineBreak  = regexp.MustCompile(`\r?\n|(?:\\+r)?\\+n`)
+	lineBreak  = regexp.MustCompile(`\r?\n`)
 )
 
 // findKubernetes is the detector "kubernetes". Its keywords are the ways to write the kind of a Secret.
@@ -55,9 +55,6 @@ func valuesInJSON(text []byte, at int) (out []span) {
 
 // valuesInYAML are the values in the lines that are further in than the one of a key.
 func valuesInYAML(text []byte, key, at int) (out []span) {
-	if key < len(text) && text[key] == '\\' {
-		key += 2
-	}
 	for text[key] != 'd' && text[key] != 's' {
 		key++
 	}

@@ -8,6 +8,8 @@ package redact
 import (
 	"bytes"
 	"io"
+	"regexp"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -82,6 +84,7 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 		w.text = appendPlain(w.text, raw[i:i+n], inside)
 		i += n
 	}
+	straighten(w.text[len(w.tail):])
 	found := r.rules.find(w.text)
 	keep := found[:0]
 	for _, f := range found {
@@ -91,6 +94,73 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 	}
 	return keep
 }
+
+// straighten writes spaces over what a text has around its words and rules need not know: colours of a terminal, marks and numbers of
+// lines in diffs and listings, and escapes of a string in a string. Its length stays.
+func straighten(text []byte) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case 0x1b:
+			if n := len(colour.Find(text[i:min(len(text), i+24)])); n > 0 {
+				fill(text[i : i+n])
+			}
+		case '\\':
+			i = unescape(text, i)
+			if text[i] == 0x1b || text[i] == '\n' {
+				i--
+			}
+		case '\n':
+			if rest := text[i+1 : min(len(text), i+16)]; len(rest) > 0 && (rest[0] <= '9' || rest[0] == '|') {
+				if m := lineMark.FindSubmatchIndex(rest); m != nil {
+					fill(rest[max(m[2], m[4]):max(m[3], m[5])])
+				}
+			}
+		}
+	}
+}
+
+var (
+	colour   = regexp.MustCompile(`^\x1b\[[0-9;?]*[a-zA-Z]`)
+	lineMark = regexp.MustCompile(`^(?:([+-])(?:[^+-]|$)|([ \t]*[0-9]{1,6}(?:\t|→|:|\|)|[|>] ))`)
+)
+
+func fill(text []byte) {
+	for i := range text {
+		text[i] = ' '
+	}
+}
+
+// unescape puts what an escape stands for, with any number of backslashes, at its end, and spaces before. It returns where that is.
+func unescape(text []byte, at int) int {
+	n := at
+	for n < len(text) && text[n] == '\\' {
+		n++
+	}
+	if n == len(text) {
+		return n - 1
+	}
+	c := text[n]
+	switch c {
+	case 'n':
+		c = '\n'
+	case 'r', 't':
+		c = ' '
+	case 'u':
+		if m := asciiEscape.Find(text[n:min(len(text), n+5)]); m == nil {
+			return n
+		} else if v, err := strconv.ParseUint(string(m[1:]), 16, 8); err == nil {
+			n, c = n+4, byte(v)
+		}
+	default:
+		return n - 1
+	}
+	fill(text[at:n])
+	text[n] = c
+	return n
+}
+
+// asciiEscape is of what encoders of JSON escape though they need not, and of the escape character.
+var asciiEscape = regexp.MustCompile(`^u00(?:1[bB]|2[267]|3[cCdDeE])`)
 
 // mask is what a secret becomes.
 type mask uint8
