@@ -35,6 +35,8 @@ type staged struct {
 	full  *uploaded      // in the place of cuts.Full
 	fence record.Fence   // before the first byte was uploaded
 
+	cleaned bool // event.Body had secrets
+
 	known bool  // the envelope could be read: thread and producer are who they say
 	bad   error // why it can never be applied, whatever its thread is
 	trial trial // what came of it so far, when it stopped others

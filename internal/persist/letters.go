@@ -47,13 +47,11 @@ func (p *Persister) sendLetters(ctx context.Context, c *commit) error {
 		if s.verdict.is != dead || c.told {
 			continue
 		}
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.why)
+		why := p.maskedText(s.verdict.why.Error())
+		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", why)
 		letter := events.Dead{
 			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.verdict.why.Error(),
-		}
-		if s.shared {
-			letter.Data = s.event.Encode()
+			Data: p.masked(s), Reason: why,
 		}
 		letters = append(letters, letter)
 	}

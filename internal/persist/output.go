@@ -123,7 +123,7 @@ func identity(s *staged) [sha256.Size]byte {
 func (l *lane) data(c *commit, t *thread, s *staged, o *openOutput) {
 	c.news(t, s, t.head)
 	n := c.touch(o)
-	piece := record.Piece{Stream: s.chunk.Stream, Bytes: s.chunk.Data}
+	piece := o.mask(l.p, s, record.Piece{Stream: s.chunk.Stream, Bytes: s.chunk.Data}, false)
 	n.live = append(n.live, o.write(piece)...)
 	o.note(piece)
 	o.rec.Seq = s.chunk.Seq
@@ -143,6 +143,9 @@ func (l *lane) closeOutput(ctx context.Context, c *commit, t *thread, s *staged,
 		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, resultDialect)
 	}
 	n := c.touch(o)
+	for _, h := range o.rec.Held {
+		n.live = append(n.live, o.write(o.mask(l.p, s, record.Piece{Stream: h.Stream}, true))...)
+	}
 	sum, live := o.sink.Close()
 	n.live = append(n.live, live...)
 	n.ended, o.open, o.removed = true, false, true

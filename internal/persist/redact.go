@@ -3,7 +3,9 @@ package persist
 import (
 	"fmt"
 	"io"
+	"slices"
 
+	"spool/internal/record"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
@@ -14,26 +16,69 @@ type Secrets interface {
 	Clean(text []byte, json bool) (clean []byte, found int)      // JSON stays JSON
 	Blank(text []byte) (clean []byte, found int)                 // of the same length
 	Reader(r io.Reader, json bool, found *int) (clean io.Reader) // Clean, in bounded memory
+
+	// Piece is Blank for a text that comes in pieces. Of each it may hold back the end, which the next one may go on with, and which
+	// is given to the next call with the context; with the last piece, which may be empty, all comes out.
+	Piece(context, held, piece []byte, last bool) (out, nextContext, nextHeld []byte, found int)
 }
 
-// clean takes the secrets out of an event that is in memory. Pieces of an output are looked at one by one, and keep their
-// length, because others count its bytes: what lies across two pieces is not found.
+// clean takes the secrets out of an entry that is in memory. Those of an output's pieces are taken out when they are applied, in their
+// order.
 func (p *Persister) clean(s *staged) {
-	if p.Secrets == nil {
+	if p.Secrets == nil || s.event.Kind != events.KindEntry {
 		return
 	}
-	found := 0
-	switch s.event.Kind {
-	case events.KindEntry:
-		s.event.Body, found = p.Secrets.Clean(s.event.Body, dialect.IsJSON(s.event.Dialect))
-	case events.KindChunk:
-		if c, err := events.ParseChunk(s.event.Body); err == nil && c.Op == events.ChunkData {
-			if c.Data, found = p.Secrets.Blank(c.Data); found > 0 {
-				s.event.Body = c.Encode()
-			}
-		}
+	body, found := p.Secrets.Clean(s.event.Body, dialect.IsJSON(s.event.Dialect))
+	s.event.Body, s.cleaned = body, found > 0
+	p.tell(s, found)
+}
+
+// mask takes the secrets out of the next piece of a stream, or out of what is held of it if it is the last.
+func (o *openOutput) mask(p *Persister, s *staged, piece record.Piece, last bool) record.Piece {
+	if p.Secrets == nil {
+		return piece
+	}
+	var h record.Held
+	i := slices.IndexFunc(o.rec.Held, func(h record.Held) bool { return h.Stream == piece.Stream })
+	if i >= 0 {
+		h = o.rec.Held[i]
+	}
+	out, context, held, found := p.Secrets.Piece(h.Context, h.Bytes, piece.Bytes, last)
+	h = record.Held{Stream: piece.Stream, Context: context, Bytes: held}
+	o.rec.Held = slices.Clone(o.rec.Held) // a prepared commit has the old ones
+	switch {
+	case i >= 0:
+		o.rec.Held[i] = h
+	case len(context)+len(held) > 0:
+		o.rec.Held = append(o.rec.Held, h)
 	}
 	p.tell(s, found)
+	return record.Piece{Stream: piece.Stream, Bytes: out}
+}
+
+// masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be read, the same
+// bytes with secrets blanked.
+func (p *Persister) masked(s *staged) []byte {
+	data := s.msg.Data
+	switch {
+	case p.Secrets == nil && !s.shared:
+		return data
+	case s.shared || s.cleaned && s.event.Ref == nil:
+		data = s.event.Encode()
+	}
+	if p.Secrets != nil {
+		data, _ = p.Secrets.Blank(data)
+	}
+	return data
+}
+
+// maskedText is a text about an event, which may quote it.
+func (p *Persister) maskedText(text string) string {
+	if p.Secrets == nil {
+		return text
+	}
+	clean, _ := p.Secrets.Clean([]byte(text), false)
+	return string(clean)
 }
 
 // cleaned is the body of a giant without its secrets. Each pass over the body reads the same.

@@ -296,7 +296,7 @@ func (a *assignment) isSecret(password bool) bool {
 }
 
 // dotted is a member of something, as code names it.
-var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\[`)
+var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:$|[,;|)&?])|\[`)
 
 // isPassword reports whether a value may be what a person chose: letters, and digits or signs among or behind them.
 func isPassword(v []byte) bool {

@@ -21,7 +21,13 @@ var checks = map[string]func(value []byte) bool{
 // isReference reports whether a value only stands for a secret that is elsewhere, or for none: a variable, a template, a path, an
 // address, a place to be filled in.
 func isReference(v []byte) bool {
+	if len(v) == 0 {
+		return true
+	}
 	lower := bytes.ToLower(v)
+	if v[0] == '/' && bytes.ContainsAny(v, "+=") {
+		return false // base64
+	}
 	return references.Match(lower) || placeholders.Match(lower)
 }
 
