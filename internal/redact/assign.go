@@ -87,23 +87,27 @@ func isSecretName(name []byte) (password, ok bool) {
 		}
 	}
 	plain := strings.TrimRight(b.String(), "0123456789")
-	if harmless.MatchString(plain) {
-		return false, false
-	}
-	plain = strings.TrimRight(nameTails.ReplaceAllString(plain, ""), "0123456789")
-	for i := range plain {
-		password, ok = secretNames[plain[i:]]
-		if ok {
-			return password, plain[i:] != "pass" && plain[i:] != "pwd" || i == 0 || shortName.Match(name)
+	for tries := 0; tries < 2; tries++ {
+		for i := range plain {
+			if password, ok = secretNames[plain[i:]]; ok {
+				short := plain[i:] == "pass" || plain[i:] == "pwd"
+				return password, (!short || i == 0 || shortName.Match(name)) && !harmless.MatchString(plain)
+			}
 		}
+		i := slices.IndexFunc(nameTails, func(tail string) bool { return strings.HasSuffix(plain, tail) })
+		if i < 0 {
+			break
+		}
+		plain = strings.TrimRight(strings.TrimSuffix(plain, nameTails[i]), "0123456789")
 	}
 	return false, false
 }
 
-var (
-	nameTails = regexp.MustCompile(`(?:base64|base|b64|value|prod|production|dev|staging|live|new|old|plaintext|plain|text|current|primary|secondary|raw|str|string|hex)$`)
-	shortName = regexp.MustCompile(`(?i:[_.-])(?i:pass|pwd)[0-9]*$|[a-z](?:Pass|Pwd)$|^[A-Z]+(?:PASS|PWD)$`)
-)
+// nameTails may follow what makes a name a secret's.
+var nameTails = []string{"base64", "base", "b64", "value", "prod", "production", "dev", "staging", "live", "new", "old", "plaintext", "plain",
+	"text", "current", "primary", "secondary", "raw", "string", "str", "hex"}
+
+var shortName = regexp.MustCompile(`(?i:[_.-])(?i:pass|pwd)[0-9]*$|[a-z](?:Pass|Pwd)$|^[A-Z]+(?:PASS|PWD)$`)
 
 // readSign reads what stands between a name and its value.
 func (a *assignment) readSign() bool {
@@ -133,9 +137,6 @@ func (a *assignment) readSign() bool {
 		p++
 		for p < len(t) && (t[p] == '=' || t[p] == '>' && c == '=') {
 			p, a.shell = p+1, false
-		}
-		if arrow := a.skipSpace(p); c == '=' && arrow > p && arrow < len(t) && t[arrow] == '>' { // its escape was straightened
-			p = arrow + 1
 		}
 		if c == ':' {
 			if m := typeNote.FindIndex(t[p:min(len(t), p+80)]); m != nil {

@@ -166,6 +166,7 @@ var tokens = []kind{
 	{"terraform", func(g *maker) string { return g.of(alnum, 14) + ".atl" + "asv1." + g.of(alnum, 67) }, nil},
 	begins("doppler", alnum, 43, "dp", ".pt."), begins("1password service", alnum, 200, "ops", "_eyJ"),
 	{"tailscale", func(g *maker) string { return "ts" + "key-auth-" + g.of(alnum, 17) + "-" + g.of(alnum, 32) }, nil},
+	{"snyk", func(g *maker) string { return "sny" + "k_uat." + g.of(hexes, 8) + "." + g.of(words, 80) }, nil},
 	begins("pulumi", hexes, 40, "pu", "l-"), begins("buildkite", hexes, 40, "bk", "ua_"),
 	{"circleci", func(g *maker) string { return "CCI" + "PAT_" + g.of(alnum, 22) + "_" + g.of(hexes, 40) }, nil},
 	begins("sonarqube", hexes, 40, "sq", "p_"), begins("sentry", hexes, 64, "sn", "tryu_"),
@@ -245,7 +246,7 @@ var named = []kind{
 	besides("token in url", alnum, 40, "https://%s@git.x.dev/a/b", "https://oauth2:%s@git.x.dev/a/b"),
 	besides("bearer", alnum, 40, "Authorization: Bearer %s", `-H "authorization: bearer %s"`, `{"Authorization": "Bearer %s"}`),
 	besides("authorization token", hexes, 40, "Authorization: Token %s", "Authorization: ApiKey %s", "Authorization: %s"),
-	{"basic", func(g *maker) string { return b64("admin:" + g.of(alnum, 14)) }, []string{"Authorization: Basic %s", "curl -H 'Authorization: Basic %s'"}},
+	{"basic", func(g *maker) string { return b64("admin:" + g.of(alnum, 14)) }, []string{"Authorization: Basic %s", "curl -H 'Authorization: Basic %s'", "auth = Basic %s"}},
 	{"docker config", func(g *maker) string { return b64("user:" + g.of(alnum, 20)) }, []string{
 		`{"auths":{"https://r.x.dev/v1/":{"auth":"%s"}}}`, "{\n\t\"auths\": {\n\t\t\"r\": {\n\t\t\t\"auth\": \"%s\"\n\t\t}\n\t}\n}"}},
 	{"npm auth", func(g *maker) string { return b64("user:" + g.of(alnum, 20)) }, []string{"//r.x.dev/:_auth=%s", "_auth = %s"}},

@@ -63,6 +63,28 @@ func (r *Rules) find(text []byte) (out []finding) {
 	return keep
 }
 
+// findDense is find without the zeros of a text, which words may have in them; they are in what it finds.
+func (r *Rules) findDense(text []byte) []finding {
+	if bytes.IndexByte(text, 0) < 0 {
+		return r.find(text)
+	}
+	dense := make([]byte, 0, len(text))
+	places := make([]int, 0, len(text)+1) // behind the byte before, of each
+	end := 0
+	for i, c := range text {
+		if c != 0 {
+			dense, places = append(dense, c), append(places, end)
+			end = i + 1
+		}
+	}
+	places = append(places, end)
+	found := r.find(dense)
+	for i := range found {
+		found[i].from, found[i].to = places[found[i].from], places[found[i].to]
+	}
+	return found
+}
+
 // join adds a span to others. It begins behind where they begin, but for the different lengths of keywords.
 func join(spans []span, s span) []span {
 	for len(spans) > 0 && s.from <= spans[len(spans)-1].to {
@@ -118,11 +140,18 @@ func startsWord(text []byte, at int) bool {
 	if at == 0 || !isWord(text[at-1]) || !isWord(text[at]) {
 		return true
 	}
-	before := text[max(0, at-16):at]
-	return endsEscape.Match(before)
+	switch {
+	case at >= 2 && text[at-2] == '\\':
+		return text[at-1] == 'b' || text[at-1] == 'f'
+	case at >= 3 && text[at-3] == '%':
+		return isHex(text[at-2]) && isHex(text[at-1])
+	case at >= 6 && text[at-6] == '\\' && text[at-5] == 'u':
+		return isHex(text[at-4]) && isHex(text[at-3]) && isHex(text[at-2]) && isHex(text[at-1])
+	}
+	return false
 }
 
-var endsEscape = regexp.MustCompile(`(?:\\[bf]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})$`)
+func isHex(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
 func isWord(c byte) bool { return isAlnum(c) || c == '_' }
 

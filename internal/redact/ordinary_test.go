@@ -316,7 +316,7 @@ func TestOrdinary(t *testing.T) {
 	for _, text := range texts {
 		found := false
 		for name, f := range forms(text, "") {
-			if name == "json with escapes" {
+			if strings.HasPrefix(name, "json with escapes") {
 				continue
 			}
 			got, n := r.Clean([]byte(f.text), f.json)

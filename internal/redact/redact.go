@@ -85,7 +85,7 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 		i += n
 	}
 	straighten(w.text[len(w.tail):])
-	found := r.rules.find(w.text)
+	found := r.rules.findDense(w.text)
 	keep := found[:0]
 	for _, f := range found {
 		if f.from = max(f.from, len(w.tail)); f.to > f.from {
@@ -96,7 +96,7 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 }
 
 // straighten writes spaces over what a text has around its words and rules need not know: colours of a terminal, marks and numbers of
-// lines in diffs and listings, and escapes of a string in a string. Its length stays.
+// lines in diffs and listings, and escapes of a string in a string; zeros where there is nothing. Its length stays.
 func straighten(text []byte) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -130,7 +130,7 @@ func fill(text []byte) {
 	}
 }
 
-// unescape puts what an escape stands for, with any number of backslashes, at its end, and spaces before. It returns where that is.
+// unescape puts what an escape stands for, with any number of backslashes, at its end. It returns where that is.
 func unescape(text []byte, at int) int {
 	n := at
 	for n < len(text) && text[n] == '\\' {
@@ -150,6 +150,9 @@ func unescape(text []byte, at int) int {
 			return n
 		} else if v, err := strconv.ParseUint(string(m[1:]), 16, 8); err == nil {
 			n, c = n+4, byte(v)
+			clear(text[at:n])
+			text[n] = c
+			return n
 		}
 	default:
 		return n - 1
@@ -159,8 +162,7 @@ func unescape(text []byte, at int) int {
 	return n
 }
 
-// asciiEscape is of what encoders of JSON escape though they need not, and of the escape character.
-var asciiEscape = regexp.MustCompile(`^u00(?:1[bB]|2[267]|3[cCdDeE])`)
+var asciiEscape = regexp.MustCompile(`^u00(?:1[bB]|[2-6][0-9a-fA-F]|7[0-9a-eA-E])`)
 
 // mask is what a secret becomes.
 type mask uint8
