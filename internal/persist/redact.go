@@ -17,13 +17,14 @@ type Secrets interface {
 	Blank(text []byte) (clean []byte, found int)                 // of the same length
 	Reader(r io.Reader, json bool, found *int) (clean io.Reader) // Clean, in bounded memory
 
-	// Piece is Blank for a text that comes in pieces. Of each it may hold back the end, which the next one may go on with, and which
-	// is given to the next call with the context; with the last piece, which may be empty, all comes out.
+	// Piece is Blank for a text that comes in pieces. Of each it may hold back the end, which the next one may go on
+	// with, and which is given to the next call with the context; with the last piece, which may be empty, all comes
+	// out.
 	Piece(context, held, piece []byte, last bool) (out, nextContext, nextHeld []byte, found int)
 }
 
-// clean takes the secrets out of an entry that is in memory. Those of an output's pieces are taken out when they are applied, in their
-// order.
+// clean takes the secrets out of an entry that is in memory. Those of an output's pieces are taken out when they are
+// applied, in their order.
 func (p *Persister) clean(s *staged) {
 	if p.Secrets == nil || s.event.Kind != events.KindEntry {
 		return
@@ -56,8 +57,8 @@ func (o *openOutput) mask(p *Persister, s *staged, piece record.Piece, last bool
 	return record.Piece{Stream: piece.Stream, Bytes: out}
 }
 
-// masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be read, the same
-// bytes with secrets blanked.
+// masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be
+// read, the same bytes with secrets blanked.
 func (p *Persister) masked(s *staged) []byte {
 	data := s.msg.Data
 	switch {

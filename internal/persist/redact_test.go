@@ -135,8 +135,8 @@ func hidden() map[string]struct{ body, core string } {
 	}
 }
 
-// TestHiddenSecretsAreNowhere: of a secret that is escaped, encoded, cut over pieces of an output, or in what becomes a dead letter,
-// nothing is in threads, items, artifacts, dead letters or the log.
+// TestHiddenSecretsAreNowhere: of a secret that is escaped, encoded, cut over pieces of an output, or in what becomes a
+// dead letter, nothing is in threads, items, artifacts, dead letters or the log.
 func TestHiddenSecretsAreNowhere(t *testing.T) {
 	r := newRig(t)
 	var log lockedBuffer

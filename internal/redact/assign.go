@@ -7,29 +7,39 @@ import (
 	"strings"
 )
 
-// A value beside a name that says that it is secret: NAME=value, "name": "value", name: value, --name value, <name>value</name> and what
-// else programs, shells and files of configuration have. What is beside such a name is often no secret: code that reads it, a
-// variable, a placeholder, a type. So the value is judged (judge.go), the more strictly the more the place looks like code.
+// A value beside a name that says that it is secret: NAME=value, "name": "value", name: value, --name value,
+// <name>value</name> and what else programs, shells and files of configuration have. What is beside such a name is
+// often no secret: code that reads it, a variable, a placeholder, a type. So the value is judged (judge.go), the more
+// strictly the more the place looks like code.
 
-// secretNames are the ends of names, in lower case without signs, of values that are secret; true: of passwords, which need not look
-// drawn.
-var secretNames = map[string]bool{
-	"password": true, "passwd": true, "passphrase": true, "passcode": true, "pwd": true, "pass": true, "storepass": true, "keypass": true,
-	"sshpass": true, "dbpass": true, "psk": true, "presharedkey": false, "credential": true, "credentials": true, "secret": false,
-	"secretkey": false, "secretkeybase": false, "token": false, "apikey": false, "accesskey": false, "privatekey": false, "authkey": false,
-	"accountkey": false, "sharedkey": false, "encryptionkey": false, "signingkey": false, "masterkey": false, "servicekey": false,
-	"servicerolekey": false, "licensekey": false, "licencekey": false, "deploykey": false, "appkey": false, "applicationkey": false,
-	"integrationkey": false, "routingkey": false, "subscriptionkey": false, "storagekey": false, "hmackey": false, "cipherkey": false,
-	"jwtkey": false, "consumerkey": false, "writekey": false, "ingestkey": false, "adminkey": false, "serverkey": false,
-	"functionskey": false, "cryptkey": false, "rapidapikey": false, "webhookkey": false, "restkey": false, "saslkey": false,
-	"accesskeysecret": false, "refreshtoken": false, "identitytoken": false, "secretid": false, "sessionkeysecret": false,
-	"encryptkey": false, "secretaccesskey": false, "clientkey": false, "primarymasterkey": false, "primarykey": false, "secondarykey": false, "walletkey": false, "deployerkey": false, "datakey": false, "hexkey": false,
-}
+// secretNames are the ends of names, in lower case without signs, of values that are secret; true: of passwords, which
+// need not look drawn.
+var secretNames = func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range strings.Fields(drawnNames) {
+		names[name] = false
+	}
+	for _, name := range strings.Fields(passwordNames) {
+		names[name] = true
+	}
+	return names
+}()
+
+const passwordNames = `
+	password passwd passphrase passcode pwd pass storepass keypass sshpass dbpass psk credential credentials`
+
+const drawnNames = `
+	accesskey accesskeysecret accountkey adminkey apikey appkey applicationkey authkey cipherkey clientkey
+	consumerkey cryptkey datakey deployerkey deploykey encryptionkey encryptkey functionskey hexkey hmackey
+	identitytoken ingestkey integrationkey jwtkey licencekey licensekey masterkey presharedkey primarykey
+	primarymasterkey privatekey rapidapikey refreshtoken restkey routingkey saslkey secondarykey secret
+	secretaccesskey secretid secretkey secretkeybase serverkey servicekey servicerolekey sessionkeysecret sharedkey
+	signingkey storagekey subscriptionkey token walletkey webhookkey writekey`
 
 // harmless are ends of names that end like secret ones.
-var harmless = regexp.MustCompile(`(?:next|page|continuation|continue|sync|cancell?ation|cancel|eos|bos|pad|unk|sep|cls|mask|stop|start|` +
-	`end|special|prev|previous|current|last|first|resume|client|csrf|xsrf|crumb|max|num|total|input|output|prompt|completion|idempotency|` +
-	`lock|fence|fencing|skip|image|publishable|delimiter)token$|bypass$|compass$|^oldpwd$`)
+var harmless = regexp.MustCompile(`(?:next|page|continuation|continue|sync|cancell?ation|cancel|eos|bos|pad|unk|sep|cls|mask|` +
+	`stop|start|end|special|prev|previous|current|last|first|resume|client|csrf|xsrf|crumb|max|num|total|input|output|` +
+	`prompt|completion|idempotency|lock|fence|fencing|skip|image|publishable|delimiter)token$|bypass$|compass$|^oldpwd$`)
 
 const (
 	maxName  = 64
@@ -67,7 +77,8 @@ func nameAt(text []byte, from, to int) (a assignment, ok bool) {
 	for l > 0 && from-l < maxName && (isWord(text[l-1]) || text[l-1] == '-' || text[l-1] == '.') {
 		l--
 	}
-	for r < len(text) && r-to < maxName && (isWord(text[r]) || text[r] == '-' || text[r] == '.' && r+1 < len(text) && isWord(text[r+1])) {
+	inName := func(at int) bool { return isWord(text[at]) || text[at] == '-' }
+	for r < len(text) && r-to < maxName && (inName(r) || text[r] == '.' && r+1 < len(text) && isWord(text[r+1])) {
 		r++
 	}
 	if l > 0 && text[l-1] == '\\' && l < from { // an escape ends in a letter
@@ -104,7 +115,8 @@ func isSecretName(name []byte) (password, ok bool) {
 }
 
 // nameTails may follow what makes a name a secret's.
-var nameTails = []string{"base64", "base", "b64", "value", "prod", "production", "dev", "staging", "live", "new", "old", "plaintext", "plain",
+var nameTails = []string{"base64", "base", "b64", "value", "prod", "production", "dev", "staging", "live", "new",
+	"old", "plaintext", "plain",
 	"text", "current", "primary", "secondary", "raw", "string", "str", "hex"}
 
 var shortName = regexp.MustCompile(`(?i:[_.-])(?i:pass|pwd)[0-9]*$|[a-z](?:Pass|Pwd)$|^[A-Z]+(?:PASS|PWD)$`)
@@ -262,7 +274,8 @@ func (a *assignment) startsLine() bool {
 	return lineStart.Match(a.text[from:a.name.from])
 }
 
-var lineStart = regexp.MustCompile(`(?:^|\n|["'` + "`" + `])[ \t+\-|>0-9:→]*(?:(?:export|set|env|ENV|ARG|-e|--env|--build-arg|setx|declare -x|\$env:)[ \t]*)*$`)
+var lineStart = regexp.MustCompile(`(?:^|\n|["'` + "`" + `])[ \t+\-|>0-9:→]*(?:(?:export|set|env|ENV|ARG|-e|--env` +
+	`|--build-arg|setx|declare -x|\$env:)[ \t]*)*$`)
 
 // endsLine reports whether nothing but a comment comes behind the value in its line, or in the string that it is in.
 func (a *assignment) endsLine() bool { return lineEnd.Match(a.text[a.at:min(len(a.text), a.at+40)]) }
@@ -280,7 +293,8 @@ func (a *assignment) isSecret(password bool) bool {
 		return false
 	}
 	upper := bytes.Equal(a.text[a.name.from:a.name.to], bytes.ToUpper(a.text[a.name.from:a.name.to]))
-	told := a.quoted || a.markup || a.flag || a.shell && (upper || a.startsLine() && a.endsLine()) // no code stands there
+	// No code stands there.
+	told := a.quoted || a.markup || a.flag || a.shell && (upper || a.startsLine() && a.endsLine())
 	if a.quoted && bytes.ContainsAny(v, " \t{}") || bytes.IndexByte(v, '(') >= 0 && !told {
 		return false
 	}

@@ -30,7 +30,8 @@ func TestDocument(t *testing.T) {
 	}
 	slices.Sort(names)
 	for mark, text := range map[string]string{
-		"rules": redact.Default().Table(), "kinds": fmt.Sprintf("%d kinds: %s.\n", len(names), strings.Join(names, ", ")),
+		"rules": redact.Default().Table(), "kinds": fmt.Sprintf("%d kinds: %s.\n", len(names), strings.Join(names,
+			", ")),
 	} {
 		begin, end := []byte("<!-- "+mark+": begin -->\n"), []byte("<!-- "+mark+": end -->\n")
 		from, to := bytes.Index(old, begin), bytes.Index(old, end)
@@ -38,7 +39,8 @@ func TestDocument(t *testing.T) {
 			t.Fatalf("%s has no place for %s", path, mark)
 		}
 		if got := string(old[from+len(begin) : to]); got != text && !*update {
-			t.Errorf("%s has other %s than the code; go test ./internal/redact -run TestDocument -update writes them", path, mark)
+			t.Errorf("%s has other %s than the code; go test ./internal/redact -run TestDocument -update writes them",
+				path, mark)
 		}
 		old = slices.Concat(old[:from+len(begin)], []byte(text), old[to:])
 	}

@@ -51,7 +51,10 @@ func (r *Rules) find(text []byte) (out []finding) {
 	if len(out) < 2 {
 		return out
 	}
-	slices.SortFunc(out, func(a, b finding) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.rule, b.rule)) })
+	slices.SortFunc(out, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.rule,
+			b.rule))
+	})
 	keep := out[:1]
 	for _, f := range out[1:] {
 		if last := &keep[len(keep)-1]; f.from < last.to {
@@ -134,8 +137,8 @@ func isSolid(text []byte, n int) bool {
 	return true
 }
 
-// startsWord reports whether a word may begin at a place: behind what belongs to no word, or behind an escape that ends in what does,
-// of a string or of a URL.
+// startsWord reports whether a word may begin at a place: behind what belongs to no word, or behind an escape that ends
+// in what does, of a string or of a URL.
 func startsWord(text []byte, at int) bool {
 	if at == 0 || !isWord(text[at-1]) || !isWord(text[at]) {
 		return true

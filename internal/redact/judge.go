@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -18,8 +19,8 @@ var checks = map[string]func(value []byte) bool{
 	"netpassword": func(v []byte) bool { return !isReference(v) && !isCommon(v) && !bytes.ContainsAny(v, "()[]|") },
 }
 
-// isReference reports whether a value only stands for a secret that is elsewhere, or for none: a variable, a template, a path, an
-// address, a place to be filled in.
+// isReference reports whether a value only stands for a secret that is elsewhere, or for none: a variable, a template,
+// a path, an address, a place to be filled in.
 func isReference(v []byte) bool {
 	if len(v) == 0 {
 		return true
@@ -33,19 +34,26 @@ func isReference(v []byte) bool {
 
 var (
 	references = regexp.MustCompile(`^(?:` +
-		`\$[a-z_{(]|%[a-z_]+%|%[({]?[a-z_]*[)}]?[sdvq]$|%\(|<|\{|\[redacted|!|\*[a-z_]|&[a-z_]|@[a-z]+\.|#\{` + // variables and templates
+		`\$[a-z_{(]|%[a-z_]+%|%[({]?[a-z_]*[)}]?[sdvq]$|%\(|<|\{|\[redacted|![a-z]+(?:[ :]|$)|[*&][a-z_][a-z0-9_.]*$|@[a-z]+\.` +
+		`|#\{` + // variables and templates
 		`|/|\./|\.\./|~/|[a-z]:\\|[a-z][a-z0-9+.-]{1,20}://` + // paths and addresses
-		`|(?:arn|vault|enc|sha1|sha256|sha384|sha512|md5|file|env|aws|ssm|gcp|keyring|kms|ref|secretsmanager|from|data|urn):` +
-		`|ref\+|enc\[|projects/|secrets?[./]|(?:var|local|module|config|settings|self|this|os|sys|process|import|req|request|ctx|args|opts|options|params|props|env|cfg|conf|app|user|data|state|match|matches|result|response|res|body|input|event|form|values|creds|credentials)\.[a-z_]` +
+		`|(?:arn|vault|enc|sha1|sha256|sha384|sha512|md5|file|env|aws|ssm|gcp|keyring|kms|ref|secretsmanager|from` +
+		`|data|urn):` +
+		`|ref\+|enc\[|projects/|secrets?[./]|(?:var|local|module|config|settings|self|this|os|sys|process|import` +
+		`|req|request|ctx|args|opts|options|params|props|env|cfg|conf|app|user|data|state|match|matches|result` +
+		`|response|res|body|input|event|form|values|creds|credentials)\.[a-z_]` +
 		`|v?[0-9]+(?:\.[0-9]+)+(?:[-+.a-z0-9]*)$|[0-9]{4}-[0-9]{2}-[0-9]{2}[t ]?` + // versions, times
 		`)`)
-	placeholders = regexp.MustCompile(`example|placeholder|change[-_ ]?me|change[-_]?this|redacted|xxxx|\*\*\*|dummy|replace[-_]|` +
-		`insert[-_ ]|your[-_ ]|^your|fake|sample|^my[-_]?(?:pass|secret|token|key|api|super)|not[-_ ]?a[-_ ]?real[-_ ]|\.\.\.|…|todo|` +
+	placeholders = regexp.MustCompile(`example|placeholder|change[-_ ]?me|change[-_]?this|redacted|xxxx|\*\*\*` +
+		`|dummy|replace[-_]|` +
+		`insert[-_ ]|your[-_ ]|^your|fake|sample|^my[-_]?(?:pass|secret|token|key|api|super)` +
+		`|not[-_ ]?a[-_ ]?real[-_ ]|\.\.\.|…|todo|` +
 		`\$\{|\$\(|\{\{|<[a-z_ -]+>|process\.env|environ|getenv|abcdef012345|0123456789abcdef|1234567890abcdef|` +
 		`\.(?:json|ya?ml|toml|txt|pem|key|crt|env|md|go|py|js|ts|rb|rs|java|sh|html?|css|sql|lock)$`)
 )
 
-// isCommon reports whether a value without its digits and signs is a word that examples and tests use, or no word at all.
+// isCommon reports whether a value without its digits and signs is a word that examples and tests use, or no word at
+// all.
 func isCommon(v []byte) bool {
 	var letters []byte
 	for _, c := range asciiLower(v) {
@@ -58,22 +66,32 @@ func isCommon(v []byte) bool {
 }
 
 var common = func() []string {
-	words := regexp.MustCompile(`\s+`).Split(`a aa aaa ab abc abcd abcde abcdef abcdefg abcdefgh access admin administrator adminadmin
-		alice anonymous api apikey auth authtoken bar bearer baz bob boolean changeit client clientid clientsecret correct credential
-		credentials db dbpass dbpassword default demo dev development disabled email empty enabled expired false foo foobar guest hello
-		helloworld hidden hunter incorrect int integer invalid key lamp letmein local localhost login lorem master masked minio
-		minioadmin mongo mongodb mysql neo newpass newpassword nil no none null number off oldpassword on optional p pass passw passwd
-		passwdhash password passwordhash passwordpassword phrase placeholder postgres postgresql prod public pw pwd qwe qwer qwerty
-		qwertyuiop rabbitmq redis redispass replace required root rootpass rootpassword rootroot s sa secret secretkey secretpassword
-		secrets secretsecret secrettoken shh some somepassword somesecret staging str string sup super supersecret superuser t test
-		tester testing testkey testpass testpassword testsecret testtest testtoken testuser text tok token tokens toor true type u
-		undefined unknown unused user username userpass value wrong wrongpass wrongpassword x xx xxx y yes yourpassword`, -1)
+	words := strings.Fields(`a aa aaa ab abc abcd abcde abcdef abcdefg abcdefgh access
+		admin administrator adminadmin
+		alice anonymous api apikey auth authtoken bar bearer baz bob boolean changeit client clientid
+		clientsecret correct credential
+		credentials db dbpass dbpassword default demo dev development disabled email empty enabled expired
+		false foo foobar guest hello
+		helloworld hidden hunter incorrect int integer invalid key lamp letmein local localhost login lorem
+		master masked minio
+		minioadmin mongo mongodb mysql neo newpass newpassword nil no none null number off oldpassword on
+		optional p pass passw passwd
+		passwdhash password passwordhash passwordpassword phrase placeholder postgres postgresql prod public
+		pw pwd qwe qwer qwerty
+		qwertyuiop rabbitmq redis redispass replace required root rootpass rootpassword rootroot s sa secret
+		secretkey secretpassword
+		secrets secretsecret secrettoken shh some somepassword somesecret staging str string sup super
+		supersecret superuser t test
+		tester testing testkey testpass testpassword testsecret testtest testtoken testuser text tok token
+		tokens toor true type u
+		undefined unknown unused user username userpass value wrong wrongpass wrongpassword x xx xxx y yes
+		yourpassword`)
 	slices.Sort(words)
 	return words
 }()
 
-// isRandom reports whether a value looks drawn: digits stand among its letters, and not only at the ends of words as in the names that
-// people give. A long one without digits must change between cases as no name does.
+// isRandom reports whether a value looks drawn: digits stand among its letters, and not only at the ends of words as in
+// the names that people give. A long one without digits must change between cases as no name does.
 func isRandom(v []byte) bool {
 	v = techWords.ReplaceAll(v, []byte("_"))
 	digits, letters, runs, flips := 0, 0, 0, 0
@@ -110,12 +128,15 @@ func isRandom(v []byte) bool {
 	return true
 }
 
-var techWords = regexp.MustCompile(`(?i)(?:sha|md|rs|hs|es|ps|ed|x|aes|utf|base|oauth|http|ipv|int|uint|float|rsa|p|k|s|ec|b|h|e|i|l|v)(?:[0-9]{1,2}|16|256|384|512|1024|2048|4096|25519|509)([^0-9]|$)`)
+// techWords are names with digits, of formats and algorithms; those of one letter only where a word begins.
+var techWords = regexp.MustCompile(`(?i)(?:(?:sha|md|rs|hs|aes|utf|base|oauth|http|ipv|uint|float|rsa)|(?:^|[^0-9a-z])` +
+	`(?:es|ps|ed|x|int|p|k|s|ec|b|h|e|i|l|v))(?:[0-9]{1,2}|16|256|384|512|1024|2048|4096|25519|509)(?:[^0-9]|$)`)
 
 // isName reports whether a value is words in lower case with signs between them, as names of resources are.
 func isName(v []byte) bool { return nameOfWords.Match(v) }
 
-var nameOfWords = regexp.MustCompile(`^(?:[a-z]+|[0-9]{1,8}|[a-z]+[0-9]{1,3})(?:[-_./:|, ]+(?:[a-z]+|[0-9]{1,8}|[a-z]+[0-9]{1,3}))+$`)
+var nameOfWords = regexp.MustCompile(`^(?:[a-z]+|[0-9]{1,8}|[a-z]+[0-9]{1,3})(?:[-_./:|, ]+(?:[a-z]+|[0-9]{1,8}` +
+	`|[a-z]+[0-9]{1,3}))+$`)
 
 // decode64 reads base64 of any kind, as far as it goes.
 func decode64(v []byte) []byte {

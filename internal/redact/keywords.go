@@ -2,8 +2,8 @@ package redact
 
 import "slices"
 
-// keywords finds many words in a text in one pass, in any case: the automaton of Aho and Corasick, with a row of followers for each
-// state. A byte that is in no word shares one column with all such bytes.
+// keywords finds many words in a text in one pass, in any case: the automaton of Aho and Corasick, with a row of
+// followers for each state. A byte that is in no word shares one column with all such bytes.
 type keywords struct {
 	class [256]uint8
 	next  []uint32 // [state+class]: the place of the next state's row, and heard if a word ends there
@@ -85,7 +85,8 @@ func (k *keywords) link(tree [][]uint32) {
 	}
 }
 
-// each calls f for every keyword in text: its rule, and from where to where it stands. Places are in the order of their ends.
+// each calls f for every keyword in text: its rule, and from where to where it stands. Places are in the order of their
+// ends.
 func (k *keywords) each(text []byte, f func(rule, from, to int)) {
 	at, next := uint32(0), k.next
 	for i, c := range text {

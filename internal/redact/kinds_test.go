@@ -24,7 +24,8 @@ func remains(text, secret string) string {
 // bare is a secret as one line.
 func bare(secret string) string { return strings.TrimSpace(secret) }
 
-// harmless is how many bytes of a secret may be left: they may be there by chance, or are the letters with which all of a kind begin.
+// harmless is how many bytes of a secret may be left: they may be there by chance, or are the letters with which all of
+// a kind begin.
 func harmless(secret string) int { return max(5, min(len(secret)/4, 8)) }
 
 func escaped(s string) string {
@@ -60,20 +61,23 @@ func forms(text, secret string) map[string]struct {
 		json bool
 	}
 	return map[string]form{
-		"text":                      {text, false},
-		"shell":                     {"$ cat notes\n" + text + "\n$ ls\nREADME.md\n", false},
-		"yaml":                      {"steps:\n  - run: |\n" + indent(text, "      ") + "\n", false},
-		"diff":                      {"@@ -1,2 +1,3 @@\n" + indent(text, "+") + "\n-old\n", false},
-		"json":                      {`{"type":"user","text":` + escaped("before\n"+text+"\nbehind") + `}`, true},
-		"json with escapes":         {`{"type":"user","text":` + spelled("before\n"+text+"\nbehind", secret) + `}`, true},
-		"json in json":              {`{"text":` + escaped(`{"out":`+escaped("before\n"+text+"\nbehind")+`}`) + `}`, true},
-		"json with escapes in json": {`{"text":` + escaped(`{"out":`+spelled("before\n"+text+"\nbehind", secret)+`}`) + `}`, true},
-		"json in json in json":      {`{"text":` + escaped(`{"text":`+escaped(`{"out":`+escaped("a\n"+text+"\nb")+`}`)+`}`) + `}`, true},
+		"text":  {text, false},
+		"shell": {"$ cat notes\n" + text + "\n$ ls\nREADME.md\n", false},
+		"yaml":  {"steps:\n  - run: |\n" + indent(text, "      ") + "\n", false},
+		"diff":  {"@@ -1,2 +1,3 @@\n" + indent(text, "+") + "\n-old\n", false},
+		"json":  {`{"type":"user","text":` + escaped("before\n"+text+"\nbehind") + `}`, true},
+		"json with escapes": {`{"type":"user","text":` + spelled("before\n"+text+"\nbehind", secret) + `}`,
+			true},
+		"json in json": {`{"text":` + escaped(`{"out":`+escaped("before\n"+text+"\nbehind")+`}`) + `}`,
+			true},
+		"json with escapes in json": {`{"text":` + escaped(`{"out":`+spelled("before\n"+text+"\nbehind",
+			secret)+`}`) + `}`, true},
+		"json in json in json": {`{"text":` + escaped(`{"text":`+escaped(`{"out":`+escaped("a\n"+text+"\nb")+`}`)+`}`) + `}`, true},
 	}
 }
 
-// acrossWords is in the name of kinds that later words make secret. In pieces of an output they are found only when these come in the
-// same piece.
+// acrossWords is in the name of kinds that later words make secret. In pieces of an output they are found only when
+// these come in the same piece.
 const acrossWords = " (before what tells)"
 
 var unescapeHex = regexp.MustCompile(`u00[0-7][0-9A-F]`)
@@ -100,16 +104,21 @@ func TestKinds(t *testing.T) {
 					if err := json.Unmarshal(got, &v); err != nil {
 						t.Fatal(err)
 					}
-					plain = unescapeHex.ReplaceAllStringFunc(strings.ReplaceAll(v.Text, `\`, ""), func(escape string) string {
-						c, _ := strconv.ParseUint(escape[1:], 16, 8)
-						return string(rune(c))
-					})
+					plain = unescapeHex.ReplaceAllStringFunc(strings.ReplaceAll(v.Text, `\`, ""),
+						func(escape string) string {
+							c, _ := strconv.ParseUint(escape[1:], 16, 8)
+							return string(rune(c))
+						})
 				}
 				left := remains(plain, bare(secret))
 				if n == 0 || len(left) > harmless(secret) {
 					whole = false
 					t.Errorf("%s, %s: %q is left, %d found: %.300s", k.name, name, left, n, got)
 				}
+			}
+			clean, _ := r.Clean([]byte(text), false)
+			if again, n := r.Clean(clean, false); n > 0 {
+				t.Errorf("%s: %d found in what is clean: %.300s", k.name, n, again)
 			}
 			for _, cut := range []int{1, 3, 7, 16, 64} {
 				if strings.HasSuffix(k.name, acrossWords) {

@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// A Secret of Kubernetes has its values in base64 under names of any kind: what makes them secret is the kind of the object around.
+// A Secret of Kubernetes has its values in base64 under names of any kind: what makes them secret is the kind of the
+// object around.
 
 // objectBytes is how far from its kind an object is looked at, to both sides.
 const objectBytes = 16 << 10

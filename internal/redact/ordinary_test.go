@@ -288,21 +288,34 @@ v1.0-alpha2 v1.0-rc1 t1.micro t2.small y2_axis re_compile fc-cache pat-terns
 func generated(g *maker) []string {
 	sum, id := func() string { return g.of(hexes, 64) }, func() string { return g.uuid() }
 	texts := []string{
-		"data:image/png;base64," + g.of(base, 4000), `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + g.of(base, 9000) + `"}}`,
-		`{"signature":"` + g.of(base, 700) + `"}`, `{"encrypted_content":"` + g.of(words, 900) + `"}`, "-----BEGIN CERTIFICATE-----\n" + g.lines(12, 64) + "-----END CERTIFICATE-----",
-		"-----BEGIN PGP SIGNATURE-----\n\n" + g.lines(6, 64) + "-----END PGP SIGNATURE-----", "certificate-authority-data: " + b64("-----BEGIN CERTIFICATE-----\n"+g.lines(4, 64)+"-----END CERTIFICATE-----\n"),
-		"kind: ConfigMap\ndata:\n  app.conf: " + b64(g.of(alnum, 30)) + "\n", "apiVersion: v1\nkind: SecretList\nitems: []\n",
+		"data:image/png;base64," + g.of(base, 4000),
+		`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + g.of(base, 9000) + `"}}`,
+		`{"signature":"` + g.of(base, 700) + `"}`, `{"encrypted_content":"` + g.of(words, 900) + `"}`,
+		"-----BEGIN CERTIFICATE-----\n" + g.lines(12, 64) + "-----END CERTIFICATE-----",
+		"-----BEGIN PGP SIGNATURE-----\n\n" + g.lines(6, 64) + "-----END PGP SIGNATURE-----",
+		"certificate-authority-data: " + b64("-----BEGIN CERTIFICATE-----\n"+g.lines(4,
+			64)+"-----END CERTIFICATE-----\n"),
+		"kind: ConfigMap\ndata:\n  app.conf: " + b64(g.of(alnum, 30)) + "\n",
+		"apiVersion: v1\nkind: SecretList\nitems: []\n",
 	}
 	for range 6 {
 		texts = append(texts,
-			"git: "+g.of(hexes, 40)+" "+g.of(hexes, 7), "sha256:"+sum(), sum()+"  dist/app.tar.gz", "id "+id(), "trace="+g.of(hexes, 32)+" span="+g.of(hexes, 16),
-			`"integrity": "sha512-`+g.of(base, 86)+`=="`, "github.com/a/b v1.0.0 h1:"+g.of(base, 43)+"=", `checksum = "`+sum()+`"`, "sha256-"+g.of(base, 43)+"=",
-			"pack "+strings.ToLower(g.of(base32, 26))+".pack", "ulid 01"+g.of("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 24), "etag: \""+g.of(hexes, 32)+"\"",
-			`{"toolUseId":"toolu_01`+g.of(alnum, 22)+`","id":"msg_01`+g.of(alnum, 22)+`"}`, "image@sha256:"+sum()+" pulled", "arn:aws:ecs:eu-west-1:123456789012:task/c/"+g.of(hexes, 32),
-			"--hash=sha256:"+sum(), "nodes: n-"+g.of(hexes, 12)+" pod app-"+g.of(hexes, 9)+"-"+g.of(lower+digits, 5), "session "+id()+" thread main seq "+g.of(digits, 9),
-			"x-amzn-RequestId: "+id(), "chunk-"+g.of(alnum, 8)+".js  12.3 kB", fmt.Sprintf("0x%s: mov rax, 0x%s", g.of(hexes, 12), g.of(hexes, 8)),
-			"addr 0x"+g.of(hexes, 40)+" tx 0x"+sum(), "POST /v1/objects/"+g.of(alnum, 28)+" 201 12ms", `{"cursor":"`+g.of(alnum, 40)+`","etag":"`+g.of(hexes, 32)+`"}`,
-			"PASS_THROUGH_"+g.of(upper, 4)+"=1", "next_token="+g.of(alnum, 40), "https://cdn.x.dev/assets/index-"+g.of(alnum, 8)+".css?v="+g.of(hexes, 20))
+			"git: "+g.of(hexes, 40)+" "+g.of(hexes, 7), "sha256:"+sum(), sum()+"  dist/app.tar.gz", "id "+id(),
+			"trace="+g.of(hexes, 32)+" span="+g.of(hexes, 16),
+			`"integrity": "sha512-`+g.of(base, 86)+`=="`, "github.com/a/b v1.0.0 h1:"+g.of(base, 43)+"=",
+			`checksum = "`+sum()+`"`, "sha256-"+g.of(base, 43)+"=",
+			"pack "+strings.ToLower(g.of(base32, 26))+".pack", "ulid 01"+g.of("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 24),
+			"etag: \""+g.of(hexes, 32)+"\"",
+			`{"toolUseId":"toolu_01`+g.of(alnum, 22)+`","id":"msg_01`+g.of(alnum, 22)+`"}`,
+			"image@sha256:"+sum()+" pulled", "arn:aws:ecs:eu-west-1:123456789012:task/c/"+g.of(hexes, 32),
+			"--hash=sha256:"+sum(), "nodes: n-"+g.of(hexes, 12)+" pod app-"+g.of(hexes, 9)+"-"+g.of(lower+digits, 5),
+			"session "+id()+" thread main seq "+g.of(digits, 9),
+			"x-amzn-RequestId: "+id(), "chunk-"+g.of(alnum, 8)+".js  12.3 kB", fmt.Sprintf("0x%s: mov rax, 0x%s",
+				g.of(hexes, 12), g.of(hexes, 8)),
+			"addr 0x"+g.of(hexes, 40)+" tx 0x"+sum(), "POST /v1/objects/"+g.of(alnum, 28)+" 201 12ms",
+			`{"cursor":"`+g.of(alnum, 40)+`","etag":"`+g.of(hexes, 32)+`"}`,
+			"PASS_THROUGH_"+g.of(upper, 4)+"=1", "next_token="+g.of(alnum, 40),
+			"https://cdn.x.dev/assets/index-"+g.of(alnum, 8)+".css?v="+g.of(hexes, 20))
 	}
 	return texts
 }

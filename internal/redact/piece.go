@@ -8,9 +8,10 @@ const (
 	starBytes    = 64      // of masks in there are kept
 )
 
-// Piece is Blank for text that comes in pieces: a secret that lies across them is masked whole. A piece ends where its last word
-// begins, because the next piece may go on with it: that word is held back, and given back with the next piece. context and held are
-// what the last call for the text gave; the text ends with the piece for which last is set. What comes out is as long as what goes in.
+// Piece is Blank for text that comes in pieces: a secret that lies across them is masked whole. A piece ends where its
+// last word begins, because the next piece may go on with it: that word is held back, and given back with the next
+// piece. context and held are what the last call for the text gave; the text ends with the piece for which last is set.
+// What comes out is as long as what goes in.
 func (r *Redactor) Piece(context, held, piece []byte, last bool) (out, nextContext, nextHeld []byte, found int) {
 	text := piece
 	if len(held) > 0 {
@@ -62,7 +63,8 @@ func lastWord(text []byte) int {
 	return from
 }
 
-// shortContext is the end of what was given out, with long masks cut: what stands before one may say what comes behind it.
+// shortContext is the end of what was given out, with long masks cut: what stands before one may say what comes behind
+// it.
 func shortContext(context, out []byte) []byte {
 	short := make([]byte, 0, len(context)+len(out))
 	stars := 0

@@ -95,8 +95,9 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 	return keep
 }
 
-// straighten writes spaces over what a text has around its words and rules need not know: colours of a terminal, marks and numbers of
-// lines in diffs and listings, and escapes of a string in a string; zeros where there is nothing. Its length stays.
+// straighten writes spaces over what a text has around its words and rules need not know: colours of a terminal, marks
+// and numbers of lines in diffs and listings, and escapes of a string in a string; zeros where there is nothing. Its
+// length stays.
 func straighten(text []byte) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -175,7 +176,9 @@ const (
 
 // edit appends raw to dst with the findings masked, up to a byte and the end of the finding there, and moves the window behind
 // it. taken is how much of raw that is, passed how many findings.
-func (w *window) edit(r *Redactor, dst, raw []byte, found []finding, limit int, how mask) (out []byte, taken, passed int) {
+func (w *window) edit(r *Redactor, dst, raw []byte, found []finding, limit int, how mask) (
+	out []byte, taken, passed int,
+) {
 	all := len(found)
 	if all == 0 && limit == len(raw) {
 		w.tail = w.tail[:0] // nothing comes behind it

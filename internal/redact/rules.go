@@ -15,9 +15,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Rules say what a secret is. They are read from a file of the form that gitleaks has: [[rules]] with id, description, regex,
-// secretGroup, entropy, keywords and allowlists; and allowlists for all. What is about files and commits (path, paths, commits) means
-// nothing here: a rule with nothing else is left out. Spool adds three members, which gitleaks passes over:
+// Rules say what a secret is. They are read from a file of the form that gitleaks has: [[rules]] with id, description,
+// regex, secretGroup, entropy, keywords and allowlists; and allowlists for all. What is about files and commits (path,
+// paths, commits) means nothing here: a rule with nothing else is left out. Spool adds three members, which gitleaks
+// passes over:
 //
 //	token = true     a match begins with a keyword, at the begin of a word
 //	reach = N        a match ends at most so many bytes behind a keyword; 8 KiB unless it is said
@@ -62,8 +63,8 @@ var ErrRules = errors.New("secret rules")
 //go:embed rules.toml
 var defaults []byte
 
-// Default is the rules that come with Spool (rules.toml): formats of tokens and keys that say what they are, and values beside a name
-// that says so.
+// Default is the rules that come with Spool (rules.toml): formats of tokens and keys that say what they are, and values
+// beside a name that says so.
 func Default() *Rules { return parseDefaults() }
 
 var parseDefaults = sync.OnceValue(func() *Rules {
@@ -151,7 +152,8 @@ func Parse(text []byte) (*Rules, error) {
 
 // newRule reads a rule. The error names all that is wrong with it.
 func newRule(from ruleFile) (rule, error) {
-	r := rule{id: from.ID, description: from.Description, group: from.SecretGroup, entropy: from.Entropy, token: from.Token}
+	r := rule{id: from.ID, description: from.Description, group: from.SecretGroup, entropy: from.Entropy,
+		token: from.Token}
 	var errs []error
 	wrong := func(format string, a ...any) {
 		errs = append(errs, fmt.Errorf("%w: rule %q: "+format, append([]any{ErrRules, r.id}, a...)...))
@@ -223,7 +225,8 @@ func shortestOf(re *syntax.Regexp) (n int, spaces bool) {
 			n, spaces = min(n, some), spaces || space
 		}
 		return n, spaces
-	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary:
+	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText,
+		syntax.OpWordBoundary:
 		return 0, false
 	}
 	for _, sub := range re.Sub {
