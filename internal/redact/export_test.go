@@ -3,6 +3,8 @@ package redact
 import (
 	"fmt"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 )
 
 // Table is what the rules find, as a table of Markdown.
@@ -31,4 +33,16 @@ func (r *Rules) IDs() (ids []string) {
 		ids = append(ids, rule.id)
 	}
 	return ids
+}
+
+// Keywords are those of all rules.
+func Keywords() (words []string) {
+	var f rulesFile
+	if err := toml.Unmarshal(defaults, &f); err != nil {
+		panic(err)
+	}
+	for _, rule := range f.Rules {
+		words = append(words, rule.Keywords...)
+	}
+	return words
 }

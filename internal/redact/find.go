@@ -15,11 +15,13 @@ type span struct{ from, to int }
 const (
 	nearBefore = 256     // bytes before a keyword
 	maxReach   = 8 << 10 // bytes behind it, at most
+	enough     = 4       // times a text may be looked at for a token; then it is searched from end to end, so that no text takes long
 )
 
 // find gives what is secret in text: in order, none overlapping another.
 func (r *Rules) find(text []byte) (out []finding) {
 	var near [][]span // by rule: where it may match, in order, none overlapping another
+	var spent []int   // by rule: bytes that were looked at for a token
 	r.keywords.each(text, func(n, from, to int) {
 		rule := &r.rules[n]
 		switch {
@@ -30,7 +32,13 @@ func (r *Rules) find(text []byte) (out []finding) {
 				}
 			}
 		case rule.token:
-			if isSolid(text[from:], rule.solid) && startsWord(text, from) {
+			if !isSolid(text[from:], rule.solid) || !startsWord(text, from) {
+				return
+			}
+			if spent == nil {
+				spent = make([]int, len(r.rules))
+			}
+			if spent[n] += min(rule.reach, len(text)-from); spent[n] <= enough*(len(text)+maxReach) {
 				out = r.match(out, n, text, span{from, min(len(text), from+rule.reach+1)})
 			}
 		default:
@@ -40,6 +48,11 @@ func (r *Rules) find(text []byte) (out []finding) {
 			near[n] = join(near[n], span{max(0, from-nearBefore), min(len(text), to+rule.reach+1)})
 		}
 	})
+	for n, bytes := range spent {
+		if bytes > enough*(len(text)+maxReach) {
+			out = r.matchAll(out, n, text)
+		}
+	}
 	for n, spans := range near {
 		for _, s := range spans {
 			out = r.match(out, n, text, s)
@@ -96,6 +109,17 @@ func join(spans []span, s span) []span {
 		spans = spans[:len(spans)-1]
 	}
 	return append(spans, s)
+}
+
+// matchAll appends all tokens that a rule finds in the text.
+func (r *Rules) matchAll(out []finding, n int, text []byte) []finding {
+	rule := &r.rules[n]
+	for _, m := range rule.loose().FindAllIndex(text, -1) {
+		if startsWord(text, m[0]) {
+			out = r.match(out, n, text, span{m[0], m[1]})
+		}
+	}
+	return out
 }
 
 // match appends what a rule finds in a part of the text.

@@ -129,6 +129,7 @@ func isRandom(v []byte) bool {
 }
 
 // techWords are names with digits, of formats and algorithms; those of one letter only where a word begins.
+// techWords are names with digits, of formats and algorithms; those of one letter only where a word begins.
 var techWords = regexp.MustCompile(`(?i)(?:(?:sha|md|rs|hs|aes|utf|base|oauth|http|ipv|uint|float|rsa)|(?:^|[^0-9a-z])` +
 	`(?:es|ps|ed|x|int|p|k|s|ec|b|h|e|i|l|v))(?:[0-9]{1,2}|16|256|384|512|1024|2048|4096|25519|509)(?:[^0-9]|$)`)
 

@@ -31,6 +31,12 @@ func findKubernetes(text []byte, from, to int) (out []span) {
 	if n := bytes.Index(text[to:r], []byte("\n---")); n >= 0 {
 		r = to + n
 	}
+	if n := bytes.LastIndex(text[l:from], text[from:to]); n >= 0 { // another object is there
+		l += n
+	}
+	if n := bytes.Index(text[to:r], text[from:to]); n >= 0 {
+		r = to + n
+	}
 	for _, m := range secretData.FindAllIndex(text[l:r], -1) {
 		at := l + m[1]
 		if open := dataInJSON.FindIndex(text[at:r]); open != nil {

@@ -37,9 +37,10 @@ type rule struct {
 	group           int
 	entropy         float64
 	allow           []allowlist
-	token           bool // regex is anchored
-	reach           int  // bytes from a keyword (its begin, of a token) to the end of a match, at most
-	solid           int  // of a token: so many bytes from its begin are no space
+	token           bool                  // regex is anchored
+	reach           int                   // bytes from a keyword (its begin, of a token) to the end of a match, at most
+	solid           int                   // of a token: so many bytes from its begin are no space
+	loose           func() *regexp.Regexp // of a token: regex, not anchored
 	check           func(value []byte) bool
 	detect          detector
 }
@@ -172,7 +173,11 @@ func newRule(from ruleFile) (rule, error) {
 	}
 	switch r.regex, r.reach = re, maxReach; {
 	case r.token:
+		r.loose = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(from.Regex) })
 		r.reach, r.solid = longest(text), shortest(text)
+		if from.Reach > 0 {
+			r.reach = min(r.reach, from.Reach)
+		}
 	case from.Reach > 0:
 		r.reach = min(from.Reach, maxReach)
 	}
