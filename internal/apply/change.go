@@ -82,6 +82,7 @@ type Result struct {
 // Counts is what the statistics of a persister grow by.
 type Counts struct {
 	Entries, BytesIn, Externalized, Truncated, Unknown, Outputs, OutputBytes int64
+	Secrets                                                                  int64 // in pieces of outputs
 }
 
 // Thread makes a thread what the change leaves of it. It keeps no memory of the change's.

@@ -19,27 +19,21 @@ type Secrets interface {
 	Clean(text []byte, json bool) (clean []byte, found int)      // JSON stays JSON
 	Blank(text []byte) (clean []byte, found int)                 // of the same length
 	Reader(r io.Reader, json bool, found *int) (clean io.Reader) // Clean, in bounded memory
+
+	// Piece is Blank for a text that comes in pieces. Of each it may hold back the end, which the next one may go on
+	// with, and which is given to the next call with the context; with the last piece, which may be empty, all comes
+	// out.
+	Piece(context, held, piece []byte, last bool) (out, nextContext, nextHeld []byte, found int)
 }
 
 // ErrBody: the body of a claim check is not what it should be.
 var ErrBody = errors.New("body in the inbox")
 
-// Clean takes the secrets out of an event that is in memory, and says how many there were. Pieces of an output are
-// looked at one by one, and keep their length, because others count its bytes: what lies across two pieces is not
-// found.
+// Clean takes the secrets out of an entry that is in memory, and says how many there were. Those of an output's pieces are
+// taken out when they are applied, in their order.
 func Clean(e *events.Event, secrets Secrets) (found int) {
-	if secrets == nil {
-		return 0
-	}
-	switch e.Kind {
-	case events.KindEntry:
+	if secrets != nil && e.Kind == events.KindEntry {
 		e.Body, found = secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
-	case events.KindChunk:
-		if c, err := events.ParseChunk(e.Body); err == nil && c.Op == events.ChunkData {
-			if c.Data, found = secrets.Blank(c.Data); found > 0 {
-				e.Body = c.Encode()
-			}
-		}
 	}
 	return found
 }

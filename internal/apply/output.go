@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/record"
@@ -29,9 +30,11 @@ type OutputChange struct {
 
 // Piece is the next piece of an open output.
 type Piece struct {
-	record.Piece
-	Seq     uint64 // of the piece
-	Touched int64  // time of the last event
+	record.Piece               // without secrets, and behind what was held before it
+	Seq          uint64        // of the piece
+	Touched      int64         // time of the last event
+	Held         []record.Held // what of its stream, and of the other, waits for the next piece
+	came         int           // bytes of it
 }
 
 // OutputEnd is an output that ended with what arrived.
@@ -74,12 +77,30 @@ func (d *draft) chunk(ctx context.Context) (Verdict, error) {
 		return Verdict{}, ErrNextCommit
 	case piece.Op == events.ChunkData:
 		d.note(d.Head)
-		of := record.Piece{Stream: piece.Stream, Bytes: piece.Data}
-		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.Time)}}
-		d.Counts.OutputBytes = int64(len(piece.Data))
+		of, held, found := mask(d.st.Rules.Secrets, o.Rec.Held, record.Piece{Stream: piece.Stream, Bytes: piece.Data}, false)
+		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.Time), held, len(piece.Data)}}
+		d.Counts.OutputBytes, d.Counts.Secrets = int64(len(piece.Data)), int64(found)
 		return Verdict{}, nil
 	}
 	return Verdict{}, d.closeOutput(ctx, o)
+}
+
+// mask takes the secrets out of the next piece of a stream, or out of what is held of it if it is the last.
+func mask(secrets Secrets, held []record.Held, piece record.Piece, last bool) (record.Piece, []record.Held, int) {
+	i := slices.IndexFunc(held, func(h record.Held) bool { return h.Stream == piece.Stream })
+	var h record.Held
+	if i >= 0 {
+		h = held[i]
+		held = slices.Delete(slices.Clone(held), i, i+1) // a prepared commit has the old ones
+	}
+	if secrets == nil { // no more
+		return record.Piece{Stream: piece.Stream, Bytes: slices.Concat(h.Bytes, piece.Bytes)}, held, 0
+	}
+	out, context, rest, found := secrets.Piece(h.Context, h.Bytes, piece.Bytes, last)
+	if len(context)+len(rest) > 0 {
+		held = append(slices.Clip(held), record.Held{Stream: piece.Stream, Context: context, Bytes: rest})
+	}
+	return record.Piece{Stream: piece.Stream, Bytes: out}, held, found
 }
 
 // due reports whether a piece is the next one. It is not when it came before, perhaps from another producer.
@@ -106,7 +127,7 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 func (o *Output) mustWait(p *events.Chunk) bool {
 	const grows = 3 // bytes at most for a byte that is no UTF-8
 	if p.Op == events.ChunkData {
-		return grows*(o.taken+len(p.Data)) >= record.PartSize
+		return grows*(o.taken+len(p.Data)) >= record.PartSize // what is held is in what was taken
 	}
 	return o.taken > 0 && (grows*o.taken > output.DefaultThreshold/2 || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
 }
@@ -145,7 +166,8 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	if !ok {
 		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, itemDialect)
 	}
-	after, sum, live := o.closed()
+	after, sum, live, found := o.closed(d.st.Rules.Secrets)
+	d.Counts.Secrets = int64(found)
 	end := &OutputEnd{After: after, Live: live, End: events.LiveEnd{Aborted: d.e.Chunk.Op == events.ChunkAbort}}
 	d.Output, d.Counts.Outputs = &OutputChange{Ends: end}, 1
 	if sum.ArtifactID != "" {

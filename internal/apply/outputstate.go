@@ -40,8 +40,8 @@ func (o *Output) Take(c *OutputChange, rules *Rules) (live []byte) {
 	case c.Piece != nil:
 		live = o.write(c.Piece.Piece)
 		o.note(c.Piece.Piece)
-		o.Rec.Seq, o.Rec.Touched = c.Piece.Seq, c.Piece.Touched
-		o.taken += len(c.Piece.Bytes)
+		o.Rec.Seq, o.Rec.Touched, o.Rec.Held = c.Piece.Seq, c.Piece.Touched, c.Piece.Held
+		o.taken += c.Piece.came
 	case c.Ends != nil:
 		*o, live = *c.Ends.After, c.Ends.Live
 	}
@@ -50,13 +50,17 @@ func (o *Output) Take(c *OutputChange, rules *Rules) (live []byte) {
 
 // closed is the output after its end, what is shown of it, and what live subscribers have not got yet. The output
 // itself stays as it is.
-func (o *Output) closed() (after *Output, sum output.Summary, live []byte) {
+func (o *Output) closed(secrets Secrets) (after *Output, sum output.Summary, live []byte, found int) {
 	c := *o
 	c.body = o.body.clone()
 	c.sink = o.sink.Clone(c.config(), c.body)
-	sum, live = c.sink.Close()
+	for _, h := range o.Rec.Held {
+		rest, _, n := mask(secrets, o.Rec.Held, record.Piece{Stream: h.Stream}, true)
+		live, found = append(live, c.write(rest)...), found+n
+	}
+	sum, end := c.sink.Close()
 	c.Open, c.Removed = false, true
-	return &c, sum, live
+	return &c, sum, append(live, end...), found
 }
 
 // Total is how many bytes of text came so far.

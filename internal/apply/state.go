@@ -114,6 +114,7 @@ type Rules struct {
 	Sessions    bool                 // sessions can be listed and deleted
 	Past        bool                 // World.Past answers
 	OutputLease time.Duration        // of an output that does not say its own
+	Secrets     Secrets              // in what outputs print; nil: nobody looks for them
 }
 
 // Staged is an event that is ready to be applied, or the reason why it can not be.

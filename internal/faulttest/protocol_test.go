@@ -275,7 +275,10 @@ func (panics) Clean(text []byte, _ bool) ([]byte, int) {
 	}
 	return text, 0
 }
-func (panics) Blank(text []byte) ([]byte, int)              { return text, 0 }
+func (panics) Blank(text []byte) ([]byte, int) { return text, 0 }
+func (panics) Piece(_, held, piece []byte, _ bool) (out, context, next []byte, found int) {
+	return append(held, piece...), nil, nil, 0
+}
 func (panics) Reader(r io.Reader, _ bool, _ *int) io.Reader { return r }
 
 // TestPanicOverAnEvent: an event that something on the way panics over is a dead letter, and not the end of every persister that

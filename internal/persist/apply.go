@@ -82,6 +82,7 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 	c.takeRecords(ch)
 	l.takeOutputs(c, t, s, ch)
 	l.p.stats.add(&ch.Counts)
+	l.p.tell(s, int(ch.Counts.Secrets))
 }
 
 // takeThread has the commit change a thread, and gives the commit its pack when it is the first.

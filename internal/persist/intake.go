@@ -26,6 +26,8 @@ type staged struct {
 	ahead []*uploaded    // what was moved out of it, and the whole of it, as far as that is uploaded
 	fence record.Fence   // before the first byte was uploaded
 
+	cleaned bool // event.Body had secrets
+
 	known bool  // the envelope could be read: thread and producer are who they say
 	bad   error // why it can never be applied, whatever its thread is
 	trial trial // what came of it so far, when it stopped others

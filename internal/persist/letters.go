@@ -48,13 +48,11 @@ func (p *Persister) sendLetters(ctx context.Context, c *commit) error {
 		if s.verdict.Is != apply.Dead || c.told {
 			continue
 		}
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.Why)
+		why := p.maskedText(s.verdict.Why.Error())
+		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", why)
 		letter := events.Dead{
 			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.verdict.Why.Error(),
-		}
-		if s.shared {
-			letter.Data = s.event.Encode()
+			Data: p.masked(s), Reason: why,
 		}
 		letters = append(letters, letter)
 	}

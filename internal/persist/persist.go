@@ -221,7 +221,7 @@ func New(deps Deps, cfg Config) *Persister {
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{
 		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
-		OutputLease: cfg.OutputLease,
+		OutputLease: cfg.OutputLease, Secrets: deps.Secrets,
 	}
 	p.lane = newLane(p)
 	return p

@@ -11,8 +11,37 @@ import (
 // Secrets finds in what agents wrote what must not be stored.
 type Secrets = apply.Secrets
 
-// clean takes the secrets out of an event that is in memory.
-func (p *Persister) clean(s *staged) { p.tell(s, apply.Clean(&s.event.Event, p.Secrets)) }
+// clean takes the secrets out of an entry that is in memory.
+func (p *Persister) clean(s *staged) {
+	found := apply.Clean(&s.event.Event, p.Secrets)
+	s.cleaned = found > 0
+	p.tell(s, found)
+}
+
+// masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be
+// read, the same bytes with secrets blanked.
+func (p *Persister) masked(s *staged) []byte {
+	data := s.msg.Data
+	switch {
+	case p.Secrets == nil && !s.shared:
+		return data
+	case s.shared || s.cleaned && s.event.Ref == nil:
+		data = s.event.Encode()
+	}
+	if p.Secrets != nil {
+		data, _ = p.Secrets.Blank(data)
+	}
+	return data
+}
+
+// maskedText is a text about an event, which may quote it.
+func (p *Persister) maskedText(text string) string {
+	if p.Secrets == nil {
+		return text
+	}
+	clean, _ := p.Secrets.Clean([]byte(text), false)
+	return string(clean)
+}
 
 // cleaned is the body of a giant without its secrets. Each pass over the body reads the same.
 func (p *Persister) cleaned(s *staged, r io.Reader) io.Reader {

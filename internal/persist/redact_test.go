@@ -2,9 +2,13 @@ package persist_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"spool/internal/persist"
@@ -104,4 +108,154 @@ func TestSecretsAreNeverStored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hidden are texts with a secret, nobody's, in the ways in which one does not lie open; and what of it must be nowhere.
+func hidden() map[string]struct{ body, core string } {
+	type way = struct{ body, core string }
+	drawn := "k3J9x2M4" + "Zr4Tn6Vy" + "1Kp8Md3H"
+	b64 := base64.StdEncoding.EncodeToString([]byte(drawn))
+	entry := func(text string) string {
+		b, err := json.Marshal(map[string]any{"type": "message", "id": "h", "message": map[string]any{"role": "user", "content": text}})
+		if err != nil {
+			panic(err)
+		}
+		return string(b)
+	}
+	inner, err := json.Marshal(map[string]string{"db_password": drawn})
+	if err != nil {
+		panic(err)
+	}
+	return map[string]way{
+		"an escape":            {`{"type":"message","id":"h","message":{"role":"user","content":"\u0041` + leaked[1:] + `"}}`, leaked[1:]},
+		"a Secret in base64":   {entry("kind: Secret\ndata:\n  x: " + b64 + "\n"), b64},
+		"JSON in JSON":         {entry(string(inner)), drawn},
+		"JSON in JSON in JSON": {entry(entry(string(inner))), drawn},
+		"a line of .env":       {entry("A=1\nDB_PASSWORD=" + drawn + "\nB=2"), drawn},
+	}
+}
+
+// TestHiddenSecretsAreNowhere: of a secret that is escaped, encoded, cut over pieces of an output, or in what becomes a
+// dead letter, nothing is in threads, items, artifacts, dead letters or the log.
+func TestHiddenSecretsAreNowhere(t *testing.T) {
+	r := newRig(t)
+	var log lockedBuffer
+	r.start(func(d *persist.Deps, c *persist.Config) {
+		d.Secrets = redact.New(redact.Default(), true)
+		d.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	at := thread(0)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	var cores []string
+	seq := uint64(0)
+	publish := func(dialect, body string) {
+		seq++
+		if err := pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(body), Seq: seq}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, way := range hidden() {
+		publish("omp", way.body)
+		publish("raw", way.body)
+		publish("no-such-dialect", way.body) // a dead letter
+		publish("omp", way.body+"}")         // no JSON: another one, whose reason may quote it
+		cores = append(cores, way.core)
+	}
+	cores = append(cores, leaked, leaked[4:12], leaked[12:])
+	const piece = 9 // bytes: what is not durable yet fills the window, so that each write is an event
+	out, err := r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true, Window: piece})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "key: " + leaked + "\nfine\nagain " + leaked
+	for i := 0; i < len(text); i += piece {
+		for _, w := range []io.Writer{out, out.Stderr()} {
+			if _, err := io.WriteString(w, text[i:min(len(text), i+piece)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := out.Close(client.OutputEnd{}); err != nil {
+		t.Fatal(err)
+	}
+	publish("omp", string(secretBody("last", 0)))
+	if err := r.Await(t.Context(), at, "p", 0, seq); err != nil {
+		t.Fatal(err)
+	}
+	stored := everything(t, r, at)
+	stored += log.String()
+	for _, core := range cores {
+		if i := strings.Index(stored, core); i >= 0 {
+			t.Errorf("%q is stored: …%.300q", core, stored[max(0, i-150):])
+		}
+	}
+	if n := strings.Count(stored, strings.Repeat("*", len(leaked))); n < 4 {
+		t.Errorf("%d blanks in what is stored, want those of both streams of the output", n)
+	}
+}
+
+// everything is what can be read of a thread, of its session's artifacts, and of all dead letters.
+func everything(t *testing.T, r *rig, at events.Thread) string {
+	t.Helper()
+	var stored bytes.Buffer
+	if _, err := r.Export(t.Context(), at, &stored); err != nil {
+		t.Fatal(err)
+	}
+	items, err := r.Past(t.Context(), at, 1, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range items {
+		fmt.Fprintf(&stored, "%+v", item)
+		if err := json.NewEncoder(&stored).Encode(item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := r.Artifacts(t.Context(), at.Session)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("artifacts = %v, %v, want the output", list, err)
+	}
+	for _, a := range list {
+		rc, _, err := r.OpenArtifact(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stored.ReadFrom(rc); err != nil {
+			t.Fatal(err)
+		}
+		_ = rc.Close()
+	}
+	letters, err := r.DeadLetters(t.Context(), at.Session)
+	if err != nil || len(letters) < 5 {
+		t.Fatalf("%d dead letters, %v, want one of each way at least", len(letters), err)
+	}
+	for _, letter := range letters {
+		body, err := r.OpenDeadLetter(t.Context(), letter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stored.ReadFrom(body); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&stored, "%+v", letter)
+	}
+	return stored.String()
+}
+
+// lockedBuffer is a log that may be written while it is read.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

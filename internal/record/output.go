@@ -32,9 +32,18 @@ type Output struct {
 
 	Base   uint64  // number of the last piece that is in the base; 0: there is no base
 	Pieces []Piece // those after it
+
+	Held []Held // what of them waits for the next one, while secrets are masked
 }
 
-// Piece is what an event brought, as it came.
+// Held is the end of what a stream brought, which the next piece may go on with: it is no part of the text yet.
+type Held struct {
+	Stream  events.Stream
+	Context []byte // the end of the text before it
+	Bytes   []byte // as they came
+}
+
+// Piece is what an event brought, as it came but for masked secrets.
 type Piece struct {
 	Stream events.Stream
 	Bytes  []byte
@@ -74,8 +83,16 @@ func (o Output) Encode() []byte {
 	for i, p := range o.Pieces {
 		pieces[i] = []any{byte(p.Stream), p.Bytes}
 	}
-	return encode(version, o.Thread, o.User, start, o.Begun, o.Touched, o.Seq, o.Total, string(o.Artifact), o.NUID,
-		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Base, pieces)
+	fields := []any{version, o.Thread, o.User, start, o.Begun, o.Touched, o.Seq, o.Total, string(o.Artifact), o.NUID,
+		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Base, pieces}
+	if len(o.Held) > 0 {
+		held := make([]any, len(o.Held))
+		for i, h := range o.Held {
+			held[i] = []any{byte(h.Stream), h.Context, h.Bytes}
+		}
+		fields = append(fields, held)
+	}
+	return encode(fields...)
 }
 
 // Encode is the value's bytes.
@@ -99,6 +116,9 @@ func DecodeOutput(b []byte) (o Output, err error) {
 			break
 		}
 	}
+	if r.err == nil && r.members > 15 {
+		o.Held = r.held()
+	}
 	if r.err != nil {
 		return o, r.err
 	}
@@ -108,6 +128,19 @@ func DecodeOutput(b []byte) (o Output, err error) {
 	}
 	o.ID, o.Start = c.Output, c.Start
 	return o, nil
+}
+
+func (r *reader) held() (out []Held) {
+	for range read(r, r.dec.DecodeArrayLen) {
+		if n := read(r, r.dec.DecodeArrayLen); r.err == nil && n != 3 {
+			r.fail(fmt.Errorf("a held end of %d members, want 3", n))
+		}
+		out = append(out, Held{events.Stream(r.int()), read(r, r.dec.DecodeBytes), read(r, r.dec.DecodeBytes)})
+		if r.err != nil {
+			break
+		}
+	}
+	return out
 }
 
 // DecodeOutputBase reads the value of an output's base.

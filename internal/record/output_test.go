@@ -17,6 +17,7 @@ func TestOutputRecord(t *testing.T) {
 		Begun: 1_000, Touched: 2_000, Seq: 9, Total: 300_000, Artifact: "art_1", NUID: "token",
 		Parts: record.Parts{Count: 2, First: 10, Last: 12}, Base: 7,
 		Pieces: []record.Piece{{Stream: events.Stdout, Bytes: []byte("out")}, {Stream: events.Stderr, Bytes: []byte("err")}},
+		Held:   []record.Held{{Stream: events.Stderr, Context: []byte("before"), Bytes: []byte("end")}},
 	}
 	b := want.Encode()
 	got, err := record.DecodeOutput(b)

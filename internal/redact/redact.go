@@ -6,7 +6,10 @@
 package redact
 
 import (
+	"bytes"
 	"io"
+	"regexp"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -27,7 +30,7 @@ func (r *Redactor) Clean(text []byte, json bool) ([]byte, int) {
 	if !r.mask || len(found) == 0 {
 		return text, len(found)
 	}
-	out, _, _ := w.edit(nil, text, found, len(text), named)
+	out, _, _ := w.edit(r, nil, text, found, len(text), named)
 	return out, len(found)
 }
 
@@ -38,7 +41,7 @@ func (r *Redactor) Blank(text []byte) ([]byte, int) {
 	if !r.mask || len(found) == 0 {
 		return text, len(found)
 	}
-	out, _, _ := w.edit(nil, text, found, len(text), blank)
+	out, _, _ := w.edit(r, nil, text, found, len(text), blank)
 	return out, len(found)
 }
 
@@ -54,7 +57,7 @@ func (r *Redactor) Reader(src io.Reader, json bool, found *int) io.Reader {
 // finding is a secret at a place of the text with its escapes undone.
 type finding struct {
 	from, to int
-	rule     string
+	rule     int
 }
 
 // window is where in a text its next bytes stand.
@@ -69,6 +72,11 @@ type window struct {
 func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 	w.text = append(w.text[:0], w.tail...)
 	for i, in := 0, w.in; i < len(raw); {
+		if n := w.run(raw[i:], in); n > 0 {
+			w.text = append(w.text, raw[i:i+n]...)
+			i += n
+			continue
+		}
 		n, inside, ok := w.step(raw, i, &in)
 		if !ok && !final {
 			break
@@ -76,7 +84,8 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 		w.text = appendPlain(w.text, raw[i:i+n], inside)
 		i += n
 	}
-	found := r.rules.find(w.text)
+	straighten(w.text[len(w.tail):])
+	found := r.rules.findDense(w.text)
 	keep := found[:0]
 	for _, f := range found {
 		if f.from = max(f.from, len(w.tail)); f.to > f.from {
@@ -85,6 +94,76 @@ func (w *window) find(r *Redactor, raw []byte, final bool) []finding {
 	}
 	return keep
 }
+
+// straighten writes spaces over what a text has around its words and rules need not know: colours of a terminal, marks
+// and numbers of lines in diffs and listings, and escapes of a string in a string; zeros where there is nothing. Its
+// length stays.
+func straighten(text []byte) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case 0x1b:
+			if n := len(colour.Find(text[i:min(len(text), i+24)])); n > 0 {
+				fill(text[i : i+n])
+			}
+		case '\\':
+			i = unescape(text, i)
+			if text[i] == 0x1b || text[i] == '\n' {
+				i--
+			}
+		case '\n':
+			if rest := text[i+1 : min(len(text), i+16)]; len(rest) > 0 && (rest[0] <= '9' || rest[0] == '|') {
+				if m := lineMark.FindSubmatchIndex(rest); m != nil {
+					fill(rest[max(m[2], m[4]):max(m[3], m[5])])
+				}
+			}
+		}
+	}
+}
+
+var (
+	colour   = regexp.MustCompile(`^\x1b\[[0-9;?]*[a-zA-Z]`)
+	lineMark = regexp.MustCompile(`^(?:([+-])(?:[^+-]|$)|([ \t]*[0-9]{1,6}(?:\t|→|:|\|)|[|>] ))`)
+)
+
+func fill(text []byte) {
+	for i := range text {
+		text[i] = ' '
+	}
+}
+
+// unescape puts what an escape stands for, with any number of backslashes, at its end. It returns where that is.
+func unescape(text []byte, at int) int {
+	n := at
+	for n < len(text) && text[n] == '\\' {
+		n++
+	}
+	if n == len(text) {
+		return n - 1
+	}
+	c := text[n]
+	switch c {
+	case 'n':
+		c = '\n'
+	case 'r', 't':
+		c = ' '
+	case 'u':
+		if m := asciiEscape.Find(text[n:min(len(text), n+5)]); m == nil {
+			return n
+		} else if v, err := strconv.ParseUint(string(m[1:]), 16, 8); err == nil {
+			n, c = n+4, byte(v)
+			clear(text[at:n])
+			text[n] = c
+			return n
+		}
+	default:
+		return n - 1
+	}
+	fill(text[at:n])
+	text[n] = c
+	return n
+}
+
+var asciiEscape = regexp.MustCompile(`^u00(?:1[bB]|[2-6][0-9a-fA-F]|7[0-9a-eA-E])`)
 
 // mask is what a secret becomes.
 type mask uint8
@@ -97,8 +176,14 @@ const (
 
 // edit appends raw to dst with the findings masked, up to a byte and the end of the finding there, and moves the window behind
 // it. taken is how much of raw that is, passed how many findings.
-func (w *window) edit(dst, raw []byte, found []finding, limit int, how mask) (out []byte, taken, passed int) {
+func (w *window) edit(r *Redactor, dst, raw []byte, found []finding, limit int, how mask) (
+	out []byte, taken, passed int,
+) {
 	all := len(found)
+	if all == 0 && limit == len(raw) {
+		w.tail = w.tail[:0] // nothing comes behind it
+		return append(dst, raw...), len(raw), 0
+	}
 	at, masked := len(w.tail), false // at: place in w.text; masked: the secret's mask is written
 	var plain [utf8.UTFMax]byte
 	for taken < len(raw) && at < len(w.text) {
@@ -118,7 +203,7 @@ func (w *window) edit(dst, raw []byte, found []finding, limit int, how mask) (ou
 				dst = append(dst, '*')
 			}
 		case !masked:
-			dst, masked = append(append(append(dst, "[redacted:"...), found[0].rule...), ']'), true
+			dst, masked = append(append(append(dst, "[redacted:"...), r.rules.rules[found[0].rule].id...), ']'), true
 		}
 		at += len(appendPlain(plain[:0], raw[taken:taken+n], inside))
 		taken += n
@@ -128,6 +213,23 @@ func (w *window) edit(dst, raw []byte, found []finding, limit int, how mask) (ou
 	}
 	w.tail = append(w.tail[:0], w.text[max(0, at-tailBytes):at]...)
 	return dst, taken, all - len(found)
+}
+
+// run is how many bytes at the begin of raw stand for themselves, and neither begin nor end a string.
+func (w *window) run(raw []byte, in bool) int {
+	if !w.json {
+		return len(raw)
+	}
+	if n := 0; in {
+		for n < len(raw) && raw[n] != '"' && raw[n] != '\\' {
+			n++
+		}
+		return n
+	}
+	if n := bytes.IndexByte(raw, '"'); n >= 0 {
+		return n
+	}
+	return len(raw)
 }
 
 // step is the length of what stands at raw[i]: a byte, or an escape in a string; whether it is inside of a string; and whether
@@ -244,7 +346,7 @@ func (r *reader) next() error {
 		how = named
 	}
 	var taken, passed int
-	r.buf, taken, passed = r.w.edit(r.buf[:0], r.raw, r.w.find(r.r, r.raw, r.eof), limit, how)
+	r.buf, taken, passed = r.w.edit(r.r, r.buf[:0], r.raw, r.w.find(r.r, r.raw, r.eof), limit, how)
 	*r.found += passed
 	r.out = r.buf
 	r.raw = r.raw[:copy(r.raw, r.raw[taken:])]

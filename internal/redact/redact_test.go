@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"spool/internal/redact"
 )
@@ -283,5 +284,27 @@ func BenchmarkClean(b *testing.B) {
 				r.Clean(text, true)
 			}
 		})
+	}
+}
+
+// BenchmarkHostile is how fast texts are searched that are nothing but the keywords of the rules, and the slowest of
+// them; one round takes some seconds.
+func BenchmarkHostile(b *testing.B) {
+	const size = 32 << 10
+	for b.Loop() {
+		var slowest time.Duration
+		var word string
+		for _, k := range redact.Keywords() {
+			for _, between := range []string{" ", "='"} {
+				text := bytes.Repeat([]byte(k+between), size/len(k+between))
+				start := time.Now()
+				mask().Clean(text, false)
+				if took := time.Since(start); took > slowest {
+					slowest, word = took, k+between
+				}
+			}
+		}
+		b.ReportMetric(size/1e6/slowest.Seconds(), "slowest-MB/s")
+		b.Logf("slowest: %q", word)
 	}
 }

@@ -2,34 +2,53 @@ package redact
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
 
-// Rules say what a secret is. They are read from a file of the form that gitleaks has: [[rules]] with id, regex, secretGroup,
-// entropy, keywords and allowlists; and allowlists for all. What is about files and commits (path, paths, commits) means nothing
-// here: a rule with nothing else is left out.
+// Rules say what a secret is. They are read from a file of the form that gitleaks has: [[rules]] with id, description,
+// regex, secretGroup, entropy, keywords and allowlists; and allowlists for all. What is about files and commits (path,
+// paths, commits) means nothing here: a rule with nothing else is left out. Spool adds three members, which gitleaks
+// passes over:
+//
+//	token = true     a match begins with a keyword, at the begin of a word
+//	reach = N        a match ends at most so many bytes behind a keyword; 8 KiB unless it is said
+//	check = "NAME"   what the regex found is a secret if this function of judge.go says so
+//	detector = "NAME" a function of this package finds the secrets around the keywords, and there is no regex
 type Rules struct {
-	rules []rule
-	allow []allowlist
+	rules    []rule
+	allow    []allowlist
+	keywords *keywords
+	always   []int // rules without keywords
 }
 
 type rule struct {
-	id       string
-	regex    *regexp.Regexp
-	group    int
-	entropy  float64
-	keywords [][]byte // lower case: without any of them there is no match
-	allow    []allowlist
+	id, description string
+	regex           *regexp.Regexp
+	group           int
+	entropy         float64
+	allow           []allowlist
+	token           bool                  // regex is anchored
+	reach           int                   // bytes from a keyword (its begin, of a token) to the end of a match, at most
+	solid           int                   // of a token: so many bytes from its begin are no space
+	loose           func() *regexp.Regexp // of a token: regex, not anchored
+	check           func(value []byte) bool
+	detect          detector
 }
+
+// detector finds secrets around a keyword, which stands at text[from:to].
+type detector func(text []byte, from, to int) []span
+
+var detectors = map[string]detector{"assignment": findAssigned, "kubernetes": findKubernetes}
 
 type allowlist struct {
 	regexes []*regexp.Regexp
@@ -45,14 +64,17 @@ var ErrRules = errors.New("secret rules")
 //go:embed rules.toml
 var defaults []byte
 
-// Default is the rules that come with Spool (rules.toml): formats of tokens and keys that say what they are.
-func Default() *Rules {
+// Default is the rules that come with Spool (rules.toml): formats of tokens and keys that say what they are, and values
+// beside a name that says so.
+func Default() *Rules { return parseDefaults() }
+
+var parseDefaults = sync.OnceValue(func() *Rules {
 	r, err := Parse(defaults)
 	if err != nil {
 		panic(err) // it is part of the program
 	}
 	return r
-}
+})
 
 type allowFile struct {
 	Regexes     []string
@@ -68,15 +90,23 @@ type rulesFile struct {
 	Extend     map[string]any
 	Allowlist  *allowFile
 	Allowlists []allowFile
-	Rules      []struct {
-		ID          string
-		Regex       string
-		SecretGroup int
-		Entropy     float64
-		Keywords    []string
-		Allowlist   *allowFile
-		Allowlists  []allowFile
-	}
+	Rules      []ruleFile
+}
+
+type ruleFile struct {
+	ID          string
+	Description string
+	Regex       string
+	SecretGroup int
+	Entropy     float64
+	Keywords    []string
+	Allowlist   *allowFile
+	Allowlists  []allowFile
+
+	Token    bool
+	Reach    int
+	Check    string
+	Detector string
 }
 
 // Parse reads rules. The error names every rule that is wrong.
@@ -90,31 +120,27 @@ func Parse(text []byte) (*Rules, error) {
 		errs = append(errs, fmt.Errorf("%w: [extend] is not followed: put the rules into this file", ErrRules))
 	}
 	out := &Rules{}
+	words := map[string][]int{}
 	for _, from := range f.Rules {
-		if from.Regex == "" {
+		if from.Regex == "" && from.Detector == "" {
 			continue // about paths
 		}
-		r := rule{id: from.ID, group: from.SecretGroup, entropy: from.Entropy}
-		var err error
-		if r.regex, err = regexp.Compile(from.Regex); err != nil {
-			errs = append(errs, fmt.Errorf("%w: rule %q: %w", ErrRules, r.id, err))
+		r, err := newRule(from)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		if !ruleID.MatchString(r.id) {
-			errs = append(errs, fmt.Errorf("%w: rule %q: an id has 1 to 64 of A-Z a-z 0-9 _ . -", ErrRules, r.id))
-		}
-		if r.group < 0 || r.group > r.regex.NumSubexp() {
-			errs = append(errs, fmt.Errorf("%w: rule %q: secretGroup %d, its regex has %d groups", ErrRules, r.id, r.group, r.regex.NumSubexp()))
-		}
 		for _, k := range from.Keywords {
-			r.keywords = append(r.keywords, bytes.ToLower([]byte(k)))
+			if k = string(asciiLower([]byte(k))); k != "" && !slices.Contains(words[k], len(out.rules)) {
+				words[k] = append(words[k], len(out.rules))
+			}
 		}
-		r.allow, err = allowlists(from.Allowlist, from.Allowlists)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%w: rule %q: %w", ErrRules, r.id, err))
+		if len(from.Keywords) == 0 {
+			out.always = append(out.always, len(out.rules))
 		}
 		out.rules = append(out.rules, r)
 	}
+	out.keywords = newKeywords(words)
 	var err error
 	if out.allow, err = allowlists(f.Allowlist, f.Allowlists); err != nil {
 		errs = append(errs, fmt.Errorf("%w: %w", ErrRules, err))
@@ -123,6 +149,131 @@ func Parse(text []byte) (*Rules, error) {
 		errs = append(errs, fmt.Errorf("%w: there is no [[rules]] with a regex", ErrRules))
 	}
 	return out, errors.Join(errs...)
+}
+
+// newRule reads a rule. The error names all that is wrong with it.
+func newRule(from ruleFile) (rule, error) {
+	r := rule{id: from.ID, description: from.Description, group: from.SecretGroup, entropy: from.Entropy,
+		token: from.Token}
+	var errs []error
+	wrong := func(format string, a ...any) {
+		errs = append(errs, fmt.Errorf("%w: rule %q: "+format, append([]any{ErrRules, r.id}, a...)...))
+	}
+	if !ruleID.MatchString(r.id) {
+		wrong("an id has 1 to 64 of A-Z a-z 0-9 _ . -")
+	}
+	text := from.Regex
+	if r.token {
+		text = "^(?:" + text + ")"
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		wrong("%w", err)
+		return r, errors.Join(errs...)
+	}
+	switch r.regex, r.reach = re, maxReach; {
+	case r.token:
+		r.loose = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(from.Regex) })
+		r.reach, r.solid = longest(text), shortest(text)
+		if from.Reach > 0 {
+			r.reach = min(r.reach, from.Reach)
+		}
+	case from.Reach > 0:
+		r.reach = min(from.Reach, maxReach)
+	}
+	if r.group < 0 || r.group > re.NumSubexp() {
+		wrong("secretGroup %d, its regex has %d groups", r.group, re.NumSubexp())
+	}
+	if r.check = checks[from.Check]; r.check == nil && from.Check != "" {
+		wrong("there is no check %q", from.Check)
+	}
+	if r.detect = detectors[from.Detector]; r.detect == nil && from.Detector != "" {
+		wrong("there is no detector %q", from.Detector)
+	}
+	if (r.token || r.detect != nil) && len(from.Keywords) == 0 {
+		wrong("token and detector want keywords")
+	}
+	if r.allow, err = allowlists(from.Allowlist, from.Allowlists); err != nil {
+		wrong("%w", err)
+	}
+	return r, errors.Join(errs...)
+}
+
+// shortest is how many bytes a match has at least; 0 if there may be spaces among them.
+func shortest(regex string) int {
+	re, err := syntax.Parse(regex, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	n, spaces := shortestOf(re.Simplify())
+	if spaces {
+		return 0
+	}
+	return n
+}
+
+func shortestOf(re *syntax.Regexp) (n int, spaces bool) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune), slices.Contains(re.Rune, ' ')
+	case syntax.OpCharClass:
+		for i := 0; i < len(re.Rune); i += 2 {
+			spaces = spaces || re.Rune[i] <= ' ' && ' ' <= re.Rune[i+1]
+		}
+		return 1, spaces
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return 1, true
+	case syntax.OpAlternate:
+		n = maxReach
+		for _, sub := range re.Sub {
+			some, space := shortestOf(sub)
+			n, spaces = min(n, some), spaces || space
+		}
+		return n, spaces
+	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText,
+		syntax.OpWordBoundary:
+		return 0, false
+	}
+	for _, sub := range re.Sub {
+		some, space := shortestOf(sub)
+		n, spaces = n+some, spaces || space
+	}
+	if re.Op == syntax.OpStar || re.Op == syntax.OpQuest {
+		n = 0
+	}
+	return n, spaces
+}
+
+// longest is how many bytes a match has at most, as far as places reach (maxReach).
+func longest(regex string) int {
+	re, err := syntax.Parse(regex, syntax.Perl)
+	if err != nil {
+		return maxReach
+	}
+	return min(longestOf(re.Simplify()), maxReach)
+}
+
+func longestOf(re *syntax.Regexp) (n int) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return utf8.UTFMax * len(re.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		if r := re.Rune; re.Op == syntax.OpCharClass && len(r) > 0 && r[len(r)-1] < utf8.RuneSelf {
+			return 1
+		}
+		return utf8.UTFMax
+	case syntax.OpStar, syntax.OpPlus:
+		return maxReach
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			n = max(n, longestOf(sub))
+		}
+	default:
+		for _, sub := range re.Sub {
+			n = min(n+longestOf(sub), maxReach)
+		}
+	}
+	return n
 }
 
 var ruleID = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
@@ -150,145 +301,4 @@ func allowlists(one *allowFile, more []allowFile) (out []allowlist, err error) {
 		out = append(out, a)
 	}
 	return out, nil
-}
-
-// find gives what is secret in text: in order, none overlapping another.
-func (r *Rules) find(text []byte) (out []finding) {
-	lower := asciiLower(text)
-	for i := range r.rules {
-		rule := &r.rules[i]
-		for _, near := range rule.places(lower) {
-			text := text[near.from:near.to]
-			for _, m := range rule.regex.FindAllSubmatchIndex(text, -1) {
-				from, to := rule.secret(m)
-				secret := text[from:to]
-				if from == to || rule.entropy > 0 && entropy(secret) <= rule.entropy {
-					continue
-				}
-				if allowed(rule.allow, text, m, secret) || allowed(r.allow, text, m, secret) {
-					continue
-				}
-				out = append(out, finding{near.from + from, near.from + to, rule.id})
-			}
-		}
-	}
-	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Compare(a.from, b.from) })
-	keep := out[:0]
-	for _, f := range out {
-		if n := len(keep); n > 0 && f.from < keep[n-1].to {
-			keep[n-1].to = max(keep[n-1].to, f.to)
-			continue
-		}
-		keep = append(keep, f)
-	}
-	return keep
-}
-
-// A match is looked for around its keywords only: regular expressions are slow, and most text has no secrets.
-const (
-	nearBefore = tailBytes
-	nearBehind = 8 << 10
-)
-
-// span is a part of a text.
-type span struct{ from, to int }
-
-// places are the parts of a text where the rule may match, in order, none overlapping another.
-func (r *rule) places(lower []byte) []span {
-	if len(r.keywords) == 0 {
-		return []span{{0, len(lower)}}
-	}
-	var out []span
-	for _, k := range r.keywords {
-		for i := 0; ; {
-			n := bytes.Index(lower[i:], k)
-			if n < 0 {
-				break
-			}
-			i += n
-			near := span{max(0, i-nearBefore), min(len(lower), i+nearBehind)}
-			if n := len(out); n > 0 && out[n-1].from <= near.from && near.from <= out[n-1].to {
-				out[n-1].to = near.to
-			} else {
-				out = append(out, near)
-			}
-			i += len(k)
-		}
-	}
-	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	keep := out[:0]
-	for _, s := range out {
-		if n := len(keep); n > 0 && s.from <= keep[n-1].to {
-			keep[n-1].to = max(keep[n-1].to, s.to)
-			continue
-		}
-		keep = append(keep, s)
-	}
-	return keep
-}
-
-func asciiLower(text []byte) []byte {
-	lower := bytes.Clone(text)
-	for i, c := range lower {
-		if c >= 'A' && c <= 'Z' {
-			lower[i] = c + 'a' - 'A'
-		}
-	}
-	return lower
-}
-
-// secret is what of a match is the secret: the group that the rule names, else the first that matched, else all.
-func (r *rule) secret(m []int) (from, to int) {
-	if r.group > 0 {
-		return max(m[2*r.group], 0), max(m[2*r.group+1], 0)
-	}
-	for g := 2; g+1 < len(m); g += 2 {
-		if m[g] >= 0 && m[g+1] > m[g] {
-			return m[g], m[g+1]
-		}
-	}
-	return m[0], m[1]
-}
-
-func allowed(lists []allowlist, text []byte, m []int, secret []byte) bool {
-	for _, a := range lists {
-		target := secret
-		switch a.target {
-		case "match":
-			target = text[m[0]:m[1]]
-		case "line":
-			from := bytes.LastIndexByte(text[:m[0]], '\n') + 1
-			to := len(text)
-			if n := bytes.IndexByte(text[m[1]:], '\n'); n >= 0 {
-				to = m[1] + n
-			}
-			target = text[from:to]
-		}
-		byRegex := slices.ContainsFunc(a.regexes, func(re *regexp.Regexp) bool { return re.Match(target) })
-		lower := bytes.ToLower(secret)
-		byWord := slices.ContainsFunc(a.words, func(w []byte) bool { return bytes.Contains(lower, w) })
-		switch {
-		case a.never:
-		case a.all && len(a.regexes)+len(a.words) > 0 && (byRegex || len(a.regexes) == 0) && (byWord || len(a.words) == 0):
-			return true
-		case !a.all && (byRegex || byWord):
-			return true
-		}
-	}
-	return false
-}
-
-// entropy is Shannon's, in bits a byte.
-func entropy(b []byte) (bits float64) {
-	var n [256]int
-	for _, c := range b {
-		n[c]++
-	}
-	for _, k := range n {
-		if k > 0 {
-			p := float64(k) / float64(len(b))
-			bits -= p * math.Log2(p)
-		}
-	}
-	return bits
 }
