@@ -45,7 +45,7 @@ func (a *Admin) Unapplied(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unapplied events: %w", natsio.WrapErr(err))
 	}
-	return natsio.Unapplied(ctx, s)
+	return a.conn.UnappliedOf(ctx, s)
 }
 
 // Empty tells whether none of Spool's streams is there; what is there is named.
