@@ -66,7 +66,8 @@ func (g *agent) entry(t events.Thread) *entry {
 
 // message is the event of an entry, linked to the one before it.
 func message(e *entry, prev uint64) *nats.Msg {
-	body := map[string]any{"producer": e.name.producer, "epoch": e.name.epoch, "seq": e.name.seq, "dialect": "item", "body": json.RawMessage(e.body)}
+	body := map[string]any{"producer": e.name.producer, "epoch": e.name.epoch, "seq": e.name.seq, "dialect": "item"}
+	body["body"] = json.RawMessage(e.body)
 	if prev > 0 {
 		body["prev"] = prev
 	}
@@ -83,8 +84,8 @@ func encode(v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// send publishes messages that are linked, and sends those again that are not acked, with all behind them. acked is told how many from
-// the first one on are. errGivenUp: it stopped trying; nobody knows of the rest.
+// send publishes messages that are linked, and sends those again that are not acked, with all behind them. acked is
+// told how many from the first one on are. errGivenUp: it stopped trying; nobody knows of the rest.
 func (g *agent) send(ctx context.Context, patience int, msgs []*nats.Msg, acked func(n int)) error {
 	done := 0
 	for try := 0; done < len(msgs); try++ {
@@ -185,7 +186,8 @@ func (g *agent) post(ctx context.Context, t events.Thread, n int) {
 	if n > 1 {
 		kind = "application/x-ndjson"
 	}
-	head := map[string]string{"Content-Type": kind, "Spool-Producer": g.producer, "Spool-Seq": fmt.Sprint(es[0].name.seq), "Spool-Epoch": fmt.Sprint(g.epoch)}
+	head := map[string]string{"Content-Type": kind, "Spool-Producer": g.producer, "Spool-Epoch": fmt.Sprint(g.epoch)}
+	head["Spool-Seq"] = fmt.Sprint(es[0].name.seq)
 	path := "/v1/sessions/" + t.Session + "/threads/" + t.Name + "/entries?dialect=item"
 	for try := range 1 + g.patience() {
 		code, answer := g.ask(ctx, "POST", path, head, body.Bytes())
@@ -207,7 +209,9 @@ func (g *agent) post(ctx context.Context, t events.Thread, n int) {
 }
 
 // ask sends a request; code 0: no whole answer came, but what came is given.
-func (g *agent) ask(ctx context.Context, method, path string, head map[string]string, body []byte) (code int, answer []byte) {
+func (g *agent) ask(
+	ctx context.Context, method, path string, head map[string]string, body []byte,
+) (code int, answer []byte) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+g.a.w.web.addr+path, bytes.NewReader(body))
 	if err != nil {
 		panic(err)
@@ -240,8 +244,8 @@ func (g *agent) control(ctx context.Context, t events.Thread, op events.Control)
 	g.seq++
 	who := fmt.Sprintf("%s-op-%d", g.producer, g.seq)
 	g.a.l.say("op", t.String(), who, string(op.Op))
-	m := &nats.Msg{Subject: events.EventSubject(t, events.KindControl),
-		Data: encode(map[string]any{"producer": who, "seq": 1, "time": time.Now().UnixMilli(), "body": json.RawMessage(op.Encode())})}
+	body := map[string]any{"producer": who, "seq": 1, "time": time.Now().UnixMilli(), "body": json.RawMessage(op.Encode())}
+	m := &nats.Msg{Subject: events.EventSubject(t, events.KindControl), Data: encode(body)}
 	return g.send(ctx, 50, []*nats.Msg{m}, func(int) {}) == nil
 }
 
@@ -378,9 +382,10 @@ func (g *agent) pieces(ctx context.Context, o *output) bool {
 func (g *agent) prompt(ctx context.Context, t events.Thread) {
 	g.seq++
 	p := &prompt{thread: t, id: fmt.Sprintf("q-%s-%d", g.producer, g.seq)}
-	body := fmt.Sprintf(`{"content":[{"type":"text","text":"go on?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"%s","kind":"text"}}}`, p.id)
-	m := &nats.Msg{Subject: events.EventSubject(t, events.KindEntry),
-		Data: encode(map[string]any{"producer": g.producer, "epoch": g.epoch, "seq": g.seq, "dialect": "item", "body": json.RawMessage(body)})}
+	body := events.PendingPrompt(p.id, events.PromptText, "go on?", nil).JSON()
+	env := map[string]any{"producer": g.producer, "epoch": g.epoch, "seq": g.seq, "dialect": "item"}
+	env["body"] = json.RawMessage(body)
+	m := &nats.Msg{Subject: events.EventSubject(t, events.KindEntry), Data: encode(env)}
 	g.a.l.say("prompt", t.String(), p.id)
 	if g.send(ctx, 1000, []*nats.Msg{m}, func(int) {}) != nil {
 		return
@@ -410,7 +415,8 @@ func (g *agent) prompt(ctx context.Context, t events.Thread) {
 // artifact puts bytes. A put without an answer is not tried again: it can leave two.
 func (g *agent) artifact(ctx context.Context, session string) {
 	f := &artifact{data: bytes.Repeat([]byte{byte(g.r.IntN(256))}, 1+g.r.IntN(100_000))}
-	code, answer := g.ask(ctx, "POST", "/v1/sessions/"+session+"/artifacts?tool=t", map[string]string{"Content-Type": "application/octet-stream"}, f.data)
+	head := map[string]string{"Content-Type": "application/octet-stream"}
+	code, answer := g.ask(ctx, "POST", "/v1/sessions/"+session+"/artifacts?tool=t", head, f.data)
 	var rec struct {
 		ID string `json:"artifact_id"`
 	}

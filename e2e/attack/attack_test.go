@@ -1,5 +1,5 @@
-// Package attack_test attacks Spool's built commands from outside, over HTTP, NATS and by signals, with programs that seeds choose, and
-// holds what was acknowledged against what can be read afterwards: "an ack means it is kept" (SPEC P1).
+// Package attack_test attacks Spool's built commands from outside, over HTTP, NATS and by signals, with programs that
+// seeds choose, and holds what was acknowledged against what can be read then: "an ack means it is kept" (SPEC P1).
 package attack_test
 
 import (
@@ -32,18 +32,22 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(proc.Main(m, "spool/cmd/spool", "spool/cmd/persister", "spool/cmd/ingest", "spool/cmd/gc", "spool/e2e/natsd").Run())
+	commands := []string{"spool/cmd/spool", "spool/cmd/persister", "spool/cmd/ingest", "spool/cmd/gc", "spool/e2e/natsd"}
+	os.Exit(proc.Main(m, commands...).Run())
 }
 
-// TestAttack attacks for some seconds by fixed seeds, one for each way in which the server is begun; with -long for longer. A seed
-// repeats the choices of a round, though not its moments.
+// TestAttack attacks for some seconds by fixed seeds, one for each way in which the server is begun; with -long for
+// longer. A seed repeats the choices of a round, though not its moments.
 func TestAttack(t *testing.T) {
 	if *long == 0 {
 		if testing.Short() {
-			t.Skip("takes some 40 s")
+			t.Skip("takes some 20 s")
 		}
 		for s := range uint64(2) {
-			t.Run(fmt.Sprintf("seed %d", s+1), func(t *testing.T) { round(t, s+1, 5*time.Second, false) })
+			t.Run(fmt.Sprintf("seed %d", s+1), func(t *testing.T) {
+				t.Parallel()
+				round(t, s+1, 5*time.Second, false)
+			})
 		}
 		return
 	}
@@ -52,7 +56,8 @@ func TestAttack(t *testing.T) {
 		s = uint64(time.Now().UnixNano()) % 1_000_000
 	}
 	for failed, end := 0, time.Now().Add(*long); time.Now().Before(end) && failed < 3; s++ {
-		if !t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { round(t, s, min(*each, time.Until(end)+time.Second), true) }) {
+		length := min(*each, time.Until(end)+time.Second)
+		if !t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { round(t, s, length, true) }) {
 			failed++
 		}
 	}
@@ -72,13 +77,16 @@ type attack struct {
 	slept map[string]time.Duration
 }
 
+// policy has retention remove sessions that are idle.
+const policy = "[[retention]]\nname = \"short\"\nsession = \"ret-*\"\nmax-age = \"2s\"\n"
+
 // round attacks for a while, and judges.
 func round(t *testing.T, seed uint64, length time.Duration, long bool) {
 	t.Logf("seed %d, %v: go test ./e2e/attack -run TestAttack -long %v -seed %d", seed, length, length, seed)
 	began := time.Now()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "retention.toml")
-	if err := os.WriteFile(config, []byte("[[retention]]\nname = \"short\"\nsession = \"ret-*\"\nmax-age = \"2s\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l, err := newLedger(filepath.Join(dir, "ledger.jsonl"))
@@ -94,7 +102,7 @@ func round(t *testing.T, seed uint64, length time.Duration, long bool) {
 	var follower sync.WaitGroup
 	follower.Go(func() { events.follow(watched, false) })
 	tasks := a.play(seed, length)
-	t.Logf("%d events acked under %d faults after %v", l.acks.Load(), a.faults.Load(), time.Since(began).Round(time.Second))
+	t.Logf("%d entries acked under %d faults after %v", l.acks.Load(), a.faults.Load(), time.Since(began))
 	for _, k := range tasks {
 		a.flush(k)
 	}
@@ -116,7 +124,8 @@ func (a *attack) play(seed uint64, length time.Duration) (tasks []task) {
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 	var all sync.WaitGroup
 	for i := range uint64(7) {
-		g := &agent{a: a, r: random(i), nc: dial(a.t, a.w.clients.addr), http: httpClient(), producer: fmt.Sprintf("agent-%d", i)}
+		g := &agent{a: a, r: random(i), http: httpClient(), producer: fmt.Sprintf("agent-%d", i)}
+		g.nc = dial(a.t, a.w.clients.addr)
 		all.Go(func() {
 			if i < 2 {
 				g.operate(ctx)
@@ -127,7 +136,8 @@ func (a *attack) play(seed uint64, length time.Duration) (tasks []task) {
 	}
 	dir := a.t.TempDir()
 	for i := range 2 { // two producers share the directory
-		k := task{URL: "nats://" + a.w.clients.addr, Dir: dir, Producer: fmt.Sprintf("laptop-%d", i), Base: (i + 1) * 10_000_000, Seed: seed}
+		k := task{URL: "nats://" + a.w.clients.addr, Dir: dir, Seed: seed, Base: (i + 1) * 10_000_000}
+		k.Producer = fmt.Sprintf("laptop-%d", i)
 		tasks = append(tasks, k)
 		all.Go(func() { a.children(ctx, k, random(uint64(100+i))) })
 	}

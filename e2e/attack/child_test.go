@@ -37,6 +37,8 @@ type claim struct {
 	Padding         int
 }
 
+func (c claim) thread() events.Thread { return events.Thread{Session: c.Session, Name: c.Thread} }
+
 // serveChild runs a task.
 func serveChild(text string) error {
 	var k task
@@ -60,8 +62,7 @@ func serveChild(text string) error {
 		session := append(calm, wild...)[r.IntN(len(calm)+len(wild))]
 		for range 1 + r.IntN(8) {
 			one := claim{Session: session, Thread: threads[r.IntN(len(threads))], Seq: seq, Padding: r.IntN(9000)}
-			es = append(es, client.Entry{Thread: events.Thread{Session: one.Session, Name: one.Thread}, Dialect: "item", Seq: seq,
-				Body: bodyOf(k.id(seq), one.Padding)})
+			es = append(es, client.Entry{Thread: one.thread(), Dialect: "item", Seq: seq, Body: bodyOf(k.id(seq), one.Padding)})
 			cs = append(cs, one)
 			seq++
 			if err := out.Encode(one); err != nil {
@@ -138,7 +139,7 @@ func (a *attack) children(ctx context.Context, k task, r *rand.Rand) {
 func (a *attack) claimed(k task, one claim) {
 	if !one.Acked {
 		a.l.mu.Lock()
-		a.l.add(k.id(one.Seq), name{events.Thread{Session: one.Session, Name: one.Thread}, k.Producer, 0, one.Seq}, one.Padding)
+		a.l.add(k.id(one.Seq), name{one.thread(), k.Producer, 0, one.Seq}, one.Padding)
 		a.l.mu.Unlock()
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,6 @@ type verdicts struct {
 	tail    *tail
 	places  map[name][]uint64
 	letters map[uint64][]letter
-	sums    map[uint64][sha256.Size]byte
 	ops     map[string][]placed // by session, those that were not refused, in order
 	forked  map[string]bool     // sessions with threads that began as forks
 	found   map[string][]string // by id: the threads that have it as their own
@@ -62,6 +62,13 @@ type placed struct {
 	op events.Control
 }
 
+func newVerdicts(a *attack, tail *tail) *verdicts {
+	return &verdicts{
+		a: a, tail: tail, places: tail.places(), letters: map[uint64][]letter{}, ops: map[string][]placed{},
+		forked: map[string]bool{}, found: map[string][]string{}, there: map[string]bool{},
+	}
+}
+
 func (a *attack) judge(tail *tail) {
 	ctx, cancel := context.WithTimeout(a.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -72,12 +79,11 @@ func (a *attack) judge(tail *tail) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	v := &verdicts{a: a, tail: tail, places: tail.places(), letters: map[uint64][]letter{}, sums: map[uint64][sha256.Size]byte{},
-		ops: map[string][]placed{}, forked: map[string]bool{}, found: map[string][]string{}, there: map[string]bool{}}
+	v := newVerdicts(a, tail)
 	reasons := map[string]int{}
 	for _, d := range all {
 		v.letters[d.event] = append(v.letters[d.event], d)
-		reasons[digits.Replace(fmt.Sprintf("%.70s", d.reason))]++
+		reasons[digits.ReplaceAllString(fmt.Sprintf("%.70s", d.reason), "")]++
 	}
 	v.note()
 	v.letterBytes()
@@ -89,17 +95,17 @@ func (a *attack) judge(tail *tail) {
 	v.outputs(ctx)
 	v.artifacts(ctx)
 	v.checks(ctx, first)
-	a.t.Logf("%d messages stored; %d entries tried, %d acked; %d letters: %v", len(tail.all), len(a.l.byID), a.l.acks.Load(), len(all), reasons)
+	a.t.Logf("%d messages stored; %d entries tried, %d acked; %d letters: %v",
+		len(tail.all), len(a.l.byID), a.l.acks.Load(), len(all), reasons)
 }
 
-// digits leaves the numbers out of a reason.
-var digits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5", "", "6", "", "7", "", "8", "", "9", "")
+// digits is left out of a reason.
+var digits = regexp.MustCompile(`\d+`)
 
 // note gathers the operations that were not refused.
 func (v *verdicts) note() {
 	seen := map[name]bool{}
 	for _, s := range v.tail.all {
-		v.sums[s.at] = s.sum
 		for _, o := range s.each {
 			if o.op == nil || seen[o.name] && o.op.Op != events.OpDelete || v.refused(s.at, o.name.seq) {
 				continue
@@ -134,8 +140,8 @@ func (v *verdicts) letterBytes() {
 	}
 }
 
-// fate follows an event of a thread from its place on: where it has to be now; gone: it went with its thread or session. unsure: an
-// operation with a condition came behind it, of which nobody can tell from outside whether it was done.
+// fate follows an event of a thread from its place on: where it has to be now; gone: it went with its thread, or its
+// session. unsure: an operation with a condition came behind it, of which nobody can tell from outside whether it was done.
 func (v *verdicts) fate(t events.Thread, at uint64) (now events.Thread, gone, unsure bool) {
 	for _, p := range v.ops[t.Session] {
 		switch {
@@ -193,7 +199,8 @@ func (v *verdicts) threads(exports map[string][]byte) {
 				v.a.t.Errorf("%s has %s twice", t, e.id)
 			}
 			once[e.id] = true
-			if was, n := last[e.name.producer+e.name.thread.String()], e.name; was.epoch > n.epoch || was.epoch == n.epoch && was.seq >= n.seq {
+			was, n := last[e.name.producer+e.name.thread.String()], e.name
+			if was.epoch > n.epoch || was.epoch == n.epoch && was.seq >= n.seq {
 				v.a.t.Errorf("%s: %s (%d/%d) of %s comes behind %d/%d", t, e.id, n.epoch, n.seq, n.producer, was.epoch, was.seq)
 			}
 			last[e.name.producer+e.name.thread.String()] = e.name
@@ -218,24 +225,41 @@ func (v *verdicts) owns(t string, e *entry) bool {
 func (v *verdicts) entries() {
 	for _, id := range slices.Sorted(maps.Keys(v.a.l.byID)) {
 		e := v.a.l.byID[id]
-		at, found := v.places[e.name], v.found[id]
-		dead := 0
-		for _, p := range at {
-			if v.refused(p, e.name.seq) {
-				dead++
-			}
+		if strings.HasPrefix(e.name.thread.Session, "ret-") && !v.there[e.name.thread.Session] {
+			continue // retention goes on while this reads
 		}
-		switch kept := v.mustBe(e, at); {
-		case len(found) > 1:
-			v.a.t.Errorf("%s of %s is in %v", id, e.name.thread, found)
-		case len(found) == 1 && dead == len(at) && dead > 0: // a copy that comes behind a rename may be refused
-			v.a.t.Errorf("%s is in %v, and a dead letter: %v", id, found, v.letters[at[0]])
-		case strings.HasPrefix(e.name.thread.Session, "ret-") && !v.there[e.name.thread.Session]: // retention goes on while this reads
-		case e.acked.Load() && kept && len(found) == 0 && dead == 0:
-			v.a.t.Errorf("LOST: %s of %s, producer %s, epoch %d, seq %d, events %v of %d: acked, and nowhere",
-				id, e.name.thread, e.name.producer, e.name.epoch, e.name.seq, at, v.tail.next-1)
+		if why := v.wrong(e); why != "" {
+			v.a.t.Errorf("%s of %s, producer %s, epoch %d, seq %d, events %v of %d: %s", id, e.name.thread, e.name.producer,
+				e.name.epoch, e.name.seq, v.places[e.name], v.tail.next-1, why)
 		}
 	}
+}
+
+// wrong says what is wrong with an entry; "": nothing.
+func (v *verdicts) wrong(e *entry) string {
+	at, found, dead := v.places[e.name], v.found[e.id], 0
+	for _, p := range at {
+		if v.refused(p, e.name.seq) {
+			dead++
+		}
+	}
+	switch kept := v.mustBe(e, at); {
+	case len(found) > 1:
+		return fmt.Sprintf("it is in %v", found)
+	case len(found) == 1 && dead == len(at) && dead > 0: // a copy that comes behind a rename may be refused
+		return fmt.Sprintf("it is in %v, and a dead letter: %v", found, v.letters[at[0]])
+	case len(found) == 1 && len(at) == 1 && v.goneFor(e, at[0]):
+		return fmt.Sprintf("it went with its thread or session, and is in %v", found)
+	case e.acked.Load() && kept && len(found) == 0 && dead == 0:
+		return "LOST: acked, and nowhere"
+	}
+	return ""
+}
+
+// goneFor reports whether an entry that was stored there was removed, for certain.
+func (v *verdicts) goneFor(e *entry, at uint64) bool {
+	_, gone, unsure := v.fate(e.name.thread, at)
+	return gone && !unsure
 }
 
 // mustBe reports whether nothing removed an entry that was stored at these places.
@@ -312,7 +336,8 @@ func (v *verdicts) items(ctx context.Context) {
 			next := int64(1)
 			for next <= t.N {
 				var p page
-				if v.a.read(ctx, fmt.Sprintf("/v1/sessions/%s/threads/%s/items?from=%d&limit=500", session, t.Thread, next), &p); len(p.Items) == 0 {
+				path := "/v1/sessions/" + session + "/threads/" + t.Thread + "/items?limit=500&from=" + fmt.Sprint(next)
+				if v.a.read(ctx, path, &p); len(p.Items) == 0 {
 					v.a.t.Errorf("%s/%s: no item %d of %d", session, t.Thread, next, t.N)
 					break
 				}
@@ -421,104 +446,4 @@ func (v *verdicts) artifacts(ctx context.Context) {
 			v.a.t.Errorf("artifact %s has %d bytes, want %d", f.id, len(got), len(f.data))
 		}
 	}
-}
-
-// checks asks Spool's own checks, collects, starts everything anew, and restores: nothing may change.
-func (v *verdicts) checks(ctx context.Context, first map[string][]byte) {
-	a, tail := v.a, v.tail
-	a.clean("fsck", "--json")
-	a.clean("fsck", "--events", "--json")
-	for range 2 {
-		if out, code := a.w.tool(time.Minute, "gc", "run", "--apply", "--share", "1"); code != 0 && !strings.Contains(out, "another cycle has begun") {
-			a.t.Errorf("gc: exit code %d\n%.2000s", code, out)
-		}
-	}
-	a.same("after gc", first, a.export("collected"))
-	a.w.server.kill()
-	for _, m := range a.w.members[1:] {
-		m.kill()
-	}
-	a.settle(tail.nc)
-	a.same("after a start", first, a.export("begun"))
-	a.clean("fsck", "--items", "--json")
-	a.consumers(tail.nc)
-	if a.saved != nil {
-		a.restore(first, v.places)
-	}
-}
-
-// clean runs a check that must find nothing.
-func (a *attack) clean(args ...string) {
-	if out, code := a.w.tool(3*time.Minute, args...); code != 0 {
-		a.t.Errorf("spool %v: exit code %d\n%.6000s", args, code, out)
-	}
-}
-
-func (a *attack) same(when string, want, got map[string][]byte) {
-	for t, text := range want {
-		if strings.HasPrefix(t, "ret-") {
-			continue // retention goes on
-		}
-		if b, ok := got[t]; !ok || !bytes.Equal(b, text) {
-			a.t.Errorf("%s: %s has %d bytes (there: %v), it had %d", when, t, len(b), ok, len(text))
-		}
-	}
-	for t := range got {
-		if _, ok := want[t]; !ok {
-			a.t.Errorf("%s: %s is there, and was not", when, t)
-		}
-	}
-}
-
-// consumers: what followed streams has left none behind but those of daemons.
-func (a *attack) consumers(nc *nats.Conn) {
-	for _, stream := range []string{events.ItemsStream, events.DeadStream, events.RecordsStream, events.EventsStream} {
-		answer, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, 5*time.Second)
-		var info struct {
-			State struct {
-				Consumers int `json:"consumer_count"`
-			} `json:"state"`
-		}
-		if err == nil {
-			err = json.Unmarshal(answer.Data, &info)
-		}
-		lives := 0
-		for _, m := range a.w.members {
-			lives += len(m.old)
-		}
-		if n := info.State.Consumers; err != nil || n > 24+3*lives { // those of the dead stay for some minutes
-			a.t.Errorf("%s has %d consumers (%v) after %d processes", stream, n, err, lives)
-		}
-	}
-}
-
-func idsIn(exports map[string][]byte) map[string]bool {
-	all := map[string]bool{}
-	for _, text := range exports {
-		for line := range bytes.Lines(text) {
-			all[idIn(line)] = true
-		}
-	}
-	return all
-}
-
-// restore puts the newest snapshot into an empty directory: what was acked before it and is there now is there as well.
-func (a *attack) restore(first map[string][]byte, places map[name][]uint64) {
-	data, listen := filepath.Join(a.t.TempDir(), "restored"), proc.Address(a.t)
-	if out, code := a.w.tool(2*time.Minute, "restore", filepath.Join(a.w.dir, "backup"), "--data", data); code != 0 {
-		a.t.Errorf("restore: exit code %d\n%.2000s", code, out)
-		return
-	}
-	w := &world{t: a.t, dir: a.t.TempDir(), nats: listen}
-	w.add("restored", "Spool is up.", false, "spool", "up", "--data", data, "--listen", listen, "--http", proc.Address(a.t), "--gc-every", "0")
-	b := &attack{t: a.t, w: w, l: a.l}
-	b.settle(dial(a.t, listen))
-	there, now := idsIn(b.export("restored")), idsIn(first)
-	for _, e := range a.saved {
-		if now[e.id] && !there[e.id] && len(places[e.name]) == 1 { // one that came again can have come behind a deletion
-			a.t.Errorf("%s of %s was acked before the snapshot, and is not in what was restored", e.id, e.name.thread)
-		}
-	}
-	b.clean("fsck", "--json")
-	b.clean("fsck", "--events", "--json")
 }

@@ -51,7 +51,8 @@ func newWorld(t *testing.T, embedded bool, config string) *world {
 	data := filepath.Join(w.dir, "data")
 	if embedded {
 		own := proc.Address(t) // its HTTP side is not attacked: ingest is
-		w.server = w.add("up", "Spool is up.", false, "spool", "up", "--data", data, "--listen", w.nats, "--http", own, "--gc-every", "0", "--log-level", "info")
+		w.server = w.add("up", "Spool is up.", false, "spool", "up", "--data", data, "--listen", w.nats, "--http", own,
+			"--gc-every", "0", "--log-level", "info")
 	} else {
 		w.server = w.add("natsd", "ready", false, "natsd", "-data", data, "-listen", w.nats)
 		w.persisters = append(w.persisters, w.add("persister-1", "persister runs", true, "persister"))
@@ -83,7 +84,7 @@ func (w *world) add(name, ready string, linked bool, command string, args ...str
 	return m
 }
 
-// start begins the process and returns when it works; a process that ends before is begun again: its server may be away.
+// start begins the process and returns when it works. One that ends before is begun again: its server may be away.
 func (m *member) start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,8 +183,8 @@ func (w *world) tool(within time.Duration, args ...string) (out string, code int
 // dial connects to an address, and goes on after every loss of the connection.
 func dial(t *testing.T, addr string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true),
-		nats.ReconnectBufSize(-1), nats.PingInterval(2*time.Second))
+	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.PingInterval(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
