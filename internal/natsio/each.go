@@ -108,3 +108,25 @@ func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f f
 		return nil
 	})
 }
+
+// firstSince is the sequence of the first message of a stream that was stored at or after a time, or one that no message has. A consumer
+// that begins by time is not asked: nats-server 2.15.2 can give it nothing where the newest messages of a block were removed.
+func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint64, error) {
+	state := s.CachedInfo().State
+	low, high := max(state.FirstSeq, 1), state.LastSeq+1
+	for low < high {
+		middle := low + (high-low)/2
+		m, err := s.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(">"))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			high = middle
+		case err != nil:
+			return 0, wrapErr(err)
+		case m.Time.Before(since):
+			low = m.Sequence + 1
+		default:
+			high = middle
+		}
+	}
+	return low, nil
+}
