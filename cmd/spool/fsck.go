@@ -125,7 +125,7 @@ func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
 		{"superseded", acc.Superseded, "their producers were told that they were not stored whole"},
 		{"fenced", acc.Fenced, "of an epoch of their producer that had ended"},
 		{"removed", acc.Removed, "with their thread or session"},
-		{"unknown", acc.Unknown, "what they are linked to was before the oldest event that is kept"},
+		{"unknown", acc.Unknown, "what they are linked to, or repeat, may have been before the oldest event that is kept"},
 		{"waiting", acc.Waiting, "not applied yet, and not judged"},
 	} {
 		if row.n > 0 || row.name == "events" {

@@ -1,12 +1,12 @@
 // Package backup copies all that is stored into a directory while writers go on, and back into an empty system. It stops nobody.
 //
-//	Create    events that may not be applied, with their bodies ─▶ dead letters ─▶ all records, as they were at one moment
-//	          ─▶ the objects that these records name ─▶ manifest
+//	Create    events that may not be applied, with their bodies ─▶ all records, as they were at one moment
+//	          ─▶ the objects that these records name ─▶ dead letters ─▶ manifest
 //	Restore   objects ─▶ records, heads last ─▶ dead letters ─▶ events
 //
 // The order is what makes a backup whole. An event that was acknowledged before it began is among the events that were copied, or
-// was applied when the records were read, or both: then it is recognized when it is applied again, as after any crash. What a
-// record names is stored before it, and objects never change; only gc, or who removes an artifact, can take one away before
+// was dealt with when the records were read, or both: then a restore leaves it out (see dealt). A letter goes out before its thread
+// notes its event, so that those of events that were dealt with are among the letters. What a record names is stored before it, and objects never change; only gc, or who removes an artifact, can take one away before
 // it is copied, and then the records are read anew.
 //
 // The directory keeps one file an object, however many snapshots have it: a backup into the same directory copies what is new.
@@ -78,10 +78,10 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if m.Events, err = c.events(ctx, snap, m.First); err != nil {
 		return m, err
 	}
-	if m.Dead, err = c.dead(ctx, snap); err != nil {
+	if m.Records, err = c.stored(ctx, snap, m.First); err != nil {
 		return m, err
 	}
-	if m.Records, err = c.stored(ctx, snap, m.First); err != nil {
+	if m.Dead, err = c.dead(ctx, snap); err != nil {
 		return m, err
 	}
 	ends, err := conn.LastSeqs(ctx, bulk()...)
@@ -129,7 +129,7 @@ func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]
 					return err
 				}
 			}
-			return add(Message{Subject: m.Subject, Data: m.Data})
+			return add(Message{Seq: m.Seq, Stored: m.Time.UnixNano(), Subject: m.Subject, Data: m.Data})
 		})
 	})
 	first[events.EventsStream] = last + 1

@@ -59,6 +59,8 @@ type Record struct {
 
 // Message is a line of the events and of the dead letters.
 type Message struct {
+	Seq     uint64              `json:"n,omitempty"` // of an event, in SPOOL_EVENTS; older snapshots do not say it
+	Stored  int64               `json:"t,omitempty"` // and when it was stored, Unix nanoseconds
 	Subject string              `json:"s"`
 	Header  map[string][]string `json:"h,omitempty"`
 	Data    []byte              `json:"d"`

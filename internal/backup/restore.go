@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -59,6 +60,8 @@ type restore struct {
 	m     Manifest
 	tell  func(Progress)
 	parts map[string]record.Parts // where the chunks of uploads that go on are now, by token
+	dealt dealt                   // what the records tell of events
+	again map[uint64]bool         // the events that are published again, by the sequence that they had
 }
 
 func (r *restore) objects(ctx context.Context) error {
@@ -139,6 +142,9 @@ const putBatch = 1000
 func (r *restore) records(ctx context.Context) error {
 	all := map[string][]byte{}
 	err := read(r.repo, r.m, recordsFile, func(rec Record) error { all[rec.Key] = rec.Value; return nil })
+	if err == nil {
+		err = r.judge(all)
+	}
 	if err != nil {
 		return err
 	}
@@ -180,18 +186,30 @@ func (r *restore) output(value []byte) ([]byte, error) {
 	return o.Encode(), nil
 }
 
+// dead stores the letters, but for those whose events come again: they are refused again, or are not.
 func (r *restore) dead(ctx context.Context) error {
-	return r.messages(ctx, deadFile, func(m Message) (string, error) { return m.Subject, nil })
+	return r.messages(ctx, deadFile, func(m Message) (string, error) {
+		for _, text := range m.Header[natsio.HeaderEventSeq] {
+			if at, err := strconv.ParseUint(text, 10, 64); err == nil && (r.again[at] || r.dealt.purged(m.Subject, at)) {
+				return "", nil
+			}
+		}
+		return m.Subject, nil
+	})
 }
 
-// events publishes what may not have been applied, in the order in which it came. What had been is recognized.
+// events publishes what was not dealt with, in the order in which it came.
 func (r *restore) events(ctx context.Context) error {
 	return r.messages(ctx, eventsFile, func(m Message) (string, error) {
+		if m.Seq != 0 && !r.again[m.Seq] {
+			return "", nil
+		}
 		t, kind, err := events.ParseStored(m.Subject)
 		return events.EventSubject(t, kind), err
 	})
 }
 
+// messages publishes those for which there is a subject.
 func (r *restore) messages(ctx context.Context, file string, subject func(Message) (string, error)) error {
 	var batch []natsadmin.StoredMessage
 	size := 0
@@ -202,7 +220,7 @@ func (r *restore) messages(ctx context.Context, file string, subject func(Messag
 	}
 	err := read(r.repo, r.m, file, func(m Message) error {
 		to, err := subject(m)
-		if err != nil {
+		if err != nil || to == "" {
 			return err
 		}
 		batch = append(batch, natsadmin.StoredMessage{Subject: to, Header: m.Header, Data: m.Data})

@@ -38,7 +38,7 @@ type Accounts struct {
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
 	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended
 	Removed    int64 `json:"removed"`    // with their thread or their session
-	Unknown    int64 `json:"unknown"`    // linked to an event that SPOOL_EVENTS may have forgotten: superseded, or lost before this look
+	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
 
 	Findings []Finding `json:"findings"` // events of which nothing of all this is true
@@ -179,7 +179,8 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, links: map[chain][]events.Linked{}, top: map[string]uint64{}, last: map[chain]uint64{}}
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, gone: map[name][sha256.Size]byte{},
+		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
@@ -199,6 +200,7 @@ type whereabouts struct {
 	heads   []threads.Head // of the thread that has the name, and of the one that had it and has another one now
 	seen    []threads.Head // which events the name had
 	removed uint64         // events up to this sequence went with their thread or their session
+	purged  bool           // those of before its session's deletion are not in SPOOL_EVENTS any more
 }
 
 func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w whereabouts, err error) {
@@ -213,7 +215,7 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 		}
 	}
 	if d, err := record.DecodeDeleted(rs[3].Value); rs[3].Exists() && err == nil {
-		w.removed = d.Seq
+		w.removed, w.purged = d.Seq, true
 	}
 	left, err := record.DecodeLeft(rs[2].Value)
 	if !rs[2].Exists() || err != nil {
@@ -300,21 +302,25 @@ type book struct {
 	w      whereabouts
 	stored map[[sha256.Size]byte]int  // entries of the thread that no event is found for yet
 	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
+	gone   map[name][sha256.Size]byte // of those that went with their thread
 	links  map[chain][]events.Linked  // of the events before
 	top    map[string]uint64          // greatest epoch of each producer so far
+	least  map[chain]uint64           // lowest sequence so far
 	last   map[chain]uint64           // greatest sequence so far
 }
 
 // judge counts an event as what it is; else it says why it is none.
 func (b *book) judge(p *posting) (why string) {
-	n := &b.a.accounts.Repeated
+	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
+	gone, was := b.gone[p.name()]
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
+		b.gone[p.name()] = p.sum
 		n = &b.a.accounts.Removed
 	case again && first == p.sum:
 	case p.kind == events.KindEntry && b.stored[p.sum] > 0:
@@ -324,7 +330,11 @@ func (b *book) judge(p *posting) (why string) {
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
 	case p.epoch < b.top[p.producer]:
 		n = &b.a.accounts.Fenced
-	case p.seq < b.last[chain{p.producer, p.epoch}]:
+	case p.seq < b.last[c] && was && gone == p.sum:
+	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
+		b.a.accounts.Unknown++
+		return ""
+	case p.seq < b.last[c]:
 		return "it came behind a later event of its producer, and was taken for a repeat"
 	case (p.kind != events.KindEntry || p.masked) && b.w.had(p):
 		n = &b.a.accounts.Noted
@@ -341,8 +351,10 @@ func (b *book) judge(p *posting) (why string) {
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
 		b.first[p.name()] = p.sum
 		b.top[p.producer] = max(b.top[p.producer], p.epoch)
-		c := chain{p.producer, p.epoch}
 		b.last[c] = max(b.last[c], p.seq)
+		if low, known := b.least[c]; !known || p.seq < low {
+			b.least[c] = p.seq
+		}
 	}
 	return ""
 }

@@ -244,3 +244,43 @@ func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
 		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
 	}
 }
+
+// TestAccountOfRepeatsBehindARemoval: an event that comes again behind the removal of what had its first copy is a repeat of that, and
+// is no loss. With its session the first copy itself is gone.
+func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
+	id := events.Thread{Session: "s", Name: "main"}
+	one := events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")}
+	two := events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")}
+	later := events.Event{Thread: id, Producer: "p", Seq: 3, Body: step("later")}
+	remove := func(w *world) { w.must(w.cl.Remove(w.Context(), id)) }
+	del := func(w *world) {
+		_, err := w.cl.DeleteSession(w.Context(), "s", client.Deletion{})
+		w.must(err)
+	}
+	for _, c := range []struct {
+		name   string
+		away   func(*world)
+		behind []events.Event
+		want   fsck.Accounts
+	}{
+		{"thread", remove, []events.Event{two}, fsck.Accounts{Events: 4, Applied: 1, Removed: 3}},
+		{"thread that begins anew", remove, []events.Event{later, two}, fsck.Accounts{Events: 5, Applied: 1, Repeated: 1, Removed: 3}},
+		{"session that begins anew", del, []events.Event{later, two}, fsck.Accounts{Events: 3, Applied: 1, Unknown: 1, Removed: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.raw(one)
+			w.raw(two)
+			w.settle()
+			c.away(w)
+			for _, e := range c.behind {
+				w.raw(e)
+			}
+			a := w.account(fsck.Config{})
+			same(t, a, c.want)
+			if len(a.Findings) > 0 {
+				t.Errorf("findings %v, want none", a.Findings)
+			}
+		})
+	}
+}

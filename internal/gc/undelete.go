@@ -289,6 +289,9 @@ func (u *undeletion) checkBlob(ctx context.Context, sum [32]byte) error {
 	if err != nil {
 		return err
 	}
+	if b.Object.NUID == "" { // condemned without a quarantine: its bytes are gone, or go next
+		return fmt.Errorf("%w: its tombstone does not say where its bytes are", casstore.ErrGone)
+	}
 	n := int64(0)
 	if err := u.c.Bulk.ReadChunks(ctx, b.Object, 0, func(p []byte) error { n += int64(len(p)); return nil }); err != nil {
 		return err

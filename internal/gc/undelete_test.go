@@ -2,6 +2,8 @@ package gc_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,4 +231,37 @@ func TestUndeleteBesideACycle(t *testing.T) {
 			r.verify(th("keep"))
 		})
 	}
+}
+
+// TestUndeleteOfABlobWithoutBytes: a blob that was condemned without a quarantine has no bytes any more. It does not come back beside the
+// nodes that refer to it, in packs that stayed: whoever wrote its bytes again would take them for stored.
+func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
+	r := newRig(t)
+	stop := r.persister(0)
+	picture := image("picture", 7)
+	for i := 0; i < 2 || !r.sharePack(th("victim"), th("keep")); i++ {
+		r.publish(said{th("victim"), [][]byte{entry(fmt.Sprint("v", i), "hello"), picture}}, said{th("keep"), talk(3, fmt.Sprint("k", i))})
+		r.await(th("keep"))
+	}
+	stop()
+	r.remove(th("victim"))
+	cfg := keeping()
+	cfg.Quarantine = 0
+	cfg.Merge = 0
+	if p, d := r.collect(cfg); d.Buried == 0 || d.Condemned == 0 {
+		t.Fatalf("%+v, repack %d: it was not tried", d, len(p.Repack))
+	}
+	back, err := r.collector(keeping(), nil).Undelete(t.Context())
+	if !errors.Is(err, gc.ErrPartly) {
+		t.Errorf("Undelete() = %+v, %v, want ErrPartly", back, err)
+	}
+	for _, key := range back.Restored {
+		if strings.HasPrefix(key, "blob.") {
+			t.Errorf("%s is back, without its bytes", key)
+		}
+	}
+	stop = r.persister(0)
+	r.say(th("keep"), picture) // it is stored anew
+	stop()
+	r.verify(th("keep"))
 }

@@ -26,9 +26,11 @@ type StoredMessage struct {
 
 // EachMessage gives every message of a stream from a sequence on, up to the newest, in order.
 func (a *Admin) EachMessage(ctx context.Context, stream string, from uint64, f func(StoredMessage) error) error {
-	err := a.conn.Each(ctx, stream, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	s, err := a.conn.LeaderStream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", stream, natsio.WrapErr(err))
+	}
+	err = a.conn.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(StoredMessage{m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp})
 	})
 	if err != nil {
@@ -43,7 +45,7 @@ func (a *Admin) Unapplied(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unapplied events: %w", natsio.WrapErr(err))
 	}
-	return natsio.Unapplied(ctx, s)
+	return a.conn.UnappliedOf(ctx, s)
 }
 
 // Empty tells whether none of Spool's streams is there; what is there is named.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -95,16 +94,11 @@ func (a *Admin) ReplayEvents(ctx context.Context, from uint64) error {
 // Messages reads a stream from a sequence on, to where it ends now. What the server cannot read it passes over and says
 // nothing: sequences that f is not given are deleted, lost or bad (see Message).
 func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error {
-	s, err := a.js.Stream(ctx, stream)
+	s, err := a.conn.LeaderStream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, natsio.WrapErr(err))
 	}
-	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
-		return nil
-	}
-	err = a.conn.Each(ctx, stream, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = a.conn.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *Admin) Trim(ctx context.Context) (upTo uint64, err error) {
 	if limit <= 0 || state.Bytes < uint64(limit)/2 || state.Msgs == 0 {
 		return 0, nil
 	}
-	floor, err := natsio.Unapplied(ctx, s)
+	floor, err := a.conn.UnappliedOf(ctx, s)
 	if err != nil {
 		return 0, fmt.Errorf("trim: %w", err)
 	}

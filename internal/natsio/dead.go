@@ -145,8 +145,16 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 // that an operator removed, without.
 func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []byte) error) error {
 	// Whatever is removed while they are listed is noted before.
-	if err := box.EachLetter(ctx, "", func(d DeadLetter) error { return f(d.Seq, d.Data) }); err != nil {
-		return err
+	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", wrapErr(err))
+	}
+	err = box.c.EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		d := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		return f(d.Seq, d.Data)
+	})
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
 	}
 	rs, err := box.c.Records(ctx, events.LettersKey)
 	if err != nil {

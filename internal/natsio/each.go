@@ -70,16 +70,21 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 	}
 }
 
-// EachFrom gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked: the
-// consumer's own copy may be behind, and what it has not got yet is as acknowledged as the rest.
-func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
+// EachUntilNewest gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked for
+// the stream: the consumer's own copy may be behind, and what it has not got yet is as acknowledged as the rest.
+func (c *Conn) EachUntilNewest(
+	ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) error {
+	last, newest := max(seq, 1)-1, s.CachedInfo().State.LastSeq
+	if s.CachedInfo().State.Msgs == 0 || last >= newest {
+		return nil
+	}
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: 10 * time.Second,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: time.Minute,
 	})
 	if err != nil {
 		return wrapErr(err)
 	}
-	last, newest := max(seq, 1)-1, s.CachedInfo().State.LastSeq
 	atEnd := func() (bool, error) {
 		if last >= newest {
 			return true, nil
@@ -92,7 +97,36 @@ func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f f
 	}
 	return c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
+		return f(m, meta)
+	})
+}
+
+// EachFrom is EachUntilNewest for who cannot fail.
+func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
+	return c.EachUntilNewest(ctx, s, seq, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		f(m)
 		return nil
 	})
+}
+
+// firstSince is the sequence of the first message of a stream that was stored at or after a time, or one that no message has. A consumer
+// that begins by time is not asked: nats-server 2.15.2 can give it nothing where the newest messages of a block were removed.
+func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint64, error) {
+	state := s.CachedInfo().State
+	low, high := max(state.FirstSeq, 1), state.LastSeq+1
+	for low < high {
+		middle := low + (high-low)/2
+		m, err := s.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(">"))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			high = middle
+		case err != nil:
+			return 0, wrapErr(err)
+		case m.Time.Before(since):
+			low = m.Sequence + 1
+		default:
+			high = middle
+		}
+	}
+	return low, nil
 }

@@ -254,15 +254,20 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 		return nil
 	}
 	b := &box.c.dead
-	since := int64(math.MaxInt64)
-	for subject := range newest {
-		since = min(since, b.subjects[subject].since)
+	since, oldest := int64(math.MaxInt64), uint64(math.MaxUint64)
+	for subject, m := range newest {
+		since, oldest = min(since, b.subjects[subject].since), min(oldest, m.Seq)
 	}
-	start, last := time.Unix(0, since), map[string]uint64{}
-	// Without a filter: what a consumer of several subjects says is pending can be less than there is, and reading would end early.
-	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start,
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	stream, err := box.c.leaderStream(ctx, events.DeadStream)
+	if err != nil {
+		return wrapErr(err)
+	}
+	start, err := firstSince(ctx, stream, time.Unix(0, since))
+	if err != nil {
+		return err
+	}
+	last := map[string]uint64{}
+	err = box.c.EachUntilNewest(ctx, stream, min(start, oldest), func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if _, asked := newest[m.Subject()]; !asked {
 			return nil
 		}

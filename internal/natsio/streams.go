@@ -24,22 +24,31 @@ func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint
 	return out, nil
 }
 
-// Unapplied is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer
+// UnappliedOf is the lowest sequence of EVENTS that some partition may not have applied. A partition without its consumer
 // may have applied nothing. s is EVENTS: what came behind its cached state is not looked at.
-func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
-	floor := s.CachedInfo().State.LastSeq + 1
-	left := map[string]bool{}
+//
+// A server tells its consumers of a message after it has acknowledged it. A consumer that has nothing to do may not have heard yet: it
+// is done when it has acknowledged the newest event of its partition.
+func (c *Conn) UnappliedOf(ctx context.Context, s jetstream.Stream) (uint64, error) {
+	last := s.CachedInfo().State.LastSeq
+	floor, left := last+1, map[string]string{}
 	for p := range events.Partitions {
-		left[events.PartitionConsumer(p)] = true
+		left[events.PartitionConsumer(p)] = events.PartitionFilter(p)
 	}
+	var idle []string // subjects, and up to where their consumers have acknowledged
+	var acked []uint64
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
-		if !left[info.Name] {
+		subject, ours := left[info.Name]
+		if !ours {
 			continue
 		}
 		delete(left, info.Name)
-		if info.NumPending > 0 || info.NumAckPending > 0 {
-			floor = min(floor, info.AckFloor.Stream+1)
+		switch at := info.AckFloor.Stream; {
+		case info.NumPending > 0 || info.NumAckPending > 0:
+			floor = min(floor, at+1)
+		case at < last:
+			idle, acked = append(idle, subject), append(acked, at)
 		}
 	}
 	if err := list.Err(); err != nil {
@@ -47,6 +56,15 @@ func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
 	}
 	if len(left) > 0 {
 		return 1, nil
+	}
+	newest, err := c.newest(ctx, events.EventsStream, idle)
+	if err != nil {
+		return 0, fmt.Errorf("newest events of partitions: %w", err)
+	}
+	for i, m := range newest {
+		if m.Seq > acked[i] {
+			floor = min(floor, acked[i]+1)
+		}
 	}
 	return floor, nil
 }

@@ -2,9 +2,10 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
-	"strconv"
 
 	"spool/internal/natsio"
 	"spool/pkg/events"
@@ -36,9 +37,9 @@ func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 }
 
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where
-// what was wrong with it still is, it comes back with the reason. It is published under an identity of its own, that of the
-// letter: its thread may have gone on to later events of its producer, and replaying it twice adds it once. An error when the
-// bytes are no event, which no version of this program has published.
+// what was wrong with it still is, it comes back with the reason. It is published under an identity of its own, made of the
+// event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter of the
+// same event too. An error when the bytes are no event, which no version of this program has published.
 func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
 	d, err := c.conn.DeadLetters().Letter(ctx, at)
 	if err != nil {
@@ -56,6 +57,16 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
 	if err != nil {
 		return fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
-	e.Producer, e.Epoch, e.Prev = threads.Ephemeral+"dead."+strconv.FormatUint(at, 10), 0, 0
+	e.Producer, e.Epoch, e.Prev = replayerOf(&e), 0, 0
 	return c.conn.PublishEvents(ctx, []*events.Event{&e})
+}
+
+// replayerOf is the producer of an event that is published again, and of no other one. Where a letter is says nothing: numbers of letters
+// begin anew in a system that was restored, or whose SPOOL_DEAD was lost.
+func replayerOf(e *events.Event) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%d\x00%d\x00", e.Producer, e.Epoch, e.Seq)
+	sum := sumOf(e)
+	h.Write(sum[:])
+	return threads.Ephemeral + "dead." + hex.EncodeToString(h.Sum(nil)[:12])
 }

@@ -195,25 +195,49 @@ func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, 
 	return &d, nil
 }
 
-// awaitDeletion returns when the first event of a producer has deleted the session of a thread, or was refused; refusal is why, unless
-// something in it is live.
+// awaitDeletion returns when the first event of a producer, which SPOOL_EVENTS has taken, has deleted the session of a thread, or was
+// refused; refusal is why, unless something in it is live. Of a deletion that another one came behind before it was seen, the
+// other one is given: it stands where this one was noted.
 func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string, refusal error) (*record.Deleted, error) {
-	event := &events.Event{Producer: producer, Seq: 1}
+	event, passed := &events.Event{Producer: producer, Seq: 1}, c.passed(t)
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		dealt := wait == 250*time.Millisecond && passed(ctx) // before the look: then what it finds is final
 		d, err := c.deleted(ctx, t.Session)
 		if err != nil || d.Is(event) && d.State == record.Done {
 			return d, err
 		}
 		refused, err := c.noted(ctx, t, producer)
-		if err == nil && refused {
-			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
+		if err == nil && !refused && dealt {
+			refused = c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}) != nil
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case refused:
+			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
+		case dealt && d != nil && d.State == record.Done:
+			return d, nil
 		}
 		if err := pause(ctx, wait, t.Session); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// passed tells whether persisters are done with what a thread's partition had when it was asked first. An error counts as no.
+func (c *Client) passed(t events.Thread) func(context.Context) bool {
+	newest, partition, asked := uint64(0), 0, false
+	return func(ctx context.Context) bool {
+		if !asked {
+			var err error
+			newest, partition, err = c.conn.NewestEvent(ctx, t)
+			asked = err == nil
+		}
+		if !asked || newest == 0 { // 0: its events are purged, which is done last
+			return asked
+		}
+		done, err := c.conn.Acked(ctx, partition, newest)
+		return err == nil && done
 	}
 }
 

@@ -172,9 +172,12 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 	return nil
 }
 
-// awaitLeaving returns when a thread has left its name, by the first event of a producer; ErrRefused if it has not.
+// awaitLeaving returns when a thread has left its name, by the first event of a producer, which SPOOL_EVENTS has taken; ErrRefused if
+// it has not, and ErrRemoved when its session was deleted behind.
 func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer string) error {
+	passed := c.passed(t)
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		dealt := wait == 250*time.Millisecond && passed(ctx) // before the look: then what it finds is final
 		rs, err := c.conn.Records(ctx, events.LeftKey(t), events.HeadKey(t))
 		if err != nil {
 			return err
@@ -192,6 +195,9 @@ func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer str
 			if head, err := threads.DecodeHead(rs[1].Value); err == nil && head.Duplicate(producer, 0, 1) {
 				return fmt.Errorf("%s: %w", t, ErrRefused)
 			}
+		}
+		if dealt { // a name that no thread has notes nothing of what it refuses
+			return cmp.Or(c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}), fmt.Errorf("%w: %s", ErrRemoved, t))
 		}
 		select {
 		case <-ctx.Done():

@@ -268,6 +268,15 @@ func ParseHistoryKey(key string) (t Thread, date string, ok bool) {
 // LeftKey says what became of a thread that was renamed or removed, and what it had seen, also once another has its name.
 func LeftKey(t Thread) string { return "left." + t.Session + "." + t.Name }
 
+// ParseLeftKey is the inverse of LeftKey.
+func ParseLeftKey(key string) (Thread, bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 || parts[0] != "left" {
+		return Thread{}, false
+	}
+	return Thread{Session: parts[1], Name: parts[2]}, true
+}
+
 // SessionKey holds a session's header.
 func SessionKey(session string) string { return "session." + session }
 

@@ -19,7 +19,7 @@ func (w *World) Claims(ctx context.Context) (*record.Claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", natsio.WrapErr(err))
 	}
-	floor, err := natsio.Unapplied(ctx, s)
+	floor, err := w.conn.UnappliedOf(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", err)
 	}

@@ -1,0 +1,108 @@
+package backup
+
+import (
+	"fmt"
+	"slices"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// dealt is which events were dealt with when the records were read. What is published again gets a higher sequence. So events of
+// before a removal would begin anew what was removed, and those that were refused would count as applied.
+type dealt struct {
+	sessions map[string]record.Deleted
+	threads  map[events.Thread][]threads.Head // that have a name, or had it
+}
+
+// dealtWith finds out by records. One that cannot be read says nothing: the events come again, and are recognized.
+func dealtWith(records map[string][]byte) dealt {
+	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{}}
+	for key, value := range records {
+		if value == nil {
+			continue
+		}
+		if session, ok := events.ParseDeletedKey(key); ok {
+			if rec, err := record.DecodeDeleted(value); err == nil {
+				d.sessions[session] = rec
+			}
+			continue
+		}
+		t, ok := events.ParseHeadKey(key)
+		if !ok {
+			t, _, ok = events.ParseHistoryKey(key)
+		}
+		if !ok {
+			t, ok = events.ParseLeftKey(key)
+			if left, err := record.DecodeLeft(value); err == nil {
+				value = left.Head
+			}
+		}
+		if !ok {
+			continue
+		}
+		if h, err := threads.DecodeHead(value); err == nil {
+			d.threads[t] = append(d.threads[t], h)
+		}
+	}
+	return d
+}
+
+// with reports whether an event was dealt with. A message that was stored before its sequence was known here was not, as far as
+// anybody can tell.
+func (d dealt) with(m Message) (bool, error) {
+	t, _, err := events.ParseStored(m.Subject)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrRepository, err)
+	}
+	if rec, ok := d.sessions[t.Session]; ok && m.Seq != 0 && (rec.Before(m.Seq, m.Stored) || rec.Seq == m.Seq && rec.Stored == m.Stored) {
+		return true, nil
+	}
+	e, err := events.Open(m.Subject, m.Data)
+	if m.Seq == 0 || err != nil {
+		return false, nil //nolint:nilerr // it is refused again
+	}
+	return slices.ContainsFunc(d.threads[t], func(h threads.Head) bool {
+		return m.Seq <= h.Applied && !slices.ContainsFunc(e.Each(), func(one events.Event) bool {
+			return !h.Duplicate(one.Producer, one.Epoch, one.Seq)
+		})
+	}), nil
+}
+
+// judge decides which events are published again, and what deletions that were under way have to go on with.
+func (r *restore) judge(records map[string][]byte) error {
+	r.dealt, r.again = dealtWith(records), map[uint64]bool{}
+	next := r.m.First[events.EventsStream]
+	err := read(r.repo, r.m, eventsFile, func(m Message) error {
+		done, err := r.dealt.with(m)
+		if err != nil {
+			return err
+		}
+		t, _, _ := events.ParseStored(m.Subject)
+		if rec := r.dealt.sessions[t.Session]; done && rec.State == record.Removing && rec.Seq == m.Seq {
+			done = false // it goes on, and is recognized by its sequence
+			rec.Seq, rec.Stored, rec.Items, rec.Dead = next, 0, 0, 0
+			records[events.DeletedKey(t.Session)] = rec.Encode()
+		}
+		if !done {
+			r.again[m.Seq] = true
+			next++
+		}
+		return nil
+	})
+	for session, rec := range r.dealt.sessions {
+		if rec.State == record.Removed { // only its streams were still to be purged: the snapshot has nothing of them
+			rec.State, rec.Free = record.Done, nil
+			records[events.DeletedKey(session)] = rec.Encode()
+		}
+	}
+	return err
+}
+
+// purged reports whether a letter is of a session that was deleted behind its event, and was still to be purged.
+func (d dealt) purged(subject string, event uint64) bool {
+	t, _ := events.ParseDead(subject)
+	rec := d.sessions[t.Session]
+	return rec.State == record.Removed && event < rec.Seq
+}

@@ -1,0 +1,134 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/backup"
+	"spool/internal/fsck"
+	"spool/internal/natsadmin"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// workOff has a persister deal with all that waits.
+func workOff(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	}()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		b, err := conn.Backlog(t.Context())
+		if err == nil && b.Pending == 0 && b.Unacked == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("events wait for ever: %+v, %v", b, err)
+		}
+	}
+}
+
+// TestWhatIsDealtWithMeanwhile: what a persister deals with between the reading of events and that of records, or of letters, ends in what
+// is restored as it did: refused, removed or applied, and once.
+func TestWhatIsDealtWithMeanwhile(t *testing.T) {
+	for _, at := range []string{"behind the events", "among the letters"} {
+		t.Run(at, func(t *testing.T) {
+			src, ctx := natstest.Conn(t), t.Context()
+			publish := func(name, producer string, seq uint64, kind events.Kind, body []byte) {
+				session, thread, _ := strings.Cut(name, "/")
+				e := &events.Event{Kind: kind, Thread: events.Thread{Session: session, Name: thread}, Producer: producer, Seq: seq, Body: body}
+				if kind == events.KindEntry {
+					e.Dialect = "omp"
+				}
+				if err := src.PublishEvents(ctx, []*events.Event{e}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			control := func(name, producer string, op events.Control) {
+				publish(name, producer, 1, events.KindControl, op.Encode())
+			}
+			for i, name := range []string{"ended/main", "deleted/main", "renamed/main"} {
+				publish(name, "p", 1, events.KindEntry, line(i))
+			}
+			large := events.Event{Kind: events.KindEntry, Dialect: "cobol", Thread: events.Thread{Session: "bad", Name: "main"}, Producer: "p", Seq: 1}
+			large.Body = bytes.Repeat([]byte("x"), src.MaxPayload()-4000) // its letter is an object
+			if _, err := src.JetStream().Publish(ctx, events.EventSubject(large.Thread, large.Kind), large.Encode()); err != nil {
+				t.Fatal(err)
+			}
+			workOff(t, src)
+
+			control("ended/main", "end", events.Control{Op: events.OpEnd, End: &events.End{}})
+			publish("ended/main", "p", 2, events.KindEntry, line(3))
+			publish("deleted/main", "p", 2, events.KindEntry, line(4))
+			control("deleted/main", "delete", events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}})
+			publish("renamed/main", "p", 2, events.KindEntry, line(5))
+			control("renamed/main", "rename", events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}})
+			publish("large/main", "p", 1, events.KindEntry, fmt.Appendf(nil, `{"type":"custom","text":"%s"}`, bytes.Repeat([]byte("y"), 2<<20)))
+
+			repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worked := false
+			m, err := backup.Create(ctx, src, repo, func(p backup.Progress) {
+				if !worked && (at == "behind the events" || p.Bytes > 5<<19) { // the letter is copied behind the large body
+					worked = true
+					workOff(t, src)
+				}
+			})
+			if err != nil || !worked {
+				t.Fatalf("Create = %v, worked meanwhile: %v", err, worked)
+			}
+			dst := natstest.Dial(t, natstest.Server(t))
+			if err := backup.Restore(ctx, dst, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil); err != nil {
+				t.Fatal(err)
+			}
+			workOff(t, dst)
+			checkDealt(t, dst)
+		})
+	}
+}
+
+func checkDealt(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	s := &system{conn, client.New(conn)}
+	for name, want := range map[string]int{"ended/main": 1, "renamed/other": 2, "large/main": 1} {
+		session, thread, _ := strings.Cut(name, "/")
+		if got := bytes.Count(s.export(t, events.Thread{Session: session, Name: thread}), []byte("\n")); got != want {
+			t.Errorf("%s has %d entries, want %d", name, got, want)
+		}
+	}
+	if _, err := s.Thread(t.Context(), events.Thread{Session: "deleted", Name: "main"}); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("the deleted session: %v, want ErrNoThread", err)
+	}
+	dead, err := s.DeadLetters(t.Context(), "")
+	got := map[string]int{}
+	for _, d := range dead {
+		got[d.Thread.Session]++
+	}
+	if err != nil || len(dead) != 2 || got["ended"] != 1 || got["bad"] != 1 {
+		t.Errorf("dead letters %v, %v, want one of ended and one of bad", got, err)
+	}
+	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source(), nil)
+	if err != nil || len(acc.Findings) > 0 {
+		t.Errorf("accounts: %v, %v", acc, err)
+	}
+}

@@ -1,0 +1,73 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"spool/internal/natstest"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestDeletedByAnother: who deletes a session hears of it also when another deletion came right behind its own, before it looked,
+// and whatever has begun under that name since.
+func TestDeletedByAnother(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		t.Run(fmt.Sprintf("begun anew %v", anew), func(t *testing.T) {
+			t.Parallel()
+			conn := natstest.Conn(t)
+			c := client.New(conn)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			th := thread("s")
+			stop, err := persister(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pub := c.Publisher(client.PublisherConfig{})
+			if err = pub.Publish(ctx, post(th, "1")); err == nil {
+				err = c.Await(ctx, th, pub.Producer(), 0, 1)
+			}
+			stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan error)
+			const callers = 3
+			for range callers { // all decide before anything is deleted
+				go func() {
+					r, err := c.DeleteSession(ctx, "s", client.Deletion{})
+					if err == nil && !r.Deleted {
+						err = errors.New("the receipt does not say that it is deleted")
+					}
+					told <- err
+				}()
+			}
+			for n := uint64(0); n < 1+callers; {
+				if n, _, err = conn.NewestEvent(ctx, th); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if anew {
+				if err := pub.Publish(ctx, post(th, "2")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if stop, err = persister(conn); err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			for range callers {
+				if err := <-told; err != nil {
+					t.Errorf("DeleteSession = %v", err)
+				}
+			}
+			if _, err := c.Thread(ctx, events.Thread{Session: "s", Name: events.MainThread}); anew && err != nil {
+				t.Errorf("the session that began anew: %v", err)
+			}
+		})
+	}
+}

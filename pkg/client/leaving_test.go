@@ -1,0 +1,72 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"spool/internal/natstest"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// TestLeftByAnother: who renames or removes a thread is told when another operation came first, or took the session away behind.
+func TestLeftByAnother(t *testing.T) {
+	rename := func(to string) func(context.Context, *client.Client, events.Thread) error {
+		return func(ctx context.Context, c *client.Client, th events.Thread) error { return c.Rename(ctx, th, to) }
+	}
+	remove := func(ctx context.Context, c *client.Client, th events.Thread) error { return c.Remove(ctx, th) }
+	del := func(ctx context.Context, c *client.Client, th events.Thread) error {
+		_, err := c.DeleteSession(ctx, th.Session, client.Deletion{})
+		return err
+	}
+	for name, ops := range map[string][]func(context.Context, *client.Client, events.Thread) error{
+		"removed twice": {remove, remove}, "renamed twice": {rename("a"), rename("b")}, "removed, then renamed": {remove, rename("a")},
+		"renamed, then removed": {rename("a"), remove}, "removed, then deleted": {remove, del}, "renamed, then deleted": {rename("a"), del},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := natstest.Conn(t)
+			c := client.New(conn)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			th := thread("s")
+			stop, err := persister(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pub := c.Publisher(client.PublisherConfig{})
+			if err = pub.Publish(ctx, post(th, "1")); err == nil {
+				err = c.Await(ctx, th, pub.Producer(), 0, 1)
+			}
+			stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make([]chan error, len(ops))
+			for i, op := range ops { // each decides before anything has happened
+				told[i] = make(chan error, 1)
+				go func() { told[i] <- op(ctx, c, th) }()
+				for n, want := uint64(0), uint64(i+2); n < want; {
+					if n, _, err = conn.NewestEvent(ctx, th); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if stop, err = persister(conn); err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			first, second := <-told[0], <-told[1]
+			if first != nil && !errors.Is(first, client.ErrRemoved) {
+				t.Errorf("the first one is told %v", first)
+			}
+			var was *client.Renamed
+			if second != nil && !errors.Is(second, client.ErrRefused) && !errors.As(second, &was) && !errors.Is(second, threads.ErrNoThread) {
+				t.Errorf("the second one is told %v", second)
+			}
+		})
+	}
+}
