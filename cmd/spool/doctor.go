@@ -94,7 +94,7 @@ func connection(conn *natsio.Conn) finding {
 }
 
 func backlog(a *app, conn *natsio.Conn) []finding {
-	b, err := conn.Backlog(a.ctx)
+	b, err := conn.Events().Backlog(a.ctx)
 	if err != nil {
 		return []finding{{Name: "persisters", Detail: err.Error(), Do: "does this user have permission to read consumers?"}}
 	}

@@ -179,7 +179,7 @@ func (c *duCmd) Run(a *app) error {
 		return err
 	}
 	defer conn.Close()
-	use, all, err := gc.DiskUse(a.ctx, conn, c.Session)
+	use, all, err := gc.DiskUse(a.ctx, conn.Records(), c.Session)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (c *importCmd) Run(a *app) error {
 	start := time.Now()
 	bar := newBar(a.err, "importing", true)
 	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
-		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn, Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
+		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn.Inbox(), Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
 	})
 	bar.end()
 	took := time.Since(start)

@@ -131,9 +131,9 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 	all.Go(func() (err error) { list, err = l.client.Sessions(ctx, ""); return err })
 	all.Go(func() (err error) { f.prompts, err = l.client.Prompts(ctx, ""); return err })
 	all.Go(func() (err error) { f.runs, err = l.client.Runs(ctx, ""); return err })
-	all.Go(func() (err error) { f.backlog, err = l.conn.Backlog(ctx); return err })
+	all.Go(func() (err error) { f.backlog, err = l.conn.Events().Backlog(ctx); return err })
 	all.Go(func() (err error) {
-		f.seqs, err = l.conn.LastSeqs(ctx, events.EventsStream, events.ItemsStream)
+		f.seqs, err = l.conn.Streams().LastSeqs(ctx, events.EventsStream, events.ItemsStream)
 		return err
 	})
 	all.Go(func() error {

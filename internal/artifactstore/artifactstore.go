@@ -75,7 +75,7 @@ func New(records Records, objects Objects, blobs Blobs, log *slog.Logger, lane i
 
 // Of makes the registry of the system that a connection leads to.
 func Of(conn *natsio.Conn, lane int) *Artifacts {
-	return New(conn, conn, conn.Store(lane), conn.Log(), lane)
+	return New(conn.Records(), conn.Objects(), conn.Store(lane), conn.Log(), lane)
 }
 
 // NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the

@@ -84,7 +84,7 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if m.Records, err = c.stored(ctx, snap, m.First); err != nil {
 		return m, err
 	}
-	ends, err := conn.LastSeqs(ctx, bulk()...)
+	ends, err := conn.Streams().LastSeqs(ctx, bulk()...)
 	if err != nil {
 		return m, err
 	}
@@ -118,7 +118,7 @@ func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]
 			last = max(last, m.Seq)
 			e, err := events.Decode(m.Data)
 			if err == nil && e.Ref != nil {
-				o, err := c.conn.Stat(ctx, events.InboxBucket, e.Ref.Object)
+				o, err := c.conn.Objects().Stat(ctx, events.InboxBucket, e.Ref.Object)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -141,7 +141,7 @@ func (c *creation) dead(ctx context.Context, snap *snapshot) (int, error) {
 	return snap.list(deadFile, func(add func(any) error) error {
 		return c.admin.EachMessage(ctx, events.DeadStream, 1, func(m natsadmin.StoredMessage) error {
 			for _, name := range m.Header[natsio.HeaderObject] {
-				o, err := c.conn.Stat(ctx, events.InboxBucket, name)
+				o, err := c.conn.Objects().Stat(ctx, events.InboxBucket, name)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -188,7 +188,7 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 	named = map[string]record.Object{}
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
-		last, err := c.conn.Scan(ctx, 1, func(r record.Stamped) error {
+		last, err := c.conn.Records().Scan(ctx, 1, func(r record.Stamped) error {
 			class, err := record.ClassOf(r.Key)
 			if err != nil { // it may name bytes
 				return err
@@ -286,7 +286,7 @@ func (c *creation) copy(ctx context.Context, o record.Object) error {
 	made := Object{Bucket: o.Bucket, Token: o.NUID, Name: o.Name}
 	sum := sha256.New()
 	err := c.repo.putObject(o.NUID, func(w io.Writer) error {
-		return c.conn.ReadChunks(ctx, o, 0, func(chunk []byte) error {
+		return c.conn.Objects().ReadChunks(ctx, o, 0, func(chunk []byte) error {
 			made.Chunks = append(made.Chunks, len(chunk))
 			made.Size += int64(len(chunk))
 			sum.Write(chunk)

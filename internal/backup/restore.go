@@ -101,7 +101,7 @@ func (r *restore) object(ctx context.Context, o Object) (first, last uint64, err
 		return 0, 0, fmt.Errorf("%w: SHA-256 %q", ErrRepository, o.Sum)
 	}
 	copy(to.Sum[:], raw)
-	return r.conn.PutObject(ctx, to, r.repo.chunks(o))
+	return r.conn.Restore().PutObject(ctx, to, r.repo.chunks(o))
 }
 
 // chunks reads the file of an object; the last thing that it gives is an error if the bytes are not what they were.
@@ -159,7 +159,7 @@ func (r *restore) records(ctx context.Context) error {
 		first = append(first, put)
 	}
 	for batch := range slices.Chunk(append(first, heads...), putBatch) {
-		if err := r.conn.PutRecords(ctx, batch); err != nil {
+		if err := r.conn.Restore().PutRecords(ctx, batch); err != nil {
 			return err
 		}
 	}

@@ -143,7 +143,7 @@ func (d *Demo) importOnce(ctx context.Context) (transcript.Result, error) {
 	if err != nil {
 		return transcript.Result{}, err
 	}
-	res := transcript.New(d.cl, d.conn, transcript.Config{Host: "demo"}).Import(ctx, sources)
+	res := transcript.New(d.cl, d.conn.Events(), transcript.Config{Host: "demo"}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Last.Seq == 0 {
 			continue

@@ -271,7 +271,7 @@ func TestUnfinished(t *testing.T) {
 	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if rs, err := r.conn.List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
+	if rs, err := r.conn.Records().List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
 		return strings.HasPrefix(r.Key, "stream.") || strings.HasPrefix(r.Key, "thread.")
 	}) {
 		t.Errorf("sweep left %v, %v", rs, err)

@@ -65,7 +65,7 @@ func (o *outbox) drain() {
 		for i, out := range batch {
 			chains[i] = &out.Chain
 		}
-		o.conn.PublishChains(context.WithoutCancel(batch[0].ctx), chains) // it has a timeout of its own
+		o.conn.Events().PublishChains(context.WithoutCancel(batch[0].ctx), chains) // it has a timeout of its own
 		for _, out := range batch {
 			close(out.done)
 		}

@@ -123,7 +123,7 @@ func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
 	for _, b := range buckets {
 		streams = append(streams, events.ObjectStream(b))
 	}
-	if p.ends, err = c.Bulk.LastSeqs(ctx, streams...); err != nil {
+	if p.ends, err = c.Streams.LastSeqs(ctx, streams...); err != nil {
 		return err
 	}
 	var last state

@@ -22,7 +22,7 @@ const (
 // neighbours there is no pack in order, so that whatever refers to one is behind both, and what one refers to before. What is in
 // quarantine stays in its place: its packs are not repacked, and one that is condemned stands between its neighbours.
 func (c *Collector) groups(w *world, m *marker) (out []Group) {
-	g := grouping{cfg: c.cfg, header: int64(c.Bulk.MaxPayload()-headerRoom) / 2}
+	g := grouping{cfg: c.cfg, header: int64(c.MaxPayload()-headerRoom) / 2}
 	for i := len(m.packs) - 1; i >= 0; i-- {
 		v, p := m.packs[i], w.packs[m.packs[i].id]
 		half := 2*m.raw[i] < p.Raw || c.cfg.Dense && m.count[i] < p.Nodes

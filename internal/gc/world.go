@@ -355,7 +355,7 @@ func (w *world) rootHead(m *marker, h head, c colour) error {
 // check compares the names that the server lists with those that were read: a name that was not, and was not written since, is a
 // record that the reading missed.
 func (w *world) check(ctx context.Context, rs Records) error {
-	names, err := rs.RecordNames(ctx)
+	names, err := rs.Keys(ctx, ">")
 	if err != nil {
 		return err
 	}

@@ -235,7 +235,7 @@ func (f *Follower) records(ctx context.Context, names []string) ([]record.Record
 	for i, name := range names {
 		keys[i] = events.SessionKey(name)
 	}
-	found, err := f.conn.Records(ctx, keys...)
+	found, err := f.conn.Records().Records(ctx, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("sessions of prompts: %w", err)
 	}

@@ -29,7 +29,7 @@ func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source,
 		}
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
-	res = transcript.New(client.New(conn), conn, cfg).Import(ctx, restored)
+	res = transcript.New(client.New(conn), conn.Events(), cfg).Import(ctx, restored)
 	err = adopt(ctx, artifactstore.Of(conn, 0), restored, res)
 	return res, said.all, err
 }

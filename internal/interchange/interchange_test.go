@@ -62,7 +62,7 @@ func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn})
+	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn.Inbox()})
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("Import: %v, notes %q", err, notes)
 	}

@@ -46,7 +46,7 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 
 // StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
 func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
-	_, err := a.conn.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+	_, err := a.conn.Streams().Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
 	return err
 }
 
@@ -102,7 +102,7 @@ func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func
 	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
 		return nil
 	}
-	err = a.conn.Each(ctx, stream, jetstream.OrderedConsumerConfig{
+	err = a.conn.Streams().Each(ctx, stream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())
@@ -124,4 +124,15 @@ func (a *Admin) Message(ctx context.Context, stream string, seq uint64) (data []
 		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, natsio.WrapErr(err))
 	}
 	return m.Data, nil
+}
+
+// ServerID is what the server that the connection stands to calls itself: another name after each start.
+func (a *Admin) ServerID() string { return a.nc.ConnectedServerId() }
+
+// Incarnation is ServerID, or empty when the server is one of a cluster.
+func (a *Admin) Incarnation() string {
+	if a.nc.ConnectedClusterName() != "" {
+		return ""
+	}
+	return a.ServerID()
 }

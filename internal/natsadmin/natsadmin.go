@@ -27,11 +27,18 @@ func New(conn *natsio.Conn) *Admin {
 // System is all that checks read and repairs write (fsck.Store, fsck.Writer, scrub.Everything): records, objects,
 // events, items and dead letters through the driver, and the streams themselves.
 type System struct {
-	*natsio.Conn
+	records
+	natsio.Objects
+	natsio.Events
 	natsio.Items
 	natsio.DeadLetters
 	*Admin
 }
 
+// records is named in lower case because a field Records would hide the role's method of that name.
+type records = natsio.Records
+
 // Of makes the System that a connection leads to.
-func Of(conn *natsio.Conn) System { return System{conn, conn.Items(), conn.DeadLetters(), New(conn)} }
+func Of(conn *natsio.Conn) System {
+	return System{conn.Records(), conn.Objects(), conn.Events(), conn.Items(), conn.DeadLetters(), New(conn)}
+}

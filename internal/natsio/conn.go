@@ -218,7 +218,7 @@ func (c *Conn) begun() error {
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
 
 // MaxRecord is how many bytes the value of a record can have.
-func (c *Conn) MaxRecord() int { return c.MaxPayload() - recordRoom }
+func (recs Records) MaxRecord() int { return recs.c.MaxPayload() - recordRoom }
 
 // recordRoom is what a record's message leaves below max_payload for its headers.
 const recordRoom = 4096
@@ -231,16 +231,8 @@ func (c *Conn) Server() (url, version string) {
 	return c.nc.ConnectedUrlRedacted(), c.nc.ConnectedServerVersion()
 }
 
-// ServerID is what the server that the connection stands to calls itself: another name after each start.
-func (c *Conn) ServerID() string { return c.nc.ConnectedServerId() }
-
-// Incarnation is ServerID, or empty when the server is one of a cluster.
-func (c *Conn) Incarnation() string {
-	if c.nc.ConnectedClusterName() != "" {
-		return ""
-	}
-	return c.ServerID()
-}
+// clustered reports whether the server that the connection stands to is one of a cluster.
+func (c *Conn) clustered() bool { return c.nc.ConnectedClusterName() != "" }
 
 // RTT is the time of one round trip to the server.
 func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }

@@ -76,7 +76,7 @@ type Delivery struct {
 // delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
 // acknowledged then.
 func (d Delivery) Ack() error {
-	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Link() {
+	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Events().Link() {
 		return nil
 	}
 	return d.msg.Ack()
@@ -93,16 +93,16 @@ func (d Delivery) Working() error { return d.msg.InProgress() }
 // Over a connection that was made again it begins again, with what is not acknowledged: the server may have been set back, and what
 // came before that stands behind what it forgot. begin, if it is not nil, is called over every connection before anything is asked
 // for over it; what it has replayed (ReplayEvents) comes first.
-func (c *Conn) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
+func (es Events) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
 	if begin == nil {
 		begin = func(context.Context) {}
 	}
 	p := &partitionFeed{
-		c: c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), connected: c.nc.StatusChanged(nats.CONNECTED),
+		c: es.c, partition: partition, prelude: begin, deliver: deliver,
+		doubt: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.begin(ctx); err != nil {
-		c.nc.RemoveStatusListener(p.connected)
+		es.c.nc.RemoveStatusListener(p.connected)
 		return nil, err
 	}
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -131,7 +131,7 @@ type partitionFeed struct {
 }
 
 func (p *partitionFeed) begin(ctx context.Context) error {
-	c, link := p.c, p.c.Link()
+	c, link := p.c, p.c.Events().Link()
 	p.prelude(ctx)
 	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(p.partition))
 	if err != nil {
@@ -192,7 +192,7 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 			}
 			continue
 		case <-p.connected:
-			if p.link == p.c.Link() {
+			if p.link == p.c.Events().Link() {
 				continue
 			}
 			p.consume.Stop()
@@ -388,7 +388,7 @@ func (f *feed) reset(ctx context.Context) {
 }
 
 // Link numbers the connection: it grows when it is made again, before anything is received over the new one.
-func (c *Conn) Link() uint64 { return c.nc.Stats().Reconnects }
+func (es Events) Link() uint64 { return es.c.nc.Stats().Reconnects }
 
 // Backlog is how the partitions' consumers stand.
 type Backlog struct {
@@ -400,8 +400,8 @@ type Backlog struct {
 }
 
 // Backlog asks every partition's consumer.
-func (c *Conn) Backlog(ctx context.Context) (b Backlog, err error) {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+func (es Events) Backlog(ctx context.Context) (b Backlog, err error) {
+	s, err := es.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
 		return b, wrapErr(err)
 	}

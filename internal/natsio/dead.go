@@ -74,11 +74,11 @@ func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader,
 	if d.object == "" {
 		return bytes.NewReader(d.Data), nil
 	}
-	o, err := box.c.Stat(ctx, events.InboxBucket, d.object)
+	o, err := box.c.Objects().Stat(ctx, events.InboxBucket, d.object)
 	if err != nil {
 		return nil, fmt.Errorf("bytes of dead letter %d: %w", d.At, err)
 	}
-	return box.c.Open(ctx, o), nil
+	return box.c.Objects().Open(ctx, o), nil
 }
 
 // DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
@@ -128,7 +128,7 @@ func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
 }
 
 func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
-	rs, err := box.c.Records(ctx, events.LettersKey)
+	rs, err := box.c.Records().Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 		return err
 	}
 	l.Add(oldest, evs...)
-	_, err = box.c.Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
+	_, err = box.c.Records().Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
 	return err
 }
 
@@ -148,7 +148,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []
 	if err := box.EachLetter(ctx, "", func(d DeadLetter) error { return f(d.Seq, d.Data) }); err != nil {
 		return err
 	}
-	rs, err := box.c.Records(ctx, events.LettersKey)
+	rs, err := box.c.Records().Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}

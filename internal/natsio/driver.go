@@ -13,22 +13,22 @@ import (
 // here what is the same for all: who answers a read, how messages are sent, and what an error means.
 
 // LeaderStream is a stream of which single messages are read from the leader (leader.go).
-func (c *Conn) LeaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return c.leaderStream(ctx, name)
+func (st Streams) LeaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
+	return st.c.leaderStream(ctx, name)
 }
 
 // Send publishes messages, all at once, and returns their sequences in the same order when every one is durable. The
 // first refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
-func (c *Conn) Send(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
-	return c.publish(ctx, msgs)
+func (st Streams) Send(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
+	return st.c.publish(ctx, msgs)
 }
 
 // Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
 // stops at the first error of f, and returns it.
-func (c *Conn) Each(
+func (st Streams) Each(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
-	return c.eachMessage(ctx, stream, cfg, f)
+	return st.c.eachMessage(ctx, stream, cfg, f)
 }
 
 // Timeout is how long a request may take.

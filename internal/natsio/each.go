@@ -72,7 +72,7 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 
 // EachFrom gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked: the
 // consumer's own copy may be behind, and what it has not got yet is as acknowledged as the rest.
-func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
+func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: 10 * time.Second,
 	})
@@ -90,7 +90,7 @@ func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f f
 		}
 		return false, wrapErr(err)
 	}
-	return c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	return st.c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
 		f(m)
 		return nil

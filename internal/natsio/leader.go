@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // Who answers a read, when streams have several copies:
@@ -33,8 +34,8 @@ func (c *Conn) leaderStream(ctx context.Context, name string) (jetstream.Stream,
 }
 
 // leaderChunk is the first chunk of an object from a sequence on, by the leader's word.
-func (c *Conn) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
-	s, err := c.leaderStream(ctx, "OBJ_"+o.Bucket)
+func (obs Objects) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
+	s, err := obs.c.leaderStream(ctx, events.ObjectStream(o.Bucket))
 	if err != nil {
 		return nil, fmt.Errorf("chunk of %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
 	}

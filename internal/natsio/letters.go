@@ -347,7 +347,7 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 	}
 	if objects[place] == "" {
 		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
-		if _, err := box.c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
+		if _, err := box.c.Objects().UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
 			return nil, err
 		}
 		objects[place] = name

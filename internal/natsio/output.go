@@ -26,7 +26,7 @@ func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, par
 	}
 	seq = 0
 	o := record.Object{Bucket: events.ArtifactsBucket, NUID: token}
-	n, last, readErr := outs.c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
+	n, last, readErr := outs.c.Objects().readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
 		if !bytes.Equal(there, part) {
 			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused, len(part), after, token, len(there))
 		}
@@ -119,7 +119,7 @@ func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, 
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
 // values are not read to find out.
 func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
-	ages, err := outs.c.RecordAges(ctx, events.OutputKeys(""), least)
+	ages, err := outs.c.Records().Ages(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 	for key := range ages {
 		keys = append(keys, key)
 	}
-	rs, err := outs.c.Records(ctx, keys...)
+	rs, err := outs.c.Records().Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is
 // where to go on; fewer parts than asked for are not an error.
 func (outs Outputs) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
-	n, last, err := outs.c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
+	n, last, err := outs.c.Objects().readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
 	if err != nil {
 		return n, 0, fmt.Errorf("read parts of %s: %w", token, err)
 	}

@@ -17,8 +17,8 @@ type Aged struct {
 
 // RecordAges finds the records that match a filter and are at least that old by the server's clock, by the headers
 // alone.
-func (c *Conn) RecordAges(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (recs Records) Ages(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, wrapErr(err)
 	}

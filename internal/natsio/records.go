@@ -20,12 +20,12 @@ import (
 // as a server that was cut off or stopped believes that it still leads (leader.go): what is decided by it takes a Commit that
 // expects it. A key without a record gives a Record with Seq 0; a key with wildcards the newest record that matches, under its own
 // key. The requests go out at once.
-func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
 		subjects[i] = events.RecordSubject(key)
 	}
-	found, err := c.newest(ctx, events.RecordsStream, subjects)
+	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read %d records: %w", len(keys), err)
 	}
@@ -69,8 +69,8 @@ func (c *Conn) apiSubject(s string) string {
 }
 
 // Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
-func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
-	r, err := c.Records(ctx, events.FenceKey(lane))
+func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
+	r, err := recs.Records(ctx, events.FenceKey(lane))
 	if err != nil {
 		return record.Fence{}, err
 	}
@@ -83,13 +83,13 @@ func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
 //
 // record.ErrConflict: nothing was stored, something moved; or, in a cluster, another server refused what its leader took (see
 // record.ErrConflict). record.ErrUnknown: it was stored or not.
-func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
+func (recs Records) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
 	msgs := make([]*nats.Msg, 0, len(puts)+1)
 	msgs = append(msgs, fenceMsg(f))
 	for _, p := range puts {
 		msgs = append(msgs, putMsg(p))
 	}
-	last, err := c.batchAs(ctx, c.announced.take(f), msgs)
+	last, err := recs.c.batchAs(ctx, recs.c.announced.take(f), msgs)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
 	}
@@ -105,8 +105,8 @@ func fenceMsg(f record.Fence) *nats.Msg {
 }
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
-func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
-	seqs, err := c.publish(ctx, []*nats.Msg{putMsg(p)})
+func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
+	seqs, err := recs.c.publish(ctx, []*nats.Msg{putMsg(p)})
 	if err != nil {
 		return 0, err
 	}
@@ -118,16 +118,16 @@ func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
 // The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
 // is written during the scan: those are read one by one. Of a session that is being deleted there is nothing. In a cluster the names
 // and the values may be as old as Records says.
-func (c *Conn) List(ctx context.Context, filter string) (out []record.Record, err error) {
-	err = c.BetweenDeletions(ctx, func() (err error) {
-		out, err = c.list(ctx, filter)
+func (recs Records) List(ctx context.Context, filter string) (out []record.Record, err error) {
+	err = recs.BetweenDeletions(ctx, func() (err error) {
+		out, err = recs.list(ctx, filter)
 		return err
 	})
 	return out, err
 }
 
-func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (recs Records) list(ctx context.Context, filter string) ([]record.Record, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
 	}
@@ -138,7 +138,7 @@ func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error)
 	if len(info.State.Subjects) == 0 {
 		return nil, nil
 	}
-	found, err := c.scan(ctx, s, filter, len(info.State.Subjects))
+	found, err := recs.scan(ctx, s, filter, len(info.State.Subjects))
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filter, err)
 	}
@@ -148,7 +148,7 @@ func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error)
 			missed = append(missed, key)
 		}
 	}
-	late, err := c.Records(ctx, missed...)
+	late, err := recs.Records(ctx, missed...)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error)
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
-	return c.visible(ctx, out)
+	return recs.visible(ctx, out)
 }
 
 // scanAhead is how many records a scan asks for at once; with the default of 500 the waiting takes longer than the reading.
@@ -173,7 +173,7 @@ const scanBytes = 16 << 20
 
 // scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
 // it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
-func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
+func (recs Records) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		InactiveThreshold: 10 * time.Second,
@@ -188,7 +188,7 @@ func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, name
 	defer it.Stop()
 	found := make(map[string]record.Record, names)
 	for {
-		m, err := next(ctx, it, c.timeout)
+		m, err := next(ctx, it, recs.c.timeout)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return found, nil
 		}

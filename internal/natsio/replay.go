@@ -13,9 +13,9 @@ import (
 
 // ThreadEvents reads the events of a thread that SPOOL_EVENTS still has, in order, one for each entry. What cannot be decoded
 // is left out: it never was applied.
-func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
+func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
 	var out []record.StoredEvent
-	err := c.eachMessage(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{
+	err := es.c.eachMessage(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if e, err := events.Open(m.Subject(), m.Data()); err == nil {
@@ -30,8 +30,8 @@ func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.Stor
 
 // Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 // another one.
-func (c *Conn) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
-	s, err := c.leaderStream(ctx, events.EventsStream)
+func (es Events) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
+	s, err := es.c.leaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
 	}

@@ -17,12 +17,12 @@ func (s *Store) SeekBlob(ctx context.Context, ref casstore.Ref) (io.ReadSeekClos
 	if err != nil {
 		return nil, 0, err
 	}
-	return s.c.OpenObject(ctx, b.Object), b.Object.Size, nil
+	return s.objects.OpenObject(ctx, b.Object), b.Object.Size, nil
 }
 
 // HasBlob tells whether a blob is stored.
 func (s *Store) HasBlob(ctx context.Context, ref casstore.Ref) (bool, error) {
-	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+	rs, err := s.records.Records(ctx, events.BlobKey(ref.Hex()))
 	if err != nil || !rs[0].Exists() {
 		return false, err
 	}
@@ -33,5 +33,5 @@ func (s *Store) HasBlob(ctx context.Context, ref casstore.Ref) (bool, error) {
 	if b.Gone {
 		return false, nil
 	}
-	return s.c.Holds(ctx, b.Object)
+	return s.objects.Holds(ctx, b.Object)
 }

@@ -12,10 +12,10 @@ import (
 // Where streams are.
 
 // LastSeqs is the last sequence of a stream of each name.
-func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error) {
+func (st Streams) LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for _, name := range streams {
-		s, err := c.js.Stream(ctx, name)
+		s, err := st.c.js.Stream(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, wrapErr(err))
 		}

@@ -14,7 +14,7 @@ import (
 // those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain. In a
 // cluster a change comes when the watch's server has it, which may be after a reader of Records has seen it.
 // ready, if not nil, is called once the watch stands.
-func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
+func (recs Records) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		cfg := jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverNewPolicy,
@@ -22,7 +22,7 @@ func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready fun
 		if current {
 			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
 		}
-		cons, err := c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
+		cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
 		if err != nil {
 			yield(record.Record{}, wrapErr(err))
 			return

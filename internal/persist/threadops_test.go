@@ -365,7 +365,7 @@ func TestStepRefs(t *testing.T) {
 			t.Errorf("Publish with %s = %v, want ErrMissingRef", ref, err)
 		}
 		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
-		if err := r.conn.PublishEvents(ctx, []*events.Event{ev}); err != nil {
+		if err := r.conn.Events().PublishEvents(ctx, []*events.Event{ev}); err != nil {
 			t.Fatal(err)
 		}
 	}

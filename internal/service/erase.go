@@ -66,7 +66,9 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		found[name] = ev
 		maps.Copy(victims, ev.tokens)
 	}
-	over := &overwriting{Conn: e.Conn, victims: victims, done: map[string]*sessionstore.Overwritten{}}
+	over := &overwriting{
+		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, done: map[string]*sessionstore.Overwritten{},
+	}
 	allow := e.Allow
 	if p, err := e.plan(ctx, over, nil); err == nil && len(p.Brakes) == 0 {
 		allow = append(slices.Clone(allow), gc.BrakeShare, gc.BrakeRoots)
@@ -179,7 +181,8 @@ func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) 
 
 // overwriting is the object buckets of a collector that writes over what the sessions had, instead of dropping it alone.
 type overwriting struct {
-	*natsio.Conn
+	natsio.Objects
+	store   *sessionstore.Store
 	victims map[string]bool // tokens of their objects
 	done    map[string]*sessionstore.Overwritten
 }
@@ -187,9 +190,9 @@ type overwriting struct {
 // Reclaim implements gc.Bulk.
 func (o *overwriting) Reclaim(ctx context.Context, obj record.Object) error {
 	if !o.victims[obj.NUID] {
-		return o.Conn.Reclaim(ctx, obj)
+		return o.Objects.Reclaim(ctx, obj)
 	}
-	w, err := sessionstore.Of(o.Conn).OverwriteObject(ctx, obj)
+	w, err := o.store.OverwriteObject(ctx, obj)
 	if o.done[w.Stream] == nil {
 		o.done[w.Stream] = &sessionstore.Overwritten{Stream: w.Stream}
 	}
@@ -286,7 +289,7 @@ func (ev *evidence) walk(ctx context.Context, r threads.Reader, from casstore.Lo
 // locate learns where the bytes are.
 func (ev *evidence) locate(ctx context.Context, conn *natsio.Conn) error {
 	for id := range ev.nodes {
-		p, err := conn.FindPack(ctx, id)
+		p, err := conn.Records().FindPack(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -304,7 +307,7 @@ func (ev *evidence) eachBlob(ctx context.Context, conn *natsio.Conn, f func(cass
 		for i, ref := range refs {
 			keys[i] = events.BlobKey(ref.Hex())
 		}
-		rs, err := conn.Records(ctx, keys...)
+		rs, err := conn.Records().Records(ctx, keys...)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 	b, e := json.Marshal(r)
 	if err == nil && e == nil {
 		if err = admin.Report(ctx, b); err == nil {
-			_, err = conn.Write(ctx, record.Put{Key: events.GCReportKey, Value: b, Expect: record.Any})
+			_, err = conn.Records().Write(ctx, record.Put{Key: events.GCReportKey, Value: b, Expect: record.Any})
 		}
 	}
 	if cycle != nil {

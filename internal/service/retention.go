@@ -131,7 +131,7 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 		return rep, err
 	}
 	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{}, Removed: []string{}, Errors: []string{}}
-	last, err := r.Conn.LastSeqs(ctx, events.RecordsStream)
+	last, err := r.Conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		return rep, err
 	}
@@ -211,7 +211,7 @@ func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed), most)], rep.Errors[:min(len(rep.Errors), most)]
 	b, err := json.Marshal(rep)
 	if err == nil {
-		_, err = r.Conn.Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})
+		_, err = r.Conn.Records().Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})
 	}
 	if err != nil {
 		return fmt.Errorf("remember the retention report: %w", err)
@@ -221,7 +221,7 @@ func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 
 // LastRetention is the newest report, in which at most 1,000 sessions are named; nil if there is none.
 func LastRetention(ctx context.Context, conn *natsio.Conn) (*RetentionReport, error) {
-	rs, err := conn.Records(ctx, events.RetentionKey)
+	rs, err := conn.Records().Records(ctx, events.RetentionKey)
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}

@@ -17,14 +17,14 @@ import (
 func (st *Store) FreeObjects(ctx context.Context, session string, objects []record.Object) error {
 	for _, o := range objects {
 		if o.Name == "" { // parts of an output that never ended
-			if err := st.conn.Reclaim(ctx, o); err != nil {
+			if err := st.conn.Objects().Reclaim(ctx, o); err != nil {
 				return err
 			}
 			continue
 		}
 		users, err := artifactstore.Of(st.conn, 0).NamedBy(ctx, o.Name)
 		if delete(users, session); err == nil && len(users) == 0 {
-			err = st.conn.Reclaim(ctx, o)
+			err = st.conn.Objects().Reclaim(ctx, o)
 		}
 		if err != nil {
 			return err
@@ -57,6 +57,6 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 
 // SessionEnds is how far the streams of items and of dead letters are now.
 func (st *Store) SessionEnds(ctx context.Context) (items, dead uint64, err error) {
-	last, err := st.conn.LastSeqs(ctx, events.ItemsStream, events.DeadStream)
+	last, err := st.conn.Streams().LastSeqs(ctx, events.ItemsStream, events.DeadStream)
 	return last[events.ItemsStream], last[events.DeadStream], err
 }

@@ -51,11 +51,11 @@ func (st *Store) SessionLive(ctx context.Context, session string) (l record.Live
 	if l.Runs, l.Unread, err = st.runs(ctx, session); err != nil {
 		return l, err
 	}
-	ages, err := st.conn.RecordAges(ctx, events.OutputKeys(session), math.MinInt64)
+	ages, err := st.conn.Records().Ages(ctx, events.OutputKeys(session), math.MinInt64)
 	if err != nil {
 		return l, fmt.Errorf("open outputs of session %s: %w", session, err)
 	}
-	rs, err := st.conn.List(ctx, events.OutputKeys(session))
+	rs, err := st.conn.Records().List(ctx, events.OutputKeys(session))
 	if err != nil {
 		return l, err
 	}

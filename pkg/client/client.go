@@ -144,7 +144,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 	if session != "" {
 		filter = events.SessionKey(session)
 	}
-	rs, err := c.conn.List(ctx, filter)
+	rs, err := c.conn.Records().List(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 // Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
 // and name. How fresh it is: as Sessions.
 func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
-	err = c.conn.BetweenDeletions(ctx, func() (err error) {
+	err = c.conn.Records().BetweenDeletions(ctx, func() (err error) {
 		out, err = c.threads(ctx, session)
 		return err
 	})
@@ -170,11 +170,11 @@ func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err
 }
 
 func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) {
-	active, err := c.conn.List(ctx, events.HeadKeys(session))
+	active, err := c.conn.Records().List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err
 	}
-	past, err := c.conn.List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
+	past, err := c.conn.Records().List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now. How fresh it is: as Sessions.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	rs, err := c.conn.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
+	rs, err := c.conn.Records().Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
 	if err != nil {
 		return threads.Head{}, err
 	}
@@ -214,7 +214,7 @@ func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, err
 		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t)
 	}
 	if rs[0].Removed() {
-		if rs, err = c.conn.Records(ctx, events.HistoryOf(t)); err != nil {
+		if rs, err = c.conn.Records().Records(ctx, events.HistoryOf(t)); err != nil {
 			return threads.Head{}, err
 		}
 	}

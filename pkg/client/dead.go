@@ -57,5 +57,5 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
 		return fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
 	e.Producer, e.Epoch, e.Prev = threads.Ephemeral+"dead."+strconv.FormatUint(at, 10), 0, 0
-	return c.conn.PublishEvents(ctx, []*events.Event{&e})
+	return c.conn.Events().PublishEvents(ctx, []*events.Event{&e})
 }

@@ -41,7 +41,7 @@ type OpenOutput struct {
 
 // Outputs lists the open outputs of a session, or of all when session is "".
 func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, error) {
-	rs, err := c.conn.List(ctx, events.OutputKeys(session))
+	rs, err := c.conn.Records().List(ctx, events.OutputKeys(session))
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 // read reads the records of an output, as they were at one moment; there: it is open.
 func (f *follower) read(ctx context.Context) (o record.Output, base record.OutputBase, there, ended bool, err error) {
 	for {
-		rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
+		rs, err := f.c.conn.Records().Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
 		if err != nil {
 			return o, base, false, false, err
 		}

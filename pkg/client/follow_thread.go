@@ -115,7 +115,7 @@ func (c *Client) OutputFrom(ctx context.Context, t events.Thread, id string, at 
 
 // behind reports whether more is stored than was given: the records of an output are read one by one, and may be written between.
 func (f *follower) behind(ctx context.Context) (bool, error) {
-	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id))
+	rs, err := f.c.conn.Records().Records(ctx, events.OutputKey(f.thread.Session, f.id))
 	if err != nil || !rs[0].Exists() {
 		return f.found, err
 	}
@@ -134,7 +134,7 @@ type Move struct {
 func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Move, error] {
 	return func(yield func(Move, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.conn.Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.conn.Records().Watch(ctx, filter, f.Current, ready) {
 			t, ok := events.ParseHeadKey(r.Key)
 			if err == nil && !ok {
 				continue
@@ -161,7 +161,7 @@ func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq
 
 // HeadsSince lists the active threads whose heads moved behind a revision, in no particular order.
 func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]Move, error) {
-	rs, err := c.conn.List(ctx, events.HeadKeys(session))
+	rs, err := c.conn.Records().List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (p *Publisher) checkIn(ctx context.Context, e Entry) (ref events.BodyRef, e
 		if err != nil {
 			return err
 		}
-		ref, err = p.conn.CheckIn(ctx, body)
+		ref, err = p.conn.Inbox().CheckIn(ctx, body)
 		return errors.Join(err, body.Close())
 	})
 	return ref, err

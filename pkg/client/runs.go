@@ -197,7 +197,7 @@ func (c *Client) run(ctx context.Context, session, id string) (record.Run, error
 	if err := errors.Join(events.CheckToken("session", session), events.CheckToken("run", id)); err != nil {
 		return record.Run{}, err
 	}
-	rs, err := c.conn.Records(ctx, events.RunKey(session, id))
+	rs, err := c.conn.Records().Records(ctx, events.RunKey(session, id))
 	if err != nil {
 		return record.Run{}, err
 	}

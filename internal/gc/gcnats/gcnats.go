@@ -22,5 +22,8 @@ func Of(conn *natsio.Conn) *World { return &World{conn, conn.JetStream()} }
 // Deps are those of a collector that commits behind the fence of a lane. It logs nothing and asks nobody for alarms.
 func Deps(conn *natsio.Conn, lane int) gc.Deps {
 	w := Of(conn)
-	return gc.Deps{Records: conn, Bulk: conn, Packs: conn.Store(lane), Queue: w, Memory: w}
+	return gc.Deps{
+		Records: conn.Records(), Bulk: conn.Objects(), Streams: conn.Streams(), Packs: conn.Store(lane), Queue: w, Memory: w,
+		MaxPayload: conn.MaxPayload,
+	}
 }

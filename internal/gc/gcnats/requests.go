@@ -36,7 +36,7 @@ const (
 // already and says the same goes on; made says that it was not. The first request comes when the time has passed once.
 func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, err error) {
 	want := "@every " + every.String()
-	s, err := w.conn.LeaderStream(ctx, events.GCStream)
+	s, err := w.conn.Streams().LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
@@ -47,7 +47,7 @@ func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, e
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
-	_, err = w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+	_, err = w.conn.Streams().Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
 		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject},
 	}}})
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, e
 
 // Ask asks for a cycle now.
 func (w *World) Ask(ctx context.Context) error {
-	_, err := w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
+	_, err := w.conn.Streams().Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
 	return err
 }
 
@@ -123,7 +123,7 @@ func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Co
 
 // gcRequests notes the requests that there are; settle drops them. What cannot be dropped asks for another cycle.
 func (w *World) gcRequests(ctx context.Context) (settle func()) {
-	s, err := w.conn.LeaderStream(ctx, events.GCStream)
+	s, err := w.conn.Streams().LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return func() {}
 	}
