@@ -239,3 +239,9 @@ func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }
 
 // JetStream is nats.go's own view of the connection, for measuring Spool against it and for tests that play another client.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Timeout is how long a request may take.
+func (c *Conn) Timeout() time.Duration { return c.timeout }
+
+// Log is where what goes wrong beside a call is told.
+func (c *Conn) Log() *slog.Logger { return c.log }

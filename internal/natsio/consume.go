@@ -20,13 +20,17 @@ import (
 // stops cleanly; when it dies, after pinnedTTL. It is no fence: the commit's expectations are.
 const (
 	ackWait       = 20 * time.Second // then an unacknowledged event comes again: how long a dead owner holds up a quiet partition
-	pullExpiry    = 5 * time.Second
-	pullHeartbeat = 2500 * time.Millisecond
 	pinnedTTL     = 8 * time.Second
 	maxAckPending = 20_000
 
 	pullMessages = 500
 	pullBytes    = 4 << 20 // above any message, or a pull could never be met
+)
+
+// How long a consumer that waits for messages asks at a time, and within which time it hears that the server is there.
+const (
+	PullExpiry    = 5 * time.Second
+	PullHeartbeat = 2500 * time.Millisecond
 )
 
 func partitionConsumer(p int) jetstream.ConsumerConfig {
@@ -46,7 +50,7 @@ func (c *Conn) ensureConsumers(ctx context.Context) error {
 		g.Go(func() error {
 			_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
 			if err != nil {
-				return fmt.Errorf("consumer of partition %d: %w", p, wrapErr(err))
+				return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))
 			}
 			return nil
 		})
@@ -135,7 +139,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	p.prelude(ctx)
 	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(p.partition))
 	if err != nil {
-		return fmt.Errorf("consumer of partition %d: %w", p.partition, wrapErr(err))
+		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
 	if cons.CachedInfo().NumAckPending > 0 {
@@ -157,7 +161,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
 		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes),
-		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			c.log.Debug("consume", "partition", p.partition, "error", err)
 			if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) {
@@ -168,7 +172,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 			}
 		}))
 	if err != nil {
-		return fmt.Errorf("consume partition %d: %w", p.partition, wrapErr(err))
+		return fmt.Errorf("consume partition %d: %w", p.partition, WrapErr(err))
 	}
 	p.feed, p.consume, p.link = f, cc, link
 	return nil
@@ -225,7 +229,7 @@ func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bo
 		if err == nil {
 			return true
 		}
-		err = wrapErr(err)
+		err = WrapErr(err)
 		level := slog.LevelError
 		if record.Temporary(err) {
 			level = slog.LevelWarn
@@ -403,7 +407,7 @@ type Backlog struct {
 func (es Events) Backlog(ctx context.Context) (b Backlog, err error) {
 	s, err := es.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return b, wrapErr(err)
+		return b, WrapErr(err)
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
@@ -415,5 +419,5 @@ func (es Events) Backlog(ctx context.Context) (b Backlog, err error) {
 		}
 		b.ServerNow = info.TimeStamp
 	}
-	return b, wrapErr(list.Err())
+	return b, WrapErr(list.Err())
 }

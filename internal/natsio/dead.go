@@ -28,7 +28,7 @@ type DeadLetter struct {
 
 // EachLetter gives every dead letter of a session, or of all, oldest first.
 func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(DeadLetter) error) error {
-	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+	err := box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))
@@ -41,16 +41,16 @@ func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(De
 
 // Letter reads one. record.ErrNotFound: there is none at that sequence.
 func (box DeadLetters) Letter(ctx context.Context, at uint64) (d DeadLetter, err error) {
-	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
+		return d, fmt.Errorf("read dead letter %d: %w", at, WrapErr(err))
 	}
 	m, err := s.GetMsg(ctx, at)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return d, fmt.Errorf("%w: dead letter %d", record.ErrNotFound, at)
 	}
 	if err != nil {
-		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
+		return d, fmt.Errorf("read dead letter %d: %w", at, WrapErr(err))
 	}
 	return deadLetter(m.Subject, m.Header, m.Data, m.Sequence, m.Time), nil
 }
@@ -84,9 +84,9 @@ func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader,
 // DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
 // then on. Doing it again changes nothing. record.ErrNotFound: there is no letter at one of the numbers, and none is removed.
 func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
-	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return fmt.Errorf("remove dead letters: %w", wrapErr(err))
+		return fmt.Errorf("remove dead letters: %w", WrapErr(err))
 	}
 	for some := range slices.Chunk(at, 1000) {
 		evs := make([]uint64, 0, len(some))
@@ -107,7 +107,7 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 		for _, at := range some {
 			if err := s.SecureDeleteMsg(ctx, at); err != nil {
 				if _, gone := s.GetMsg(ctx, at); !errors.Is(gone, jetstream.ErrMsgNotFound) {
-					return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
+					return fmt.Errorf("remove dead letter %d: %w", at, WrapErr(err))
 				}
 			}
 		}
@@ -119,7 +119,7 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
 	s, err := box.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	for err = record.ErrConflict; errors.Is(err, record.ErrConflict) && ctx.Err() == nil; {
 		err = box.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)

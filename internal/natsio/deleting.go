@@ -18,15 +18,15 @@ func (recs Records) visible(ctx context.Context, rs []record.Record) ([]record.R
 	}
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(events.DeletingKeys)))
 	if err != nil || len(info.State.Subjects) == 0 {
-		return rs, wrapErr(err)
+		return rs, WrapErr(err)
 	}
 	var keys []string
 	for subject := range info.State.Subjects {
-		keys = append(keys, recordKey(subject))
+		keys = append(keys, RecordKey(subject))
 	}
 	marks, err := recs.Records(ctx, keys...)
 	if err != nil {

@@ -66,14 +66,14 @@ func (r *objectReader) fetch() error {
 
 // missing says why fewer chunks came than there must be: they are not there, or an answer was lost on its way.
 func (r *objectReader) missing() error {
-	s, err := r.obs.c.leaderStream(r.ctx, events.ObjectStream(r.o.Bucket))
+	s, err := r.obs.c.Streams().LeaderStream(r.ctx, events.ObjectStream(r.o.Bucket))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	subject := chunkSubject(r.o.Bucket, r.o.NUID)
+	subject := ChunkSubject(r.o.Bucket, r.o.NUID)
 	info, err := s.Info(r.ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	why := record.ErrNotFound
 	if info.State.Subjects[subject] >= uint64(r.o.Chunks) {

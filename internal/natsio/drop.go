@@ -47,9 +47,9 @@ func (obs Objects) drop(ctx context.Context, o record.Object) error {
 // DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps
 // it.
 func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
-	s, err := obs.c.leaderStream(ctx, events.ObjectStream(o.Bucket))
+	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(o.Bucket))
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	subject := metaSubject(o.Bucket, o.Name)
 	newest, err := s.GetLastMsgForSubject(ctx, subject)
@@ -66,13 +66,13 @@ func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	return obs.purgeChunks(ctx, o)
 }
 
 func (obs Objects) purgeChunks(ctx context.Context, o record.Object) error {
-	return obs.purge(ctx, o, chunkSubject(o.Bucket, o.NUID))
+	return obs.purge(ctx, o, ChunkSubject(o.Bucket, o.NUID))
 }
 
 // purge removes what an object's bucket holds on a subject.
@@ -82,7 +82,7 @@ func (obs Objects) purge(ctx context.Context, o record.Object, subject string) e
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	return nil
 }

@@ -37,9 +37,9 @@ func (its Items) FollowDurable(ctx context.Context, name string, filters []strin
 		f.takeBackOrphans(ctx)
 		it, err := cons.Messages(
 			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
-			jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
+			jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat))
 		if err != nil {
-			yield(StoredItem{}, wrapErr(err))
+			yield(StoredItem{}, WrapErr(err))
 			return
 		}
 		if ready != nil {
@@ -81,7 +81,7 @@ func (its Items) FollowDurable(ctx context.Context, name string, filters []strin
 				continue // nothing new; without heartbeats another process is pinned, or the server away
 			}
 			if err != nil {
-				yield(StoredItem{}, wrapErr(err))
+				yield(StoredItem{}, WrapErr(err))
 				return
 			}
 			meta, err := m.Metadata()
@@ -128,7 +128,7 @@ func (its Items) readerConsumer(ctx context.Context, name string, filters []stri
 		}
 	}
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	cfg := cons.CachedInfo().Config
 	have := slices.Sorted(slices.Values(append(cfg.FilterSubjects, cfg.FilterSubject)))
@@ -147,7 +147,7 @@ func (its Items) ForgetReader(ctx context.Context, name string) error {
 		return err
 	}
 	if err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
-		return fmt.Errorf("durable subscription %q: %w", name, wrapErr(err))
+		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
 	}
 	return nil
 }

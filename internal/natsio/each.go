@@ -10,34 +10,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// eachMessage gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last.
-func (c *Conn) eachMessage(
+// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
+// stops at the first error of f, and returns it.
+func (st Streams) Each(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
 	cfg.InactiveThreshold = cmp.Or(cfg.InactiveThreshold, 10*time.Second)
-	cons, err := c.js.OrderedConsumer(ctx, stream, cfg)
+	cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	return c.each(ctx, cons, f)
+	return st.each(ctx, cons, f)
 }
 
 // each gives all messages of a consumer to f, until there is none behind the last.
-func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	return c.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
+func (st Streams) each(
+	ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) error {
+	return st.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
 }
 
 // follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides.
-func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error), f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (st Streams) follow(
+	ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error),
+	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) error {
 	pending := cons.CachedInfo().NumPending
 	defer func() { // else it would be among the stream's consumers for a while
 		info := cons.CachedInfo()
-		_ = c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
+		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
 	}()
 	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(scanAhead, scanBytes))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
@@ -47,17 +53,17 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 				return err
 			}
 		}
-		m, err := it.Next(jetstream.NextMaxWait(c.timeout))
+		m, err := it.Next(jetstream.NextMaxWait(st.c.timeout))
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
 			info, err := cons.Info(ctx)
 			if err != nil {
-				return wrapErr(err)
+				return WrapErr(err)
 			}
 			pending = info.NumPending
 			continue
 		}
 		if err != nil {
-			return wrapErr(errors.Join(ctx.Err(), err))
+			return WrapErr(errors.Join(ctx.Err(), err))
 		}
 		meta, err := m.Metadata()
 		if err != nil {
@@ -77,7 +83,7 @@ func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, 
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	last, newest := max(seq, 1)-1, s.CachedInfo().State.LastSeq
 	atEnd := func() (bool, error) {
@@ -88,9 +94,9 @@ func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, 
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return true, nil
 		}
-		return false, wrapErr(err)
+		return false, WrapErr(err)
 	}
-	return st.c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	return st.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
 		f(m)
 		return nil

@@ -21,9 +21,9 @@ type Extent struct {
 // Extent asks ITEMS' leader what it holds now. In a cluster it may be what was some seconds ago (leader.go): a reader that is told
 // to be at the end may have items before it that it gets all the same.
 func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+		return Extent{}, fmt.Errorf("extent of ITEMS: %w", WrapErr(err))
 	}
 	info := s.CachedInfo()
 	e := Extent{
@@ -36,7 +36,7 @@ func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
 			continue
 		}
 		if err != nil {
-			return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+			return Extent{}, fmt.Errorf("extent of ITEMS: %w", WrapErr(err))
 		}
 		e.Match = max(e.Match, m.Sequence)
 	}

@@ -77,7 +77,7 @@ func (es Events) sendChains(ctx context.Context, chains []*Chain) (last uint64, 
 	if len(msgs) > 1 {
 		return es.c.batch(ctx, msgs)
 	}
-	seqs, err := es.c.publish(ctx, msgs)
+	seqs, err := es.c.Streams().Send(ctx, msgs)
 	if err != nil {
 		return 0, err
 	}
@@ -103,7 +103,7 @@ func (es Events) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, 
 func (es Events) Acked(ctx context.Context, partition int, seq uint64) (bool, error) {
 	cons, err := es.c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
 	if err != nil {
-		return false, fmt.Errorf("partition %d: %w", partition, wrapErr(err))
+		return false, fmt.Errorf("partition %d: %w", partition, WrapErr(err))
 	}
 	return cons.CachedInfo().AckFloor.Stream >= seq, nil
 }

@@ -260,7 +260,7 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 	}
 	start, last := time.Unix(0, since), map[string]uint64{}
 	// Without a filter: what a consumer of several subjects says is pending can be less than there is, and reading would end early.
-	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+	err := box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if _, asked := newest[m.Subject()]; !asked {
@@ -325,7 +325,7 @@ func (box DeadLetters) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64
 			delete(m.Header, h)
 		}
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
-		stored, err := box.c.publish(ctx, []*nats.Msg{m})
+		stored, err := box.c.Streams().Send(ctx, []*nats.Msg{m})
 		if err != nil {
 			return seqs, err
 		}

@@ -18,7 +18,7 @@ import (
 func (obs Objects) Stored(ctx context.Context, bucket string) ([]record.Stored, error) {
 	s, err := obs.c.js.Stream(ctx, events.ObjectStream(bucket))
 	if err != nil {
-		return nil, fmt.Errorf("list bucket %s: %w", bucket, wrapErr(err))
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, WrapErr(err))
 	}
 	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp}
 	for _, part := range []struct {
@@ -68,7 +68,7 @@ func (l *storedList) meta(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 }
 
 func (l *storedList) chunk(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-	l.entry(strings.TrimPrefix(m.Subject(), chunkSubject(l.bucket, "")), meta)
+	l.entry(strings.TrimPrefix(m.Subject(), ChunkSubject(l.bucket, "")), meta)
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (obs Objects) lastOfEach(ctx context.Context, s jetstream.Stream, filter st
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	return obs.c.each(ctx, cons, f)
+	return obs.c.Streams().each(ctx, cons, f)
 }

@@ -35,7 +35,8 @@ type objectMeta struct {
 
 const digestPrefix = "SHA-256="
 
-func chunkSubject(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
+// ChunkSubject is where the chunks of an object are stored.
+func ChunkSubject(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
 func metaSubject(bucket, name string) string {
 	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
@@ -54,7 +55,7 @@ func (obs Objects) Upload(ctx context.Context, bucket, name string, chunks [][]b
 	if err != nil {
 		return record.Object{}, err
 	}
-	seqs, err := obs.c.publish(ctx, append(msgs, meta))
+	seqs, err := obs.c.Streams().Send(ctx, append(msgs, meta))
 	if err != nil {
 		return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
 	}
@@ -80,7 +81,7 @@ func (u *upload) messages(chunks [][]byte) []*nats.Msg {
 	for i, chunk := range chunks {
 		u.sum.Write(chunk)
 		u.obj.Size += int64(len(chunk))
-		msgs[i] = &nats.Msg{Subject: chunkSubject(u.obj.Bucket, u.obj.NUID), Data: chunk}
+		msgs[i] = &nats.Msg{Subject: ChunkSubject(u.obj.Bucket, u.obj.NUID), Data: chunk}
 	}
 	u.obj.Chunks += len(chunks)
 	return msgs
@@ -88,7 +89,7 @@ func (u *upload) messages(chunks [][]byte) []*nats.Msg {
 
 func (u *upload) send(ctx context.Context, chunks [][]byte) error {
 	first := u.obj.Chunks == 0
-	seqs, err := u.obs.c.publish(ctx, u.messages(chunks))
+	seqs, err := u.obs.c.Streams().Send(ctx, u.messages(chunks))
 	if err == nil && first && len(seqs) > 0 {
 		u.obj.First = seqs[0]
 	}
@@ -114,7 +115,7 @@ func metaMsg(o record.Object) (*nats.Msg, error) {
 func (obs Objects) NameObject(ctx context.Context, o record.Object) error {
 	meta, err := metaMsg(o)
 	if err == nil {
-		_, err = obs.c.publish(ctx, []*nats.Msg{meta})
+		_, err = obs.c.Streams().Send(ctx, []*nats.Msg{meta})
 	}
 	if err != nil {
 		return fmt.Errorf("name %s/%s: %w", o.Bucket, o.Name, err)
@@ -125,7 +126,7 @@ func (obs Objects) NameObject(ctx context.Context, o record.Object) error {
 func (u *upload) finish(ctx context.Context) (record.Object, error) {
 	meta, err := u.meta()
 	if err == nil {
-		_, err = u.obs.c.publish(ctx, []*nats.Msg{meta})
+		_, err = u.obs.c.Streams().Send(ctx, []*nats.Msg{meta})
 	}
 	if err != nil {
 		return record.Object{}, fmt.Errorf("upload %s/%s: meta: %w", u.obj.Bucket, u.obj.Name, err)
@@ -135,13 +136,13 @@ func (u *upload) finish(ctx context.Context) (record.Object, error) {
 
 // Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
 func (obs Objects) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
-	s, err := obs.c.leaderStream(ctx, events.ObjectStream(bucket))
+	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(bucket))
 	if err != nil {
-		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}
 	m, err := s.GetLastMsgForSubject(ctx, metaSubject(bucket, name))
 	if err != nil {
-		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}
 	var meta objectMeta
 	if err := json.Unmarshal(m.Data, &meta); err != nil {
@@ -234,7 +235,7 @@ func (obs Objects) readCopy(ctx context.Context, o record.Object, from uint64, c
 		return 0, 0, err
 	}
 	body, err := json.Marshal(map[string]any{
-		"seq": from, "batch": count, "max_bytes": most, "next_by_subj": chunkSubject(o.Bucket, o.NUID)})
+		"seq": from, "batch": count, "max_bytes": most, "next_by_subj": ChunkSubject(o.Bucket, o.NUID)})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -20,7 +20,7 @@ import (
 // The server takes it only while that is the last chunk, so a part that is there already is not stored twice, and its
 // sequence is returned: whoever put it made the same bytes. record.ErrRefused: there are other bytes in its place.
 func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
-	seq, err := outs.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
+	seq, err := outs.putOnce(ctx, ChunkSubject(events.ArtifactsBucket, token), after, part)
 	if !errors.Is(err, record.ErrConflict) {
 		return seq, err
 	}
@@ -56,7 +56,7 @@ func (outs Outputs) FinishParts(ctx context.Context, o record.Object) error {
 
 // putOnce publishes a message if the last one on its subject has that sequence.
 func (outs Outputs) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
-	seqs, err := outs.c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
+	seqs, err := outs.c.Streams().Send(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
 		hdrExpectSeq: {strconv.FormatUint(last, 10)},
 	}}})
 	if err != nil {
@@ -80,12 +80,12 @@ func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, 
 	return func(yield func(*events.Live, error) bool) {
 		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, output))
 		if err != nil {
-			yield(nil, wrapErr(err))
+			yield(nil, WrapErr(err))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
 		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
-			yield(nil, wrapErr(err))
+			yield(nil, WrapErr(err))
 			return
 		}
 		if !yield(nil, nil) {
@@ -107,7 +107,7 @@ func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, 
 			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
 				err = nil
 			default:
-				err = wrapErr(err)
+				err = WrapErr(err)
 			}
 			if !yield(frame, err) || err != nil {
 				return

@@ -20,14 +20,14 @@ type Aged struct {
 func (recs Records) Ages(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	info := cons.CachedInfo()
 	defer func() { _ = s.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }()
@@ -35,7 +35,7 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 	for left := info.NumPending; left > 0; {
 		batch, err := cons.FetchNoWait(int(min(left, 1000)))
 		if err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		got := uint64(0)
 		for m := range batch.Messages() {
@@ -45,11 +45,11 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 				return nil, err
 			}
 			if age := info.TimeStamp.Sub(meta.Timestamp); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[recordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
+				old[RecordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
 			}
 		}
 		if err := batch.Error(); err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		if got == 0 {
 			break

@@ -33,14 +33,14 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 	for i, m := range found {
 		out[i] = record.Record{Key: keys[i], Value: m.Data, Seq: m.Seq}
 		if m.Seq != 0 {
-			out[i].Key = recordKey(m.Subject)
+			out[i].Key = RecordKey(m.Subject)
 		}
 	}
 	return out, nil
 }
 
-// recordKey is the inverse of events.RecordSubject.
-func recordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
+// RecordKey is the key of the record that is stored on a subject.
+func RecordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
 
 // putMsg is the message that writes a record. An empty one is a removal in the words of NATS's key-value buckets.
 func putMsg(p record.Put) *nats.Msg {
@@ -106,7 +106,7 @@ func fenceMsg(f record.Fence) *nats.Msg {
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
 func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
-	seqs, err := recs.c.publish(ctx, []*nats.Msg{putMsg(p)})
+	seqs, err := recs.c.Streams().Send(ctx, []*nats.Msg{putMsg(p)})
 	if err != nil {
 		return 0, err
 	}
@@ -129,11 +129,11 @@ func (recs Records) List(ctx context.Context, filter string) (out []record.Recor
 func (recs Records) list(ctx context.Context, filter string) ([]record.Record, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
+		return nil, fmt.Errorf("list %s: %w", filter, WrapErr(err))
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
+		return nil, fmt.Errorf("list %s: %w", filter, WrapErr(err))
 	}
 	if len(info.State.Subjects) == 0 {
 		return nil, nil
@@ -144,7 +144,7 @@ func (recs Records) list(ctx context.Context, filter string) ([]record.Record, e
 	}
 	var missed []string
 	for subject := range info.State.Subjects {
-		if key := recordKey(subject); found[key].Seq == 0 {
+		if key := RecordKey(subject); found[key].Seq == 0 {
 			missed = append(missed, key)
 		}
 	}
@@ -179,11 +179,11 @@ func (recs Records) scan(ctx context.Context, s jetstream.Stream, filter string,
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	defer it.Stop()
 	found := make(map[string]record.Record, names)
@@ -193,13 +193,13 @@ func (recs Records) scan(ctx context.Context, s jetstream.Stream, filter string,
 			return found, nil
 		}
 		if err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return nil, err
 		}
-		key := recordKey(m.Subject())
+		key := RecordKey(m.Subject())
 		found[key] = record.Record{Key: key, Value: m.Data(), Seq: meta.Sequence.Stream}
 		if meta.NumPending == 0 || len(found) >= names {
 			return found, nil

@@ -36,14 +36,14 @@ func (recs Records) Fences(ctx context.Context) (first uint64, err error) {
 func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return 0, fmt.Errorf("scan records: %w", wrapErr(err))
+		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq: max(from, 1), InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("scan records: %w", wrapErr(err))
+		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
 	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
 	last = max(from, 1) - 1
@@ -56,11 +56,11 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 		case err == nil && time.Now().After(busy):
 			return false, fmt.Errorf("%w: records are written without a pause", record.ErrBusy)
 		}
-		return false, wrapErr(err)
+		return false, WrapErr(err)
 	}
-	err = recs.c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		return f(record.Stamped{Record: record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
+		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
@@ -76,7 +76,7 @@ func (recs Records) Quiet(ctx context.Context, last uint64) (bool, error) {
 	if !recs.c.clustered() {
 		return true, nil
 	}
-	_, err := recs.c.publish(ctx, []*nats.Msg{{
+	_, err := recs.c.Streams().Send(ctx, []*nats.Msg{{
 		Subject: events.RecordSubject(events.QuietKey), Data: []byte("gc"), Header: nats.Header{hdrExpectLast: {strconv.FormatUint(last, 10)}},
 	}})
 	if errors.Is(err, record.ErrConflict) {
@@ -96,7 +96,7 @@ const scanStill = time.Minute
 func (recs Records) Forget(ctx context.Context, seq uint64) error {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return fmt.Errorf("forget record %d: %w", seq, wrapErr(err))
+		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 	}
 	if err = s.DeleteMsg(ctx, seq); err == nil {
 		return nil
@@ -104,5 +104,5 @@ func (recs Records) Forget(ctx context.Context, seq uint64) error {
 	if _, gone := s.GetMsg(ctx, seq); errors.Is(gone, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	return fmt.Errorf("forget record %d: %w", seq, wrapErr(err))
+	return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 }

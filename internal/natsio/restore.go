@@ -22,7 +22,7 @@ func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Se
 	var msgs []*nats.Msg
 	size := 0
 	flush := func() error {
-		seqs, err := re.c.publish(ctx, msgs)
+		seqs, err := re.c.Streams().Send(ctx, msgs)
 		if err == nil && len(seqs) > 0 {
 			if first == 0 {
 				first = seqs[0]
@@ -36,7 +36,7 @@ func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Se
 		if err != nil {
 			return first, last, err
 		}
-		msgs = append(msgs, &nats.Msg{Subject: chunkSubject(o.Bucket, o.NUID), Data: slices.Clone(chunk)})
+		msgs = append(msgs, &nats.Msg{Subject: ChunkSubject(o.Bucket, o.NUID), Data: slices.Clone(chunk)})
 		if size += len(chunk); size >= putAhead {
 			if err := flush(); err != nil {
 				return first, last, fmt.Errorf("store %s/%s: %w", o.Bucket, o.Name, err)
@@ -51,7 +51,7 @@ func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Se
 	}
 	meta, err := metaMsg(o)
 	if err == nil {
-		_, err = re.c.publish(ctx, []*nats.Msg{meta})
+		_, err = re.c.Streams().Send(ctx, []*nats.Msg{meta})
 	}
 	if err != nil {
 		return first, last, fmt.Errorf("store %s/%s: meta: %w", o.Bucket, o.Name, err)
@@ -65,7 +65,7 @@ func (re Restore) PutRecords(ctx context.Context, puts []record.Put) error {
 	for i, p := range puts {
 		msgs[i] = putMsg(p)
 	}
-	if _, err := re.c.publish(ctx, msgs); err != nil {
+	if _, err := re.c.Streams().Send(ctx, msgs); err != nil {
 		return fmt.Errorf("store %d records: %w", len(puts), err)
 	}
 	return nil

@@ -51,7 +51,8 @@ type Restore struct{ c *Conn }
 // Restore is the role of a restore.
 func (c *Conn) Restore() Restore { return Restore{c} }
 
-// Streams is what packages that build on the driver share with it (driver.go).
+// Streams is what packages that build on the driver share with it. They speak to JetStream themselves (Conn.JetStream), and
+// find here what is the same for all: who answers a read, how messages are sent, how many are read.
 type Streams struct{ c *Conn }
 
 // Streams is the role over streams of any name.

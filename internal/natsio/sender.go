@@ -91,7 +91,7 @@ func (s *sender) try(ctx context.Context, c *Conn, msgs []*nats.Msg) (n int, syn
 	fastest := time.Duration(1 << 62)
 	for n = range min(trialSize, len(msgs)) {
 		start := time.Now()
-		if _, err := c.publish(ctx, msgs[n:n+1]); err != nil {
+		if _, err := c.Streams().Send(ctx, msgs[n:n+1]); err != nil {
 			return n, s.synced, err
 		}
 		fastest = min(fastest, time.Since(start))

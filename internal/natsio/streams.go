@@ -17,7 +17,7 @@ func (st Streams) LastSeqs(ctx context.Context, streams ...string) (map[string]u
 	for _, name := range streams {
 		s, err := st.c.js.Stream(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, wrapErr(err))
+			return nil, fmt.Errorf("stream %s: %w", name, WrapErr(err))
 		}
 		out[name] = s.CachedInfo().State.LastSeq
 	}
@@ -43,7 +43,7 @@ func Unapplied(ctx context.Context, s jetstream.Stream) (uint64, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return 0, wrapErr(err)
+		return 0, WrapErr(err)
 	}
 	if len(left) > 0 {
 		return 1, nil

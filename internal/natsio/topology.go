@@ -150,7 +150,7 @@ func (c *Conn) gone(ctx context.Context) (gone, used []string, err error) {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			gone = append(gone, cfg.Name)
 		case err != nil:
-			return nil, nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+			return nil, nil, fmt.Errorf("stream %s: %w", cfg.Name, WrapErr(err))
 		case !slices.Contains([]string{events.EventsStream, events.RecordsStream, events.ObjectStream(events.NodesBucket)}, cfg.Name):
 		case s.CachedInfo().State.LastSeq >= max(s.CachedInfo().Config.FirstSeq, 1):
 			used = append(used, cfg.Name)
@@ -165,7 +165,7 @@ func (c *Conn) Verify(ctx context.Context) error {
 	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
 		s, err := c.js.Stream(ctx, want.Name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, wrapErr(err)))
+			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, WrapErr(err)))
 			continue
 		}
 		errs = append(errs, compare(s.CachedInfo().Config, want))
@@ -180,7 +180,7 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	}
 	info, err := c.js.AccountInfo(ctx)
 	if err != nil {
-		return l, fmt.Errorf("ask for the account's limits: %w", wrapErr(err))
+		return l, fmt.Errorf("ask for the account's limits: %w", WrapErr(err))
 	}
 	size := int64(defaultStreamBytes)
 	if info.Limits.MaxStore > 0 {
@@ -204,7 +204,7 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 			s, err = c.js.Stream(ctx, want.Name)
 		}
 	}
-	if err = wrapErr(err); errors.Is(err, record.ErrFull) {
+	if err = WrapErr(err); errors.Is(err, record.ErrFull) {
 		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits", record.ErrRefused, want.Name, want.MaxBytes, err)
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 	}
 	cfg.MaxConsumers = want.MaxConsumers // an earlier version made it
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, wrapErr(err))
+		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
 	}
 	return nil
 }

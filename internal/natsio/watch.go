@@ -24,12 +24,12 @@ func (recs Records) Watch(ctx context.Context, filter string, current bool, read
 		}
 		cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
 		if err != nil {
-			yield(record.Record{}, wrapErr(err))
+			yield(record.Record{}, WrapErr(err))
 			return
 		}
 		it, err := cons.Messages()
 		if err != nil {
-			yield(record.Record{}, wrapErr(err))
+			yield(record.Record{}, WrapErr(err))
 			return
 		}
 		defer it.Stop()
@@ -42,7 +42,7 @@ func (recs Records) Watch(ctx context.Context, filter string, current bool, read
 				return
 			}
 			if err != nil {
-				yield(record.Record{}, wrapErr(err))
+				yield(record.Record{}, WrapErr(err))
 				return
 			}
 			meta, err := m.Metadata()
@@ -50,7 +50,7 @@ func (recs Records) Watch(ctx context.Context, filter string, current bool, read
 				yield(record.Record{}, err)
 				return
 			}
-			if !yield(record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: meta.Sequence.Stream}, nil) {
+			if !yield(record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: meta.Sequence.Stream}, nil) {
 				return
 			}
 		}
