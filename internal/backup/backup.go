@@ -47,11 +47,12 @@ type Progress struct {
 
 // creation is a snapshot in the making.
 type creation struct {
-	conn  *natsio.Conn
-	admin *natsadmin.Admin
-	repo  *Repository
-	tell  func(Progress)
-	known map[string]Object // objects of the snapshot before, by token
+	bucket natsio.Records
+	bulk   natsio.Objects
+	admin  *natsadmin.Admin
+	repo   *Repository
+	tell   func(Progress)
+	known  map[string]Object // objects of the snapshot before, by token
 
 	mu      sync.Mutex
 	objects map[string]Object // of this one, by token
@@ -65,7 +66,7 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	c := &creation{conn: conn, admin: natsadmin.New(conn), repo: repo, tell: tell, objects: map[string]Object{}}
+	c := &creation{bucket: conn.Records(), bulk: conn.Objects(), admin: natsadmin.New(conn), repo: repo, tell: tell, objects: map[string]Object{}}
 	if c.known, err = repo.newestObjects(); err != nil {
 		return m, err
 	}
@@ -118,7 +119,7 @@ func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]
 			last = max(last, m.Seq)
 			e, err := events.Decode(m.Data)
 			if err == nil && e.Ref != nil {
-				o, err := c.conn.Objects().Stat(ctx, events.InboxBucket, e.Ref.Object)
+				o, err := c.bulk.Stat(ctx, events.InboxBucket, e.Ref.Object)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -141,7 +142,7 @@ func (c *creation) dead(ctx context.Context, snap *snapshot) (int, error) {
 	return snap.list(deadFile, func(add func(any) error) error {
 		return c.admin.EachMessage(ctx, events.DeadStream, 1, func(m natsadmin.StoredMessage) error {
 			for _, name := range m.Header[natsio.HeaderObject] {
-				o, err := c.conn.Objects().Stat(ctx, events.InboxBucket, name)
+				o, err := c.bulk.Stat(ctx, events.InboxBucket, name)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -188,7 +189,7 @@ func (c *creation) records(ctx context.Context, snap *snapshot, first map[string
 	named = map[string]record.Object{}
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
-		last, err := c.conn.Records().Scan(ctx, 1, func(r record.Stamped) error {
+		last, err := c.bucket.Scan(ctx, 1, func(r record.Stamped) error {
 			class, err := record.ClassOf(r.Key)
 			if err != nil { // it may name bytes
 				return err
@@ -286,7 +287,7 @@ func (c *creation) copy(ctx context.Context, o record.Object) error {
 	made := Object{Bucket: o.Bucket, Token: o.NUID, Name: o.Name}
 	sum := sha256.New()
 	err := c.repo.putObject(o.NUID, func(w io.Writer) error {
-		return c.conn.Objects().ReadChunks(ctx, o, 0, func(chunk []byte) error {
+		return c.bulk.ReadChunks(ctx, o, 0, func(chunk []byte) error {
 			made.Chunks = append(made.Chunks, len(chunk))
 			made.Size += int64(len(chunk))
 			sum.Write(chunk)

@@ -43,7 +43,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	r := &restore{conn: conn, admin: admin, repo: repo, m: m, tell: tell}
+	r := &restore{into: conn.Restore(), admin: admin, repo: repo, m: m, tell: tell}
 	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events} {
 		if err := step(ctx); err != nil {
 			return err
@@ -53,7 +53,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 }
 
 type restore struct {
-	conn  *natsio.Conn
+	into  natsio.Restore
 	admin *natsadmin.Admin
 	repo  *Repository
 	m     Manifest
@@ -101,7 +101,7 @@ func (r *restore) object(ctx context.Context, o Object) (first, last uint64, err
 		return 0, 0, fmt.Errorf("%w: SHA-256 %q", ErrRepository, o.Sum)
 	}
 	copy(to.Sum[:], raw)
-	return r.conn.Restore().PutObject(ctx, to, r.repo.chunks(o))
+	return r.into.PutObject(ctx, to, r.repo.chunks(o))
 }
 
 // chunks reads the file of an object; the last thing that it gives is an error if the bytes are not what they were.
@@ -159,7 +159,7 @@ func (r *restore) records(ctx context.Context) error {
 		first = append(first, put)
 	}
 	for batch := range slices.Chunk(append(first, heads...), putBatch) {
-		if err := r.conn.Restore().PutRecords(ctx, batch); err != nil {
+		if err := r.into.PutRecords(ctx, batch); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"spool/internal/natsadmin"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/text"
@@ -212,7 +211,7 @@ func (d *Demo) checkStore(ctx context.Context) error {
 	d.out.Summary.Threads = n
 	d.check("verify", fmt.Sprintf("every hash, ref and number of %d threads in %d sessions holds", n, len(list)), problems...)
 
-	usage, err := natsadmin.New(d.conn).Usage(ctx)
+	usage, err := d.admin.Usage(ctx)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (h *Handler) payload(w http.ResponseWriter, r *http.Request) (p payload, er
 
 // checkIn stores a body in the inbox.
 func (h *Handler) checkIn(ctx context.Context, p *payload, body io.Reader) error {
-	ref, err := h.cfg.Conn.Inbox().CheckIn(ctx, body)
+	ref, err := h.cfg.Inbox.CheckIn(ctx, body)
 	p.bytes, p.ref = nil, &ref
 	return cutOff(err)
 }
@@ -418,11 +418,11 @@ func (h *Handler) entry(ctx context.Context, s *state, a *appending, e events.Ev
 		e.Body = raw.Tag(tag, a.bytes)
 		return &e, nil
 	}
-	body, err := h.cfg.Conn.Inbox().OpenBody(ctx, *a.ref)
+	body, err := h.cfg.Inbox.OpenBody(ctx, *a.ref)
 	if err != nil {
 		return nil, err
 	}
-	ref, err := h.cfg.Conn.Inbox().CheckIn(ctx, io.MultiReader(bytes.NewReader(raw.Tag(tag, nil)), body))
+	ref, err := h.cfg.Inbox.CheckIn(ctx, io.MultiReader(bytes.NewReader(raw.Tag(tag, nil)), body))
 	e.Ref = &ref
 	return &e, err
 }

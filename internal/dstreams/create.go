@@ -229,7 +229,7 @@ func (h *Handler) make(ctx context.Context, t events.Thread, s *state, c *creati
 
 // free refuses a name that leads to another thread.
 func (h *Handler) free(ctx context.Context, t events.Thread) error {
-	rs, err := h.cfg.Conn.Records().Records(ctx, events.LeftKey(t))
+	rs, err := h.cfg.Records.Records(ctx, events.LeftKey(t))
 	if err != nil || !rs[0].Exists() {
 		return err
 	}

@@ -45,7 +45,9 @@ func start(t *testing.T) *rig {
 
 // serve starts another process that serves streams: one that knows nothing of what the others know.
 func (r *rig) serve() (*dstreams.Handler, string) {
-	h := dstreams.New(dstreams.Config{Client: client.New(r.conn), Conn: r.conn, LongPoll: 30 * time.Second})
+	cfg := dstreams.On(r.conn, nil)
+	cfg.LongPoll = 30 * time.Second
+	h := dstreams.New(cfg)
 	srv := httptest.NewServer(h)
 	r.t.Cleanup(srv.Close)
 	return h, srv.URL + "/v1/stream/"

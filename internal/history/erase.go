@@ -45,7 +45,7 @@ func (f *Follower) forgetDeleted(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for r, err := range f.conn.Records().Watch(ctx, events.DeletedKey("*"), false, nil) {
+		for r, err := range f.bucket.Watch(ctx, events.DeletedKey("*"), false, nil) {
 			if err == nil && r.Exists() {
 				err = f.forget(ctx, r)
 			}

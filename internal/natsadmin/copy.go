@@ -26,7 +26,7 @@ type StoredMessage struct {
 
 // EachMessage gives every message of a stream from a sequence on, up to the newest, in order.
 func (a *Admin) EachMessage(ctx context.Context, stream string, from uint64, f func(StoredMessage) error) error {
-	err := a.conn.Streams().Each(ctx, stream, jetstream.OrderedConsumerConfig{
+	err := a.streams.Each(ctx, stream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(StoredMessage{m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp})
@@ -65,7 +65,7 @@ func (a *Admin) PutMessages(ctx context.Context, msgs []StoredMessage) error {
 	for i, m := range msgs {
 		out[i] = &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 	}
-	if _, err := a.conn.Streams().Send(ctx, out); err != nil {
+	if _, err := a.streams.Send(ctx, out); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(msgs), err)
 	}
 	return nil

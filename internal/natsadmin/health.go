@@ -46,7 +46,7 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 
 // StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
 func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
-	_, err := a.conn.Streams().Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+	_, err := a.streams.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
 	return err
 }
 
@@ -102,7 +102,7 @@ func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func
 	if state := s.CachedInfo().State; state.Msgs == 0 || from > state.LastSeq {
 		return nil
 	}
-	err = a.conn.Streams().Each(ctx, stream, jetstream.OrderedConsumerConfig{
+	err = a.streams.Each(ctx, stream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), InactiveThreshold: time.Minute,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())

@@ -65,7 +65,7 @@ type Delivery struct {
 	Seq       uint64 // EVENTS stream sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds
 	Partition int
-	Link      uint64 // over which it came: Conn.Link
+	Link      uint64 // over which it came: Events.Link
 
 	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
 	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have

@@ -15,7 +15,7 @@ type Aged struct {
 	Age time.Duration
 }
 
-// RecordAges finds the records that match a filter and are at least that old by the server's clock, by the headers
+// Ages finds the records that match a filter and are at least that old by the server's clock, by the headers
 // alone.
 func (recs Records) Ages(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)

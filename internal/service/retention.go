@@ -95,7 +95,7 @@ func (r Retention) Run(ctx context.Context, dry bool) error {
 	if len(r.Policies) == 0 || dry {
 		return nil
 	}
-	last, err := LastRetention(ctx, r.Conn)
+	last, err := LastRetention(ctx, r.Conn.Records())
 	if err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 }
 
 // LastRetention is the newest report, in which at most 1,000 sessions are named; nil if there is none.
-func LastRetention(ctx context.Context, conn *natsio.Conn) (*RetentionReport, error) {
-	rs, err := conn.Records().Records(ctx, events.RetentionKey)
+func LastRetention(ctx context.Context, records natsio.Records) (*RetentionReport, error) {
+	rs, err := records.Records(ctx, events.RetentionKey)
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}

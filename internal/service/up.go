@@ -18,7 +18,6 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/web"
-	"spool/pkg/client"
 )
 
 // UpConfig is everything in one process.
@@ -96,7 +95,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		up.HTTP = l.Addr().String()
 		api := cfg.API
 		api.Log, api.History, api.Page, api.Metrics = cfg.Log, cfg.History, web.Handler(), reg.Handler()
-		streams := dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn, Log: cfg.Log})
+		streams := dstreams.New(dstreams.On(conn, cfg.Log))
 		api.Streams = streams
 		g.Go(func() error { return streams.Run(ctx) })
 		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api)))) })

@@ -125,7 +125,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 
 // Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
 func (c *Client) Deletable(ctx context.Context, session string) error {
-	live, err := sessionstore.Of(c.conn).SessionLive(ctx, session)
+	live, err := c.sessions.SessionLive(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (c *Client) carrier(ctx context.Context, session string) (events.Thread, er
 		return at, nil
 	}
 	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""), events.RunKeys(session), events.OutputKeys(session)} {
-		rs, err := c.conn.Records().List(ctx, filter)
+		rs, err := c.records.List(ctx, filter)
 		if err != nil || len(rs) > 0 {
 			return at, err
 		}
@@ -184,7 +184,7 @@ func receipt(session string, d *record.Deleted) Receipt {
 
 // deleted reads how a session was deleted; nil if it never was.
 func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, error) {
-	rs, err := c.conn.Records().Records(ctx, events.DeletedKey(session))
+	rs, err := c.records.Records(ctx, events.DeletedKey(session))
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (b
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err == nil && head.Duplicate(producer, 0, 1), err
 	}
-	rs, err := c.conn.Records().Records(ctx, events.LeftKey(t))
+	rs, err := c.records.Records(ctx, events.LeftKey(t))
 	if err != nil || !rs[0].Exists() {
 		return false, err
 	}
@@ -323,15 +323,15 @@ func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionsto
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
-	published, err := sessionstore.Of(c.conn).Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	published, err := c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
 	}
-	items, err := sessionstore.Of(c.conn).Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	items, err := c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := sessionstore.Of(c.conn).OverwriteDead(ctx, session, d.Dead)
+	dead, err := c.sessions.OverwriteDead(ctx, session, d.Dead)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionsto
 // Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the
 // session with Erase again.
 func (c *Client) Erased(ctx context.Context, session string) error {
-	rs, err := c.conn.Records().Records(ctx, events.DeletedKey(session))
+	rs, err := c.records.Records(ctx, events.DeletedKey(session))
 	if err != nil || !rs[0].Exists() {
 		return err
 	}
@@ -350,6 +350,6 @@ func (c *Client) Erased(ctx context.Context, session string) error {
 		return fmt.Errorf("%s: %w", rs[0].Key, err)
 	}
 	d.Erased = true
-	_, err = c.conn.Records().Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
+	_, err = c.records.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
 	return err
 }

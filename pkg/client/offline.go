@@ -90,7 +90,7 @@ func (c *Client) away(producer string) bool {
 // through the disk for as long as some wait there, of this process or of a predecessor of the producer, so that they stay in order.
 func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
 	if c.offline == nil {
-		return retry.Do(ctx, nil, func() error { return c.conn.Events().PublishEvents(ctx, evs) })
+		return retry.Do(ctx, nil, func() error { return c.events.PublishEvents(ctx, evs) })
 	}
 	if len(evs) == 0 {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
-	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -197,7 +196,7 @@ func (c *Client) run(ctx context.Context, session, id string) (record.Run, error
 	if err := errors.Join(events.CheckToken("session", session), events.CheckToken("run", id)); err != nil {
 		return record.Run{}, err
 	}
-	rs, err := c.conn.Records().Records(ctx, events.RunKey(session, id))
+	rs, err := c.records.Records(ctx, events.RunKey(session, id))
 	if err != nil {
 		return record.Run{}, err
 	}
@@ -262,7 +261,7 @@ func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
 			return nil, err
 		}
 	}
-	seen, err := sessionstore.Of(c.conn).Runs(ctx, session)
+	seen, err := c.sessions.Runs(ctx, session)
 	if err != nil {
 		return nil, err
 	}

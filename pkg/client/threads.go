@@ -24,7 +24,7 @@ func (e *Renamed) Unwrap() error { return threads.ErrNoThread }
 
 // gone is why there is no thread of a name that there was.
 func (c *Client) gone(ctx context.Context, t events.Thread) error {
-	rs, err := c.conn.Records().Records(ctx, events.LeftKey(t))
+	rs, err := c.records.Records(ctx, events.LeftKey(t))
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 // awaitLeaving returns when a thread has left its name, by the first event of a producer; ErrRefused if it has not.
 func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer string) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		rs, err := c.conn.Records().Records(ctx, events.LeftKey(t), events.HeadKey(t))
+		rs, err := c.records.Records(ctx, events.LeftKey(t), events.HeadKey(t))
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ type HeadFilter struct {
 func (c *Client) Heads(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Thread, error] {
 	return func(yield func(Thread, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.conn.Records().Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.records.Watch(ctx, filter, f.Current, ready) {
 			if err == nil && !r.Exists() {
 				continue
 			}

@@ -78,7 +78,7 @@ func (c *Client) header(ctx context.Context, t events.Thread, head threads.Head,
 
 // info reads a session's record; one that is not there is zero.
 func (c *Client) info(ctx context.Context, session string) (info sessions.Info, err error) {
-	rs, err := c.conn.Records().Records(ctx, events.SessionKey(session))
+	rs, err := c.records.Records(ctx, events.SessionKey(session))
 	if err != nil || !rs[0].Exists() {
 		return info, err
 	}
