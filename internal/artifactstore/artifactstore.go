@@ -68,14 +68,9 @@ type Artifacts struct {
 	Local bool
 }
 
-// New makes a registry. lane is the fence its commits are made behind.
-func New(records Records, objects Objects, blobs Blobs, log *slog.Logger, lane int) *Artifacts {
-	return &Artifacts{records: records, objects: objects, blobs: blobs, log: log, lane: lane}
-}
-
-// Of makes the registry of the system that a connection leads to.
+// Of makes the registry of the system that a connection leads to. lane is the fence its commits are made behind.
 func Of(conn *natsio.Conn, lane int) *Artifacts {
-	return New(conn.Records(), conn.Objects(), conn.Store(lane), conn.Log(), lane)
+	return &Artifacts{records: conn.Records(), objects: conn.Objects(), blobs: conn.Store(lane), log: conn.Log(), lane: lane}
 }
 
 // NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the

@@ -105,10 +105,8 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 			return fmt.Errorf("remove dead letters: %w", err)
 		}
 		for _, at := range some {
-			if err := s.SecureDeleteMsg(ctx, at); err != nil {
-				if _, gone := s.GetMsg(ctx, at); !errors.Is(gone, jetstream.ErrMsgNotFound) {
-					return fmt.Errorf("remove dead letter %d: %w", at, WrapErr(err))
-				}
+			if err := unlessGone(ctx, s, at, s.SecureDeleteMsg(ctx, at)); err != nil {
+				return fmt.Errorf("remove dead letter %d: %w", at, err)
 			}
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -16,17 +14,9 @@ func (recs Records) visible(ctx context.Context, rs []record.Record) ([]record.R
 	if !slices.ContainsFunc(rs, func(r record.Record) bool { return events.SessionOf(r.Key) != "" }) {
 		return rs, nil
 	}
-	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, WrapErr(err)
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(events.DeletingKeys)))
-	if err != nil || len(info.State.Subjects) == 0 {
-		return rs, WrapErr(err)
-	}
-	var keys []string
-	for subject := range info.State.Subjects {
-		keys = append(keys, RecordKey(subject))
+	keys, err := recs.Keys(ctx, events.DeletingKeys)
+	if err != nil || len(keys) == 0 {
+		return rs, err
 	}
 	marks, err := recs.Records(ctx, keys...)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -101,4 +102,47 @@ func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, 
 		f(m)
 		return nil
 	})
+}
+
+// ordered is a message and where its stream has it.
+type ordered struct {
+	jetstream.Msg
+	meta *jetstream.MsgMetadata
+}
+
+// messages follows the messages of a stream that a consumer selects, in order, across reconnects, until ctx ends or the
+// caller stops. ready, if not nil, is called once the consumer stands. The first error is the last of all.
+func (st Streams) messages(
+	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, ready func(), opts ...jetstream.PullMessagesOpt,
+) iter.Seq2[ordered, error] {
+	return func(yield func(ordered, error) bool) {
+		cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
+		if err != nil {
+			yield(ordered{}, WrapErr(err))
+			return
+		}
+		it, err := cons.Messages(opts...)
+		if err != nil {
+			yield(ordered{}, WrapErr(err))
+			return
+		}
+		defer it.Stop()
+		if ready != nil {
+			ready()
+		}
+		for {
+			m, err := it.Next(jetstream.NextContext(ctx))
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(ordered{}, WrapErr(err))
+				return
+			}
+			meta, err := m.Metadata()
+			if !yield(ordered{m, meta}, err) || err != nil {
+				return
+			}
+		}
+	}
 }

@@ -31,14 +31,23 @@ func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
 		First: max(info.State.FirstSeq, 1), // a stream that never held a message says 0
 	}
 	for _, filter := range filters {
-		m, err := s.GetLastMsgForSubject(ctx, filter)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
+		m, err := newestOn(ctx, s, filter)
 		if err != nil {
-			return Extent{}, fmt.Errorf("extent of ITEMS: %w", WrapErr(err))
+			return Extent{}, fmt.Errorf("extent of ITEMS: %w", err)
 		}
 		e.Match = max(e.Match, m.Sequence)
 	}
 	return e, nil
+}
+
+// newestOn is the newest message of a stream on a subject; its Sequence is 0 where there is none.
+func newestOn(ctx context.Context, s jetstream.Stream, subject string) (jetstream.RawStreamMsg, error) {
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return jetstream.RawStreamMsg{}, nil
+	case err != nil:
+		return jetstream.RawStreamMsg{}, WrapErr(err)
+	}
+	return *m, nil
 }

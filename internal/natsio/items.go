@@ -45,12 +45,12 @@ func (its Items) LastItem(ctx context.Context, t events.Thread) (n int64, life u
 	if err != nil {
 		return 0, 0, WrapErr(err)
 	}
-	m, err := s.GetLastMsgForSubject(ctx, events.ItemFilter(t.Session, t.Name, ""))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, 0, nil
-	}
+	m, err := newestOn(ctx, s, events.ItemFilter(t.Session, t.Name, ""))
 	if err != nil {
-		return 0, 0, fmt.Errorf("last item of %s: %w", t, WrapErr(err))
+		return 0, 0, fmt.Errorf("last item of %s: %w", t, err)
+	}
+	if m.Sequence == 0 {
+		return 0, 0, nil
 	}
 	if n := itemNumber(m.Data); n > 0 {
 		return n, itemLife(m.Header), nil

@@ -23,8 +23,26 @@ type LiveFrame struct {
 
 // FollowAll follows the frames of all outputs of a thread, as Follow does of one.
 func (outs Outputs) FollowAll(ctx context.Context, t events.Thread, silence time.Duration) iter.Seq2[LiveFrame, error] {
+	return outs.frames(ctx, events.LiveSubject(t, "*"), silence)
+}
+
+// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller
+// is too slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
+func (outs Outputs) Follow(
+	ctx context.Context, t events.Thread, output string, silence time.Duration,
+) iter.Seq2[*events.Live, error] {
+	return func(yield func(*events.Live, error) bool) {
+		for f, err := range outs.frames(ctx, events.LiveSubject(t, output), silence) {
+			if !yield(f.Live, err) {
+				return
+			}
+		}
+	}
+}
+
+func (outs Outputs) frames(ctx context.Context, subject string, silence time.Duration) iter.Seq2[LiveFrame, error] {
 	return func(yield func(LiveFrame, error) bool) {
-		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, "*"))
+		sub, err := outs.c.nc.SubscribeSync(subject)
 		if err != nil {
 			yield(LiveFrame{}, WrapErr(err))
 			return

@@ -51,7 +51,8 @@ func (obs Objects) chunkSize() int { return min(obs.c.MaxPayload()-4096, 512<<10
 func (obs Objects) Upload(ctx context.Context, bucket, name string, chunks [][]byte) (record.Object, error) {
 	u := obs.startUpload(bucket, name)
 	msgs := u.messages(chunks)
-	meta, err := u.meta()
+	u.sum.Sum(u.obj.Sum[:0])
+	meta, err := metaMsg(u.obj)
 	if err != nil {
 		return record.Object{}, err
 	}
@@ -96,12 +97,6 @@ func (u *upload) send(ctx context.Context, chunks [][]byte) error {
 	return err
 }
 
-// meta is the meta message of the object as it is.
-func (u *upload) meta() (*nats.Msg, error) {
-	u.sum.Sum(u.obj.Sum[:0])
-	return metaMsg(u.obj)
-}
-
 // metaMsg is the message that makes an object of chunks.
 func metaMsg(o record.Object) (*nats.Msg, error) {
 	body, err := json.Marshal(objectMeta{
@@ -124,12 +119,9 @@ func (obs Objects) NameObject(ctx context.Context, o record.Object) error {
 }
 
 func (u *upload) finish(ctx context.Context) (record.Object, error) {
-	meta, err := u.meta()
-	if err == nil {
-		_, err = u.obs.c.Streams().Send(ctx, []*nats.Msg{meta})
-	}
-	if err != nil {
-		return record.Object{}, fmt.Errorf("upload %s/%s: meta: %w", u.obj.Bucket, u.obj.Name, err)
+	u.sum.Sum(u.obj.Sum[:0])
+	if err := u.obs.NameObject(ctx, u.obj); err != nil {
+		return record.Object{}, err
 	}
 	return u.obj, nil
 }

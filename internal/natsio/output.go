@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 	"time"
 
@@ -72,48 +71,6 @@ func (outs Outputs) PublishLive(t events.Thread, output string, frame events.Liv
 		return err
 	}
 	return outs.c.nc.Publish(events.LiveSubject(t, output), data)
-}
-
-// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
-// slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
-func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
-	return func(yield func(*events.Live, error) bool) {
-		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, output))
-		if err != nil {
-			yield(nil, WrapErr(err))
-			return
-		}
-		defer func() { _ = sub.Unsubscribe() }()
-		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
-			yield(nil, WrapErr(err))
-			return
-		}
-		if !yield(nil, nil) {
-			return
-		}
-		for ctx.Err() == nil {
-			wait, cancel := context.WithTimeout(ctx, silence)
-			m, err := sub.NextMsgWithContext(wait)
-			cancel()
-			var frame *events.Live
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err == nil:
-				frame = new(events.Live)
-				if err = json.Unmarshal(m.Data, frame); err != nil {
-					err = fmt.Errorf("live frame on %s: %w", m.Subject, err)
-				}
-			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
-				err = nil
-			default:
-				err = WrapErr(err)
-			}
-			if !yield(frame, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,27 +127,15 @@ func (recs Records) List(ctx context.Context, filter string) (out []record.Recor
 }
 
 func (recs Records) list(ctx context.Context, filter string) ([]record.Record, error) {
-	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, WrapErr(err))
+	keys, err := recs.Keys(ctx, filter)
+	if err != nil || len(keys) == 0 {
+		return nil, err
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, WrapErr(err))
-	}
-	if len(info.State.Subjects) == 0 {
-		return nil, nil
-	}
-	found, err := recs.scan(ctx, s, filter, len(info.State.Subjects))
+	found, err := recs.scan(ctx, filter, len(keys))
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filter, err)
 	}
-	var missed []string
-	for subject := range info.State.Subjects {
-		if key := RecordKey(subject); found[key].Seq == 0 {
-			missed = append(missed, key)
-		}
-	}
+	missed := slices.DeleteFunc(keys, func(key string) bool { return found[key].Seq != 0 })
 	late, err := recs.Records(ctx, missed...)
 	if err != nil {
 		return nil, err
@@ -161,7 +149,7 @@ func (recs Records) list(ctx context.Context, filter string) ([]record.Record, e
 			out = append(out, r)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
+	slices.SortFunc(out, func(a, b record.Record) int { return strings.Compare(a.Key, b.Key) })
 	return recs.visible(ctx, out)
 }
 
@@ -173,8 +161,8 @@ const scanBytes = 16 << 20
 
 // scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
 // it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
-func (recs Records) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+func (recs Records) scan(ctx context.Context, filter string, names int) (map[string]record.Record, error) {
+	cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		InactiveThreshold: 10 * time.Second,
 	})

@@ -98,11 +98,19 @@ func (recs Records) Forget(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 	}
-	if err = s.DeleteMsg(ctx, seq); err == nil {
+	if err = unlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)); err != nil {
+		return fmt.Errorf("forget record %d: %w", seq, err)
+	}
+	return nil
+}
+
+// unlessGone is the error of deleting a message, if the message is still there.
+func unlessGone(ctx context.Context, s jetstream.Stream, seq uint64, err error) error {
+	if err == nil {
 		return nil
 	}
 	if _, gone := s.GetMsg(ctx, seq); errors.Is(gone, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
+	return WrapErr(err)
 }

@@ -49,14 +49,7 @@ func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Se
 	if o.Name == "" {
 		return first, last, nil
 	}
-	meta, err := metaMsg(o)
-	if err == nil {
-		_, err = re.c.Streams().Send(ctx, []*nats.Msg{meta})
-	}
-	if err != nil {
-		return first, last, fmt.Errorf("store %s/%s: meta: %w", o.Bucket, o.Name, err)
-	}
-	return first, last, nil
+	return first, last, re.c.Objects().NameObject(ctx, o)
 }
 
 // PutRecords stores records outside of any commit.

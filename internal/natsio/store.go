@@ -200,11 +200,7 @@ func (s *Store) UploadPack(ctx context.Context, id casstore.PackID, header, body
 	if err != nil {
 		return record.Pack{}, err
 	}
-	chunks := [][]byte{header}
-	for size := s.objects.chunkSize(); len(body) > 0; {
-		n := min(size, len(body))
-		chunks, body = append(chunks, body[:n]), body[n:]
-	}
+	chunks := slices.AppendSeq([][]byte{header}, slices.Chunk(body, s.objects.chunkSize()))
 	o, err := s.objects.Upload(ctx, events.NodesBucket, id.String()+"."+ulid.Make().String(), chunks)
 	if err != nil {
 		return record.Pack{}, err
@@ -214,11 +210,7 @@ func (s *Store) UploadPack(ctx context.Context, id casstore.PackID, header, body
 
 // UploadBlob writes a blob's bytes. No record names them yet.
 func (s *Store) UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error) {
-	var chunks [][]byte
-	for size := s.objects.chunkSize(); len(b) > 0; {
-		n := min(size, len(b))
-		chunks, b = append(chunks, b[:n]), b[n:]
-	}
+	chunks := slices.Collect(slices.Chunk(b, s.objects.chunkSize()))
 	o, err := s.objects.Upload(ctx, events.BlobsBucket, ref.Hex()+"."+ulid.Make().String(), chunks)
 	return record.Blob{Object: o}, err
 }
@@ -241,23 +233,18 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 		if err != nil {
 			return err
 		}
-		if rs[0].Exists() {
-			rec, err := record.DecodeBlob(rs[0].Value)
-			there := false
-			if err == nil && !rec.Gone {
-				if there, err = s.objects.Holds(ctx, rec.Object); err != nil {
-					return err
-				}
-			}
-			if there {
-				if !f.Stale(rs[0].Seq) {
-					return nil
-				}
+		rec, err := record.DecodeBlob(rs[0].Value)
+		if rs[0].Exists() && err == nil && !rec.Gone {
+			there, err := s.Holds(ctx, rec.Object)
+			switch {
+			case err != nil || there && !f.Stale(rs[0].Seq):
+				return err
+			case there:
 				_, err := s.records.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
 				return retry.Raced(err)
 			}
 		}
-		rec, err := s.UploadBlob(ctx, ref, b)
+		rec, err = s.UploadBlob(ctx, ref, b)
 		if err != nil {
 			return err
 		}

@@ -67,37 +67,14 @@ func (its Items) Follow(ctx context.Context, filters []string, from Position, re
 			yield(StoredItem{}, err)
 			return
 		}
-		cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
-			FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
-		})
-		if err != nil {
-			yield(StoredItem{}, WrapErr(err))
-			return
-		}
-		it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes))
-		if err != nil {
-			yield(StoredItem{}, WrapErr(err))
-			return
-		}
-		defer it.Stop()
-		if ready != nil {
-			ready()
-		}
-		for {
-			m, err := it.Next(jetstream.NextContext(ctx))
-			if ctx.Err() != nil {
-				return
+		cfg := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since}
+		pull := jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes)
+		for m, err := range its.c.Streams().messages(ctx, events.ItemsStream, cfg, ready, pull) {
+			var it StoredItem
+			if err == nil {
+				it = storedItem(m.Msg, m.meta)
 			}
-			if err != nil {
-				yield(StoredItem{}, WrapErr(err))
-				return
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				yield(StoredItem{}, err)
-				return
-			}
-			if !yield(storedItem(m, meta), nil) {
+			if !yield(it, err) {
 				return
 			}
 		}
@@ -117,14 +94,8 @@ func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, WrapErr(err)
 	}
-	m, err := s.GetLastMsgForSubject(ctx, filter)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, WrapErr(err)
-	}
-	return m.Time, nil
+	m, err := newestOn(ctx, s, filter)
+	return m.Time, err
 }
 
 // First is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -59,12 +60,7 @@ func (w *Upload) Write(p []byte) (n int, err error) {
 }
 
 func (w *Upload) flush(chunk int) {
-	var chunks [][]byte
-	for rest := w.group; len(rest) > 0; {
-		k := min(chunk, len(rest))
-		chunks, rest = append(chunks, rest[:k]), rest[k:]
-	}
-	if err := w.u.send(w.ctx, chunks); err != nil {
+	if err := w.u.send(w.ctx, slices.Collect(slices.Chunk(w.group, chunk))); err != nil {
 		w.err = fmt.Errorf("upload to %s: %w", w.u.obj.Bucket, err)
 	}
 	w.group = w.group[:0]

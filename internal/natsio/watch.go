@@ -22,35 +22,12 @@ func (recs Records) Watch(ctx context.Context, filter string, current bool, read
 		if current {
 			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
 		}
-		cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
-		if err != nil {
-			yield(record.Record{}, WrapErr(err))
-			return
-		}
-		it, err := cons.Messages()
-		if err != nil {
-			yield(record.Record{}, WrapErr(err))
-			return
-		}
-		defer it.Stop()
-		if ready != nil {
-			ready()
-		}
-		for {
-			m, err := it.Next(jetstream.NextContext(ctx))
-			if ctx.Err() != nil {
-				return
+		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, ready) {
+			var r record.Record
+			if err == nil {
+				r = record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: m.meta.Sequence.Stream}
 			}
-			if err != nil {
-				yield(record.Record{}, WrapErr(err))
-				return
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				yield(record.Record{}, err)
-				return
-			}
-			if !yield(record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: meta.Sequence.Stream}, nil) {
+			if !yield(r, err) {
 				return
 			}
 		}
