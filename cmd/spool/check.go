@@ -100,7 +100,6 @@ func (c *checkCmd) Run(a *app) error {
 		worst = levelCritical
 		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()), What: "whether the NATS system is reached", level: worst}}
 	} else {
-		defer conn.Close()
 		for _, p := range chosen {
 			r := c.run(a, conn, p)
 			if r.level.worse(worst) {

@@ -60,7 +60,6 @@ func (c *doctorCmd) look(a *app) []finding {
 	if err != nil {
 		return []finding{{Name: "connection", Detail: err.Error(), Do: "start Spool with: spool up; or name a server with --nats URL"}}
 	}
-	defer conn.Close()
 	found := []finding{connection(conn)}
 	if err := conn.Verify(a.ctx); err != nil {
 		f := finding{Name: "streams", Detail: err.Error(), Do: "a stream was made or changed by something else: compare it with docs/operations.md"}

@@ -51,7 +51,6 @@ func (c *fsckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if c.Repair {
 		if err := a.confirm(c.Force, "change heads of threads"); err != nil {
 			return err

@@ -42,7 +42,6 @@ func (c *importCmd) Run(a *app) error {
 	if dialErr != nil {
 		return dialErr
 	}
-	defer conn.Close()
 	cl := client.New(conn)
 
 	start := time.Now()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -37,15 +36,10 @@ type outputFollowCmd struct {
 }
 
 func (c *outputFollowCmd) Run(a *app) error {
-	t, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
+	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.follow(a, cl, t) })
+}
+
+func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {
 	for f, err := range cl.Follow(a.ctx, t, c.Output) {
 		if err != nil {
 			return err

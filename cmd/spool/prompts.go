@@ -64,11 +64,10 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	if c.By == "" {
 		c.By = userName()
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 	if err != nil {
 		return err
@@ -122,11 +121,10 @@ func (c *promptsAskCmd) Run(a *app) error {
 	if c.Timeout > 0 {
 		p.Deadline = time.Now().Add(c.Timeout).UnixMilli()
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := cl.Ask(a.ctx, t, p)
 	if err != nil {
 		return err

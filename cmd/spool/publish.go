@@ -44,7 +44,6 @@ func (c *publishCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
 	return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
 }

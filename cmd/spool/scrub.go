@@ -40,7 +40,6 @@ func (c *scrubCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if c.Every != 0 {
 		service.ScrubEvery(a.ctx, conn, c.Every, rate, a.log)
 		return nil

@@ -37,7 +37,6 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if err := conn.Verify(a.ctx); err != nil {
 		return err
 	}

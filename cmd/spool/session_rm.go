@@ -63,7 +63,6 @@ func (c *sessionRmCmd) remove(a *app, how client.Deletion) (receipts []client.Re
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
 	files := historyFiles(a, conn)
 	if c.Now {
 		e := service.Erasure{Conn: conn, How: how, Histories: files, Log: a.log}

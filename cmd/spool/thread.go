@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -51,15 +50,10 @@ type threadShowCmd struct {
 }
 
 func (c *threadShowCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
+	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
+}
+
+func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error {
 	head, err := cl.Thread(a.ctx, id)
 	if err != nil {
 		return err

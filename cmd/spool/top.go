@@ -46,7 +46,6 @@ func (c *topCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	l := &lookout{conn: conn, client: client.New(conn)}
 	if !live {
 		return c.print(a, l)

@@ -25,6 +25,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -255,18 +257,23 @@ const copies = 4
 
 func (c *creation) copyAll(ctx context.Context, named map[string]record.Object) error {
 	c.done.All = len(named)
+	return eachAtOnce(ctx, maps.All(named), func(ctx context.Context, key string, o record.Object) error {
+		if err := c.copy(ctx, o); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	})
+}
+
+// eachAtOnce calls do for all of a sequence, for a few of them at a time, until one fails.
+func eachAtOnce[K, V any](ctx context.Context, all iter.Seq2[K, V], do func(context.Context, K, V) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(copies)
-	for key, o := range named {
+	for k, v := range all {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
-			if err := c.copy(ctx, o); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-			return nil
-		})
+		g.Go(func() error { return do(ctx, k, v) })
 	}
 	return g.Wait()
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -69,28 +67,20 @@ func (r *restore) objects(ctx context.Context) error {
 	}
 	done := Progress{All: len(all)}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(copies)
-	for _, o := range all {
-		if ctx.Err() != nil {
-			break
+	return eachAtOnce(ctx, slices.All(all), func(ctx context.Context, _ int, o Object) error {
+		first, last, err := r.object(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err)
 		}
-		g.Go(func() error {
-			first, last, err := r.object(ctx, o)
-			if err != nil {
-				return fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Name == "" {
-				r.parts[o.Token] = record.Parts{Count: len(o.Chunks), First: first, Last: last}
-			}
-			done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
-			r.tell(done)
-			return nil
-		})
-	}
-	return g.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Name == "" {
+			r.parts[o.Token] = record.Parts{Count: len(o.Chunks), First: first, Last: last}
+		}
+		done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
+		r.tell(done)
+		return nil
+	})
 }
 
 // object stores one, and checks its bytes on the way: records, which would make it visible, come later.

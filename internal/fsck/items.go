@@ -182,15 +182,8 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 // stands reports whether a state is one that a head or a tip stands on.
 func (c *checker) stands(h *head, ref casstore.Ref) bool {
 	seen := map[casstore.Ref]bool{}
-	for _, root := range h.Newest() {
-		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
-			if at == ref {
-				return true
-			}
-			seen[at] = true
-		}
-	}
-	return false
+	c.addStates(h, seen)
+	return seen[ref]
 }
 
 // ahead reports whether SPOOL_EVENTS holds an event of a thread that was applied, and that its head has not seen.

@@ -203,14 +203,7 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 			return casstore.Located{Ref: l.Ref, Pack: c.packs[c.states[l.Ref].pack].id}, ""
 		}
 	}
-	others := map[casstore.Ref]bool{}
-	for i := range c.heads {
-		for _, root := range c.heads[i].Newest() {
-			for at := root.Ref; c.states[at] != nil && !others[at]; at = c.states[at].parent {
-				others[at] = true
-			}
-		}
-	}
+	others := c.others(nil)
 	var found []casstore.Ref
 	for ref, s := range c.states {
 		if s.start != h.Start.Ref || !good(ref) || others[ref] || s.index > h.Entries {

@@ -34,11 +34,7 @@ type follower struct {
 }
 
 // streamThread follows one thread.
-func (a *api) streamThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err

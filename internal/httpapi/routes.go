@@ -119,33 +119,33 @@ var served = []route{
 	{method: "GET", path: sessionPath, need: access.Read, in: reading, about: "A session and its threads.", gives: object("session"), do: (*api).session},
 	{method: "GET", path: sessionPath + "/graph", need: access.Read, in: reading, about: "How its threads come from each other.", gives: either("graph", "graph_node"), do: (*api).graph},
 	{method: "GET", path: sessionPath + "/threads", need: access.Read, in: reading, about: "Its threads.", gives: either("threads", "thread"), do: (*api).threads},
-	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"), do: (*api).oneThread},
+	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"), do: onThread((*api).oneThread)},
 	{
 		method: "GET", path: threadPath + "/items", need: access.Read, in: reading, about: "Items of a thread, from its nodes: also those that SPOOL_ITEMS has forgotten.",
 		query: []param{
 			{name: "from", kind: "integer", about: "from this number on"}, {name: "before", kind: "integer", about: "the last ones before this number"},
 			{name: "last", kind: "integer", about: "the last so many"}, pLimit,
 		},
-		gives: either("items", "item"), do: (*api).items,
+		gives: either("items", "item"), do: onThread((*api).items),
 	},
 	{
 		method: "GET", path: threadPath + "/items/{n}", need: access.Read, in: reading, about: "One item.",
-		query: []param{{name: "full", kind: "boolean", about: "as it was before any cut"}}, gives: object("item"), also: []int{413}, do: (*api).item,
+		query: []param{{name: "full", kind: "boolean", about: "as it was before any cut"}}, gives: object("item"), also: []int{413}, do: onThread((*api).item),
 	},
 	{
 		method: "GET", path: threadPath + "/search", need: access.Read, in: reading, about: "Items that hold a text, newest first.",
 		query: []param{
 			{name: "q", kind: "string", about: "the text; letter case does not matter"}, {name: "before", kind: "integer", about: `only before this number: the "next" of the page before`}, pLimit,
 		},
-		gives: either("matches", "match"), do: (*api).search,
+		gives: either("matches", "match"), do: onThread((*api).search),
 	},
 	{
 		method: "GET", path: threadPath + "/context", need: access.Read, in: reading, about: "What the model is sent at the leaf.",
-		query: []param{{name: "leaf", kind: "string", about: "at this entry instead"}}, gives: object("context"), also: []int{409}, do: (*api).context,
+		query: []param{{name: "leaf", kind: "string", about: "at this entry instead"}}, gives: object("context"), also: []int{409}, do: onThread((*api).context),
 	},
 	{
 		method: "GET", path: threadPath + "/logs/thread.log", need: access.Read, in: reading, about: "The items as they were before any cut, a line each.",
-		query: pLines, gives: []body{{typeNDJSON, "full_item"}}, also: []int{416}, do: (*api).log,
+		query: pLines, gives: []body{{typeNDJSON, "full_item"}}, also: []int{416}, do: onThread((*api).log),
 	},
 	{
 		method: "GET", path: "/v1/nodes/{hash}", need: access.Read, in: reading, about: "Where a state is: a link that survives forks.",
@@ -155,7 +155,7 @@ var served = []route{
 	{
 		method: "GET", path: threadPath + "/live", need: access.Read, in: following, about: "Follow a thread: item, live, open, head, reset.",
 		query: []param{pResume, {name: "from", kind: "integer", about: "begin with this item, not with the next one"}, {name: "whole", kind: "boolean", about: "open outputs from their first byte"}},
-		gives: sseOf("thread_event"), do: (*api).streamThread,
+		gives: sseOf("thread_event"), do: onThread((*api).streamThread),
 	},
 	{
 		method: "GET", path: "/v1/live", need: access.Read, in: following, about: "Follow the items of a session or of all.",
@@ -171,29 +171,29 @@ var served = []route{
 	},
 	{
 		method: "POST", path: threadPath + "/fork", need: access.Write, in: storing, about: "Start a thread at a point of this one.", takes: object("fork"),
-		gives: object("thread"), status: 201, also: []int{409, 415}, do: (*api).fork,
+		gives: object("thread"), status: 201, also: []int{409, 415}, do: onThread((*api).fork),
 	},
 	{
 		method: "POST", path: threadPath + "/compact", need: access.Write, in: storing, about: "Make a summary stand for all so far.", takes: object("compact"),
-		gives: object("thread"), also: []int{409, 415}, do: (*api).compact,
+		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).compact),
 	},
 	{
 		method: "POST", path: threadPath + "/end", need: access.Write, in: storing, about: "Complete the thread.", takes: object("end"), gives: object("thread"),
-		also: []int{409, 415}, do: (*api).endThread,
+		also: []int{409, 415}, do: onThread((*api).endThread),
 	},
 	{
 		method: "POST", path: threadPath + "/rename", need: access.Write, in: storing, about: "Give the thread another name.", takes: object("rename"),
-		gives: object("thread"), also: []int{409, 415}, do: (*api).rename,
+		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).rename),
 	},
 	{
 		method: "POST", path: threadPath + "/branch", need: access.Write, in: storing, about: "Move the leaf to an entry; without one, away from all.", takes: object("branch"),
-		gives: object("thread"), also: []int{409, 415}, do: (*api).branch,
+		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).branch),
 	},
 	{
 		method: "POST", path: threadPath + "/label", need: access.Write, in: storing, about: "Name an entry; without a label its name goes.", takes: object("label"),
-		gives: object("labelled"), also: []int{409, 415}, do: (*api).label,
+		gives: object("labelled"), also: []int{409, 415}, do: onThread((*api).label),
 	},
-	{method: "GET", path: threadPath + "/outputs", need: access.Read, in: reading, about: "Outputs that are open.", gives: either("outputs", "open_output"), do: (*api).openOutputs},
+	{method: "GET", path: threadPath + "/outputs", need: access.Read, in: reading, about: "Outputs that are open.", gives: either("outputs", "open_output"), do: onThread((*api).openOutputs)},
 	{
 		method: "POST", path: threadPath + "/outputs", need: access.Write, in: sending, about: "Stream what a tool prints: the body, as it prints it.",
 		query: []param{
@@ -204,7 +204,7 @@ var served = []route{
 			{name: "lease_ms", kind: "integer", about: "how long it may be silent"},
 			{name: headerExit, kind: "integer", about: "exit code; also as a trailer", header: true}, {name: headerError, kind: "string", about: "true: the tool failed; also as a trailer", header: true},
 		},
-		takes: []body{{typeBytes, ""}}, gives: object("output"), status: 201, also: []int{503}, do: (*api).putOutput,
+		takes: []body{{typeBytes, ""}}, gives: object("output"), status: 201, also: []int{503}, do: onThread((*api).putOutput),
 	},
 	{
 		method: "GET", path: "/v1/prompts", need: access.Read, in: reading, about: "Prompts that wait for an answer.", query: []param{pSession},
