@@ -103,19 +103,6 @@ func (g *Group) follow(w *world) {
 	slices.SortFunc(g.Follow, func(a, b Old) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// Repack makes packs smaller and fewer, and takes nothing away that was not known to be garbage before: it plans a cycle, and
-// carries out its repacks alone. Small neighbours become one pack, packs that are mostly garbage lose it, and the nodes of a thread
-// come together. Readers in flight find their way by the moved records; the old bytes stay until a later cycle.
-func (c *Collector) Repack(ctx context.Context) (Done, error) {
-	p, err := c.Plan(ctx)
-	if err != nil {
-		return Done{}, err
-	}
-	p.Bury, p.Condemn, p.Reclaim, p.Forget = nil, nil, nil, nil
-	p.Allow(BrakeShare) // it condemns nothing
-	return c.Apply(ctx, p)
-}
-
 // repack makes one pack of each group's live nodes.
 func (r *run) repack(ctx context.Context) error {
 	for _, g := range r.plan.Repack {

@@ -171,7 +171,14 @@ func TestRepackAlone(t *testing.T) {
 	if err != nil || len(before.Condemn) == 0 {
 		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(), err)
 	}
-	d, err := r.collector(cfg, nil).Repack(t.Context())
+	collector := r.collector(cfg, nil)
+	plan, err := collector.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Bury, plan.Condemn, plan.Reclaim, plan.Forget = nil, nil, nil, nil
+	plan.Allow(gc.BrakeShare) // it condemns nothing
+	d, err := collector.Apply(t.Context(), plan)
 	if err != nil || d.Repacked < 2 || d.Condemned+d.Forgotten+d.Reclaimed > 0 {
 		t.Errorf("Repack = %+v, %v, want packs repacked and nothing else", d, err)
 	}

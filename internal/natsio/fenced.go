@@ -33,7 +33,7 @@ func (es Events) PublishChains(ctx context.Context, chains []*Chain) {
 		for _, ch := range chains {
 			total += len(ch.Events)
 		}
-		if total >= batchFrom && total <= MaxBatch {
+		if total >= batchFrom && total <= maxBatch {
 			if err := es.publishChains(ctx, chains); err == nil || record.Temporary(err) {
 				return
 			}

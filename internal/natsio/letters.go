@@ -75,7 +75,7 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 	}
 	for len(letters) > 0 {
 		n, size := 0, 0
-		for n < len(letters) && n < MaxBatch && (n == 0 || size+len(letters[n].Data) <= batchBytes) {
+		for n < len(letters) && n < maxBatch && (n == 0 || size+len(letters[n].Data) <= batchBytes) {
 			size += len(letters[n].Data)
 			n++
 		}

@@ -43,7 +43,7 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 	}
 	for len(msgs) > 0 {
 		n, size := 0, 0
-		for n < len(msgs) && n < MaxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
+		for n < len(msgs) && n < maxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
 			size += len(msgs[n].Data)
 			n++
 		}

@@ -16,9 +16,9 @@ import (
 // uploadGroup is how many bytes of an upload are on their way together, and all that it holds in memory.
 const uploadGroup = 4 << 20
 
-// Upload is an object that is written in pieces. Its meta message goes out when every chunk is acked. Not safe for
+// uploading is an object that is written in pieces. Its meta message goes out when every chunk is acked. Not safe for
 // concurrent use.
-type Upload struct {
+type uploading struct {
 	ctx   context.Context // of the whole upload: io.Writer has no room for one
 	u     *upload
 	label func(sum [32]byte) string
@@ -26,18 +26,18 @@ type Upload struct {
 	err   error
 }
 
-var _ record.Upload = (*Upload)(nil)
+var _ record.Upload = (*uploading)(nil)
 
 // NewUpload begins an object. label names it when its hash is known; the name must be unique to the upload.
-func (obs Objects) newUpload(ctx context.Context, bucket string, label func(sum [32]byte) string) *Upload {
-	return &Upload{ctx: ctx, u: obs.startUpload(bucket, ""), label: label}
+func (obs Objects) newUpload(ctx context.Context, bucket string, label func(sum [32]byte) string) *uploading {
+	return &uploading{ctx: ctx, u: obs.startUpload(bucket, ""), label: label}
 }
 
 // hashed is the label of an object that is called after its bytes.
 func hashed(sum [32]byte) string { return hex.EncodeToString(sum[:]) + "." + ulid.Make().String() }
 
 // Write implements io.Writer. It returns when all but the last uploadGroup bytes are durable.
-func (w *Upload) Write(p []byte) (n int, err error) {
+func (w *uploading) Write(p []byte) (n int, err error) {
 	if w.err == nil {
 		w.err = w.u.obs.c.begun()
 	}
@@ -59,7 +59,7 @@ func (w *Upload) Write(p []byte) (n int, err error) {
 	return n, w.err
 }
 
-func (w *Upload) flush(chunk int) {
+func (w *uploading) flush(chunk int) {
 	if err := w.u.send(w.ctx, slices.Collect(slices.Chunk(w.group, chunk))); err != nil {
 		w.err = fmt.Errorf("upload to %s: %w", w.u.obj.Bucket, err)
 	}
@@ -67,7 +67,7 @@ func (w *Upload) flush(chunk int) {
 }
 
 // Commit implements record.Upload.
-func (w *Upload) Commit() (record.Object, error) {
+func (w *uploading) Commit() (record.Object, error) {
 	if w.err == nil && len(w.group) > 0 {
 		w.flush(w.u.obs.chunkSize())
 	}
@@ -81,7 +81,7 @@ func (w *Upload) Commit() (record.Object, error) {
 }
 
 // Abort implements record.Upload.
-func (w *Upload) Abort() {
+func (w *uploading) Abort() {
 	w.group = nil
 	if w.u.obj.Chunks == 0 {
 		return

@@ -351,7 +351,11 @@ func TestStepRefs(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := r.await(thread(0), "p", 3)
-	c, err := r.Reader().Content(ctx, head.Head())
+	step, err := r.Reader().Step(ctx, head.Head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := step.ReadContent(ctx)
 	if err != nil || !slices.Equal(c.Refs, want) {
 		t.Fatalf("refs = %v, %v, want %v", c.Refs, err, want)
 	}
