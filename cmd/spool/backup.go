@@ -43,7 +43,8 @@ func (c *backupCreateCmd) Run(a *app) error {
 		return json.NewEncoder(a.out).Encode(m)
 	}
 	_, err = fmt.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
-		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead, time.Since(start).Round(time.Millisecond))
+		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead,
+		time.Since(start).Round(time.Millisecond))
 	return err
 }
 

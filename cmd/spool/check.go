@@ -98,7 +98,8 @@ func (c *checkCmd) Run(a *app) error {
 	all, worst := []checked{}, levelOK
 	if conn, err := a.dial(); err != nil {
 		worst = levelCritical
-		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()), What: "whether the NATS system is reached", level: worst}}
+		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()),
+			What: "whether the NATS system is reached", level: worst}}
 	} else {
 		for _, p := range chosen {
 			r := c.run(a, conn, p)

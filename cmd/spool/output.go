@@ -25,7 +25,8 @@ func (c *outputLsCmd) Run(a *app) error {
 		none:   "no output is open",
 		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",
 		row: func(o client.OpenOutput) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes, o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes,
+				o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
 		},
 	})
 }

@@ -28,7 +28,8 @@ func (c *promptsLsCmd) Run(a *app) error {
 		none:   "no prompt waits for an answer",
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
 		row: func(p client.Prompt) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind), text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind),
+				text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
 		},
 	})
 }

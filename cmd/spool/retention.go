@@ -99,6 +99,7 @@ func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
 		_, err := fmt.Fprintf(a.err, "%d of %d sessions were removed\n", len(rep.Removed), len(rep.Due))
 		return err
 	}
-	_, err := fmt.Fprintf(a.err, "%d of %d sessions, %s, would be removed: spool retention apply\n", len(rep.Due), rep.Sessions, text.Bytes(rep.Bytes))
+	_, err := fmt.Fprintf(a.err, "%d of %d sessions, %s, would be removed: spool retention apply\n", len(rep.Due),
+		rep.Sessions, text.Bytes(rep.Bytes))
 	return err
 }

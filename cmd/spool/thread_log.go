@@ -76,7 +76,8 @@ func (l *logger) list(t events.Thread, steps []threads.Step) error {
 		if l.json {
 			err = enc.Encode(stepJSON(s, brief))
 		} else {
-			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role, brief)
+			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry),
+				clock(s.Timestamp), s.Role, brief)
 		}
 		if err != nil {
 			return err

@@ -210,8 +210,10 @@ func (c *threadVerifyCmd) Run(a *app) error {
 			found = strings.Split(err.Error(), "\n")
 		}
 		if c.JSON {
-			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries, "ok": len(found) == 0, "findings": found})
-		} else if _, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, map[bool]string{true: "ok", false: "LOOK"}[len(found) == 0]); err == nil && len(found) > 0 {
+			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries,
+				"ok": len(found) == 0, "findings": found})
+		} else if _, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, map[bool]string{true: "ok",
+			false: "LOOK"}[len(found) == 0]); err == nil && len(found) > 0 {
 			_, err = fmt.Fprintf(a.out, "\t%s\n", strings.Join(found, "\n\t"))
 		}
 		if err != nil {
@@ -267,7 +269,8 @@ func (c *threadWatchCmd) Run(a *app) error {
 		if c.JSON {
 			err = enc.Encode(threadJSON(t))
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status, t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
+			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status,
+				t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
 		}
 		if err != nil {
 			return err

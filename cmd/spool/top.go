@@ -200,7 +200,8 @@ func (f *fleet) summary() string {
 	if f.rated {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
-	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked, f.backlog.Waiting, events.Partitions)
+	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked,
+		f.backlog.Waiting, events.Partitions)
 	if f.full > 0 {
 		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
 	}
@@ -243,7 +244,8 @@ func (f *fleet) write(a *app) error {
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages, text.Ago(s.Modified, f.at), line(s.what()))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages,
+			text.Ago(s.Modified, f.at), line(s.what()))
 	}
 	return t.Flush()
 }
@@ -287,7 +289,8 @@ func (f *fleet) json() any {
 	}
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs, len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
+		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs,
+			len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
 	}
 	for _, p := range f.prompts {
 		out.Prompts = append(out.Prompts, client.PromptJSON(p))

@@ -264,7 +264,9 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Reco
 
 // create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile
 // it may be taking them for garbage: then again says where they are now.
-func (a *Artifacts) create(ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
+func (a *Artifacts) create(
+	ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error),
+) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}

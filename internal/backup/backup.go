@@ -68,7 +68,8 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	c := &creation{bucket: conn.Records(), bulk: conn.Objects(), admin: natsadmin.New(conn), repo: repo, tell: tell, objects: map[string]Object{}}
+	c := &creation{bucket: conn.Records(), bulk: conn.Objects(), admin: natsadmin.New(conn), repo: repo, tell: tell,
+		objects: map[string]Object{}}
 	if c.known, err = repo.newestObjects(); err != nil {
 		return m, err
 	}
@@ -187,7 +188,9 @@ func (c *creation) stored(ctx context.Context, snap *snapshot, first map[string]
 
 // records writes every record that decides existence, and says what they name, by key. A record that was written again while
 // they were read is there twice: the later counts.
-func (c *creation) records(ctx context.Context, snap *snapshot, first map[string]uint64) (n int, named map[string]record.Object, err error) {
+func (c *creation) records(
+	ctx context.Context, snap *snapshot, first map[string]uint64,
+) (n int, named map[string]record.Object, err error) {
 	named = map[string]record.Object{}
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
@@ -307,7 +310,8 @@ func (c *creation) copy(ctx context.Context, o record.Object) error {
 	}
 	made.Sum = hex.EncodeToString(sum.Sum(nil))
 	if o.Sum != [32]byte{} && made.Sum != hex.EncodeToString(o.Sum[:]) {
-		return fmt.Errorf("%s/%s is damaged: its bytes have SHA-256 %s, its record says %x; find out more with spool fsck", o.Bucket, o.Name, made.Sum, o.Sum)
+		return fmt.Errorf("%s/%s is damaged: its bytes have SHA-256 %s, its record says %x; find out more with spool fsck",
+			o.Bucket, o.Name, made.Sum, o.Sum)
 	}
 	c.took(key, made, true)
 	return nil

@@ -100,7 +100,8 @@ func (d *Demo) checkRules(ctx context.Context) error {
 			}
 		}
 	}
-	d.check("item budget", fmt.Sprintf("%d oversized items cut; the largest of all has %d of %d bytes", cut, largest, truncate.ItemBudget), append(problems, need(cut, "item over the budget"))...)
+	d.check("item budget", fmt.Sprintf("%d oversized items cut; the largest of all has %d of %d bytes", cut, largest,
+		truncate.ItemBudget), append(problems, need(cut, "item over the budget"))...)
 	st := d.p.Stats()
 	d.check("entry rules", fmt.Sprintf("%d entries cut at 500,000 characters, %d images moved to blobs, all restored in the export", st.Truncated, st.Externalized),
 		need(int(st.Truncated), "entry over 500,000 characters"), need(int(st.Externalized), "image"))
@@ -177,7 +178,8 @@ func (d *Demo) checkFork(ctx context.Context) error {
 		problems = append(problems, fmt.Errorf("%s does not share the nodes of %s", fork, source))
 	}
 	pub := d.cl.Publisher(client.PublisherConfig{})
-	if err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"again, from here"}]}`)}); err != nil {
+	if err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"again, from here"}]}`)}); err != nil {
 		return err
 	}
 	items, err := d.live.wait(ctx, fork, 1)

@@ -246,7 +246,8 @@ func (h *Handler) beginning(t events.Thread, rec *stream, c *creating, src *sour
 	var evs []*events.Event
 	add := func(kind events.Kind, dialect string, body []byte, ref *events.BodyRef) {
 		evs = append(evs, &events.Event{
-			Kind: kind, Dialect: dialect, Thread: t, Producer: threads.Ephemeral + rec.ID, Seq: uint64(len(evs)) + 1, Time: rec.Touched, Body: body, Ref: ref,
+			Kind: kind, Dialect: dialect, Thread: t, Producer: threads.Ephemeral + rec.ID, Seq: uint64(len(evs)) + 1,
+			Time: rec.Touched, Body: body, Ref: ref,
 		})
 	}
 	control := func(op events.Control) { add(events.KindControl, "", op.Encode(), nil) }

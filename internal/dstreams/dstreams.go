@@ -72,7 +72,8 @@ func New(cfg Config) *Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Handler{
-		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(), lane: rand.IntN(events.Lanes), out: outbox{events: cfg.Events},
+		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(),
+		lane: rand.IntN(events.Lanes), out: outbox{events: cfg.Events},
 		states: map[events.Thread]*state{}, followers: map[events.Thread]*follower{},
 	}
 }

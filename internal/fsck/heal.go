@@ -266,11 +266,14 @@ func (c *checker) owners(nodes map[casstore.Ref]casstore.Node, order map[casstor
 }
 
 // fillings are the packs in which the nodes are to be, by order.
-func (c *checker) fillings(nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) map[uint64]*filling {
+func (c *checker) fillings(
+	nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64,
+) map[uint64]*filling {
 	all := map[uint64]*filling{}
 	for ref, own := range owner {
 		if all[own] == nil {
-			all[own] = &filling{id: casstore.PackID(ulid.Make()), lost: map[casstore.PackID]bool{}, nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
+			all[own] = &filling{id: casstore.PackID(ulid.Make()), lost: map[casstore.PackID]bool{},
+				nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
 		}
 		if id, ok := c.lostIn(ref); ok {
 			all[own].lost[id] = true

@@ -319,7 +319,8 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEve
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
 			return true
 		}
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil && (op.Op == events.OpDelete || op.Op == events.OpRemove) {
+		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
+			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
 			seen = threads.Head{} // what comes behind it has a new life
 			return false
 		}
@@ -383,7 +384,8 @@ func makesState(e events.Event) bool {
 		return e.Kind == events.KindEntry
 	}
 	op, err := events.ParseControl(e.Body)
-	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename, events.OpReopen, events.OpRemove}, op.Op)
+	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename,
+		events.OpReopen, events.OpRemove}, op.Op)
 }
 
 // made reports whether a state is what became of an event.

@@ -107,7 +107,8 @@ const (
 )
 
 // Steps lists those of a cycle.
-var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack, StepFollow, StepReclaim, StepForget, StepUnmark}
+var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack,
+	StepFollow, StepReclaim, StepForget, StepUnmark}
 
 // Config is how a collector decides. The zero value reclaims at once, also from the inbox: Safe is what to begin with.
 type Config struct {
@@ -186,7 +187,8 @@ func New(deps Deps, cfg Config) (*Collector, error) {
 		errs = append(errs, errors.New("quarantine, inbox age and the time that moved records are followed must not be negative"))
 	}
 	if cfg.Small > cfg.Target || cfg.Merge < 2 {
-		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two", cfg.Small, cfg.Target, cfg.Merge))
+		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two",
+			cfg.Small, cfg.Target, cfg.Merge))
 	}
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)

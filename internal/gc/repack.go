@@ -210,7 +210,8 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 		if err != nil {
 			return false, err
 		}
-		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
+		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any},
+			record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
 	}
 	for {
 		if err := r.At(StepRepack); err != nil {

@@ -138,7 +138,8 @@ func (f *follower) cursor() string {
 // run gives what is stored, then what comes, until the reader goes or the thread does.
 func (f *follower) run(ctx context.Context, feed *reader, resumed, whole bool) error {
 	err := f.stored(ctx, !resumed, whole)
-	return f.api.follow(ctx, f.out, feed, err, func() error { return f.stored(ctx, false, whole) }, func(m *moment) error { return f.give(ctx, m) })
+	return f.api.follow(ctx, f.out, feed, err, func() error { return f.stored(ctx, false, whole) },
+		func(m *moment) error { return f.give(ctx, m) })
 }
 
 // ended ends an event stream. The reader connects again and goes on from its cursor; what it should know of first, it is told.

@@ -20,7 +20,9 @@ import (
 //  1. For each file, undo what an export did to its entries.
 //  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
 //  3. Artifacts when the session is there.
-func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config) (res transcript.Result, notes []string, err error) {
+func Import(
+	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
+) (res transcript.Result, notes []string, err error) {
 	var said said
 	restored := make([]transcript.Source, len(sources))
 	for i, s := range sources {

@@ -65,7 +65,8 @@ func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) 
 		return 0, err
 	}
 	if a.Count != len(msgs) {
-		return 0, fmt.Errorf("%w: the server committed %d of %d messages: does the stream allow atomic publishing?", record.ErrRefused, a.Count, len(msgs))
+		return 0, fmt.Errorf("%w: the server committed %d of %d messages: does the stream allow atomic publishing?",
+			record.ErrRefused, a.Count, len(msgs))
 	}
 	return a.Seq, nil
 }

@@ -26,7 +26,9 @@ const (
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
 // is done when the caller comes back for the next one, and then not given again; a crash gives those again that were done in
 // the last quarter of a second. Of several processes under one name one gets the items, and another when that one stops.
-func (its Items) FollowDurable(ctx context.Context, name string, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
+func (its Items) FollowDurable(
+	ctx context.Context, name string, filters []string, from Position, ready func(),
+) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
 		cons, err := its.readerConsumer(ctx, name, filters, from)
 		if err != nil {

@@ -74,7 +74,8 @@ func (l *storedList) chunk(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 
 // lastOfEach gives the last message of every subject to f. A subject that is written meanwhile may be left out: it is newer
 // than what was asked for.
-func (obs Objects) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (obs Objects) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool,
+	f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: headers,
 		InactiveThreshold: 10 * time.Second,

@@ -199,7 +199,9 @@ func (obs Objects) ReadChunks(ctx context.Context, o record.Object, limit int, f
 
 // readBatch calls f with up to count chunks from a sequence on, of most bytes together, by any copy of the bucket. A copy may be
 // behind: only the leader can say that there is nothing.
-func (obs Objects) readBatch(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
+func (obs Objects) readBatch(
+	ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error,
+) (n int, last uint64, err error) {
 	if n, last, err = obs.readCopy(ctx, o, from, count, most, f); n > 0 || err != nil {
 		return n, last, err
 	}
@@ -214,7 +216,9 @@ func (obs Objects) readBatch(ctx context.Context, o record.Object, from uint64, 
 }
 
 // readCopy is readBatch by whichever copy answers.
-func (obs Objects) readCopy(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
+func (obs Objects) readCopy(
+	ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error,
+) (n int, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, obs.c.timeout)
 	defer cancel()
 	inbox := obs.c.nc.NewInbox()

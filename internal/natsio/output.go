@@ -27,7 +27,8 @@ func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, par
 	o := record.Object{Bucket: events.ArtifactsBucket, NUID: token}
 	n, last, readErr := outs.c.Objects().readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
 		if !bytes.Equal(there, part) {
-			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused, len(part), after, token, len(there))
+			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused,
+				len(part), after, token, len(there))
 		}
 		return nil
 	})
@@ -106,7 +107,9 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is
 // where to go on; fewer parts than asked for are not an error.
-func (outs Outputs) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
+func (outs Outputs) ReadParts(
+	ctx context.Context, token string, from uint64, count int, f func([]byte) error,
+) (n int, next uint64, err error) {
 	n, last, err := outs.c.Objects().readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
 	if err != nil {
 		return n, 0, fmt.Errorf("read parts of %s: %w", token, err)

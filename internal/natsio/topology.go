@@ -17,10 +17,11 @@ import (
 
 // Limits are the sizes that an operator chooses when the streams are created. Zero values mean the defaults named here.
 type Limits struct {
-	Replicas    int           // copies of every stream; 0 = 1
-	EventsBytes int64         // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
-	ItemsBytes  int64         // ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
-	ItemsAge    time.Duration // ITEMS forgets items older than this; 0 = never
+	Replicas    int   // copies of every stream; 0 = 1
+	EventsBytes int64 // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
+	// ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
+	ItemsBytes int64
+	ItemsAge   time.Duration // ITEMS forgets items older than this; 0 = never
 
 	// First is the sequence that the first message of a new stream gets, by stream: a restore goes on where the backup ended,
 	// because records name sequences. Streams that exist are not changed.
@@ -205,7 +206,8 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 		}
 	}
 	if err = WrapErr(err); errors.Is(err, record.ErrFull) {
-		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits", record.ErrRefused, want.Name, want.MaxBytes, err)
+		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits",
+			record.ErrRefused, want.Name, want.MaxBytes, err)
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)

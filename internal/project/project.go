@@ -51,7 +51,8 @@ func (s Stamp) post(it events.Item, n int64, k int) (p events.Posted, cut bool, 
 		}
 		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
 	}
-	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n,
+		Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
 }
 
 // join completes an item's JSON.

@@ -86,7 +86,8 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
 			stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Term: d.Term, Ack: d.Ack, Working: d.Working})
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
+					Partition: d.Partition, Link: d.Link, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

@@ -130,7 +130,8 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if err != nil {
 		return rep, err
 	}
-	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{}, Removed: []string{}, Errors: []string{}}
+	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{},
+		Removed: []string{}, Errors: []string{}}
 	last, err := r.Conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		return rep, err
@@ -208,7 +209,8 @@ func (r Retention) active(ctx context.Context, cl *client.Client) (map[string]bo
 
 func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 	const most = 1000 // of a record's room; the report itself has all
-	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed), most)], rep.Errors[:min(len(rep.Errors), most)]
+	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed),
+		most)], rep.Errors[:min(len(rep.Errors), most)]
 	b, err := json.Marshal(rep)
 	if err == nil {
 		_, err = r.Conn.Records().Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})

@@ -131,7 +131,8 @@ func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 		return conn, err
 	}
 	s, err := embedded.Start(embedded.Config{
-		Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync, Auth: cfg.Guard.Auth, TLS: cfg.Guard.TLS, KeyFile: cfg.Guard.KeyFile, Cipher: cfg.Guard.Cipher,
+		Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync, Auth: cfg.Guard.Auth, TLS: cfg.Guard.TLS,
+		KeyFile: cfg.Guard.KeyFile, Cipher: cfg.Guard.Cipher,
 		Log: cfg.Log,
 	})
 	if err != nil {

@@ -260,7 +260,9 @@ func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entr
 }
 
 // ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
-func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, err error) {
+func (c *Client) ExportAs(
+	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+) (entries int, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
 		return 0, err

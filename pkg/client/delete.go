@@ -104,7 +104,8 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{
 		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
 	}}
-	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(), Body: op.Encode()}}); err != nil {
+	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(),
+		Body: op.Encode()}}); err != nil {
 		return r, err
 	}
 	refusal := ErrRefused
@@ -149,7 +150,8 @@ func (c *Client) carrier(ctx context.Context, session string) (events.Thread, er
 		}
 		return at, nil
 	}
-	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""), events.RunKeys(session), events.OutputKeys(session)} {
+	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""),
+		events.RunKeys(session), events.OutputKeys(session)} {
 		rs, err := c.records.List(ctx, filter)
 		if err != nil || len(rs) > 0 {
 			return at, err

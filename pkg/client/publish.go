@@ -91,7 +91,8 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 				return fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
-		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq, Trace: e.Trace}
+		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body,
+			Seq: e.Seq, Trace: e.Trace}
 		if e.Open == nil {
 			continue
 		}

@@ -294,6 +294,7 @@ func RunJSON(r RunInfo) any {
 		Touched string `json:"touched_at,omitempty"`
 		Left    int64  `json:"lease_left_ms,omitempty"`
 	}{
-		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun), stamp(r.Touched), r.Left.Milliseconds(),
+		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun),
+		stamp(r.Touched), r.Left.Milliseconds(),
 	}
 }

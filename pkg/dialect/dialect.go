@@ -49,7 +49,8 @@ const (
 // DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
 func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
-var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}, raw.Tagged{}}
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{},
+	raw.Part{}, raw.Tagged{}}
 
 // Lookup finds a dialect by its name.
 func Lookup(name string) (Dialect, bool) {

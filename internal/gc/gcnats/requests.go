@@ -73,7 +73,8 @@ func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
 	if err != nil {
 		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
-	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(natsio.PullExpiry), jetstream.PullHeartbeat(natsio.PullHeartbeat))
+	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(natsio.PullExpiry),
+		jetstream.PullHeartbeat(natsio.PullHeartbeat))
 	if err != nil {
 		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
