@@ -212,9 +212,12 @@ func (c *threadVerifyCmd) Run(a *app) error {
 		if c.JSON {
 			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries,
 				"ok": len(found) == 0, "findings": found})
-		} else if _, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, map[bool]string{true: "ok",
-			false: "LOOK"}[len(found) == 0]); err == nil && len(found) > 0 {
-			_, err = fmt.Fprintf(a.out, "\t%s\n", strings.Join(found, "\n\t"))
+		} else {
+			verdict := "ok"
+			if len(found) > 0 {
+				verdict = "LOOK\n\t" + strings.Join(found, "\n\t")
+			}
+			_, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, verdict)
 		}
 		if err != nil {
 			return err
