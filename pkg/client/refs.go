@@ -40,12 +40,13 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	_, err = apply.FindRefs(ctx, stored{p.client.records, p.client.conn.Objects()}, p.client.reader.Packs, p.client.store, refs)
+	in := refStore{p.client.records, p.client.conn.Objects()}
+	_, err = apply.FindRefs(ctx, in, p.client.reader.Packs, p.client.store, refs)
 	return err
 }
 
-// stored is where steps' references are looked for.
-type stored struct {
+// refStore is where steps' references are looked for.
+type refStore struct {
 	records
 	natsio.Objects
 }
