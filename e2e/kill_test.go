@@ -212,7 +212,7 @@ func (w *world) asked() {
 	conn := w.dial()
 	late := time.After(30 * time.Second)
 	for {
-		b, err := conn.Backlog(w.t.Context())
+		b, err := conn.Events().Backlog(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -111,7 +111,7 @@ func (b *build) rest() []byte { return b.raw.Next(b.raw.Len()) }
 func (w *outputWorld) applied(ctx context.Context, session string, bytes int64) {
 	w.t.Helper()
 	for {
-		rs, err := w.conn.Records(ctx, events.OutputKey(session, "o"))
+		rs, err := w.conn.Records().Records(ctx, events.OutputKey(session, "o"))
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -64,8 +64,8 @@ func run(args []string) error {
 	defer conn.Close()
 	if stdin {
 		cfg.Host, _ = os.Hostname()
-		cfg.Inbox = conn
-		return ingest.Pipe(ctx, os.Stdin, conn, cfg, os.Stderr)
+		cfg.Inbox = conn.Inbox()
+		return ingest.Pipe(ctx, os.Stdin, conn.Events(), cfg, os.Stderr)
 	}
 	var api httpapi.Config
 	if *file != "" {

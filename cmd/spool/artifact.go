@@ -58,11 +58,10 @@ type artifactGetCmd struct {
 }
 
 func (c *artifactGetCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := cl.Artifact(a.ctx, artifacts.ID(c.ID))
 	if err != nil {
 		return err
@@ -115,11 +114,10 @@ func (c *artifactPutCmd) Run(a *app) error {
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := c.put(a, cl, n)
 	if err != nil {
 		return err
@@ -157,11 +155,10 @@ func (c *artifactRmCmd) Run(a *app) error {
 	if err := a.confirm(c.Force, fmt.Sprintf("remove %d artifacts for ever", len(c.IDs))); err != nil {
 		return err
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	var errs []error
 	for _, id := range c.IDs {
 		errs = append(errs, cl.DeleteArtifact(a.ctx, artifacts.ID(id)))
@@ -188,11 +185,10 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 	if c.OlderThan > 0 {
 		how.OlderThan = time.Now().Add(-c.OlderThan)
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	report, err := cl.CleanupArtifacts(a.ctx, how)
 	if err != nil {
 		return err

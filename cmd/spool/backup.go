@@ -33,7 +33,6 @@ func (c *backupCreateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	start, bar := time.Now(), a.copyBar("copying")
 	m, err := backup.Create(a.ctx, conn, repo, bar.show)
 	bar.end()
@@ -44,7 +43,8 @@ func (c *backupCreateCmd) Run(a *app) error {
 		return json.NewEncoder(a.out).Encode(m)
 	}
 	_, err = fmt.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
-		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead, time.Since(start).Round(time.Millisecond))
+		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead,
+		time.Since(start).Round(time.Millisecond))
 	return err
 }
 
@@ -146,10 +146,7 @@ func (c *restoreCmd) Run(a *app) error {
 func (c *restoreCmd) target(a *app, limits *natsio.Limits) (*natsio.Conn, func(), error) {
 	if c.Data == "" {
 		conn, err := a.dial()
-		if err != nil {
-			return nil, nil, err
-		}
-		return conn, conn.Close, nil
+		return conn, func() {}, err
 	}
 	if a.nats.Given() {
 		return nil, nil, service.UsageError{Err: fmt.Errorf("--data %s and a NATS system: restore into one of them", c.Data)}

@@ -24,7 +24,6 @@ func (c *catCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	store := conn.Store(0)
 	if ref.Kind() == casstore.KindBlob {
 		b, err := store.OpenBlob(a.ctx, ref)

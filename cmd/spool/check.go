@@ -98,9 +98,9 @@ func (c *checkCmd) Run(a *app) error {
 	all, worst := []checked{}, levelOK
 	if conn, err := a.dial(); err != nil {
 		worst = levelCritical
-		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()), What: "whether the NATS system is reached", level: worst}}
+		all = []checked{{Check: "connection", Status: worst.String(), Value: 1, Critical: 1, Detail: oneLine(err.Error()),
+			What: "whether the NATS system is reached", level: worst}}
 	} else {
-		defer conn.Close()
 		for _, p := range chosen {
 			r := c.run(a, conn, p)
 			if r.level.worse(worst) {
@@ -264,12 +264,12 @@ func checkWrites(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {
-	b, err := conn.Backlog(a.ctx)
+	b, err := conn.Events().Backlog(a.ctx)
 	return float64(events.Partitions - b.Waiting), fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions), err
 }
 
 func checkBacklog(a *app, conn *natsio.Conn) (float64, string, error) {
-	b, err := conn.Backlog(a.ctx)
+	b, err := conn.Events().Backlog(a.ctx)
 	return float64(b.Pending + b.Unacked), fmt.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked), err
 }
 
@@ -341,7 +341,7 @@ func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkClock(a *app, conn *natsio.Conn) (float64, string, error) {
-	b, err := conn.Backlog(a.ctx)
+	b, err := conn.Events().Backlog(a.ctx)
 	skew := time.Since(b.ServerNow).Abs().Round(time.Millisecond)
 	return skew.Seconds(), fmt.Sprintf("%v apart from the server", skew), err
 }

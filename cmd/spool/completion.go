@@ -168,12 +168,12 @@ func (a *app) sessionNames() (names []string) {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
 	defer cancel()
 	quick := *a
-	quick.ctx = ctx
-	cl, done, err := quick.client()
+	quick.ctx, quick.opened = ctx, nil
+	defer quick.close()
+	cl, err := quick.client()
 	if err != nil {
 		return nil
 	}
-	defer done()
 	list, err := cl.Sessions(ctx, "")
 	if err != nil {
 		return nil

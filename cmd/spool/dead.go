@@ -59,11 +59,10 @@ type deadShowCmd struct {
 }
 
 func (c *deadShowCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	d, err := cl.DeadLetter(a.ctx, c.At)
 	if err != nil {
 		return noLetter(err, c.At)
@@ -112,11 +111,10 @@ type deadReplayCmd struct {
 }
 
 func (c *deadReplayCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	list, err := c.which(a, cl)
 	if err != nil {
 		return err
@@ -142,11 +140,10 @@ type deadRmCmd struct {
 }
 
 func (c *deadRmCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	list, err := c.which(a, cl)
 	if err != nil || len(list) == 0 {
 		return err

@@ -60,10 +60,10 @@ func (c *doctorCmd) look(a *app) []finding {
 	if err != nil {
 		return []finding{{Name: "connection", Detail: err.Error(), Do: "start Spool with: spool up; or name a server with --nats URL"}}
 	}
-	defer conn.Close()
 	found := []finding{connection(conn)}
 	if err := conn.Verify(a.ctx); err != nil {
-		f := finding{Name: "streams", Detail: err.Error(), Do: "a stream was made or changed by something else: compare it with docs/operations.md"}
+		f := finding{Name: "streams", Detail: err.Error(),
+			Do: "a stream was made or changed by something else: compare it with docs/operations.md"}
 		if errors.Is(err, record.ErrNotFound) {
 			f.Do = "start spool up or a persister once: it makes them, or says that something is lost"
 		}
@@ -94,11 +94,12 @@ func connection(conn *natsio.Conn) finding {
 }
 
 func backlog(a *app, conn *natsio.Conn) []finding {
-	b, err := conn.Backlog(a.ctx)
+	b, err := conn.Events().Backlog(a.ctx)
 	if err != nil {
 		return []finding{{Name: "persisters", Detail: err.Error(), Do: "does this user have permission to read consumers?"}}
 	}
-	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions, Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
+	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions,
+		Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
 	if !p.OK {
 		if idle, err := natsadmin.New(conn).Unserved(a.ctx); err == nil {
 			p.Detail += fmt.Sprintf("; nobody serves %v", idle)
@@ -113,7 +114,8 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 		lag.Do = "add persisters, or look at their logs"
 	}
 	skew := time.Since(b.ServerNow)
-	clock := finding{Name: "clock", OK: skew.Abs() < 5*time.Second, Detail: fmt.Sprintf("%v apart from the server", skew.Round(time.Millisecond))}
+	clock := finding{Name: "clock", OK: skew.Abs() < 5*time.Second,
+		Detail: fmt.Sprintf("%v apart from the server", skew.Round(time.Millisecond))}
 	if !clock.OK {
 		clock.Do = "set the clock: nothing is lost by it, but times that are shown are wrong"
 	}
@@ -122,7 +124,8 @@ func backlog(a *app, conn *natsio.Conn) []finding {
 
 func writes(a *app, conn *natsio.Conn) finding {
 	if err := natsadmin.New(conn).Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
-		return finding{Name: "writes", Detail: err.Error(), Do: "make room on the disk of the server, then restart it; nothing that was acked is lost by that"}
+		return finding{Name: "writes", Detail: err.Error(),
+			Do: "make room on the disk of the server, then restart it; nothing that was acked is lost by that"}
 	}
 	return finding{Name: "writes", OK: true, Detail: "the server stores what it is given"}
 }

@@ -63,11 +63,10 @@ func (c *execCmd) Run(a *app) error {
 		}
 		return exitCode(exitNotRunnable)
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)

@@ -36,11 +36,10 @@ func (c *exportCmd) Run(a *app) error {
 	case c.All == "" && c.Thread == "":
 		return service.UsageError{Err: errors.New("name a thread, or give --all DIR")}
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	e := export{app: a, Client: cl, form: form}
 	if c.All != "" {
 		return e.all(c.All)

@@ -51,7 +51,6 @@ func (c *fsckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if c.Repair {
 		if err := a.confirm(c.Force, "change heads of threads"); err != nil {
 			return err
@@ -153,7 +152,8 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		case r.Remade > 0:
 			fmt.Fprintf(t, "repaired\t%s\t%s; %d nodes\n", r.Record, r.Detail, r.Remade)
 		default:
-			fmt.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To, r.Lost, r.Replayed, r.Detail)
+			fmt.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To,
+				r.Lost, r.Replayed, r.Detail)
 		}
 	}
 	fmt.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",

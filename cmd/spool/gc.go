@@ -38,16 +38,13 @@ func (f *gcFlags) config() gc.Config {
 	return cfg
 }
 
-// collector connects; the connection is the caller's to close.
+// collector connects.
 func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
 	conn, err := a.dial()
 	if err != nil {
 		return nil, nil, err
 	}
 	c, err := service.NewCollector(conn, cfg, a.log)
-	if err != nil {
-		conn.Close()
-	}
 	return conn, c, err
 }
 
@@ -63,7 +60,6 @@ func (c *gcRunCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	p, r, err := service.Collect(a.ctx, conn, col, c.DoApply)
 	if p != nil && c.Plan != "" {
 		b, e := json.MarshalIndent(p, "", " ")
@@ -103,7 +99,6 @@ func (c *gcApplyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	r := p.Report()
 	r.Applied = true
 	if r.Done, err = col.Apply(a.ctx, &p); err != nil {
@@ -119,11 +114,10 @@ type gcExplainCmd struct {
 }
 
 func (c *gcExplainCmd) Run(a *app) error {
-	conn, col, err := a.collector(gc.Safe())
+	_, col, err := a.collector(gc.Safe())
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	e, err := col.Explain(a.ctx, c.Ref)
 	if err != nil {
 		return err
@@ -150,11 +144,10 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 	if c.All == (len(c.Names) > 0) {
 		return service.UsageError{Err: errors.New("undelete: name what to take back, or say --all")}
 	}
-	conn, col, err := a.collector(gc.Safe())
+	_, col, err := a.collector(gc.Safe())
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	done, err := col.Undelete(a.ctx, c.Names...)
 	for _, key := range done.Restored {
 		fmt.Fprintln(a.out, key)
@@ -178,8 +171,7 @@ func (c *duCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	use, all, err := gc.DiskUse(a.ctx, conn, c.Session)
+	use, all, err := gc.DiskUse(a.ctx, conn.Records(), c.Session)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,6 @@ func (c *historyCmd) open(a *app, do func(*history.DB, *history.Follower) error)
 		fmt.Fprintln(a.err, "No NATS server answers: this is what the prompt history had last.")
 		return history.With(kept, func(db *history.DB) error { return do(db, nil) })
 	}
-	defer conn.Close()
 	file, err := c.file(a, conn, kept)
 	if err != nil {
 		return err

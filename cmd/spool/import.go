@@ -42,13 +42,13 @@ func (c *importCmd) Run(a *app) error {
 	if dialErr != nil {
 		return dialErr
 	}
-	defer conn.Close()
 	cl := client.New(conn)
 
 	start := time.Now()
 	bar := newBar(a.err, "importing", true)
 	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
-		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn, Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
+		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn.Inbox(),
+		Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
 	})
 	bar.end()
 	took := time.Since(start)
@@ -113,7 +113,8 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published, text.Bytes(res.Bytes), took.Round(time.Millisecond))
+	fmt.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published,
+		text.Bytes(res.Bytes), took.Round(time.Millisecond))
 	return nil
 }
 

@@ -38,11 +38,10 @@ func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), h
 	if err := args.check(); err != nil {
 		return err
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	all, err := get(cl)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // cli is the command line. Each command is a type with a Run method, in the file of its name.
@@ -68,13 +69,15 @@ type app struct {
 	model    *kong.Application
 	in       io.Reader
 	out, err io.Writer
+	opened   []*natsio.Conn
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
 	var c cli
-	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
+	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
 		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
 	if err != nil {
 		return service.Exit("spool", err, errw)
@@ -94,27 +97,52 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	err = kctx.Run(&app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: parser.Model, in: in, out: out, err: errw})
+	a := &app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: parser.Model, in: in, out: out, err: errw}
+	defer a.close()
+	err = kctx.Run(a)
 	if code := exitCode(0); errors.As(err, &code) {
 		return int(code)
 	}
 	return service.Exit("spool", err, errw)
 }
 
-// dial connects to the NATS system that the flags name.
+// dial connects to the NATS system that the flags name. The connection is closed when the command ends.
 func (a *app) dial() (*natsio.Conn, error) {
 	conn, err := a.nats.Dial(a.ctx, "spool cli", a.log)
 	if err != nil && !a.nats.Given() {
 		err = fmt.Errorf("%w\nIs Spool running? Start it with: spool up; or name a server with --nats URL", err)
 	}
+	if err == nil {
+		a.opened = append(a.opened, conn)
+	}
 	return conn, err
 }
 
-// client connects, and closes the connection when done is called.
-func (a *app) client() (c *client.Client, done func(), err error) {
+// close ends the connections of dial.
+func (a *app) close() {
+	for _, conn := range a.opened {
+		conn.Close()
+	}
+}
+
+// client is dial for who reads and publishes.
+func (a *app) client() (*client.Client, error) {
 	conn, err := a.dial()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return client.New(conn), conn.Close, nil
+	return client.New(conn), nil
+}
+
+// onThread runs something with a client on the thread that an argument names.
+func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
+	t, err := events.ParseThread(name)
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	return do(cl, t)
 }

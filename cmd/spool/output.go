@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -26,7 +25,8 @@ func (c *outputLsCmd) Run(a *app) error {
 		none:   "no output is open",
 		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",
 		row: func(o client.OpenOutput) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes, o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes,
+				o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
 		},
 	})
 }
@@ -37,15 +37,10 @@ type outputFollowCmd struct {
 }
 
 func (c *outputFollowCmd) Run(a *app) error {
-	t, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
+	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.follow(a, cl, t) })
+}
+
+func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {
 	for f, err := range cl.Follow(a.ctx, t, c.Output) {
 		if err != nil {
 			return err

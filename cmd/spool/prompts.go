@@ -28,7 +28,8 @@ func (c *promptsLsCmd) Run(a *app) error {
 		none:   "no prompt waits for an answer",
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
 		row: func(p client.Prompt) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind), text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind),
+				text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
 		},
 	})
 }
@@ -64,11 +65,10 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	if c.By == "" {
 		c.By = userName()
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 	if err != nil {
 		return err
@@ -122,11 +122,10 @@ func (c *promptsAskCmd) Run(a *app) error {
 	if c.Timeout > 0 {
 		p.Deadline = time.Now().Add(c.Timeout).UnixMilli()
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r, err := cl.Ask(a.ctx, t, p)
 	if err != nil {
 		return err

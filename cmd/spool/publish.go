@@ -44,9 +44,8 @@ func (c *publishCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn
-	return ingest.Pipe(a.ctx, in, conn, cfg, a.err)
+	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
+	return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
 }
 
 func (c *publishCmd) config() (ingest.Config, error) {

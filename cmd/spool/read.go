@@ -26,11 +26,10 @@ func (c *readCmd) Run(a *app) error {
 			return service.UsageError{Err: err}
 		}
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	res, err := cl.Resolve(a.ctx, c.Session, c.Address, artifacts.Lines{Offset: c.Offset, Limit: c.Limit})
 	if err != nil {
 		return err

@@ -22,24 +22,24 @@ func (c *retentionCmd) Help() string {
 		"those that they see for the first time. A session in which somebody works, or that waits for a person, is never removed."
 }
 
-// retention connects; done closes the connection.
-func (a *app) retention() (r service.Retention, done func(), err error) {
+// retention connects.
+func (a *app) retention() (r service.Retention, err error) {
 	policies, err := service.OpenPolicies(a.config)
 	if err == nil && len(policies) == 0 {
 		err = service.UsageError{Err: errors.New("no policies: the configuration file has no table [[retention]]; see docs/operations.md, \"Deletion and retention\"")}
 	}
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
 	conn, err := a.dial()
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
 	r = service.Retention{Conn: conn, Policies: policies, Log: a.log}
 	if u, err := user.Current(); err == nil {
 		r.By = u.Username
 	}
-	return r, conn.Close, nil
+	return r, nil
 }
 
 type retentionReportCmd struct {
@@ -47,11 +47,10 @@ type retentionReportCmd struct {
 }
 
 func (c *retentionReportCmd) Run(a *app) error {
-	r, done, err := a.retention()
+	r, err := a.retention()
 	if err != nil {
 		return err
 	}
-	defer done()
 	rep, err := r.Report(a.ctx)
 	return errors.Join(err, writeRetention(a, rep, c.JSON))
 }
@@ -63,11 +62,10 @@ type retentionApplyCmd struct {
 }
 
 func (c *retentionApplyCmd) Run(a *app) error {
-	r, done, err := a.retention()
+	r, err := a.retention()
 	if err != nil {
 		return err
 	}
-	defer done()
 	r.Share = c.Share
 	rep, err := r.Report(a.ctx)
 	if err == nil {
@@ -101,6 +99,7 @@ func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
 		_, err := fmt.Fprintf(a.err, "%d of %d sessions were removed\n", len(rep.Removed), len(rep.Due))
 		return err
 	}
-	_, err := fmt.Fprintf(a.err, "%d of %d sessions, %s, would be removed: spool retention apply\n", len(rep.Due), rep.Sessions, text.Bytes(rep.Bytes))
+	_, err := fmt.Fprintf(a.err, "%d of %d sessions, %s, would be removed: spool retention apply\n", len(rep.Due),
+		rep.Sessions, text.Bytes(rep.Bytes))
 	return err
 }

@@ -61,11 +61,10 @@ func (c *runEndCmd) Run(a *app) error {
 	if err := errors.Join(checkNames(c.Session, ""), events.CheckToken("run", c.ID)); err != nil {
 		return service.UsageError{Err: err}
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
 		return err
 	}

@@ -40,13 +40,13 @@ func (c *scrubCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if c.Every != 0 {
 		service.ScrubEvery(a.ctx, conn, c.Every, rate, a.log)
 		return nil
 	}
 	progress := newBar(a.err, "scrubbing", true)
-	pass, err := scrub.Scrub(a.ctx, natsadmin.Of(conn), scrub.Config{Rate: rate, Progress: func(done, total uint64) { progress.set(int64(done), int64(total), "") }})
+	pass, err := scrub.Scrub(a.ctx, natsadmin.Of(conn),
+		scrub.Config{Rate: rate, Progress: func(done, total uint64) { progress.set(int64(done), int64(total), "") }})
 	progress.end()
 	switch {
 	case errors.Is(err, record.ErrConflict):
@@ -72,7 +72,8 @@ func writePass(out io.Writer, p scrub.Pass) error {
 	for _, f := range p.Findings {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Kind, f.Record, f.Detail)
 	}
-	fmt.Fprintf(t, "scrubbed\t%s\t%d packs, %d blobs, %d artifacts, %d records, %d messages\n", text.Bytes(int64(p.Bytes)), p.Packs, p.Blobs, p.Files, p.Records, p.Messages)
+	fmt.Fprintf(t, "scrubbed\t%s\t%d packs, %d blobs, %d artifacts, %d records, %d messages\n",
+		text.Bytes(int64(p.Bytes)), p.Packs, p.Blobs, p.Files, p.Records, p.Messages)
 	return t.Flush()
 }
 
@@ -114,7 +115,8 @@ func scrubbed(a *app, conn *natsio.Conn) finding {
 	case err != nil:
 		f.Detail = err.Error()
 	case st.Last.Ended != 0:
-		f.Detail = fmt.Sprintf("%s read %v ago, %d findings", text.Bytes(int64(st.Last.Bytes)), time.Since(time.Unix(0, st.Last.Ended)).Round(time.Second), st.Last.Found)
+		f.Detail = fmt.Sprintf("%s read %v ago, %d findings", text.Bytes(int64(st.Last.Bytes)),
+			time.Since(time.Unix(0, st.Last.Ended)).Round(time.Second), st.Last.Found)
 	}
 	return f
 }

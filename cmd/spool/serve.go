@@ -12,7 +12,6 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/service"
 	"spool/internal/web"
-	"spool/pkg/client"
 )
 
 type serveCmd struct {
@@ -38,7 +37,6 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	if err := conn.Verify(a.ctx); err != nil {
 		return err
 	}
@@ -54,7 +52,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	streams := dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn, Log: a.log})
+	streams := dstreams.New(dstreams.On(conn, a.log))
 	cfg.Streams = streams
 	fmt.Fprintf(a.err, "The page is at http://%s\nStop with: Ctrl-C or kill %d\n", l.Addr(), os.Getpid())
 	g, ctx := errgroup.WithContext(a.ctx)

@@ -85,11 +85,10 @@ type listing struct {
 }
 
 func (a *app) listing() (l listing, err error) {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return l, err
 	}
-	defer done()
 	list, err := cl.Sessions(a.ctx, "")
 	if err != nil {
 		return l, err

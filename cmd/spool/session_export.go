@@ -39,7 +39,6 @@ func (c *sessionExportCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	home, _ := os.UserHomeDir() // without one no folder is named after it
 	x := interchange.Exporter{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: dir, Home: home, Tmp: os.TempDir()}
 	out, err := x.Session(a.ctx, c.Session)

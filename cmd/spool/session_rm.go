@@ -39,7 +39,8 @@ func (c *sessionRmCmd) Run(a *app) error {
 	if len(c.Allow) > 0 && !c.Now {
 		return service.UsageError{Err: errors.New("--allow is about the collection of --now")}
 	}
-	if err := a.confirmOr("--yes", c.Yes || c.Force, fmt.Sprintf("remove %d sessions for ever: %s", len(c.Sessions), strings.Join(c.Sessions, ", "))); err != nil {
+	if err := a.confirmOr("--yes", c.Yes || c.Force, fmt.Sprintf("remove %d sessions for ever: %s", len(c.Sessions),
+		strings.Join(c.Sessions, ", "))); err != nil {
 		return err
 	}
 	how := client.Deletion{Force: c.Force, By: c.By}
@@ -63,7 +64,6 @@ func (c *sessionRmCmd) remove(a *app, how client.Deletion) (receipts []client.Re
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
 	files := historyFiles(a, conn)
 	if c.Now {
 		e := service.Erasure{Conn: conn, How: how, Histories: files, Log: a.log}
@@ -106,13 +106,15 @@ func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {
 		return json.NewEncoder(w).Encode(r)
 	}
 	g := r.Gone
-	fmt.Fprintf(w, "removed session %s: %d threads, %d entries, %d items, %s; %d artifacts, %s; %d runs, %d prompts\n", r.Session, g.Threads, g.Entries,
+	fmt.Fprintf(w, "removed session %s: %d threads, %d entries, %d items, %s; %d artifacts, %s; %d runs, %d prompts\n",
+		r.Session, g.Threads, g.Entries,
 		g.Items, text.Bytes(g.Bytes), g.Artifacts, text.Bytes(g.ArtifactBytes), g.Runs, g.Prompts)
 	for _, o := range r.Overwritten {
 		fmt.Fprintf(w, "  written over in %s: %d messages, %s\n", o.Stream, o.Messages, text.Bytes(o.Bytes))
 	}
 	if d := r.Collected; d != nil {
-		fmt.Fprintf(w, "  collected: %d packs and blobs, %d packs repacked, %d objects of %s reclaimed\n", d.Condemned, d.Repacked, d.Reclaimed, text.Bytes(d.Bytes))
+		fmt.Fprintf(w, "  collected: %d packs and blobs, %d packs repacked, %d objects of %s reclaimed\n", d.Condemned,
+			d.Repacked, d.Reclaimed, text.Bytes(d.Bytes))
 	}
 	for _, k := range r.Kept {
 		count, users := "", ""

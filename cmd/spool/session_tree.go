@@ -18,20 +18,6 @@ import (
 	"spool/pkg/sessions"
 )
 
-// onThread runs something with a client on the thread that an argument names.
-func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
-	t, err := events.ParseThread(name)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return do(cl, t)
-}
-
 type sessionBranchCmd struct {
 	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
 	Entry   string `arg:"" help:"Id of the entry that the next one goes after."`

@@ -27,11 +27,10 @@ func (c *tailCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	if c.End {

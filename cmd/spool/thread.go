@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -51,15 +50,10 @@ type threadShowCmd struct {
 }
 
 func (c *threadShowCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
+	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
+}
+
+func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error {
 	head, err := cl.Thread(a.ctx, id)
 	if err != nil {
 		return err
@@ -77,11 +71,13 @@ func (c *threadShowCmd) Run(a *app) error {
 	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
 	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, len(head.Tips))
-	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn), head.Truncated, head.Externalized)
+	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn),
+		head.Truncated, head.Externalized)
 	fmt.Fprintln(t, "INDEX\tITEMS\tTIME\tROLE\tTYPE\tSTATE")
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role, s.Entry.Type, s.At.Ref.Hex()[:12])
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role,
+			s.Entry.Type, s.At.Ref.Hex()[:12])
 	}
 	return t.Flush()
 }

@@ -33,11 +33,10 @@ func (c *threadLogCmd) Run(a *app) error {
 	if c.Limit < 1 || c.Skip < 0 {
 		return service.UsageError{Err: fmt.Errorf("--limit %d --skip %d: show 1 entry or more, and leave out 0 or more", c.Limit, c.Skip)}
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	head, err := cl.Thread(a.ctx, id)
 	if err != nil {
 		return err
@@ -77,7 +76,8 @@ func (l *logger) list(t events.Thread, steps []threads.Step) error {
 		if l.json {
 			err = enc.Encode(stepJSON(s, brief))
 		} else {
-			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry), clock(s.Timestamp), s.Role, brief)
+			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry),
+				clock(s.Timestamp), s.Role, brief)
 		}
 		if err != nil {
 			return err
@@ -242,21 +242,14 @@ type threadDiffCmd struct {
 }
 
 func (c *threadDiffCmd) Run(a *app) error {
-	ta, err := events.ParseThread(c.A)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	tb := events.Thread{Session: ta.Session, Name: c.B}
-	if err := tb.Validate(); err != nil {
-		if tb, err = events.ParseThread(c.B); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
+	ta, tb, err := threadPair(c.A, c.B)
 	if err != nil {
 		return err
 	}
-	defer done()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
 	var heads [2]casstore.Located
 	for i, t := range []events.Thread{ta, tb} {
 		h, err := cl.Thread(a.ctx, t)

@@ -30,21 +30,14 @@ func (c *threadForkCmd) Help() string {
 }
 
 func (c *threadForkCmd) Run(a *app) error {
-	from, err := events.ParseThread(c.From)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	to := events.Thread{Session: from.Session, Name: c.Name}
-	if err := to.Validate(); err != nil {
-		if to, err = events.ParseThread(c.Name); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
-	cl, done, err := a.client()
+	from, to, err := threadPair(c.From, c.Name)
 	if err != nil {
 		return err
 	}
-	defer done()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
 	point := events.Fork{Session: from.Session, Thread: from.Name, Index: c.Index, Item: c.Item, Node: c.Node, Entry: c.Entry, Role: c.Role}
 	if c.Time != "" {
 		step, err := atTime(a, cl, from, c.Time)
@@ -72,20 +65,23 @@ type threadEndCmd struct {
 }
 
 func (c *threadEndCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s is completed", t), cl.End(a.ctx, t, events.End{ReturnCode: c.Code, Summary: c.Summary})
+	})
+}
+
+// threadPair reads the names of two threads. The second one can be a name in the session of the first.
+func threadPair(first, second string) (a, b events.Thread, err error) {
+	if a, err = events.ParseThread(first); err == nil {
+		b = events.Thread{Session: a.Session, Name: second}
+		if b.Validate() != nil {
+			b, err = events.ParseThread(second)
+		}
+	}
 	if err != nil {
-		return service.UsageError{Err: err}
+		err = service.UsageError{Err: err}
 	}
-	cl, done, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := cl.End(a.ctx, id, events.End{ReturnCode: c.Code, Summary: c.Summary}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s is completed\n", id)
-	return err
+	return a, b, err
 }
 
 // atTime finds the newest entry of a thread that is not after a time.
@@ -194,11 +190,10 @@ type threadVerifyCmd struct {
 func (c *threadVerifyCmd) Help() string { return "Blobs and records are checked by spool fsck." }
 
 func (c *threadVerifyCmd) Run(a *app) error {
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	list, err := c.threads(a, cl)
 	if err != nil {
 		return err
@@ -215,9 +210,14 @@ func (c *threadVerifyCmd) Run(a *app) error {
 			found = strings.Split(err.Error(), "\n")
 		}
 		if c.JSON {
-			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries, "ok": len(found) == 0, "findings": found})
-		} else if _, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, map[bool]string{true: "ok", false: "LOOK"}[len(found) == 0]); err == nil && len(found) > 0 {
-			_, err = fmt.Fprintf(a.out, "\t%s\n", strings.Join(found, "\n\t"))
+			err = enc.Encode(map[string]any{"session": t.Session, "thread": t.Name, "entries": t.Head.Entries,
+				"ok": len(found) == 0, "findings": found})
+		} else {
+			verdict := "ok"
+			if len(found) > 0 {
+				verdict = "LOOK\n\t" + strings.Join(found, "\n\t")
+			}
+			_, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, verdict)
 		}
 		if err != nil {
 			return err
@@ -260,11 +260,10 @@ func (c *threadWatchCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	cl, done, err := a.client()
+	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	defer done()
 	enc := json.NewEncoder(a.out)
 	for t, err := range cl.Heads(a.ctx, client.HeadFilter{Session: c.Session, Current: c.Current}, nil) {
 		if err != nil {
@@ -273,7 +272,8 @@ func (c *threadWatchCmd) Run(a *app) error {
 		if c.JSON {
 			err = enc.Encode(threadJSON(t))
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status, t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
+			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status,
+				t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
 		}
 		if err != nil {
 			return err

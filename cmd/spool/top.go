@@ -46,7 +46,6 @@ func (c *topCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	l := &lookout{conn: conn, client: client.New(conn)}
 	if !live {
 		return c.print(a, l)
@@ -131,9 +130,9 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 	all.Go(func() (err error) { list, err = l.client.Sessions(ctx, ""); return err })
 	all.Go(func() (err error) { f.prompts, err = l.client.Prompts(ctx, ""); return err })
 	all.Go(func() (err error) { f.runs, err = l.client.Runs(ctx, ""); return err })
-	all.Go(func() (err error) { f.backlog, err = l.conn.Backlog(ctx); return err })
+	all.Go(func() (err error) { f.backlog, err = l.conn.Events().Backlog(ctx); return err })
 	all.Go(func() (err error) {
-		f.seqs, err = l.conn.LastSeqs(ctx, events.EventsStream, events.ItemsStream)
+		f.seqs, err = l.conn.Streams().LastSeqs(ctx, events.EventsStream, events.ItemsStream)
 		return err
 	})
 	all.Go(func() error {
@@ -201,7 +200,8 @@ func (f *fleet) summary() string {
 	if f.rated {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
-	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked, f.backlog.Waiting, events.Partitions)
+	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked,
+		f.backlog.Waiting, events.Partitions)
 	if f.full > 0 {
 		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
 	}
@@ -244,7 +244,8 @@ func (f *fleet) write(a *app) error {
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages, text.Ago(s.Modified, f.at), line(s.what()))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages,
+			text.Ago(s.Modified, f.at), line(s.what()))
 	}
 	return t.Flush()
 }
@@ -288,7 +289,8 @@ func (f *fleet) json() any {
 	}
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs, len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
+		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs,
+			len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
 	}
 	for _, p := range f.prompts {
 		out.Prompts = append(out.Prompts, client.PromptJSON(p))

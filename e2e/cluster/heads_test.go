@@ -208,7 +208,7 @@ func (r *recorder) refill(ctx context.Context, name string, c *client.Client, co
 		}
 		key, call := events.HeadKey(th), r.now()
 		var rs []record.Record
-		if err := settled(ctx, func() (err error) { rs, err = conn.Records(ctx, key); return err }); err != nil {
+		if err := settled(ctx, func() (err error) { rs, err = conn.Records().Records(ctx, key); return err }); err != nil {
 			return ended(ctx, err)
 		}
 		head, err := threads.DecodeHead(rs[0].Value)
@@ -274,12 +274,12 @@ func (r *recorder) run(ctx context.Context, conn *natsio.Conn, lane int) error {
 }
 
 func (r *recorder) once(ctx context.Context, conn *natsio.Conn, lane int, key string) error {
-	fence, err := conn.Fence(ctx, lane)
+	fence, err := conn.Records().Fence(ctx, lane)
 	if err != nil {
 		return r.pass(ctx, err)
 	}
 	op := headOp{key: key, do: read, call: r.now()}
-	rs, err := conn.Records(ctx, key)
+	rs, err := conn.Records().Records(ctx, key)
 	if err != nil {
 		return r.pass(ctx, err)
 	}
@@ -298,7 +298,7 @@ func (r *recorder) once(ctx context.Context, conn *natsio.Conn, lane int, key st
 	binary.BigEndian.PutUint64(head.Batch[:8], 0x6865616473) // none that a persister draws
 	binary.BigEndian.PutUint64(head.Batch[8:], r.next.Add(1))
 	op.do, op.new, op.call = move, head.Batch, r.now()
-	_, err = conn.Commit(ctx, fence, []record.Put{{Key: key, Value: head.Encode(), Expect: rs[0].Seq}})
+	_, err = conn.Records().Commit(ctx, fence, []record.Put{{Key: key, Value: head.Encode(), Expect: rs[0].Seq}})
 	op.ret = r.now()
 	switch {
 	case err == nil:

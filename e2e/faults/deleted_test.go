@@ -37,7 +37,7 @@ func TestConsumersDeleted(t *testing.T) {
 		load.acks(50)
 		persister.Await("the consumer of a partition was deleted")
 		w.eventually("all consumers are there", func() error {
-			b, err := conn.Backlog(t.Context())
+			b, err := conn.Events().Backlog(t.Context())
 			if err == nil && b.Consumers != events.Partitions {
 				err = errors.New("some are not")
 			}

@@ -39,7 +39,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.dial().PublishEvents(t.Context(), []*events.Event{event("p", 1, make([]byte, 100_000))}); !record.Temporary(err) {
+	if err := w.dial().Events().PublishEvents(t.Context(), []*events.Event{event("p", 1, make([]byte, 100_000))}); !record.Temporary(err) {
 		t.Errorf("publish to a full disk = %v, want an error after which one tries again", err)
 	}
 	w.eventually("readiness is red", func() error {

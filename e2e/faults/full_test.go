@@ -38,7 +38,7 @@ func TestEventsFull(t *testing.T) {
 	load := w.publish(faulttest.NewLedger(some))
 	var err error
 	for seq := uint64(1); err == nil; seq++ {
-		err = conn.PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
+		err = conn.Events().PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
 	}
 	if !errors.Is(err, record.ErrFull) {
 		t.Errorf("publish to a full stream = %v, want %v", err, record.ErrFull)
@@ -119,7 +119,7 @@ func TestInboxFull(t *testing.T) {
 	defer cancel()
 	var err error
 	for seq := uint64(1); seq < 3 && err == nil; seq++ {
-		err = conn.PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))})
+		err = conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))})
 	}
 	if !errors.Is(err, record.ErrFull) {
 		t.Errorf("a body for a full inbox = %v, want %v", err, record.ErrFull)
@@ -139,7 +139,7 @@ func TestInboxFull(t *testing.T) {
 	}
 	w.limit(conn, events.ObjectStream(events.InboxBucket), -1)
 	for seq := uint64(1); seq < 3; seq++ {
-		if err := conn.PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}); err != nil {
+		if err := conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -197,7 +197,7 @@ func (r *race) rewrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res := transcript.New(r.Client, r.conn, transcript.Config{Dialect: "omp"}).Import(ctx, sources)
+	res := transcript.New(r.Client, r.conn.Events(), transcript.Config{Dialect: "omp"}).Import(ctx, sources)
 	if res.Failed > 0 || len(res.Files) != 1 {
 		return fmt.Errorf("import of the rewritten file: %+v", res)
 	}

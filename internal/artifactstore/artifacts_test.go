@@ -171,14 +171,14 @@ func TestArtifactPutFenced(t *testing.T) {
 	a := artifactstore.Of(c, 3)
 	text := strings.Repeat("x", 3<<20)
 	r, err := a.Put(t.Context(), newArtifact("s"), &during{strings.NewReader(text), func() {
-		if _, err := c.Write(t.Context(), record.Put{Key: events.FenceKey(3), Value: []byte{1}, Expect: record.Any}); err != nil {
+		if _, err := c.Records().Write(t.Context(), record.Put{Key: events.FenceKey(3), Value: []byte{1}, Expect: record.Any}); err != nil {
 			t.Error(err)
 		}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := c.Fence(t.Context(), 3)
+	f, err := c.Records().Fence(t.Context(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestArtifactFork(t *testing.T) {
 	if err := a.Remove(t.Context(), forks[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
+	if _, err := c.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("object after its last row = %v, want %v", err, record.ErrNotFound)
 	}
 	if _, err := readArtifact(t, a, r); err == nil {
@@ -328,11 +328,11 @@ func TestArtifactRace(t *testing.T) {
 			if got, err := readArtifact(t, a, made[winner]); err != nil || got != want {
 				t.Errorf("the artifact has %q, %v, want %q", got, err, want)
 			}
-			o, err := c.Stat(ctx, events.ArtifactsBucket, made[winner].Object)
+			o, err := c.Objects().Stat(ctx, events.ArtifactsBucket, made[winner].Object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := c.Read(ctx, o); err != nil || string(got) != want {
+			if got, err := c.Objects().Read(ctx, o); err != nil || string(got) != want {
 				t.Errorf("the object has %q, %v, want %q", got, err, want)
 			}
 			s, err := c.JetStream().Stream(ctx, events.ObjectStream(events.ArtifactsBucket))

@@ -68,14 +68,9 @@ type Artifacts struct {
 	Local bool
 }
 
-// New makes a registry. lane is the fence its commits are made behind.
-func New(records Records, objects Objects, blobs Blobs, log *slog.Logger, lane int) *Artifacts {
-	return &Artifacts{records: records, objects: objects, blobs: blobs, log: log, lane: lane}
-}
-
-// Of makes the registry of the system that a connection leads to.
+// Of makes the registry of the system that a connection leads to. lane is the fence its commits are made behind.
 func Of(conn *natsio.Conn, lane int) *Artifacts {
-	return New(conn, conn, conn.Store(lane), conn.Log(), lane)
+	return &Artifacts{records: conn.Records(), objects: conn.Objects(), blobs: conn.Store(lane), log: conn.Log(), lane: lane}
 }
 
 // NewArtifact is an artifact to be stored. Session is required; of the rest, what is zero gets a default: a new ID, the
@@ -269,7 +264,9 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Reco
 
 // create commits a record whose bytes are uploaded, if its id is new in every session. When a collector began meanwhile
 // it may be taking them for garbage: then again says where they are now.
-func (a *Artifacts) create(ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error)) (artifacts.Record, error) {
+func (a *Artifacts) create(
+	ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error),
+) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}

@@ -17,7 +17,7 @@ func TestArtifactPutOverADeletion(t *testing.T) {
 	c := natstest.Conn(t)
 	a := artifactstore.Of(c, 0)
 	write := func(key string, value []byte) {
-		if _, err := c.Write(t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
+		if _, err := c.Records().Write(t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}

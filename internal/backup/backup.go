@@ -25,6 +25,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,11 +49,12 @@ type Progress struct {
 
 // creation is a snapshot in the making.
 type creation struct {
-	conn  *natsio.Conn
-	admin *natsadmin.Admin
-	repo  *Repository
-	tell  func(Progress)
-	known map[string]Object // objects of the snapshot before, by token
+	bucket natsio.Records
+	bulk   natsio.Objects
+	admin  *natsadmin.Admin
+	repo   *Repository
+	tell   func(Progress)
+	known  map[string]Object // objects of the snapshot before, by token
 
 	mu      sync.Mutex
 	objects map[string]Object // of this one, by token
@@ -65,7 +68,8 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	c := &creation{conn: conn, admin: natsadmin.New(conn), repo: repo, tell: tell, objects: map[string]Object{}}
+	c := &creation{bucket: conn.Records(), bulk: conn.Objects(), admin: natsadmin.New(conn), repo: repo, tell: tell,
+		objects: map[string]Object{}}
 	if c.known, err = repo.newestObjects(); err != nil {
 		return m, err
 	}
@@ -84,7 +88,7 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if m.Dead, err = c.dead(ctx, snap); err != nil {
 		return m, err
 	}
-	ends, err := conn.LastSeqs(ctx, bulk()...)
+	ends, err := conn.Streams().LastSeqs(ctx, bulk()...)
 	if err != nil {
 		return m, err
 	}
@@ -118,7 +122,7 @@ func (c *creation) events(ctx context.Context, snap *snapshot, first map[string]
 			last = max(last, m.Seq)
 			e, err := events.Decode(m.Data)
 			if err == nil && e.Ref != nil {
-				o, err := c.conn.Stat(ctx, events.InboxBucket, e.Ref.Object)
+				o, err := c.bulk.Stat(ctx, events.InboxBucket, e.Ref.Object)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -141,7 +145,7 @@ func (c *creation) dead(ctx context.Context, snap *snapshot) (int, error) {
 	return snap.list(deadFile, func(add func(any) error) error {
 		return c.admin.EachMessage(ctx, events.DeadStream, 1, func(m natsadmin.StoredMessage) error {
 			for _, name := range m.Header[natsio.HeaderObject] {
-				o, err := c.conn.Stat(ctx, events.InboxBucket, name)
+				o, err := c.bulk.Stat(ctx, events.InboxBucket, name)
 				if err == nil {
 					err = c.copy(ctx, o)
 				}
@@ -184,11 +188,13 @@ func (c *creation) stored(ctx context.Context, snap *snapshot, first map[string]
 
 // records writes every record that decides existence, and says what they name, by key. A record that was written again while
 // they were read is there twice: the later counts.
-func (c *creation) records(ctx context.Context, snap *snapshot, first map[string]uint64) (n int, named map[string]record.Object, err error) {
+func (c *creation) records(
+	ctx context.Context, snap *snapshot, first map[string]uint64,
+) (n int, named map[string]record.Object, err error) {
 	named = map[string]record.Object{}
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
-		last, err := c.conn.Scan(ctx, 1, func(r record.Stamped) error {
+		last, err := c.bucket.Scan(ctx, 1, func(r record.Stamped) error {
 			class, err := record.ClassOf(r.Key)
 			if err != nil { // it may name bytes
 				return err
@@ -254,18 +260,23 @@ const copies = 4
 
 func (c *creation) copyAll(ctx context.Context, named map[string]record.Object) error {
 	c.done.All = len(named)
+	return eachAtOnce(ctx, maps.All(named), func(ctx context.Context, key string, o record.Object) error {
+		if err := c.copy(ctx, o); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	})
+}
+
+// eachAtOnce calls do for all of a sequence, for a few of them at a time, until one fails.
+func eachAtOnce[K, V any](ctx context.Context, all iter.Seq2[K, V], do func(context.Context, K, V) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(copies)
-	for key, o := range named {
+	for k, v := range all {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
-			if err := c.copy(ctx, o); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-			return nil
-		})
+		g.Go(func() error { return do(ctx, k, v) })
 	}
 	return g.Wait()
 }
@@ -286,7 +297,7 @@ func (c *creation) copy(ctx context.Context, o record.Object) error {
 	made := Object{Bucket: o.Bucket, Token: o.NUID, Name: o.Name}
 	sum := sha256.New()
 	err := c.repo.putObject(o.NUID, func(w io.Writer) error {
-		return c.conn.ReadChunks(ctx, o, 0, func(chunk []byte) error {
+		return c.bulk.ReadChunks(ctx, o, 0, func(chunk []byte) error {
 			made.Chunks = append(made.Chunks, len(chunk))
 			made.Size += int64(len(chunk))
 			sum.Write(chunk)
@@ -299,7 +310,8 @@ func (c *creation) copy(ctx context.Context, o record.Object) error {
 	}
 	made.Sum = hex.EncodeToString(sum.Sum(nil))
 	if o.Sum != [32]byte{} && made.Sum != hex.EncodeToString(o.Sum[:]) {
-		return fmt.Errorf("%s/%s is damaged: its bytes have SHA-256 %s, its record says %x; find out more with spool fsck", o.Bucket, o.Name, made.Sum, o.Sum)
+		return fmt.Errorf("%s/%s is damaged: its bytes have SHA-256 %s, its record says %x; find out more with spool fsck",
+			o.Bucket, o.Name, made.Sum, o.Sum)
 	}
 	c.took(key, made, true)
 	return nil

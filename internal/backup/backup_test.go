@@ -243,7 +243,7 @@ func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 // output is the record of the output that is open.
 func (s *system) output(t *testing.T) record.Output {
 	t.Helper()
-	rs, err := s.conn.List(t.Context(), events.OutputKeys("s0"))
+	rs, err := s.conn.Records().List(t.Context(), events.OutputKeys("s0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 	} {
 		evs = append(evs, &events.Event{Producer: "another", Seq: uint64(i + 1), Kind: events.KindChunk, Thread: th, Body: c.Encode()})
 	}
-	if err := s.conn.PublishEvents(ctx, evs); err != nil {
+	if err := s.conn.Events().PublishEvents(ctx, evs); err != nil {
 		t.Fatal(err)
 	}
 	s.await(t, th, "another", 2)

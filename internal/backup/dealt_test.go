@@ -36,7 +36,7 @@ func workOff(t *testing.T, conn *natsio.Conn) {
 		}
 	}()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		b, err := conn.Backlog(t.Context())
+		b, err := conn.Events().Backlog(t.Context())
 		if err == nil && b.Pending == 0 && b.Unacked == 0 {
 			return
 		}
@@ -58,7 +58,7 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 				if kind == events.KindEntry {
 					e.Dialect = "omp"
 				}
-				if err := src.PublishEvents(ctx, []*events.Event{e}); err != nil {
+				if err := src.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 					t.Fatal(err)
 				}
 			}

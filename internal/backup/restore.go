@@ -15,8 +15,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -44,7 +42,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	r := &restore{conn: conn, admin: admin, repo: repo, m: m, tell: tell}
+	r := &restore{into: conn.Restore(), admin: admin, repo: repo, m: m, tell: tell}
 	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events} {
 		if err := step(ctx); err != nil {
 			return err
@@ -54,7 +52,7 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 }
 
 type restore struct {
-	conn  *natsio.Conn
+	into  natsio.Restore
 	admin *natsadmin.Admin
 	repo  *Repository
 	m     Manifest
@@ -72,28 +70,20 @@ func (r *restore) objects(ctx context.Context) error {
 	}
 	done := Progress{All: len(all)}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(copies)
-	for _, o := range all {
-		if ctx.Err() != nil {
-			break
+	return eachAtOnce(ctx, slices.All(all), func(ctx context.Context, _ int, o Object) error {
+		first, last, err := r.object(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err)
 		}
-		g.Go(func() error {
-			first, last, err := r.object(ctx, o)
-			if err != nil {
-				return fmt.Errorf("%s/%s: %w", o.Bucket, o.Token, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Name == "" {
-				r.parts[o.Token] = record.Parts{Count: len(o.Chunks), First: first, Last: last}
-			}
-			done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
-			r.tell(done)
-			return nil
-		})
-	}
-	return g.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Name == "" {
+			r.parts[o.Token] = record.Parts{Count: len(o.Chunks), First: first, Last: last}
+		}
+		done.Objects, done.Bytes = done.Objects+1, done.Bytes+o.Size
+		r.tell(done)
+		return nil
+	})
 }
 
 // object stores one, and checks its bytes on the way: records, which would make it visible, come later.
@@ -104,7 +94,7 @@ func (r *restore) object(ctx context.Context, o Object) (first, last uint64, err
 		return 0, 0, fmt.Errorf("%w: SHA-256 %q", ErrRepository, o.Sum)
 	}
 	copy(to.Sum[:], raw)
-	return r.conn.PutObject(ctx, to, r.repo.chunks(o))
+	return r.into.PutObject(ctx, to, r.repo.chunks(o))
 }
 
 // chunks reads the file of an object; the last thing that it gives is an error if the bytes are not what they were.
@@ -165,7 +155,7 @@ func (r *restore) records(ctx context.Context) error {
 		first = append(first, put)
 	}
 	for batch := range slices.Chunk(append(first, heads...), putBatch) {
-		if err := r.conn.PutRecords(ctx, batch); err != nil {
+		if err := r.into.PutRecords(ctx, batch); err != nil {
 			return err
 		}
 	}

@@ -267,7 +267,7 @@ func fill(ctx context.Context, conn *natsio.Conn, packs int) error {
 		}
 	}
 	key := events.HeadKey(events.Thread{Session: "bench", Name: events.MainThread})
-	_, err := conn.Write(ctx, record.Put{Key: key, Value: heads[0].Encode(), Expect: record.Any})
+	_, err := conn.Records().Write(ctx, record.Put{Key: key, Value: heads[0].Encode(), Expect: record.Any})
 	return err
 }
 

@@ -211,7 +211,7 @@ func (b *threadsBench) publish(ctx context.Context, s *session, n int, file stri
 
 // stored is the sum of all packs, and how many nodes they hold.
 func (b *threadsBench) stored(ctx context.Context) (bytes, nodes int64, err error) {
-	rs, err := b.spool.conn.List(ctx, events.PackKey("*"))
+	rs, err := b.spool.conn.Records().List(ctx, events.PackKey("*"))
 	for _, r := range rs {
 		p, e := record.DecodePack(r.Value)
 		if e != nil {

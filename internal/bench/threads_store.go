@@ -271,7 +271,7 @@ type packStock struct {
 }
 
 func stock(ctx context.Context, conn *natsio.Conn) (out packStock, err error) {
-	rs, err := conn.List(ctx, events.PackKey("*"))
+	rs, err := conn.Records().List(ctx, events.PackKey("*"))
 	if err != nil {
 		return out, err
 	}

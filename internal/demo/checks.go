@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"spool/internal/natsadmin"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/text"
@@ -101,7 +100,8 @@ func (d *Demo) checkRules(ctx context.Context) error {
 			}
 		}
 	}
-	d.check("item budget", fmt.Sprintf("%d oversized items cut; the largest of all has %d of %d bytes", cut, largest, truncate.ItemBudget), append(problems, need(cut, "item over the budget"))...)
+	d.check("item budget", fmt.Sprintf("%d oversized items cut; the largest of all has %d of %d bytes", cut, largest,
+		truncate.ItemBudget), append(problems, need(cut, "item over the budget"))...)
 	st := d.p.Stats()
 	d.check("entry rules", fmt.Sprintf("%d entries cut at 500,000 characters, %d images moved to blobs, all restored in the export", st.Truncated, st.Externalized),
 		need(int(st.Truncated), "entry over 500,000 characters"), need(int(st.Externalized), "image"))
@@ -178,7 +178,8 @@ func (d *Demo) checkFork(ctx context.Context) error {
 		problems = append(problems, fmt.Errorf("%s does not share the nodes of %s", fork, source))
 	}
 	pub := d.cl.Publisher(client.PublisherConfig{})
-	if err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"again, from here"}]}`)}); err != nil {
+	if err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"again, from here"}]}`)}); err != nil {
 		return err
 	}
 	items, err := d.live.wait(ctx, fork, 1)
@@ -212,7 +213,7 @@ func (d *Demo) checkStore(ctx context.Context) error {
 	d.out.Summary.Threads = n
 	d.check("verify", fmt.Sprintf("every hash, ref and number of %d threads in %d sessions holds", n, len(list)), problems...)
 
-	usage, err := natsadmin.New(d.conn).Usage(ctx)
+	usage, err := d.admin.Usage(ctx)
 	if err != nil {
 		return err
 	}

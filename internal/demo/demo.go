@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/examples"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/transcript"
@@ -54,13 +55,14 @@ type Outcome struct {
 
 // Demo is a run in progress.
 type Demo struct {
-	conn  *natsio.Conn
-	p     *service.Persister
-	cl    *client.Client
-	shown func(client.Item)
-	live  *live
-	out   Outcome
-	files []file
+	events natsio.Events
+	admin  *natsadmin.Admin
+	p      *service.Persister
+	cl     *client.Client
+	shown  func(client.Item)
+	live   *live
+	out    Outcome
+	files  []file
 }
 
 // file is an example as it went in.
@@ -71,7 +73,7 @@ type file struct {
 
 // Run takes the examples through a Spool that runs on conn. shown is called with every item as it arrives.
 func Run(ctx context.Context, conn *natsio.Conn, p *service.Persister, shown func(client.Item)) (Outcome, error) {
-	d := &Demo{conn: conn, p: p, cl: client.New(conn), shown: shown}
+	d := &Demo{events: conn.Events(), admin: natsadmin.New(conn), p: p, cl: client.New(conn), shown: shown}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start := time.Now()
@@ -143,7 +145,7 @@ func (d *Demo) importOnce(ctx context.Context) (transcript.Result, error) {
 	if err != nil {
 		return transcript.Result{}, err
 	}
-	res := transcript.New(d.cl, d.conn, transcript.Config{Host: "demo"}).Import(ctx, sources)
+	res := transcript.New(d.cl, d.events, transcript.Config{Host: "demo"}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Last.Seq == 0 {
 			continue

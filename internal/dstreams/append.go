@@ -74,7 +74,7 @@ func (h *Handler) payload(w http.ResponseWriter, r *http.Request) (p payload, er
 
 // checkIn stores a body in the inbox.
 func (h *Handler) checkIn(ctx context.Context, p *payload, body io.Reader) error {
-	ref, err := h.cfg.Conn.CheckIn(ctx, body)
+	ref, err := h.cfg.Inbox.CheckIn(ctx, body)
 	p.bytes, p.ref = nil, &ref
 	return cutOff(err)
 }
@@ -122,7 +122,8 @@ func parseAppend(hdr http.Header) (a appending, err error) {
 		return a, nil
 	}
 	if len(id) != 1 || id[0] == "" || len(id[0]) > maxProducer || epoch == "" || num == "" {
-		return a, refuse(http.StatusBadRequest, fmt.Sprintf("%s, %s and %s go together, and the first has 1 to %d bytes", hdrProducer, hdrEpoch, hdrProdSeq, maxProducer))
+		return a, refuse(http.StatusBadRequest, fmt.Sprintf("%s, %s and %s go together, and the first has 1 to %d bytes",
+			hdrProducer, hdrEpoch, hdrProdSeq, maxProducer))
 	}
 	a.producer = id[0]
 	if a.epoch, err = number(hdrEpoch, epoch); err != nil {
@@ -321,7 +322,8 @@ func (h *Handler) decide(ctx context.Context, t events.Thread, s *state, a *appe
 		if a.empty() && a.producer == "" {
 			return nil, nil
 		}
-		return nil, refuse(http.StatusConflict, fmt.Sprintf("stream %s is closed", nameOf(t)), hdrClosed, "true", hdrNext, offset{entries: s.entries}.String())
+		return nil, refuse(http.StatusConflict, fmt.Sprintf("stream %s is closed", nameOf(t)), hdrClosed, "true", hdrNext,
+			offset{entries: s.entries}.String())
 	}
 	if err := s.inOrder(a); err != nil {
 		return nil, err
@@ -362,7 +364,8 @@ func (s *state) inOrder(a *appending) error {
 			last.Seq = 0
 		}
 		if uint64(a.num) > last.Seq {
-			return refuse(http.StatusConflict, fmt.Sprintf("%s %d: %d is next", hdrProdSeq, a.num, last.Seq), hdrExpected, itoa(int64(last.Seq)), hdrReceived, itoa(a.num))
+			return refuse(http.StatusConflict, fmt.Sprintf("%s %d: %d is next", hdrProdSeq, a.num, last.Seq), hdrExpected,
+				itoa(int64(last.Seq)), hdrReceived, itoa(a.num))
 		}
 	}
 	if a.seq != "" && a.seq <= s.tag {
@@ -418,11 +421,11 @@ func (h *Handler) entry(ctx context.Context, s *state, a *appending, e events.Ev
 		e.Body = raw.Tag(tag, a.bytes)
 		return &e, nil
 	}
-	body, err := h.cfg.Conn.OpenBody(ctx, *a.ref)
+	body, err := h.cfg.Inbox.OpenBody(ctx, *a.ref)
 	if err != nil {
 		return nil, err
 	}
-	ref, err := h.cfg.Conn.CheckIn(ctx, io.MultiReader(bytes.NewReader(raw.Tag(tag, nil)), body))
+	ref, err := h.cfg.Inbox.CheckIn(ctx, io.MultiReader(bytes.NewReader(raw.Tag(tag, nil)), body))
 	e.Ref = &ref
 	return &e, err
 }

@@ -229,7 +229,7 @@ func (h *Handler) make(ctx context.Context, t events.Thread, s *state, c *creati
 
 // free refuses a name that leads to another thread.
 func (h *Handler) free(ctx context.Context, t events.Thread) error {
-	rs, err := h.cfg.Conn.Records(ctx, events.LeftKey(t))
+	rs, err := h.cfg.Records.Records(ctx, events.LeftKey(t))
 	if err != nil || !rs[0].Exists() {
 		return err
 	}
@@ -246,7 +246,8 @@ func (h *Handler) beginning(t events.Thread, rec *stream, c *creating, src *sour
 	var evs []*events.Event
 	add := func(kind events.Kind, dialect string, body []byte, ref *events.BodyRef) {
 		evs = append(evs, &events.Event{
-			Kind: kind, Dialect: dialect, Thread: t, Producer: threads.Ephemeral + rec.ID, Seq: uint64(len(evs)) + 1, Time: rec.Touched, Body: body, Ref: ref,
+			Kind: kind, Dialect: dialect, Thread: t, Producer: threads.Ephemeral + rec.ID, Seq: uint64(len(evs)) + 1,
+			Time: rec.Touched, Body: body, Ref: ref,
 		})
 	}
 	control := func(op events.Control) { add(events.KindControl, "", op.Encode(), nil) }

@@ -25,10 +25,12 @@ import (
 	"spool/pkg/threads"
 )
 
-// Config of the handler. Client and Conn are required and are of one NATS system.
+// Config of the handler. Client and the roles are required and are of one NATS system (On).
 type Config struct {
-	Client *client.Client
-	Conn   *natsio.Conn
+	Client  *client.Client
+	Records natsio.Records
+	Events  natsio.Events
+	Inbox   natsio.Inbox
 
 	Prefix    string        // of the paths of streams; "" = "/v1/stream/"
 	MaxAppend int64         // bytes of an append; 0 = 64 MiB. One of JSON is held in memory and has at most 8 MiB
@@ -37,6 +39,11 @@ type Config struct {
 	SSE       time.Duration // after which time an event stream ends, and the client asks again; 0 = 60 s
 	Patience  time.Duration // how long a busy server or persister is waited for before the client is told; 0 = 10 s
 	Log       *slog.Logger
+}
+
+// On is the least configuration of a handler on a connection.
+func On(conn *natsio.Conn, log *slog.Logger) Config {
+	return Config{Client: client.New(conn), Records: conn.Records(), Events: conn.Events(), Inbox: conn.Inbox(), Log: log}
 }
 
 // Handler serves streams. Safe for concurrent use.
@@ -65,7 +72,8 @@ func New(cfg Config) *Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Handler{
-		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(), lane: rand.IntN(events.Lanes), out: outbox{conn: cfg.Conn},
+		cfg: cfg, room: semaphore.NewWeighted(cfg.Memory), writer: threads.Ephemeral + ulid.Make().String(),
+		lane: rand.IntN(events.Lanes), out: outbox{events: cfg.Events},
 		states: map[events.Thread]*state{}, followers: map[events.Thread]*follower{},
 	}
 }

@@ -45,7 +45,9 @@ func start(t *testing.T) *rig {
 
 // serve starts another process that serves streams: one that knows nothing of what the others know.
 func (r *rig) serve() (*dstreams.Handler, string) {
-	h := dstreams.New(dstreams.Config{Client: client.New(r.conn), Conn: r.conn, LongPoll: 30 * time.Second})
+	cfg := dstreams.On(r.conn, nil)
+	cfg.LongPoll = 30 * time.Second
+	h := dstreams.New(cfg)
 	srv := httptest.NewServer(h)
 	r.t.Cleanup(srv.Close)
 	return h, srv.URL + "/v1/stream/"
@@ -271,7 +273,7 @@ func TestUnfinished(t *testing.T) {
 	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if rs, err := r.conn.List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
+	if rs, err := r.conn.Records().List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
 		return strings.HasPrefix(r.Key, "stream.") || strings.HasPrefix(r.Key, "thread.")
 	}) {
 		t.Errorf("sweep left %v, %v", rs, err)

@@ -146,7 +146,7 @@ func (f *follower) watch() error {
 			close(f.ready)
 		}
 	}
-	for r, err := range f.h.cfg.Conn.Watch(ctx, events.HeadKey(f.thread), false, begin) {
+	for r, err := range f.h.cfg.Records.Watch(ctx, events.HeadKey(f.thread), false, begin) {
 		if err != nil {
 			return err
 		}

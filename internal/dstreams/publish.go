@@ -11,7 +11,7 @@ import (
 
 // outbox sends what many streams append at the same time together: while one batch is on its way, the next one gathers.
 type outbox struct {
-	conn *natsio.Conn
+	events natsio.Events
 
 	mu      sync.Mutex
 	waiting []*outgoing
@@ -65,7 +65,7 @@ func (o *outbox) drain() {
 		for i, out := range batch {
 			chains[i] = &out.Chain
 		}
-		o.conn.PublishChains(context.WithoutCancel(batch[0].ctx), chains) // it has a timeout of its own
+		o.events.PublishChains(context.WithoutCancel(batch[0].ctx), chains) // it has a timeout of its own
 		for _, out := range batch {
 			close(out.done)
 		}

@@ -120,7 +120,7 @@ func (h *Handler) Run(ctx context.Context) error {
 }
 
 func (h *Handler) sweep(ctx context.Context, now time.Time) error {
-	rs, err := h.cfg.Conn.List(ctx, events.StreamKeys)
+	rs, err := h.cfg.Records.List(ctx, events.StreamKeys)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (s *state) next() []*appending {
 // load makes the state known: it waits until the thread has applied its newest event.
 func (h *Handler) load(ctx context.Context, t events.Thread, s *state) error {
 	s.known = false
-	newest, _, err := h.cfg.Conn.NewestEvent(ctx, t)
+	newest, _, err := h.cfg.Events.NewestEvent(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -174,15 +174,15 @@ func (h *Handler) touch(ctx context.Context, t events.Thread, v *view) {
 
 // write puts a stream's record in the place of the one of a revision. record.ErrConflict: it is not that one any more.
 func (h *Handler) write(ctx context.Context, t events.Thread, rec stream, rev uint64) (uint64, error) {
-	return h.cfg.Conn.Write(ctx, record.Put{Key: events.StreamKey(t), Value: rec.encode(), Expect: rev})
+	return h.cfg.Records.Write(ctx, record.Put{Key: events.StreamKey(t), Value: rec.encode(), Expect: rev})
 }
 
 // commit writes records, all or none.
 func (h *Handler) commit(ctx context.Context, puts ...record.Put) error {
 	return again(ctx, func() error {
-		fence, err := h.cfg.Conn.Fence(ctx, h.lane)
+		fence, err := h.cfg.Records.Fence(ctx, h.lane)
 		if err == nil {
-			_, err = h.cfg.Conn.Commit(ctx, fence, puts)
+			_, err = h.cfg.Records.Commit(ctx, fence, puts)
 		}
 		return err
 	})

@@ -57,7 +57,7 @@ func (v *view) identity() string {
 
 // look reads a stream's records.
 func (h *Handler) look(ctx context.Context, t events.Thread) (v view, err error) {
-	rs, err := h.cfg.Conn.Records(ctx, events.StreamKey(t), events.HeadKey(t))
+	rs, err := h.cfg.Records.Records(ctx, events.StreamKey(t), events.HeadKey(t))
 	if err != nil {
 		return v, err
 	}
@@ -72,7 +72,7 @@ func (h *Handler) look(ctx context.Context, t events.Thread) (v view, err error)
 // takeHead reads the head from its record or, when the thread has ended, from the history.
 func (h *Handler) takeHead(ctx context.Context, t events.Thread, v *view, r record.Record) error {
 	if r.Removed() {
-		rs, err := h.cfg.Conn.Records(ctx, events.HistoryOf(t))
+		rs, err := h.cfg.Records.Records(ctx, events.HistoryOf(t))
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (h *Handler) settle(ctx context.Context, t events.Thread, seq uint64) (v vi
 
 // settled is settle for the newest event that there is.
 func (h *Handler) settled(ctx context.Context, t events.Thread) (view, error) {
-	newest, _, err := h.cfg.Conn.NewestEvent(ctx, t)
+	newest, _, err := h.cfg.Events.NewestEvent(ctx, t)
 	if err != nil {
 		return view{}, err
 	}
@@ -130,11 +130,11 @@ func (h *Handler) settled(ctx context.Context, t events.Thread) (view, error) {
 
 // dealtWith reports whether a persister is done with an event of a thread.
 func (h *Handler) dealtWith(ctx context.Context, t events.Thread, seq uint64) (bool, error) {
-	newest, partition, err := h.cfg.Conn.NewestEvent(ctx, t)
+	newest, partition, err := h.cfg.Events.NewestEvent(ctx, t)
 	if err != nil || newest < seq { // trimmed: it was applied
 		return err == nil, err
 	}
-	return h.cfg.Conn.Acked(ctx, partition, seq)
+	return h.cfg.Events.Acked(ctx, partition, seq)
 }
 
 // find is what requests of an existing stream begin with: 404 or 410, or the stream as it is after everything that this

@@ -110,7 +110,7 @@ func (cfg Config) options() (*server.Options, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
-	if !Loopback(host) && cfg.Auth == "" {
+	if !loopback(host) && cfg.Auth == "" {
 		return nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
 	}
 	opts.Host = host
@@ -123,8 +123,8 @@ func (cfg Config) options() (*server.Options, error) {
 	return opts, nil
 }
 
-// Loopback reports whether a host name or address reaches this machine only.
-func Loopback(host string) bool {
+// loopback reports whether a host name or address reaches this machine only.
+func loopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

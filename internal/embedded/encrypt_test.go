@@ -61,7 +61,7 @@ func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 		}
 		return n
 	}
-	err = c.PublishEvents(t.Context(), []*events.Event{{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
+	err = c.Events().PublishEvents(t.Context(), []*events.Event{{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
 		Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte(marker)}})
 	if err != nil {
 		t.Fatal(err)

@@ -209,7 +209,7 @@ func TestIngestMatrix(t *testing.T) {
 		to := events.Thread{Session: name, Name: events.MainThread}
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
-				sum, err := ingest.Lines(ctx, bytes.NewReader(text.Bytes()), conn, ingest.Config{Thread: to, Dialect: "item", Producer: "pipe", Inbox: conn})
+				sum, err := ingest.Lines(ctx, bytes.NewReader(text.Bytes()), conn.Events(), ingest.Config{Thread: to, Dialect: "item", Producer: "pipe", Inbox: conn.Inbox()})
 				if err == nil && (sum.Stored != 61 || sum.Refused != 0) {
 					err = fmt.Errorf("summary = %+v, want 61 lines stored", sum)
 				}
@@ -263,7 +263,7 @@ func TestImportMatrix(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				res := transcript.New(client.New(conn), conn, transcript.Config{}).Import(ctx, sources)
+				res := transcript.New(client.New(conn), conn.Events(), transcript.Config{}).Import(ctx, sources)
 				if len(res.Files) != 1 {
 					return fmt.Errorf("%d files, want 1", len(res.Files))
 				}
@@ -403,7 +403,7 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 	if _, err := w.conn.Store(0).UploadBlob(ctx, casstore.SumBlob(bytes), bytes); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.conn.CheckIn(ctx, strings.NewReader("nobody claims this")); err != nil {
+	if _, err := w.conn.Inbox().CheckIn(ctx, strings.NewReader("nobody claims this")); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := faulttest.Settle(ctx, w.conn); err != nil {

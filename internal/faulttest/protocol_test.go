@@ -205,7 +205,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := key(record.Record{Key: events.HeadKey(to)}, head.Head().Pack.String())
-			rs, err := w.conn.Records(within(t), at)
+			rs, err := w.conn.Records().Records(within(t), at)
 			if err != nil || !rs[0].Exists() {
 				t.Fatalf("%s: %+v, %v", at, rs, err)
 			}
@@ -215,7 +215,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 				version = 3
 			}
 			later[version] = 99
-			if _, err := w.conn.Write(within(t), record.Put{Key: at, Value: later, Expect: rs[0].Seq}); err != nil {
+			if _, err := w.conn.Records().Write(within(t), record.Put{Key: at, Value: later, Expect: rs[0].Seq}); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // it moves the fences first: from then on what is built on is looked at
@@ -231,7 +231,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 			if len(letters) == 1 && (!strings.Contains(letters[0].Reason, "99") || !bytes.Contains(letters[0].Data, []byte("entry 2"))) {
 				t.Errorf("dead letter = %q with %d bytes, want it to name version 99, and the event", letters[0].Reason, len(letters[0].Data))
 			}
-			if rs, err := w.conn.Records(within(t), at); err != nil || !bytes.Equal(rs[0].Value, later) {
+			if rs, err := w.conn.Records().Records(within(t), at); err != nil || !bytes.Equal(rs[0].Value, later) {
 				t.Errorf("%s was overwritten: %v, %v", at, rs, err)
 			}
 			if err := next.Stop(); err != nil {
@@ -314,7 +314,7 @@ func TestHalfAnObject(t *testing.T) {
 	ref := casstore.SumBlob(data)
 	for _, bucket := range buckets {
 		for i, name := range []string{"half-0", ref.Hex() + ".half"} {
-			o, err := w.conn.UploadFrom(ctx, bucket, name, bytes.NewReader(data))
+			o, err := w.conn.Objects().UploadFrom(ctx, bucket, name, bytes.NewReader(data))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -365,7 +365,7 @@ func TestHalfAnObject(t *testing.T) {
 		}
 	}
 	for _, bucket := range []string{events.InboxBucket, events.ArtifactsBucket} {
-		left, err := w.conn.Stored(ctx, bucket)
+		left, err := w.conn.Objects().Stored(ctx, bucket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -377,7 +377,7 @@ func TestHalfAnObject(t *testing.T) {
 		}
 	}
 	for _, bucket := range []string{events.BlobsBucket, events.NodesBucket} {
-		left, err := w.conn.Stored(ctx, bucket)
+		left, err := w.conn.Objects().Stored(ctx, bucket)
 		if err != nil {
 			t.Fatal(err)
 		}

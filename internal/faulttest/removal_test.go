@@ -178,7 +178,7 @@ func TestRepairMatrix(t *testing.T) {
 				w.t.Fatal(err)
 			}
 			key := events.PackKey(head.Recent[at].Pack.String())
-			if _, err := w.conn.Write(ctx, record.Put{Key: key, Expect: record.Any}); err != nil {
+			if _, err := w.conn.Records().Write(ctx, record.Put{Key: key, Expect: record.Any}); err != nil {
 				w.t.Fatal(err)
 			}
 		}

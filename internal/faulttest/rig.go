@@ -29,7 +29,7 @@ func (p *Persister) Abandon() { p.abandon() }
 // Deps is a persister's world on a connection.
 func Deps(conn *natsio.Conn) persist.Deps {
 	deps := persistnats.Deps(conn, 0, 8<<20)
-	deps.Link = conn.Link
+	deps.Link = conn.Events().Link
 	return deps
 }
 
@@ -48,7 +48,7 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 	var stops []func()
 	ready := make(chan struct{}) // nothing begins, and nothing dies, before all partitions are asked for
 	for part := range events.Partitions {
-		stop, err := conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
+		stop, err := conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 			select {
 			case <-ready:
 			case <-ctx.Done():

@@ -157,7 +157,7 @@ func (s *scene) check() {
 		if err == nil && len(list)+len(rows) != 0 {
 			err = fmt.Errorf("sessions %v, artifacts %v are left", list, rows)
 		}
-		if rs, e := s.conn.Records(ctx, events.DeletingKey(gone)); err == nil && (e != nil || rs[0].Exists()) {
+		if rs, e := s.conn.Records().Records(ctx, events.DeletingKey(gone)); err == nil && (e != nil || rs[0].Exists()) {
 			err = fmt.Errorf("it is still being deleted: %v", e)
 		}
 		return err

@@ -185,7 +185,7 @@ func TestAccountFindsADroppedGiant(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 5, 0, "five"))
 	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
-	ref, err := w.conn.CheckIn(w.Context(), strings.NewReader(string(step("two"))))
+	ref, err := w.conn.Inbox().CheckIn(w.Context(), strings.NewReader(string(step("two"))))
 	w.must(err)
 	w.raw(events.Event{Thread: a, Producer: "p", Seq: 2, Ref: &ref})
 	rules := redact.New(redact.Default(), true)

@@ -31,7 +31,7 @@ func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 func (w *world) settle() {
 	w.Helper()
 	for {
-		b, err := w.conn.Backlog(w.Context())
+		b, err := w.conn.Events().Backlog(w.Context())
 		w.must(err)
 		if b.Pending == 0 && b.Unacked == 0 {
 			return
@@ -142,16 +142,16 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 		w.settle()
 	}
 	publish("kept")
-	rs, err := w.conn.Records(w.Context(), events.HeadKey(id))
+	rs, err := w.conn.Records().Records(w.Context(), events.HeadKey(id))
 	w.must(err)
 	publish("lost")
 	publish("lost too")
 	w.stop()
-	now, err := w.conn.Records(w.Context(), events.HeadKey(id))
+	now, err := w.conn.Records().Records(w.Context(), events.HeadKey(id))
 	w.must(err)
-	fence, err := w.conn.Fence(w.Context(), 0)
+	fence, err := w.conn.Records().Fence(w.Context(), 0)
 	w.must(err)
-	_, err = w.conn.Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
+	_, err = w.conn.Records().Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
 	w.must(err)
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 3, Applied: 1})

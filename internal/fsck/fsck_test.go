@@ -146,13 +146,13 @@ func (f flipped) List(ctx context.Context, filter string) (rs []record.Record, e
 	if rs, ok := f.lists[filter]; ok {
 		return rs, nil
 	}
-	f.lists[filter], err = f.Conn.List(ctx, filter)
+	f.lists[filter], err = f.System.List(ctx, filter)
 	return f.lists[filter], err
 }
 
 func (f flipped) ReadChunks(ctx context.Context, o record.Object, limit int, use func([]byte) error) error {
 	at := 0
-	return f.Conn.ReadChunks(ctx, o, limit, func(b []byte) error {
+	return f.System.ReadChunks(ctx, o, limit, func(b []byte) error {
 		if i := f.byte - at; o.NUID == f.nuid && i >= 0 && i < len(b) {
 			b = slices.Clone(b)
 			b[i] ^= 1 << (f.byte % 8)
@@ -179,7 +179,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 		}{key, o})
 	}
 	for _, filter := range []string{"pack.*", "blob.*", "artifact.>"} {
-		rs, err := w.conn.List(ctx, filter)
+		rs, err := w.conn.Records().List(ctx, filter)
 		w.must(err)
 		for _, r := range rs {
 			switch filter {
@@ -225,18 +225,18 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 func (w *world) spoil(key string, change func([]byte) []byte) {
 	w.Helper()
 	ctx := w.Context()
-	rs, err := w.conn.Records(ctx, key)
+	rs, err := w.conn.Records().Records(ctx, key)
 	w.must(err)
 	p, err := record.DecodePack(rs[0].Value)
 	w.must(err)
-	raw, err := w.conn.Read(ctx, p.Object)
+	raw, err := w.conn.Objects().Read(ctx, p.Object)
 	w.must(err)
 	raw = change(raw)
-	o, err := w.conn.Upload(ctx, p.Object.Bucket, p.Object.Name+".bad", [][]byte{raw[:p.Header], raw[p.Header:]})
+	o, err := w.conn.Objects().Upload(ctx, p.Object.Bucket, p.Object.Name+".bad", [][]byte{raw[:p.Header], raw[p.Header:]})
 	w.must(err)
 	o.Sum = p.Object.Sum
 	p.Object, p.Order = o, cmp.Or(p.Order, rs[0].Seq)
-	_, err = w.conn.Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq})
+	_, err = w.conn.Records().Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq})
 	w.must(err)
 }
 
@@ -281,7 +281,7 @@ func TestFlippedChunkIsNeverData(t *testing.T) {
 // put writes a record as nobody should.
 func (w *world) put(key string, value []byte) {
 	w.Helper()
-	_, err := w.conn.Write(w.Context(), record.Put{Key: key, Value: value, Expect: record.Any})
+	_, err := w.conn.Records().Write(w.Context(), record.Put{Key: key, Value: value, Expect: record.Any})
 	w.must(err)
 }
 
@@ -301,7 +301,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		return h.Encode()
 	}
 	var pack record.Record
-	packs, err := w.conn.List(t.Context(), "pack.*")
+	packs, err := w.conn.Records().List(t.Context(), "pack.*")
 	w.must(err)
 	for _, r := range packs {
 		if r.Key == events.PackKey(good.Recent[2].Pack.String()) {
@@ -310,7 +310,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 	}
 	p, err := record.DecodePack(pack.Value)
 	w.must(err)
-	blobs, err := w.conn.List(t.Context(), "blob.*")
+	blobs, err := w.conn.Records().List(t.Context(), "blob.*")
 	w.must(err)
 	for name, c := range map[string]struct {
 		key   string
@@ -341,7 +341,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Inconsistent},
 		"left":           {events.LeftKey(events.Thread{Session: "other", Name: "main"}), []byte{9}, "left.other.main", fsck.Unreadable},
 	} {
-		was, err := w.conn.Records(t.Context(), c.key)
+		was, err := w.conn.Records().Records(t.Context(), c.key)
 		w.must(err)
 		w.put(c.key, c.value)
 		rep := w.check()
@@ -449,7 +449,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 	}
 	w.wantClean()
 
-	all, err := w.conn.List(t.Context(), "pack.*")
+	all, err := w.conn.Records().List(t.Context(), "pack.*")
 	w.must(err)
 	for _, r := range all {
 		w.put(r.Key, nil)

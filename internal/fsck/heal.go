@@ -82,20 +82,24 @@ func (c *checker) below(h *head, missing int64) (at casstore.Located) {
 	return at
 }
 
-// others are the states that other threads have.
+// others are the states that other threads have; of all threads where h is nil.
 func (c *checker) others(h *head) map[casstore.Ref]bool {
 	seen := map[casstore.Ref]bool{}
 	for i := range c.heads {
-		if &c.heads[i] == h {
-			continue
-		}
-		for _, root := range c.heads[i].Newest() {
-			for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
-				seen[at] = true
-			}
+		if &c.heads[i] != h {
+			c.addStates(&c.heads[i], seen)
 		}
 	}
 	return seen
+}
+
+// addStates adds the states that a head and its tips stand on.
+func (c *checker) addStates(h *head, seen map[casstore.Ref]bool) {
+	for _, root := range h.Newest() {
+		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
+			seen[at] = true
+		}
+	}
 }
 
 // what says which entries a gap is in.
@@ -262,11 +266,14 @@ func (c *checker) owners(nodes map[casstore.Ref]casstore.Node, order map[casstor
 }
 
 // fillings are the packs in which the nodes are to be, by order.
-func (c *checker) fillings(nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) map[uint64]*filling {
+func (c *checker) fillings(
+	nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64,
+) map[uint64]*filling {
 	all := map[uint64]*filling{}
 	for ref, own := range owner {
 		if all[own] == nil {
-			all[own] = &filling{id: casstore.PackID(ulid.Make()), lost: map[casstore.PackID]bool{}, nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
+			all[own] = &filling{id: casstore.PackID(ulid.Make()), lost: map[casstore.PackID]bool{},
+				nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
 		}
 		if id, ok := c.lostIn(ref); ok {
 			all[own].lost[id] = true

@@ -182,15 +182,8 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 // stands reports whether a state is one that a head or a tip stands on.
 func (c *checker) stands(h *head, ref casstore.Ref) bool {
 	seen := map[casstore.Ref]bool{}
-	for _, root := range h.Newest() {
-		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
-			if at == ref {
-				return true
-			}
-			seen[at] = true
-		}
-	}
-	return false
+	c.addStates(h, seen)
+	return seen[ref]
 }
 
 // ahead reports whether SPOOL_EVENTS holds an event of a thread that was applied, and that its head has not seen.
@@ -248,7 +241,8 @@ func (c *checker) sameItems(ctx context.Context, h *head, it *held) error {
 		}
 		if n, err := c.differs(ctx, h.id, step, it); err != nil || n > 0 {
 			if err == nil {
-				err = c.find(ctx, h.seq, Finding{Kind: Inconsistent, Record: h.key, Detail: fmt.Sprintf("its item %d in %s is not what its node %s makes", n, events.ItemsStream, step.At.Ref)})
+				err = c.find(ctx, h.seq, Finding{Kind: Inconsistent, Record: h.key,
+					Detail: fmt.Sprintf("its item %d in %s is not what its node %s makes", n, events.ItemsStream, step.At.Ref)})
 			}
 			return err
 		}
@@ -325,7 +319,8 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			continue
 		}
 		c.lostThreads = append(c.lostThreads, t)
-		if err := c.find(ctx, rs[0].Seq, Finding{Kind: Missing, Record: events.HeadKey(t), Detail: told[t] + ", and nothing says what became of it"}); err != nil {
+		if err := c.find(ctx, rs[0].Seq, Finding{Kind: Missing, Record: events.HeadKey(t),
+			Detail: told[t] + ", and nothing says what became of it"}); err != nil {
 			return err
 		}
 	}

@@ -180,7 +180,7 @@ func TestHeadBehindItsItems(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 9)
 	w.must(faulttest.Settle(t.Context(), w.conn))
-	rs, err := w.conn.Records(t.Context(), events.HeadKey(id))
+	rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(id))
 	w.must(err)
 	old := rs[0]
 	w.steps(id, 9, 13)
@@ -188,7 +188,7 @@ func TestHeadBehindItsItems(t *testing.T) {
 	want, err := w.cl.Thread(t.Context(), id)
 	w.must(err)
 	w.stop()
-	_, err = w.conn.Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
+	_, err = w.conn.Records().Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
 	w.must(err)
 	if f := w.found(events.HeadKey(id)); len(f) != 1 || !strings.Contains(f[0].Detail, "up to 12, it counts 8") {
 		t.Fatalf("findings = %v", f)
@@ -227,14 +227,14 @@ func TestStatesOfOthers(t *testing.T) {
 			w.put(events.PackKey(l.Pack.String()), nil)
 		}
 	}
-	rs, err := w.conn.Records(t.Context(), events.HeadKey(a), events.HeadKey(b))
+	rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(a), events.HeadKey(b))
 	w.must(err)
 	for i, id := range []events.Thread{a, b} {
 		done, ok := w.fix(id, fsck.Config{})
 		if !ok || done.To != "" || !strings.Contains(done.Detail, "cannot be told whose") {
 			t.Errorf("%s: repair = %+v, %v, want none", id, done, ok)
 		}
-		now, err := w.conn.Records(t.Context(), rs[i].Key)
+		now, err := w.conn.Records().Records(t.Context(), rs[i].Key)
 		w.must(err)
 		if now[0].Seq != rs[i].Seq {
 			t.Errorf("%s: its head was changed", id)

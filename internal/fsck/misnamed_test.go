@@ -16,7 +16,7 @@ func TestMisnamed(t *testing.T) {
 	w := newWorld(t)
 	r, err := w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine"))
 	w.must(err)
-	_, err = w.conn.UploadFrom(t.Context(), events.ArtifactsBucket, r.Object, strings.NewReader("another's"))
+	_, err = w.conn.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, r.Object, strings.NewReader("another's"))
 	w.must(err)
 	if found := w.check().Findings; len(found) != 1 || found[0].Kind != fsck.Misnamed {
 		t.Errorf("findings = %v, want one that is %s", found, fsck.Misnamed)
@@ -29,9 +29,9 @@ func TestMisnamed(t *testing.T) {
 	if found := w.check().Findings; len(found) > 0 {
 		t.Errorf("findings after the repair = %v", found)
 	}
-	o, err := w.conn.Stat(t.Context(), events.ArtifactsBucket, r.Object)
+	o, err := w.conn.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object)
 	w.must(err)
-	if b, err := w.conn.Read(t.Context(), o); err != nil || string(b) != "mine" {
+	if b, err := w.conn.Objects().Read(t.Context(), o); err != nil || string(b) != "mine" {
 		t.Errorf("the name leads to %q, %v", b, err)
 	}
 }

@@ -35,7 +35,7 @@ func TestRepairOfSeveralProducers(t *testing.T) {
 			w.loseHead(id)
 		},
 		"an older head": func(w *world, old record.Record) {
-			_, err := w.conn.Write(w.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
+			_, err := w.conn.Records().Write(w.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
 			w.must(err)
 		},
 	} {
@@ -43,7 +43,7 @@ func TestRepairOfSeveralProducers(t *testing.T) {
 			w := newWorld(t)
 			w.turns(id, 1, 7)
 			w.must(faulttest.Settle(t.Context(), w.conn))
-			rs, err := w.conn.Records(t.Context(), events.HeadKey(id))
+			rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(id))
 			w.must(err)
 			w.turns(id, 7, 19)
 			w.must(faulttest.Settle(t.Context(), w.conn))
@@ -73,9 +73,9 @@ func TestRepairOfRepeatedEvents(t *testing.T) {
 		e := events.Event{Producer: "agent", Seq: i + 1, Kind: events.KindEntry, Dialect: "step", Thread: id, Trace: fmt.Sprint(i), Body: body}
 		all = append(all, &e)
 	}
-	w.must(w.conn.PublishEvents(t.Context(), all[:3]))
+	w.must(w.conn.Events().PublishEvents(t.Context(), all[:3]))
 	w.must(stream.DeleteMsg(t.Context(), 1)) // as if it had never come
-	w.must(w.conn.PublishEvents(t.Context(), all))
+	w.must(w.conn.Events().PublishEvents(t.Context(), all))
 	w.start()
 	w.must(w.cl.Await(t.Context(), id, "agent", 0, 4))
 	w.must(faulttest.Settle(t.Context(), w.conn))

@@ -203,14 +203,7 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 			return casstore.Located{Ref: l.Ref, Pack: c.packs[c.states[l.Ref].pack].id}, ""
 		}
 	}
-	others := map[casstore.Ref]bool{}
-	for i := range c.heads {
-		for _, root := range c.heads[i].Newest() {
-			for at := root.Ref; c.states[at] != nil && !others[at]; at = c.states[at].parent {
-				others[at] = true
-			}
-		}
-	}
+	others := c.others(nil)
 	var found []casstore.Ref
 	for ref, s := range c.states {
 		if s.start != h.Start.Ref || !good(ref) || others[ref] || s.index > h.Entries {
@@ -326,7 +319,8 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEve
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
 			return true
 		}
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil && (op.Op == events.OpDelete || op.Op == events.OpRemove) {
+		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
+			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
 			seen = threads.Head{} // what comes behind it has a new life
 			return false
 		}
@@ -390,7 +384,8 @@ func makesState(e events.Event) bool {
 		return e.Kind == events.KindEntry
 	}
 	op, err := events.ParseControl(e.Body)
-	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename, events.OpReopen, events.OpRemove}, op.Op)
+	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename,
+		events.OpReopen, events.OpRemove}, op.Op)
 }
 
 // made reports whether a state is what became of an event.

@@ -53,7 +53,7 @@ func TestRotOnDisk(t *testing.T) {
 		want = exports(t, w.cl)
 		w.stop()
 		for stream, filter := range map[string]string{"OBJ_spool_nodes": events.PackKey("*"), "OBJ_spool_blobs": events.BlobKey("*"), "KV_spool": ">"} {
-			rs, err := w.conn.List(t.Context(), filter)
+			rs, err := w.conn.Records().List(t.Context(), filter)
 			w.must(err)
 			for _, r := range rs {
 				if stream == "KV_spool" {
@@ -61,7 +61,7 @@ func TestRotOnDisk(t *testing.T) {
 					continue
 				}
 				o := w.object(r)
-				w.must(w.conn.ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
+				w.must(w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
 			}
 		}
 	})
@@ -181,12 +181,12 @@ func TestHostileWriter(t *testing.T) {
 			head, err := w.cl.Thread(t.Context(), id)
 			w.must(err)
 			key := events.PackKey(head.Recent[4].Pack.String())
-			rs, err := w.conn.Records(t.Context(), key)
+			rs, err := w.conn.Records().Records(t.Context(), key)
 			w.must(err)
 			p, err := record.DecodePack(rs[0].Value)
 			w.must(err)
 			var chunks [][]byte
-			w.must(w.conn.ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
+			w.must(w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
 			attack(w, w.conn.JetStream(), p.Object, chunks)
 
 			fresh := client.New(w.conn)

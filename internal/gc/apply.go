@@ -72,7 +72,7 @@ func (r *run) check(ctx context.Context) error {
 			return fmt.Errorf("%w: stream %s was made %s, the plan is of one made %q", ErrStale, name, made, was)
 		}
 	}
-	last, err := r.Bulk.LastSeqs(ctx, events.RecordsStream)
+	last, err := r.Streams.LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		return err
 	}

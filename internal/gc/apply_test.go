@@ -67,14 +67,14 @@ type world struct {
 func (r *rig) world() world {
 	r.t.Helper()
 	w := world{map[string][]byte{}, map[string]bool{}}
-	if _, err := r.conn.Scan(r.t.Context(), 1, func(s record.Stamped) error {
+	if _, err := r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
 		w.records[s.Key] = slices.Clone(s.Value)
 		return nil
 	}); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, bucket := range []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsBucket, events.InboxBucket} {
-		all, err := r.conn.Stored(r.t.Context(), bucket)
+		all, err := r.conn.Objects().Stored(r.t.Context(), bucket)
 		if err != nil {
 			r.t.Fatal(err)
 		}

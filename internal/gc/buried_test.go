@@ -63,7 +63,7 @@ func TestBuriedNode(t *testing.T) {
 		t.Errorf("Publish of a step that refers to it = %v, want ErrMissingRef", err)
 	}
 	e := &events.Event{Producer: "p", Seq: bad.Seq, Kind: events.KindEntry, Dialect: "step", Thread: bad.Thread, Body: bad.Body}
-	if err := r.conn.PublishEvents(t.Context(), []*events.Event{e}); err != nil { // somebody that does not ask
+	if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil { // somebody that does not ask
 		t.Fatal(err)
 	}
 	good := r.step(alive.String())

@@ -18,14 +18,14 @@ func TestDiskUse(t *testing.T) {
 	if err := r.Fork(t.Context(), th("c"), events.Fork{Session: "a", Thread: events.MainThread}); err != nil {
 		t.Fatal(err)
 	}
-	use, all, err := gc.DiskUse(t.Context(), r.conn, "")
+	use, all, err := gc.DiskUse(t.Context(), r.conn.Records(), "")
 	if err != nil || len(use) != 3 || all.Blobs != 1 || all.Packs < 2 || all.Tombstones != 0 {
 		t.Fatalf("DiskUse() = %+v, %+v, %v, want three sessions, one blob, no tombstones", use, all, err)
 	}
 	if all.SavedBytes == 0 {
 		t.Errorf("DiskUse() = %+v, want that a fork and an equal image save something", all)
 	}
-	one, again, err := gc.DiskUse(t.Context(), r.conn, "b")
+	one, again, err := gc.DiskUse(t.Context(), r.conn.Records(), "b")
 	if err != nil || len(one) != 1 || one[0].Session != "b" || one[0].Entries != 1 || again != all {
 		t.Errorf("DiskUse(b) = %+v, %+v, %v, want that session alone, and the same by class", one, again, err)
 	}
@@ -34,11 +34,11 @@ func TestDiskUse(t *testing.T) {
 	cfg := brave()
 	cfg.Quarantine = 1 << 40
 	r.collect(cfg)
-	if _, all, err := gc.DiskUse(t.Context(), r.conn, ""); err != nil || all.Tombstones == 0 || all.TombstoneBytes == 0 {
+	if _, all, err := gc.DiskUse(t.Context(), r.conn.Records(), ""); err != nil || all.Tombstones == 0 || all.TombstoneBytes == 0 {
 		t.Errorf("DiskUse() in quarantine = %+v, %v, want tombstones and their bytes", all, err)
 	}
 	r.put("future.x", []byte("?"))
-	if _, _, err := gc.DiskUse(t.Context(), r.conn, ""); !errors.Is(err, record.ErrClass) {
+	if _, _, err := gc.DiskUse(t.Context(), r.conn.Records(), ""); !errors.Is(err, record.ErrClass) {
 		t.Errorf("DiskUse() with a record of another version = %v, want ErrClass", err)
 	}
 }

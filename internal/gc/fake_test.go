@@ -59,7 +59,7 @@ func (f *fake) Scan(_ context.Context, from uint64, tell func(record.Stamped) er
 
 func (f *fake) Quiet(_ context.Context, last uint64) (bool, error) { return last >= f.seq, nil }
 
-func (f *fake) RecordNames(context.Context) ([]string, error) {
+func (f *fake) Keys(context.Context, string) ([]string, error) {
 	return slices.Collect(maps.Keys(f.recs)), nil
 }
 
@@ -175,7 +175,7 @@ func (f *fake) Recall(context.Context, any) error                { return nil }
 
 func (f *fake) collector(cfg Config) *Collector {
 	f.t.Helper()
-	c, err := New(Deps{Records: f, Bulk: f, Packs: f, Queue: f, Memory: f}, cfg)
+	c, err := New(Deps{Records: f, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, cfg)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	if _, done := r.collect(brave()); done.Repacked < 4 {
 		t.Fatalf("Apply = %+v, want a repack", done)
 	}
-	if now, err := r.conn.FindPack(t.Context(), at.Pack); err != nil || now.ID == at.Pack {
+	if now, err := r.conn.Records().FindPack(t.Context(), at.Pack); err != nil || now.ID == at.Pack {
 		t.Fatalf("the pack is %s, %v, want it moved", now.ID, err)
 	}
 	p, err := r.conn.Store(0).Pack(t.Context(), at.Pack)

@@ -25,8 +25,8 @@ type Records interface {
 	// Quiet reports whether a record is the newest of all, and so what Scan told up to it is whole. A server of a cluster that is ahead of
 	// the others may have left out, before it, what is overwritten behind it.
 	Quiet(ctx context.Context, last uint64) (bool, error)
-	// RecordNames lists every key, whatever Scan says.
-	RecordNames(ctx context.Context) ([]string, error)
+	// Keys lists the keys that match a filter, removed ones included, whatever Scan says.
+	Keys(ctx context.Context, filter string) ([]string, error)
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) // record.FindPack
 	Fence(ctx context.Context, lane int) (record.Fence, error)
@@ -37,12 +37,15 @@ type Records interface {
 
 // Bulk is the object buckets.
 type Bulk interface {
-	LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error)
 	Stored(ctx context.Context, bucket string) ([]record.Stored, error)
 	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
 	Read(ctx context.Context, o record.Object) ([]byte, error)
 	Reclaim(ctx context.Context, o record.Object) error
-	MaxPayload() int
+}
+
+// Streams tells how far streams are: the last sequence of each.
+type Streams interface {
+	LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error)
 }
 
 // Packs uploads packs that no record names yet.
@@ -66,10 +69,13 @@ type Memory interface {
 type Deps struct {
 	Records Records
 	Bulk    Bulk
+	Streams Streams
 	Packs   Packs
 	Queue   Queue
 	Memory  Memory
 	Log     *slog.Logger
+
+	MaxPayload func() int // bytes of the largest message that the server takes
 
 	// Alarms says what stands of losses that were found elsewhere (package scrub); nil: nobody looks.
 	Alarms func(ctx context.Context) ([]string, error)
@@ -101,7 +107,8 @@ const (
 )
 
 // Steps lists those of a cycle.
-var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack, StepFollow, StepReclaim, StepForget, StepUnmark}
+var Steps = []Step{StepFirst, StepRead, StepSecond, StepMark, StepBury, StepCondemn, StepUpload, StepRepack,
+	StepFollow, StepReclaim, StepForget, StepUnmark}
 
 // Config is how a collector decides. The zero value reclaims at once, also from the inbox: Safe is what to begin with.
 type Config struct {
@@ -180,7 +187,8 @@ func New(deps Deps, cfg Config) (*Collector, error) {
 		errs = append(errs, errors.New("quarantine, inbox age and the time that moved records are followed must not be negative"))
 	}
 	if cfg.Small > cfg.Target || cfg.Merge < 2 {
-		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two", cfg.Small, cfg.Target, cfg.Merge))
+		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two",
+			cfg.Small, cfg.Target, cfg.Merge))
 	}
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)

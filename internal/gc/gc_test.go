@@ -190,7 +190,7 @@ func TestFailClosed(t *testing.T) {
 
 func (r *rig) put(key string, value []byte) {
 	r.t.Helper()
-	if _, err := r.conn.Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -208,7 +208,7 @@ func (r *rig) purge(bucket string) {
 
 func (r *rig) dropRecords(prefix string) {
 	r.t.Helper()
-	all, err := r.conn.List(r.t.Context(), prefix+"*")
+	all, err := r.conn.Records().List(r.t.Context(), prefix+"*")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func (r *rig) mixed() {
 	if _, err := store.UploadBlob(r.t.Context(), casstore.SumBlob([]byte("waste")), []byte("waste")); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.conn.CheckIn(r.t.Context(), strings.NewReader("nobody claims this")); err != nil {
+	if _, err := r.conn.Inbox().CheckIn(r.t.Context(), strings.NewReader("nobody claims this")); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -349,7 +349,7 @@ func TestUndelete(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), talk(3, "keep")...)
 	r.say(th("drop"), append(talk(3, "drop"), image("d", 1))...)
-	rs, err := r.conn.Records(t.Context(), events.HeadKey(th("drop")))
+	rs, err := r.conn.Records().Records(t.Context(), events.HeadKey(th("drop")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +391,7 @@ func TestUndelete(t *testing.T) {
 func TestInbox(t *testing.T) {
 	r := newRig(t)
 	r.publish(said{th("waits"), [][]byte{entry("big", strings.Repeat("y", 2<<20))}})
-	if _, err := r.conn.CheckIn(t.Context(), strings.NewReader("nobody claims this")); err != nil {
+	if _, err := r.conn.Inbox().CheckIn(t.Context(), strings.NewReader("nobody claims this")); err != nil {
 		t.Fatal(err)
 	}
 	big := bytes.Repeat([]byte("x"), 2<<20)
@@ -474,7 +474,7 @@ func TestExplain(t *testing.T) {
 	r.remove(th("drop"))
 	r.collect(gc.Config{Allow: []gc.Brake{gc.BrakeShare}, Quarantine: time.Hour})
 	states := map[string]int{}
-	all, err := r.conn.List(t.Context(), "blob.*")
+	all, err := r.conn.Records().List(t.Context(), "blob.*")
 	if err != nil {
 		t.Fatal(err)
 	}

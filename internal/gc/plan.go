@@ -123,7 +123,7 @@ func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
 	for _, b := range buckets {
 		streams = append(streams, events.ObjectStream(b))
 	}
-	if p.ends, err = c.Bulk.LastSeqs(ctx, streams...); err != nil {
+	if p.ends, err = c.Streams.LastSeqs(ctx, streams...); err != nil {
 		return err
 	}
 	var last state
@@ -152,7 +152,8 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 		switch {
 		case v.young || v.gone:
 		case m.count[i] == 0:
-			p.Condemn = append(p.Condemn, Condemned{packKey(v.id), old.seq, old.order(), old.Object.Size, old.Nodes, "no thread reaches any of its nodes"})
+			p.Condemn = append(p.Condemn, Condemned{packKey(v.id), old.seq, old.order(), old.Object.Size, old.Nodes,
+				"no thread reaches any of its nodes"})
 		default:
 			if dead := m.live[i].Without(old.Nodes); !slices.Equal(dead, old.Buried) {
 				p.Bury = append(p.Bury, Burial{packKey(v.id), old.seq, dead, old.Nodes - m.count[i]})
@@ -161,7 +162,8 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 	}
 	for id, v := range w.back {
 		if !w.young(v.seq) {
-			p.Condemn = append(p.Condemn, Condemned{Key: packKey(id), Seq: v.seq, Order: v.order(), Why: "it was moved, and a server that was killed brought its record back"})
+			p.Condemn = append(p.Condemn, Condemned{Key: packKey(id), Seq: v.seq, Order: v.order(),
+				Why: "it was moved, and a server that was killed brought its record back"})
 		}
 	}
 	for i, sum := range m.blobs.sums {

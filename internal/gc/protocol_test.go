@@ -165,7 +165,7 @@ func (c *cutOff) Scan(ctx context.Context, from uint64, tell func(record.Stamped
 // A cycle that reads what was before its own fences ends: the server that answers is behind, and does not see what is referred to since.
 func TestReadingBehindTheFences(t *testing.T) {
 	rs := &cutOff{fake: newFake(t)}
-	c, err := New(Deps{Records: rs, Bulk: rs, Queue: rs, Memory: rs}, Config{})
+	c, err := New(Deps{Records: rs, Bulk: rs, Streams: rs, Queue: rs, Memory: rs, MaxPayload: rs.MaxPayload}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func (c torn) Scan(ctx context.Context, from uint64, tell func(record.Stamped) e
 	})
 }
 
-func (c torn) RecordNames(ctx context.Context) ([]string, error) { return nil, nil }
+func (c torn) Keys(context.Context, string) ([]string, error) { return nil, nil }
 
 // A pack that the reading has not is asked for before it is told to be lost.
 func TestLossIsConfirmed(t *testing.T) {
@@ -210,7 +210,7 @@ func TestLossIsConfirmed(t *testing.T) {
 	if _, err := f.collector(Config{}).Plan(t.Context()); err != nil {
 		t.Fatalf("Plan = %v, want nil", err)
 	}
-	c, err := New(Deps{Records: torn{f}, Bulk: f, Packs: f, Queue: f, Memory: f}, Config{})
+	c, err := New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestReadingEndsWhereItIsQuiet(t *testing.T) {
 		f := newFake(t)
 		chain(f)
 		rs := &ahead{fake: f, deaf: deaf}
-		c, err := New(Deps{Records: rs, Bulk: f, Packs: f, Queue: f, Memory: f}, Config{})
+		c, err := New(Deps{Records: rs, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ const (
 // neighbours there is no pack in order, so that whatever refers to one is behind both, and what one refers to before. What is in
 // quarantine stays in its place: its packs are not repacked, and one that is condemned stands between its neighbours.
 func (c *Collector) groups(w *world, m *marker) (out []Group) {
-	g := grouping{cfg: c.cfg, header: int64(c.Bulk.MaxPayload()-headerRoom) / 2}
+	g := grouping{cfg: c.cfg, header: int64(c.MaxPayload()-headerRoom) / 2}
 	for i := len(m.packs) - 1; i >= 0; i-- {
 		v, p := m.packs[i], w.packs[m.packs[i].id]
 		half := 2*m.raw[i] < p.Raw || c.cfg.Dense && m.count[i] < p.Nodes
@@ -101,19 +101,6 @@ func (g *Group) follow(w *world) {
 		g.Follow = append(g.Follow, w.followers[id]...)
 	}
 	slices.SortFunc(g.Follow, func(a, b Old) int { return cmp.Compare(a.Seq, b.Seq) })
-}
-
-// Repack makes packs smaller and fewer, and takes nothing away that was not known to be garbage before: it plans a cycle, and
-// carries out its repacks alone. Small neighbours become one pack, packs that are mostly garbage lose it, and the nodes of a thread
-// come together. Readers in flight find their way by the moved records; the old bytes stay until a later cycle.
-func (c *Collector) Repack(ctx context.Context) (Done, error) {
-	p, err := c.Plan(ctx)
-	if err != nil {
-		return Done{}, err
-	}
-	p.Bury, p.Condemn, p.Reclaim, p.Forget = nil, nil, nil, nil
-	p.Allow(BrakeShare) // it condemns nothing
-	return c.Apply(ctx, p)
 }
 
 // repack makes one pack of each group's live nodes.
@@ -223,7 +210,8 @@ func (r *run) move(ctx context.Context, g Group, now []record.Record, id casstor
 		if err != nil {
 			return false, err
 		}
-		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any}, record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
+		puts = append(puts, record.Put{Key: events.MovedKey(s.ID), Value: to, Expect: record.Any},
+			record.Put{Key: now[i].Key, Value: stone, Expect: now[i].Seq})
 	}
 	for {
 		if err := r.At(StepRepack); err != nil {

@@ -116,7 +116,7 @@ func TestWaysStayShort(t *testing.T) {
 		if _, err := c.Apply(t.Context(), p); err != nil && !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
-		if at, err := r.conn.FindPack(t.Context(), names[0]); err == nil && at.ID != names[len(names)-1] {
+		if at, err := r.conn.Records().FindPack(t.Context(), names[0]); err == nil && at.ID != names[len(names)-1] {
 			names = append(names, at.ID)
 			repacked++
 		}
@@ -125,7 +125,7 @@ func TestWaysStayShort(t *testing.T) {
 		t.Fatalf("the first pack was repacked %d times, want 100", repacked)
 	}
 	moved := map[casstore.PackID]casstore.PackID{}
-	all, err := r.conn.List(t.Context(), events.MovedKey("*"))
+	all, err := r.conn.Records().List(t.Context(), events.MovedKey("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,14 @@ func TestRepackAlone(t *testing.T) {
 	if err != nil || len(before.Condemn) == 0 {
 		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(), err)
 	}
-	d, err := r.collector(cfg, nil).Repack(t.Context())
+	collector := r.collector(cfg, nil)
+	plan, err := collector.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Bury, plan.Condemn, plan.Reclaim, plan.Forget = nil, nil, nil, nil
+	plan.Allow(gc.BrakeShare) // it condemns nothing
+	d, err := collector.Apply(t.Context(), plan)
 	if err != nil || d.Repacked < 2 || d.Condemned+d.Forgotten+d.Reclaimed > 0 {
 		t.Errorf("Repack = %+v, %v, want packs repacked and nothing else", d, err)
 	}

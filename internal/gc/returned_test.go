@@ -28,7 +28,7 @@ func (r *rig) returned() (packs, blobs int) {
 		if id, ok := strings.CutPrefix(one.Key, events.PackKey("")); ok {
 			p, err := record.DecodePack(one.Value)
 			must(err)
-			moved, err := r.conn.Records(r.t.Context(), events.MovedKey(id))
+			moved, err := r.conn.Records().Records(r.t.Context(), events.MovedKey(id))
 			must(err)
 			if !p.Gone && moved[0].Exists() {
 				packs++
@@ -37,7 +37,7 @@ func (r *rig) returned() (packs, blobs int) {
 		}
 		b, err := record.DecodeBlob(one.Value)
 		must(err)
-		there, err := r.conn.Holds(r.t.Context(), b.Object)
+		there, err := r.conn.Objects().Holds(r.t.Context(), b.Object)
 		must(err)
 		if !there && !b.Gone {
 			blobs++
@@ -50,7 +50,7 @@ func (r *rig) returned() (packs, blobs int) {
 func (r *rig) bulk() (all []record.Record) {
 	r.t.Helper()
 	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {
-		some, err := r.conn.List(r.t.Context(), filter)
+		some, err := r.conn.Records().List(r.t.Context(), filter)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -86,10 +86,10 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 
 	// What a kill does (docs/adr/0022), done by hand: in a server it takes blocks of megabytes.
 	for _, one := range before {
-		if now, err := r.conn.Records(t.Context(), one.Key); err != nil || now[0].Exists() {
+		if now, err := r.conn.Records().Records(t.Context(), one.Key); err != nil || now[0].Exists() {
 			continue // it is as it was, or has a tombstone still
 		}
-		if _, err := r.conn.Write(t.Context(), record.Put{Key: one.Key, Value: one.Value, Expect: record.Any}); err != nil {
+		if _, err := r.conn.Records().Write(t.Context(), record.Put{Key: one.Key, Value: one.Value, Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	own := events.PackKey(head.Head().Pack.String())
 	gone := ""
 	for key := range before {
-		now, err := r.conn.Records(t.Context(), key, events.MovedKey(strings.TrimPrefix(key, events.PackKey(""))))
+		now, err := r.conn.Records().Records(t.Context(), key, events.MovedKey(strings.TrimPrefix(key, events.PackKey(""))))
 		if err != nil {
 			t.Fatal(err)
 		}

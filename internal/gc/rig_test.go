@@ -152,11 +152,11 @@ func talk(n int, what string) (out [][]byte) {
 // remove takes a thread out of the active ones, as deleting it does.
 func (r *rig) remove(t events.Thread) {
 	r.t.Helper()
-	rs, err := r.conn.Records(r.t.Context(), events.HeadKey(t))
+	rs, err := r.conn.Records().Records(r.t.Context(), events.HeadKey(t))
 	if err != nil || !rs[0].Exists() {
 		r.t.Fatalf("remove %s: %v, %v", t, rs, err)
 	}
-	if _, err := r.conn.Write(r.t.Context(), record.Put{Key: rs[0].Key, Expect: rs[0].Seq}); err != nil {
+	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: rs[0].Key, Expect: rs[0].Seq}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -90,7 +90,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		p := persist.New(deps, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
 		var stops []func()
 		for part := range events.Partitions {
-			stop, err := s.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
+			stop, err := s.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			if err != nil {
@@ -215,7 +215,7 @@ func (s *soak) ok(ctx context.Context, err error) {
 
 // removeOne takes some thread of a writer away, whatever is going on in it.
 func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
-	all, err := s.conn.List(ctx, fmt.Sprintf("thread.w%d-%d.*", who, r.IntN(12)))
+	all, err := s.conn.Records().List(ctx, fmt.Sprintf("thread.w%d-%d.*", who, r.IntN(12)))
 	if err != nil || len(all) == 0 {
 		s.ok(ctx, err)
 		return
@@ -231,7 +231,7 @@ func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
 // settle waits until everything that was published is applied.
 func (s *soak) settle() {
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		b, err := s.conn.Backlog(s.t.Context())
+		b, err := s.conn.Events().Backlog(s.t.Context())
 		if err == nil && b.Pending == 0 && b.Unacked == 0 {
 			return
 		}
@@ -279,7 +279,7 @@ func (s *soak) finish() {
 func (s *soak) everything() func() {
 	return func() {
 		s.t.Helper()
-		list, err := s.conn.List(s.t.Context(), "thread.>")
+		list, err := s.conn.Records().List(s.t.Context(), "thread.>")
 		if err != nil {
 			s.t.Fatal(err)
 		}

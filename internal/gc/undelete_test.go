@@ -35,7 +35,7 @@ func (r *rig) shared() record.Record {
 		r.say(th("keep"), talk(1, "later"+string(rune('a'+i)))...)
 	}
 	stop()
-	rs, err := r.conn.Records(r.t.Context(), events.HeadKey(victim))
+	rs, err := r.conn.Records().Records(r.t.Context(), events.HeadKey(victim))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestUndeleteAfterHalfACycle(t *testing.T) {
 func (r *rig) buriedFor() time.Duration {
 	r.t.Helper()
 	least := time.Duration(1 << 62)
-	_, err := r.conn.Scan(r.t.Context(), 1, func(s record.Stamped) error {
+	_, err := r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
 		if len(s.Key) > 5 && s.Key[:5] == "pack." && s.Exists() {
 			if p, err := record.DecodePack(s.Value); err == nil && !p.Gone && len(p.Buried) > 0 {
 				least = min(least, s.Age)
@@ -151,7 +151,7 @@ func TestUndeleteTellsWhatIsLost(t *testing.T) {
 	for _, one := range r.bulk() { // the bytes of the oldest tombstone of a pack
 		p, err := record.DecodePack(one.Value)
 		if _, isPack := packOf(one.Key); isPack && err == nil && p.Gone && lost == 0 {
-			if err := r.conn.Reclaim(t.Context(), p.Object); err != nil {
+			if err := r.conn.Objects().Reclaim(t.Context(), p.Object); err != nil {
 				t.Fatal(err)
 			}
 			lost++
@@ -223,7 +223,7 @@ func TestUndeleteBesideACycle(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if rs, err := r.conn.Records(t.Context(), head.Key); err != nil || rs[0].Exists() {
+			if rs, err := r.conn.Records().Records(t.Context(), head.Key); err != nil || rs[0].Exists() {
 				r.verify(th("victim"))
 			}
 			r.verify(th("keep"))

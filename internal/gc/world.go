@@ -77,7 +77,8 @@ type counts struct{ entries, items, bytes int64 }
 
 func newWorld() *world {
 	return &world{
-		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{}, blobs: map[[32]byte]blob{}, heads: map[string]head{},
+		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
+		blobs: map[[32]byte]blob{}, heads: map[string]head{},
 		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
 	}
 }
@@ -355,7 +356,7 @@ func (w *world) rootHead(m *marker, h head, c colour) error {
 // check compares the names that the server lists with those that were read: a name that was not, and was not written since, is a
 // record that the reading missed.
 func (w *world) check(ctx context.Context, rs Records) error {
-	names, err := rs.RecordNames(ctx)
+	names, err := rs.Keys(ctx, ">")
 	if err != nil {
 		return err
 	}
@@ -371,7 +372,8 @@ func (w *world) check(ctx context.Context, rs Records) error {
 	}
 	for _, r := range late {
 		if r.Seq != 0 && r.Seq <= w.at {
-			return fmt.Errorf("%w: record %s, at sequence %d, was not found by reading up to %d: is the stream damaged?", ErrUnsafe, r.Key, r.Seq, w.at)
+			return fmt.Errorf("%w: record %s, at sequence %d, was not found by reading up to %d: is the stream damaged?",
+				ErrUnsafe, r.Key, r.Seq, w.at)
 		}
 	}
 	return nil

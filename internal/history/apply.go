@@ -102,12 +102,12 @@ func (db *DB) Reset(ctx context.Context, stream string) error {
 
 // Forget removes what a session asked for, whatever thread it was.
 func (db *DB) Forget(ctx context.Context, session string) error {
-	return db.ForgetBefore(ctx, session, math.MaxInt64)
+	return db.forgetBefore(ctx, session, math.MaxInt64)
 }
 
-// ForgetBefore removes what the threads of a session asked for whose lives began below a sequence of the events: what the session
+// forgetBefore removes what the threads of a session asked for whose lives began below a sequence of the events: what the session
 // had before it was deleted by that event, and nothing of a new one under its name.
-func (db *DB) ForgetBefore(ctx context.Context, session string, event int64) error {
+func (db *DB) forgetBefore(ctx context.Context, session string, event int64) error {
 	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
 		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
 		for _, statement := range []string{

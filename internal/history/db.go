@@ -135,8 +135,8 @@ func (db *DB) Check(ctx context.Context) error {
 	return nil
 }
 
-// MoveAside renames a damaged history, and tells what it is called now. The next Open makes an empty one.
-func MoveAside(path string, now time.Time) (string, error) {
+// moveAside renames a damaged history, and tells what it is called now. The next Open makes an empty one.
+func moveAside(path string, now time.Time) (string, error) {
 	aside := path + ".damaged-" + now.UTC().Format("20060102T150405.000Z")
 	err := os.Rename(path, aside)
 	for _, part := range []string{"-wal", "-shm"} { // they belong to that file, and would spoil a new one

@@ -19,7 +19,7 @@ func (db *DB) Erase(ctx context.Context, session string) error {
 
 // eraseBefore is Erase of what ForgetBefore forgets.
 func (db *DB) eraseBefore(ctx context.Context, session string, event int64) error {
-	if err := db.ForgetBefore(ctx, session, event); err != nil {
+	if err := db.forgetBefore(ctx, session, event); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -45,7 +45,7 @@ func (f *Follower) forgetDeleted(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for r, err := range f.conn.Watch(ctx, events.DeletedKey("*"), false, nil) {
+		for r, err := range f.bucket.Watch(ctx, events.DeletedKey("*"), false, nil) {
 			if err == nil && r.Exists() {
 				err = f.forget(ctx, r)
 			}
@@ -66,5 +66,5 @@ func (f *Follower) forget(ctx context.Context, r record.Record) error {
 	if d.Erase {
 		return f.db.eraseBefore(ctx, session, int64(d.Seq))
 	}
-	return f.db.ForgetBefore(ctx, session, int64(d.Seq))
+	return f.db.forgetBefore(ctx, session, int64(d.Seq))
 }

@@ -15,8 +15,7 @@ import (
 // thread that is not as it should be gives what can be read, with a warning, and does not keep the others; a server that does
 // not answer ends it, and nothing counts as read.
 func (f *Follower) fill(ctx context.Context, at Position) error {
-	cl := client.New(f.conn)
-	all, err := cl.Threads(ctx, "")
+	all, err := f.client.Threads(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (f *Follower) fill(ctx context.Context, at Position) error {
 		if had.N >= t.Head.N {
 			continue
 		}
-		if err := f.fillThread(ctx, past(ctx, cl.Reader(), t, had.N), t, at, &some); err != nil {
+		if err := f.fillThread(ctx, past(ctx, f.client.Reader(), t, had.N), t, at, &some); err != nil {
 			return err
 		}
 	}

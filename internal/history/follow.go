@@ -11,15 +11,18 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
 // Follower feeds a history from a NATS system.
 type Follower struct {
-	db   *DB
-	conn *natsio.Conn
-	log  *slog.Logger
+	db     *DB
+	bucket natsio.Records
+	items  natsio.Items
+	client *client.Client
+	log    *slog.Logger
 }
 
 // NewFollower makes a follower. log may be nil.
@@ -27,7 +30,7 @@ func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Follower{db: db, conn: conn, log: log}
+	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log}
 }
 
 // posts are the subjects of plain user posts: they have no metadata.type and no detail.
@@ -95,7 +98,7 @@ func again(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, E
 // catchUp reads all that is stored now, and returns the position behind it. A history of another stream starts over; what
 // the stream has forgotten since the position comes from the threads.
 func (f *Follower) catchUp(ctx context.Context) (Position, error) {
-	now, err := f.conn.Items().Extent(ctx, posts)
+	now, err := f.items.Extent(ctx, posts)
 	if err != nil {
 		return Position{}, err
 	}
@@ -148,7 +151,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	idle := time.AfterFunc(wait, cancel)
 	defer idle.Stop()
 	var some gathered
-	for stored, err := range f.conn.Items().Follow(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
+	for stored, err := range f.items.Follow(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
 		if err != nil {
 			return err
 		}
@@ -169,7 +172,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 		at.Seq = stored.Seq
 		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
-			if now, err := f.conn.Items().Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
+			if now, err := f.items.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
 				return errors.Join(err, errAgain)
 			}
 		}
@@ -235,7 +238,7 @@ func (f *Follower) records(ctx context.Context, names []string) ([]record.Record
 	for i, name := range names {
 		keys[i] = events.SessionKey(name)
 	}
-	found, err := f.conn.Records(ctx, keys...)
+	found, err := f.bucket.Records(ctx, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("sessions of prompts: %w", err)
 	}

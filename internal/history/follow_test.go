@@ -339,7 +339,7 @@ func TestKilled(t *testing.T) {
 	const prompts, kills, sessionCount = 3000, 8, 7
 	for i := range sessionCount { // one without a record counts as deleted
 		info := sessions.Info{ID: fmt.Sprint("s", i)}
-		if _, err := conn.Write(t.Context(), record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any}); err != nil {
+		if _, err := conn.Records().Write(t.Context(), record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func WithSound(path string, log *slog.Logger, do func(*DB) error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	aside, moveErr := MoveAside(path, time.Now())
+	aside, moveErr := moveAside(path, time.Now())
 	if moveErr != nil {
 		return errors.Join(err, moveErr)
 	}

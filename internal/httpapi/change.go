@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,11 +36,7 @@ func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.
 func sees(r *http.Request) bool { return access.From(r.Context()).Scopes&access.Read != 0 }
 
 // fork starts a thread at a point of this one.
-func (a *api) fork(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		To    string `json:"to"`    // THREAD, or SESSION/THREAD
 		N     int64  `json:"n"`     // item
@@ -90,11 +87,7 @@ func target(t events.Thread, name string) (events.Thread, error) {
 }
 
 // compact makes a summary stand for all so far.
-func (a *api) compact(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) compact(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		Summary   string `json:"summary"`
 		FirstKept string `json:"first_kept"`
@@ -109,11 +102,7 @@ func (a *api) compact(w http.ResponseWriter, r *http.Request) error {
 }
 
 // endThread completes a thread.
-func (a *api) endThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) endThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		ReturnCode int    `json:"return_code"`
 		Summary    string `json:"summary"`
@@ -128,11 +117,7 @@ func (a *api) endThread(w http.ResponseWriter, r *http.Request) error {
 }
 
 // rename gives a thread another name in its session.
-func (a *api) rename(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) rename(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		To string `json:"to"`
 	}
@@ -146,34 +131,25 @@ func (a *api) rename(w http.ResponseWriter, r *http.Request) error {
 }
 
 // branch moves the leaf to an entry, or with none away from all.
-func (a *api) branch(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) branch(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		Entry string `json:"entry"`
 	}
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	if in.Entry == "" {
-		err = a.cfg.Client.Reset(r.Context(), t)
-	} else {
-		err = a.cfg.Client.Branch(r.Context(), t, in.Entry)
+	move := a.cfg.Client.Reset
+	if in.Entry != "" {
+		move = func(ctx context.Context, t events.Thread) error { return a.cfg.Client.Branch(ctx, t, in.Entry) }
 	}
-	if err != nil {
+	if err := move(r.Context(), t); err != nil {
 		return err
 	}
 	return a.done(w, r, http.StatusOK, t)
 }
 
 // label names an entry.
-func (a *api) label(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) label(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		Entry string `json:"entry"`
 		Label string `json:"label"`

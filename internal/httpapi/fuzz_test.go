@@ -33,7 +33,9 @@ func everything(t testing.TB) http.Handler {
 	t.Cleanup(func() { stop(); <-done })
 	cl := client.New(conn)
 	say(t.Context(), t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
-	streams := dstreams.New(dstreams.Config{Client: cl, Conn: conn, LongPoll: 50 * time.Millisecond})
+	cfg := dstreams.On(conn, nil)
+	cfg.LongPoll = 50 * time.Millisecond
+	streams := dstreams.New(cfg)
 	return httpapi.For(conn, httpapi.Config{Page: web.Handler(), Streams: streams, Patience: time.Second})
 }
 

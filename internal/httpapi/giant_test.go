@@ -16,7 +16,7 @@ import (
 // much is refused and leaves nothing.
 func TestGiantEntries(t *testing.T) {
 	conn := natstest.Conn(t)
-	server := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn, Inbox: conn, MaxBody: 12 << 20}))
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn.Events(), Inbox: conn.Inbox(), MaxBody: 12 << 20}))
 	t.Cleanup(server.Close)
 	giant := `"` + strings.Repeat("x", 10<<20) + `"`
 	tooLong := `"` + strings.Repeat("x", 12<<20) + `"`
@@ -54,11 +54,11 @@ func checkClaims(t *testing.T, conn *natsio.Conn, body string, want int) {
 			continue
 		}
 		claims++
-		o, err := conn.Stat(t.Context(), events.InboxBucket, e.Ref.Object)
+		o, err := conn.Objects().Stat(t.Context(), events.InboxBucket, e.Ref.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := conn.Read(t.Context(), o); err != nil || string(got) != body || e.Ref.Sum != sha256.Sum256(got) {
+		if got, err := conn.Objects().Read(t.Context(), o); err != nil || string(got) != body || e.Ref.Sum != sha256.Sum256(got) {
 			t.Errorf("the inbox holds %d bytes, %v, want %d and their hash", len(got), err, len(body))
 		}
 	}

@@ -34,11 +34,7 @@ type pageOut struct {
 }
 
 // items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
-func (a *api) items(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err
@@ -98,11 +94,7 @@ func span(r *http.Request, end int64) (from, most int64, err error) {
 }
 
 // item gives one item; with ?full as it was before any cut.
-func (a *api) item(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	n, err := strconv.ParseInt(r.PathValue("n"), 10, 64)
 	if err != nil || n < 1 {
 		return fmt.Errorf("%w: item %.50q: want its number, from 1", ErrRequest, r.PathValue("n"))
@@ -165,11 +157,7 @@ type matchOut struct {
 }
 
 // search finds the items of a thread that hold a text, letter case aside, newest first.
-func (a *api) search(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	most, err := limit(r, 50, 500)
 	if err != nil {
 		return err
@@ -280,11 +268,7 @@ func around(text string, at, end int) string {
 }
 
 // context gives what the model is sent at the leaf, or at another entry.
-func (a *api) context(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), nil)
 	if err != nil {
 		return err

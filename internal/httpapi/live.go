@@ -34,11 +34,7 @@ type follower struct {
 }
 
 // streamThread follows one thread.
-func (a *api) streamThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err
@@ -142,7 +138,8 @@ func (f *follower) cursor() string {
 // run gives what is stored, then what comes, until the reader goes or the thread does.
 func (f *follower) run(ctx context.Context, feed *reader, resumed, whole bool) error {
 	err := f.stored(ctx, !resumed, whole)
-	return f.api.follow(ctx, f.out, feed, err, func() error { return f.stored(ctx, false, whole) }, func(m *moment) error { return f.give(ctx, m) })
+	return f.api.follow(ctx, f.out, feed, err, func() error { return f.stored(ctx, false, whole) },
+		func(m *moment) error { return f.give(ctx, m) })
 }
 
 // ended ends an event stream. The reader connects again and goes on from its cursor; what it should know of first, it is told.

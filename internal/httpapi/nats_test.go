@@ -40,7 +40,7 @@ func TestOnAServer(t *testing.T) {
 	if e, err := events.Decode(m.Data); err != nil || len(e.Each()) != 3 {
 		t.Errorf("EVENTS has %d entries in its first message, %v, want 3", len(e.Each()), err)
 	}
-	full := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn, Patience: 1}))
+	full := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: conn.Events(), Patience: 1}))
 	t.Cleanup(full.Close)
 	big := `"` + strings.Repeat("x", 200<<10) + `"`
 	var header map[string][]string

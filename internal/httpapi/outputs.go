@@ -31,11 +31,7 @@ type outputOut struct {
 }
 
 // openOutputs lists what of a thread is open.
-func (a *api) openOutputs(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	open, err := a.cfg.Client.OpenOutputs(r.Context(), t)
 	if err != nil {
 		return err
@@ -50,11 +46,7 @@ func (a *api) openOutputs(w http.ResponseWriter, r *http.Request) error {
 // putOutput takes what a tool prints, as it prints it: each chunk of the body is on its way to subscribers at once. The answer
 // comes when the result is in the thread. A body that breaks off leaves the output open; what arrived is durable, and the output
 // closes as aborted after its lease.
-func (a *api) putOutput(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	q := r.URL.Query()
 	cfg := client.OutputConfig{
 		ID: q.Get("id"), Tool: q.Get("tool"), Invocation: q.Get("invocation_id"), Cwd: q.Get("cwd"), Agent: q.Get("agent"), Run: q.Get("run"),

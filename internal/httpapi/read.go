@@ -158,11 +158,7 @@ func lines[T any](w http.ResponseWriter, r *http.Request, name string, all []T, 
 }
 
 // log gives the items of a thread as they were before any cut (SPEC I5).
-func (a *api) log(w http.ResponseWriter, r *http.Request) error {
-	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
-	if err := t.Validate(); err != nil {
-		return err
-	}
+func (a *api) log(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	return a.give(w, r, "", project.LocalLog(t))
 }
 

@@ -15,10 +15,17 @@ import (
 	"spool/pkg/events"
 )
 
-// threadOf is the thread that the path names.
-func threadOf(r *http.Request) (events.Thread, error) {
-	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
-	return t, t.Validate()
+// onThread is a route whose path names a thread.
+func onThread(
+	do func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread) error,
+) func(a *api, w http.ResponseWriter, r *http.Request) error {
+	return func(a *api, w http.ResponseWriter, r *http.Request) error {
+		t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
+		if err := t.Validate(); err != nil {
+			return err
+		}
+		return do(a, w, r, t)
+	}
 }
 
 // sessionOf is the session that the path names.

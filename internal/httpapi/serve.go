@@ -19,7 +19,7 @@ import (
 
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
 func For(conn *natsio.Conn, cfg Config) http.Handler {
-	cfg.Publisher, cfg.Inbox, cfg.Client = conn, conn, client.New(conn).Serving()
+	cfg.Publisher, cfg.Inbox, cfg.Client = conn.Events(), conn.Inbox(), client.New(conn).Serving()
 	stores := &stores{server: natsadmin.New(conn)}
 	cfg.Ready = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
@@ -74,7 +74,7 @@ func ready(ctx context.Context, conn *natsio.Conn) error {
 	if err := conn.Verify(ctx); err != nil {
 		return err
 	}
-	b, err := conn.Backlog(ctx)
+	b, err := conn.Events().Backlog(ctx)
 	if err != nil {
 		return err
 	}

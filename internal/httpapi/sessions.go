@@ -196,11 +196,7 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 }
 
 // oneThread shows one thread.
-func (a *api) oneThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := threadOf(r)
-	if err != nil {
-		return err
-	}
+func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err

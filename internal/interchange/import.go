@@ -20,7 +20,9 @@ import (
 //  1. For each file, undo what an export did to its entries.
 //  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
 //  3. Artifacts when the session is there.
-func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config) (res transcript.Result, notes []string, err error) {
+func Import(
+	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
+) (res transcript.Result, notes []string, err error) {
 	var said said
 	restored := make([]transcript.Source, len(sources))
 	for i, s := range sources {
@@ -29,7 +31,7 @@ func Import(ctx context.Context, conn *natsio.Conn, sources []transcript.Source,
 		}
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
-	res = transcript.New(client.New(conn), conn, cfg).Import(ctx, restored)
+	res = transcript.New(client.New(conn), conn.Events(), cfg).Import(ctx, restored)
 	err = adopt(ctx, artifactstore.Of(conn, 0), restored, res)
 	return res, said.all, err
 }

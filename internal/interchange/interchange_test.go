@@ -62,7 +62,7 @@ func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn})
+	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn.Inbox()})
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("Import: %v, notes %q", err, notes)
 	}
@@ -454,7 +454,11 @@ func TestMissingBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := cl.Reader().Content(t.Context(), head.Head())
+	step, err := cl.Reader().Step(t.Context(), head.Head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := step.ReadContent(t.Context())
 	if err != nil || !slices.Equal(content.Refs, []casstore.Ref{good}) {
 		t.Errorf("the entry holds %v, %v, want the blob that is there", content.Refs, err)
 	}

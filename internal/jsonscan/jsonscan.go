@@ -67,6 +67,11 @@ func Object(raw []byte, f func(key, value []byte) bool) error {
 		}
 		return end
 	})
+	return ended(raw, end, stopped)
+}
+
+// ended is the error of a value that was read up to end, or stopped.
+func ended(raw []byte, end int, stopped bool) error {
 	switch {
 	case stopped:
 		return nil
@@ -149,13 +154,7 @@ func Array(raw []byte, f func(value []byte) bool) error {
 		}
 		return end
 	})
-	switch {
-	case stopped:
-		return nil
-	case end < 0:
-		return syntaxAt(-1 - end)
-	}
-	return finish(raw, end)
+	return ended(raw, end, stopped)
 }
 
 // Get returns the raw text of the value reached from raw by the given keys, or nil if there is none. Of duplicate keys

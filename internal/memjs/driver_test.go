@@ -83,15 +83,15 @@ func TestProductInVirtualTime(t *testing.T) {
 			evs = append(evs, &events.Event{Thread: th, Kind: events.KindEntry, Dialect: "raw", Producer: "p",
 				Epoch: 1, Seq: seq, Body: make([]byte, 40_000)})
 		}
-		if err := c.PublishEvents(t.Context(), evs); err != nil {
+		if err := c.Events().PublishEvents(t.Context(), evs); err != nil {
 			t.Fatal(err)
 		}
-		_, partition, err := c.NewestEvent(t.Context(), th)
+		_, partition, err := c.Events().NewestEvent(t.Context(), th)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := make(chan natsio.Delivery, 100)
-		stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
+		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,14 +262,14 @@ func TestCrash(t *testing.T) {
 		}
 		write := func(value string) {
 			t.Helper()
-			if _, err := c.Write(t.Context(), record.Put{Key: "k", Value: []byte(value),
+			if _, err := c.Records().Write(t.Context(), record.Put{Key: "k", Value: []byte(value),
 				Expect: record.Any}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		read := func() string {
 			t.Helper()
-			rs, err := c.Records(t.Context(), "k")
+			rs, err := c.Records().Records(t.Context(), "k")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,8 @@ func TestCrash(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		write("newer")
 		write("newest")
-		id, asked := c.ServerID(), 0
+		serverID := c.JetStream().Conn().ConnectedServerId
+		id, asked := serverID(), 0
 		s.Crash(func(name string, unsynced int) int {
 			if name != events.RecordsStream {
 				return 0
@@ -287,7 +288,7 @@ func TestCrash(t *testing.T) {
 			asked = unsynced
 			return 1
 		})
-		for c.ServerID() == id || !c.Connected() {
+		for serverID() == id || !c.Connected() {
 			time.Sleep(time.Second)
 		}
 		if got := read(); got != "newer 2" || asked != 2 {

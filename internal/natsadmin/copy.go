@@ -26,11 +26,11 @@ type StoredMessage struct {
 
 // EachMessage gives every message of a stream from a sequence on, up to the newest, in order.
 func (a *Admin) EachMessage(ctx context.Context, stream string, from uint64, f func(StoredMessage) error) error {
-	s, err := a.conn.LeaderStream(ctx, stream)
+	s, err := a.streams.LeaderStream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", stream, natsio.WrapErr(err))
 	}
-	err = a.conn.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = a.streams.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(StoredMessage{m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp})
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *Admin) Unapplied(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unapplied events: %w", natsio.WrapErr(err))
 	}
-	return a.conn.UnappliedOf(ctx, s)
+	return a.streams.UnappliedOf(ctx, s)
 }
 
 // Empty tells whether none of Spool's streams is there; what is there is named.
@@ -67,7 +67,7 @@ func (a *Admin) PutMessages(ctx context.Context, msgs []StoredMessage) error {
 	for i, m := range msgs {
 		out[i] = &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 	}
-	if _, err := a.conn.Send(ctx, out); err != nil {
+	if _, err := a.streams.Send(ctx, out); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(msgs), err)
 	}
 	return nil

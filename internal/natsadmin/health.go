@@ -45,7 +45,7 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 
 // StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
 func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
-	_, err := a.conn.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+	_, err := a.streams.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
 	return err
 }
 
@@ -94,11 +94,11 @@ func (a *Admin) ReplayEvents(ctx context.Context, from uint64) error {
 // Messages reads a stream from a sequence on, to where it ends now. What the server cannot read it passes over and says
 // nothing: sequences that f is not given are deleted, lost or bad (see Message).
 func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error {
-	s, err := a.conn.LeaderStream(ctx, stream)
+	s, err := a.streams.LeaderStream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, natsio.WrapErr(err))
 	}
-	err = a.conn.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = a.streams.EachUntilNewest(ctx, s, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(meta.Sequence.Stream, m.Subject(), m.Data())
 	})
 	if err != nil {
@@ -118,4 +118,15 @@ func (a *Admin) Message(ctx context.Context, stream string, seq uint64) (data []
 		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, natsio.WrapErr(err))
 	}
 	return m.Data, nil
+}
+
+// ServerID is what the server that the connection stands to calls itself: another name after each start.
+func (a *Admin) ServerID() string { return a.nc.ConnectedServerId() }
+
+// Incarnation is ServerID, or empty when the server is one of a cluster.
+func (a *Admin) Incarnation() string {
+	if a.nc.ConnectedClusterName() != "" {
+		return ""
+	}
+	return a.ServerID()
 }

@@ -128,8 +128,9 @@ const probeTime = 2 * time.Second
 func (a *Admin) MayPublish(ctx context.Context) error {
 	th := events.Thread{Session: "doctor", Name: events.MainThread}
 	var errs []error
-	for what, subject := range map[string]string{"publish events": events.EventSubject(th, events.KindEntry), "write records": events.RecordSubject("doctor")} {
-		wait, cancel := context.WithTimeout(ctx, min(a.conn.Timeout(), probeTime))
+	for what, subject := range map[string]string{"publish events": events.EventSubject(th, events.KindEntry),
+		"write records": events.RecordSubject("doctor")} {
+		wait, cancel := context.WithTimeout(ctx, min(a.timeout, probeTime))
 		m := nats.NewMsg(subject)
 		m.Header.Set(jetstream.ExpectedStreamHeader, "none")
 		_, err := a.nc.RequestMsgWithContext(wait, m)

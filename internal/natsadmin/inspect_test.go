@@ -16,14 +16,14 @@ import (
 
 func TestInspect(t *testing.T) {
 	conn := natstest.Conn(t)
-	before, err := conn.LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
+	before, err := conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
-	after, err := conn.LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
+	after, err := conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
 	if err != nil || after[events.EventsStream] != before[events.EventsStream] || after[events.RecordsStream] != before[events.RecordsStream] {
 		t.Errorf("MayPublish stored something: %v, then %v, %v", before, after, err)
 	}

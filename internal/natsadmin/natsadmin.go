@@ -5,6 +5,8 @@
 package natsadmin
 
 import (
+	"time"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -14,24 +16,32 @@ import (
 // Admin asks the server that a connection stands to. It keeps nothing, costs nothing to make, and is safe for
 // concurrent use.
 type Admin struct {
-	conn *natsio.Conn
-	nc   *nats.Conn
-	js   jetstream.JetStream
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	streams natsio.Streams
+	timeout time.Duration // of a request
 }
 
 // New makes the Admin of a connection.
 func New(conn *natsio.Conn) *Admin {
-	return &Admin{conn: conn, nc: conn.JetStream().Conn(), js: conn.JetStream()}
+	return &Admin{nc: conn.JetStream().Conn(), js: conn.JetStream(), streams: conn.Streams(), timeout: conn.Timeout()}
 }
 
 // System is all that checks read and repairs write (fsck.Store, fsck.Writer, scrub.Everything): records, objects,
 // events, items and dead letters through the driver, and the streams themselves.
 type System struct {
-	*natsio.Conn
+	records
+	natsio.Objects
+	natsio.Events
 	natsio.Items
 	natsio.DeadLetters
 	*Admin
 }
 
+// records is named in lower case because a field Records would hide the role's method of that name.
+type records = natsio.Records
+
 // Of makes the System that a connection leads to.
-func Of(conn *natsio.Conn) System { return System{conn, conn.Items(), conn.DeadLetters(), New(conn)} }
+func Of(conn *natsio.Conn) System {
+	return System{conn.Records(), conn.Objects(), conn.Events(), conn.Items(), conn.DeadLetters(), New(conn)}
+}

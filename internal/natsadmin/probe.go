@@ -18,7 +18,7 @@ const probeBytes = 32 << 10
 // question, and no publish. record.ErrDenied: this user may not find out.
 func (a *Admin) Stores(ctx context.Context) error {
 	m := &nats.Msg{Subject: events.ProbeSubject, Data: make([]byte, probeBytes), Header: nats.Header{"Nats-Rollup": {"sub"}}}
-	_, err := a.conn.Send(ctx, []*nats.Msg{m})
+	_, err := a.streams.Send(ctx, []*nats.Msg{m})
 	if err == nil || errors.Is(err, record.ErrDenied) {
 		return err
 	}

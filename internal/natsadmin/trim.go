@@ -18,7 +18,7 @@ const replicaLag = time.Minute
 // Trim drops the oldest events that are applied, once EVENTS is more than half full: until then they are the repair log
 // (DESIGN 3). It reports up to which sequence. Nothing that a partition has not acknowledged is ever dropped.
 func (a *Admin) Trim(ctx context.Context) (upTo uint64, err error) {
-	s, err := a.conn.LeaderStream(ctx, events.EventsStream)
+	s, err := a.streams.LeaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return 0, fmt.Errorf("trim: %w", natsio.WrapErr(err))
 	}
@@ -27,7 +27,7 @@ func (a *Admin) Trim(ctx context.Context) (upTo uint64, err error) {
 	if limit <= 0 || state.Bytes < uint64(limit)/2 || state.Msgs == 0 {
 		return 0, nil
 	}
-	floor, err := a.conn.UnappliedOf(ctx, s)
+	floor, err := a.streams.UnappliedOf(ctx, s)
 	if err != nil {
 		return 0, fmt.Errorf("trim: %w", err)
 	}

@@ -23,7 +23,7 @@ func publish(t *testing.T, c *natsio.Conn, from, to int) {
 			Producer: "p", Seq: uint64(i), Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"},
 			Body: []byte(strings.Repeat("x", 8_000)),
 		}
-		if err := c.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	}
 	p := partition(t, c)
 	got := make(chan natsio.Delivery, 200)
-	stop, err := c.Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
+	stop, err := c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,13 +46,13 @@ func (a *Admin) Account(ctx context.Context) (Account, error) {
 
 // Report stores a report of a gc run.
 func (a *Admin) Report(ctx context.Context, report []byte) error {
-	_, err := a.conn.Send(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
+	_, err := a.streams.Send(ctx, []*nats.Msg{{Subject: events.GCReportSubject, Data: report}})
 	return err
 }
 
 // LastReport reads the newest report of gc, and when it was stored; nil when there is none.
 func (a *Admin) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
-	s, err := a.conn.LeaderStream(ctx, events.GCStream)
+	s, err := a.streams.LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return nil, at, fmt.Errorf("read gc's report: %w", natsio.WrapErr(err))
 	}

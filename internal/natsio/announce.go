@@ -30,8 +30,8 @@ const announceFor = 4 * time.Second
 
 // WillCommit says that a commit behind a fence is being prepared. It is a hint and does not wait: a crash after it leaves a
 // batch that the server drops by itself, and a commit without it only takes longer.
-func (c *Conn) WillCommit(f record.Fence) {
-	a := &c.announced
+func (recs Records) WillCommit(f record.Fence) {
+	a := &recs.c.announced
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old, ok := a.open[f.Lane]; ok && old.fence == f && time.Since(old.at) < announceFor {
@@ -40,7 +40,7 @@ func (c *Conn) WillCommit(f record.Fence) {
 	id := nuid.Next()
 	m := fenceMsg(f)
 	m.Header[hdrBatchID], m.Header[hdrBatchSeq] = []string{id}, []string{"1"}
-	if c.nc.PublishMsg(m) != nil {
+	if recs.c.nc.PublishMsg(m) != nil {
 		return
 	}
 	if a.open == nil {

@@ -15,7 +15,7 @@ import (
 func TestAnnouncedCommit(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	fence := func() record.Fence {
-		f, err := c.Fence(ctx, 5)
+		f, err := c.Records().Fence(ctx, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestAnnouncedCommit(t *testing.T) {
 	}
 	holds := func(value string) uint64 {
 		t.Helper()
-		rs, err := c.Records(ctx, "session.a", "session.b")
+		rs, err := c.Records().Records(ctx, "session.a", "session.b")
 		if err != nil || string(rs[0].Value) != value || string(rs[1].Value) != value || rs[1].Seq != rs[0].Seq+1 {
 			t.Fatalf("records are %q %d and %q %d, %v, want %q in a row", rs[0].Value, rs[0].Seq, rs[1].Value, rs[1].Seq, err, value)
 		}
@@ -34,27 +34,27 @@ func TestAnnouncedCommit(t *testing.T) {
 	}
 
 	f := fence()
-	c.WillCommit(f)
-	c.WillCommit(f) // said already
-	first, err := c.Commit(ctx, f, put("one", 0))
+	c.Records().WillCommit(f)
+	c.Records().WillCommit(f) // said already
+	first, err := c.Records().Commit(ctx, f, put("one", 0))
 	if err != nil || first != holds("one") {
 		t.Fatalf("Commit = %d, %v, want the sequence of its first record", first, err)
 	}
-	c.WillCommit(f)
-	if _, err := c.Commit(ctx, f, put("two", first+7)); !errors.Is(err, record.ErrConflict) {
+	c.Records().WillCommit(f)
+	if _, err := c.Records().Commit(ctx, f, put("two", first+7)); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit on a wrong expectation = %v, want ErrConflict", err)
 	}
-	c.WillCommit(f)
-	if _, err := c.Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}); err != nil {
+	c.Records().WillCommit(f)
+	if _, err := c.Records().Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Commit(ctx, f, put("three", record.Any)); !errors.Is(err, record.ErrConflict) {
+	if _, err := c.Records().Commit(ctx, f, put("three", record.Any)); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit behind a fence that moved after the announcement = %v, want ErrConflict", err)
 	}
 	holds("one")
-	c.WillCommit(f)
+	c.Records().WillCommit(f)
 	f = fence()
-	if _, err := c.Commit(ctx, f, put("four", record.Any)); err != nil { // the announcement was for another fence
+	if _, err := c.Records().Commit(ctx, f, put("four", record.Any)); err != nil { // the announcement was for another fence
 		t.Fatal(err)
 	}
 	holds("four")
@@ -68,7 +68,7 @@ func TestAnnouncedCommit(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c.WillCommit(f)
+	c.Records().WillCommit(f)
 	announced, err := lane.NextMsgWithContext(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +77,11 @@ func TestAnnouncedCommit(t *testing.T) {
 	if err := nc.PublishMsg(gap); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Commit(ctx, f, put("five", record.Any)); !errors.Is(err, record.ErrBusy) {
+	if _, err := c.Records().Commit(ctx, f, put("five", record.Any)); !errors.Is(err, record.ErrBusy) {
 		t.Errorf("Commit of a batch that was given up = %v, want ErrBusy", err)
 	}
 	holds("four")
-	if _, err := c.Commit(ctx, f, put("five", record.Any)); err != nil {
+	if _, err := c.Records().Commit(ctx, f, put("five", record.Any)); err != nil {
 		t.Fatal(err)
 	}
 	holds("five")

@@ -12,8 +12,8 @@ import (
 	"spool/internal/record"
 )
 
-// MaxBatch is the largest atomic batch that a server takes, in messages.
-const MaxBatch = record.MaxCommit + 1
+// maxBatch is the largest atomic batch that a server takes, in messages.
+const maxBatch = record.MaxCommit + 1
 
 // Headers of an atomic batch (ADR-50) and of a conditional publish.
 const (
@@ -34,8 +34,8 @@ func (c *Conn) batch(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 
 // batchAs is batch; the first message of an announced batch has been sent.
 func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) (uint64, error) {
-	if len(msgs) > MaxBatch {
-		return 0, fmt.Errorf("%w: a batch of %d messages; at most %d", record.ErrRefused, len(msgs), MaxBatch)
+	if len(msgs) > maxBatch {
+		return 0, fmt.Errorf("%w: a batch of %d messages; at most %d", record.ErrRefused, len(msgs), maxBatch)
 	}
 	id := cmp.Or(announced, nuid.Next())
 	last := len(msgs) - 1
@@ -65,7 +65,8 @@ func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) 
 		return 0, err
 	}
 	if a.Count != len(msgs) {
-		return 0, fmt.Errorf("%w: the server committed %d of %d messages: does the stream allow atomic publishing?", record.ErrRefused, a.Count, len(msgs))
+		return 0, fmt.Errorf("%w: the server committed %d of %d messages: does the stream allow atomic publishing?",
+			record.ErrRefused, a.Count, len(msgs))
 	}
 	return a.Seq, nil
 }

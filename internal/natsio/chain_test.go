@@ -140,7 +140,7 @@ func TestNoLinkBreaksInACall(t *testing.T) {
 			wire.after(rand.IntN(200), -1)
 		}
 		evs := chainOf(i*each, each, size)
-		err := retry.Do(t.Context(), func(error, time.Duration) { failed++ }, func() error { return c.PublishEvents(t.Context(), evs) })
+		err := retry.Do(t.Context(), func(error, time.Duration) { failed++ }, func() error { return c.Events().PublishEvents(t.Context(), evs) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestRefusedInACall(t *testing.T) {
 		evs := chainOf(0, n, 100)
 		bad := n / 2
 		evs[bad].Body = make([]byte, 4000)
-		if err := c.PublishEvents(t.Context(), evs); !errors.Is(err, record.ErrRefused) {
+		if err := c.Events().PublishEvents(t.Context(), evs); !errors.Is(err, record.ErrRefused) {
 			t.Fatalf("PublishEvents of %d with one that is too large = %v, want ErrRefused", n, err)
 		}
 		stored, err := stream.Info(t.Context())

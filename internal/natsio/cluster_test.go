@@ -95,7 +95,7 @@ func TestCluster(t *testing.T) {
 func quiet(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	ctx := t.Context()
-	at, err := conn.Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any})
+	at, err := conn.Records().Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,11 +103,11 @@ func quiet(t *testing.T, conn *natsio.Conn) {
 		last uint64
 		want bool
 	}{{at - 1, false}, {at, true}, {at, false}, {at + 1, true}} {
-		if got, err := conn.Quiet(ctx, ask.last); err != nil || got != ask.want {
+		if got, err := conn.Records().Quiet(ctx, ask.last); err != nil || got != ask.want {
 			t.Errorf("Quiet(%d) = %v, %v, want %v", ask.last-at, got, err, ask.want)
 		}
 	}
-	if last, err := conn.Scan(ctx, 1, func(record.Stamped) error { return nil }); err != nil || last != at+2 {
+	if last, err := conn.Records().Scan(ctx, 1, func(record.Stamped) error { return nil }); err != nil || last != at+2 {
 		t.Errorf("Scan = %d, %v, want %d", last, err, at+2)
 	}
 }

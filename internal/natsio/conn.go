@@ -153,7 +153,8 @@ func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option
 		name = "spool"
 	}
 	opts := []nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery),
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingEvery),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -218,7 +219,7 @@ func (c *Conn) begun() error {
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
 
 // MaxRecord is how many bytes the value of a record can have.
-func (c *Conn) MaxRecord() int { return c.MaxPayload() - recordRoom }
+func (recs Records) MaxRecord() int { return recs.c.MaxPayload() - recordRoom }
 
 // recordRoom is what a record's message leaves below max_payload for its headers.
 const recordRoom = 4096
@@ -231,19 +232,17 @@ func (c *Conn) Server() (url, version string) {
 	return c.nc.ConnectedUrlRedacted(), c.nc.ConnectedServerVersion()
 }
 
-// ServerID is what the server that the connection stands to calls itself: another name after each start.
-func (c *Conn) ServerID() string { return c.nc.ConnectedServerId() }
-
-// Incarnation is ServerID, or empty when the server is one of a cluster.
-func (c *Conn) Incarnation() string {
-	if c.nc.ConnectedClusterName() != "" {
-		return ""
-	}
-	return c.ServerID()
-}
+// clustered reports whether the server that the connection stands to is one of a cluster.
+func (c *Conn) clustered() bool { return c.nc.ConnectedClusterName() != "" }
 
 // RTT is the time of one round trip to the server.
 func (c *Conn) RTT() (time.Duration, error) { return c.nc.RTT() }
 
 // JetStream is nats.go's own view of the connection, for measuring Spool against it and for tests that play another client.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Timeout is how long a request may take.
+func (c *Conn) Timeout() time.Duration { return c.timeout }
+
+// Log is where what goes wrong beside a call is told.
+func (c *Conn) Log() *slog.Logger { return c.log }

@@ -20,13 +20,17 @@ import (
 // stops cleanly; when it dies, after pinnedTTL. It is no fence: the commit's expectations are.
 const (
 	ackWait       = 20 * time.Second // then an unacknowledged event comes again: how long a dead owner holds up a quiet partition
-	pullExpiry    = 5 * time.Second
-	pullHeartbeat = 2500 * time.Millisecond
 	pinnedTTL     = 8 * time.Second
 	maxAckPending = 20_000
 
 	pullMessages = 500
 	pullBytes    = 4 << 20 // above any message, or a pull could never be met
+)
+
+// How long a consumer that waits for messages asks at a time, and within which time it hears that the server is there.
+const (
+	PullExpiry    = 5 * time.Second
+	PullHeartbeat = 2500 * time.Millisecond
 )
 
 func partitionConsumer(p int) jetstream.ConsumerConfig {
@@ -46,7 +50,7 @@ func (c *Conn) ensureConsumers(ctx context.Context) error {
 		g.Go(func() error {
 			_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
 			if err != nil {
-				return fmt.Errorf("consumer of partition %d: %w", p, wrapErr(err))
+				return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))
 			}
 			return nil
 		})
@@ -61,7 +65,7 @@ type Delivery struct {
 	Seq       uint64 // EVENTS stream sequence
 	Stored    int64  // when the server stored it, Unix nanoseconds
 	Partition int
-	Link      uint64 // over which it came: Conn.Link
+	Link      uint64 // over which it came: Events.Link
 
 	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
 	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have
@@ -76,7 +80,7 @@ type Delivery struct {
 // delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
 // acknowledged then.
 func (d Delivery) Ack() error {
-	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Link() {
+	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Events().Link() {
 		return nil
 	}
 	return d.msg.Ack()
@@ -93,16 +97,16 @@ func (d Delivery) Working() error { return d.msg.InProgress() }
 // Over a connection that was made again it begins again, with what is not acknowledged: the server may have been set back, and what
 // came before that stands behind what it forgot. begin, if it is not nil, is called over every connection before anything is asked
 // for over it; what it has replayed (ReplayEvents) comes first.
-func (c *Conn) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
+func (es Events) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
 	if begin == nil {
 		begin = func(context.Context) {}
 	}
 	p := &partitionFeed{
-		c: c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), connected: c.nc.StatusChanged(nats.CONNECTED),
+		c: es.c, partition: partition, prelude: begin, deliver: deliver,
+		doubt: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.begin(ctx); err != nil {
-		c.nc.RemoveStatusListener(p.connected)
+		es.c.nc.RemoveStatusListener(p.connected)
 		return nil, err
 	}
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -131,11 +135,11 @@ type partitionFeed struct {
 }
 
 func (p *partitionFeed) begin(ctx context.Context) error {
-	c, link := p.c, p.c.Link()
+	c, link := p.c, p.c.Events().Link()
 	p.prelude(ctx)
 	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(p.partition))
 	if err != nil {
-		return fmt.Errorf("consumer of partition %d: %w", p.partition, wrapErr(err))
+		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
 	if cons.CachedInfo().NumAckPending > 0 {
@@ -157,7 +161,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
 		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes),
-		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			c.log.Debug("consume", "partition", p.partition, "error", err)
 			if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) {
@@ -168,7 +172,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 			}
 		}))
 	if err != nil {
-		return fmt.Errorf("consume partition %d: %w", p.partition, wrapErr(err))
+		return fmt.Errorf("consume partition %d: %w", p.partition, WrapErr(err))
 	}
 	p.feed, p.consume, p.link = f, cc, link
 	return nil
@@ -192,7 +196,7 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 			}
 			continue
 		case <-p.connected:
-			if p.link == p.c.Link() {
+			if p.link == p.c.Events().Link() {
 				continue
 			}
 			p.consume.Stop()
@@ -225,7 +229,7 @@ func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bo
 		if err == nil {
 			return true
 		}
-		err = wrapErr(err)
+		err = WrapErr(err)
 		level := slog.LevelError
 		if record.Temporary(err) {
 			level = slog.LevelWarn
@@ -388,7 +392,7 @@ func (f *feed) reset(ctx context.Context) {
 }
 
 // Link numbers the connection: it grows when it is made again, before anything is received over the new one.
-func (c *Conn) Link() uint64 { return c.nc.Stats().Reconnects }
+func (es Events) Link() uint64 { return es.c.nc.Stats().Reconnects }
 
 // Backlog is how the partitions' consumers stand.
 type Backlog struct {
@@ -400,10 +404,10 @@ type Backlog struct {
 }
 
 // Backlog asks every partition's consumer.
-func (c *Conn) Backlog(ctx context.Context) (b Backlog, err error) {
-	s, err := c.js.Stream(ctx, events.EventsStream)
+func (es Events) Backlog(ctx context.Context) (b Backlog, err error) {
+	s, err := es.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return b, wrapErr(err)
+		return b, WrapErr(err)
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
@@ -415,5 +419,5 @@ func (c *Conn) Backlog(ctx context.Context) (b Backlog, err error) {
 		}
 		b.ServerNow = info.TimeStamp
 	}
-	return b, wrapErr(list.Err())
+	return b, WrapErr(list.Err())
 }

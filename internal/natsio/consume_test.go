@@ -26,20 +26,20 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 		t.Helper()
 		for seq := from; seq <= to; seq++ {
 			e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
-			if err := first.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	publish(1, 5)
-	_, partition, err := first.NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
+	_, partition, err := first.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
-		stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq })
+		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,18 +85,18 @@ func TestTerms(t *testing.T) {
 		t.Helper()
 		published++
 		e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
-		if err := first.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	publish()
-	_, partition, err := first.NewestEvent(t.Context(), th)
+	_, partition, err := first.Events().NewestEvent(t.Context(), th)
 	if err != nil {
 		t.Fatal(err)
 	}
 	consume := func(c *natsio.Conn, got chan natsio.Delivery) (stop func()) {
 		t.Helper()
-		stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 			_ = d.Ack()
 			got <- d
 		})
@@ -165,13 +165,13 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		for range n { // one by one: several would share a message
 			published++
 			e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
-			if err := first.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	publish(old)
-	_, partition, err := first.NewestEvent(t.Context(), th)
+	_, partition, err := first.Events().NewestEvent(t.Context(), th)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, late := make(chan natsio.Delivery, 1000), atomic.Bool{}
-	stop, err := first.Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+	stop, err := first.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		if d.Seq <= old || late.Load() {
 			_ = d.Ack()
 		}
@@ -216,7 +216,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive("the first", old)
 	publish(open)
 	unacked := receive("the open", open)
-	stopSecond, err := second.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
+	stopSecond, err := second.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type DeadLetter struct {
 
 // EachLetter gives every dead letter of a session, or of all, oldest first.
 func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(DeadLetter) error) error {
-	err := box.c.eachMessage(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+	err := box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))
@@ -41,16 +41,16 @@ func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(De
 
 // Letter reads one. record.ErrNotFound: there is none at that sequence.
 func (box DeadLetters) Letter(ctx context.Context, at uint64) (d DeadLetter, err error) {
-	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
+		return d, fmt.Errorf("read dead letter %d: %w", at, WrapErr(err))
 	}
 	m, err := s.GetMsg(ctx, at)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return d, fmt.Errorf("%w: dead letter %d", record.ErrNotFound, at)
 	}
 	if err != nil {
-		return d, fmt.Errorf("read dead letter %d: %w", at, wrapErr(err))
+		return d, fmt.Errorf("read dead letter %d: %w", at, WrapErr(err))
 	}
 	return deadLetter(m.Subject, m.Header, m.Data, m.Sequence, m.Time), nil
 }
@@ -74,19 +74,19 @@ func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader,
 	if d.object == "" {
 		return bytes.NewReader(d.Data), nil
 	}
-	o, err := box.c.Stat(ctx, events.InboxBucket, d.object)
+	o, err := box.c.Objects().Stat(ctx, events.InboxBucket, d.object)
 	if err != nil {
 		return nil, fmt.Errorf("bytes of dead letter %d: %w", d.At, err)
 	}
-	return box.c.Open(ctx, o), nil
+	return box.c.Objects().Open(ctx, o), nil
 }
 
 // DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
 // then on. Doing it again changes nothing. record.ErrNotFound: there is no letter at one of the numbers, and none is removed.
 func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
-	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return fmt.Errorf("remove dead letters: %w", wrapErr(err))
+		return fmt.Errorf("remove dead letters: %w", WrapErr(err))
 	}
 	for some := range slices.Chunk(at, 1000) {
 		evs := make([]uint64, 0, len(some))
@@ -105,10 +105,8 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 			return fmt.Errorf("remove dead letters: %w", err)
 		}
 		for _, at := range some {
-			if err := s.SecureDeleteMsg(ctx, at); err != nil {
-				if _, gone := s.GetMsg(ctx, at); !errors.Is(gone, jetstream.ErrMsgNotFound) {
-					return fmt.Errorf("remove dead letter %d: %w", at, wrapErr(err))
-				}
+			if err := unlessGone(ctx, s, at, s.SecureDeleteMsg(ctx, at)); err != nil {
+				return fmt.Errorf("remove dead letter %d: %w", at, err)
 			}
 		}
 	}
@@ -119,7 +117,7 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
 	s, err := box.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	for err = record.ErrConflict; errors.Is(err, record.ErrConflict) && ctx.Err() == nil; {
 		err = box.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)
@@ -128,7 +126,7 @@ func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
 }
 
 func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
-	rs, err := box.c.Records(ctx, events.LettersKey)
+	rs, err := box.c.Records().Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}
@@ -137,7 +135,7 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 		return err
 	}
 	l.Add(oldest, evs...)
-	_, err = box.c.Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
+	_, err = box.c.Records().Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
 	return err
 }
 
@@ -145,18 +143,18 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 // that an operator removed, without.
 func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []byte) error) error {
 	// Whatever is removed while they are listed is noted before.
-	s, err := box.c.leaderStream(ctx, events.DeadStream)
+	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return fmt.Errorf("read dead letters: %w", wrapErr(err))
+		return fmt.Errorf("read dead letters: %w", WrapErr(err))
 	}
-	err = box.c.EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = box.c.Streams().EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		d := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
 		return f(d.Seq, d.Data)
 	})
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", err)
 	}
-	rs, err := box.c.Records(ctx, events.LettersKey)
+	rs, err := box.c.Records().Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
 	}

@@ -4,31 +4,21 @@ import (
 	"context"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"spool/internal/record"
 	"spool/pkg/events"
 )
 
 // visible leaves out records of sessions that are being removed: of those that are too large for one batch a reader
 // sees nothing from the first batch on.
-func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record, error) {
+func (recs Records) visible(ctx context.Context, rs []record.Record) ([]record.Record, error) {
 	if !slices.ContainsFunc(rs, func(r record.Record) bool { return events.SessionOf(r.Key) != "" }) {
 		return rs, nil
 	}
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, wrapErr(err)
+	keys, err := recs.Keys(ctx, events.DeletingKeys)
+	if err != nil || len(keys) == 0 {
+		return rs, err
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(events.DeletingKeys)))
-	if err != nil || len(info.State.Subjects) == 0 {
-		return rs, wrapErr(err)
-	}
-	var keys []string
-	for subject := range info.State.Subjects {
-		keys = append(keys, recordKey(subject))
-	}
-	marks, err := c.Records(ctx, keys...)
+	marks, err := recs.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +33,9 @@ func (c *Conn) visible(ctx context.Context, rs []record.Record) ([]record.Record
 
 // BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages
 // told may be of before and of after. Where deletions do not pause, the last of a few calls counts.
-func (c *Conn) BetweenDeletions(ctx context.Context, read func() error) error {
+func (recs Records) BetweenDeletions(ctx context.Context, read func() error) error {
 	newest := func() (uint64, error) {
-		rs, err := c.Records(ctx, events.DeletedKey("*"))
+		rs, err := recs.Records(ctx, events.DeletedKey("*"))
 		if err != nil {
 			return 0, err
 		}

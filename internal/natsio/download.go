@@ -18,13 +18,13 @@ const streamGroup = 4 << 20
 
 // Open reads an object of any size in bounded memory, once, from its beginning. Its bytes are counted, not hashed. Missing
 // chunks are record.ErrNotFound, at the place where they are missed.
-func (c *Conn) Open(ctx context.Context, o record.Object) io.Reader {
-	return &objectReader{ctx: ctx, c: c, o: o, next: o.First}
+func (obs Objects) Open(ctx context.Context, o record.Object) io.Reader {
+	return &objectReader{ctx: ctx, obs: obs, o: o, next: o.First}
 }
 
 type objectReader struct {
 	ctx    context.Context // of the whole reading: io.Reader has no room for one
-	c      *Conn
+	obs    Objects
 	o      record.Object
 	next   uint64   // no chunk that is wanted has a lower sequence
 	got    int      // chunks received
@@ -52,7 +52,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 // fetch gets the next chunks.
 func (r *objectReader) fetch() error {
 	r.chunks = r.chunks[:0]
-	n, last, err := r.c.readBatch(r.ctx, r.o, r.next, r.o.Chunks-r.got, streamGroup, func(chunk []byte) error {
+	n, last, err := r.obs.readBatch(r.ctx, r.o, r.next, r.o.Chunks-r.got, streamGroup, func(chunk []byte) error {
 		r.size += int64(len(chunk))
 		r.chunks = append(r.chunks, chunk)
 		return nil
@@ -66,14 +66,14 @@ func (r *objectReader) fetch() error {
 
 // missing says why fewer chunks came than there must be: they are not there, or an answer was lost on its way.
 func (r *objectReader) missing() error {
-	s, err := r.c.leaderStream(r.ctx, events.ObjectStream(r.o.Bucket))
+	s, err := r.obs.c.Streams().LeaderStream(r.ctx, events.ObjectStream(r.o.Bucket))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	subject := chunkSubject(r.o.Bucket, r.o.NUID)
+	subject := ChunkSubject(r.o.Bucket, r.o.NUID)
 	info, err := s.Info(r.ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	why := record.ErrNotFound
 	if info.State.Subjects[subject] >= uint64(r.o.Chunks) {
@@ -91,12 +91,12 @@ func (r *objectReader) end() error {
 
 // OpenBody redeems a claim check of any size: once, from the beginning. What is read is what the inbox holds; whoever
 // reads it holds it against the claim check. record.ErrNotFound when nothing is there.
-func (c *Conn) OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, error) {
-	o, err := c.Stat(ctx, events.InboxBucket, ref.Object)
+func (in Inbox) OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, error) {
+	o, err := in.c.Objects().Stat(ctx, events.InboxBucket, ref.Object)
 	if err != nil {
 		return nil, err
 	}
-	return c.Open(ctx, o), nil
+	return in.c.Objects().Open(ctx, o), nil
 }
 
 // OpenBlob reads a blob of any size in bounded memory. Where it ends and its bytes are not those that ref names, or some are
@@ -106,7 +106,7 @@ func (s *Store) OpenBlob(ctx context.Context, ref casstore.Ref) (io.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	return casstore.Verify(storeReader{s.c.Open(ctx, b.Object)}, ref), nil
+	return casstore.Verify(storeReader{s.objects.Open(ctx, b.Object)}, ref), nil
 }
 
 // storeReader says in the store's words that bytes are missing which a record names.

@@ -13,37 +13,43 @@ import (
 )
 
 // Reclaim frees the bytes of an object that no record names and none can name any more. Doing it again changes nothing.
-func (c *Conn) Reclaim(ctx context.Context, o record.Object) error {
+func (obs Objects) Reclaim(ctx context.Context, o record.Object) error {
 	if o.Name == "" {
-		return c.purgeChunks(ctx, o)
+		return obs.purgeChunks(ctx, o)
 	}
-	return c.dropObject(ctx, o)
+	now, err := obs.Stat(ctx, o.Bucket, o.Name)
+	switch {
+	case err == nil && now.NUID == o.NUID:
+		return obs.drop(ctx, o)
+	case err == nil || errors.Is(err, record.ErrNotFound): // the name is another's by now, or nobody's
+		return obs.purgeChunks(ctx, o)
+	}
+	return err
 }
 
-// dropObject removes the bytes of an object that no record names, and its name if that is still its own.
-func (c *Conn) dropObject(ctx context.Context, o record.Object) error {
-	now, err := c.Stat(ctx, o.Bucket, o.Name)
-	if err != nil && !errors.Is(err, record.ErrNotFound) {
+// discard removes the bytes of an object that no record can name: an inbox body after its commit. Never anything else.
+func (obs Objects) discard(ctx context.Context, bucket, name string) error {
+	o, err := obs.Stat(ctx, bucket, name)
+	if err != nil {
 		return err
 	}
-	if err == nil && now.NUID == o.NUID {
-		s, err := c.js.Stream(ctx, events.ObjectStream(o.Bucket))
-		if err == nil {
-			err = s.Purge(ctx, jetstream.WithPurgeSubject(metaSubject(o.Bucket, o.Name)))
-		}
-		if err != nil {
-			return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
-		}
+	return obs.drop(ctx, o)
+}
+
+// drop removes an object's name, then its bytes.
+func (obs Objects) drop(ctx context.Context, o record.Object) error {
+	if err := obs.purge(ctx, o, metaSubject(o.Bucket, o.Name)); err != nil {
+		return err
 	}
-	return c.purgeChunks(ctx, o)
+	return obs.purgeChunks(ctx, o)
 }
 
 // DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps
 // it.
-func (c *Conn) DropUpload(ctx context.Context, o record.Object) error {
-	s, err := c.leaderStream(ctx, events.ObjectStream(o.Bucket))
+func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
+	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(o.Bucket))
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	subject := metaSubject(o.Bucket, o.Name)
 	newest, err := s.GetLastMsgForSubject(ctx, subject)
@@ -60,18 +66,23 @@ func (c *Conn) DropUpload(ctx context.Context, o record.Object) error {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
-	return c.purgeChunks(ctx, o)
+	return obs.purgeChunks(ctx, o)
 }
 
-func (c *Conn) purgeChunks(ctx context.Context, o record.Object) error {
-	s, err := c.js.Stream(ctx, events.ObjectStream(o.Bucket))
+func (obs Objects) purgeChunks(ctx context.Context, o record.Object) error {
+	return obs.purge(ctx, o, ChunkSubject(o.Bucket, o.NUID))
+}
+
+// purge removes what an object's bucket holds on a subject.
+func (obs Objects) purge(ctx context.Context, o record.Object, subject string) error {
+	s, err := obs.c.js.Stream(ctx, events.ObjectStream(o.Bucket))
 	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(o.Bucket, o.NUID)))
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	return nil
 }

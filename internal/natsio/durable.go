@@ -26,7 +26,9 @@ const (
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
 // is done when the caller comes back for the next one, and then not given again; a crash gives those again that were done in
 // the last quarter of a second. Of several processes under one name one gets the items, and another when that one stops.
-func (its Items) FollowDurable(ctx context.Context, name string, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
+func (its Items) FollowDurable(
+	ctx context.Context, name string, filters []string, from Position, ready func(),
+) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
 		cons, err := its.readerConsumer(ctx, name, filters, from)
 		if err != nil {
@@ -37,9 +39,9 @@ func (its Items) FollowDurable(ctx context.Context, name string, filters []strin
 		f.takeBackOrphans(ctx)
 		it, err := cons.Messages(
 			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
-			jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat))
+			jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat))
 		if err != nil {
-			yield(StoredItem{}, wrapErr(err))
+			yield(StoredItem{}, WrapErr(err))
 			return
 		}
 		if ready != nil {
@@ -81,7 +83,7 @@ func (its Items) FollowDurable(ctx context.Context, name string, filters []strin
 				continue // nothing new; without heartbeats another process is pinned, or the server away
 			}
 			if err != nil {
-				yield(StoredItem{}, wrapErr(err))
+				yield(StoredItem{}, WrapErr(err))
 				return
 			}
 			meta, err := m.Metadata()
@@ -128,7 +130,7 @@ func (its Items) readerConsumer(ctx context.Context, name string, filters []stri
 		}
 	}
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	cfg := cons.CachedInfo().Config
 	have := slices.Sorted(slices.Values(append(cfg.FilterSubjects, cfg.FilterSubject)))
@@ -147,7 +149,7 @@ func (its Items) ForgetReader(ctx context.Context, name string) error {
 		return err
 	}
 	if err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
-		return fmt.Errorf("durable subscription %q: %w", name, wrapErr(err))
+		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
 	}
 	return nil
 }

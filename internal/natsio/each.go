@@ -4,40 +4,47 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// eachMessage gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last.
-func (c *Conn) eachMessage(
+// Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
+// stops at the first error of f, and returns it.
+func (st Streams) Each(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
 	cfg.InactiveThreshold = cmp.Or(cfg.InactiveThreshold, 10*time.Second)
-	cons, err := c.js.OrderedConsumer(ctx, stream, cfg)
+	cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	return c.each(ctx, cons, f)
+	return st.each(ctx, cons, f)
 }
 
 // each gives all messages of a consumer to f, until there is none behind the last.
-func (c *Conn) each(ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	return c.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
+func (st Streams) each(
+	ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) error {
+	return st.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
 }
 
 // follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides.
-func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error), f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (st Streams) follow(
+	ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error),
+	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) error {
 	pending := cons.CachedInfo().NumPending
 	defer func() { // else it would be among the stream's consumers for a while
 		info := cons.CachedInfo()
-		_ = c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
+		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
 	}()
 	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(scanAhead, scanBytes))
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
@@ -47,17 +54,17 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 				return err
 			}
 		}
-		m, err := it.Next(jetstream.NextMaxWait(c.timeout))
+		m, err := it.Next(jetstream.NextMaxWait(st.c.timeout))
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
 			info, err := cons.Info(ctx)
 			if err != nil {
-				return wrapErr(err)
+				return WrapErr(err)
 			}
 			pending = info.NumPending
 			continue
 		}
 		if err != nil {
-			return wrapErr(errors.Join(ctx.Err(), err))
+			return WrapErr(errors.Join(ctx.Err(), err))
 		}
 		meta, err := m.Metadata()
 		if err != nil {
@@ -72,7 +79,7 @@ func (c *Conn) follow(ctx context.Context, cons jetstream.Consumer, atEnd func()
 
 // EachUntilNewest gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked for
 // the stream: the consumer's own copy may be behind, and what it has not got yet is as acknowledged as the rest.
-func (c *Conn) EachUntilNewest(
+func (st Streams) EachUntilNewest(
 	ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
 	last, newest := max(seq, 1)-1, s.CachedInfo().State.LastSeq
@@ -83,7 +90,7 @@ func (c *Conn) EachUntilNewest(
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1), InactiveThreshold: time.Minute,
 	})
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	atEnd := func() (bool, error) {
 		if last >= newest {
@@ -93,17 +100,17 @@ func (c *Conn) EachUntilNewest(
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return true, nil
 		}
-		return false, wrapErr(err)
+		return false, WrapErr(err)
 	}
-	return c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	return st.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
 		return f(m, meta)
 	})
 }
 
 // EachFrom is EachUntilNewest for who cannot fail.
-func (c *Conn) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
-	return c.EachUntilNewest(ctx, s, seq, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
+	return st.EachUntilNewest(ctx, s, seq, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		f(m)
 		return nil
 	})
@@ -121,7 +128,7 @@ func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint6
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			high = middle
 		case err != nil:
-			return 0, wrapErr(err)
+			return 0, WrapErr(err)
 		case m.Time.Before(since):
 			low = m.Sequence + 1
 		default:
@@ -129,4 +136,47 @@ func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint6
 		}
 	}
 	return low, nil
+}
+
+// ordered is a message and where its stream has it.
+type ordered struct {
+	jetstream.Msg
+	meta *jetstream.MsgMetadata
+}
+
+// messages follows the messages of a stream that a consumer selects, in order, across reconnects, until ctx ends or the
+// caller stops. ready, if not nil, is called once the consumer stands. The first error is the last of all.
+func (st Streams) messages(
+	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, ready func(), opts ...jetstream.PullMessagesOpt,
+) iter.Seq2[ordered, error] {
+	return func(yield func(ordered, error) bool) {
+		cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
+		if err != nil {
+			yield(ordered{}, WrapErr(err))
+			return
+		}
+		it, err := cons.Messages(opts...)
+		if err != nil {
+			yield(ordered{}, WrapErr(err))
+			return
+		}
+		defer it.Stop()
+		if ready != nil {
+			ready()
+		}
+		for {
+			m, err := it.Next(jetstream.NextContext(ctx))
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(ordered{}, WrapErr(err))
+				return
+			}
+			meta, err := m.Metadata()
+			if !yield(ordered{m, meta}, err) || err != nil {
+				return
+			}
+		}
+	}
 }

@@ -58,7 +58,7 @@ func TestReadingToTheEndFromACopyThatIsBehind(t *testing.T) {
 		s.arrives = func() {}
 	}
 	var got []string
-	err := c.EachUntilNewest(ctx, s, 2, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+	err := c.Streams().EachUntilNewest(ctx, s, 2, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		got = append(got, string(m.Data()))
 		return nil
 	})

@@ -95,8 +95,8 @@ func parseAck(m *nats.Msg) (ack, error) {
 	return a, nil
 }
 
-// wrapErr maps what nats.go returns.
-func wrapErr(err error) error {
+// WrapErr maps what nats.go returns to the errors of package record.
+func WrapErr(err error) error {
 	var api *jetstream.APIError
 	switch {
 	case err == nil:

@@ -21,9 +21,9 @@ type Extent struct {
 // Extent asks ITEMS' leader what it holds now. In a cluster it may be what was some seconds ago (leader.go): a reader that is told
 // to be at the end may have items before it that it gets all the same.
 func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+		return Extent{}, fmt.Errorf("extent of ITEMS: %w", WrapErr(err))
 	}
 	info := s.CachedInfo()
 	e := Extent{
@@ -31,14 +31,23 @@ func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
 		First: max(info.State.FirstSeq, 1), // a stream that never held a message says 0
 	}
 	for _, filter := range filters {
-		m, err := s.GetLastMsgForSubject(ctx, filter)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
+		m, err := newestOn(ctx, s, filter)
 		if err != nil {
-			return Extent{}, fmt.Errorf("extent of ITEMS: %w", wrapErr(err))
+			return Extent{}, fmt.Errorf("extent of ITEMS: %w", err)
 		}
 		e.Match = max(e.Match, m.Sequence)
 	}
 	return e, nil
+}
+
+// newestOn is the newest message of a stream on a subject; its Sequence is 0 where there is none.
+func newestOn(ctx context.Context, s jetstream.Stream, subject string) (jetstream.RawStreamMsg, error) {
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return jetstream.RawStreamMsg{}, nil
+	case err != nil:
+		return jetstream.RawStreamMsg{}, WrapErr(err)
+	}
+	return *m, nil
 }

@@ -28,27 +28,27 @@ type Chain struct {
 
 // PublishChains stores chains of different threads, each by itself, and fills in what became of them. Many go in one atomic
 // batch, which costs one sync; when one of them makes the server refuse it, they are sent one by one.
-func (c *Conn) PublishChains(ctx context.Context, chains []*Chain) {
+func (es Events) PublishChains(ctx context.Context, chains []*Chain) {
 	if total := 0; len(chains) > 1 {
 		for _, ch := range chains {
 			total += len(ch.Events)
 		}
-		if total >= batchFrom && total <= MaxBatch {
-			if err := c.publishChains(ctx, chains); err == nil || record.Temporary(err) {
+		if total >= batchFrom && total <= maxBatch {
+			if err := es.publishChains(ctx, chains); err == nil || record.Temporary(err) {
 				return
 			}
 		}
 	}
 	var all sync.WaitGroup
 	for _, ch := range chains {
-		all.Go(func() { _ = c.publishChains(ctx, []*Chain{ch}) })
+		all.Go(func() { _ = es.publishChains(ctx, []*Chain{ch}) })
 	}
 	all.Wait()
 }
 
 // publishChains stores chains all or none; they share the error.
-func (c *Conn) publishChains(ctx context.Context, chains []*Chain) error {
-	last, err := c.sendChains(ctx, chains)
+func (es Events) publishChains(ctx context.Context, chains []*Chain) error {
+	last, err := es.sendChains(ctx, chains)
 	for _, ch := range slices.Backward(chains) {
 		if ch.Seq, ch.Err = last, nil; err != nil {
 			ch.Seq, ch.Err = 0, fmt.Errorf("publish %d events of %s: %w", len(ch.Events), ch.Events[0].Thread, err)
@@ -59,12 +59,12 @@ func (c *Conn) publishChains(ctx context.Context, chains []*Chain) error {
 }
 
 // sendChains stores the events of chains in one atomic batch, and returns the sequence of the last.
-func (c *Conn) sendChains(ctx context.Context, chains []*Chain) (last uint64, err error) {
+func (es Events) sendChains(ctx context.Context, chains []*Chain) (last uint64, err error) {
 	var msgs []*nats.Msg
 	for _, ch := range chains {
 		first := len(msgs)
 		for _, e := range ch.Events {
-			data, err := c.encode(ctx, e)
+			data, err := es.encode(ctx, e)
 			if err != nil {
 				return 0, err
 			}
@@ -75,9 +75,9 @@ func (c *Conn) sendChains(ctx context.Context, chains []*Chain) (last uint64, er
 		}
 	}
 	if len(msgs) > 1 {
-		return c.batch(ctx, msgs)
+		return es.c.batch(ctx, msgs)
 	}
-	seqs, err := c.publish(ctx, msgs)
+	seqs, err := es.c.Streams().Send(ctx, msgs)
 	if err != nil {
 		return 0, err
 	}
@@ -85,8 +85,8 @@ func (c *Conn) sendChains(ctx context.Context, chains []*Chain) (last uint64, er
 }
 
 // NewestEvent says where the newest stored event of a thread is; sequence 0: EVENTS holds none.
-func (c *Conn) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, partition int, err error) {
-	found, err := c.newest(ctx, events.EventsStream, []string{events.StoredFilter(t)})
+func (es Events) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, partition int, err error) {
+	found, err := es.c.newest(ctx, events.EventsStream, []string{events.StoredFilter(t)})
 	if err != nil {
 		return 0, 0, fmt.Errorf("newest event of %s: %w", t, err)
 	}
@@ -100,10 +100,10 @@ func (c *Conn) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, pa
 }
 
 // Acked reports whether a persister is done with an event of a partition: it is applied, or among the dead letters.
-func (c *Conn) Acked(ctx context.Context, partition int, seq uint64) (bool, error) {
-	cons, err := c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
+func (es Events) Acked(ctx context.Context, partition int, seq uint64) (bool, error) {
+	cons, err := es.c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
 	if err != nil {
-		return false, fmt.Errorf("partition %d: %w", partition, wrapErr(err))
+		return false, fmt.Errorf("partition %d: %w", partition, WrapErr(err))
 	}
 	return cons.CachedInfo().AckFloor.Stream >= seq, nil
 }

@@ -15,7 +15,7 @@ import (
 func after(t *testing.T, conn *natsio.Conn, last uint64, evs ...*events.Event) (uint64, error) {
 	t.Helper()
 	ch := &natsio.Chain{Last: last, Events: evs}
-	conn.PublishChains(t.Context(), []*natsio.Chain{ch})
+	conn.Events().PublishChains(t.Context(), []*natsio.Chain{ch})
 	return ch.Seq, ch.Err
 }
 
@@ -26,7 +26,7 @@ func TestChain(t *testing.T) {
 	entry := func(th events.Thread, seq uint64) *events.Event {
 		return &events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: th, Producer: "p", Seq: seq, Body: []byte("x")}
 	}
-	if seq, _, err := conn.NewestEvent(ctx, a); seq != 0 || err != nil {
+	if seq, _, err := conn.Events().NewestEvent(ctx, a); seq != 0 || err != nil {
 		t.Fatalf("newest of nothing = %d, %v", seq, err)
 	}
 	first, err := after(t, conn, 0, entry(a, 1))
@@ -47,11 +47,11 @@ func TestChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, partition, err := conn.NewestEvent(ctx, a)
+	seq, partition, err := conn.Events().NewestEvent(ctx, a)
 	if err != nil || seq != last || last != first+3 {
 		t.Fatalf("newest = %d, %v, want %d after %d", seq, err, last, first)
 	}
-	if done, err := conn.Acked(ctx, partition, seq); done || err != nil {
+	if done, err := conn.Events().Acked(ctx, partition, seq); done || err != nil {
 		t.Fatalf("Acked = %v, %v without a persister", done, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestChains(t *testing.T) {
 	for round, wrong := range []int{-1, 5} {
 		var chains []*natsio.Chain
 		for i := range 12 {
-			last, _, err := conn.NewestEvent(t.Context(), events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"})
+			last, _, err := conn.Events().NewestEvent(t.Context(), events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,9 +80,9 @@ func TestChains(t *testing.T) {
 			}
 			chains = append(chains, chain(i, last, 1+i%3))
 		}
-		conn.PublishChains(t.Context(), chains)
+		conn.Events().PublishChains(t.Context(), chains)
 		for i, ch := range chains {
-			newest, _, err := conn.NewestEvent(t.Context(), ch.Events[0].Thread)
+			newest, _, err := conn.Events().NewestEvent(t.Context(), ch.Events[0].Thread)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,17 +57,17 @@ func TestConsumerDeleted(t *testing.T) {
 	publish := func(seq uint64) {
 		t.Helper()
 		e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
-		if err := c.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	publish(1)
-	_, partition, err := c.NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
+	_, partition, err := c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan natsio.Delivery, 100)
-	stop, err := c.Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
+	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,16 +41,16 @@ func (its Items) PublishItems(ctx context.Context, items []events.Posted) error 
 // LastItem is the number of the newest item under a thread's name that ITEMS still holds, by its leader, and the life that it is
 // of; 0 when it holds none. What is sent again by an answer that was old is there twice, and subscribers drop it.
 func (its Items) LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error) {
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, 0, wrapErr(err)
+		return 0, 0, WrapErr(err)
 	}
-	m, err := s.GetLastMsgForSubject(ctx, events.ItemFilter(t.Session, t.Name, ""))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	m, err := newestOn(ctx, s, events.ItemFilter(t.Session, t.Name, ""))
+	if err != nil {
+		return 0, 0, fmt.Errorf("last item of %s: %w", t, err)
+	}
+	if m.Sequence == 0 {
 		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("last item of %s: %w", t, wrapErr(err))
 	}
 	if n := itemNumber(m.Data); n > 0 {
 		return n, itemLife(m.Header), nil
@@ -77,7 +77,7 @@ func itemLife(h nats.Header) uint64 {
 func (its Items) DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error) {
 	s, err := its.c.js.Stream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, wrapErr(err)
+		return 0, WrapErr(err)
 	}
 	for filter := events.ItemFilter(t.Session, t.Name, ""); ; n++ {
 		m, err := s.GetLastMsgForSubject(ctx, filter)
@@ -88,7 +88,7 @@ func (its Items) DropItems(ctx context.Context, t events.Thread, above int64) (n
 			err = s.DeleteMsg(ctx, m.Sequence)
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return n, fmt.Errorf("drop items of %s: %w", t, wrapErr(err))
+			return n, fmt.Errorf("drop items of %s: %w", t, WrapErr(err))
 		}
 	}
 }

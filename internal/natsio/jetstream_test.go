@@ -31,7 +31,7 @@ func entries(session string, from, to, size int) []*events.Event {
 func one(t *testing.T, c *natsio.Conn, evs []*events.Event) {
 	t.Helper()
 	for _, e := range evs {
-		if err := c.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	one(t, a, entries("s", 1, 50, 10))
 	p := partition(t, a)
 	first := make(chan natsio.Delivery, 100)
-	stop, err := a.Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d })
+	stop, err := a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	ackFloor(t, a, p, 20)
 	stop()
 	second := make(chan natsio.Delivery, 100)
-	stop, err = b.Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d })
+	stop, err = b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +169,11 @@ func TestRecordsAreAKeyValueBucket(t *testing.T) {
 	}
 	defer func() { _ = watch.Stop() }()
 	head := events.HeadKey(events.Thread{Session: "s", Name: "t"})
-	fence, err := c.Fence(ctx, 1)
+	fence, err := c.Records().Fence(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := c.Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any}, {Key: head, Value: []byte("h"), Expect: 0}})
+	seq, err := c.Records().Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any}, {Key: head, Value: []byte("h"), Expect: 0}})
 	if err != nil {
 		t.Fatal(err)
 	}

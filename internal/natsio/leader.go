@@ -9,12 +9,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // Who answers a read, when streams have several copies:
 //
 //	records                   the leader: direct reads are off for their bucket
-//	a message by its place    the leader too (leaderStream), whatever the stream allows: what is decided by it must not miss what was acked
+//	a message by its place    the leader too (LeaderStream), whatever the stream allows: what is decided by it must not miss what was acked
 //	chunks of objects         any copy: they never change. What a copy has not got is asked of the leader (readBatch)
 //	consumers                 their own server, which may be behind: where all of it matters, the stream's leader says where the end is
 //
@@ -22,10 +23,10 @@ import (
 // the other one, or misses the majority for too long (20 s). What it answers was true once. So a read decides nothing by itself:
 // commits expect the revisions that were read, and only a majority takes them.
 
-// leaderStream is a stream of which single messages are read from the leader. nats.go would ask any copy where the stream
+// LeaderStream is a stream of which single messages are read from the leader. nats.go would ask any copy where the stream
 // allows it, and one that is behind says "no such message" of what was acknowledged.
-func (c *Conn) leaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
-	s, err := c.js.Stream(ctx, name)
+func (st Streams) LeaderStream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := st.c.js.Stream(ctx, name)
 	if err == nil {
 		s.CachedInfo().Config.AllowDirect = false // nats.go decides by it; TestMessagesComeFromTheLeader holds it to that
 	}
@@ -33,14 +34,14 @@ func (c *Conn) leaderStream(ctx context.Context, name string) (jetstream.Stream,
 }
 
 // leaderChunk is the first chunk of an object from a sequence on, by the leader's word.
-func (c *Conn) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
-	s, err := c.leaderStream(ctx, "OBJ_"+o.Bucket)
+func (obs Objects) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
+	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(o.Bucket))
 	if err != nil {
-		return nil, fmt.Errorf("chunk of %s/%s: %w", o.Bucket, o.Name, wrapErr(err))
+		return nil, fmt.Errorf("chunk of %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
-	m, err := s.GetMsg(ctx, max(from, 1), jetstream.WithGetMsgSubject(chunkSubject(o.Bucket, o.NUID)))
+	m, err := s.GetMsg(ctx, max(from, 1), jetstream.WithGetMsgSubject(ChunkSubject(o.Bucket, o.NUID)))
 	if err != nil {
-		return nil, fmt.Errorf("chunk of %s/%s from %s: %w", o.Bucket, o.Name, strconv.FormatUint(from, 10), wrapErr(err))
+		return nil, fmt.Errorf("chunk of %s/%s from %s: %w", o.Bucket, o.Name, strconv.FormatUint(from, 10), WrapErr(err))
 	}
 	return m, nil
 }
@@ -49,8 +50,8 @@ func (c *Conn) leaderChunk(ctx context.Context, o record.Object, from uint64) (*
 // election takes four.
 const heard = 3 * time.Second
 
-// leads reports whether the server that described a stream has lately heard from a majority of those that hold it.
-func leads(info *jetstream.StreamInfo) bool {
+// Leads reports whether the server that described a stream has lately heard from a majority of those that hold it.
+func Leads(info *jetstream.StreamInfo) bool {
 	if info.Cluster == nil || info.Config.Replicas <= 1 {
 		return true
 	}

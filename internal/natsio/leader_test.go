@@ -27,12 +27,12 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 	if err := c.Items().PublishItems(ctx, []events.Posted{item}); err != nil {
 		t.Fatal(err)
 	}
-	o, err := c.Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")})
+	o, err := c.Objects().Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, read := range map[string]func() error{
-		"Stat":        func() error { _, err := c.Stat(ctx, events.InboxBucket, "body"); return err },
+		"Stat":        func() error { _, err := c.Objects().Stat(ctx, events.InboxBucket, "body"); return err },
 		"LastItem":    func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
 		"Extent":      func() error { _, err := c.Items().Extent(ctx, []string{events.ItemSubjects}); return err },
 		"Newest":      func() error { _, err := c.Items().Newest(ctx, events.ItemSubjects); return err },
@@ -40,8 +40,8 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
 		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },
-		"NewestEvent": func() error { _, _, err := c.NewestEvent(ctx, th); return err },
-		"Records":     func() error { _, err := c.Records(ctx, events.HeadKey(th)); return err },
+		"NewestEvent": func() error { _, _, err := c.Events().NewestEvent(ctx, th); return err },
+		"Records":     func() error { _, err := c.Records().Records(ctx, events.HeadKey(th)); return err },
 	} {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -51,7 +51,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 			t.Fatalf("%s asked any copy: %v, %v", what, m, err)
 		}
 	}
-	if _, err := c.Read(ctx, o); err != nil { // bytes that never change
+	if _, err := c.Objects().Read(ctx, o); err != nil { // bytes that never change
 		t.Error(err)
 	}
 	if n, _, _ := direct.Pending(); n == 0 {
@@ -64,7 +64,7 @@ func TestCopyThatIsBehind(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, stream := t.Context(), events.ObjectStream(events.NodesBucket)
 	chunks := [][]byte{[]byte("one "), []byte("two "), []byte("three")}
-	o, err := c.Upload(ctx, events.NodesBucket, "pack", chunks)
+	o, err := c.Objects().Upload(ctx, events.NodesBucket, "pack", chunks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +85,11 @@ func TestCopyThatIsBehind(t *testing.T) {
 	}
 	defer func() { _ = behind.Unsubscribe() }()
 	want := bytes.Join(chunks, nil)
-	if got, err := c.Read(ctx, o); err != nil || !bytes.Equal(got, want) {
+	if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("Read = %q, %v, want %q", got, err, want)
 	}
 	o.NUID = "nothing"
-	if _, err := c.Read(ctx, o); !errors.Is(err, record.ErrNotFound) {
+	if _, err := c.Objects().Read(ctx, o); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("Read of what is not there = %v, want %v", err, record.ErrNotFound)
 	}
 }

@@ -75,7 +75,7 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 	}
 	for len(letters) > 0 {
 		n, size := 0, 0
-		for n < len(letters) && n < MaxBatch && (n == 0 || size+len(letters[n].Data) <= batchBytes) {
+		for n < len(letters) && n < maxBatch && (n == 0 || size+len(letters[n].Data) <= batchBytes) {
 			size += len(letters[n].Data)
 			n++
 		}
@@ -258,16 +258,16 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 	for subject, m := range newest {
 		since, oldest = min(since, b.subjects[subject].since), min(oldest, m.Seq)
 	}
-	stream, err := box.c.leaderStream(ctx, events.DeadStream)
+	stream, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
 	start, err := firstSince(ctx, stream, time.Unix(0, since))
 	if err != nil {
 		return err
 	}
 	last := map[string]uint64{}
-	err = box.c.EachUntilNewest(ctx, stream, min(start, oldest), func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = box.c.Streams().EachUntilNewest(ctx, stream, min(start, oldest), func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if _, asked := newest[m.Subject()]; !asked {
 			return nil
 		}
@@ -330,7 +330,7 @@ func (box DeadLetters) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64
 			delete(m.Header, h)
 		}
 		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
-		stored, err := box.c.publish(ctx, []*nats.Msg{m})
+		stored, err := box.c.Streams().Send(ctx, []*nats.Msg{m})
 		if err != nil {
 			return seqs, err
 		}
@@ -352,7 +352,7 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 	}
 	if objects[place] == "" {
 		name := fmt.Sprintf("dead.%d.%s", d.Seq, ulid.Make())
-		if _, err := box.c.UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
+		if _, err := box.c.Objects().UploadFrom(ctx, events.InboxBucket, name, bytes.NewReader(d.Data)); err != nil {
 			return nil, err
 		}
 		objects[place] = name

@@ -23,15 +23,33 @@ type LiveFrame struct {
 
 // FollowAll follows the frames of all outputs of a thread, as Follow does of one.
 func (outs Outputs) FollowAll(ctx context.Context, t events.Thread, silence time.Duration) iter.Seq2[LiveFrame, error] {
+	return outs.frames(ctx, events.LiveSubject(t, "*"), silence)
+}
+
+// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller
+// is too slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
+func (outs Outputs) Follow(
+	ctx context.Context, t events.Thread, output string, silence time.Duration,
+) iter.Seq2[*events.Live, error] {
+	return func(yield func(*events.Live, error) bool) {
+		for f, err := range outs.frames(ctx, events.LiveSubject(t, output), silence) {
+			if !yield(f.Live, err) {
+				return
+			}
+		}
+	}
+}
+
+func (outs Outputs) frames(ctx context.Context, subject string, silence time.Duration) iter.Seq2[LiveFrame, error] {
 	return func(yield func(LiveFrame, error) bool) {
-		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, "*"))
+		sub, err := outs.c.nc.SubscribeSync(subject)
 		if err != nil {
-			yield(LiveFrame{}, wrapErr(err))
+			yield(LiveFrame{}, WrapErr(err))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
 		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
-			yield(LiveFrame{}, wrapErr(err))
+			yield(LiveFrame{}, WrapErr(err))
 			return
 		}
 		if !yield(LiveFrame{}, nil) {
@@ -53,7 +71,7 @@ func (outs Outputs) FollowAll(ctx context.Context, t events.Thread, silence time
 			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
 				err = nil
 			default:
-				err = wrapErr(err)
+				err = WrapErr(err)
 			}
 			if !yield(frame, err) || err != nil {
 				return
@@ -69,7 +87,7 @@ func (its Items) UntilNow(ctx context.Context, filters []string, from Position, 
 	if err != nil {
 		return err
 	}
-	err = its.c.eachMessage(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+	err = its.c.Streams().Each(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since, InactiveThreshold: time.Minute,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(storedItem(m, meta))
@@ -84,7 +102,7 @@ func (its Items) UntilNow(ctx context.Context, filters []string, from Position, 
 func (its Items) Span(ctx context.Context) (first, last uint64, err error) {
 	s, err := its.c.js.Stream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, 0, fmt.Errorf("read items: %w", wrapErr(err))
+		return 0, 0, fmt.Errorf("read items: %w", WrapErr(err))
 	}
 	state := s.CachedInfo().State
 	return state.FirstSeq, state.LastSeq, nil

@@ -52,39 +52,39 @@ func TestEnsureAllowsReaders(t *testing.T) {
 
 func TestCommitIsAllOrNothing(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
-	f, err := c.Fence(ctx, 3)
+	f, err := c.Records().Fence(ctx, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := c.Commit(ctx, f, []record.Put{
+	first, err := c.Records().Commit(ctx, f, []record.Put{
 		{Key: "pack.a", Value: []byte("1"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h1"), Expect: 0},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Commit(ctx, f, []record.Put{
+	_, err = c.Records().Commit(ctx, f, []record.Put{
 		{Key: "pack.b", Value: []byte("2"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h2"), Expect: first},
 	})
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit with a wrong revision = %v, want ErrConflict", err)
 	}
-	if _, err := c.Write(ctx, record.Put{Key: events.FenceKey(3), Value: []byte("x"), Expect: record.Any}); err != nil {
+	if _, err := c.Records().Write(ctx, record.Put{Key: events.FenceKey(3), Value: []byte("x"), Expect: record.Any}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Commit(ctx, f, []record.Put{{Key: "pack.c", Value: []byte("3"), Expect: record.Any}})
+	_, err = c.Records().Commit(ctx, f, []record.Put{{Key: "pack.c", Value: []byte("3"), Expect: record.Any}})
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit behind a moved fence = %v, want ErrConflict", err)
 	}
-	rs, err := c.Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t")
+	rs, err := c.Records().Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !rs[0].Exists() || rs[1].Exists() || rs[2].Exists() || string(rs[3].Value) != "h1" || rs[3].Seq != first+1 {
 		t.Errorf("records after refused commits = %+v", rs)
 	}
-	list, err := c.List(ctx, "pack.*")
+	list, err := c.Records().List(ctx, "pack.*")
 	if err != nil || len(list) != 1 || list[0].Key != "pack.a" {
 		t.Errorf("List(pack.*) = %+v, %v", list, err)
 	}
@@ -97,12 +97,12 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 		evs = append(evs, &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "raw",
 			Thread: events.Thread{Session: fmt.Sprintf("s%d", i%20), Name: "main"}, Body: []byte(fmt.Sprint(i))})
 	}
-	if err := c.PublishEvents(ctx, evs); err != nil {
+	if err := c.Events().PublishEvents(ctx, evs); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan natsio.Delivery, 1000)
 	for p := range events.Partitions {
-		stop, err := c.Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
+		stop, err := c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,11 +145,11 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 	for _, size := range []int{0, 1, 100, 128 << 10, 3<<20 + 17, 50 << 20} {
 		want := bytes.Repeat([]byte("0123456789abcdef!"), size/17+1)[:size]
 		name := fmt.Sprintf("ours-%d", size)
-		o, err := c.UploadFrom(ctx, events.BlobsBucket, name, bytes.NewReader(want))
+		o, err := c.Objects().UploadFrom(ctx, events.BlobsBucket, name, bytes.NewReader(want))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.Read(ctx, o); err != nil || !bytes.Equal(got, want) {
+		if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Read(%s) = %d bytes, %v", name, len(got), err)
 		}
 		if got, err := obs.GetBytes(ctx, name); err != nil || !bytes.Equal(got, want) {
@@ -159,18 +159,18 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 		if _, err := obs.PutBytes(ctx, name, want); err != nil {
 			t.Fatal(err)
 		}
-		o, err = c.Stat(ctx, events.BlobsBucket, name)
+		o, err = c.Objects().Stat(ctx, events.BlobsBucket, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.Read(ctx, o); err != nil || !bytes.Equal(got, want) {
+		if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Read(%s) = %d bytes, %v", name, len(got), err)
 		}
 	}
-	if _, err := c.Stat(ctx, events.BlobsBucket, "nothing"); !errors.Is(err, record.ErrNotFound) {
+	if _, err := c.Objects().Stat(ctx, events.BlobsBucket, "nothing"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("Stat(nothing) = %v, want ErrNotFound", err)
 	}
-	if err := c.Discard(ctx, events.BlobsBucket, "ours-100"); err != nil {
+	if err := c.Store(0).DropBlob(ctx, record.Object{Bucket: events.BlobsBucket, Name: "ours-100"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := obs.GetBytes(ctx, "ours-100"); err == nil {
@@ -182,12 +182,12 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	body := bytes.Repeat([]byte("x"), 50<<20)
 	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: body}
-	if err := c.PublishEvents(ctx, []*events.Event{e}); err != nil {
+	if err := c.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan natsio.Delivery, 1)
 	for p := range events.Partitions {
-		stop, err := c.Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
+		stop, err := c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,13 +198,13 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	if err != nil || claim.Ref == nil || claim.Ref.Size != int64(len(body)) {
 		t.Fatalf("Decode = %+v, %v", claim.Ref, err)
 	}
-	o, err := c.Stat(ctx, events.InboxBucket, claim.Ref.Object)
+	o, err := c.Objects().Stat(ctx, events.InboxBucket, claim.Ref.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, w := io.Pipe()
 	go func() {
-		_ = w.CloseWithError(c.ReadChunks(context.Background(), o, 0, func(b []byte) error { _, err := w.Write(b); return err }))
+		_ = w.CloseWithError(c.Objects().ReadChunks(context.Background(), o, 0, func(b []byte) error { _, err := w.Write(b); return err }))
 	}()
 	if n, err := io.Copy(io.Discard, r); err != nil || n != int64(len(body)) {
 		t.Errorf("inbox body: %d bytes, %v", n, err)

@@ -15,10 +15,10 @@ import (
 
 // Stored lists what an object bucket holds, by the tokens of the chunks: objects, chunks without a meta message, which an
 // upload left that died, and meta messages without chunks.
-func (c *Conn) Stored(ctx context.Context, bucket string) ([]record.Stored, error) {
-	s, err := c.js.Stream(ctx, events.ObjectStream(bucket))
+func (obs Objects) Stored(ctx context.Context, bucket string) ([]record.Stored, error) {
+	s, err := obs.c.js.Stream(ctx, events.ObjectStream(bucket))
 	if err != nil {
-		return nil, fmt.Errorf("list bucket %s: %w", bucket, wrapErr(err))
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, WrapErr(err))
 	}
 	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp}
 	for _, part := range []struct {
@@ -26,7 +26,7 @@ func (c *Conn) Stored(ctx context.Context, bucket string) ([]record.Stored, erro
 		headers bool
 		take    func(jetstream.Msg, *jetstream.MsgMetadata) error
 	}{{"$O." + bucket + ".M.>", false, l.meta}, {"$O." + bucket + ".C.>", true, l.chunk}} {
-		if err := c.lastOfEach(ctx, s, part.filter, part.headers, part.take); err != nil {
+		if err := obs.lastOfEach(ctx, s, part.filter, part.headers, part.take); err != nil {
 			return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
 		}
 	}
@@ -68,19 +68,20 @@ func (l *storedList) meta(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 }
 
 func (l *storedList) chunk(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-	l.entry(strings.TrimPrefix(m.Subject(), chunkSubject(l.bucket, "")), meta)
+	l.entry(strings.TrimPrefix(m.Subject(), ChunkSubject(l.bucket, "")), meta)
 	return nil
 }
 
 // lastOfEach gives the last message of every subject to f. A subject that is written meanwhile may be left out: it is newer
 // than what was asked for.
-func (c *Conn) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (obs Objects) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool,
+	f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: headers,
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return wrapErr(err)
+		return WrapErr(err)
 	}
-	return c.each(ctx, cons, f)
+	return obs.c.Streams().each(ctx, cons, f)
 }

@@ -14,7 +14,7 @@ import (
 // objectFile is what OpenObject returns.
 type objectFile struct {
 	ctx context.Context
-	c   *Conn
+	obs Objects
 	o   record.Object
 
 	r    io.Reader // from at on
@@ -29,12 +29,12 @@ var ErrDigest = errors.New("object has another digest")
 // OpenObject reads an object from any place, in bounded memory. Whoever reads to its end gets ErrDigest instead of its last
 // bytes when it does not have the digest that its record tells. The reader belongs to one goroutine.
 // Missing chunks are found while reading: record.ErrNotFound.
-func (c *Conn) OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser {
-	return c.newObjectReader(ctx, o)
+func (obs Objects) OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser {
+	return obs.newObjectReader(ctx, o)
 }
 
-func (c *Conn) newObjectReader(ctx context.Context, o record.Object) *objectFile {
-	return &objectFile{ctx: ctx, c: c, o: o, r: c.Open(ctx, o), sum: sha256.New()}
+func (obs Objects) newObjectReader(ctx context.Context, o record.Object) *objectFile {
+	return &objectFile{ctx: ctx, obs: obs, o: o, r: obs.Open(ctx, o), sum: sha256.New()}
 }
 
 // Close is io.Closer's; there is nothing to close.
@@ -58,7 +58,7 @@ func (r *objectFile) Seek(offset int64, whence int) (int64, error) {
 // Read is io.Reader's.
 func (r *objectFile) Read(p []byte) (int, error) {
 	if want := r.want; want < r.at {
-		*r = *r.c.newObjectReader(r.ctx, r.o)
+		*r = *r.obs.newObjectReader(r.ctx, r.o)
 		r.want = want
 	}
 	n, err := io.CopyN(r.sum, r.r, r.want-r.at)

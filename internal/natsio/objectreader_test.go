@@ -16,11 +16,11 @@ import (
 func TestObjectReader(t *testing.T) {
 	c := natstest.Conn(t)
 	text := []byte(strings.Repeat("0123456789", 200_000))
-	o, err := c.UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
+	o, err := c.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := c.OpenObject(t.Context(), o)
+	r := c.Objects().OpenObject(t.Context(), o)
 	for _, at := range []int64{1_999_990, 5, 0, 1_000_000} {
 		if _, err := r.Seek(at, io.SeekStart); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestObjectReader(t *testing.T) {
 		t.Errorf("from 7: %d bytes, %v", len(rest), err)
 	}
 	o.Sum[0] ^= 1
-	if _, err := io.ReadAll(c.OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
+	if _, err := io.ReadAll(c.Objects().OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
 		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
 	}
 }

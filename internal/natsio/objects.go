@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // objectMeta is the meta message of the object store's public layout.
@@ -34,26 +35,28 @@ type objectMeta struct {
 
 const digestPrefix = "SHA-256="
 
-func chunkSubject(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
+// ChunkSubject is where the chunks of an object are stored.
+func ChunkSubject(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
 func metaSubject(bucket, name string) string {
 	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
 // ChunkSize is the largest chunk to write, in bytes: it leaves room for a message's headers.
-func (c *Conn) ChunkSize() int { return min(c.MaxPayload()-4096, 512<<10) }
+func (obs Objects) chunkSize() int { return min(obs.c.MaxPayload()-4096, 512<<10) }
 
 // Upload writes an object from its chunks, each below the server's max_payload, and the meta message behind them, and
 // returns when every one is durable. On an error, and after a crash in between, some are there and some are not, the meta
 // message without its chunks even; but no record names the object then, and gc takes it.
-func (c *Conn) Upload(ctx context.Context, bucket, name string, chunks [][]byte) (record.Object, error) {
-	u := c.startUpload(bucket, name)
+func (obs Objects) Upload(ctx context.Context, bucket, name string, chunks [][]byte) (record.Object, error) {
+	u := obs.startUpload(bucket, name)
 	msgs := u.messages(chunks)
-	meta, err := u.meta()
+	u.sum.Sum(u.obj.Sum[:0])
+	meta, err := metaMsg(u.obj)
 	if err != nil {
 		return record.Object{}, err
 	}
-	seqs, err := c.publish(ctx, append(msgs, meta))
+	seqs, err := obs.c.Streams().Send(ctx, append(msgs, meta))
 	if err != nil {
 		return record.Object{}, fmt.Errorf("upload %s/%s: %w", bucket, name, err)
 	}
@@ -64,13 +67,13 @@ func (c *Conn) Upload(ctx context.Context, bucket, name string, chunks [][]byte)
 }
 
 type upload struct {
-	c   *Conn
+	obs Objects
 	obj record.Object
 	sum hash.Hash
 }
 
-func (c *Conn) startUpload(bucket, name string) *upload {
-	return &upload{c: c, obj: record.Object{Bucket: bucket, Name: name, NUID: nuid.Next()}, sum: sha256.New()}
+func (obs Objects) startUpload(bucket, name string) *upload {
+	return &upload{obs: obs, obj: record.Object{Bucket: bucket, Name: name, NUID: nuid.Next()}, sum: sha256.New()}
 }
 
 // messages takes chunks into the object.
@@ -79,7 +82,7 @@ func (u *upload) messages(chunks [][]byte) []*nats.Msg {
 	for i, chunk := range chunks {
 		u.sum.Write(chunk)
 		u.obj.Size += int64(len(chunk))
-		msgs[i] = &nats.Msg{Subject: chunkSubject(u.obj.Bucket, u.obj.NUID), Data: chunk}
+		msgs[i] = &nats.Msg{Subject: ChunkSubject(u.obj.Bucket, u.obj.NUID), Data: chunk}
 	}
 	u.obj.Chunks += len(chunks)
 	return msgs
@@ -87,17 +90,11 @@ func (u *upload) messages(chunks [][]byte) []*nats.Msg {
 
 func (u *upload) send(ctx context.Context, chunks [][]byte) error {
 	first := u.obj.Chunks == 0
-	seqs, err := u.c.publish(ctx, u.messages(chunks))
+	seqs, err := u.obs.c.Streams().Send(ctx, u.messages(chunks))
 	if err == nil && first && len(seqs) > 0 {
 		u.obj.First = seqs[0]
 	}
 	return err
-}
-
-// meta is the meta message of the object as it is.
-func (u *upload) meta() (*nats.Msg, error) {
-	u.sum.Sum(u.obj.Sum[:0])
-	return metaMsg(u.obj)
 }
 
 // metaMsg is the message that makes an object of chunks.
@@ -110,10 +107,10 @@ func metaMsg(o record.Object) (*nats.Msg, error) {
 }
 
 // NameObject makes an object's name lead to it, whatever it led to. The object's chunks are all there.
-func (c *Conn) NameObject(ctx context.Context, o record.Object) error {
+func (obs Objects) NameObject(ctx context.Context, o record.Object) error {
 	meta, err := metaMsg(o)
 	if err == nil {
-		_, err = c.publish(ctx, []*nats.Msg{meta})
+		_, err = obs.c.Streams().Send(ctx, []*nats.Msg{meta})
 	}
 	if err != nil {
 		return fmt.Errorf("name %s/%s: %w", o.Bucket, o.Name, err)
@@ -122,25 +119,22 @@ func (c *Conn) NameObject(ctx context.Context, o record.Object) error {
 }
 
 func (u *upload) finish(ctx context.Context) (record.Object, error) {
-	meta, err := u.meta()
-	if err == nil {
-		_, err = u.c.publish(ctx, []*nats.Msg{meta})
-	}
-	if err != nil {
-		return record.Object{}, fmt.Errorf("upload %s/%s: meta: %w", u.obj.Bucket, u.obj.Name, err)
+	u.sum.Sum(u.obj.Sum[:0])
+	if err := u.obs.NameObject(ctx, u.obj); err != nil {
+		return record.Object{}, err
 	}
 	return u.obj, nil
 }
 
 // Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
-func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
-	s, err := c.leaderStream(ctx, "OBJ_"+bucket)
+func (obs Objects) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
+	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(bucket))
 	if err != nil {
-		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}
 	m, err := s.GetLastMsgForSubject(ctx, metaSubject(bucket, name))
 	if err != nil {
-		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, wrapErr(err))
+		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}
 	var meta objectMeta
 	if err := json.Unmarshal(m.Data, &meta); err != nil {
@@ -158,8 +152,8 @@ func (c *Conn) Stat(ctx context.Context, bucket, name string) (record.Object, er
 
 // Holds reports whether an object is there, by its meta message. A record alone does not say so: a server that was killed can bring
 // one back that was removed (docs/adr/0022).
-func (c *Conn) Holds(ctx context.Context, o record.Object) (bool, error) {
-	there, err := c.Stat(ctx, o.Bucket, o.Name)
+func (obs Objects) Holds(ctx context.Context, o record.Object) (bool, error) {
+	there, err := obs.Stat(ctx, o.Bucket, o.Name)
 	if errors.Is(err, record.ErrNotFound) {
 		return false, nil
 	}
@@ -167,9 +161,9 @@ func (c *Conn) Holds(ctx context.Context, o record.Object) (bool, error) {
 }
 
 // Read returns all bytes of an object. They are counted, not hashed: whoever asked knows what they must hash to.
-func (c *Conn) Read(ctx context.Context, o record.Object) ([]byte, error) {
+func (obs Objects) Read(ctx context.Context, o record.Object) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, o.Size))
-	err := c.ReadChunks(ctx, o, 0, func(chunk []byte) error { buf.Write(chunk); return nil })
+	err := obs.ReadChunks(ctx, o, 0, func(chunk []byte) error { buf.Write(chunk); return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +178,14 @@ const readGroup = 16 << 20
 
 // ReadChunks calls f with the object's chunks in order, at most limit of them (0 = all), by batched direct reads: no
 // consumer is made, and many may run at once. Missing chunks are record.ErrNotFound: the leader has not got them either.
-func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error {
+func (obs Objects) ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error {
 	want := o.Chunks
 	if limit > 0 {
 		want = min(want, limit)
 	}
 	next := o.First
 	for got := 0; got < want; {
-		n, last, err := c.readBatch(ctx, o, next, want-got, readGroup, f)
+		n, last, err := obs.readBatch(ctx, o, next, want-got, readGroup, f)
 		if err != nil {
 			return fmt.Errorf("read %s/%s: %w", o.Bucket, o.Name, err)
 		}
@@ -205,11 +199,13 @@ func (c *Conn) ReadChunks(ctx context.Context, o record.Object, limit int, f fun
 
 // readBatch calls f with up to count chunks from a sequence on, of most bytes together, by any copy of the bucket. A copy may be
 // behind: only the leader can say that there is nothing.
-func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
-	if n, last, err = c.readCopy(ctx, o, from, count, most, f); n > 0 || err != nil {
+func (obs Objects) readBatch(
+	ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error,
+) (n int, last uint64, err error) {
+	if n, last, err = obs.readCopy(ctx, o, from, count, most, f); n > 0 || err != nil {
 		return n, last, err
 	}
-	m, err := c.leaderChunk(ctx, o, from)
+	m, err := obs.leaderChunk(ctx, o, from)
 	if errors.Is(err, record.ErrNotFound) {
 		return 0, 0, nil
 	}
@@ -220,11 +216,13 @@ func (c *Conn) readBatch(ctx context.Context, o record.Object, from uint64, coun
 }
 
 // readCopy is readBatch by whichever copy answers.
-func (c *Conn) readCopy(ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error) (n int, last uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (obs Objects) readCopy(
+	ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error,
+) (n int, last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, obs.c.timeout)
 	defer cancel()
-	inbox := c.nc.NewInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
+	inbox := obs.c.nc.NewInbox()
+	sub, err := obs.c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -233,11 +231,11 @@ func (c *Conn) readCopy(ctx context.Context, o record.Object, from uint64, count
 		return 0, 0, err
 	}
 	body, err := json.Marshal(map[string]any{
-		"seq": from, "batch": count, "max_bytes": most, "next_by_subj": chunkSubject(o.Bucket, o.NUID)})
+		"seq": from, "batch": count, "max_bytes": most, "next_by_subj": ChunkSubject(o.Bucket, o.NUID)})
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := c.nc.PublishRequest(c.apiSubject("$JS.API.DIRECT.GET.OBJ_"+o.Bucket), inbox, body); err != nil {
+	if err := obs.c.nc.PublishRequest(obs.c.apiSubject("$JS.API.DIRECT.GET.OBJ_"+o.Bucket), inbox, body); err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", record.ErrBusy, err)
 	}
 	for n < count {
@@ -261,20 +259,4 @@ func (c *Conn) readCopy(ctx context.Context, o record.Object, from uint64, count
 		n++
 	}
 	return n, last, nil
-}
-
-// Discard removes the bytes of an object that no record can name: an inbox body after its commit. Never anything else.
-func (c *Conn) Discard(ctx context.Context, bucket, name string) error {
-	o, err := c.Stat(ctx, bucket, name)
-	if err != nil {
-		return err
-	}
-	s, err := c.js.Stream(ctx, "OBJ_"+bucket)
-	if err != nil {
-		return wrapErr(err)
-	}
-	if err := s.Purge(ctx, jetstream.WithPurgeSubject(metaSubject(bucket, name))); err != nil {
-		return wrapErr(err)
-	}
-	return wrapErr(s.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(bucket, o.NUID))))
 }

@@ -17,16 +17,16 @@ func TestCommitOf(t *testing.T) {
 	if err := conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20, Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
-	f, err := conn.Fence(ctx, 0)
+	f, err := conn.Records().Fence(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, err := conn.Write(ctx, record.Put{Key: "artifact.s.a", Value: []byte{1}})
+	was, err := conn.Records().Write(ctx, record.Put{Key: "artifact.s.a", Value: []byte{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	commit := func(of string, seq uint64) error {
-		_, err := conn.Commit(ctx, f, []record.Put{
+		_, err := conn.Records().Commit(ctx, f, []record.Put{
 			{Key: "lane.0", Value: []byte{1}, Of: of, Expect: seq}, {Key: "artifact.s.b", Value: []byte{2}, Expect: record.Any},
 		})
 		return err

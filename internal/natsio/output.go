@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 	"time"
 
@@ -20,15 +19,16 @@ import (
 // The server takes it only while that is the last chunk, so a part that is there already is not stored twice, and its
 // sequence is returned: whoever put it made the same bytes. record.ErrRefused: there are other bytes in its place.
 func (outs Outputs) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
-	seq, err := outs.putOnce(ctx, chunkSubject(events.ArtifactsBucket, token), after, part)
+	seq, err := outs.putOnce(ctx, ChunkSubject(events.ArtifactsBucket, token), after, part)
 	if !errors.Is(err, record.ErrConflict) {
 		return seq, err
 	}
 	seq = 0
 	o := record.Object{Bucket: events.ArtifactsBucket, NUID: token}
-	n, last, readErr := outs.c.readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
+	n, last, readErr := outs.c.Objects().readBatch(ctx, o, after+1, 1, readGroup, func(there []byte) error {
 		if !bytes.Equal(there, part) {
-			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused, len(part), after, token, len(there))
+			return fmt.Errorf("%w: part of %d bytes behind sequence %d of %s: there are %d other bytes", record.ErrRefused,
+				len(part), after, token, len(there))
 		}
 		return nil
 	})
@@ -56,7 +56,7 @@ func (outs Outputs) FinishParts(ctx context.Context, o record.Object) error {
 
 // putOnce publishes a message if the last one on its subject has that sequence.
 func (outs Outputs) putOnce(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
-	seqs, err := outs.c.publish(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
+	seqs, err := outs.c.Streams().Send(ctx, []*nats.Msg{{Subject: subject, Data: data, Header: nats.Header{
 		hdrExpectSeq: {strconv.FormatUint(last, 10)},
 	}}})
 	if err != nil {
@@ -74,52 +74,10 @@ func (outs Outputs) PublishLive(t events.Thread, output string, frame events.Liv
 	return outs.c.nc.Publish(events.LiveSubject(t, output), data)
 }
 
-// Follow follows the frames of an output. After silence without a frame, and when frames were dropped because the caller is too
-// slow, it yields nil: look at what is stored. It does so first of all, once the subscription stands.
-func (outs Outputs) Follow(ctx context.Context, t events.Thread, output string, silence time.Duration) iter.Seq2[*events.Live, error] {
-	return func(yield func(*events.Live, error) bool) {
-		sub, err := outs.c.nc.SubscribeSync(events.LiveSubject(t, output))
-		if err != nil {
-			yield(nil, wrapErr(err))
-			return
-		}
-		defer func() { _ = sub.Unsubscribe() }()
-		if _, err := outs.c.nc.RTT(); err != nil { // the server knows of the subscription
-			yield(nil, wrapErr(err))
-			return
-		}
-		if !yield(nil, nil) {
-			return
-		}
-		for ctx.Err() == nil {
-			wait, cancel := context.WithTimeout(ctx, silence)
-			m, err := sub.NextMsgWithContext(wait)
-			cancel()
-			var frame *events.Live
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err == nil:
-				frame = new(events.Live)
-				if err = json.Unmarshal(m.Data, frame); err != nil {
-					err = fmt.Errorf("live frame on %s: %w", m.Subject, err)
-				}
-			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
-				err = nil
-			default:
-				err = wrapErr(err)
-			}
-			if !yield(frame, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
 // values are not read to find out.
 func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
-	ages, err := outs.c.RecordAges(ctx, events.OutputKeys(""), least)
+	ages, err := outs.c.Records().Ages(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
 		return nil, err
 	}
@@ -127,7 +85,7 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 	for key := range ages {
 		keys = append(keys, key)
 	}
-	rs, err := outs.c.Records(ctx, keys...)
+	rs, err := outs.c.Records().Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +107,10 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 
 // ReadParts calls f with up to count parts of an artifact that is being written, from the stream sequence from on. next is
 // where to go on; fewer parts than asked for are not an error.
-func (outs Outputs) ReadParts(ctx context.Context, token string, from uint64, count int, f func([]byte) error) (n int, next uint64, err error) {
-	n, last, err := outs.c.readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
+func (outs Outputs) ReadParts(
+	ctx context.Context, token string, from uint64, count int, f func([]byte) error,
+) (n int, next uint64, err error) {
+	n, last, err := outs.c.Objects().readBatch(ctx, record.Object{Bucket: events.ArtifactsBucket, NUID: token}, from, count, readGroup, f)
 	if err != nil {
 		return n, 0, fmt.Errorf("read parts of %s: %w", token, err)
 	}

@@ -65,7 +65,7 @@ func TestSilentOutputs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	write := func(id string, value []byte) {
-		if _, err := c.Write(ctx, record.Put{Key: events.OutputKey("s", id), Value: value, Expect: record.Any}); err != nil {
+		if _, err := c.Records().Write(ctx, record.Put{Key: events.OutputKey("s", id), Value: value, Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}

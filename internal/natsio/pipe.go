@@ -180,14 +180,14 @@ func (p *pipe) forget(c *call) {
 	}
 }
 
-// publish sends messages to one stream and returns their sequences. The first refusal is the error; the sequences of what
-// was stored nevertheless are returned beside it, 0 for the others.
-func (c *Conn) publish(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
-	answers, err := c.pipe.all(ctx, msgs, c.timeout)
+// Send publishes messages to one stream, all at once, and returns their sequences in the same order when every one is
+// durable. The first refusal is the error; beside it stand the sequences of what was stored nevertheless, 0 for the others.
+func (st Streams) Send(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
+	answers, err := st.c.pipe.all(ctx, msgs, st.c.timeout)
 	if err != nil {
 		return nil, err
 	}
-	seqs := make([]uint64, len(answers))
+	seqs = make([]uint64, len(answers))
 	for i, m := range answers {
 		a, e := parseAck(m)
 		if e != nil && err == nil {

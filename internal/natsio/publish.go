@@ -18,20 +18,20 @@ const headerRoom = 16 << 10
 // events.Link links each event to the one before it of its producer, so none is applied without those before it.
 //
 // Without an error, all messages of this one call are stored, in their order: nothing below tries a part of a call again.
-func (c *Conn) PublishEvents(ctx context.Context, evs []*events.Event) error {
-	if err := c.begun(); err != nil {
+func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	if err := es.c.begun(); err != nil {
 		return fmt.Errorf("publish %d events: %w", len(evs), err)
 	}
 	groups := events.Link(evs, groupBytes)
 	msgs := make([]*nats.Msg, len(groups))
 	for i, e := range groups {
-		data, err := c.encode(ctx, e)
+		data, err := es.encode(ctx, e)
 		if err != nil {
 			return err
 		}
 		msgs[i] = &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data}
 	}
-	if err := c.events.send(ctx, c, msgs); err != nil {
+	if err := es.c.events.send(ctx, es.c, msgs); err != nil {
 		return fmt.Errorf("publish %d events: %w", len(evs), err)
 	}
 	return nil
@@ -43,14 +43,14 @@ const groupBytes = 64 << 10
 
 // encode is the envelope, with its body checked in at the inbox when it does not fit. A retry checks it in again, under
 // another name; the one that no event claims is left to gc.
-func (c *Conn) encode(ctx context.Context, e *events.Event) ([]byte, error) {
+func (es Events) encode(ctx context.Context, e *events.Event) ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	if len(e.Body)+headerRoom <= c.MaxPayload() {
+	if len(e.Body)+headerRoom <= es.c.MaxPayload() {
 		return e.Encode(), nil
 	}
-	ref, err := c.CheckIn(ctx, bytes.NewReader(e.Body))
+	ref, err := es.c.Inbox().CheckIn(ctx, bytes.NewReader(e.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +60,6 @@ func (c *Conn) encode(ctx context.Context, e *events.Event) ([]byte, error) {
 }
 
 // DiscardBody drops what a claim check was for, once its event is applied.
-func (c *Conn) DiscardBody(ctx context.Context, ref events.BodyRef) error {
-	return c.Discard(ctx, events.InboxBucket, ref.Object)
+func (in Inbox) DiscardBody(ctx context.Context, ref events.BodyRef) error {
+	return in.c.Objects().discard(ctx, events.InboxBucket, ref.Object)
 }

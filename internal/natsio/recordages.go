@@ -15,19 +15,19 @@ type Aged struct {
 	Age time.Duration
 }
 
-// RecordAges finds the records that match a filter and are at least that old by the server's clock, by the headers
+// Ages finds the records that match a filter and are at least that old by the server's clock, by the headers
 // alone.
-func (c *Conn) RecordAges(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (recs Records) Ages(ctx context.Context, filter string, least time.Duration) (map[string]Aged, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	info := cons.CachedInfo()
 	defer func() { _ = s.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }()
@@ -35,7 +35,7 @@ func (c *Conn) RecordAges(ctx context.Context, filter string, least time.Duratio
 	for left := info.NumPending; left > 0; {
 		batch, err := cons.FetchNoWait(int(min(left, 1000)))
 		if err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		got := uint64(0)
 		for m := range batch.Messages() {
@@ -45,11 +45,11 @@ func (c *Conn) RecordAges(ctx context.Context, filter string, least time.Duratio
 				return nil, err
 			}
 			if age := info.TimeStamp.Sub(meta.Timestamp); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[recordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
+				old[RecordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
 			}
 		}
 		if err := batch.Error(); err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		if got == 0 {
 			break

@@ -10,23 +10,21 @@ import (
 	"spool/pkg/events"
 )
 
-// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly (see List).
-func (c *Conn) Keys(ctx context.Context, filter string) ([]string, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly, by the
+// stream's own list of subjects.
+func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
 	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, wrapErr(err))
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
 	keys := make([]string, 0, len(info.State.Subjects))
 	for subject := range info.State.Subjects {
-		keys = append(keys, recordKey(subject))
+		keys = append(keys, RecordKey(subject))
 	}
 	slices.Sort(keys)
 	return keys, nil
 }
-
-// RecordNames lists the key of every record, removed ones included, by the stream's own list of subjects.
-func (c *Conn) RecordNames(ctx context.Context) ([]string, error) { return c.Keys(ctx, ">") }

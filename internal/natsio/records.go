@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,12 +20,12 @@ import (
 // as a server that was cut off or stopped believes that it still leads (leader.go): what is decided by it takes a Commit that
 // expects it. A key without a record gives a Record with Seq 0; a key with wildcards the newest record that matches, under its own
 // key. The requests go out at once.
-func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
 		subjects[i] = events.RecordSubject(key)
 	}
-	found, err := c.newest(ctx, events.RecordsStream, subjects)
+	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read %d records: %w", len(keys), err)
 	}
@@ -33,14 +33,14 @@ func (c *Conn) Records(ctx context.Context, keys ...string) ([]record.Record, er
 	for i, m := range found {
 		out[i] = record.Record{Key: keys[i], Value: m.Data, Seq: m.Seq}
 		if m.Seq != 0 {
-			out[i].Key = recordKey(m.Subject)
+			out[i].Key = RecordKey(m.Subject)
 		}
 	}
 	return out, nil
 }
 
-// recordKey is the inverse of events.RecordSubject.
-func recordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
+// RecordKey is the key of the record that is stored on a subject.
+func RecordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
 
 // putMsg is the message that writes a record. An empty one is a removal in the words of NATS's key-value buckets.
 func putMsg(p record.Put) *nats.Msg {
@@ -69,8 +69,8 @@ func (c *Conn) apiSubject(s string) string {
 }
 
 // Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
-func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
-	r, err := c.Records(ctx, events.FenceKey(lane))
+func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
+	r, err := recs.Records(ctx, events.FenceKey(lane))
 	if err != nil {
 		return record.Fence{}, err
 	}
@@ -83,13 +83,13 @@ func (c *Conn) Fence(ctx context.Context, lane int) (record.Fence, error) {
 //
 // record.ErrConflict: nothing was stored, something moved; or, in a cluster, another server refused what its leader took (see
 // record.ErrConflict). record.ErrUnknown: it was stored or not.
-func (c *Conn) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
+func (recs Records) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
 	msgs := make([]*nats.Msg, 0, len(puts)+1)
 	msgs = append(msgs, fenceMsg(f))
 	for _, p := range puts {
 		msgs = append(msgs, putMsg(p))
 	}
-	last, err := c.batchAs(ctx, c.announced.take(f), msgs)
+	last, err := recs.c.batchAs(ctx, recs.c.announced.take(f), msgs)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
 	}
@@ -105,8 +105,8 @@ func fenceMsg(f record.Fence) *nats.Msg {
 }
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
-func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
-	seqs, err := c.publish(ctx, []*nats.Msg{putMsg(p)})
+func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
+	seqs, err := recs.c.Streams().Send(ctx, []*nats.Msg{putMsg(p)})
 	if err != nil {
 		return 0, err
 	}
@@ -118,37 +118,25 @@ func (c *Conn) Write(ctx context.Context, p record.Put) (uint64, error) {
 // The names come from the stream's subjects, which is exact; the values from an ordered consumer, which may miss a key that
 // is written during the scan: those are read one by one. Of a session that is being deleted there is nothing. In a cluster the names
 // and the values may be as old as Records says.
-func (c *Conn) List(ctx context.Context, filter string) (out []record.Record, err error) {
-	err = c.BetweenDeletions(ctx, func() (err error) {
-		out, err = c.list(ctx, filter)
+func (recs Records) List(ctx context.Context, filter string) (out []record.Record, err error) {
+	err = recs.BetweenDeletions(ctx, func() (err error) {
+		out, err = recs.list(ctx, filter)
 		return err
 	})
 	return out, err
 }
 
-func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
+func (recs Records) list(ctx context.Context, filter string) ([]record.Record, error) {
+	keys, err := recs.Keys(ctx, filter)
+	if err != nil || len(keys) == 0 {
+		return nil, err
 	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", filter, wrapErr(err))
-	}
-	if len(info.State.Subjects) == 0 {
-		return nil, nil
-	}
-	found, err := c.scan(ctx, s, filter, len(info.State.Subjects))
+	found, err := recs.scan(ctx, filter, len(keys))
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filter, err)
 	}
-	var missed []string
-	for subject := range info.State.Subjects {
-		if key := recordKey(subject); found[key].Seq == 0 {
-			missed = append(missed, key)
-		}
-	}
-	late, err := c.Records(ctx, missed...)
+	missed := slices.DeleteFunc(keys, func(key string) bool { return found[key].Seq != 0 })
+	late, err := recs.Records(ctx, missed...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +149,8 @@ func (c *Conn) list(ctx context.Context, filter string) ([]record.Record, error)
 			out = append(out, r)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
-	return c.visible(ctx, out)
+	slices.SortFunc(out, func(a, b record.Record) int { return strings.Compare(a.Key, b.Key) })
+	return recs.visible(ctx, out)
 }
 
 // scanAhead is how many records a scan asks for at once; with the default of 500 the waiting takes longer than the reading.
@@ -173,33 +161,33 @@ const scanBytes = 16 << 20
 
 // scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
 // it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
-func (c *Conn) scan(ctx context.Context, s jetstream.Stream, filter string, names int) (map[string]record.Record, error) {
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+func (recs Records) scan(ctx context.Context, filter string, names int) (map[string]record.Record, error) {
+	cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
 	if err != nil {
-		return nil, wrapErr(err)
+		return nil, WrapErr(err)
 	}
 	defer it.Stop()
 	found := make(map[string]record.Record, names)
 	for {
-		m, err := next(ctx, it, c.timeout)
+		m, err := next(ctx, it, recs.c.timeout)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return found, nil
 		}
 		if err != nil {
-			return nil, wrapErr(err)
+			return nil, WrapErr(err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return nil, err
 		}
-		key := recordKey(m.Subject())
+		key := RecordKey(m.Subject())
 		found[key] = record.Record{Key: key, Value: m.Data(), Seq: meta.Sequence.Stream}
 		if meta.NumPending == 0 || len(found) >= names {
 			return found, nil

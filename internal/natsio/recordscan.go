@@ -16,12 +16,12 @@ import (
 
 // Fences moves the fence of every lane in one batch and returns the sequence of the first; that of lane n is n above it.
 // A commit that was prepared before is refused from here on (DESIGN 9, step 1).
-func (c *Conn) Fences(ctx context.Context) (first uint64, err error) {
+func (recs Records) Fences(ctx context.Context) (first uint64, err error) {
 	msgs := make([]*nats.Msg, events.Lanes)
 	for lane := range msgs {
 		msgs[lane] = putMsg(record.Put{Key: events.FenceKey(lane), Value: []byte("gc"), Expect: record.Any})
 	}
-	last, err := c.batch(ctx, msgs)
+	last, err := recs.c.batch(ctx, msgs)
 	if err != nil {
 		return 0, fmt.Errorf("move the fences: %w", err)
 	}
@@ -33,17 +33,17 @@ func (c *Conn) Fences(ctx context.Context) (first uint64, err error) {
 // one's sequence: what f was told is then exactly what the bucket held at it. For whatever was overwritten before its place was
 // reached comes again further on, and nothing further on is left out. Writers are not stopped; if for scanStill they never
 // leave a gap of one round trip it is record.ErrBusy.
-func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped) error) (last uint64, err error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return 0, fmt.Errorf("scan records: %w", wrapErr(err))
+		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq: max(from, 1), InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("scan records: %w", wrapErr(err))
+		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
 	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
 	last = max(from, 1) - 1
@@ -56,11 +56,11 @@ func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) err
 		case err == nil && time.Now().After(busy):
 			return false, fmt.Errorf("%w: records are written without a pause", record.ErrBusy)
 		}
-		return false, wrapErr(err)
+		return false, WrapErr(err)
 	}
-	err = c.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		return f(record.Stamped{Record: record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
+		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
@@ -72,11 +72,11 @@ func (c *Conn) Scan(ctx context.Context, from uint64, f func(record.Stamped) err
 // the records may have taken in more than the leader: what is overwritten behind the last record that it told, it left out
 // before it. So there a record is written, on condition that nothing is behind the last: a majority agrees to that, and what was told
 // before cannot have been overwritten.
-func (c *Conn) Quiet(ctx context.Context, last uint64) (bool, error) {
-	if c.Incarnation() != "" {
+func (recs Records) Quiet(ctx context.Context, last uint64) (bool, error) {
+	if !recs.c.clustered() {
 		return true, nil
 	}
-	_, err := c.publish(ctx, []*nats.Msg{{
+	_, err := recs.c.Streams().Send(ctx, []*nats.Msg{{
 		Subject: events.RecordSubject(events.QuietKey), Data: []byte("gc"), Header: nats.Header{hdrExpectLast: {strconv.FormatUint(last, 10)}},
 	}})
 	if errors.Is(err, record.ErrConflict) {
@@ -93,16 +93,24 @@ const scanStill = time.Minute
 
 // Forget deletes the message of a record that means nothing any more: an old tombstone, a moved record that nobody follows. One
 // that was overwritten since is at another sequence and stays.
-func (c *Conn) Forget(ctx context.Context, seq uint64) error {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
+func (recs Records) Forget(ctx context.Context, seq uint64) error {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return fmt.Errorf("forget record %d: %w", seq, wrapErr(err))
+		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 	}
-	if err = s.DeleteMsg(ctx, seq); err == nil {
+	if err = unlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)); err != nil {
+		return fmt.Errorf("forget record %d: %w", seq, err)
+	}
+	return nil
+}
+
+// unlessGone is the error of deleting a message, if the message is still there.
+func unlessGone(ctx context.Context, s jetstream.Stream, seq uint64, err error) error {
+	if err == nil {
 		return nil
 	}
 	if _, gone := s.GetMsg(ctx, seq); errors.Is(gone, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	return fmt.Errorf("forget record %d: %w", seq, wrapErr(err))
+	return WrapErr(err)
 }

@@ -29,7 +29,7 @@ type history struct {
 
 func (h *history) put(key string, value []byte) {
 	p := record.Put{Key: key, Value: value, Expect: record.Any}
-	seq, err := h.c.Write(h.t.Context(), p)
+	seq, err := h.c.Records().Write(h.t.Context(), p)
 	if err != nil {
 		h.t.Error(err)
 		return
@@ -101,7 +101,7 @@ func TestScanIsExact(t *testing.T) {
 			clear(got)
 			from = 1
 		}
-		last, err := h.c.Scan(t.Context(), from, func(r record.Stamped) error {
+		last, err := h.c.Records().Scan(t.Context(), from, func(r record.Stamped) error {
 			if delete(got, r.Key); r.Exists() {
 				got[r.Key] = r.Seq
 			}
@@ -126,12 +126,12 @@ func TestScanIsExact(t *testing.T) {
 // A fence that moved refuses what was prepared before, in every lane.
 func TestFences(t *testing.T) {
 	c := natstest.Conn(t)
-	first, err := c.Fences(t.Context())
+	first, err := c.Records().Fences(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, lane := range []int{0, 17, events.Lanes - 1} {
-		f, err := c.Fence(t.Context(), lane)
+		f, err := c.Records().Fence(t.Context(), lane)
 		if err != nil || f.Seq != first+uint64(lane) {
 			t.Errorf("Fence(%d) = %+v, %v, want sequence %d", lane, f, err, first+uint64(lane))
 		}
@@ -142,7 +142,7 @@ func TestFences(t *testing.T) {
 func TestForget(t *testing.T) {
 	c := natstest.Conn(t)
 	put := func() uint64 {
-		seq, err := c.Write(t.Context(), record.Put{Key: "blob.x", Value: []byte("v"), Expect: record.Any})
+		seq, err := c.Records().Write(t.Context(), record.Put{Key: "blob.x", Value: []byte("v"), Expect: record.Any})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,20 +150,20 @@ func TestForget(t *testing.T) {
 	}
 	old, now := put(), put()
 	for range 2 {
-		if err := c.Forget(t.Context(), old); err != nil {
+		if err := c.Records().Forget(t.Context(), old); err != nil {
 			t.Errorf("Forget(overwritten) = %v", err)
 		}
 	}
-	rs, err := c.Records(t.Context(), "blob.x")
+	rs, err := c.Records().Records(t.Context(), "blob.x")
 	if err != nil || rs[0].Seq != now {
 		t.Errorf("the record is %+v, %v, want it at %d", rs, err, now)
 	}
 	for range 2 {
-		if err := c.Forget(t.Context(), now); err != nil {
+		if err := c.Records().Forget(t.Context(), now); err != nil {
 			t.Errorf("Forget(%d) = %v", now, err)
 		}
 	}
-	if rs, err := c.Records(t.Context(), "blob.x"); err != nil || rs[0].Seq != 0 {
+	if rs, err := c.Records().Records(t.Context(), "blob.x"); err != nil || rs[0].Seq != 0 {
 		t.Errorf("the record is %+v, %v, want none", rs, err)
 	}
 }

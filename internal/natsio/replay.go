@@ -13,9 +13,9 @@ import (
 
 // ThreadEvents reads the events of a thread that SPOOL_EVENTS still has, in order, one for each entry. What cannot be decoded
 // is left out: it never was applied.
-func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
+func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
 	var out []record.StoredEvent
-	err := c.eachMessage(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{
+	err := es.c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if e, err := events.Open(m.Subject(), m.Data()); err == nil {
@@ -30,10 +30,10 @@ func (c *Conn) ThreadEvents(ctx context.Context, t events.Thread) ([]record.Stor
 
 // Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 // another one.
-func (c *Conn) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
-	s, err := c.leaderStream(ctx, events.EventsStream)
+func (es Events) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
+	s, err := es.c.Streams().LeaderStream(ctx, events.EventsStream)
 	if err != nil {
-		return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+		return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 	}
 	for seq := max(from, 1); seq < before; seq++ {
 		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.StoredFilter(t)))
@@ -41,7 +41,7 @@ func (c *Conn) Past(ctx context.Context, t events.Thread, producer string, epoch
 			break
 		}
 		if err != nil {
-			return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+			return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 		}
 		if seq = m.Sequence; seq >= before {
 			break
@@ -51,7 +51,7 @@ func (c *Conn) Past(ctx context.Context, t events.Thread, producer string, epoch
 	// What was trimmed while it was read is not there either: the beginning is looked at last.
 	info, err := s.Info(ctx)
 	if err != nil {
-		return past, fmt.Errorf("read past events of %s: %w", t, wrapErr(err))
+		return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 	}
 	past.From = max(from, info.State.FirstSeq)
 	return past, nil

@@ -18,11 +18,11 @@ const putAhead = 4 << 20
 
 // PutObject writes an object as another store had it: with its token, its name and its very chunks. Without a name it
 // gets no meta message: it is an upload that goes on. It returns the sequences of the first and the last chunk.
-func (c *Conn) PutObject(ctx context.Context, o record.Object, chunks iter.Seq2[[]byte, error]) (first, last uint64, err error) {
+func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Seq2[[]byte, error]) (first, last uint64, err error) {
 	var msgs []*nats.Msg
 	size := 0
 	flush := func() error {
-		seqs, err := c.publish(ctx, msgs)
+		seqs, err := re.c.Streams().Send(ctx, msgs)
 		if err == nil && len(seqs) > 0 {
 			if first == 0 {
 				first = seqs[0]
@@ -36,7 +36,7 @@ func (c *Conn) PutObject(ctx context.Context, o record.Object, chunks iter.Seq2[
 		if err != nil {
 			return first, last, err
 		}
-		msgs = append(msgs, &nats.Msg{Subject: chunkSubject(o.Bucket, o.NUID), Data: slices.Clone(chunk)})
+		msgs = append(msgs, &nats.Msg{Subject: ChunkSubject(o.Bucket, o.NUID), Data: slices.Clone(chunk)})
 		if size += len(chunk); size >= putAhead {
 			if err := flush(); err != nil {
 				return first, last, fmt.Errorf("store %s/%s: %w", o.Bucket, o.Name, err)
@@ -49,23 +49,16 @@ func (c *Conn) PutObject(ctx context.Context, o record.Object, chunks iter.Seq2[
 	if o.Name == "" {
 		return first, last, nil
 	}
-	meta, err := metaMsg(o)
-	if err == nil {
-		_, err = c.publish(ctx, []*nats.Msg{meta})
-	}
-	if err != nil {
-		return first, last, fmt.Errorf("store %s/%s: meta: %w", o.Bucket, o.Name, err)
-	}
-	return first, last, nil
+	return first, last, re.c.Objects().NameObject(ctx, o)
 }
 
 // PutRecords stores records outside of any commit.
-func (c *Conn) PutRecords(ctx context.Context, puts []record.Put) error {
+func (re Restore) PutRecords(ctx context.Context, puts []record.Put) error {
 	msgs := make([]*nats.Msg, len(puts))
 	for i, p := range puts {
 		msgs[i] = putMsg(p)
 	}
-	if _, err := c.publish(ctx, msgs); err != nil {
+	if _, err := re.c.Streams().Send(ctx, msgs); err != nil {
 		return fmt.Errorf("store %d records: %w", len(puts), err)
 	}
 	return nil

@@ -2,12 +2,10 @@ package natsio
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 
-	"spool/internal/record"
 	"spool/pkg/casstore"
-	"spool/pkg/events"
 )
 
 // SeekBlob reads a blob from any place, in bounded memory, and says how long it is. Errors wrap casstore.ErrNotFound or
@@ -17,21 +15,17 @@ func (s *Store) SeekBlob(ctx context.Context, ref casstore.Ref) (io.ReadSeekClos
 	if err != nil {
 		return nil, 0, err
 	}
-	return s.c.OpenObject(ctx, b.Object), b.Object.Size, nil
+	return s.objects.OpenObject(ctx, b.Object), b.Object.Size, nil
 }
 
 // HasBlob tells whether a blob is stored.
 func (s *Store) HasBlob(ctx context.Context, ref casstore.Ref) (bool, error) {
-	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
-	if err != nil || !rs[0].Exists() {
+	b, err := s.LiveBlob(ctx, ref)
+	switch {
+	case errors.Is(err, casstore.ErrNotFound), errors.Is(err, casstore.ErrGone):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
-	b, err := record.DecodeBlob(rs[0].Value)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", ref, err)
-	}
-	if b.Gone {
-		return false, nil
-	}
-	return s.c.Holds(ctx, b.Object)
+	return s.Holds(ctx, b.Object)
 }

@@ -43,7 +43,7 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 	}
 	for len(msgs) > 0 {
 		n, size := 0, 0
-		for n < len(msgs) && n < MaxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
+		for n < len(msgs) && n < maxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
 			size += len(msgs[n].Data)
 			n++
 		}
@@ -91,7 +91,7 @@ func (s *sender) try(ctx context.Context, c *Conn, msgs []*nats.Msg) (n int, syn
 	fastest := time.Duration(1 << 62)
 	for n = range min(trialSize, len(msgs)) {
 		start := time.Now()
-		if _, err := c.publish(ctx, msgs[n:n+1]); err != nil {
+		if _, err := c.Streams().Send(ctx, msgs[n:n+1]); err != nil {
 			return n, s.synced, err
 		}
 		fastest = min(fastest, time.Since(start))

@@ -20,20 +20,23 @@ import (
 // Store is the content-addressed store over the record bucket and the object buckets: it reads what persisters committed,
 // and can commit a single pack or blob itself. Safe for concurrent use.
 type Store struct {
-	c    *Conn
-	lane int
+	records Records
+	objects Objects
+	lane    int
 }
 
 // Store returns the connection's store. lane is the fence its own commits are made behind.
-func (c *Conn) Store(lane int) *Store { return &Store{c: c, lane: lane} }
+func (c *Conn) Store(lane int) *Store {
+	return &Store{records: c.Records(), objects: c.Objects(), lane: lane}
+}
 
 // Pack reads a pack, wherever it has moved to.
 func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
-	live, err := s.c.FindPack(ctx, id)
+	live, err := s.records.FindPack(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.c.Read(ctx, live.Pack.Object)
+	raw, err := s.objects.Read(ctx, live.Pack.Object)
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", id, asStoreErr(err))
 	}
@@ -52,10 +55,10 @@ func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, e
 //
 // In a cluster one that seems to be gone is looked for again: while a leader changes, its tombstone may be told by the new one, and
 // where it moved to by the old one, who does not know that yet.
-func (c *Conn) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+func (recs Records) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
 	for try := 0; ; try++ {
-		live, err := record.FindPack(ctx, c.Records, id)
-		if !record.IsGone(err) || c.Incarnation() != "" || try == goneTries {
+		live, err := record.FindPack(ctx, recs.Records, id)
+		if !record.IsGone(err) || !recs.c.clustered() || try == goneTries {
 			return live, err
 		}
 		select {
@@ -95,7 +98,7 @@ func (s *Store) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 
 // locate looks through that many headers, those of the newest records first.
 func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstore.Located, error) {
-	rs, err := s.c.List(ctx, events.PackKey("*"))
+	rs, err := s.records.List(ctx, events.PackKey("*"))
 	if err != nil {
 		return casstore.Located{}, err
 	}
@@ -110,7 +113,7 @@ func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstor
 			break
 		}
 		var header []byte
-		err = s.c.ReadChunks(ctx, rec.Object, 1, func(b []byte) error { header = b; return nil })
+		err = s.objects.ReadChunks(ctx, rec.Object, 1, func(b []byte) error { header = b; return nil })
 		if errors.Is(err, record.ErrNotFound) {
 			continue
 		}
@@ -136,7 +139,7 @@ func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.c.Read(ctx, b.Object)
+	raw, err := s.objects.Read(ctx, b.Object)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ref, asStoreErr(err))
 	}
@@ -148,7 +151,7 @@ func (s *Store) Blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 
 // LiveBlob finds the record of a blob. Errors wrap casstore.ErrNotFound or casstore.ErrGone.
 func (s *Store) LiveBlob(ctx context.Context, ref casstore.Ref) (b record.Blob, err error) {
-	rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+	rs, err := s.records.Records(ctx, events.BlobKey(ref.Hex()))
 	if err != nil {
 		return b, fmt.Errorf("%s: %w", ref, err)
 	}
@@ -175,7 +178,7 @@ func asStoreErr(err error) error {
 // PutPack uploads a pack and commits its record.
 func (s *Store) PutPack(ctx context.Context, id casstore.PackID, header, body []byte) error {
 	return retry.Do(ctx, nil, func() error {
-		f, err := s.c.Fence(ctx, s.lane)
+		f, err := s.records.Fence(ctx, s.lane)
 		if err != nil {
 			return err
 		}
@@ -183,26 +186,22 @@ func (s *Store) PutPack(ctx context.Context, id casstore.PackID, header, body []
 		if err != nil {
 			return err
 		}
-		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.PackKey(id.String()), Value: rec.Encode(), Expect: record.Any}})
+		_, err = s.records.Commit(ctx, f, []record.Put{{Key: events.PackKey(id.String()), Value: rec.Encode(), Expect: record.Any}})
 		return retry.Raced(err)
 	})
 }
 
 // UploadPack writes a pack's bytes: its header is the first chunk. No record names them yet.
 func (s *Store) UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error) {
-	if len(header) > s.c.MaxPayload()-4096 {
+	if len(header) > s.objects.c.MaxPayload()-4096 {
 		return record.Pack{}, fmt.Errorf("%w: a pack header of %d bytes does not fit one message", record.ErrRefused, len(header))
 	}
 	h, err := casstore.OpenHeader(header)
 	if err != nil {
 		return record.Pack{}, err
 	}
-	chunks := [][]byte{header}
-	for size := s.c.ChunkSize(); len(body) > 0; {
-		n := min(size, len(body))
-		chunks, body = append(chunks, body[:n]), body[n:]
-	}
-	o, err := s.c.Upload(ctx, events.NodesBucket, id.String()+"."+ulid.Make().String(), chunks)
+	chunks := slices.AppendSeq([][]byte{header}, slices.Chunk(body, s.objects.chunkSize()))
+	o, err := s.objects.Upload(ctx, events.NodesBucket, id.String()+"."+ulid.Make().String(), chunks)
 	if err != nil {
 		return record.Pack{}, err
 	}
@@ -211,52 +210,45 @@ func (s *Store) UploadPack(ctx context.Context, id casstore.PackID, header, body
 
 // UploadBlob writes a blob's bytes. No record names them yet.
 func (s *Store) UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error) {
-	var chunks [][]byte
-	for size := s.c.ChunkSize(); len(b) > 0; {
-		n := min(size, len(b))
-		chunks, b = append(chunks, b[:n]), b[n:]
-	}
-	o, err := s.c.Upload(ctx, events.BlobsBucket, ref.Hex()+"."+ulid.Make().String(), chunks)
+	chunks := slices.Collect(slices.Chunk(b, s.objects.chunkSize()))
+	o, err := s.objects.Upload(ctx, events.BlobsBucket, ref.Hex()+"."+ulid.Make().String(), chunks)
 	return record.Blob{Object: o}, err
 }
 
-// Holds is Conn.Holds.
-func (s *Store) Holds(ctx context.Context, o record.Object) (bool, error) { return s.c.Holds(ctx, o) }
+// Holds is Objects.Holds.
+func (s *Store) Holds(ctx context.Context, o record.Object) (bool, error) {
+	return s.objects.Holds(ctx, o)
+}
 
 // PutBlob stores bytes under their SHA-256. When they are there already it only touches their record if a collector could
 // take it for old.
 func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 	ref := casstore.SumBlob(b)
 	return ref, retry.Do(ctx, nil, func() error {
-		f, err := s.c.Fence(ctx, s.lane)
+		f, err := s.records.Fence(ctx, s.lane)
 		if err != nil {
 			return err
 		}
-		rs, err := s.c.Records(ctx, events.BlobKey(ref.Hex()))
+		rs, err := s.records.Records(ctx, events.BlobKey(ref.Hex()))
 		if err != nil {
 			return err
 		}
-		if rs[0].Exists() {
-			rec, err := record.DecodeBlob(rs[0].Value)
-			there := false
-			if err == nil && !rec.Gone {
-				if there, err = s.c.Holds(ctx, rec.Object); err != nil {
-					return err
-				}
-			}
-			if there {
-				if !f.Stale(rs[0].Seq) {
-					return nil
-				}
-				_, err := s.c.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
+		rec, err := record.DecodeBlob(rs[0].Value)
+		if rs[0].Exists() && err == nil && !rec.Gone {
+			there, err := s.Holds(ctx, rec.Object)
+			switch {
+			case err != nil || there && !f.Stale(rs[0].Seq):
+				return err
+			case there:
+				_, err := s.records.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
 				return retry.Raced(err)
 			}
 		}
-		rec, err := s.UploadBlob(ctx, ref, b)
+		rec, err = s.UploadBlob(ctx, ref, b)
 		if err != nil {
 			return err
 		}
-		_, err = s.c.Commit(ctx, f, []record.Put{{Key: events.BlobKey(ref.Hex()), Value: rec.Encode(), Expect: record.Any}})
+		_, err = s.records.Commit(ctx, f, []record.Put{{Key: events.BlobKey(ref.Hex()), Value: rec.Encode(), Expect: record.Any}})
 		return retry.Raced(err)
 	})
 }

@@ -20,7 +20,7 @@ type handled struct {
 
 func (h handled) record(key string) []byte {
 	h.t.Helper()
-	rs, err := h.c.Records(h.t.Context(), key)
+	rs, err := h.c.Records().Records(h.t.Context(), key)
 	if err != nil || !rs[0].Exists() {
 		h.t.Fatalf("record %s = %+v, %v", key, rs, err)
 	}
@@ -29,7 +29,7 @@ func (h handled) record(key string) []byte {
 
 func (h handled) write(key string, value []byte) {
 	h.t.Helper()
-	if _, err := h.c.Write(h.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
+	if _, err := h.c.Records().Write(h.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -37,12 +37,12 @@ func (h handled) write(key string, value []byte) {
 // damaged is an object like that one but for a bit of its last byte.
 func (h handled) damaged(o record.Object) record.Object {
 	h.t.Helper()
-	b, err := h.c.Read(h.t.Context(), o)
+	b, err := h.c.Objects().Read(h.t.Context(), o)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	b[len(b)-1] ^= 1
-	bad, err := h.c.Upload(h.t.Context(), o.Bucket, o.Name+".damaged", [][]byte{b})
+	bad, err := h.c.Objects().Upload(h.t.Context(), o.Bucket, o.Name+".damaged", [][]byte{b})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestStoreConforms(t *testing.T) {
 		// One server for all: what the tests put under fixed names must not be there from another one.
 		for id := byte(1); id <= 9; id++ {
 			pack := casstore.PackID{id}.String()
-			if _, err := c.Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(), Expect: record.Any}); err != nil {
+			if _, err := c.Records().Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(), Expect: record.Any}); err != nil {
 				t.Fatal(err)
 			}
 		}

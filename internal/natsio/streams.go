@@ -12,12 +12,12 @@ import (
 // Where streams are.
 
 // LastSeqs is the last sequence of a stream of each name.
-func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error) {
+func (st Streams) LastSeqs(ctx context.Context, streams ...string) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for _, name := range streams {
-		s, err := c.js.Stream(ctx, name)
+		s, err := st.c.js.Stream(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, wrapErr(err))
+			return nil, fmt.Errorf("stream %s: %w", name, WrapErr(err))
 		}
 		out[name] = s.CachedInfo().State.LastSeq
 	}
@@ -29,7 +29,7 @@ func (c *Conn) LastSeqs(ctx context.Context, streams ...string) (map[string]uint
 //
 // A server tells its consumers of a message after it has acknowledged it. A consumer that has nothing to do may not have heard yet: it
 // is done when it has acknowledged the newest event of its partition.
-func (c *Conn) UnappliedOf(ctx context.Context, s jetstream.Stream) (uint64, error) {
+func (st Streams) UnappliedOf(ctx context.Context, s jetstream.Stream) (uint64, error) {
 	last := s.CachedInfo().State.LastSeq
 	floor, left := last+1, map[string]string{}
 	for p := range events.Partitions {
@@ -52,12 +52,12 @@ func (c *Conn) UnappliedOf(ctx context.Context, s jetstream.Stream) (uint64, err
 		}
 	}
 	if err := list.Err(); err != nil {
-		return 0, wrapErr(err)
+		return 0, WrapErr(err)
 	}
 	if len(left) > 0 {
 		return 1, nil
 	}
-	newest, err := c.newest(ctx, events.EventsStream, idle)
+	newest, err := st.c.newest(ctx, events.EventsStream, idle)
 	if err != nil {
 		return 0, fmt.Errorf("newest events of partitions: %w", err)
 	}

@@ -33,9 +33,9 @@ func (its Items) deliver(ctx context.Context, p Position) (policy jetstream.Deli
 	case p.All:
 		return jetstream.DeliverAllPolicy, 0, nil, nil
 	}
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, 0, nil, wrapErr(err)
+		return 0, 0, nil, WrapErr(err)
 	}
 	return jetstream.DeliverByStartSequencePolicy, s.CachedInfo().State.LastSeq + 1, nil, nil
 }
@@ -67,37 +67,14 @@ func (its Items) Follow(ctx context.Context, filters []string, from Position, re
 			yield(StoredItem{}, err)
 			return
 		}
-		cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
-			FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
-		})
-		if err != nil {
-			yield(StoredItem{}, wrapErr(err))
-			return
-		}
-		it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes))
-		if err != nil {
-			yield(StoredItem{}, wrapErr(err))
-			return
-		}
-		defer it.Stop()
-		if ready != nil {
-			ready()
-		}
-		for {
-			m, err := it.Next(jetstream.NextContext(ctx))
-			if ctx.Err() != nil {
-				return
+		cfg := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since}
+		pull := jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes)
+		for m, err := range its.c.Streams().messages(ctx, events.ItemsStream, cfg, ready, pull) {
+			var it StoredItem
+			if err == nil {
+				it = storedItem(m.Msg, m.meta)
 			}
-			if err != nil {
-				yield(StoredItem{}, wrapErr(err))
-				return
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				yield(StoredItem{}, err)
-				return
-			}
-			if !yield(storedItem(m, meta), nil) {
+			if !yield(it, err) {
 				return
 			}
 		}
@@ -113,26 +90,20 @@ func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 
 // Newest is the time at which the newest item that matches a filter was stored; zero when there is none.
 func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return time.Time{}, wrapErr(err)
+		return time.Time{}, WrapErr(err)
 	}
-	m, err := s.GetLastMsgForSubject(ctx, filter)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, wrapErr(err)
-	}
-	return m.Time, nil
+	m, err := newestOn(ctx, s, filter)
+	return m.Time, err
 }
 
 // First is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
 // 0: it holds none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
 func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {
-	s, err := its.c.leaderStream(ctx, events.ItemsStream)
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return 0, 0, wrapErr(err)
+		return 0, 0, WrapErr(err)
 	}
 	state, filter := s.CachedInfo().State, events.ItemFilter(t.Session, t.Name, "")
 	for low, high := max(state.FirstSeq, 1), state.LastSeq+1; low < high; {
@@ -143,7 +114,7 @@ func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int6
 			high = middle
 			continue
 		case err != nil:
-			return 0, 0, fmt.Errorf("find item %d of %s: %w", n, t, wrapErr(err))
+			return 0, 0, fmt.Errorf("find item %d of %s: %w", n, t, WrapErr(err))
 		}
 		got, of := itemNumber(m.Data), itemLife(m.Header)
 		if of == life && got >= n || of > life {

@@ -17,10 +17,11 @@ import (
 
 // Limits are the sizes that an operator chooses when the streams are created. Zero values mean the defaults named here.
 type Limits struct {
-	Replicas    int           // copies of every stream; 0 = 1
-	EventsBytes int64         // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
-	ItemsBytes  int64         // ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
-	ItemsAge    time.Duration // ITEMS forgets items older than this; 0 = never
+	Replicas    int   // copies of every stream; 0 = 1
+	EventsBytes int64 // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
+	// ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
+	ItemsBytes int64
+	ItemsAge   time.Duration // ITEMS forgets items older than this; 0 = never
 
 	// First is the sequence that the first message of a new stream gets, by stream: a restore goes on where the backup ended,
 	// because records name sequences. Streams that exist are not changed.
@@ -150,7 +151,7 @@ func (c *Conn) gone(ctx context.Context) (gone, used []string, err error) {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			gone = append(gone, cfg.Name)
 		case err != nil:
-			return nil, nil, fmt.Errorf("stream %s: %w", cfg.Name, wrapErr(err))
+			return nil, nil, fmt.Errorf("stream %s: %w", cfg.Name, WrapErr(err))
 		case !slices.Contains([]string{events.EventsStream, events.RecordsStream, events.ObjectStream(events.NodesBucket)}, cfg.Name):
 		case s.CachedInfo().State.LastSeq >= max(s.CachedInfo().Config.FirstSeq, 1):
 			used = append(used, cfg.Name)
@@ -165,7 +166,7 @@ func (c *Conn) Verify(ctx context.Context) error {
 	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
 		s, err := c.js.Stream(ctx, want.Name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, wrapErr(err)))
+			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, WrapErr(err)))
 			continue
 		}
 		errs = append(errs, compare(s.CachedInfo().Config, want))
@@ -180,7 +181,7 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	}
 	info, err := c.js.AccountInfo(ctx)
 	if err != nil {
-		return l, fmt.Errorf("ask for the account's limits: %w", wrapErr(err))
+		return l, fmt.Errorf("ask for the account's limits: %w", WrapErr(err))
 	}
 	size := int64(defaultStreamBytes)
 	if info.Limits.MaxStore > 0 {
@@ -204,8 +205,9 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 			s, err = c.js.Stream(ctx, want.Name)
 		}
 	}
-	if err = wrapErr(err); errors.Is(err, record.ErrFull) {
-		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits", record.ErrRefused, want.Name, want.MaxBytes, err)
+	if err = WrapErr(err); errors.Is(err, record.ErrFull) {
+		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits",
+			record.ErrRefused, want.Name, want.MaxBytes, err)
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)
@@ -216,7 +218,7 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 	}
 	cfg.MaxConsumers = want.MaxConsumers // an earlier version made it
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, wrapErr(err))
+		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func (t turn) take(ctx context.Context) error {
 	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return wrapErr(ctx.Err())
+		return WrapErr(ctx.Err())
 	}
 }
 

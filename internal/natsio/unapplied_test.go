@@ -35,14 +35,14 @@ func (l unawareList) Info() <-chan *jetstream.ConsumerInfo {
 func TestUnappliedBeforeConsumersKnow(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	e := &events.Event{Kind: events.KindEntry, Dialect: "omp", Thread: events.Thread{Session: "s", Name: "main"}, Producer: "p", Seq: 1, Body: []byte(`{}`)}
-	if err := c.PublishEvents(ctx, []*events.Event{e}); err != nil {
+	if err := c.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := c.JetStream().Stream(ctx, events.EventsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if floor, err := c.UnappliedOf(ctx, unaware{s}); err != nil || floor != 1 {
+	if floor, err := c.Streams().UnappliedOf(ctx, unaware{s}); err != nil || floor != 1 {
 		t.Errorf("UnappliedOf = %d, %v, want 1", floor, err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
@@ -16,9 +16,9 @@ import (
 // uploadGroup is how many bytes of an upload are on their way together, and all that it holds in memory.
 const uploadGroup = 4 << 20
 
-// Upload is an object that is written in pieces. Its meta message goes out when every chunk is acked. Not safe for
+// uploading is an object that is written in pieces. Its meta message goes out when every chunk is acked. Not safe for
 // concurrent use.
-type Upload struct {
+type uploading struct {
 	ctx   context.Context // of the whole upload: io.Writer has no room for one
 	u     *upload
 	label func(sum [32]byte) string
@@ -26,25 +26,25 @@ type Upload struct {
 	err   error
 }
 
-var _ record.Upload = (*Upload)(nil)
+var _ record.Upload = (*uploading)(nil)
 
 // NewUpload begins an object. label names it when its hash is known; the name must be unique to the upload.
-func (c *Conn) NewUpload(ctx context.Context, bucket string, label func(sum [32]byte) string) *Upload {
-	return &Upload{ctx: ctx, u: c.startUpload(bucket, ""), label: label}
+func (obs Objects) newUpload(ctx context.Context, bucket string, label func(sum [32]byte) string) *uploading {
+	return &uploading{ctx: ctx, u: obs.startUpload(bucket, ""), label: label}
 }
 
 // hashed is the label of an object that is called after its bytes.
 func hashed(sum [32]byte) string { return hex.EncodeToString(sum[:]) + "." + ulid.Make().String() }
 
 // Write implements io.Writer. It returns when all but the last uploadGroup bytes are durable.
-func (w *Upload) Write(p []byte) (n int, err error) {
+func (w *uploading) Write(p []byte) (n int, err error) {
 	if w.err == nil {
-		w.err = w.u.c.begun()
+		w.err = w.u.obs.c.begun()
 	}
 	if w.err != nil {
 		return 0, w.err
 	}
-	chunk := w.u.c.ChunkSize()
+	chunk := w.u.obs.chunkSize()
 	full := max(uploadGroup/chunk, 1) * chunk
 	for n < len(p) && w.err == nil {
 		if w.group == nil {
@@ -59,22 +59,17 @@ func (w *Upload) Write(p []byte) (n int, err error) {
 	return n, w.err
 }
 
-func (w *Upload) flush(chunk int) {
-	var chunks [][]byte
-	for rest := w.group; len(rest) > 0; {
-		k := min(chunk, len(rest))
-		chunks, rest = append(chunks, rest[:k]), rest[k:]
-	}
-	if err := w.u.send(w.ctx, chunks); err != nil {
+func (w *uploading) flush(chunk int) {
+	if err := w.u.send(w.ctx, slices.Collect(slices.Chunk(w.group, chunk))); err != nil {
 		w.err = fmt.Errorf("upload to %s: %w", w.u.obj.Bucket, err)
 	}
 	w.group = w.group[:0]
 }
 
 // Commit implements record.Upload.
-func (w *Upload) Commit() (record.Object, error) {
+func (w *uploading) Commit() (record.Object, error) {
 	if w.err == nil && len(w.group) > 0 {
-		w.flush(w.u.c.ChunkSize())
+		w.flush(w.u.obs.chunkSize())
 	}
 	if w.err != nil {
 		w.Abort()
@@ -86,29 +81,25 @@ func (w *Upload) Commit() (record.Object, error) {
 }
 
 // Abort implements record.Upload.
-func (w *Upload) Abort() {
+func (w *uploading) Abort() {
 	w.group = nil
 	if w.u.obj.Chunks == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), w.u.c.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), w.u.obs.c.timeout)
 	defer cancel()
-	s, err := w.u.c.js.Stream(ctx, "OBJ_"+w.u.obj.Bucket)
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(w.u.obj.Bucket, w.u.obj.NUID)))
-	}
-	if err != nil {
-		w.u.c.log.Warn("drop an upload that was given up", "bucket", w.u.obj.Bucket, "error", err)
+	if err := w.u.obs.purgeChunks(ctx, w.u.obj); err != nil {
+		w.u.obs.c.log.Warn("drop an upload that was given up", "bucket", w.u.obj.Bucket, "error", err)
 	}
 }
 
 // UploadFrom is Upload from a reader, in bounded memory; the meta message goes out when every chunk is acked.
-func (c *Conn) UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
-	return c.uploadFrom(ctx, bucket, r, func([32]byte) string { return name })
+func (obs Objects) UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
+	return obs.uploadFrom(ctx, bucket, r, func([32]byte) string { return name })
 }
 
-func (c *Conn) uploadFrom(ctx context.Context, bucket string, r io.Reader, label func([32]byte) string) (record.Object, error) {
-	w := c.NewUpload(ctx, bucket, label)
+func (obs Objects) uploadFrom(ctx context.Context, bucket string, r io.Reader, label func([32]byte) string) (record.Object, error) {
+	w := obs.newUpload(ctx, bucket, label)
 	if _, err := io.Copy(w, r); err != nil {
 		w.Abort()
 		return record.Object{}, err
@@ -118,8 +109,8 @@ func (c *Conn) uploadFrom(ctx context.Context, bucket string, r io.Reader, label
 
 // CheckIn puts a body of any size into the inbox, in bounded memory, for an event that carries the reference. A body whose
 // event never comes is left to gc.
-func (c *Conn) CheckIn(ctx context.Context, body io.Reader) (events.BodyRef, error) {
-	o, err := c.uploadFrom(ctx, events.InboxBucket, body, hashed)
+func (in Inbox) CheckIn(ctx context.Context, body io.Reader) (events.BodyRef, error) {
+	o, err := in.c.Objects().uploadFrom(ctx, events.InboxBucket, body, hashed)
 	if err != nil {
 		return events.BodyRef{}, fmt.Errorf("check in a body: %w", err)
 	}
@@ -128,10 +119,10 @@ func (c *Conn) CheckIn(ctx context.Context, body io.Reader) (events.BodyRef, err
 
 // NewBlob begins a blob whose hash nobody knows yet. No record names it.
 func (s *Store) NewBlob(ctx context.Context) record.Upload {
-	return s.c.NewUpload(ctx, events.BlobsBucket, hashed)
+	return s.objects.newUpload(ctx, events.BlobsBucket, hashed)
 }
 
 // DropBlob drops a finished upload of NewBlob that no record names, and none will.
 func (s *Store) DropBlob(ctx context.Context, o record.Object) error {
-	return s.c.Discard(ctx, o.Bucket, o.Name)
+	return s.objects.discard(ctx, o.Bucket, o.Name)
 }

@@ -50,9 +50,9 @@ func TestUploadInPieces(t *testing.T) {
 		if err != nil || o.Size != int64(size) || o.Sum != sha256.Sum256(want) {
 			t.Fatalf("Commit() = %+v, %v, want %d bytes with their hash", o, err, size)
 		}
-		got, err := io.ReadAll(iotest.OneByteReader(c.Open(ctx, o)))
+		got, err := io.ReadAll(iotest.OneByteReader(c.Objects().Open(ctx, o)))
 		if size > 1<<20 {
-			got, err = io.ReadAll(c.Open(ctx, o))
+			got, err = io.ReadAll(c.Objects().Open(ctx, o))
 		}
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Open(%d bytes) = %d bytes, %v", size, len(got), err)
@@ -61,7 +61,7 @@ func TestUploadInPieces(t *testing.T) {
 		if _, err := store.OpenBlob(ctx, ref); !errors.Is(err, casstore.ErrNotFound) {
 			t.Errorf("OpenBlob before a record names it = %v, want ErrNotFound", err)
 		}
-		if _, err := c.Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
+		if _, err := c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := store.OpenBlob(ctx, ref)
@@ -109,7 +109,7 @@ func TestUploadGivenUp(t *testing.T) {
 		t.Errorf("%d messages are left, want none", n)
 	}
 	failing := io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress))
-	if _, err := c.CheckIn(t.Context(), failing); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := c.Inbox().CheckIn(t.Context(), failing); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("CheckIn(reader that fails) = %v, want its error", err)
 	}
 	if n := messages(t, c, events.InboxBucket); n != 0 {
@@ -126,7 +126,7 @@ func TestOpenDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, err := c.Records(ctx, events.BlobKey(ref.Hex()))
+	rs, err := c.Records().Records(ctx, events.BlobKey(ref.Hex()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestOpenDamaged(t *testing.T) {
 	}
 	wrong := bytes.Clone(body)
 	wrong[len(wrong)-1] ^= 1
-	other, err := c.UploadFrom(ctx, events.BlobsBucket, "other", bytes.NewReader(wrong))
+	other, err := c.Objects().UploadFrom(ctx, events.BlobsBucket, "other", bytes.NewReader(wrong))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestOpenDamaged(t *testing.T) {
 	fewer.Chunks--
 	longer.Size++
 	for name, o := range map[string]record.Object{"a bit": other, "a chunk is missing": more, "a chunk too many": fewer, "a byte is missing": longer} {
-		if _, err := c.Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
+		if _, err := c.Records().Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := store.OpenBlob(ctx, ref)
@@ -156,7 +156,7 @@ func TestOpenDamaged(t *testing.T) {
 			t.Errorf("%s: reading it = %v, want ErrCorrupt", name, err)
 		}
 	}
-	if _, err := c.OpenBody(ctx, events.BodyRef{Object: "nothing"}); !errors.Is(err, record.ErrNotFound) {
+	if _, err := c.Inbox().OpenBody(ctx, events.BodyRef{Object: "nothing"}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("OpenBody(nothing) = %v, want ErrNotFound", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain. In a
 // cluster a change comes when the watch's server has it, which may be after a reader of Records has seen it.
 // ready, if not nil, is called once the watch stands.
-func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
+func (recs Records) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		cfg := jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverNewPolicy,
@@ -22,35 +22,12 @@ func (c *Conn) Watch(ctx context.Context, filter string, current bool, ready fun
 		if current {
 			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
 		}
-		cons, err := c.js.OrderedConsumer(ctx, events.RecordsStream, cfg)
-		if err != nil {
-			yield(record.Record{}, wrapErr(err))
-			return
-		}
-		it, err := cons.Messages()
-		if err != nil {
-			yield(record.Record{}, wrapErr(err))
-			return
-		}
-		defer it.Stop()
-		if ready != nil {
-			ready()
-		}
-		for {
-			m, err := it.Next(jetstream.NextContext(ctx))
-			if ctx.Err() != nil {
-				return
+		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, ready) {
+			var r record.Record
+			if err == nil {
+				r = record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: m.meta.Sequence.Stream}
 			}
-			if err != nil {
-				yield(record.Record{}, wrapErr(err))
-				return
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				yield(record.Record{}, err)
-				return
-			}
-			if !yield(record.Record{Key: recordKey(m.Subject()), Value: m.Data(), Seq: meta.Sequence.Stream}, nil) {
+			if !yield(r, err) {
 				return
 			}
 		}

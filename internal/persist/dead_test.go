@@ -43,7 +43,7 @@ func poisons(r *rig) []poison {
 	future := spoil(func(*events.Event) {})
 	future[1] = 77
 	body := []byte(`{"type":"message","id":"inbox"}`)
-	if _, err := r.conn.UploadFrom(r.t.Context(), events.InboxBucket, "there", bytes.NewReader(body)); err != nil {
+	if _, err := r.conn.Objects().UploadFrom(r.t.Context(), events.InboxBucket, "there", bytes.NewReader(body)); err != nil {
 		r.t.Fatal(err)
 	}
 	claim := func(object string, size int64, sum [32]byte) []byte {
@@ -202,11 +202,11 @@ func TestALetterThatFillsAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.conn.Stat(t.Context(), events.InboxBucket, m.Header.Get(natsio.HeaderObject))
+	o, err := r.conn.Objects().Stat(t.Context(), events.InboxBucket, m.Header.Get(natsio.HeaderObject))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.conn.Read(t.Context(), o); err != nil || !bytes.Equal(got, garbage) {
+	if got, err := r.conn.Objects().Read(t.Context(), o); err != nil || !bytes.Equal(got, garbage) {
 		t.Errorf("the letter's object holds %d bytes, %v, want the %d that came", len(got), err, len(garbage))
 	}
 }

@@ -58,7 +58,7 @@ func (r *rig) applied(session string) {
 func (r *rig) records(session string) (keys []string) {
 	r.t.Helper()
 	for _, filter := range events.OfSession(session) {
-		rs, err := r.conn.List(r.t.Context(), filter)
+		rs, err := r.conn.Records().List(r.t.Context(), filter)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			if n := r.stored(events.ItemsStream, events.ItemsOfSession("s")); n != 2 {
 				t.Errorf("%d items are stored, want the 2 behind the deletion", n)
 			}
-			d, err := r.conn.Records(ctx, events.DeletedKey("s"))
+			d, err := r.conn.Records().Records(ctx, events.DeletedKey("s"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -453,7 +453,7 @@ func TestDeletionWithLostAnswers(t *testing.T) {
 			if !done {
 				lose = func(n int64) bool { return n%2 == 1 }
 			}
-			u := &unsure{bucket: r.conn, lose: lose, done: func(int64) bool { return done }}
+			u := &unsure{bucket: r.conn.Records(), lose: lose, done: func(int64) bool { return done }}
 			p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
 			got, err := r.DeleteSession(t.Context(), "s", client.Deletion{})
 			if err != nil || got.Gone.Threads != 2 {

@@ -102,7 +102,7 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(id, "p", 1)
-	last, err := r.conn.LastSeqs(ctx, events.RecordsStream)
+	last, err := r.conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestHeadSetBackBesideAPersister(t *testing.T) {
 // What a producer publishes again for want of an ack is looked up once for all that came together, not once an event.
 func TestRepeatedEventsCostNoLook(t *testing.T) {
 	r := newRig(t)
-	n := &counted{bucket: r.conn}
+	n := &counted{bucket: r.conn.Records()}
 	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = n })
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, 500)
@@ -109,7 +109,7 @@ func TestLatchIsLifted(t *testing.T) {
 	dead(1)
 
 	// The pack that the next entry builds on is lost; with a collector in the system that is noticed.
-	if _, err := r.conn.Fences(t.Context()); err != nil {
+	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	head = r.head(id)
@@ -134,7 +134,7 @@ func TestDeletionWhileACollectorBegins(t *testing.T) {
 	first := r.start(nil)
 	r.furnish("s")
 	_ = first.stop()
-	b := &beginning{bucket: r.conn, begin: r.conn.Fences}
+	b := &beginning{bucket: r.conn.Records(), begin: r.conn.Records().Fences}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -165,7 +165,7 @@ func (b *beginning) Commit(ctx context.Context, f record.Fence, puts []record.Pu
 
 func (r *rig) record(key string) record.Record {
 	r.t.Helper()
-	rs, err := r.conn.Records(r.t.Context(), key)
+	rs, err := r.conn.Records().Records(r.t.Context(), key)
 	if err != nil || !rs[0].Exists() {
 		r.t.Fatalf("record %s = %+v, %v", key, rs, err)
 	}
@@ -174,7 +174,7 @@ func (r *rig) record(key string) record.Record {
 
 func (r *rig) put(key string, value []byte) {
 	r.t.Helper()
-	if _, err := r.conn.Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -35,7 +35,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Ended == "" {
 		t.Fatalf("Threads = %+v, %v, want one that ended", list, err)
 	}
-	rs, err := r.conn.Records(t.Context(), events.HeadKey(thread(0)), events.HistoryKey(list[0].Ended, thread(0)))
+	rs, err := r.conn.Records().Records(t.Context(), events.HeadKey(thread(0)), events.HistoryKey(list[0].Ended, thread(0)))
 	if err != nil || !rs[0].Removed() || !rs[1].Exists() {
 		t.Fatalf("records = %+v, %v, want the active one removed and one in the history", rs, err)
 	}
@@ -90,7 +90,7 @@ func (r *rig) check5(t events.Thread) {
 func TestEndSurvivesLostAnswers(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		r := newRig(t)
-		u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n == 1 }, done: func(int64) bool { return stored }}
+		u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n == 1 }, done: func(int64) bool { return stored }}
 		r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 		body := []byte(`{"role":"__end__","meta":{"returnCode":0},"timestamp":1795176001000}`)

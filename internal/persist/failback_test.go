@@ -295,7 +295,7 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 0, 1)
 	r.give(a, 1, 1)
 	r.await(id, "p", 1)
-	if _, err := r.conn.Fences(t.Context()); err != nil {
+	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	head := r.head(id)
@@ -337,7 +337,7 @@ func TestLinkedToRefused(t *testing.T) {
 				{Producer: "x", Seq: 2, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1, Body: message("e00000", "user", 10)},
 				{Producer: "x", Seq: 3, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1, Body: message("e00001", "user", 10)},
 			}
-			if err := r.conn.PublishEvents(t.Context(), evs); err != nil {
+			if err := r.conn.Events().PublishEvents(t.Context(), evs); err != nil {
 				t.Fatal(err)
 			}
 			r.give(p, 1, 1)
@@ -372,7 +372,7 @@ func TestPieceOfADroppedOutput(t *testing.T) {
 		t.Helper()
 		for _, e := range evs {
 			e.Time = 1
-			if err := r.conn.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+			if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 				t.Fatal(err)
 			}
 		}

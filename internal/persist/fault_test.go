@@ -85,7 +85,7 @@ func (u *unsure) Commit(ctx context.Context, f record.Fence, puts []record.Put) 
 func TestCommitsWithLostAnswers(t *testing.T) {
 	r := newRig(t)
 	const entries = 300
-	u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 0 }, done: func(n int64) bool { return n%4 == 0 }}
+	u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n%2 == 0 }, done: func(n int64) bool { return n%4 == 0 }}
 	p := r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 20 })
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, entries)

@@ -17,7 +17,7 @@ const lane = 5
 
 // moveFence does what a collector does when it starts.
 func (r *rig) moveFence() {
-	if _, err := r.conn.Write(r.t.Context(), record.Put{Key: events.FenceKey(lane), Value: []byte("x"), Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: events.FenceKey(lane), Value: []byte("x"), Expect: record.Any}); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -25,7 +25,7 @@ func (r *rig) moveFence() {
 // pack reads the record of a pack.
 func (r *rig) pack(id casstore.PackID) (record.Record, record.Pack) {
 	r.t.Helper()
-	rs, err := r.conn.Records(r.t.Context(), events.PackKey(id.String()))
+	rs, err := r.conn.Records().Records(r.t.Context(), events.PackKey(id.String()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (r *rig) movePack(from casstore.PackID) (to casstore.PackID) {
 	r.t.Helper()
 	ctx, store := r.t.Context(), r.conn.Store(lane)
 	was, old := r.pack(from)
-	raw, err := r.conn.Read(ctx, old.Object)
+	raw, err := r.conn.Objects().Read(ctx, old.Object)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func (r *rig) movePack(from casstore.PackID) (to casstore.PackID) {
 	if moved.Order = old.Order; moved.Order == 0 {
 		moved.Order = was.Seq
 	}
-	fence, err := r.conn.Fence(ctx, lane)
+	fence, err := r.conn.Records().Fence(ctx, lane)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.conn.Commit(ctx, fence, []record.Put{
+	if _, err := r.conn.Records().Commit(ctx, fence, []record.Put{
 		{Key: events.PackKey(to.String()), Value: moved.Encode(), Expect: 0},
 		{Key: events.MovedKey(from.String()), Value: record.Moved{To: to}.Encode(), Expect: 0},
 		{Key: events.PackKey(from.String()), Value: record.Pack{Gone: true, Object: old.Object}.Encode(), Expect: was.Seq},
@@ -169,7 +169,7 @@ func TestThreadOnACollectedPackIsLatched(t *testing.T) {
 	id := headOf(r.await(thread(0), "p", 5)).Pack
 	_, pack := r.pack(id)
 	pack.Gone = true
-	if _, err := r.conn.Write(t.Context(), record.Put{Key: events.PackKey(id.String()), Value: pack.Encode(), Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(t.Context(), record.Put{Key: events.PackKey(id.String()), Value: pack.Encode(), Expect: record.Any}); err != nil {
 		t.Fatal(err)
 	}
 	r.moveFence()

@@ -52,7 +52,7 @@ func (r *rig) everyKind() {
 		r.t.Helper()
 		seq++
 		e.Producer, e.Seq, e.Time = "p", seq, 1795000000000+int64(seq)
-		if err := r.conn.PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
+		if err := r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -129,7 +129,7 @@ func (r *rig) outcome(p *persist.Persister) string {
 func TestEveryKthReadFails(t *testing.T) {
 	run := func(t *testing.T, every int64) string {
 		r := newRig(t)
-		f := &flaky{bucket: r.conn, every: every}
+		f := &flaky{bucket: r.conn.Records(), every: every}
 		p := r.deaf(func(d *persist.Deps, c *persist.Config) {
 			d.Records, c.BatchEvents = f, 3
 			d.Nodes = r.conn.Store(0)

@@ -63,7 +63,7 @@ func (r *rig) checkGiant(t events.Thread, orphans int, lines ...string) {
 		r.t.Errorf("export of %s = %d bytes, want the %d that were published", t, len(got), len(want))
 	}
 	r.verify(t)
-	records, err := r.conn.List(r.t.Context(), events.BlobKey("*"))
+	records, err := r.conn.Records().List(r.t.Context(), events.BlobKey("*"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestGiantWhileACollectorStarts(t *testing.T) {
 			if uploads.Load() != 2 || moved.Load() == 0 {
 				t.Errorf("%d uploads, collector at %d, want 2 uploads", uploads.Load(), moved.Load())
 			}
-			rs, err := r.conn.List(t.Context(), events.BlobKey("*"))
+			rs, err := r.conn.Records().List(t.Context(), events.BlobKey("*"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func (r *rig) lastBlobSeq() uint64 {
 func TestGiantPoison(t *testing.T) {
 	r := newRig(t)
 	good := giantEntry("a", 1)
-	ref, err := r.conn.CheckIn(t.Context(), strings.NewReader(good))
+	ref, err := r.conn.Inbox().CheckIn(t.Context(), strings.NewReader(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestGiantPoison(t *testing.T) {
 		{ref: &events.BodyRef{Object: "nowhere", Size: 1 << 40}, reason: "not there"},
 	} {
 		e := &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(0), Body: []byte(c.body), Ref: c.ref}
-		if err := r.conn.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(thread(0), pub.Producer(), e.Seq)

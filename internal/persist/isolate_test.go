@@ -83,13 +83,13 @@ func TestCommitOfManyRecords(t *testing.T) {
 	first := r.deaf()
 	for i := range n { // each in a pack of its own
 		e := publish(thread(i), &events.Event{Kind: events.KindEntry, Dialect: "omp", Body: header(fmt.Sprint("a", i))})
-		if err := r.conn.PublishEvents(t.Context(), []*events.Event{e}); err != nil {
+		if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
 		}
 		r.give(first, uint64(i+1), uint64(i+1))
 		r.through(first, int64(i+1))
 	}
-	if _, err := r.conn.Fences(t.Context()); err != nil {
+	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var evs []*events.Event
@@ -100,10 +100,10 @@ func TestCommitOfManyRecords(t *testing.T) {
 			publish(thread(i), &events.Event{Kind: events.KindEntry, Dialect: "omp", Body: image(i)}),
 			publish(thread(i), &events.Event{Kind: events.KindControl, Body: end.Encode()}))
 	}
-	if err := r.conn.PublishEvents(t.Context(), evs); err != nil {
+	if err := r.conn.Events().PublishEvents(t.Context(), evs); err != nil {
 		t.Fatal(err)
 	}
-	s := &sizes{bucket: r.conn}
+	s := &sizes{bucket: r.conn.Records()}
 	hold, held := make(chan struct{}), make(chan struct{}, 1)
 	var once atomic.Bool
 	p := r.deaf(func(d *persist.Deps, c *persist.Config) {
@@ -181,7 +181,7 @@ func (c choosy) Commit(ctx context.Context, f record.Fence, puts []record.Put) (
 func TestCommitRefusedForGood(t *testing.T) {
 	r := newRig(t)
 	p := r.deaf(func(d *persist.Deps, c *persist.Config) {
-		d.Records, c.BatchEvents = choosy{r.conn, events.HeadKey(thread(2))}, 100
+		d.Records, c.BatchEvents = choosy{r.conn.Records(), events.HeadKey(thread(2))}, 100
 	})
 	const sessions, entries = 5, 8
 	for i := range entries {
@@ -206,7 +206,7 @@ func TestCommitRefusedForGood(t *testing.T) {
 // A store that takes no commit at all ends the persister: no event is blamed for it.
 func TestStoreThatTakesNothing(t *testing.T) {
 	r := newRig(t)
-	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = choosy{bucket: r.conn} })
+	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = choosy{bucket: r.conn.Records()} })
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 3)
 	select {
 	case err := <-p.died:

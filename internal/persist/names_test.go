@@ -133,7 +133,7 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 				return nil
 			}
 			for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				rs, err := r.conn.Records(context.Background(), events.LeftKey(a))
+				rs, err := r.conn.Records().Records(context.Background(), events.LeftKey(a))
 				if err == nil && rs[0].Exists() {
 					return errKilled // all is committed, nothing is acknowledged
 				}

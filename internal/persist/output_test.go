@@ -346,7 +346,7 @@ func TestOutputTwoPersisters(t *testing.T) {
 // TestOutputCommitsWithLostAnswers: an answer that never comes means done or not done.
 func TestOutputCommitsWithLostAnswers(t *testing.T) {
 	r := newRig(t)
-	u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 0 }, done: func(n int64) bool { return n%4 == 0 }}
+	u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n%2 == 0 }, done: func(n int64) bool { return n%4 == 0 }}
 	p := r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 5 })
 	raw, clean := lines(12_000)
 	o := r.begin(thread(0), client.OutputConfig{Window: 20_000})

@@ -40,7 +40,7 @@ func TestOutputWritesWhatIsNew(t *testing.T) {
 		most   = 150 // bytes written a byte printed; with all of its state in every commit they were 1,745
 	)
 	r := newRig(t)
-	m := &meter{bucket: r.conn}
+	m := &meter{bucket: r.conn.Records()}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
 	o := r.begin(thread(0), client.OutputConfig{ID: "o", Head: 20_000})
 	long, want := lines(8_000)
@@ -61,7 +61,7 @@ func TestOutputWritesWhatIsNew(t *testing.T) {
 	r.finish(o, client.OutputEnd{})
 	r.artifact(r.result(thread(0), 1).Metadata.Artifact.ID, want)
 	for _, keys := range []string{"output.>", "outputbase.>"} {
-		if left, err := r.conn.List(t.Context(), keys); err != nil || len(left) != 0 {
+		if left, err := r.conn.Records().List(t.Context(), keys); err != nil || len(left) != 0 {
 			t.Errorf("List(%s) after the end = %v, %v, want none", keys, left, err)
 		}
 	}
@@ -73,7 +73,7 @@ func (r *rig) printed(session string, bytes int64) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		rs, err := r.conn.Records(ctx, events.OutputKey(session, "o"))
+		rs, err := r.conn.Records().Records(ctx, events.OutputKey(session, "o"))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func (r *rig) chunks(t events.Thread, pieces, all [][]byte) {
 	}
 	for len(evs) > 0 {
 		n := min(len(evs), 500)
-		if err := r.conn.PublishEvents(r.t.Context(), evs[:n]); err != nil {
+		if err := r.conn.Events().PublishEvents(r.t.Context(), evs[:n]); err != nil {
 			r.t.Fatal(err)
 		}
 		evs = evs[n:]

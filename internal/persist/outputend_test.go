@@ -214,7 +214,7 @@ type witness struct {
 }
 
 func (w *witness) PutPart(ctx context.Context, token string, after uint64, part []byte) (uint64, error) {
-	open, err := w.r.conn.List(ctx, events.OutputKeys(""))
+	open, err := w.r.conn.Records().List(ctx, events.OutputKeys(""))
 	named := err == nil && slices.ContainsFunc(open, func(r record.Record) bool {
 		o, err := record.DecodeOutput(r.Value)
 		return err == nil && o.NUID == token
@@ -257,7 +257,7 @@ func TestOutputPieces(t *testing.T) {
 	send := func(t events.Thread, c events.Chunk) {
 		seq++
 		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t, Time: 1_000 + int64(seq), Body: c.Encode()}
-		if err := r.conn.PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
+		if err := r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -185,7 +185,7 @@ func TestPromptDeadline(t *testing.T) {
 	}
 	late := events.Event{Producer: "late", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline + 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "gone", Answer: json.RawMessage("true"), By: "mira"}}.Encode()}
-	if err := r.conn.PublishEvents(ctx, []*events.Event{&late}); err != nil {
+	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{&late}); err != nil {
 		t.Fatal(err)
 	}
 	r.await(thread(3), "late", 1)
@@ -294,7 +294,7 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(id, "p", 1)
-	if _, err := r.conn.Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}); err != nil {

@@ -175,7 +175,7 @@ func TestLargeResultsOverFaults(t *testing.T) {
 				t.Fatalf("Run() = %v, want it killed at %s", err, step)
 			}
 			_ = p.stop()
-			u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
+			u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
 			r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 2 })
 			r.await(thread(0), "p", entries)
 			seqs := map[string]bool{}

@@ -51,7 +51,7 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	run := &running{Persister: p, died: make(chan error, 1)}
 	var stops []func()
 	for part := range events.Partitions {
-		stop, err := r.conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
+		stop, err := r.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 			p.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Term: d.Term, Ack: d.Ack,
 			})

@@ -222,9 +222,9 @@ func TestRunRenewal(t *testing.T) {
 		t.Helper()
 		e := events.Event{Producer: "beats", Seq: seq, Kind: events.KindControl, Thread: thread(5), Time: at,
 			Body: events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: state, Lease: 30_000}}.Encode()}
-		ok(t, r.conn.PublishEvents(t.Context(), []*events.Event{&e}))
+		ok(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
 		r.await(thread(5), "beats", seq)
-		rs, err := r.conn.Records(t.Context(), events.RunKey("s5", "r"))
+		rs, err := r.conn.Records().Records(t.Context(), events.RunKey("s5", "r"))
 		ok(t, err)
 		return rs[0].Seq
 	}

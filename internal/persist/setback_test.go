@@ -23,18 +23,18 @@ func TestStoreSetBack(t *testing.T) {
 	r.publish(pub, thread(1), 3, 10)
 	r.await(thread(1), "p", 10)
 
-	fence, err := r.conn.Fence(t.Context(), 0)
+	fence, err := r.conn.Records().Fence(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.conn.Commit(t.Context(), fence, []record.Put{{Key: events.HeadKey(thread(1)), Value: before.Encode(), Expect: record.Any}}); err != nil {
+	if _, err := r.conn.Records().Commit(t.Context(), fence, []record.Put{{Key: events.HeadKey(thread(1)), Value: before.Encode(), Expect: record.Any}}); err != nil {
 		t.Fatal(err)
 	}
 	link.Add(1)
 	again := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(again, thread(1), 3, 10)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		b, err := r.conn.Backlog(t.Context())
+		b, err := r.conn.Events().Backlog(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func TestSupersededEventKeepsItsBody(t *testing.T) {
 	ctx := t.Context()
 	id := thread(0)
 	body := `{"id":"big","role":"coder","content":"` + strings.Repeat("x", 5000) + `"}`
-	ref, err := r.conn.CheckIn(ctx, strings.NewReader(body))
+	ref, err := r.conn.Inbox().CheckIn(ctx, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

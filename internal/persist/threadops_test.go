@@ -351,7 +351,11 @@ func TestStepRefs(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := r.await(thread(0), "p", 3)
-	c, err := r.Reader().Content(ctx, head.Head())
+	step, err := r.Reader().Step(ctx, head.Head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := step.ReadContent(ctx)
 	if err != nil || !slices.Equal(c.Refs, want) {
 		t.Fatalf("refs = %v, %v, want %v", c.Refs, err, want)
 	}
@@ -365,7 +369,7 @@ func TestStepRefs(t *testing.T) {
 			t.Errorf("Publish with %s = %v, want ErrMissingRef", ref, err)
 		}
 		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
-		if err := r.conn.PublishEvents(ctx, []*events.Event{ev}); err != nil {
+		if err := r.conn.Events().PublishEvents(ctx, []*events.Event{ev}); err != nil {
 			t.Fatal(err)
 		}
 	}

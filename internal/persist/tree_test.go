@@ -330,7 +330,7 @@ func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
 			return func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 1 }
 		},
 		func(r *rig) func(*persist.Deps, *persist.Config) {
-			u := &unsure{bucket: r.conn, lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
+			u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
 			return func(d *persist.Deps, _ *persist.Config) { d.Records = u }
 		},
 	} {
@@ -352,7 +352,7 @@ func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
 			op(events.Control{Op: events.OpSummary, Summary: &events.Summary{Entry: "b", Summary: "left"}}), entry(bare("d")),
 			op(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), entry(bare("e")),
 		}
-		ok(t, r.conn.PublishEvents(soon(t), evs))
+		ok(t, r.conn.Events().PublishEvents(soon(t), evs))
 		r.start(change(r))
 		head := r.await(th, pub.Producer(), seq)
 		shapes = append(shapes, headOf(head).Ref.String()+" "+r.shape(t, th))

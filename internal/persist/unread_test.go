@@ -30,7 +30,7 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 		events.PromptKey(thread(0), "bad"):                      []byte("?"),
 		events.LeftKey(events.Thread{Session: "s0", Name: "x"}): []byte("?"),
 	} {
-		if _, err := r.conn.Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
+		if _, err := r.conn.Records().Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 	}
 	remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{}}
 	e := &events.Event{Producer: "operator", Seq: 1, Kind: events.KindControl, Thread: thread(0), Body: remove.Encode()}
-	if err := r.conn.PublishEvents(ctx, []*events.Event{e}); err != nil {
+	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 		t.Fatal(err)
 	}
 	r.applied("s0")

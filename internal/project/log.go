@@ -70,7 +70,7 @@ func full(t events.Thread, at casstore.Ref, st threads.State, raw []byte, posted
 		if !all {
 			was := it
 			was.Content, was.Metadata = posted(it.Content), posted(it.Metadata)
-			_, _, err := s.Post(was, n, k)
+			_, _, err := s.post(was, n, k)
 			fits = err == nil
 		}
 		number := int64(0)

@@ -38,9 +38,9 @@ type Stamp struct {
 // measureFrom is the size in bytes from which an item could be over the budget: an ASCII escape is at most six bytes a byte.
 const measureFrom = truncate.ItemBudget / 6
 
-// Post makes the k-th item of an entry (from 0) the n-th of its thread. cut tells whether it had to be truncated.
+// post makes the k-th item of an entry (from 0) the n-th of its thread. cut tells whether it had to be truncated.
 // truncate.ErrItemTooLarge: it can not be made small enough.
-func (s Stamp) Post(it events.Item, n int64, k int) (p events.Posted, cut bool, err error) {
+func (s Stamp) post(it events.Item, n int64, k int) (p events.Posted, cut bool, err error) {
 	head := s.head(n, k, len(it.Content)+len(it.Metadata))
 	content, metadata := it.Content, it.Metadata
 	if len(head)+len(content)+len(metadata) > measureFrom {
@@ -51,7 +51,8 @@ func (s Stamp) Post(it events.Item, n int64, k int) (p events.Posted, cut bool, 
 		}
 		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
 	}
-	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n,
+		Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
 }
 
 // join completes an item's JSON.
@@ -138,7 +139,7 @@ func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, lim
 // others are good.
 func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, cut int, err error) {
 	for _, it := range s.attach(items) {
-		p, wasCut, e := s.Post(it, first+int64(len(posted)), len(posted))
+		p, wasCut, e := s.post(it, first+int64(len(posted)), len(posted))
 		if e != nil {
 			err = e
 			continue

@@ -133,5 +133,5 @@ func outputObject(value []byte) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	return o.Object(), nil
+	return o.object(), nil
 }

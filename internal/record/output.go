@@ -63,11 +63,6 @@ type Parts struct {
 	First, Last uint64 // stream sequences of the first and the last; 0 when there is none
 }
 
-// Deadline is when the output counts as aborted, unless a chunk comes; lease is for outputs that do not say their own.
-func (o Output) Deadline(lease time.Duration) time.Time {
-	return time.UnixMilli(o.Touched).Add(o.Lease(lease))
-}
-
 // Lease is how long the output may be silent.
 func (o Output) Lease(lease time.Duration) time.Duration {
 	if o.Start.Lease > 0 {
@@ -151,8 +146,8 @@ func DecodeOutputBase(v []byte) (b OutputBase, err error) {
 	return b, r.err
 }
 
-// Object is what of the artifact is stored as chunks.
-func (o Output) Object() Object {
+// object is what of the artifact is stored as chunks.
+func (o Output) object() Object {
 	return Object{
 		Bucket: events.ArtifactsBucket, NUID: o.NUID, Size: int64(o.Parts.Count) * PartSize, Chunks: o.Parts.Count, First: o.Parts.First,
 	}

@@ -32,8 +32,8 @@ type Session struct {
 	under map[casstore.Ref]string // state → the entry that the next one goes under
 }
 
-// At is the leaf while the thread's head is at that state.
-func (s *Session) At(state casstore.Ref) sessions.Leaf {
+// at is the leaf while the thread's head is at that state.
+func (s *Session) at(state casstore.Ref) sessions.Leaf {
 	if id := s.under[state]; id != "" {
 		return sessions.At(id)
 	}
@@ -54,7 +54,7 @@ func (s Source) Session(ctx context.Context, head threads.Head, form Form) (*Ses
 		}
 	}
 	if len(head.Recent) > 0 {
-		r.session.Leaf = r.session.At(head.Recent[0].Ref)
+		r.session.Leaf = r.session.at(head.Recent[0].Ref)
 	}
 	return &r.session, nil
 }
@@ -210,7 +210,7 @@ func (s Source) Path(ctx context.Context, head threads.Head, from casstore.Locat
 		if err != nil {
 			return nil, err
 		}
-		whole.Leaf = whole.At(from.Ref)
+		whole.Leaf = whole.at(from.Ref)
 		return whole, nil
 	}
 	if ok {
@@ -221,7 +221,7 @@ func (s Source) Path(ctx context.Context, head threads.Head, from casstore.Locat
 			return nil, err
 		}
 	}
-	r.session.Leaf = r.session.At(from.Ref)
+	r.session.Leaf = r.session.at(from.Ref)
 	return &r.session, nil
 }
 

@@ -142,7 +142,7 @@ func TestFindsRot(t *testing.T) {
 	}
 	value := func(filter string) func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte {
 		return func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) []byte {
-			rs, err := conn.List(t.Context(), filter)
+			rs, err := conn.Records().List(t.Context(), filter)
 			must(t, err)
 			return rs[0].Value
 		}
@@ -163,11 +163,11 @@ func TestFindsRot(t *testing.T) {
 		"blob":     {events.ObjectStream(events.BlobsBucket), "blob.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(blobText) }},
 		"artifact": {events.ObjectStream(events.ArtifactsBucket), "artifact.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(fileText) }},
 		"pack": {events.ObjectStream(events.NodesBucket), "pack.", func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) (b []byte) {
-			rs, err := conn.List(t.Context(), "pack.*")
+			rs, err := conn.Records().List(t.Context(), "pack.*")
 			must(t, err)
 			p, err := record.DecodePack(rs[0].Value)
 			must(t, err)
-			must(t, conn.ReadChunks(t.Context(), p.Object, 1, func(c []byte) error { b = bytes.Clone(c); return nil }))
+			must(t, conn.Objects().ReadChunks(t.Context(), p.Object, 1, func(c []byte) error { b = bytes.Clone(c); return nil }))
 			return b
 		}},
 		"event":  {events.EventsStream, events.EventsStream, message(events.EventsStream)},
@@ -247,9 +247,9 @@ func TestHeads(t *testing.T) {
 	head, err := client.New(conn).Thread(t.Context(), id)
 	must(t, err)
 	key := events.PackKey(head.Head().Pack.String())
-	rs, err := conn.Records(t.Context(), key)
+	rs, err := conn.Records().Records(t.Context(), key)
 	must(t, err)
-	_, err = conn.Write(t.Context(), record.Put{Key: key, Expect: rs[0].Seq})
+	_, err = conn.Records().Write(t.Context(), record.Put{Key: key, Expect: rs[0].Seq})
 	must(t, err)
 	rep := look()
 	if !slices.ContainsFunc(rep.Findings, func(f scrub.Finding) bool { return f.Record == events.HeadKey(id) && f.Kind == scrub.Missing }) {
@@ -263,7 +263,7 @@ func TestHeads(t *testing.T) {
 	p, err := record.DecodePack(rs[0].Value)
 	must(t, err)
 	p.Order = rs[0].Seq
-	_, err = conn.Write(t.Context(), record.Put{Key: key, Value: p.Encode(), Expect: record.Any})
+	_, err = conn.Records().Write(t.Context(), record.Put{Key: key, Value: p.Encode(), Expect: record.Any})
 	must(t, err)
 	if rep := look(); rep.Found != 0 {
 		t.Errorf("after it is back: %+v", rep)

@@ -59,14 +59,16 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		if err := events.CheckToken("session", name); err != nil {
 			return nil, UsageError{err}
 		}
-		ev, err := survey(ctx, e.Conn, cl, name)
+		ev, err := survey(ctx, e.Conn.Records(), cl, name)
 		if err != nil {
 			e.Log.Warn("not all that the session has could be found", "session", name, "error", err)
 		}
 		found[name] = ev
 		maps.Copy(victims, ev.tokens)
 	}
-	over := &overwriting{Conn: e.Conn, victims: victims, done: map[string]*sessionstore.Overwritten{}}
+	over := &overwriting{
+		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, done: map[string]*sessionstore.Overwritten{},
+	}
 	allow := e.Allow
 	if p, err := e.plan(ctx, over, nil); err == nil && len(p.Brakes) == 0 {
 		allow = append(slices.Clone(allow), gc.BrakeShare, gc.BrakeRoots)
@@ -96,7 +98,7 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		r := &out[i]
 		r.Collected = &done
 		r.Overwritten = over.with(r.Overwritten)
-		kept, err := found[r.Session].look(ctx, e.Conn, r.Kept)
+		kept, err := found[r.Session].look(ctx, e.Conn.Records(), e.Conn.Store(0), r.Kept)
 		r.Kept = append(r.Kept, kept...)
 		r.MayRemain = remains(r)
 		if err == nil && done.Refused == "" && whole[r.Session] { // else whoever erases it again goes on
@@ -179,7 +181,8 @@ func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) 
 
 // overwriting is the object buckets of a collector that writes over what the sessions had, instead of dropping it alone.
 type overwriting struct {
-	*natsio.Conn
+	natsio.Objects
+	store   *sessionstore.Store
 	victims map[string]bool // tokens of their objects
 	done    map[string]*sessionstore.Overwritten
 }
@@ -187,9 +190,9 @@ type overwriting struct {
 // Reclaim implements gc.Bulk.
 func (o *overwriting) Reclaim(ctx context.Context, obj record.Object) error {
 	if !o.victims[obj.NUID] {
-		return o.Conn.Reclaim(ctx, obj)
+		return o.Objects.Reclaim(ctx, obj)
 	}
-	w, err := sessionstore.Of(o.Conn).OverwriteObject(ctx, obj)
+	w, err := o.store.OverwriteObject(ctx, obj)
 	if o.done[w.Stream] == nil {
 		o.done[w.Stream] = &sessionstore.Overwritten{Stream: w.Stream}
 	}
@@ -217,7 +220,7 @@ type evidence struct {
 }
 
 // survey finds it. Beside an error it is what was found until then.
-func survey(ctx context.Context, conn *natsio.Conn, cl *client.Client, session string) (*evidence, error) {
+func survey(ctx context.Context, records natsio.Records, cl *client.Client, session string) (*evidence, error) {
 	ev := &evidence{nodes: map[casstore.PackID]map[casstore.Ref]bool{}, blobs: map[casstore.Ref]int64{}, tokens: map[string]bool{}}
 	rows, err := cl.Artifacts(ctx, session)
 	if err != nil {
@@ -245,7 +248,7 @@ func survey(ctx context.Context, conn *natsio.Conn, cl *client.Client, session s
 			errs = append(errs, ev.walk(ctx, cl.Reader(), root, seen))
 		}
 	}
-	return ev, errors.Join(append(errs, ev.locate(ctx, conn))...)
+	return ev, errors.Join(append(errs, ev.locate(ctx, records))...)
 }
 
 func (ev *evidence) add(l casstore.Located) {
@@ -284,27 +287,27 @@ func (ev *evidence) walk(ctx context.Context, r threads.Reader, from casstore.Lo
 }
 
 // locate learns where the bytes are.
-func (ev *evidence) locate(ctx context.Context, conn *natsio.Conn) error {
+func (ev *evidence) locate(ctx context.Context, records natsio.Records) error {
 	for id := range ev.nodes {
-		p, err := conn.FindPack(ctx, id)
+		p, err := records.FindPack(ctx, id)
 		if err != nil {
 			return err
 		}
 		ev.tokens[p.Pack.Object.NUID] = true
 	}
-	return ev.eachBlob(ctx, conn, func(ref casstore.Ref, b record.Blob) {
+	return ev.eachBlob(ctx, records, func(ref casstore.Ref, b record.Blob) {
 		ev.blobs[ref], ev.tokens[b.Object.NUID] = b.Object.Size, true
 	})
 }
 
 // eachBlob tells every blob of the session that is stored now.
-func (ev *evidence) eachBlob(ctx context.Context, conn *natsio.Conn, f func(casstore.Ref, record.Blob)) error {
+func (ev *evidence) eachBlob(ctx context.Context, records natsio.Records, f func(casstore.Ref, record.Blob)) error {
 	for refs := range slices.Chunk(slices.Collect(maps.Keys(ev.blobs)), 1000) {
 		keys := make([]string, len(refs))
 		for i, ref := range refs {
 			keys[i] = events.BlobKey(ref.Hex())
 		}
-		rs, err := conn.Records(ctx, keys...)
+		rs, err := records.Records(ctx, keys...)
 		if err != nil {
 			return err
 		}
@@ -325,7 +328,9 @@ func (ev *evidence) eachBlob(ctx context.Context, conn *natsio.Conn, f func(cass
 }
 
 // look finds what of it is still stored. already is what is known of other sessions that have something.
-func (ev *evidence) look(ctx context.Context, conn *natsio.Conn, already []client.Kept) (kept []client.Kept, err error) {
+func (ev *evidence) look(
+	ctx context.Context, records natsio.Records, packs casstore.PackGetter, already []client.Kept,
+) (kept []client.Kept, err error) {
 	var users []string
 	for _, k := range already {
 		users = append(users, k.Sessions...)
@@ -334,9 +339,8 @@ func (ev *evidence) look(ctx context.Context, conn *natsio.Conn, already []clien
 	users = slices.Compact(users)
 	const why = "threads of other sessions refer to them, or to the same bytes"
 	nodes, blobs := client.Kept{What: "nodes", Why: why, Sessions: users}, client.Kept{What: "blobs", Why: why, Sessions: users}
-	store := conn.Store(0)
 	for id, refs := range ev.nodes {
-		p, err := store.Pack(ctx, id)
+		p, err := packs.Pack(ctx, id)
 		if errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrNotFound) {
 			continue
 		}
@@ -349,7 +353,7 @@ func (ev *evidence) look(ctx context.Context, conn *natsio.Conn, already []clien
 			}
 		}
 	}
-	err = ev.eachBlob(ctx, conn, func(_ casstore.Ref, b record.Blob) {
+	err = ev.eachBlob(ctx, records, func(_ casstore.Ref, b record.Blob) {
 		blobs.Count, blobs.Bytes = blobs.Count+1, blobs.Bytes+b.Object.Size
 	})
 	for _, k := range []client.Kept{nodes, blobs} {

@@ -140,7 +140,7 @@ func TestErase(t *testing.T) {
 	}
 	// Packs are compressed, and text in them is not found so: there must be none but those that the other session has now.
 	live := map[string]bool{}
-	packs, err := conn.List(ctx, events.PackKey("*"))
+	packs, err := conn.Records().List(ctx, events.PackKey("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestErase(t *testing.T) {
 			live[p.Object.NUID] = true
 		}
 	}
-	stored, err := conn.Stored(ctx, events.NodesBucket)
+	stored, err := conn.Objects().Stored(ctx, events.NodesBucket)
 	if err != nil || len(stored) != len(live) {
 		t.Errorf("%d packs are stored, %v, and %d are live", len(stored), err, len(live))
 	}

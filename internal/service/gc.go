@@ -26,7 +26,8 @@ func GCFlags(fs *flag.FlagSet, g *GC) {
 	fs.DurationVar(&cfg.Quarantine, "quarantine", 0, "how long what is condemned can be had back with spool gc undelete")
 	fs.DurationVar(&cfg.InboxAge, "inbox-age", cfg.InboxAge, "least age of a body in the inbox that no event claims")
 	fs.Float64Var(&cfg.Share, "share", 0.3, "most that one cycle may condemn of all packs and blobs")
-	fs.Float64Var(share, "retention-share", retention.DefaultShare, "most that retention may remove at a time of all sessions; ten may always go")
+	fs.Float64Var(share, "retention-share", retention.DefaultShare,
+		"most that retention may remove at a time of all sessions; ten may always go")
 	fs.Func("allow", fmt.Sprintf("go on in spite of a `brake`, several separated by commas: %v", gc.Brakes), func(s string) error {
 		for name := range strings.SplitSeq(s, ",") {
 			cfg.Allow = append(cfg.Allow, gc.Brake(name))
@@ -89,7 +90,7 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 	b, e := json.Marshal(r)
 	if err == nil && e == nil {
 		if err = admin.Report(ctx, b); err == nil {
-			_, err = conn.Write(ctx, record.Put{Key: events.GCReportKey, Value: b, Expect: record.Any})
+			_, err = conn.Records().Write(ctx, record.Put{Key: events.GCReportKey, Value: b, Expect: record.Any})
 		}
 	}
 	if cycle != nil {
@@ -140,7 +141,10 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 		}
 	}
 	requests := gcnats.Of(conn)
-	err = retry.Do(ctx, func(err error, wait time.Duration) { log.Warn("wait for gc requests", "error", err, "again_in", wait) }, func() error {
+	err = retry.Do(ctx, func(err error, wait time.Duration) {
+		log.Warn("wait for gc requests", "error", err, "again_in",
+			wait)
+	}, func() error {
 		made, err := requests.Schedule(ctx, g.Every)
 		if err == nil && made && g.AtOnce {
 			err = requests.Ask(ctx)

@@ -26,9 +26,9 @@ type PersisterConfig struct {
 
 // Persister is a persister with its consumers.
 type Persister struct {
-	conn  *natsio.Conn
-	p     *persist.Persister
-	watch *watch
+	events natsio.Events
+	p      *persist.Persister
+	watch  *watch
 }
 
 // NewPersister wires a persister to a connection.
@@ -39,9 +39,9 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Persister{conn: conn, watch: &watch{sys: natsadmin.Of(conn), log: log}}
+	s := &Persister{events: conn.Events(), watch: &watch{sys: natsadmin.Of(conn), store: conn.Store(0), log: log}}
 	deps := persistnats.Deps(conn, max(cfg.Lane, 0), cfg.PackCache)
-	deps.Secrets, deps.Link, deps.Reused, deps.Log = cfg.Secrets, conn.Link, s.watch.reused, log
+	deps.Secrets, deps.Link, deps.Reused, deps.Log = cfg.Secrets, s.events.Link, s.watch.reused, log
 	if cfg.Metrics != nil {
 		deps.Committed = cfg.Metrics.Persister(s.Stats)
 	}
@@ -85,8 +85,9 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	g.SetLimit(8)
 	for i := range events.Partitions {
 		g.Go(func() (err error) {
-			stops[i], err = s.conn.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link, Term: d.Term, Ack: d.Ack, Working: d.Working})
+			stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
+				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
+					Partition: d.Partition, Link: d.Link, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

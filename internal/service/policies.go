@@ -7,16 +7,14 @@ import (
 	"spool/internal/retention"
 )
 
-// Policies are the retention policies of the configuration file: its tables [[retention]], in their order.
-func (c *Config) Policies() []retention.Policy { return c.policies }
-
-// OpenPolicies reads them from the file that OpenConfig would read.
+// OpenPolicies reads the retention policies of the file that OpenConfig would read: its tables [[retention]], in their
+// order.
 func OpenPolicies(path string) ([]retention.Policy, error) {
 	c, err := OpenConfig(path)
 	if err != nil {
 		return nil, err
 	}
-	return c.Policies(), nil
+	return c.policies, nil
 }
 
 const policyKey = "retention"

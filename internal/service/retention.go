@@ -95,7 +95,7 @@ func (r Retention) Run(ctx context.Context, dry bool) error {
 	if len(r.Policies) == 0 || dry {
 		return nil
 	}
-	last, err := LastRetention(ctx, r.Conn)
+	last, err := LastRetention(ctx, r.Conn.Records())
 	if err != nil {
 		return err
 	}
@@ -130,8 +130,9 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if err != nil {
 		return rep, err
 	}
-	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{}, Removed: []string{}, Errors: []string{}}
-	last, err := r.Conn.LastSeqs(ctx, events.RecordsStream)
+	rep = RetentionReport{At: now.UTC().Format(time.RFC3339), Policies: r.Policies, Due: []retention.Due{},
+		Removed: []string{}, Errors: []string{}}
+	last, err := r.Conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		return rep, err
 	}
@@ -208,10 +209,11 @@ func (r Retention) active(ctx context.Context, cl *client.Client) (map[string]bo
 
 func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 	const most = 1000 // of a record's room; the report itself has all
-	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed), most)], rep.Errors[:min(len(rep.Errors), most)]
+	rep.Due, rep.Removed, rep.Errors = rep.Due[:min(len(rep.Due), most)], rep.Removed[:min(len(rep.Removed),
+		most)], rep.Errors[:min(len(rep.Errors), most)]
 	b, err := json.Marshal(rep)
 	if err == nil {
-		_, err = r.Conn.Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})
+		_, err = r.Conn.Records().Write(ctx, record.Put{Key: events.RetentionKey, Value: b, Expect: record.Any})
 	}
 	if err != nil {
 		return fmt.Errorf("remember the retention report: %w", err)
@@ -220,8 +222,8 @@ func (r Retention) remember(ctx context.Context, rep RetentionReport) error {
 }
 
 // LastRetention is the newest report, in which at most 1,000 sessions are named; nil if there is none.
-func LastRetention(ctx context.Context, conn *natsio.Conn) (*RetentionReport, error) {
-	rs, err := conn.Records(ctx, events.RetentionKey)
+func LastRetention(ctx context.Context, records natsio.Records) (*RetentionReport, error) {
+	rs, err := records.Records(ctx, events.RetentionKey)
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func TestRetention(t *testing.T) {
 	if err := k.Run(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := service.LastRetention(t.Context(), k.Conn)
+	rep, err := service.LastRetention(t.Context(), k.Conn.Records())
 	if err != nil || rep.Applied || len(rep.Due) != 1 || rep.Due[0].Session != "new" || k.sessions() != "busy new" {
 		t.Errorf("other policies: report %+v, %v, sessions %s; want new to be reported alone", rep, err, k.sessions())
 	}

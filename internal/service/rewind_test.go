@@ -313,7 +313,7 @@ func TestReusedSequences(t *testing.T) {
 		t.Helper()
 		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, i)
 		e := events.Event{Thread: id, Producer: fmt.Sprintf("p%d", i), Seq: 1, Kind: events.KindEntry, Dialect: "step", Body: body}
-		s.must(s.conn.PublishEvents(t.Context(), []*events.Event{&e}))
+		s.must(s.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
 	}
 	const crowd = threads.MaxProducers + 10
 	for i := range crowd {

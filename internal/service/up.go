@@ -18,7 +18,6 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/web"
-	"spool/pkg/client"
 )
 
 // UpConfig is everything in one process.
@@ -96,7 +95,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		up.HTTP = l.Addr().String()
 		api := cfg.API
 		api.Log, api.History, api.Page, api.Metrics = cfg.Log, cfg.History, web.Handler(), reg.Handler()
-		streams := dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn, Log: cfg.Log})
+		streams := dstreams.New(dstreams.On(conn, cfg.Log))
 		api.Streams = streams
 		g.Go(func() error { return streams.Run(ctx) })
 		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api)))) })
@@ -132,7 +131,8 @@ func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 		return conn, err
 	}
 	s, err := embedded.Start(embedded.Config{
-		Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync, Auth: cfg.Guard.Auth, TLS: cfg.Guard.TLS, KeyFile: cfg.Guard.KeyFile, Cipher: cfg.Guard.Cipher,
+		Dir: cfg.Data, Listen: cfg.Listen, Sync: cfg.Sync, Auth: cfg.Guard.Auth, TLS: cfg.Guard.TLS,
+		KeyFile: cfg.Guard.KeyFile, Cipher: cfg.Guard.Cipher,
 		Log: cfg.Log,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 // and nobody's work waits for it for longer than watchTime.
 type watch struct {
 	sys   natsadmin.System
+	store *natsio.Store
 	log   *slog.Logger
 	marks atomic.Pointer[scrub.Marks]
 
@@ -111,7 +112,7 @@ func (w *watch) lost(ctx context.Context) {
 }
 
 func (w *watch) heads(ctx context.Context, after time.Time) {
-	if _, err := scrub.Heads(ctx, w.sys, w.sys, w.sys.Store(0), w.sys.ServerID(), after, w.log); err != nil && ctx.Err() == nil {
+	if _, err := scrub.Heads(ctx, w.sys, w.sys, w.store, w.sys.ServerID(), after, w.log); err != nil && ctx.Err() == nil {
 		w.log.Warn("look at what the heads lead to", "error", err)
 	}
 }

@@ -28,7 +28,7 @@ var activity = []string{"thread.>", "history.>", "session.>", "run.>", "artifact
 func (st *Store) Active(ctx context.Context) (map[string]time.Time, error) {
 	last := map[string]time.Time{}
 	for _, filter := range activity {
-		err := st.conn.Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
+		err := st.streams.Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			if session := events.SessionOf(natsio.RecordKey(m.Subject())); meta.Timestamp.After(last[session]) {

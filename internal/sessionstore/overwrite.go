@@ -24,7 +24,7 @@ type Overwritten struct {
 // rewrites a block file, of up to 8 MiB, for each: it is slow. Doing it again goes on where it stopped.
 func (st *Store) Overwrite(ctx context.Context, stream, filter string, upTo uint64) (w Overwritten, err error) {
 	w.Stream = stream
-	s, err := st.conn.LeaderStream(ctx, stream)
+	s, err := st.streams.LeaderStream(ctx, stream)
 	if err != nil {
 		return w, fmt.Errorf("overwrite in %s: %w", stream, natsio.WrapErr(err))
 	}
@@ -33,7 +33,7 @@ func (st *Store) Overwrite(ctx context.Context, stream, filter string, upTo uint
 		size int64
 	}
 	var all []found
-	err = st.conn.Each(ctx, stream, jetstream.OrderedConsumerConfig{
+	err = st.streams.Each(ctx, stream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if meta.Sequence.Stream <= upTo {
@@ -62,17 +62,17 @@ func (st *Store) OverwriteObject(ctx context.Context, o record.Object) (Overwrit
 	if err != nil || o.Name == "" {
 		return w, err
 	}
-	return w, st.conn.Reclaim(ctx, o)
+	return w, st.objects.Reclaim(ctx, o)
 }
 
 // OverwriteDead is Overwrite for the dead letters of a session, and for what they keep in the inbox.
 func (st *Store) OverwriteDead(ctx context.Context, session string, upTo uint64) ([]Overwritten, error) {
 	inbox := Overwritten{Stream: events.ObjectStream(events.InboxBucket)}
-	err := st.conn.DeadLetters().EachLetter(ctx, session, func(d natsio.DeadLetter) error {
+	err := st.dead.EachLetter(ctx, session, func(d natsio.DeadLetter) error {
 		if d.Object() == "" || d.At > upTo {
 			return nil
 		}
-		o, err := st.conn.Stat(ctx, events.InboxBucket, d.Object())
+		o, err := st.objects.Stat(ctx, events.InboxBucket, d.Object())
 		if errors.Is(err, record.ErrNotFound) {
 			return nil
 		}

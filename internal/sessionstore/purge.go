@@ -6,7 +6,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -17,14 +16,14 @@ import (
 func (st *Store) FreeObjects(ctx context.Context, session string, objects []record.Object) error {
 	for _, o := range objects {
 		if o.Name == "" { // parts of an output that never ended
-			if err := st.conn.Reclaim(ctx, o); err != nil {
+			if err := st.objects.Reclaim(ctx, o); err != nil {
 				return err
 			}
 			continue
 		}
-		users, err := artifactstore.Of(st.conn, 0).NamedBy(ctx, o.Name)
+		users, err := st.artifacts.NamedBy(ctx, o.Name)
 		if delete(users, session); err == nil && len(users) == 0 {
-			err = st.conn.Reclaim(ctx, o)
+			err = st.objects.Reclaim(ctx, o)
 		}
 		if err != nil {
 			return err
@@ -57,6 +56,6 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 
 // SessionEnds is how far the streams of items and of dead letters are now.
 func (st *Store) SessionEnds(ctx context.Context) (items, dead uint64, err error) {
-	last, err := st.conn.LastSeqs(ctx, events.ItemsStream, events.DeadStream)
+	last, err := st.streams.LastSeqs(ctx, events.ItemsStream, events.DeadStream)
 	return last[events.ItemsStream], last[events.DeadStream], err
 }

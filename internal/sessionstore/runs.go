@@ -20,11 +20,11 @@ func (st *Store) Runs(ctx context.Context, session string) ([]record.Seen, error
 
 // runs is Runs that passes over the records that it cannot read.
 func (st *Store) runs(ctx context.Context, session string) (out []record.Seen, unread []record.Unread, err error) {
-	ages, err := st.conn.RecordAges(ctx, events.RunKeys(session), math.MinInt64)
+	ages, err := st.records.Ages(ctx, events.RunKeys(session), math.MinInt64)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list runs: %w", err)
 	}
-	rs, err := st.conn.List(ctx, events.RunKeys(session))
+	rs, err := st.records.List(ctx, events.RunKeys(session))
 	if err != nil {
 		return nil, nil, err
 	}

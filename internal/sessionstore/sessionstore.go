@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -17,12 +18,21 @@ import (
 
 // Store reads and drops what sessions have. It keeps nothing, and is safe for concurrent use.
 type Store struct {
-	conn *natsio.Conn
-	js   jetstream.JetStream
+	js        jetstream.JetStream
+	streams   natsio.Streams
+	records   natsio.Records
+	objects   natsio.Objects
+	dead      natsio.DeadLetters
+	artifacts *artifactstore.Artifacts
 }
 
 // Of makes the Store of the system that a connection leads to.
-func Of(conn *natsio.Conn) *Store { return &Store{conn, conn.JetStream()} }
+func Of(conn *natsio.Conn) *Store {
+	return &Store{
+		js: conn.JetStream(), streams: conn.Streams(), records: conn.Records(), objects: conn.Objects(), dead: conn.DeadLetters(),
+		artifacts: artifactstore.Of(conn, 0),
+	}
+}
 
 // SessionKeys lists the key of every record that belongs to a session, removed ones included, by the stream's own list
 // of subjects, which is exact.
@@ -51,11 +61,11 @@ func (st *Store) SessionLive(ctx context.Context, session string) (l record.Live
 	if l.Runs, l.Unread, err = st.runs(ctx, session); err != nil {
 		return l, err
 	}
-	ages, err := st.conn.RecordAges(ctx, events.OutputKeys(session), math.MinInt64)
+	ages, err := st.records.Ages(ctx, events.OutputKeys(session), math.MinInt64)
 	if err != nil {
 		return l, fmt.Errorf("open outputs of session %s: %w", session, err)
 	}
-	rs, err := st.conn.List(ctx, events.OutputKeys(session))
+	rs, err := st.records.List(ctx, events.OutputKeys(session))
 	if err != nil {
 		return l, err
 	}

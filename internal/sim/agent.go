@@ -255,7 +255,7 @@ func (c *call) poison(ctx context.Context) error {
 			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size)})
 		ws = append(ws, w)
 	}
-	err = conn.PublishEvents(ctx, evs)
+	err = conn.Events().PublishEvents(ctx, evs)
 	if err == nil {
 		c.tell(Acked, ws...)
 	}

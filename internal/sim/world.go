@@ -167,7 +167,7 @@ func (p *persister) run() error {
 		return err
 	}
 	deps := persistnats.Deps(conn, 0, 32<<20)
-	deps.Link, deps.Log = conn.Link, p.w.log
+	deps.Link, deps.Log = conn.Events().Link, p.w.log
 	deps.At = func(persist.Step) error {
 		if p.killed.Load() { // nothing that is left of it may wait for a server
 			return errKilled
@@ -221,7 +221,7 @@ func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.
 		wg.Wait()
 	}
 	for _, part := range usedPartitions {
-		s, err := conn.Consume(ctx, part, begin, func(d natsio.Delivery) {
+		s, err := conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
 			ps.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
 				Term: d.Term, Ack: d.Ack, Working: d.Working,
@@ -248,7 +248,7 @@ type lookout struct {
 func (l *lookout) begin(ctx context.Context) {
 	l.one <- struct{}{}
 	defer func() { <-l.one }()
-	if n := l.conn.Link() + 1; l.begun != n {
+	if n := l.conn.Events().Link() + 1; l.begun != n {
 		l.begun = n
 		if m, err := scrub.Look(ctx, natsadmin.Of(l.conn), natsadmin.Of(l.conn), l.log); err == nil {
 			l.marks.Store(&m)

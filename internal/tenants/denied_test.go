@@ -32,7 +32,7 @@ func TestDeniedIsTold(t *testing.T) {
 	}
 	for what, evs := range map[string][]*events.Event{"one": one, "many": many} {
 		for range 3 { // the way of publishing is found out meanwhile
-			if err := conn.PublishEvents(ctx, evs); !errors.Is(err, record.ErrDenied) || record.Temporary(err) {
+			if err := conn.Events().PublishEvents(ctx, evs); !errors.Is(err, record.ErrDenied) || record.Temporary(err) {
 				t.Fatalf("%s: PublishEvents = %v, want ErrDenied", what, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestDeniedIsTold(t *testing.T) {
 	}); !errors.Is(err, record.ErrDenied) {
 		t.Errorf("Publish = %v, want ErrDenied", err)
 	}
-	if err := conn.PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
+	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
 		t.Errorf("what it may publish = %v", err)
 	}
 }

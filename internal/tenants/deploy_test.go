@@ -181,12 +181,12 @@ func TestShippedConfiguration(t *testing.T) {
 	defer done()
 	agent := s.dial(tenants.Agent, &complaints)
 	for i := range uint64(20) {
-		if err := agent.PublishEvents(wanted, []*events.Event{event("mine", "kept", i+1)}); err != nil {
+		if err := agent.Events().PublishEvents(wanted, []*events.Event{event("mine", "kept", i+1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	gone := event("gone", strings.Repeat("gone ", 1000), 1)
-	if err := s.dial(tenants.Ingest, &complaints).PublishEvents(wanted, []*events.Event{gone}); err != nil {
+	if err := s.dial(tenants.Ingest, &complaints).Events().PublishEvents(wanted, []*events.Event{gone}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)); err != nil {
@@ -254,7 +254,7 @@ func TestShippedConfiguration(t *testing.T) {
 		c.Close()
 		t.Error("a user that was removed is let in")
 	}
-	if err := agent.PublishEvents(wanted, []*events.Event{event("mine", "after the reload", 21)}); err != nil {
+	if err := agent.Events().PublishEvents(wanted, []*events.Event{event("mine", "after the reload", 21)}); err != nil {
 		t.Errorf("another user after the reload: %v", err)
 	}
 }

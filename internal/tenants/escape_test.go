@@ -160,7 +160,7 @@ func (s *site) publish(tenant string, role tenants.Role, session, text string, s
 	defer cancel()
 	conn := s.dial(tenant, role, nil)
 	e := event(session, text, seq)
-	if err := conn.PublishEvents(ctx, []*events.Event{e}); err != nil {
+	if err := conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 		s.t.Fatalf("publish as %s/%s: %v", tenant, role, err)
 	}
 	if err := client.New(s.conns[tenant+"/admin"]).Await(ctx, e.Thread, e.Producer, 0, seq); err != nil {

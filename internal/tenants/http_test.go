@@ -36,7 +36,7 @@ func (s *site) over(tenant string) (url, token string) {
 	conn := s.conns[tenant+"/admin"]
 	reg := metrics.New("up", "test")
 	reg.System(conn, nil)
-	api := httpapi.Config{Tokens: tokens, Metrics: reg.Handler(), Streams: dstreams.New(dstreams.Config{Client: client.New(conn), Conn: conn})}
+	api := httpapi.Config{Tokens: tokens, Metrics: reg.Handler(), Streams: dstreams.New(dstreams.On(conn, nil))}
 	srv := httptest.NewServer(httpapi.For(conn, api))
 	s.t.Cleanup(srv.Close)
 	return srv.URL, token

@@ -46,7 +46,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 		t.Fatal(err)
 	}
 	cl := client.New(conn)
-	res := transcript.New(cl, conn, transcript.Config{}).Import(ctx, sources)
+	res := transcript.New(cl, conn.Events(), transcript.Config{}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Err != nil {
 			t.Fatalf("%s: %v", f.File, f.Err)

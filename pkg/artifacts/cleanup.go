@@ -91,7 +91,7 @@ func Clean(ctx context.Context, reg Registry, c Cleanup) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("clean up artifacts: list: %w", err)
 	}
-	report := Report{DryRun: !c.Apply, Candidates: c.Plan(records)}
+	report := Report{DryRun: !c.Apply, Candidates: c.plan(records)}
 	if !c.Apply {
 		return report, nil
 	}
@@ -109,8 +109,8 @@ func Clean(ctx context.Context, reg Registry, c Cleanup) (Report, error) {
 	return report, nil
 }
 
-// Plan is the candidates among records, ordered by time of creation, then id.
-func (c Cleanup) Plan(records []Record) []Candidate {
+// plan is the candidates among records, ordered by time of creation, then id.
+func (c Cleanup) plan(records []Record) []Candidate {
 	var plan []Candidate
 	for _, r := range records {
 		if c.selects(r) {

@@ -93,15 +93,6 @@ func (r Record) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Admits decides about a second registration of an id: the same record again is a retry and is fine, anything else is
-// ErrTaken.
-func (r Record) Admits(again Record) error {
-	if bytes.Equal(r.Encode(), again.Encode()) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is %q of session %s; a new artifact needs a new id", ErrTaken, r.ID, r.Filename, r.Session)
-}
-
 // Fork is the row that a fork of the record's session gets: its own id over the same bytes, the same number (SPEC A7).
 func (r Record) Fork(session string, id ID, at int64) Record {
 	r.ForkedFrom = r.ID

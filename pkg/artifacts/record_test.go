@@ -90,19 +90,6 @@ func TestDecodeRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestAdmits holds that a record never moves to another session or loses what it has (SPEC A3).
-func TestAdmits(t *testing.T) {
-	r := row("art_1", "sA")
-	if err := r.Admits(r); err != nil {
-		t.Errorf("Admits(itself) = %v", err)
-	}
-	moved := r
-	moved.Session, moved.Size = "sB", artifacts.UnknownSize
-	if err := r.Admits(moved); !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), "sA") {
-		t.Errorf("Admits(of another session) = %v, want ErrTaken that names sA", err)
-	}
-}
-
 // TestForkKeepsBytes holds SPEC A7: a fork has its own row with the same number, over the same bytes.
 func TestForkKeepsBytes(t *testing.T) {
 	a := row("art_1", "s")

@@ -62,7 +62,7 @@ const MaxExtract = 64 << 20
 // wrap ErrURL (the address itself is wrong), ErrUnavailable, ErrNotFound, ErrPastEnd or ErrCorrupt. A blob's ErrCorrupt
 // comes from Body, when all of it has been read.
 func (s Sources) Resolve(ctx context.Context, address string, lines Lines) (Resource, error) {
-	u, err := ParseURL(address)
+	u, err := parseURL(address)
 	if err == nil {
 		err = lines.check()
 	}

@@ -24,8 +24,8 @@ const (
 	schemeBlob     = "blob"
 )
 
-// ParseURL splits an address. A fragment is dropped.
-func ParseURL(raw string) (URL, error) {
+// parseURL splits an address. A fragment is dropped.
+func parseURL(raw string) (URL, error) {
 	text := strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	text, _, _ = strings.Cut(text, "#")
 	scheme, rest, ok := strings.Cut(text, ":")

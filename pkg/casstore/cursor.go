@@ -168,8 +168,8 @@ func (c *Cursor) String() string { return string(c.bytes(true, false)) }
 // Bin reads a bin.
 func (c *Cursor) Bin() []byte { return c.bytes(false, true) }
 
-// Ref reads a ref or nil.
-func (c *Cursor) Ref() Ref {
+// ref reads a ref or nil.
+func (c *Cursor) ref() Ref {
 	if c.Nil() {
 		return Ref{}
 	}

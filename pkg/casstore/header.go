@@ -215,11 +215,11 @@ func uvarint(b []byte, at int) (v uint64, next int) {
 // Len is the number of nodes; their indexes are 0 to Len-1.
 func (h *Header) Len() int { return len(h.ends) }
 
-// Sum is the SHA-256 of the node at that index.
-func (h *Header) Sum(i int) [32]byte { return [32]byte(h.sums[i*sha256.Size:]) }
+// sum is the SHA-256 of the node at that index.
+func (h *Header) sum(i int) [32]byte { return [32]byte(h.sums[i*sha256.Size:]) }
 
 // Ref is the ref of the node at that index.
-func (h *Header) Ref(i int) Ref { return NodeRef(h.Sum(i)) }
+func (h *Header) Ref(i int) Ref { return NodeRef(h.sum(i)) }
 
 // NodeLen is the encoded length of the node at that index, in bytes.
 func (h *Header) NodeLen(i int) int {
@@ -229,14 +229,14 @@ func (h *Header) NodeLen(i int) int {
 	return int(h.ends[i] - h.ends[i-1])
 }
 
-// Offset is where the node at that index begins in the uncompressed body.
-func (h *Header) Offset(i int) int64 { return h.ends[i] - int64(h.NodeLen(i)) }
+// offset is where the node at that index begins in the uncompressed body.
+func (h *Header) offset(i int) int64 { return h.ends[i] - int64(h.NodeLen(i)) }
 
 // RawLen is the length of the uncompressed body in bytes.
 func (h *Header) RawLen() int64 { return int64(binary.LittleEndian.Uint64(h.raw[atRaw:])) }
 
-// BodyLen is the length of the body in bytes.
-func (h *Header) BodyLen() int64 { return int64(binary.LittleEndian.Uint64(h.raw[atBody:])) }
+// bodyLen is the length of the body in bytes.
+func (h *Header) bodyLen() int64 { return int64(binary.LittleEndian.Uint64(h.raw[atBody:])) }
 
 // Refs iterates over the targets of the refs of the node at that index, in their order.
 func (h *Header) Refs(i int) iter.Seq[Target] {

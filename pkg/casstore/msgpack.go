@@ -12,8 +12,8 @@ import (
 // AppendNil appends nil.
 func AppendNil(dst []byte) []byte { return append(dst, 0xc0) }
 
-// AppendBool appends a boolean.
-func AppendBool(dst []byte, v bool) []byte {
+// appendBool appends a boolean.
+func appendBool(dst []byte, v bool) []byte {
 	if v {
 		return append(dst, 0xc3)
 	}
@@ -52,8 +52,8 @@ func AppendUint(dst []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xcf), v)
 }
 
-// AppendFloat appends a 64-bit float; it is never turned into an integer.
-func AppendFloat(dst []byte, v float64) []byte {
+// appendFloat appends a 64-bit float; it is never turned into an integer.
+func appendFloat(dst []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xcb), math.Float64bits(v))
 }
 
@@ -85,8 +85,8 @@ func AppendMapHeader(dst []byte, n int) []byte {
 	return appendLength(dst, n, 0x80, 16, 0, 0xde, 0xdf)
 }
 
-// AppendRef appends a ref as a bin of RefSize bytes, the nil ref as nil.
-func AppendRef(dst []byte, r Ref) []byte {
+// appendRef appends a ref as a bin of RefSize bytes, the nil ref as nil.
+func appendRef(dst []byte, r Ref) []byte {
 	if r.IsZero() {
 		return append(dst, 0xc0)
 	}

@@ -59,7 +59,7 @@ func appendNodeHead(dst []byte, typ string, keys int) []byte {
 func appendNodeRefs(dst []byte, refs []Ref) []byte {
 	dst = AppendArrayHeader(append(dst, nodeRefsKey...), len(refs))
 	for i := range refs {
-		dst = AppendRef(dst, refs[i])
+		dst = appendRef(dst, refs[i])
 	}
 	return dst
 }
@@ -148,7 +148,7 @@ func (c *Cursor) refs() []Ref {
 	}
 	refs := make([]Ref, n)
 	for i := range refs {
-		if refs[i] = c.Ref(); c.err != nil {
+		if refs[i] = c.ref(); c.err != nil {
 			return nil
 		}
 	}

@@ -39,8 +39,8 @@ func OpenPack(header, body []byte) (*Pack, error) {
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(body)) != h.BodyLen() {
-		return nil, fmt.Errorf("pack: %w: body of %d bytes, want %d", ErrCorrupt, len(body), h.BodyLen())
+	if int64(len(body)) != h.bodyLen() {
+		return nil, fmt.Errorf("pack: %w: body of %d bytes, want %d", ErrCorrupt, len(body), h.bodyLen())
 	}
 	return &Pack{Header: h, body: body, opened: make([]openedFrame, len(h.frames))}, nil
 }
@@ -81,7 +81,7 @@ func (p *Pack) Encoded(ref Ref) ([]byte, error) {
 
 // EncodedAt is Encoded for the node at that index.
 func (p *Pack) EncodedAt(i int) ([]byte, error) {
-	from, end := p.Offset(i), p.ends[i]
+	from, end := p.offset(i), p.ends[i]
 	f, _ := slices.BinarySearchFunc(p.frames, end, func(f frame, end int64) int {
 		if f.rawAt+f.rawSize < end {
 			return -1
@@ -94,7 +94,7 @@ func (p *Pack) EncodedAt(i int) ([]byte, error) {
 	}
 	rawAt := p.frames[f].rawAt
 	b := raw[from-rawAt : end-rawAt : end-rawAt]
-	if sha256.Sum256(b) != p.Sum(i) {
+	if sha256.Sum256(b) != p.sum(i) {
 		return nil, fmt.Errorf("%w: the SHA-256 of the stored bytes differs", ErrCorrupt)
 	}
 	return b, nil

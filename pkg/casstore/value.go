@@ -34,7 +34,7 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 	case nil:
 		return AppendNil(dst), nil
 	case bool:
-		return AppendBool(dst, v), nil
+		return appendBool(dst, v), nil
 	case int:
 		return AppendInt(dst, int64(v)), nil
 	case int64:
@@ -42,7 +42,7 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 	case uint64:
 		return AppendUint(dst, v), nil
 	case float64:
-		return AppendFloat(dst, v), nil
+		return appendFloat(dst, v), nil
 	case string:
 		return AppendText(dst, []byte(v)), nil
 	case []byte:

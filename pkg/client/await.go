@@ -74,12 +74,12 @@ func (c *Client) applied(ctx context.Context, w waited) (applied, there bool, er
 // removal is an ErrRemoved when persisters are done with all that was published to the thread, and it does not know the
 // event: it was applied, or skipped, before its thread or session was removed. nil also when that cannot be found out now.
 func (c *Client) removal(ctx context.Context, w waited) error {
-	newest, partition, err := c.conn.NewestEvent(ctx, w.thread)
+	newest, partition, err := c.events.NewestEvent(ctx, w.thread)
 	if err != nil {
 		return nil //nolint:nilerr // the caller asks again
 	}
 	if newest != 0 { // else its events are purged, which is done last
-		if done, err := c.conn.Acked(ctx, partition, newest); err != nil || !done {
+		if done, err := c.events.Acked(ctx, partition, newest); err != nil || !done {
 			return nil //nolint:nilerr // the caller asks again
 		}
 	}

@@ -38,7 +38,7 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 				{Producer: "operator", Seq: 1, Kind: events.KindControl, Thread: th, Body: remove.Encode()},
 				{Producer: "next", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: behind, Body: []byte(`{"type":"custom"}`)},
 			} {
-				if err := conn.PublishEvents(ctx, []*events.Event{e}); err != nil {
+				if err := conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/rehydrate"
+	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -19,9 +20,17 @@ import (
 
 // Client speaks to Spool over one NATS connection. Safe for concurrent use.
 type Client struct {
-	conn   *natsio.Conn
-	store  *natsio.Store
-	reader threads.Reader
+	conn     *natsio.Conn
+	store    *natsio.Store
+	reader   threads.Reader
+	sessions *sessionstore.Store
+
+	records natsio.Records
+	inbox   natsio.Inbox
+	events  natsio.Events
+	items   natsio.Items
+	dead    natsio.DeadLetters
+	live    natsio.Outputs
 
 	serving bool // see Serving
 
@@ -63,9 +72,11 @@ func (c *Client) Close() {
 // New makes a client on a connection, which stays the caller's.
 func New(conn *natsio.Conn) *Client {
 	store := conn.Store(0)
-	c := &Client{conn: conn, store: store, reader: threads.Reader{
-		Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search(),
-	}}
+	c := &Client{
+		conn: conn, store: store, sessions: sessionstore.Of(conn),
+		reader:  threads.Reader{Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search()},
+		records: conn.Records(), inbox: conn.Inbox(), events: conn.Events(), items: conn.Items(), dead: conn.DeadLetters(), live: conn.Outputs(),
+	}
 	c.outputs = c.Publisher(PublisherConfig{})
 	return c
 }
@@ -144,7 +155,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 	if session != "" {
 		filter = events.SessionKey(session)
 	}
-	rs, err := c.conn.List(ctx, filter)
+	rs, err := c.records.List(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +173,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 // Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
 // and name. How fresh it is: as Sessions.
 func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
-	err = c.conn.BetweenDeletions(ctx, func() (err error) {
+	err = c.records.BetweenDeletions(ctx, func() (err error) {
 		out, err = c.threads(ctx, session)
 		return err
 	})
@@ -170,11 +181,11 @@ func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err
 }
 
 func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) {
-	active, err := c.conn.List(ctx, events.HeadKeys(session))
+	active, err := c.records.List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err
 	}
-	past, err := c.conn.List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
+	past, err := c.records.List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +217,7 @@ func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now. How fresh it is: as Sessions.
 func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	rs, err := c.conn.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
+	rs, err := c.records.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
 	if err != nil {
 		return threads.Head{}, err
 	}
@@ -214,7 +225,7 @@ func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, err
 		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t)
 	}
 	if rs[0].Removed() {
-		if rs, err = c.conn.Records(ctx, events.HistoryOf(t)); err != nil {
+		if rs, err = c.records.Records(ctx, events.HistoryOf(t)); err != nil {
 			return threads.Head{}, err
 		}
 	}
@@ -249,7 +260,9 @@ func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entr
 }
 
 // ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
-func (c *Client) ExportAs(ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, err error) {
+func (c *Client) ExportAs(
+	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+) (entries int, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
 		return 0, err

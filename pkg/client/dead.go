@@ -17,23 +17,23 @@ type DeadLetter = natsio.DeadLetter
 
 // DeadLetters lists them, oldest first; those of a session, or all.
 func (c *Client) DeadLetters(ctx context.Context, session string) (out []DeadLetter, err error) {
-	err = c.conn.DeadLetters().EachLetter(ctx, session, func(d DeadLetter) error { out = append(out, d); return nil })
+	err = c.dead.EachLetter(ctx, session, func(d DeadLetter) error { out = append(out, d); return nil })
 	return out, err
 }
 
 // DeadLetter reads one by its sequence in SPOOL_DEAD.
 func (c *Client) DeadLetter(ctx context.Context, at uint64) (DeadLetter, error) {
-	return c.conn.DeadLetters().Letter(ctx, at)
+	return c.dead.Letter(ctx, at)
 }
 
 // OpenDeadLetter reads the bytes of one as they came.
 func (c *Client) OpenDeadLetter(ctx context.Context, d DeadLetter) (io.Reader, error) {
-	return c.conn.DeadLetters().OpenLetter(ctx, d)
+	return c.dead.OpenLetter(ctx, d)
 }
 
 // RemoveDeadLetters removes dead letters for good. record.ErrNotFound: there is none at one of the numbers.
 func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
-	return c.conn.DeadLetters().DropLetters(ctx, at...)
+	return c.dead.DropLetters(ctx, at...)
 }
 
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where
@@ -41,11 +41,11 @@ func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 // event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter of the
 // same event too. An error when the bytes are no event, which no version of this program has published.
 func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
-	d, err := c.conn.DeadLetters().Letter(ctx, at)
+	d, err := c.dead.Letter(ctx, at)
 	if err != nil {
 		return err
 	}
-	r, err := c.conn.DeadLetters().OpenLetter(ctx, d)
+	r, err := c.dead.OpenLetter(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
 		return fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
 	e.Producer, e.Epoch, e.Prev = replayerOf(&e), 0, 0
-	return c.conn.PublishEvents(ctx, []*events.Event{&e})
+	return c.events.PublishEvents(ctx, []*events.Event{&e})
 }
 
 // replayerOf is the producer of an event that is published again, and of no other one. Where a letter is says nothing: numbers of letters

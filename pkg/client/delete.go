@@ -104,7 +104,8 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{
 		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
 	}}
-	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(), Body: op.Encode()}}); err != nil {
+	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(),
+		Body: op.Encode()}}); err != nil {
 		return r, err
 	}
 	refusal := ErrRefused
@@ -125,7 +126,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 
 // Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
 func (c *Client) Deletable(ctx context.Context, session string) error {
-	live, err := sessionstore.Of(c.conn).SessionLive(ctx, session)
+	live, err := c.sessions.SessionLive(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -149,8 +150,9 @@ func (c *Client) carrier(ctx context.Context, session string) (events.Thread, er
 		}
 		return at, nil
 	}
-	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""), events.RunKeys(session), events.OutputKeys(session)} {
-		rs, err := c.conn.List(ctx, filter)
+	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""),
+		events.RunKeys(session), events.OutputKeys(session)} {
+		rs, err := c.records.List(ctx, filter)
 		if err != nil || len(rs) > 0 {
 			return at, err
 		}
@@ -184,7 +186,7 @@ func receipt(session string, d *record.Deleted) Receipt {
 
 // deleted reads how a session was deleted; nil if it never was.
 func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, error) {
-	rs, err := c.conn.Records(ctx, events.DeletedKey(session))
+	rs, err := c.records.Records(ctx, events.DeletedKey(session))
 	if err != nil || !rs[0].Exists() {
 		return nil, err
 	}
@@ -230,13 +232,13 @@ func (c *Client) passed(t events.Thread) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		if !asked {
 			var err error
-			newest, partition, err = c.conn.NewestEvent(ctx, t)
+			newest, partition, err = c.events.NewestEvent(ctx, t)
 			asked = err == nil
 		}
 		if !asked || newest == 0 { // 0: its events are purged, which is done last
 			return asked
 		}
-		done, err := c.conn.Acked(ctx, partition, newest)
+		done, err := c.events.Acked(ctx, partition, newest)
 		return err == nil && done
 	}
 }
@@ -247,7 +249,7 @@ func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (b
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err == nil && head.Duplicate(producer, 0, 1), err
 	}
-	rs, err := c.conn.Records(ctx, events.LeftKey(t))
+	rs, err := c.records.Records(ctx, events.LeftKey(t))
 	if err != nil || !rs[0].Exists() {
 		return false, err
 	}
@@ -347,15 +349,15 @@ func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionsto
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
-	published, err := sessionstore.Of(c.conn).Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	published, err := c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
 	}
-	items, err := sessionstore.Of(c.conn).Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	items, err := c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := sessionstore.Of(c.conn).OverwriteDead(ctx, session, d.Dead)
+	dead, err := c.sessions.OverwriteDead(ctx, session, d.Dead)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +367,7 @@ func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionsto
 // Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the
 // session with Erase again.
 func (c *Client) Erased(ctx context.Context, session string) error {
-	rs, err := c.conn.Records(ctx, events.DeletedKey(session))
+	rs, err := c.records.Records(ctx, events.DeletedKey(session))
 	if err != nil || !rs[0].Exists() {
 		return err
 	}
@@ -374,6 +376,6 @@ func (c *Client) Erased(ctx context.Context, session string) error {
 		return fmt.Errorf("%s: %w", rs[0].Key, err)
 	}
 	d.Erased = true
-	_, err = c.conn.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
+	_, err = c.records.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
 	return err
 }

@@ -47,7 +47,7 @@ func TestDeletedByAnother(t *testing.T) {
 				}()
 			}
 			for n := uint64(0); n < 1+callers; {
-				if n, _, err = conn.NewestEvent(ctx, th); err != nil {
+				if n, _, err = conn.Events().NewestEvent(ctx, th); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -41,7 +41,7 @@ type OpenOutput struct {
 
 // Outputs lists the open outputs of a session, or of all when session is "".
 func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, error) {
-	rs, err := c.conn.List(ctx, events.OutputKeys(session))
+	rs, err := c.records.List(ctx, events.OutputKeys(session))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Client) Follow(ctx context.Context, t events.Thread, id string) iter.Se
 			yield(Frame{}, err)
 			return
 		}
-		for live, err := range c.conn.Outputs().Follow(ctx, t, id, silence) {
+		for live, err := range c.live.Follow(ctx, t, id, silence) {
 			if err == nil {
 				err = f.take(ctx, live)
 			}
@@ -163,7 +163,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 // read reads the records of an output, as they were at one moment; there: it is open.
 func (f *follower) read(ctx context.Context) (o record.Output, base record.OutputBase, there, ended bool, err error) {
 	for {
-		rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
+		rs, err := f.c.records.Records(ctx, events.OutputKey(f.thread.Session, f.id), events.OutputBaseKey(f.thread.Session, f.id))
 		if err != nil {
 			return o, base, false, false, err
 		}
@@ -230,7 +230,7 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 		f.next = o.Parts.First
 	}
 	for f.part < o.Parts.Count && !f.done {
-		_, next, err := f.c.conn.Outputs().ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
+		_, next, err := f.c.live.ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
 			f.give(int64(f.part)*record.PartSize, b, nil)
 			f.part++
 			return nil

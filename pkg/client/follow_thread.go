@@ -36,7 +36,7 @@ func (c *Client) FollowThread(ctx context.Context, t events.Thread, ready func(o
 			return f
 		}
 		begun := false
-		for live, err := range c.conn.Outputs().FollowAll(ctx, t, silence) {
+		for live, err := range c.live.FollowAll(ctx, t, silence) {
 			if err == nil && !begun {
 				begun = true
 				var open []OpenOutput
@@ -115,7 +115,7 @@ func (c *Client) OutputFrom(ctx context.Context, t events.Thread, id string, at 
 
 // behind reports whether more is stored than was given: the records of an output are read one by one, and may be written between.
 func (f *follower) behind(ctx context.Context) (bool, error) {
-	rs, err := f.c.conn.Records(ctx, events.OutputKey(f.thread.Session, f.id))
+	rs, err := f.c.records.Records(ctx, events.OutputKey(f.thread.Session, f.id))
 	if err != nil || !rs[0].Exists() {
 		return f.found, err
 	}
@@ -134,7 +134,7 @@ type Move struct {
 func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Move, error] {
 	return func(yield func(Move, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.conn.Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.records.Watch(ctx, filter, f.Current, ready) {
 			t, ok := events.ParseHeadKey(r.Key)
 			if err == nil && !ok {
 				continue
@@ -161,7 +161,7 @@ func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq
 
 // HeadsSince lists the active threads whose heads moved behind a revision, in no particular order.
 func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]Move, error) {
-	rs, err := c.conn.List(ctx, events.HeadKeys(session))
+	rs, err := c.records.List(ctx, events.HeadKeys(session))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]
 // ItemsUntilNow gives the stored items that a filter chooses, from a position on, and ends behind the last one. It stops at the
 // first error of f, and returns it. An item that was stored twice after a crash comes twice.
 func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, take func(Item) error) error {
-	return c.conn.Items().UntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
+	return c.items.UntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
 		it, err := parseItem(stored.Data)
 		if err != nil {
 			return fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err)
@@ -195,5 +195,5 @@ func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, tak
 
 // ItemsSpan is the sequence of the first item that ITEMS holds, and of the last one that it was given.
 func (c *Client) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
-	return c.conn.Items().Span(ctx)
+	return c.items.Span(ctx)
 }

@@ -50,7 +50,7 @@ func TestLeftByAnother(t *testing.T) {
 				told[i] = make(chan error, 1)
 				go func() { told[i] <- op(ctx, c, th) }()
 				for n, want := uint64(0), uint64(i+2); n < want; {
-					if n, _, err = conn.NewestEvent(ctx, th); err != nil {
+					if n, _, err = conn.Events().NewestEvent(ctx, th); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -72,7 +72,7 @@ func sessionName(i int) string { return fmt.Sprintf("019aa0d2-1780-7f03-b6c1-%01
 func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 	t.Helper()
 	const batch = 400
-	fence, err := conn.Fence(t.Context(), 0)
+	fence, err := conn.Records().Fence(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 				record.Put{Key: events.SessionKey(name), Value: info.Encode()},
 				record.Put{Key: events.HeadKey(events.Thread{Session: name, Name: events.MainThread}), Value: sampleHead(i).Encode()})
 		}
-		if _, err := conn.Commit(t.Context(), fence, puts); err != nil {
+		if _, err := conn.Records().Commit(t.Context(), fence, puts); err != nil {
 			t.Fatal(err)
 		}
 	}

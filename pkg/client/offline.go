@@ -71,7 +71,7 @@ func publish(ctx context.Context, conn *natsio.Conn, evs []*events.Event) error 
 	if !conn.Connected() {
 		return fmt.Errorf("%w: not connected", record.ErrBusy)
 	}
-	return conn.PublishEvents(ctx, evs)
+	return conn.Events().PublishEvents(ctx, evs)
 }
 
 // close ends the goroutine first: the queue belongs to it while it drains.
@@ -90,7 +90,7 @@ func (c *Client) away(producer string) bool {
 // through the disk for as long as some wait there, of this process or of a predecessor of the producer, so that they stay in order.
 func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
 	if c.offline == nil {
-		return retry.Do(ctx, nil, func() error { return c.conn.PublishEvents(ctx, evs) })
+		return retry.Do(ctx, nil, func() error { return c.events.PublishEvents(ctx, evs) })
 	}
 	if len(evs) == 0 {
 		return nil

@@ -269,7 +269,7 @@ func (o *Output) send(evs []*events.Event) error {
 	}
 	p.seq.done(evs)
 	o.last = p.seq.last
-	if err := retry.Do(o.ctx, nil, func() error { return p.conn.PublishEvents(o.ctx, evs) }); err != nil {
+	if err := retry.Do(o.ctx, nil, func() error { return p.client.events.PublishEvents(o.ctx, evs) }); err != nil {
 		return fmt.Errorf("output %s of %s: %w", o.cfg.ID, o.thread, err)
 	}
 	return nil

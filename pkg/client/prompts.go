@@ -43,7 +43,7 @@ var (
 // Prompts lists the prompts that wait for an answer, of a session or of all when session is "". It reads records, never
 // threads; those of threads that have ended are left out.
 func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) {
-	rs, err := c.conn.List(ctx, events.PromptKeys(session))
+	rs, err := c.records.List(ctx, events.PromptKeys(session))
 	if err != nil || len(rs) == 0 {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) 
 		ts[i], _ = events.ParsePromptKey(r.Key)
 		heads[i] = events.HeadKey(ts[i])
 	}
-	active, err := c.conn.Records(ctx, heads...)
+	active, err := c.records.Records(ctx, heads...)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 	if err := t.Validate(); err != nil {
 		return record.Prompt{}, err
 	}
-	rs, err := c.conn.Records(ctx, events.PromptKey(t, id), events.AnsweredKey(t, id))
+	rs, err := c.records.Records(ctx, events.PromptKey(t, id), events.AnsweredKey(t, id))
 	if err != nil {
 		return record.Prompt{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/apply"
-	"spool/internal/natsio"
 	"spool/internal/retry"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -46,7 +45,6 @@ type Entry struct {
 // unless it is one of the same entries again. Across processes, and between two Publishers of one Producer, the caller sees to it:
 // by a Seq that is the entry's place in its source, or by an Epoch that no process had before.
 type Publisher struct {
-	conn   *natsio.Conn
 	client *Client
 	cfg    PublisherConfig
 
@@ -69,7 +67,7 @@ func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
 	if cfg.Producer == "" {
 		cfg.Producer = "~" + ulid.Make().String()
 	}
-	return &Publisher{conn: c.conn, client: c, cfg: cfg}
+	return &Publisher{client: c, cfg: cfg}
 }
 
 // Producer is the identity that the publisher's events carry.
@@ -93,7 +91,8 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 				return fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
-		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body, Seq: e.Seq, Trace: e.Trace}
+		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body,
+			Seq: e.Seq, Trace: e.Trace}
 		if e.Open == nil {
 			continue
 		}
@@ -116,7 +115,7 @@ func (p *Publisher) checkIn(ctx context.Context, e Entry) (ref events.BodyRef, e
 		if err != nil {
 			return err
 		}
-		ref, err = p.conn.CheckIn(ctx, body)
+		ref, err = p.client.inbox.CheckIn(ctx, body)
 		return errors.Join(err, body.Close())
 	})
 	return ref, err

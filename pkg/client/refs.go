@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"spool/internal/apply"
+	"spool/internal/natsio"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 )
@@ -39,6 +40,16 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	_, err = apply.FindRefs(ctx, p.client.conn, p.client.reader.Packs, p.client.store, refs)
+	in := refStore{p.client.records, p.client.conn.Objects()}
+	_, err = apply.FindRefs(ctx, in, p.client.reader.Packs, p.client.store, refs)
 	return err
 }
+
+// refStore is where steps' references are looked for.
+type refStore struct {
+	records
+	natsio.Objects
+}
+
+// records is named in lower case because a field Records would hide the role's method of that name.
+type records = natsio.Records

@@ -28,8 +28,8 @@ func TestReplayOfLetters(t *testing.T) {
 	refuse := func(producer string, seq uint64, text string) (letters []client.DeadLetter) {
 		t.Helper()
 		must(r.Rename(ctx, th, "elsewhere"))
-		must(r.conn.PublishEvents(ctx, entry(producer, seq, text)))
-		must(r.conn.PublishEvents(ctx, entry(producer, seq, text)))
+		must(r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
+		must(r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
 		for len(letters) < 2 {
 			var err error
 			letters, err = r.DeadLetters(ctx, "s")
@@ -45,13 +45,13 @@ func TestReplayOfLetters(t *testing.T) {
 			must(r.RemoveDeadLetters(ctx, d.At))
 		}
 	}
-	must(r.conn.PublishEvents(ctx, entry("p", 1, "one")))
+	must(r.conn.Events().PublishEvents(ctx, entry("p", 1, "one")))
 	await(t, r.Client, th, "p", 1)
 	replay(refuse("p", 9, "two"))
 	must(r.conn.JetStream().DeleteStream(ctx, events.DeadStream))
 	must(r.conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	replay(refuse("q", 3, "three"))
-	must(r.conn.PublishEvents(ctx, entry("p", 10, "four")))
+	must(r.conn.Events().PublishEvents(ctx, entry("p", 10, "four")))
 	await(t, r.Client, th, "p", 10)
 
 	var got []string

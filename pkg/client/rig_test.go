@@ -37,7 +37,7 @@ func persister(conn *natsio.Conn) (stop func(), err error) {
 	}
 	run.Go(func() { _ = p.Run(ctx) })
 	for part := range events.Partitions {
-		s, err := conn.Consume(ctx, part, nil, func(d natsio.Delivery) {
+		s, err := conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 		})
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
-	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -197,7 +196,7 @@ func (c *Client) run(ctx context.Context, session, id string) (record.Run, error
 	if err := errors.Join(events.CheckToken("session", session), events.CheckToken("run", id)); err != nil {
 		return record.Run{}, err
 	}
-	rs, err := c.conn.Records(ctx, events.RunKey(session, id))
+	rs, err := c.records.Records(ctx, events.RunKey(session, id))
 	if err != nil {
 		return record.Run{}, err
 	}
@@ -262,7 +261,7 @@ func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
 			return nil, err
 		}
 	}
-	seen, err := sessionstore.Of(c.conn).Runs(ctx, session)
+	seen, err := c.sessions.Runs(ctx, session)
 	if err != nil {
 		return nil, err
 	}
@@ -295,6 +294,7 @@ func RunJSON(r RunInfo) any {
 		Touched string `json:"touched_at,omitempty"`
 		Left    int64  `json:"lease_left_ms,omitempty"`
 	}{
-		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun), stamp(r.Touched), r.Left.Milliseconds(),
+		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun),
+		stamp(r.Touched), r.Left.Milliseconds(),
 	}
 }

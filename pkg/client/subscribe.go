@@ -162,7 +162,7 @@ func (c *Client) SubscribeReady(ctx context.Context, f Filter, from Position, re
 				stop()
 			}
 		}
-		s.run(c.conn.Items().Follow(ctx, f.subjects(), start, stands))
+		s.run(c.items.Follow(ctx, f.subjects(), start, stands))
 	}
 }
 
@@ -181,7 +181,7 @@ func (c *Client) SubscribeDurable(ctx context.Context, name string, f Filter, fr
 			yield(Item{}, err)
 			return
 		}
-		s.run(c.conn.Items().FollowDurable(ctx, name, f.subjects(), from.stored(), nil))
+		s.run(c.items.FollowDurable(ctx, name, f.subjects(), from.stored(), nil))
 	}
 }
 
@@ -190,7 +190,7 @@ var ErrDurable = natsio.ErrReader
 
 // Forget drops the position that is kept under the name of a durable subscription. ErrNotFound: there is none.
 func (c *Client) Forget(ctx context.Context, name string) error {
-	return c.conn.Items().ForgetReader(ctx, name)
+	return c.items.ForgetReader(ctx, name)
 }
 
 // subscription is what one reader has seen.
@@ -216,7 +216,7 @@ func (s *subscription) start() (natsio.Position, error) {
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		return at, err
 	}
-	seq, _, err := s.c.conn.Items().First(s.ctx, t, head.Life, s.from.N)
+	seq, _, err := s.c.items.First(s.ctx, t, head.Life, s.from.N)
 	s.unborn = err == nil && seq == 0 && head.Start.IsZero()
 	s.begin(life{t, head.Life}, s.from.N-1)
 	at.Seq = seq
@@ -348,7 +348,7 @@ func (c *Client) Empty(ctx context.Context, f Filter, from Position) (bool, erro
 		return true, nil
 	}
 	for _, subject := range f.subjects() {
-		newest, err := c.conn.Items().Newest(ctx, subject)
+		newest, err := c.items.Newest(ctx, subject)
 		if err != nil {
 			return false, err
 		}

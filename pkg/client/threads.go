@@ -24,7 +24,7 @@ func (e *Renamed) Unwrap() error { return threads.ErrNoThread }
 
 // gone is why there is no thread of a name that there was.
 func (c *Client) gone(ctx context.Context, t events.Thread) error {
-	rs, err := c.conn.Records(ctx, events.LeftKey(t))
+	rs, err := c.records.Records(ctx, events.LeftKey(t))
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer str
 	passed := c.passed(t)
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		dealt := wait == 250*time.Millisecond && passed(ctx) // before the look: then what it finds is final
-		rs, err := c.conn.Records(ctx, events.LeftKey(t), events.HeadKey(t))
+		rs, err := c.records.Records(ctx, events.LeftKey(t), events.HeadKey(t))
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ type HeadFilter struct {
 func (c *Client) Heads(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Thread, error] {
 	return func(yield func(Thread, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.conn.Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.records.Watch(ctx, filter, f.Current, ready) {
 			if err == nil && !r.Exists() {
 				continue
 			}

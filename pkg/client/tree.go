@@ -39,7 +39,9 @@ func (c *Client) Tree(ctx context.Context, t events.Thread) (*Tree, error) {
 	return c.tree(ctx, t, head, rehydrate.Stored, nil)
 }
 
-func (c *Client) tree(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, warn func(rehydrate.Missing)) (*Tree, error) {
+func (c *Client) tree(
+	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, warn func(rehydrate.Missing),
+) (*Tree, error) {
 	src := c.Source()
 	src.Warn = warn
 	s, err := src.Session(ctx, head, form)
@@ -71,14 +73,15 @@ func (c *Client) header(ctx context.Context, t events.Thread, head threads.Head,
 		return h, err
 	}
 	if first.ID == "" {
-		first = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd, Title: info.Title, ParentSession: info.Parent}
+		first = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
+			Title: info.Title, ParentSession: info.Parent}
 	}
 	return first, nil
 }
 
 // info reads a session's record; one that is not there is zero.
 func (c *Client) info(ctx context.Context, session string) (info sessions.Info, err error) {
-	rs, err := c.conn.Records(ctx, events.SessionKey(session))
+	rs, err := c.records.Records(ctx, events.SessionKey(session))
 	if err != nil || !rs[0].Exists() {
 		return info, err
 	}
@@ -97,7 +100,8 @@ func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.H
 // exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12). Its leaf
 // is in the header if it is not the last entry. All of it is in memory meanwhile. forked is false, and nothing is written, for
 // every other thread.
-func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, forked bool, err error) {
+func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
+	warn func(rehydrate.Missing)) (entries int, forked bool, err error) {
 	info, err := c.info(ctx, t.Session)
 	if err != nil {
 		return 0, false, err

@@ -20,13 +20,12 @@ import (
 
 // The vocabulary of package entry.
 type (
-	Dialect   = entry.Dialect
-	Entry     = entry.Entry
-	Memory    = entry.Memory
-	Place     = entry.Place
-	PlaceKind = entry.PlaceKind
-	Session   = entry.Session
-	Step      = entry.Step
+	Dialect = entry.Dialect
+	Entry   = entry.Entry
+	Memory  = entry.Memory
+	Place   = entry.Place
+	Session = entry.Session
+	Step    = entry.Step
 )
 
 // The kinds of place.
@@ -47,13 +46,11 @@ const (
 	RoleCompact   = entry.RoleCompact
 )
 
-// MaxMemory is the most bytes of an encoded Memory.
-const MaxMemory = entry.MaxMemory
-
 // DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
 func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
-var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}, raw.Tagged{}}
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{},
+	raw.Part{}, raw.Tagged{}}
 
 // Lookup finds a dialect by its name.
 func Lookup(name string) (Dialect, bool) {

@@ -16,6 +16,7 @@ import (
 	"spool/examples"
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect"
+	"spool/pkg/dialect/entry"
 	"spool/pkg/events"
 )
 
@@ -176,8 +177,8 @@ func readTwice(t testing.TB, d dialect.Dialect, line []byte, m *dialect.Memory) 
 			t.Fatalf("memory is not used, but Read without it differs (%v):\n%.300s\n%s", err, line, cmp.Diff(e, fresh))
 		}
 	}
-	if n := len(m.Encode()); n > dialect.MaxMemory {
-		t.Fatalf("memory has %d bytes, want at most %d", n, dialect.MaxMemory)
+	if n := len(m.Encode()); n > entry.MaxMemory {
+		t.Fatalf("memory has %d bytes, want at most %d", n, entry.MaxMemory)
 	}
 	return e
 }

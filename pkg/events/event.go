@@ -31,8 +31,8 @@ func (k Kind) String() string {
 // ErrKind is an event kind that this version does not know.
 var ErrKind = errors.New("unknown event kind")
 
-// ParseKind reads the subject token of a kind.
-func ParseKind(s string) (Kind, error) {
+// parseKind reads the subject token of a kind.
+func parseKind(s string) (Kind, error) {
 	for k, name := range kindNames {
 		if name == s {
 			return k, nil

@@ -132,7 +132,7 @@ func kind(v []byte, to *Kind) (err error) {
 	if !ok {
 		return errString
 	}
-	*to, err = ParseKind(s)
+	*to, err = parseKind(s)
 	return err
 }
 

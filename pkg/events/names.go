@@ -124,7 +124,7 @@ func ParseStored(subject string) (Thread, Kind, error) {
 		return Thread{}, 0, fmt.Errorf("%w: subject %q is not of the form %sp.<partition>.<session>.<thread>.<kind>", ErrToken, subject, root)
 	}
 	t := Thread{Session: parts[1], Name: parts[2]}
-	k, err := ParseKind(parts[3])
+	k, err := parseKind(parts[3])
 	return t, k, errors.Join(t.Validate(), err)
 }
 

@@ -82,7 +82,7 @@ func Load(text []byte) (*File, error) {
 			}
 			f.Header, f.header = h, raw
 			m = NewMigration(h)
-			f.Migrated = m.Needed()
+			f.Migrated = m.needed()
 		}
 		f.pieces = append(f.pieces, p)
 		return true

@@ -29,8 +29,8 @@ func NewMigration(h Header) *Migration {
 	return &Migration{session: h.ID, version: h.Version, ids: []string{""}, taken: map[string]bool{}}
 }
 
-// Needed tells whether the session is older than Version.
-func (m *Migration) Needed() bool { return m.version < Version }
+// needed tells whether the session is older than Version.
+func (m *Migration) needed() bool { return m.version < Version }
 
 // Entry is the next entry of the session in its current form. raw is a JSON object that jsonscan.Valid accepted; it is kept.
 func (m *Migration) Entry(raw []byte) Entry {

@@ -110,15 +110,6 @@ func (r Reader) Start(ctx context.Context, at casstore.Located) (Start, error) {
 	return s, nil
 }
 
-// Content reads the content of the state at that place.
-func (r Reader) Content(ctx context.Context, state casstore.Located) (Content, error) {
-	s, err := r.Step(ctx, state)
-	if err != nil {
-		return Content{}, err
-	}
-	return s.ReadContent(ctx)
-}
-
 // ReadContent reads the content of the step.
 func (s Step) ReadContent(ctx context.Context) (Content, error) {
 	return s.readContent(ctx, s.State.Content)

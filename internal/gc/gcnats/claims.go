@@ -15,11 +15,11 @@ import (
 // Claims finds what events that may not be applied yet, and dead letters, hold on to.
 func (w *World) Claims(ctx context.Context) (*record.Claims, error) {
 	claims := &record.Claims{Bodies: map[string]bool{}, Blobs: map[string]bool{}}
-	s, err := w.conn.LeaderStream(ctx, events.EventsStream)
+	s, err := w.streams.LeaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", natsio.WrapErr(err))
 	}
-	floor, err := w.conn.UnappliedOf(ctx, s)
+	floor, err := w.streams.UnappliedOf(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", err)
 	}
@@ -37,14 +37,14 @@ func (w *World) Claims(ctx context.Context) (*record.Claims, error) {
 			}
 		}
 	}
-	if err := w.conn.EachFrom(ctx, s, floor, func(m jetstream.Msg) { note(m.Data()) }); err != nil {
+	if err := w.streams.EachFrom(ctx, s, floor, func(m jetstream.Msg) { note(m.Data()) }); err != nil {
 		return nil, fmt.Errorf("read claims of events: %w", err)
 	}
-	dead, err := w.conn.LeaderStream(ctx, events.DeadStream)
+	dead, err := w.streams.LeaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", natsio.WrapErr(err))
 	}
-	err = w.conn.EachFrom(ctx, dead, 1, func(m jetstream.Msg) {
+	err = w.streams.EachFrom(ctx, dead, 1, func(m jetstream.Msg) {
 		if name := m.Headers().Get(natsio.HeaderObject); name != "" {
 			claims.Bodies[name] = true
 		}

@@ -4,6 +4,8 @@
 package gcnats
 
 import (
+	"log/slog"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/gc"
@@ -12,15 +14,19 @@ import (
 
 // World is a system as its collectors see it. It keeps nothing, and is safe for concurrent use.
 type World struct {
-	conn *natsio.Conn
-	js   jetstream.JetStream
+	js      jetstream.JetStream
+	streams natsio.Streams
+	log     *slog.Logger
 }
 
 // Of makes the World that a connection leads to.
-func Of(conn *natsio.Conn) *World { return &World{conn, conn.JetStream()} }
+func Of(conn *natsio.Conn) *World { return &World{conn.JetStream(), conn.Streams(), conn.Log()} }
 
 // Deps are those of a collector that commits behind the fence of a lane. It logs nothing and asks nobody for alarms.
 func Deps(conn *natsio.Conn, lane int) gc.Deps {
 	w := Of(conn)
-	return gc.Deps{Records: conn, Bulk: conn, Packs: conn.Store(lane), Queue: w, Memory: w}
+	return gc.Deps{
+		Records: conn.Records(), Bulk: conn.Objects(), Streams: conn.Streams(), Packs: conn.Store(lane), Queue: w, Memory: w,
+		MaxPayload: conn.MaxPayload,
+	}
 }

@@ -36,7 +36,7 @@ func (w *World) Birth(ctx context.Context) (map[string]string, error) {
 func (w *World) Remember(ctx context.Context, state any) error {
 	b, err := json.Marshal(state)
 	if err == nil {
-		_, err = w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCStateSubject, Data: b}})
+		_, err = w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCStateSubject, Data: b}})
 	}
 	if err != nil {
 		return fmt.Errorf("remember the cycle: %w", err)
@@ -46,7 +46,7 @@ func (w *World) Remember(ctx context.Context, state any) error {
 
 // Recall reads what the last collector remembered into state; it leaves it alone when there was none.
 func (w *World) Recall(ctx context.Context, state any) error {
-	s, err := w.conn.LeaderStream(ctx, events.GCStream)
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return fmt.Errorf("recall the last cycle: %w", natsio.WrapErr(err))
 	}

@@ -36,7 +36,7 @@ const (
 // already and says the same goes on; made says that it was not. The first request comes when the time has passed once.
 func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, err error) {
 	want := "@every " + every.String()
-	s, err := w.conn.LeaderStream(ctx, events.GCStream)
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
@@ -47,7 +47,7 @@ func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, e
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
-	_, err = w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+	_, err = w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
 		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject},
 	}}})
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, e
 
 // Ask asks for a cycle now.
 func (w *World) Ask(ctx context.Context) error {
-	_, err := w.conn.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
+	_, err := w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
 	return err
 }
 
@@ -73,7 +73,8 @@ func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
 	if err != nil {
 		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
-	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(natsio.PullExpiry), jetstream.PullHeartbeat(natsio.PullHeartbeat))
+	it, err := cons.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(natsio.PullExpiry),
+		jetstream.PullHeartbeat(natsio.PullHeartbeat))
 	if err != nil {
 		return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 	}
@@ -108,14 +109,14 @@ func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Co
 		select {
 		case <-t.C:
 			if err := m.InProgress(); err != nil {
-				w.conn.Log().Warn("tell that gc is at work", "error", err)
+				w.log.Warn("tell that gc is at work", "error", err)
 			}
 			continue
 		case <-done:
 		}
 		settle()
 		if err := m.Ack(); err != nil && ctx.Err() == nil {
-			w.conn.Log().Warn("ack the request for gc", "error", err)
+			w.log.Warn("ack the request for gc", "error", err)
 		}
 		return
 	}
@@ -123,7 +124,7 @@ func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Co
 
 // gcRequests notes the requests that there are; settle drops them. What cannot be dropped asks for another cycle.
 func (w *World) gcRequests(ctx context.Context) (settle func()) {
-	s, err := w.conn.LeaderStream(ctx, events.GCStream)
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
 	if err != nil {
 		return func() {}
 	}
@@ -134,7 +135,7 @@ func (w *World) gcRequests(ctx context.Context) (settle func()) {
 	return func() {
 		err := s.Purge(ctx, jetstream.WithPurgeSubject(events.GCRunSubject), jetstream.WithPurgeSequence(last.Sequence+1))
 		if err != nil && ctx.Err() == nil {
-			w.conn.Log().Warn("drop requests for gc that are done", "error", natsio.WrapErr(err))
+			w.log.Warn("drop requests for gc that are done", "error", natsio.WrapErr(err))
 		}
 	}
 }

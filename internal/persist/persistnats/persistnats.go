@@ -16,7 +16,7 @@ type (
 	}
 	leases struct {
 		natsio.Outputs
-		*natsio.Conn // publishes events
+		natsio.Events
 	}
 )
 
@@ -26,9 +26,9 @@ func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
 	store := conn.Store(lane)
 	outputs := conn.Outputs()
 	return persist.Deps{
-		Records: conn, Bulk: store, Inbox: conn, Outbox: outbox{conn.Items(), conn.DeadLetters()},
-		Sessions: sessionstore.Of(conn), Past: conn, MaxRecord: conn.MaxRecord,
-		Parts: outputs, Wholes: conn, Live: outputs, Leases: leases{outputs, conn},
+		Records: conn.Records(), Bulk: store, Inbox: conn.Inbox(), Outbox: outbox{conn.Items(), conn.DeadLetters()},
+		Sessions: sessionstore.Of(conn), Past: conn.Events(), MaxRecord: conn.Records().MaxRecord,
+		Parts: outputs, Wholes: conn.Objects(), Live: outputs, Leases: leases{outputs, conn.Events()},
 		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
 	}
 }
