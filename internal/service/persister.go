@@ -54,10 +54,15 @@ func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 
 // Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
 // then what is committed is published and acked. Before, beside, and when the connection was made again it watches whether
-// streams lose what they held.
+// streams lose what they held, and makes consumers for readers.
 func (s *Persister) Run(ctx context.Context) error {
 	outer := ctx
 	s.watch.begin(ctx)
+	stopReaders, err := natsadmin.New(s.conn).ServeReaders()
+	if err != nil {
+		return err
+	}
+	defer stopReaders()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.watch.run(ctx); return nil })
 	g.Go(func() error { return s.p.Run(ctx) })
