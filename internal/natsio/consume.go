@@ -104,7 +104,7 @@ func (c *Conn) Consume(ctx context.Context, partition int, begin func(context.Co
 	}
 	p := &partitionFeed{
 		c: c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), connected: c.nc.StatusChanged(nats.CONNECTED),
+		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), connected: c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.begin(ctx); err != nil {
 		c.nc.RemoveStatusListener(p.connected)
@@ -128,6 +128,7 @@ type partitionFeed struct {
 	prelude   func(context.Context)
 	deliver   func(Delivery)
 	doubt     chan struct{} // something that a consumer which is gone would cause
+	mistaken  chan struct{} // the server was asked with a pin that it did not give
 	connected chan nats.Status
 
 	feed    *feed
@@ -177,6 +178,12 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 				default:
 				}
 			}
+			if errors.Is(err, jetstream.ErrPinIDMismatch) {
+				select {
+				case p.mistaken <- struct{}{}:
+				default:
+				}
+			}
 		}))
 	if err != nil {
 		return fmt.Errorf("consume partition %d: %w", p.partition, wrapErr(err))
@@ -208,6 +215,9 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 			if p.gone(ctx) {
 				p.consume.Stop()
 			}
+			continue
+		case <-p.mistaken:
+			p.feed.unpinShown(ctx)
 			continue
 		case <-p.connected:
 			if p.link == p.c.Link() {
@@ -288,6 +298,8 @@ type feed struct {
 	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
 	pin    string // our pin, as of the last delivery
 
+	shown atomic.Pointer[string] // pin, for other goroutines
+
 	last   uint64                    // stream sequence of the last delivery that was in order
 	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
 
@@ -351,8 +363,9 @@ func (f *feed) unpin() {
 // first one are dropped.
 func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 	seq := meta.Sequence.Consumer
-	if pin := m.Headers().Get(hdrPinID); pin != f.pin {
+	if pin := pinOf(m); pin != f.pin {
 		f.pin, f.next = pin, 0 // what came in between went to another process
+		f.shown.Store(&pin)
 		f.beginTerm()
 	}
 	if f.next == 0 {

@@ -124,3 +124,30 @@ func (f *feed) takeUnseen() []*jetstream.RawStreamMsg {
 	f.hidden = nil
 	return found
 }
+
+// pinOf is the pin that the server gave with a message. It stands behind one that the message's publisher wrote into the headers.
+func pinOf(m jetstream.Msg) string {
+	pins := m.Headers()[hdrPinID]
+	if len(pins) == 0 {
+		return ""
+	}
+	return pins[len(pins)-1]
+}
+
+// unpinShown gives our pin away, if we have it, and nats.go does not know: it took the publisher's pin for the server's, and asks with that
+// until the server says that it is none. Then it asks without one, and would get nothing for pinnedTTL.
+func (f *feed) unpinShown(ctx context.Context) {
+	pin := f.shown.Load()
+	info, err := f.cons.Info(ctx)
+	if err != nil || pin == nil {
+		return
+	}
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != *pin {
+			continue
+		}
+		if s, err := f.c.js.Stream(ctx, f.stream); err == nil {
+			_ = s.UnpinConsumer(ctx, f.name, g.Group)
+		}
+	}
+}

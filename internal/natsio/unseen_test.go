@@ -73,6 +73,19 @@ func TestMessagesLikeTheServers(t *testing.T) {
 	publish("100") // while it is consumed
 	publish("")
 	take()
+	for range 3 { // a pin that the server did not give
+		all = nil
+		m := &nats.Msg{Subject: subject, Data: []byte("x"), Header: nats.Header{"Nats-Pin-Id": {"x"}}}
+		ack, err := c.JetStream().PublishMsg(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ack.Sequence)
+		take()
+		all = nil
+		publish("")
+		take()
+	}
 	all = nil
 	publish("100") // and nothing behind it
 	take()

@@ -44,6 +44,8 @@ type site struct {
 	conns map[string]*natsio.Conn
 }
 
+const auditor = "auditor" // a second reader
+
 const wait = 20 * time.Second // for what comes at once when all is well
 
 func newSite(t *testing.T) *site {
@@ -66,6 +68,10 @@ func newSite(t *testing.T) *site {
 			if err := tenant.Add(u); err != nil {
 				t.Fatal(err)
 			}
+		}
+		second := tenants.User{Name: auditor, Role: tenants.Reader, Key: s.key(name + "/" + auditor)}
+		if err := tenant.Add(second); err != nil {
+			t.Fatal(err)
 		}
 	}
 	path := filepath.Join(s.dir, "accounts.conf")
