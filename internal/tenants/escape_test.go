@@ -48,7 +48,8 @@ const auditor = "auditor" // a second reader
 
 const wait = 20 * time.Second // for what comes at once when all is well
 
-func newSite(t *testing.T) *site {
+// newUsers makes both tenants with their users, and their configuration, and starts nothing.
+func newUsers(t *testing.T) *site {
 	s := &site{t: t, dir: t.TempDir(), seeds: map[string]string{}, conns: map[string]*natsio.Conn{}}
 	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
 	for _, name := range []string{"acme", "brook"} {
@@ -74,12 +75,19 @@ func newSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	}
-	path := filepath.Join(s.dir, "accounts.conf")
-	if err := os.WriteFile(path, s.conf.Conf(), 0o600); err != nil {
+	if err := os.WriteFile(s.accounts(), s.conf.Conf(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// accounts is the configuration that newUsers writes.
+func (s *site) accounts() string { return filepath.Join(s.dir, "accounts.conf") }
+
+func newSite(t *testing.T) *site {
+	s := newUsers(t)
 	var err error
-	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: path})
+	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: s.accounts()})
 	if err != nil {
 		t.Fatal(err)
 	}
