@@ -167,24 +167,31 @@ func (s *target) store() map[string]string {
 			s.Fatal(err)
 		}
 		all["config "+cfg.Name] = string(text)
-		err = s.admin.Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			what := string(m.Data()) + fmt.Sprint(m.Headers())
-			if bytes.HasPrefix(m.Data(), []byte(`{"stream":`)) || strings.Contains(what, "io.nats.") || strings.Contains(what, `"err_code"`) {
-				s.Errorf("%s holds an answer of the server under %s: %s", cfg.Name, m.Subject(), what)
-			}
-			if !ours(cfg.Name, m.Subject()) {
-				if strings.Contains(what, mark) {
-					s.Errorf("%s holds what the attacker wrote under %s: %s", cfg.Name, m.Subject(), what)
+		eventually(s.T, "read "+cfg.Name, func() error { // on a machine that is busy the server may drop the consumer meanwhile
+			return s.admin.Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+				if at, sum := s.stored(cfg.Name, m, meta); at != "" {
+					all[at] = sum
 				}
-				all[fmt.Sprint(cfg.Name, " ", meta.Sequence.Stream, " ", m.Subject())] = fmt.Sprintf("%x", sha256.Sum256([]byte(what)))
-			}
-			return nil
+				return nil
+			})
 		})
-		if err != nil {
-			s.Fatal(err)
-		}
 	}
 	return all
+}
+
+// stored is where a message is, and a hash of it; "" when the attacker may write there.
+func (s *target) stored(stream string, m jetstream.Msg, meta *jetstream.MsgMetadata) (at, sum string) {
+	what := string(m.Data()) + fmt.Sprint(m.Headers())
+	if bytes.HasPrefix(m.Data(), []byte(`{"stream":`)) || strings.Contains(what, "io.nats.") || strings.Contains(what, `"err_code"`) {
+		s.Errorf("%s holds an answer of the server under %s: %s", stream, m.Subject(), what)
+	}
+	if ours(stream, m.Subject()) {
+		return "", ""
+	}
+	if strings.Contains(what, mark) {
+		s.Errorf("%s holds what the attacker wrote under %s: %s", stream, m.Subject(), what)
+	}
+	return fmt.Sprint(stream, " ", meta.Sequence.Stream, " ", m.Subject()), fmt.Sprintf("%x", sha256.Sum256([]byte(what)))
 }
 
 // victims are subjects of the system: one at least of each that a stream listens on, of each class of records, and those that the server
