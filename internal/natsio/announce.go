@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"spool/internal/record"
 )
 
@@ -37,7 +35,7 @@ func (recs Records) WillCommit(f record.Fence) {
 	if old, ok := a.open[f.Lane]; ok && old.fence == f && time.Since(old.at) < announceFor {
 		return
 	}
-	id := nuid.Next()
+	id := newBatch()
 	m := fenceMsg(f)
 	m.Header[hdrBatchID], m.Header[hdrBatchSeq] = []string{id}, []string{"1"}
 	if recs.c.nc.PublishMsg(m) != nil {

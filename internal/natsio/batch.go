@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 
 	"spool/internal/record"
 )
@@ -37,7 +36,7 @@ func (c *Conn) batchAs(ctx context.Context, announced string, msgs []*nats.Msg) 
 	if len(msgs) > maxBatch {
 		return 0, fmt.Errorf("%w: a batch of %d messages; at most %d", record.ErrRefused, len(msgs), maxBatch)
 	}
-	id := cmp.Or(announced, nuid.Next())
+	id := cmp.Or(announced, newBatch())
 	last := len(msgs) - 1
 	for i, m := range msgs {
 		if i == 0 && announced != "" {

@@ -58,6 +58,7 @@ type Conn struct {
 	ready     atomic.Bool // pipe and streams are there
 	announced announcements
 	terms     atomic.Uint64 // that were begun: Delivery.Term
+	secret    []byte        // of this user, see userSecret; nil: everybody is let in
 
 	log *slog.Logger
 }
@@ -77,6 +78,10 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	c.nc = nc
+	if c.secret, err = userSecret(nc); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}

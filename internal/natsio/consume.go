@@ -72,7 +72,7 @@ type Delivery struct {
 	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
 	Term uint64
 
-	msg  jetstream.Msg
+	msg  jetstream.Msg // nil: one that nats.go kept from us, see feed.unseen
 	feed *feed
 }
 
@@ -80,14 +80,19 @@ type Delivery struct {
 // delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
 // acknowledged then.
 func (d Delivery) Ack() error {
-	if d.Term != d.feed.term.Load() || d.Link != d.feed.c.Events().Link() {
+	if d.msg == nil || d.Term != d.feed.term.Load() || d.Link != d.feed.c.Events().Link() {
 		return nil
 	}
 	return d.msg.Ack()
 }
 
 // Working asks for another ackWait before the delivery comes again. It does not wait either.
-func (d Delivery) Working() error { return d.msg.InProgress() }
+func (d Delivery) Working() error {
+	if d.msg == nil {
+		return nil
+	}
+	return d.msg.InProgress()
+}
 
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
 // one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
@@ -103,7 +108,7 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 	}
 	p := &partitionFeed{
 		c: es.c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
+		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.begin(ctx); err != nil {
 		es.c.nc.RemoveStatusListener(p.connected)
@@ -127,6 +132,7 @@ type partitionFeed struct {
 	prelude   func(context.Context)
 	deliver   func(Delivery)
 	doubt     chan struct{} // something that a consumer which is gone would cause
+	mistaken  chan struct{} // the server was asked with a pin that it did not give
 	connected chan nats.Status
 
 	feed    *feed
@@ -142,6 +148,9 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
+	if err := p.passUnseen(ctx, f, link); err != nil {
+		return fmt.Errorf("consumer of partition %d: %w", p.partition, err)
+	}
 	if cons.CachedInfo().NumAckPending > 0 {
 		f.takeBack(ctx) // their owner may be dead, and if it is not, it only sees them twice
 	}
@@ -153,6 +162,9 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		}
 		if !f.inOrder(ctx, m, meta) {
 			return
+		}
+		for _, u := range f.takeUnseen() {
+			p.deliverUnseen(ctx, f, u, link)
 		}
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
@@ -170,6 +182,12 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 				default:
 				}
 			}
+			if errors.Is(err, jetstream.ErrPinIDMismatch) {
+				select {
+				case p.mistaken <- struct{}{}:
+				default:
+				}
+			}
 		}))
 	if err != nil {
 		return fmt.Errorf("consume partition %d: %w", p.partition, WrapErr(err))
@@ -183,8 +201,15 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 	defer p.c.nc.RemoveStatusListener(p.connected)
 	closed := p.consume.Closed()
+	look := time.NewTicker(ackWait)
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			if p.blocked(ctx) {
+				p.consume.Stop()
+			}
+			continue
 		case <-quit:
 			p.consume.Stop()
 			<-closed
@@ -194,6 +219,9 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 			if p.gone(ctx) {
 				p.consume.Stop()
 			}
+			continue
+		case <-p.mistaken:
+			p.feed.unpinShown(ctx)
 			continue
 		case <-p.connected:
 			if p.link == p.c.Events().Link() {
@@ -274,6 +302,11 @@ type feed struct {
 	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
 	pin    string // our pin, as of the last delivery
 
+	shown atomic.Pointer[string] // pin, for other goroutines
+
+	last   uint64                    // stream sequence of the last delivery that was in order
+	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
+
 	term   atomic.Uint64 // of the next delivery
 	looked time.Time     // when deaf was asked last
 }
@@ -334,14 +367,18 @@ func (f *feed) unpin() {
 // first one are dropped.
 func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
 	seq := meta.Sequence.Consumer
-	if pin := m.Headers().Get(hdrPinID); pin != f.pin {
+	if pin := pinOf(m); pin != f.pin {
 		f.pin, f.next = pin, 0 // what came in between went to another process
+		f.shown.Store(&pin)
 		f.beginTerm()
 	}
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
-		if err == nil && info.AckFloor.Consumer+1 == seq && !hidesOpen(info) {
-			f.next = seq
+		if err == nil && !hidesOpen(info) {
+			first := info.AckFloor.Consumer + 1
+			if first == seq || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
+				f.next = seq
+			}
 		}
 	}
 	// The first delivery after a reset, ours or another process's, is the one above the ack floor.
@@ -353,7 +390,11 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		if seq != f.next { // another process had the consumer reset
 			f.beginTerm()
 		}
-		f.next = seq + 1
+		f.next, f.last = seq+1, meta.Sequence.Stream
+		return true
+	}
+	if f.next > 0 && seq > f.next && f.unseenSince(ctx, meta, seq-f.next) {
+		f.next, f.last = seq+1, meta.Sequence.Stream
 		return true
 	}
 	if f.next == 1 { // reset already: these are still on their way from before

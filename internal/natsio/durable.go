@@ -107,13 +107,26 @@ func (its Items) FollowDurable(
 }
 
 // readerConsumer finds the consumer of a name, or makes it.
-func (its Items) readerConsumer(ctx context.Context, name string, filters []string, from Position) (jetstream.Consumer, error) {
+func (its Items) readerConsumer(
+	ctx context.Context, name string, filters []string, from Position,
+) (cons jetstream.Consumer, err error) {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return nil, err
 	}
-	durable := events.ReaderConsumer(name)
-	cons, err := its.c.js.Consumer(ctx, events.ItemsStream, durable)
+	durable := events.ReaderConsumer(name, its.c.readerTag(name))
+	cons, err = its.c.js.Consumer(ctx, events.ItemsStream, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		old := ""
+		if from, old, err = its.earlierReader(ctx, name, filters, from); err != nil {
+			return nil, err
+		}
+		if old != "" {
+			defer func() { // a crash before leaves one that nobody asks
+				if err == nil {
+					_ = its.c.js.DeleteConsumer(ctx, events.ItemsStream, old)
+				}
+			}()
+		}
 		var policy jetstream.DeliverPolicy
 		var seq uint64
 		var since *time.Time
@@ -132,13 +145,41 @@ func (its Items) readerConsumer(ctx context.Context, name string, filters []stri
 	if err != nil {
 		return nil, WrapErr(err)
 	}
+	return cons, checkFilters(cons, filters)
+}
+
+// checkFilters refuses a consumer that is to other items.
+func checkFilters(cons jetstream.Consumer, filters []string) error {
 	cfg := cons.CachedInfo().Config
 	have := slices.Sorted(slices.Values(append(cfg.FilterSubjects, cfg.FilterSubject)))
 	want := slices.Sorted(slices.Values(append(slices.Clone(filters), "")))
 	if have = slices.DeleteFunc(have, empty); !slices.Equal(have, slices.DeleteFunc(want, empty)) {
-		return nil, fmt.Errorf("%w: it is to %v, not to %v; choose another name, or forget it first", ErrReader, have, filters)
+		return fmt.Errorf("%w: it is to %v, not to %v; choose another name, or forget it first", ErrReader, have, filters)
 	}
-	return cons, nil
+	return nil
+}
+
+// earlierReader finds the consumer that a version before tags made under a name, and where it stands: what is made in its place goes
+// on from there.
+func (its Items) earlierReader(ctx context.Context, name string, filters []string, from Position) (Position, string, error) {
+	if its.c.secret == nil {
+		return from, "", nil
+	}
+	old := events.ReaderConsumer(name, "")
+	cons, err := its.c.js.Consumer(ctx, events.ItemsStream, old)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return from, "", nil
+	}
+	if err != nil {
+		return from, "", WrapErr(err)
+	}
+	if err := checkFilters(cons, filters); err != nil {
+		return from, "", err
+	}
+	if done := cons.CachedInfo().AckFloor.Stream; done > 0 {
+		from = Position{Seq: done + 1}
+	}
+	return from, old, nil
 }
 
 func empty(s string) bool { return s == "" }
@@ -148,7 +189,11 @@ func (its Items) ForgetReader(ctx context.Context, name string) error {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return err
 	}
-	if err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name)); err != nil {
+	err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name, its.c.readerTag(name)))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && its.c.secret != nil {
+		err = its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name, ""))
+	}
+	if err != nil {
 		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
 	}
 	return nil

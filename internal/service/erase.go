@@ -243,6 +243,9 @@ func survey(ctx context.Context, records natsio.Records, cl *client.Client, sess
 	seen := map[casstore.Ref]bool{}
 	var errs []error
 	for _, t := range ts {
+		if t.Unreadable {
+			return ev, fmt.Errorf("%s: what it leads to is not known: %s", t.Thread, t.Head.Failure)
+		}
 		ev.add(t.Head.Start)
 		for _, root := range t.Head.Newest() {
 			errs = append(errs, ev.walk(ctx, cl.Reader(), root, seen))

@@ -27,6 +27,7 @@ type PersisterConfig struct {
 // Persister is a persister with its consumers.
 type Persister struct {
 	events natsio.Events
+	admin  *natsadmin.Admin
 	p      *persist.Persister
 	watch  *watch
 }
@@ -39,7 +40,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Persister{events: conn.Events(), watch: &watch{sys: natsadmin.Of(conn), store: conn.Store(0), log: log}}
+	s := &Persister{events: conn.Events(), admin: natsadmin.New(conn), watch: &watch{sys: natsadmin.Of(conn), store: conn.Store(0), log: log}}
 	deps := persistnats.Deps(conn, max(cfg.Lane, 0), cfg.PackCache)
 	deps.Secrets, deps.Link, deps.Reused, deps.Log = cfg.Secrets, s.events.Link, s.watch.reused, log
 	if cfg.Metrics != nil {
@@ -54,10 +55,15 @@ func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 
 // Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
 // then what is committed is published and acked. Before, beside, and when the connection was made again it watches whether
-// streams lose what they held.
+// streams lose what they held, and makes consumers for readers.
 func (s *Persister) Run(ctx context.Context) error {
 	outer := ctx
 	s.watch.begin(ctx)
+	stopReaders, err := s.admin.ServeReaders()
+	if err != nil {
+		return err
+	}
+	defer stopReaders()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.watch.run(ctx); return nil })
 	g.Go(func() error { return s.p.Run(ctx) })

@@ -6,14 +6,19 @@ import (
 	"math"
 
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
 
-// Runs lists the runs of a session, or of all when session is "", ordered by key.
+// Runs lists the runs of a session, or of all when session is "", ordered by key. One whose record cannot be read is taken for one that
+// goes on, and comes behind the others.
 func (st *Store) Runs(ctx context.Context, session string) ([]record.Seen, error) {
 	runs, unread, err := st.runs(ctx, session)
-	if err == nil && len(unread) > 0 {
-		err = fmt.Errorf("%s: %w", unread[0].Key, unread[0].Err)
+	for _, u := range unread {
+		in, id, _ := events.ParseRunKey(u.Key)
+		runs = append(runs, record.Seen{Session: in, Run: record.Run{
+			ID: id, Status: artifacts.RunRunning, Summary: fmt.Sprintf("record %s: %v", u.Key, u.Err),
+		}})
 	}
 	return runs, err
 }

@@ -44,9 +44,12 @@ type site struct {
 	conns map[string]*natsio.Conn
 }
 
+const auditor = "auditor" // a second reader
+
 const wait = 20 * time.Second // for what comes at once when all is well
 
-func newSite(t *testing.T) *site {
+// newUsers makes both tenants with their users, and their configuration, and starts nothing.
+func newUsers(t *testing.T) *site {
 	s := &site{t: t, dir: t.TempDir(), seeds: map[string]string{}, conns: map[string]*natsio.Conn{}}
 	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
 	for _, name := range []string{"acme", "brook"} {
@@ -67,13 +70,24 @@ func newSite(t *testing.T) *site {
 				t.Fatal(err)
 			}
 		}
+		second := tenants.User{Name: auditor, Role: tenants.Reader, Key: s.key(name + "/" + auditor)}
+		if err := tenant.Add(second); err != nil {
+			t.Fatal(err)
+		}
 	}
-	path := filepath.Join(s.dir, "accounts.conf")
-	if err := os.WriteFile(path, s.conf.Conf(), 0o600); err != nil {
+	if err := os.WriteFile(s.accounts(), s.conf.Conf(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// accounts is the configuration that newUsers writes.
+func (s *site) accounts() string { return filepath.Join(s.dir, "accounts.conf") }
+
+func newSite(t *testing.T) *site {
+	s := newUsers(t)
 	var err error
-	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: path})
+	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: s.accounts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,28 +461,83 @@ func TestHostileHeaders(t *testing.T) {
 	}
 }
 
-// TestConfusedDeputy: an answer goes where its asker says, so the server itself can be made to publish what a user may not. What
-// comes of it is a dead letter, never an entry.
+// TestConfusedDeputy: an answer goes where its asker says, but in the asker's own account: no event, item or record comes of it, nor a
+// dead letter.
 func TestConfusedDeputy(t *testing.T) {
 	s := newSite(t)
 	s.publish("acme", tenants.Ingest, "other", "first", 1)
 	victim := events.Thread{Session: "other", Name: events.MainThread}
-	agent, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
-	if err := agent.PublishRequest(events.EventSubject(events.Thread{Session: "mine", Name: events.MainThread}, events.KindEntry),
-		events.EventSubject(victim, events.KindEntry), event("mine", "x", 1).Encode()); err != nil {
+	head, err := s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim))
+	if err != nil {
 		t.Fatal(err)
 	}
+	own := events.EventSubject(events.Thread{Session: "mine", Name: events.MainThread}, events.KindEntry)
+	agent, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
 	reader, _ := s.raw("acme", tenants.Reader, "_INBOX.reader")
-	if err := reader.PublishRequest("$JS.API.DIRECT.GET.SPOOL_ITEMS", events.EventSubject(victim, events.KindEntry), []byte(`{"seq":1}`)); err != nil {
-		t.Fatal(err)
+	for _, to := range []string{
+		events.EventSubject(victim, events.KindEntry), events.RecordSubject(events.HeadKey(victim)), events.RecordSubject(events.DeletingKey("other")),
+		events.ItemSubject(victim, "message", ""), "$O.spool_blobs.C.x", "$JS.API.STREAM.DELETE.SPOOL_ITEMS",
+	} {
+		if err := errors.Join(
+			agent.PublishRequest(own, to, event("mine", "x", 1).Encode()), reader.PublishRequest("$JS.API.DIRECT.GET.SPOOL_ITEMS", to, []byte(`{"seq":1}`)),
+			agent.PublishMsg(&nats.Msg{Subject: own, Reply: to, Header: nats.Header{"Nats-Batch-Id": {nats.NewInbox()}, "Nats-Batch-Sequence": {"1"}}}), // answered by an empty message
+		); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := errors.Join(agent.Flush(), reader.Flush()); err != nil {
 		t.Fatal(err)
+	}
+	for nc, subject := range map[*nats.Conn]string{agent: own, reader: "$JS.API.INFO"} { // what came before is answered
+		if _, err := nc.Request(subject, event("mine", "x", 1).Encode(), wait); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err := s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim), events.DeletingKey("other")); err != nil || again[0].Seq != head[0].Seq || again[1].Seq != 0 {
+		t.Errorf("the victim's head is now %+v, %v", again, err)
 	}
 	s.publish("acme", tenants.Ingest, "other", "second", 2)
 	var out bytes.Buffer
 	if n, err := s.acme.Export(t.Context(), victim, &out); err != nil || n != 2 {
 		t.Errorf("the victim's thread has %d entries, %v, want its own two: %s", n, err, out.String())
+	}
+	if dead, err := s.acme.DeadLetters(t.Context(), "other"); err != nil || len(dead) != 0 {
+		t.Errorf("dead letters of the victim = %v, %v, want none", dead, err)
+	}
+}
+
+// TestDurableOfAnEarlierVersion: a named subscription that an earlier version made, under a name that everybody can work out, goes on where
+// it was, under one that nobody else can.
+func TestDurableOfAnEarlierVersion(t *testing.T) {
+	s := newSite(t)
+	for i := range uint64(3) {
+		s.publish("acme", tenants.Ingest, "other", "text", i+1)
+	}
+	filters, old := []string{events.ItemFilter("other", "", "")}, events.ReaderConsumer("billing", "")
+	js := s.conns["acme/admin"].JetStream()
+	cons, err := js.CreateConsumer(t.Context(), events.ItemsStream, jetstream.ConsumerConfig{
+		Durable: old, FilterSubjects: filters, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := cons.Next(jetstream.FetchMaxWait(wait))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	for item, err := range s.dial("acme", tenants.Reader, nil).Items().FollowDurable(ctx, "billing", filters, natsio.Position{All: true}, nil) {
+		if err != nil || item.N != 2 {
+			t.Errorf("the subscription goes on with item %d, %v, want 2", item.N, err)
+		}
+		break
+	}
+	if _, err := js.Consumer(t.Context(), events.ItemsStream, old); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("the old consumer: %v, want that it is gone", err)
 	}
 }
 

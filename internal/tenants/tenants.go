@@ -2,7 +2,8 @@
 // knows is written as a nats-server configuration (conf.go); keys stay with their users, the configuration has public halves only.
 //
 // Between tenants the server's accounts stand: nothing is imported or exported, so no subject, stream or service of one exists
-// in another (DESIGN 11). Inside a tenant the roles stand (roles.go).
+// in another (DESIGN 11). Inside a tenant the roles stand (roles.go): who runs the system is in the tenant's account, with
+// permissions; each agent and reader is in an account of its own, from which a few subjects lead into the tenant's.
 package tenants
 
 import (
@@ -38,6 +39,7 @@ type User struct {
 	Role     Role     `json:"role"`
 	Key      string   `json:"key"`                // public
 	Sessions []string `json:"sessions,omitempty"` // of an agent: whole names
+	Password string   `json:"-"`                  // in the place of a key, where a file says it for all users (compose.yaml)
 }
 
 // ErrTenants is wrapped by every refusal of a change.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/internal/sessionstore"
 	"spool/pkg/casstore"
@@ -92,6 +93,24 @@ type Thread struct {
 	events.Thread
 	Head  threads.Head
 	Ended string // UTC date of its end, yyyy-mm-dd; empty while it is active
+
+	// Unreadable: its record is none that a persister writes. Head says so as the reason of a failure, and nothing else.
+	Unreadable bool
+}
+
+// readHead reads the head of a thread of a listing. One that cannot be read is listed as such, so that all the others are.
+func (t *Thread) readHead(r record.Record) {
+	head, err := threads.DecodeHead(r.Value)
+	if err != nil {
+		t.Unreadable = true
+		head = threads.Head{Status: threads.StatusFailed, Failure: fmt.Sprintf("record %s: %v", r.Key, err)}
+	}
+	t.Head = head
+}
+
+// Unreadable reports whether a thread of the session cannot be read, so that less is known of it than there is.
+func (s Session) Unreadable() bool {
+	return slices.ContainsFunc(s.Threads, func(t Thread) bool { return t.Unreadable })
 }
 
 // Updated is the time of the newest entry of any thread, in Unix milliseconds.
@@ -161,11 +180,9 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 	}
 	infos := make(map[string]sessions.Info, len(rs))
 	for _, r := range rs {
-		info, err := sessions.DecodeInfo(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		if info, err := sessions.DecodeInfo(r.Value); err == nil { // else the session is listed without what is in there
+			infos[info.ID] = info
 		}
-		infos[info.ID] = info
 	}
 	return infos, nil
 }
@@ -197,9 +214,7 @@ func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) 
 				continue
 			}
 		}
-		if t.Head, err = threads.DecodeHead(r.Value); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
-		}
+		t.readHead(r)
 		all = append(all, t)
 	}
 	slices.SortStableFunc(all, func(a, b *Thread) int {

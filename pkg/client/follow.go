@@ -36,6 +36,7 @@ type OpenOutput struct {
 	Invocation  string    // id that its call and its result share
 	Begun, Last time.Time // of its first and its newest chunk
 	Bytes       int64     // of sanitized text
+	Unreadable  bool      // its record is none that a persister writes: all but its session and its ID is unknown
 	Tail        int64     // what it printed from this byte on is at hand; what was before is in the artifact's parts
 }
 
@@ -47,10 +48,11 @@ func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, err
 	}
 	open := make([]OpenOutput, 0, len(rs))
 	for _, r := range rs {
-		in, _, _ := events.ParseOutputKey(r.Key)
+		in, id, _ := events.ParseOutputKey(r.Key)
 		o, err := record.DecodeOutput(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		if err != nil { // nobody knows of which thread it is
+			open = append(open, OpenOutput{Thread: events.Thread{Session: in}, ID: id, Unreadable: true})
+			continue
 		}
 		open = append(open, OpenOutput{
 			Thread: events.Thread{Session: in, Name: o.Thread}, ID: o.ID, Tool: o.Start.Tool, Invocation: cmp.Or(o.Start.Invocation, o.ID),

@@ -143,9 +143,7 @@ func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq
 			switch {
 			case err != nil:
 			case r.Exists():
-				if m.Head, err = threads.DecodeHead(r.Value); err != nil {
-					err = fmt.Errorf("%s: %w", r.Key, err)
-				}
+				m.readHead(r)
 			default:
 				m.Head, err = c.Thread(ctx, t)
 				if errors.Is(err, threads.ErrNoThread) {
@@ -172,9 +170,7 @@ func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]
 			continue
 		}
 		m := Move{Thread: Thread{Thread: t}, Rev: r.Seq}
-		if m.Head, err = threads.DecodeHead(r.Value); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
-		}
+		m.readHead(r)
 		out = append(out, m)
 	}
 	return out, nil

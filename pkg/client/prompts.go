@@ -62,11 +62,9 @@ func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) 
 		if !active[i].Exists() {
 			continue
 		}
-		p, err := record.DecodePrompt(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		if p, err := record.DecodePrompt(r.Value); err == nil { // else nobody can answer it
+			out = append(out, promptOf(ts[i], p))
 		}
-		out = append(out, promptOf(ts[i], p))
 	}
 	return out, nil
 }

@@ -1,0 +1,95 @@
+package natsio_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// A stored message that looks like the server's own word to a consumer is delivered as an event like any other, in its place, and stops
+// nobody: as the first of a partition, between events, and several at once.
+func TestMessagesLikeTheServers(t *testing.T) {
+	c := natstest.Conn(t)
+	subject := events.EventSubject(events.Thread{Session: "s", Name: "main"}, events.KindEntry)
+	var all []uint64
+	publish := func(status string) {
+		t.Helper()
+		m := &nats.Msg{Subject: subject, Data: []byte("x")}
+		if status != "" {
+			m.Data, m.Header = nil, nats.Header{"Status": {status}, "Description": {"Consumer Deleted"}}
+		}
+		ack, err := c.JetStream().PublishMsg(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ack.Sequence)
+	}
+	for _, status := range []string{"100", "", "", "409", "", "100", "503", "423", "", "404", ""} {
+		publish(status)
+	}
+	_, partition, err := c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan uint64, 100)
+	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		if err := d.Working(); err != nil {
+			t.Error(err)
+		}
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+		got <- d.Seq
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	take := func() {
+		t.Helper()
+		var have []uint64 // those that come again when the consumer is reset are skipped by whoever gets them
+		for len(have) < len(all) {
+			select {
+			case seq := <-got:
+				if len(have) == 0 || seq > have[len(have)-1] {
+					have = append(have, seq)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("delivered %v, want %v", have, all)
+			}
+		}
+		if !slices.Equal(have, all) {
+			t.Fatalf("delivered %v, want %v", have, all)
+		}
+	}
+	take()
+	all = nil
+	publish("100") // while it is consumed
+	publish("")
+	take()
+	for range 3 { // a pin that the server did not give
+		all = nil
+		m := &nats.Msg{Subject: subject, Data: []byte("x"), Header: nats.Header{"Nats-Pin-Id": {"x"}}}
+		ack, err := c.JetStream().PublishMsg(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ack.Sequence)
+		take()
+		all = nil
+		publish("")
+		take()
+	}
+	all = nil
+	publish("100") // and nothing behind it
+	take()
+	if b, err := c.Events().Backlog(t.Context()); err != nil || b.Pending != 0 || b.Unacked != 0 {
+		t.Errorf("backlog = %+v, %v, want nothing", b, err)
+	}
+}

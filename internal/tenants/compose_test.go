@@ -1,0 +1,189 @@
+package tenants_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/natsio"
+	"spool/internal/service"
+	"spool/internal/tenants"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+var update = flag.Bool("update", false, "write the accounts into the compose files")
+
+// TestComposeAccounts: the accounts in both compose files are those that the table of roles makes.
+func TestComposeAccounts(t *testing.T) {
+	const begin, end = "      accounts {\n", "\n      }\n"
+	var want strings.Builder
+	for line := range strings.Lines(tenants.ComposeAccounts()) {
+		want.WriteString("      " + line)
+	}
+	for _, file := range []string{"../../compose.yaml", "../../compose.cluster.yaml"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		from := strings.Index(text, begin)
+		if from < 0 {
+			t.Fatalf("%s has no accounts", file)
+		}
+		to := from + strings.Index(text[from:], end) + len(end)
+		if text[from:to] == want.String() {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s has other accounts than the roles: go test ./internal/tenants -run TestComposeAccounts -update", file)
+			continue
+		}
+		if err := os.WriteFile(file, []byte(text[:from]+want.String()+text[to:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// composed is the server's configuration in a compose file, as compose gives it to the server; every password is the name of its
+// variable. Only the places are other ones.
+func composed(t *testing.T, file, store string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(b), "\n    content: |\n")
+	if !ok {
+		t.Fatalf("%s has no configuration", file)
+	}
+	var conf strings.Builder
+	for line := range strings.Lines(rest) {
+		if text, ok := strings.CutPrefix(line, "      "); ok {
+			conf.WriteString(text)
+		} else if strings.TrimSpace(line) != "" {
+			break
+		}
+	}
+	variable := regexp.MustCompile(`\$\{(\w+)(:\?[^}]*)?\}`)
+	text := strings.ReplaceAll(variable.ReplaceAllString(conf.String(), "$1"), "$$", "$")
+	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", "http: 127.0.0.1:8222\n": "", "store_dir: /data": fmt.Sprintf("store_dir: %q", store)} {
+		if !strings.Contains(text, was) {
+			t.Fatalf("%s has no %s any more", file, was)
+		}
+		text = strings.ReplaceAll(text, was, now)
+	}
+	return text
+}
+
+// TestComposed: the server of compose.yaml takes over what an earlier version stored, once its directory is moved as the file does; and
+// each of its users does what it is for.
+func TestComposed(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	conf := composed(t, "../../compose.yaml", store)
+	from, to := strings.Index(conf, "accounts {"), strings.LastIndex(conf, "}")
+	run := func(text string) (url string, stop func()) {
+		t.Helper()
+		path := filepath.Join(dir, "nats.conf")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		opts, err := server.ProcessConfigFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.NoSigs, opts.NoLog = true, true
+		srv, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Start()
+		if !srv.ReadyForConnections(time.Minute) {
+			t.Fatal("the server is not ready")
+		}
+		return srv.ClientURL(), func() { srv.Shutdown(); srv.WaitForShutdown() }
+	}
+	dial := func(url, user, password string) *natsio.Conn {
+		t.Helper()
+		c, err := natsio.Dial(t.Context(), natsio.Config{URL: url, User: user, Password: password, Inbox: "_INBOX." + user, Timeout: wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	// As it was: one user, and no account.
+	url, stop := run(conf[:from] + "authorization { user: spool, password: SPOOL_NATS_PASSWORD }\n" + conf[to+1:])
+	old := dial(url, "spool", "SPOOL_NATS_PASSWORD")
+	if err := old.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Events().PublishEvents(t.Context(), []*events.Event{event("old", "from before", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	old.Close()
+	stop()
+	if err := os.Rename(filepath.Join(store, "jetstream", "$G"), filepath.Join(store, "jetstream", "spool")); err != nil {
+		t.Fatal(err)
+	}
+
+	url, stop = run(conf)
+	defer stop()
+	system := dial(url, "spool", "SPOOL_NATS_PASSWORD")
+	if err := system.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := service.NewPersister(system, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("persister: %v", err)
+		}
+	}()
+	limited, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	agent, reader := dial(url, "agents", "SPOOL_AGENT_PASSWORD"), client.New(dial(url, "readers", "SPOOL_READER_PASSWORD"))
+	if err := agent.Events().PublishEvents(limited, []*events.Event{event("new", "hello", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []string{"old", "new"} {
+		if err := reader.Await(limited, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 1); err != nil {
+			t.Errorf("session %s: %v", session, err)
+		}
+	}
+	for item, err := range reader.Subscribe(limited, client.Filter{Session: "new"}, client.Position{All: true}) {
+		if err != nil {
+			t.Errorf("item %v: %v", item, err)
+		}
+		break
+	}
+}
+
+// TestComposedCluster: the servers of compose.cluster.yaml read their configuration.
+func TestComposedCluster(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	t.Setenv("SERVER_NAME", "nats-1")
+	if err := os.WriteFile(path, []byte(composed(t, "../../compose.cluster.yaml", t.TempDir())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(opts.Accounts) != 3 {
+		t.Errorf("%d accounts, want Spool's, the agents' and the readers'", len(opts.Accounts))
+	}
+}
