@@ -131,7 +131,7 @@ const stageSeq = 1 << 62
 
 func newStage(f *fixer, t events.Thread, head threads.Head) *stage {
 	s := &stage{f: f, records: map[string]record.Record{}, seq: stageSeq, packs: map[casstore.PackID]*casstore.Pack{}}
-	for _, key := range []string{events.HeadKey(t), events.LeftKey(t)} { // it has not ended and not left
+	for _, key := range []string{events.HeadKey(t), events.LeftKey(t), events.RefusedKey(0)} { // it has not ended and not left
 		s.records[key] = record.Record{Key: key}
 	}
 	if !head.Start.IsZero() {
@@ -219,7 +219,10 @@ func (s *stage) PublishItems(context.Context, []events.Posted) error { return ni
 func (s *stage) LastItem(context.Context, events.Thread) (int64, uint64, error) {
 	return 0, 0, nil
 }
-func (s *stage) Dead(context.Context, []events.Dead) error         { return nil }
+func (s *stage) Dead(context.Context, []events.Dead) error { return nil }
+func (s *stage) HaveDead(_ context.Context, letters []events.Dead) ([]bool, error) {
+	return make([]bool, len(letters)), nil
+}
 func (s *stage) DiscardBody(context.Context, events.BodyRef) error { return nil }
 func (s *stage) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
 	return nil, fmt.Errorf("%w: %w", record.ErrNotFound, errStage)

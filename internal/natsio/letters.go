@@ -87,6 +87,38 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 	return nil
 }
 
+// HaveDead says which of these letters are stored, by any process. One whose event has no known time cannot be told from another.
+func (box DeadLetters) HaveDead(ctx context.Context, letters []events.Dead) ([]bool, error) {
+	b := &box.c.dead
+	if err := b.turn.take(ctx); err != nil {
+		return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+	}
+	defer b.turn.give()
+	if b.subjects == nil || len(b.subjects) > deadSubjects {
+		b.subjects, b.held = map[string]*deadSubject{}, 0
+	}
+	look := map[string]bool{}
+	for _, d := range letters {
+		look[letterSubject(d)] = true
+	}
+	for range deadTries {
+		if err := box.learnDead(ctx, letters, look); err != nil {
+			return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+		}
+		_, unread := b.compare(letters)
+		b.forget(unread)
+		if look = unread; len(look) == 0 {
+			break
+		}
+	}
+	there := make([]bool, len(letters))
+	for i := range letters {
+		fresh, unread := b.compare(letters[i : i+1])
+		there[i] = len(fresh)+len(unread) == 0
+	}
+	return there, nil
+}
+
 // storeDead stores those letters of one batch that are not stored yet.
 func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) error {
 	objects := map[int]string{} // of the letters that were uploaded

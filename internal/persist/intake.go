@@ -20,6 +20,7 @@ type staged struct {
 	event events.Event
 	size  int64 // share of the queue's bytes
 
+	index  int  // in its message; record.WholeMessage: the message could not be read
 	shared bool // others are in the same message
 	last   bool // nothing of the message comes after it: with it the message is done
 
@@ -40,6 +41,7 @@ type staged struct {
 	trial trial // what came of it so far, when it stopped others
 
 	verdict verdict // as of when it was applied last
+	refused error   // why it was refused when it came before; nil: it was not
 }
 
 // blob is bytes that an entry refers to by their hash.
@@ -55,7 +57,10 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 	e, err := open(m)
 	each := e.Each()
 	for i := range each {
-		s := &staged{msg: m, event: each[i], known: err == nil, shared: len(each) > 1, last: i == len(each)-1}
+		s := &staged{msg: m, event: each[i], known: err == nil, index: i, shared: len(each) > 1, last: i == len(each)-1}
+		if err != nil {
+			s.index = record.WholeMessage
+		}
 		if err := p.stageSafely(ctx, s, err); err != nil {
 			if ctx.Err() != nil {
 				p.release(s)

@@ -61,7 +61,16 @@ func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error
 		s.known = s.trial.panics <= 2 // else over its thread too: it is not even noted
 		err = errStale
 	}()
-	return l.apply(ctx, c, s)
+	if was, err := l.repeatsRefusal(ctx, c, s); was || err != nil {
+		return err
+	}
+	if err := l.apply(ctx, c, s); err != nil {
+		return err
+	}
+	if s.verdict.is == dead {
+		l.noteRefusal(c, s)
+	}
+	return nil
 }
 
 // seal finishes the pack of a commit; what can not be finished is refused.
@@ -126,10 +135,11 @@ const mostOfEvent = 180
 
 // messages is how many records a commit has at most, but for those that can go ahead of it.
 func (c *commit) messages() int {
+	refused := 2*len(c.refused) + len(c.doubts) + events.Partitions
 	if c.empty() {
-		return 0
+		return refused
 	}
-	return 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
+	return refused + 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
 }
 
 // latchTooLarge latches the threads of a commit with a record that no message holds.

@@ -14,7 +14,15 @@ import (
 
 // publish tells the world about a commit: the steps of DESIGN 8 after it is durable. Nothing uncommitted is ever shown.
 func (p *Persister) publish(ctx context.Context, c *commit) error {
-	// Step 3: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
+	// Step 3: dead letters. A crash here leaves events without a letter that are noted as refused: whoever gets them again sends it.
+	if err := p.At(StepLetters); err != nil {
+		return err
+	}
+	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
+		return err
+	}
+
+	// Step 4: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
 	// whoever gets them again reconciles.
 	if err := p.retry(ctx, "items", func() error { return p.publishItems(ctx, c) }); err != nil {
 		return err
@@ -25,20 +33,18 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	for _, s := range c.events {
 		p.count(s)
 	}
-	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
-		return err
-	}
-
 	if c.deletion != nil {
 		if err := p.retry(ctx, "delete session", func() error { return p.finishDeletion(ctx, c.deletion) }); err != nil {
 			return err
 		}
 	}
 
-	// Step 4: ack. A crash here leaves events that come again and are skipped.
+	// Step 5: ack. A crash here leaves events that come again and are skipped, or are refused again; their letters are not written
+	// twice.
 	if err := p.At(StepAck); err != nil {
 		return err
 	}
+	c.through()
 	p.lane.ack(c)
 	for _, s := range c.events {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
