@@ -216,8 +216,8 @@ func (refusedUpload) Abort()                         {}
 
 func (s *stage) DropBlob(context.Context, record.Object) error       { return nil }
 func (s *stage) PublishItems(context.Context, []events.Posted) error { return nil }
-func (s *stage) LastItem(context.Context, events.Thread) (int64, uint64, error) {
-	return 0, 0, nil
+func (s *stage) LastItemOf(context.Context, events.Thread, uint64) (int64, error) {
+	return 0, nil
 }
 func (s *stage) Dead(context.Context, []events.Dead) error { return nil }
 func (s *stage) HaveDead(_ context.Context, letters []events.Dead) ([]bool, error) {

@@ -142,7 +142,7 @@ func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, err
 		n, asked := last[life{t, it.Life}]
 		if ok && !asked {
 			var err error
-			if n, err = p.lastItem(ctx, t, it.Life); err != nil {
+			if n, err = p.Outbox.LastItemOf(ctx, t, it.Life); err != nil {
 				return nil, err
 			}
 			last[life{t, it.Life}] = n
@@ -154,19 +154,10 @@ func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, err
 	return rest, nil
 }
 
-// lastItem is the number of the newest item that ITEMS holds of a thread; 0 when that is of another life of its name.
-func (p *Persister) lastItem(ctx context.Context, t events.Thread, life uint64) (int64, error) {
-	n, of, err := p.Outbox.LastItem(ctx, t)
-	if of != life {
-		n = 0
-	}
-	return n, err
-}
-
 // reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on
 // a branch that was left since.
 func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
-	sent, err := p.lastItem(ctx, r.thread, r.head.Life)
+	sent, err := p.Outbox.LastItemOf(ctx, r.thread, r.head.Life)
 	if err != nil {
 		return err
 	}
