@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +28,7 @@ const (
 	HeaderSubject  = "Spool-Subject"
 	HeaderEventSeq = "Spool-Event-Seq"
 	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
+	HeaderSum      = "Spool-Sum"    // beside that: tells the letters of a message's entries apart
 )
 
 // deadBox remembers, for each subject of dead letters that this connection wrote to, what SPOOL_DEAD holds there, so that a
@@ -302,6 +304,8 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 		id := letterID{seq: l.Seq}
 		if l.object == "" {
 			id = letterOf(l.Dead)
+		} else if sum, err := hex.DecodeString(m.Headers().Get(HeaderSum)); err == nil {
+			copy(id.sum[:], sum)
 		}
 		s.top = max(s.top, l.Seq)
 		if _, ok := s.sent[id]; !ok {
@@ -374,7 +378,7 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 		HeaderSubject:  {oneLine(d.Subject, 1024)},
 		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
 	}}
-	if len(d.Data)+headerRoom <= box.c.MaxPayload() {
+	if len(d.Data)+headerRoom <= box.c.MaxPayload() && !d.Apart {
 		return m, nil
 	}
 	if objects[place] == "" {
@@ -384,7 +388,8 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 		}
 		objects[place] = name
 	}
-	m.Data, m.Header[HeaderObject] = nil, []string{objects[place]}
+	sum := letterOf(d).sum
+	m.Data, m.Header[HeaderObject], m.Header[HeaderSum] = nil, []string{objects[place]}, []string{hex.EncodeToString(sum[:])}
 	return m, nil
 }
 

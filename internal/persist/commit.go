@@ -43,7 +43,6 @@ type commit struct {
 	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
 	room       project.Arena // their memory
-	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
 	doubts     doubts
 	refused    map[place]error   // events that it refuses, and why

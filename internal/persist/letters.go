@@ -1,10 +1,6 @@
 package persist
 
-import (
-	"context"
-
-	"spool/pkg/events"
-)
+import "spool/pkg/events"
 
 // letter is the dead letter of an event.
 func (s *staged) letter(why string) events.Dead {
@@ -18,19 +14,12 @@ func (s *staged) letter(why string) events.Dead {
 	return d
 }
 
-// sendLetters sends the dead letters of a commit, but for those that are there.
-func (p *Persister) sendLetters(ctx context.Context, c *commit) error {
-	var letters []events.Dead
+// letters are the dead letters of a commit.
+func (c *commit) letters() (all []events.Dead) {
 	for _, s := range c.events {
 		if s.verdict.is == dead {
-			letters = append(letters, s.letter(s.verdict.why.Error()))
+			all = append(all, s.letter(s.verdict.why.Error()))
 		}
 	}
-	if len(letters) == 0 {
-		return nil
-	}
-	for _, d := range letters {
-		p.Log.Warn("event goes to the dead letters", "subject", d.Subject, "seq", d.Seq, "error", d.Reason)
-	}
-	return p.Outbox.Dead(ctx, letters)
+	return all
 }

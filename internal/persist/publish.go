@@ -18,13 +18,21 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.At(StepLetters); err != nil {
 		return err
 	}
-	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
-		return err
+	if letters := c.letters(); len(letters) > 0 {
+		for _, d := range letters {
+			p.Log.Warn("event goes to the dead letters", "subject", d.Subject, "seq", d.Seq, "error", d.Reason)
+		}
+		if err := p.sendLetters(ctx, letters); err != nil {
+			return err
+		}
 	}
 
 	// Step 4: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
 	// whoever gets them again reconciles.
-	if err := p.retry(ctx, "items", func() error { return p.publishItems(ctx, c) }); err != nil {
+	if err := p.retry(ctx, "items", func() error { return p.At(StepItems) }); err != nil {
+		return err
+	}
+	if err := p.publishItems(ctx, c); err != nil {
 		return err
 	}
 	p.publishLive(c)
@@ -100,26 +108,19 @@ func (p *Persister) discard(ctx context.Context, ref events.BodyRef) {
 }
 
 // publishItems sends the commit's items, and before them those that an earlier owner of a thread committed and did not
-// send. After an attempt with an unknown outcome it asks what is there.
+// send.
 func (p *Persister) publishItems(ctx context.Context, c *commit) error {
-	if err := p.At(StepItems); err != nil {
-		return err
-	}
 	for _, t := range c.reconcile {
-		if err := p.reconcile(ctx, t); err != nil {
+		err := p.retry(ctx, "items", func() error { return p.reconcile(ctx, t) })
+		if err != nil && passing(err) {
 			return err
 		}
-	}
-	c.reconcile = nil
-	items := c.items
-	if c.itemsTried {
-		var err error
-		if items, err = p.unsent(ctx, c); err != nil {
-			return err
+		if err != nil { // its nodes cannot be read: fsck finds that, and other threads go on
+			p.stats.itemsRefused.Add(1)
+			p.Log.Error("items that were not sent cannot be made again", "thread", t.thread, "error", err)
 		}
 	}
-	c.itemsTried = len(items) > 0
-	if err := p.Outbox.PublishItems(ctx, items); err != nil {
+	if err := p.sendItems(ctx, c.items, false); err != nil {
 		return err
 	}
 	for _, t := range c.threads {
@@ -130,14 +131,14 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 }
 
 // unsent drops the items that are stored already.
-func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, error) {
+func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events.Posted, error) {
 	type life struct {
 		thread events.Thread
 		life   uint64
 	}
 	last := map[life]int64{}
 	var rest []events.Posted
-	for _, it := range c.items {
+	for _, it := range items {
 		t, ok := events.ParseItemSubject(it.Subject)
 		n, asked := last[life{t, it.Life}]
 		if ok && !asked {
@@ -189,7 +190,7 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 	slices.SortFunc(missing, func(a, b events.Posted) int { return cmp.Compare(a.N, b.N) })
 	missing = slices.DeleteFunc(missing, func(it events.Posted) bool { return it.N <= sent })
 	p.Log.Info("publishing items that were committed and not sent", "thread", r.thread, "items", len(missing))
-	return p.Outbox.PublishItems(ctx, missing)
+	return p.sendItems(ctx, missing, false)
 }
 
 func (p *Persister) rebuild(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
