@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -108,7 +111,9 @@ func (o asStored) Dead(ctx context.Context, letters []events.Dead) error {
 // event comes again.
 func TestDeadOrApplied(t *testing.T) {
 	for _, c := range passings {
-		for _, at := range []persist.Step{persist.StepFence, persist.StepCommit, persist.StepLetters, persist.StepAck} {
+		for _, at := range []persist.Step{
+			persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepLetters, persist.StepItems, persist.StepAck,
+		} {
 			t.Run(fmt.Sprint(c.name, " ", at), func(t *testing.T) {
 				t.Parallel()
 				deadOrApplied(t, c, at)
@@ -148,7 +153,7 @@ func deadOrApplied(t *testing.T, c passing, at persist.Step) {
 		r.through(second.Persister, int64(term)+1)
 	}
 	why, applied := r.whyDead(), c.applied(r, in)
-	noted := at != persist.StepFence && at != persist.StepCommit
+	noted := at == persist.StepLetters || at == persist.StepItems || at == persist.StepAck
 	if noted && (applied || len(why) != 1) || !noted && (!applied || len(why) != 0) {
 		t.Errorf("applied: %v, dead letters %q; want it refused once it was noted: %v", applied, why, noted)
 	}
@@ -176,5 +181,142 @@ func (r *rig) message(seq, term uint64) persist.Message {
 	ok(r.t, err)
 	return persist.Message{
 		Subject: m.Subject, Data: m.Data, Seq: seq, Stored: m.Time.UnixNano(), Term: term, Ack: func() error { return nil },
+	}
+}
+
+// held is a persister that waits before its first commit.
+func (r *rig) held() (p *persist.Persister, at <-chan struct{}, goOn func()) {
+	arrived, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p = r.deaf(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(s persist.Step) error {
+			if s == persist.StepCommit {
+				once.Do(func() {
+					close(arrived)
+					<-hold
+				})
+			}
+			return nil
+		}
+	})
+	return p, arrived, sync.OnceFunc(func() { close(hold) })
+}
+
+// Of two persisters that have an event, one of which refuses it and the other applies it, the first one counts for both.
+func TestRefusedByOneAppliedByTheOther(t *testing.T) {
+	for _, refusalFirst := range []bool{true, false} {
+		t.Run(fmt.Sprint("refused first: ", refusalFirst), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c, in := passings[0], thread(0)
+			a, aAt, aGoOn := r.held()
+			b, bAt, bGoOn := r.held()
+			defer aGoOn()
+			defer bGoOn()
+			c.publish(r, in)
+			r.give(a, 1, 1)
+			<-aAt // it has judged the event
+			c.settle(r)
+			r.give(b, 1, 1)
+			<-bAt
+			if refusalFirst {
+				aGoOn()
+				r.through(a, 1)
+				bGoOn()
+				r.through(b, 1)
+			} else {
+				bGoOn()
+				r.through(b, 1)
+				aGoOn()
+				r.through(a, 1)
+			}
+			why, applied := r.whyDead(), c.applied(r, in)
+			if applied == refusalFirst || len(why) > 0 != refusalFirst {
+				t.Errorf("applied: %v, dead letters %q", applied, why)
+			}
+		})
+	}
+}
+
+// An event that the record has forgotten, because others were refused since, is refused again by its letter.
+func TestRefusedAndForgotten(t *testing.T) {
+	r := newRig(t)
+	c, in := passings[0], thread(0)
+	c.publish(r, in)
+	c.publish(r, thread(1))
+	first := r.deaf()
+	for seq := uint64(1); seq <= 2; seq++ { // no ack is heard
+		r.give(first, seq, seq)
+		r.through(first, int64(seq))
+	}
+	if v, err := record.DecodeRefused(r.record(events.RefusedKey(0)).Value); err != nil || len(v.Events) != 1 || v.Events[0].Seq != 2 {
+		t.Fatalf("the record is %+v, %v, want that it has event 2 alone", v, err)
+	}
+	c.settle(r)
+	second := r.deaf()
+	for seq := uint64(1); seq <= 2; seq++ {
+		second.Deliver(t.Context(), r.message(seq, 1))
+	}
+	r.through(second, 2)
+	if why := r.whyDead(); c.applied(r, in) || c.applied(r, thread(1)) || len(why) != 2 {
+		t.Errorf("applied: %v and %v, dead letters %q, want two", c.applied(r, in), c.applied(r, thread(1)), why)
+	}
+}
+
+// Of a message with several entries each is applied, or is a dead letter, once.
+func TestRefusedInAMessage(t *testing.T) {
+	for _, at := range []persist.Step{persist.StepCommit, persist.StepLetters, persist.StepAck} {
+		t.Run(string(at), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+			var es []client.Entry
+			for i := range 4 {
+				es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 100+2000*(i%2))})
+			}
+			ok(t, pub.Publish(t.Context(), es...))
+			first := r.doomed(at, func(_ *persist.Deps, c *persist.Config) { c.MaxEntry = 1000 })
+			first.Deliver(t.Context(), r.message(1, 1))
+			first.wait(t, at)
+			second := r.deaf()
+			second.Deliver(t.Context(), r.message(1, 2))
+			r.through(second, 4)
+			entries, letters := int64(2), 2
+			if at == persist.StepCommit {
+				entries, letters = 4, 0
+			}
+			if h, why := r.head(thread(0)), r.whyDead(); h.Entries != entries || len(why) != letters {
+				t.Errorf("%d entries, dead letters %q, want %d and %d", h.Entries, why, entries, letters)
+			}
+		})
+	}
+}
+
+// The record fits into what the server takes, however many events are refused at once, and a deletion leaves nothing of its session.
+func TestRefusedIsBounded(t *testing.T) {
+	r := newRig(t)
+	const limit, entries = 16 << 10, 600
+	p := r.deaf(func(d *persist.Deps, c *persist.Config) {
+		d.MaxRecord = func() int { return limit }
+		c.BatchEvents = 1000
+	})
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	for i := range entries { // alone in its message, each
+		dialect := fmt.Sprintf("nobody-%d-%s", i, strings.Repeat("x", 80))
+		ok(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: dialect, Body: []byte(`{}`)}))
+	}
+	r.give(p, 1, entries)
+	r.through(p, entries)
+	if n := len(r.record(events.RefusedKey(0)).Value); n == 0 || n > limit {
+		t.Errorf("the record has %d bytes, want at most %d", n, limit)
+	}
+	if n := len(r.whyDead()); n != entries {
+		t.Errorf("%d dead letters, want %d", n, entries)
+	}
+	ok(t, pub.Control(t.Context(), thread(0), entries+1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
+	r.give(p, entries+1, entries+1)
+	r.through(p, entries+1)
+	if v, err := record.DecodeRefused(r.record(events.RefusedKey(0)).Value); err != nil || len(v.Events) != 0 {
+		t.Errorf("behind the deletion the record has %d events, %v, want none", len(v.Events), err)
 	}
 }
