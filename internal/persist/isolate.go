@@ -135,11 +135,11 @@ const mostOfEvent = 180
 
 // messages is how many records a commit has at most, but for those that can go ahead of it.
 func (c *commit) messages() int {
-	refused := 2*len(c.refused) + len(c.doubts) + events.Partitions
+	demands := len(c.doubts) + events.Partitions // by which, and where, events are refused
 	if c.empty() {
-		return refused
+		return demands
 	}
-	return refused + 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
+	return demands + 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
 }
 
 // latchTooLarge latches the threads of a commit with a record that no message holds.
