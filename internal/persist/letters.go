@@ -1,68 +1,28 @@
 package persist
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-
 	"spool/internal/apply"
-	"spool/internal/record"
 	"spool/pkg/events"
 )
 
-// sendNoted sends the dead letters of a commit before it, where it changes heads. A letter cannot be taken back, so the heads over which
-// the events were refused are held against the stored ones first: of two persisters that have an event, both refuse it then.
-func (p *Persister) sendNoted(ctx context.Context, c *commit) error {
-	refused := map[events.Thread]bool{}
-	for _, s := range c.events {
-		if s.verdict.Is == apply.Dead && !c.told {
-			refused[s.event.Thread] = true
-		}
+// letter is the dead letter of an event.
+func (s *staged) letter(why string) events.Dead {
+	d := events.Dead{
+		Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
+		Data: s.msg.Data, Reason: why,
 	}
-	if len(refused) == 0 {
-		return nil
+	if s.shared {
+		d.Data = s.event.Encode()
 	}
-	var keys []string
-	var at []*touched
-	for _, t := range c.threads {
-		if refused[t.was] {
-			keys, at = append(keys, cmp.Or(t.removes, t.record)), append(at, t)
-		}
-	}
-	rs, err := p.Records.Records(ctx, keys...)
-	if err != nil {
-		return err
-	}
-	for i, t := range at {
-		if rs[i].Seq != t.rev {
-			return fmt.Errorf("%w: head of %s: revision %d, expected %d", record.ErrConflict, t.was, rs[i].Seq, t.rev)
-		}
-	}
-	return p.sendLetters(ctx, c)
+	return d
 }
 
-// sendLetters sends the dead letters of a commit, unless they are sent.
-func (p *Persister) sendLetters(ctx context.Context, c *commit) error {
-	var letters []events.Dead
+// letters are the dead letters of a commit.
+func (c *commit) letters() (all []events.Dead) {
 	for _, s := range c.events {
-		if s.verdict.Is != apply.Dead || c.told {
-			continue
-		}
-		p.Log.Warn("event goes to the dead letters", "subject", s.msg.Subject, "seq", s.msg.Seq, "error", s.verdict.Why)
-		letter := events.Dead{
-			Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-			Data: s.msg.Data, Reason: s.verdict.Why.Error(),
-		}
-		if s.shared {
-			letter.Data = s.event.Encode()
-		}
-		letters = append(letters, letter)
-	}
-	if len(letters) > 0 {
-		if err := p.Outbox.Dead(ctx, letters); err != nil {
-			return err
+		if s.verdict.Is == apply.Dead {
+			all = append(all, s.letter(s.verdict.Why.Error()))
 		}
 	}
-	c.told = true
-	return nil
+	return all
 }
