@@ -29,6 +29,9 @@ type Wrote struct {
 	Valid    bool // its bytes are an entry; false: it belongs in the dead letters
 	Told     Told
 	Op       int // index in the program
+	Process  string
+
+	body []byte // as it was published; nil: nobody holds what is stored against it
 }
 
 // Ledger is what all agents together know. It is safe for concurrent use.
@@ -47,12 +50,13 @@ type Ledger struct {
 func newLedger() *Ledger { return &Ledger{byMark: map[string]*Wrote{}, number: map[string]int{}} }
 
 // write notes an entry before it is published.
-func (l *Ledger) write(op int, t events.Thread, producer string, valid bool) *Wrote {
+func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
+	l := c.w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number[producer]++
 	w := &Wrote{Mark: fmt.Sprintf("<%s.%d>", producer, l.number[producer]), Thread: t, Producer: producer,
-		Number: l.number[producer], Valid: valid, Op: op}
+		Number: l.number[producer], Valid: valid, Op: c.index, Process: c.proc.name}
 	l.wrote = append(l.wrote, w)
 	l.byMark[w.Mark] = w
 	return w

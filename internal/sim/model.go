@@ -89,10 +89,12 @@ const (
 	buried                    // in the dead letters, as it should be
 	superseded                // what it is linked to was never stored: its producer was told
 	repeated                  // its sequence was taken by another event of its producer
+	fenced                    // a later epoch of its producer was applied before it
 )
 
 func (o outcome) String() string {
-	return [...]string{"never stored", "applied", "a dead letter", "superseded", "taken for a repeat"}[o]
+	return [...]string{"never stored", "applied", "a dead letter", "superseded", "taken for a repeat",
+		"fenced"}[o]
 }
 
 func newModel(l *Ledger) *model {
@@ -174,6 +176,9 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 	gone := m.lefts[e.Thread]
 	switch {
+	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
+		m.settle(mark, fenced, at, "")
+		return
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 		return

@@ -73,11 +73,19 @@ func (j *judgement) accounts() {
 		switch {
 		case f == nil:
 			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
-		case f.outcome == superseded || f.outcome == repeated:
+		case f.outcome == fenced && j.replaced(w.Process): // that is what an epoch is for
+		case f.outcome == superseded || f.outcome == repeated || f.outcome == fenced:
 			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
 				f.outcome, f.at)
 		}
 	}
+}
+
+// replaced reports whether an agent's process lived on beside another one in its place.
+func (j *judgement) replaced(name string) bool {
+	return slices.ContainsFunc(j.agents, func(a *agent) bool {
+		return slices.ContainsFunc(a.replaced, func(p *process) bool { return p.name == name })
+	})
 }
 
 // orders checks that a producer's entries are in its order.
@@ -145,8 +153,13 @@ func (j *judgement) thread(ctx context.Context, cl *client.Client, life *life, s
 		if err != nil {
 			return err
 		}
-		if mark := markOf(line.Head); mark != "" {
-			got = append(got, mark)
+		mark := markOf(line.Head)
+		if mark == "" {
+			continue
+		}
+		got = append(got, mark)
+		if w := j.ledger.byMark[mark]; w != nil && w.body != nil && !bytes.Equal(line.Head, w.body) {
+			j.fail("%s: %s was published as %.200q, and comes back as %.200q", life.thread, mark, w.body, line.Head)
 		}
 	}
 	j.same(life, got)
