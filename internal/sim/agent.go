@@ -168,7 +168,7 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 		}
 		w := c.write(t, producer, true)
 		e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size, c.op.Image)}
-		w.body = e.Body
+		c.w.ledger.holds(w, e.Body)
 		if c.op.As != 0 {
 			c.seqs[c.op.As]++
 			e.Seq = c.seqs[c.op.As]
@@ -260,6 +260,7 @@ func (c *call) poison(ctx context.Context) error {
 		w := c.write(t, producer, true)
 		evs = append(evs, &events.Event{Producer: producer, Seq: uint64(i + 2), Kind: events.KindEntry,
 			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size, c.op.Image)})
+		c.w.ledger.holds(w, evs[i+1].Body)
 		ws = append(ws, w)
 	}
 	err = conn.PublishEvents(ctx, evs)

@@ -49,7 +49,7 @@ func Run(p Program, opt Options) Result {
 		return Result{Broken: []string{err.Error()}}
 	}
 	defer os.RemoveAll(w.dir)
-	cfg := memjs.Config{Manual: !p.Free, Stored: w.stored}
+	cfg := memjs.Config{Manual: !p.Free, Stored: w.stored, MaxPayload: p.Payload}
 	if p.wants(Stale) {
 		cfg.Stale = w.staleRead
 	}
@@ -75,6 +75,7 @@ type driver struct {
 	again  []time.Time // when a persister is started in the place of one that died by a fault
 	gaveUp bool
 
+	saved     *saved     // by the last backup; nil: there was none
 	keepsakes []keepsake // by the operator's commands, one at a time
 }
 
@@ -215,7 +216,7 @@ func (d *driver) mayBegin(o Op) bool {
 	switch o.Do {
 	case Die, FreezeAgent, ThawAgent, CutAgent, Replace:
 		return true
-	case Collect, Keep, Undelete, Retain, Fsck:
+	case Collect, Keep, Undelete, Retain, Fsck, BackUp:
 		return d.commands.Load() == 0
 	case Settle:
 		for _, a := range d.agents {

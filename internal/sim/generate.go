@@ -1,6 +1,10 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
 
 // mood is what a program is mostly about: what its agents and operators tend to do, and what tends to go wrong. A
 // schedule in which everything happens rarely has two things happen in the one order that matters; so a program
@@ -14,9 +18,11 @@ type mood struct {
 // scene is a situation that chance would rarely make: the operations that lead to it.
 type scene func(*Program, *rand.Rand) []Op
 
+var failover = mood{name: "failover", verbs: map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4,
+	StopOne: 6, StartOne: 4, CutOne: 3, Sleep: 10, Settle: 4}}
+
 var moods = []mood{
-	{name: "failover", verbs: map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4, StopOne: 6, StartOne: 4,
-		CutOne: 3, Sleep: 10, Settle: 4}},
+	failover,
 	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
 		CutOne: 4, Sleep: 6}},
 	{name: "threads", verbs: map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
@@ -36,11 +42,14 @@ var moods = []mood{
 	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4, Settle: 2}},
 	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3, Refuse: 10, DropAsk: 8,
 		DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
+	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2, Output: 2, Poison: 2,
+		Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
 	{name: "crashes", verbs: map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
 
 	{name: "failback", scene: (*Program).failback},
 	{name: "death", scene: (*Program).death},
 	{name: "undelete", scene: (*Program).undelete},
+	{name: "refused", scene: (*Program).refused},
 	{name: "answers", scene: (*Program).answers},
 	{name: "replaced", scene: (*Program).replacement},
 	{name: "sweep", scene: (*Program).sweep},
@@ -52,10 +61,24 @@ var moods = []mood{
 }
 
 // Generate makes the program of a seed. One in twenty is large.
-func Generate(seed uint64) Program {
+func Generate(seed uint64) Program { return generate(seed, moods) }
+
+// GenerateOf makes the program of a seed that is about one thing alone, by its name: to look into it.
+func GenerateOf(seed uint64, about string) (Program, error) {
+	i := slices.IndexFunc(moods, func(m mood) bool { return m.name == about })
+	if i < 0 {
+		return Program{}, fmt.Errorf("no programs are about %q", about)
+	}
+	return generate(seed, moods[i:i+1]), nil
+}
+
+func generate(seed uint64, moods []mood) Program {
 	r := rand.New(rand.NewPCG(seed, 7))
 	p := Program{Seed: seed, Persisters: 1 + r.IntN(2), Agents: 1 + r.IntN(3), Free: r.IntN(3) == 0,
 		BatchMax: []int{0, 1, 2, 3}[r.IntN(4)]}
+	if r.IntN(8) == 0 {
+		p.Payload = 64 << 10
+	}
 	n := 3 + r.IntN(9)
 	if r.IntN(20) == 0 {
 		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)
@@ -76,7 +99,7 @@ func Generate(seed uint64) Program {
 			m = two
 		}
 		if len(m.verbs) == 0 {
-			m = moods[0]
+			m = failover
 		}
 		p.Ops = append(p.Ops, p.op(r, m.pick(r)))
 	}
@@ -111,7 +134,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 var verbs = []Verb{
 	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Subscribe, Unsubscribe, Read,
-	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, StartOne, StopOne, KillOne,
+	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
 	Late, DieAt, Stale, Slow, KillStep, PauseStep, Replace,
@@ -134,6 +157,9 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		}
 		if r.IntN(20) == 0 {
 			o.Size = 30_000
+		}
+		if p.Payload > 0 && r.IntN(5) == 0 {
+			o.Size = 60_000 // its body goes to the inbox
 		}
 		if r.IntN(6) == 0 {
 			o.Image = 1 + r.IntN(2)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 
@@ -39,15 +40,18 @@ type Ledger struct {
 	mu     sync.Mutex
 	wrote  []*Wrote
 	byMark map[string]*Wrote
-	number map[string]int // by producer, how many it has published
-	faults []string       // rules that an agent itself saw broken
+	bySum  map[[sha256.Size]byte]string // marks of entries, by SHA-256 of what was published
+	number map[string]int               // by producer, how many it has published
+	faults []string                     // rules that an agent itself saw broken
 
 	artifacts map[artifacts.ID]artifact // that somebody was told is stored
 	gaveUp    bool                      // somebody died, or had no time left, while putting one
 	answers   map[string]string         // whose answer counts, by prompt, as who gave it was told
 }
 
-func newLedger() *Ledger { return &Ledger{byMark: map[string]*Wrote{}, number: map[string]int{}} }
+func newLedger() *Ledger {
+	return &Ledger{byMark: map[string]*Wrote{}, bySum: map[[sha256.Size]byte]string{}, number: map[string]int{}}
+}
 
 // write notes an entry before it is published.
 func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
@@ -60,6 +64,14 @@ func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
 	l.wrote = append(l.wrote, w)
 	l.byMark[w.Mark] = w
 	return w
+}
+
+// holds notes what an entry's bytes are.
+func (l *Ledger) holds(w *Wrote, body []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.body = body
+	l.bySum[sha256.Sum256(body)] = w.Mark
 }
 
 // tell notes what the agent was told. What was acked once stays so.

@@ -18,6 +18,7 @@ type model struct {
 	ledger  *Ledger
 	letters map[place]string // reason of each dead letter
 
+	at      uint64 // of the event that is taken
 	threads map[events.Thread]*life
 	lefts   map[events.Thread]*left     // names that a thread had and has no more
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
@@ -53,6 +54,7 @@ func (p producers) had(e *events.Event, seq uint64) bool {
 // life is a thread from its first event until it is removed. A name may have several, one after another.
 type life struct {
 	thread  events.Thread
+	began   uint64 // with this event
 	held    []held // its entries, in order
 	seen    producers
 	ended   bool
@@ -137,6 +139,7 @@ func (m *model) take(subject string, data []byte, at uint64) {
 		}
 		return
 	}
+	m.at = at
 	for _, one := range e.Each() {
 		m.names(&one)
 		m.one(&one, at)
@@ -168,6 +171,9 @@ func cutTo(s string) string {
 func (m *model) one(e *events.Event, at uint64) {
 	reason, letter := m.letters[place{at, e.Seq}]
 	mark := markOf(e.Body)
+	if e.Ref != nil { // its body is in the inbox
+		mark = m.ledger.bySum[e.Ref.Sum]
+	}
 	t := m.threads[e.Thread]
 	op := operation(e)
 	if op != nil && op.Op == events.OpDelete {
@@ -257,7 +263,7 @@ func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
 // begin gives the event's thread, which begins with it if there is none.
 func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 	if t == nil {
-		t = &life{thread: e.Thread, seen: producers{}}
+		t = &life{thread: e.Thread, began: m.at, seen: producers{}}
 		m.threads[e.Thread] = t
 		m.lives = append(m.lives, t)
 	}

@@ -50,6 +50,7 @@ func (d *driver) judge() []string {
 		j.fail("what is stored cannot be read: %v", err)
 	}
 	j.read()
+	j.restored()
 	return j.broken
 }
 
@@ -205,7 +206,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			}
 		}
 	}
-	want := int64(1)
+	want, settled := int64(1), map[string]bool{}
 	for posted, err := range cl.ItemsFrom(ctx, s.Thread, s.Head, 1) {
 		if err != nil {
 			return fmt.Errorf("items: %w", err)
@@ -214,6 +215,12 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			j.fail("%s: its nodes give item %d where %d is due", s.Thread, posted.N, want)
 		}
 		want = posted.N + 1
+		if id, is := settles(posted.Data); id != "" {
+			if is && settled[id] {
+				j.fail("%s: the prompt %s is settled twice, again by item %d: %.200q", s.Thread, id, posted.N, posted.Data)
+			}
+			settled[id] = is
+		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
 		} else if !ok && !life.forked && !life.moved {
@@ -224,6 +231,18 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
 	}
 	return nil
+}
+
+// settles gives the prompt that an item asks or settles, and which of both it does.
+func settles(item []byte) (id string, is bool) {
+	var it struct {
+		Metadata struct {
+			Type   string
+			Prompt struct{ ID string }
+		}
+	}
+	_ = json.Unmarshal(item, &it)
+	return it.Metadata.Prompt.ID, it.Metadata.Type == events.TypePendingPromptResolved
 }
 
 // lifeOf says of which of the threads that had its thread's name an item is (SPEC P12).

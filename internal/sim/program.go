@@ -22,6 +22,7 @@ type Program struct {
 	BatchMax   int    `json:"batch_max,omitempty"` // events of a commit; 0 = the persister's own
 	Ops        []Op   `json:"ops"`
 
+	Payload     int   `json:"payload,omitempty"`      // bytes of a message at most; 0 = 1 MiB
 	EventsBytes int64 `json:"events_bytes,omitempty"` // that SPOOL_EVENTS may have; 0 = many
 }
 
@@ -80,6 +81,7 @@ const (
 	Keep      Verb = "keep"     // remembers the head of a thread, for Undelete
 	Undelete  Verb = "undelete" // everything
 	Retain    Verb = "retention"
+	BackUp    Verb = "backup" // all of it; at the end the last one is restored into an empty store
 	Fsck      Verb = "fsck"   // Kind 1: with repair
 	StartOne  Verb = "start"  // a persister more, in the place of one that is gone
 	StopOne   Verb = "stop"   // a persister, cleanly

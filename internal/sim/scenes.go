@@ -101,10 +101,41 @@ func (p *Program) some(r *rand.Rand, session, thread int) Op {
 	return o
 }
 
+// refused is a scene: something is refused, what is linked to it is not, and the persister dies in it.
+func (p *Program) refused(r *rand.Rand) []Op {
+	p.BatchMax, p.Free, p.Persisters = r.IntN(4), r.IntN(3) == 0, 1
+	thread := few(r, 2)
+	var ops []Op
+	if r.IntN(3) > 0 {
+		ops = append(ops, p.some(r, 0, thread), Op{Do: Settle})
+	}
+	for range 1 + r.IntN(2) {
+		switch r.IntN(5) {
+		case 0, 1:
+			ops = append(ops, Op{Do: KillStep, On: []string{"items", "items", "ack", "commit"}[r.IntN(4)], N: r.IntN(2)})
+		case 2:
+			ops = append(ops, Op{Do: DieAt, On: []string{"letter", "item", "commit", "ack"}[r.IntN(4)], Kind: 2, N: r.IntN(3), Ms: r.IntN(2)})
+		case 3:
+			ops = append(ops, p.op(r, []Verb{End, Remove, Delete, Rename}[r.IntN(4)]))
+		}
+		ops = append(ops, in(p.op(r, []Verb{PoisonOp, PoisonOp, Poison}[r.IntN(3)]), 0, thread))
+		if r.IntN(2) == 0 {
+			ops = append(ops, p.some(r, 0, thread))
+		}
+		ops = append(ops, Op{Do: Sleep, Ms: 100 + r.IntN(4000)})
+	}
+	return ops
+}
+
 // answers is a scene: several answer one prompt.
 func (p *Program) answers(r *rand.Rand) []Op {
-	p.Agents = 3
+	p.Agents, p.Free = 3, false
 	ops := []Op{{Do: Ask, Ms: 20_000}, {Do: Sleep, Ms: 200 + r.IntN(800)}}
+	if r.IntN(3) > 0 {
+		for i := range p.Persisters {
+			ops = append(ops, Op{Do: Slow, Kind: 2, Who: i, N: 5 + r.IntN(40)})
+		}
+	}
 	if r.IntN(3) == 0 {
 		ops = append(ops, Op{Do: Late, On: "record get", Kind: 2, N: r.IntN(4), Ms: 300})
 	}

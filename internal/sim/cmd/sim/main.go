@@ -37,6 +37,8 @@ var (
 	mutants = flag.String("mutants", "", "names of defects to put in, one after another, separated by commas; all")
 	table   = flag.String("table", "", "with -mutants: a document whose table of defects is made anew")
 	all     = flag.Bool("all", false, "go on after a failure, and say which rules were broken how often")
+	about   = flag.String("about", "", "only programs that are about this: faults, undelete, sweep …")
+	stats   = flag.Bool("stats", false, "say which messages failed how, and how often")
 	patient = flag.Duration("patience", 2*time.Minute, "a schedule that takes longer hangs")
 )
 
@@ -107,14 +109,15 @@ func build(dir, overlay string) (string, error) {
 
 // found is what the workers found.
 type found struct {
-	mu    sync.Mutex
-	rules map[string]*hit
-	done  int
-	steps int
-	took  time.Duration
-	clean string // the binary without the defect that is put in; "" = there is none
-	stop  chan struct{}
-	once  sync.Once
+	mu     sync.Mutex
+	rules  map[string]*hit
+	done   int
+	steps  int
+	counts map[string]int // of faults
+	took   time.Duration
+	clean  string // the binary without the defect that is put in; "" = there is none
+	stop   chan struct{}
+	once   sync.Once
 }
 
 type hit struct {
@@ -123,7 +126,9 @@ type hit struct {
 	times int
 }
 
-func newFound() *found { return &found{rules: map[string]*hit{}, stop: make(chan struct{})} }
+func newFound() *found {
+	return &found{rules: map[string]*hit{}, counts: map[string]int{}, stop: make(chan struct{})}
+}
 
 func (f *found) add(seed uint64, broken []string) {
 	if f.clean != "" && !passes(f.clean, seed) {
@@ -155,7 +160,7 @@ func passes(bin string, seed uint64) bool {
 func passesOnce(bin string, seed uint64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), *patient)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1")
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1", "-about", *about)
 	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 	out, err := cmd.Output()
 	return err == nil && !bytes.Contains(out, []byte(`"broken"`))
@@ -167,6 +172,12 @@ func (f *found) print(w io.Writer) {
 	for _, rule := range slices.Sorted(maps.Keys(f.rules)) {
 		h := f.rules[rule]
 		fmt.Fprintf(w, "%6d times, first by seed %d: %s\n", h.times, h.seed, h.text)
+	}
+	if !*stats {
+		return
+	}
+	for _, what := range slices.Sorted(maps.Keys(f.counts)) {
+		fmt.Fprintf(w, "%8d %s\n", f.counts[what], what)
 	}
 }
 
@@ -198,7 +209,7 @@ func (f *found) run(bin string) {
 // worker runs one process. When it dies over a schedule, that is a finding, and another one goes on behind it.
 func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint64, again bool) {
 	args := []string{"-test.run", "^TestWorker$", "-test.timeout", "0", "-from", fmt.Sprint(at), "-step",
-		fmt.Sprint(*workers), "-count", fmt.Sprint(n), "-budget", left.String()}
+		fmt.Sprint(*workers), "-count", fmt.Sprint(n), "-budget", left.String(), "-about", *about}
 	if *all || f.clean != "" {
 		args = append(args, "-all")
 	}
@@ -262,6 +273,9 @@ func (f *found) follow(cmd *exec.Cmd, lines <-chan string) (open uint64, hangs b
 			f.mu.Lock()
 			f.done++
 			f.steps += l.Steps
+			for what, n := range l.Counts {
+				f.counts[what] += n
+			}
 			f.mu.Unlock()
 			if len(l.Broken) > 0 {
 				f.add(l.Seed, l.Broken)
