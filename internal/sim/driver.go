@@ -182,7 +182,7 @@ func (d *driver) program() {
 			idle = time.Millisecond
 		default:
 			time.Sleep(idle)
-			idle = min(2*idle, 250*time.Millisecond)
+			idle = min(2*idle, d.longest())
 		}
 	}
 }
