@@ -187,8 +187,11 @@ func body(mark string, size, image int) []byte {
 	if image > 0 {
 		more = fmt.Sprintf(`,{"type":"image","mimeType":"image/png","data":"%s"}`, strings.Repeat(string(rune('A'+image)), 2048))
 	}
-	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}%s],"metadata":{"type":"text"}}`, mark,
-		strings.Repeat("x", size), more)
+	what := `,"metadata":{"type":"text"}`
+	if n := len(mark); mark[n-2]%2 == 0 { // a person's post
+		what = ""
+	}
+	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}%s]%s}`, mark, strings.Repeat("x", size), more, what)
 }
 
 func (c *call) publish(ctx context.Context, cl *client.Client) error {

@@ -216,7 +216,7 @@ func (d *driver) mayBegin(o Op) bool {
 	switch o.Do {
 	case Die, FreezeAgent, ThawAgent, CutAgent, Replace:
 		return true
-	case Collect, Keep, Undelete, Retain, Fsck, BackUp:
+	case Collect, Keep, Undelete, Retain, Fsck, BackUp, Index:
 		return d.commands.Load() == 0
 	case Settle:
 		for _, a := range d.agents {

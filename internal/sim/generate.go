@@ -44,6 +44,8 @@ var moods = []mood{
 		DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
 	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2, Output: 2, Poison: 2,
 		Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
+	{name: "history", verbs: map[Verb]int{Publish: 30, Index: 10, Fork: 2, Remove: 3, Delete: 3, Rename: 2, End: 1, KillOne: 2, StartOne: 2,
+		Sleep: 5, Settle: 4}},
 	{name: "crashes", verbs: map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
 
 	{name: "failback", scene: (*Program).failback},
@@ -134,7 +136,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 var verbs = []Verb{
 	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Subscribe, Unsubscribe, Read,
-	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, StartOne, StopOne, KillOne,
+	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
 	Late, DieAt, Stale, Slow, KillStep, PauseStep, Replace,
@@ -190,6 +192,8 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.Kind = r.IntN(2)
 	case Sleep:
 		o.Ms = []int{50, 1000, 9000, 12_000, 30_000}[r.IntN(5)]
+	case Index:
+		o.Ms = []int{0, 0, 50, 3000}[r.IntN(4)]
 	case Retain:
 		o.Ms = []int{1, 5000}[r.IntN(2)]
 	case Refuse, DropAsk, DropTell, Late, DieAt:

@@ -23,7 +23,7 @@ func (d *driver) operate(o Op) {
 		d.until = time.Now().Add(ms(o.Ms))
 	case Settle:
 		d.until = time.Now().Add(max(ms(o.Ms), 1500*time.Millisecond))
-	case Collect, Keep, Undelete, Retain, Fsck, BackUp:
+	case Collect, Keep, Undelete, Retain, Fsck, BackUp, Index:
 		d.command(o)
 	case Refuse, DropAsk, DropTell, Late, DieAt:
 		d.faults = append(d.faults, newFault(o))
@@ -151,6 +151,8 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 		return d.keep(ctx, o)
 	case BackUp:
 		return d.backUp(ctx, conn)
+	case Index:
+		return d.index(ctx, conn, o)
 	case Retain:
 		r := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "old", MaxAge: ms(max(o.Ms, 1))}},
 			By: "sim", Log: d.log, Share: 1}

@@ -82,6 +82,7 @@ const (
 	Undelete  Verb = "undelete" // everything
 	Retain    Verb = "retention"
 	BackUp    Verb = "backup" // all of it; at the end the last one is restored into an empty store
+	Index     Verb = "index"  // feeds the history of prompts, for Ms; 0: with what there is
 	Fsck      Verb = "fsck"   // Kind 1: with repair
 	StartOne  Verb = "start"  // a persister more, in the place of one that is gone
 	StopOne   Verb = "stop"   // a persister, cleanly
