@@ -206,7 +206,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			}
 		}
 	}
-	want, settled := int64(1), map[string]bool{}
+	want, settled := int64(1), map[string]events.Resolution{}
 	for posted, err := range cl.ItemsFrom(ctx, s.Thread, s.Head, 1) {
 		if err != nil {
 			return fmt.Errorf("items: %w", err)
@@ -215,11 +215,13 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			j.fail("%s: its nodes give item %d where %d is due", s.Thread, posted.N, want)
 		}
 		want = posted.N + 1
-		if id, is := settles(posted.Data); id != "" {
-			if is && settled[id] {
+		if id, how, is := settles(posted.Data); is {
+			if _, twice := settled[id]; twice {
 				j.fail("%s: the prompt %s is settled twice, again by item %d: %.200q", s.Thread, id, posted.N, posted.Data)
 			}
-			settled[id] = is
+			settled[id] = how
+		} else if id != "" { // it is asked, perhaps again
+			delete(settled, id)
 		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
@@ -227,22 +229,40 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			j.fail("%s: item %d was never sent", s.Thread, posted.N)
 		}
 	}
+	if !life.forked && !life.foreign && !life.moved && !life.ended {
+		j.settlements(ctx, cl, s.Thread, settled)
+	}
 	if want-1 != s.Head.N {
 		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
 	}
 	return nil
 }
 
-// settles gives the prompt that an item asks or settles, and which of both it does.
-func settles(item []byte) (id string, is bool) {
+// settles gives the prompt that an item asks or settles, which of both it does, and how.
+func settles(item []byte) (id string, how events.Resolution, is bool) {
 	var it struct {
 		Metadata struct {
-			Type   string
-			Prompt struct{ ID string }
+			Type       string
+			Prompt     struct{ ID string }
+			Resolution struct {
+				By string
+				At int64
+			}
 		}
 	}
 	_ = json.Unmarshal(item, &it)
-	return it.Metadata.Prompt.ID, it.Metadata.Type == events.TypePendingPromptResolved
+	how = events.Resolution{By: it.Metadata.Resolution.By, At: it.Metadata.Resolution.At}
+	return it.Metadata.Prompt.ID, how, it.Metadata.Type == events.TypePendingPromptResolved
+}
+
+// settlements checks that whoever answers a prompt that is settled is told how, as the thread says it.
+func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events.Thread, settled map[string]events.Resolution) {
+	for _, id := range slices.Sorted(maps.Keys(settled)) {
+		r, err := cl.Answer(ctx, t, events.Answer{Prompt: id, Answer: []byte(`"late"`), By: "judge"})
+		if how := settled[id]; !errors.Is(err, client.ErrAnswered) || r.By != how.By || r.At != how.At {
+			j.fail("%s: the prompt %s was settled by %q at %d, and is said to be by %q at %d (%v)", t, id, how.By, how.At, r.By, r.At, err)
+		}
+	}
 }
 
 // lifeOf says of which of the threads that had its thread's name an item is (SPEC P12).

@@ -40,6 +40,7 @@ func tryMutants(dir string) error {
 	if err != nil {
 		return err
 	}
+	all := list
 	if list, err = chosen(list); err != nil {
 		return err
 	}
@@ -58,10 +59,10 @@ func tryMutants(dir string) error {
 		if reports = append(reports, r); !r.found {
 			missed++
 		}
-	}
-	if *table != "" {
-		if err := writeTable(*table, reports); err != nil {
-			return err
+		if *table != "" {
+			if err := writeTable(*table, all, reports); err != nil {
+				return err
+			}
 		}
 	}
 	if missed > 0 {
@@ -110,32 +111,47 @@ func try(dir, clean string, m sim.Mutant) report {
 
 // The lines of a document between which the table of defects stands.
 const (
-	tableBegins = "<!-- table of defects: sim -mutants all -table FILE -->\n"
+	tableBegins = "<!-- sim -mutants NAMES -table FILE writes this table -->\n"
 	tableEnds   = "<!-- end of the table -->\n"
+	tableHead   = "| defect | schedules until it was found | what is wrong with it |\n|---|---|---|\n"
 )
 
-// writeTable puts what became of the defects into a document, in the place of the table that it has.
-func writeTable(file string, reports []report) error {
+// writeTable puts what became of the defects into the table of a document. Rows of defects that were not tried stay, unless the
+// defect is gone.
+func writeTable(file string, all []sim.Mutant, reports []report) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	before, rest, ok := strings.Cut(string(b), tableBegins)
-	_, after, closed := strings.Cut(rest, tableEnds)
+	table, after, closed := strings.Cut(rest, tableEnds)
 	if !ok || !closed {
 		return fmt.Errorf("%s: no lines %q and %q", file, tableBegins, tableEnds)
 	}
-	var s strings.Builder
-	s.WriteString("| defect | found after | what is wrong with it |\n|---|---|---|\n")
-	for _, r := range reports {
-		after := fmt.Sprint(r.after)
-		switch {
-		case !r.found && r.text != "":
-			after = "cannot be put in"
-		case !r.found:
-			after = fmt.Sprintf("not in %d", r.after)
+	rows := map[string]string{}
+	for row := range strings.Lines(table) {
+		if cells := strings.Split(row, "|"); len(cells) > 1 {
+			rows[strings.TrimSpace(cells[1])] = row
 		}
-		fmt.Fprintf(&s, "| %s | %s | %s |\n", r.Name, after, strings.ReplaceAll(r.What, "\n", " "))
+	}
+	for _, r := range reports {
+		rows[r.Name] = r.row()
+	}
+	var s strings.Builder
+	s.WriteString(tableHead)
+	for _, m := range all {
+		s.WriteString(rows[m.Name])
 	}
 	return os.WriteFile(file, []byte(before+tableBegins+s.String()+tableEnds+after), 0o644)
+}
+
+func (r report) row() string {
+	after := fmt.Sprint(r.after)
+	switch {
+	case !r.found && r.text != "":
+		after = "cannot be put in"
+	case !r.found:
+		after = fmt.Sprintf("not in %d", r.after)
+	}
+	return fmt.Sprintf("| %s | %s | %s |\n", r.Name, after, strings.ReplaceAll(r.What, "\n", " "))
 }
