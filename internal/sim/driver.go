@@ -115,7 +115,9 @@ func (d *driver) setup() error {
 		if err != nil {
 			return err
 		}
-		return conn.Ensure(ctx, natsio.Limits{EventsBytes: cmp.Or(d.p.EventsBytes, 1<<30), ItemsBytes: 1 << 30})
+		return conn.Ensure(ctx, natsio.Limits{
+			EventsBytes: cmp.Or(d.p.EventsBytes, 1<<30), ItemsBytes: 1 << 30, ItemsAge: ms(d.p.ItemsAge),
+		})
 	})
 }
 

@@ -81,6 +81,9 @@ func generate(seed uint64, moods []mood) Program {
 	if r.IntN(8) == 0 {
 		p.Payload = 64 << 10
 	}
+	if r.IntN(10) == 0 {
+		p.ItemsAge = 5000
+	}
 	n := 3 + r.IntN(9)
 	if r.IntN(20) == 0 {
 		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)

@@ -24,6 +24,7 @@ type Program struct {
 
 	Payload     int   `json:"payload,omitempty"`      // bytes of a message at most; 0 = 1 MiB
 	EventsBytes int64 `json:"events_bytes,omitempty"` // that SPOOL_EVENTS may have; 0 = many
+	ItemsAge    int   `json:"items_age,omitempty"`    // after that time, in ms, SPOOL_ITEMS forgets an item; 0 = never
 }
 
 // Op is one thing that somebody does. Ops begin in the order of the program; one of an agent waits until its

@@ -97,7 +97,7 @@ func overlaid(dir string, m sim.Mutant) (string, error) {
 // build makes the test binary.
 func build(dir, overlay string) (string, error) {
 	bin := filepath.Join(dir, "sim.test")
-	args := []string{"test", "-c", "-o", bin}
+	args := []string{"test", "-c", "-ldflags=-s -w", "-o", bin}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
