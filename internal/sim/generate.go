@@ -108,16 +108,35 @@ func generate(seed uint64, moods []mood) Program {
 		}
 		p.Ops = append(p.Ops, p.op(r, m.pick(r)))
 	}
+	if !p.Free && r.IntN(4) == 0 {
+		p.disturb(r)
+	}
 	p.sensible()
 	return p
 }
 
-// sensible mends what no user may do: two live processes with one producer in one epoch.
+// sensible mends what no user may do, two live processes with one producer in one epoch, and what no server of that size takes.
 func (p *Program) sensible() {
+	replaces := p.wants(Replace)
 	for i := range p.Ops {
-		if o := &p.Ops[i]; o.ofAgent() && o.As%2 == 0 && p.wants(Replace) {
+		o := &p.Ops[i]
+		if o.ofAgent() && o.As%2 == 0 && replaces {
 			o.As = min(o.As, 1)
 		}
+		if o.Do == Output && p.Payload > 0 {
+			o.Size = 0
+		}
+	}
+}
+
+// disturb puts a fault or two somewhere into a program, most of them on what somebody reads.
+func (p *Program) disturb(r *rand.Rand) {
+	for range 1 + r.IntN(2) {
+		o := p.op(r, []Verb{Refuse, Refuse, DropAsk, DropTell, Late, Late, Stale}[r.IntN(7)])
+		if o.Do != Stale && r.IntN(3) > 0 {
+			o.On, o.N = readClasses[r.IntN(len(readClasses))], r.IntN(12)
+		}
+		p.Ops = slices.Insert(p.Ops, r.IntN(len(p.Ops)+1), o)
 	}
 }
 

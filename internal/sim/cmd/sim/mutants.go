@@ -153,5 +153,8 @@ func (r report) row() string {
 	case !r.found:
 		after = fmt.Sprintf("not in %d", r.after)
 	}
+	if *about != "" {
+		after += " about " + *about
+	}
 	return fmt.Sprintf("| %s | %s | %s |\n", r.Name, after, strings.ReplaceAll(r.What, "\n", " "))
 }
