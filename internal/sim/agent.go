@@ -185,7 +185,8 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 func body(mark string, size, image int) []byte {
 	more := ""
 	if image > 0 {
-		more = fmt.Sprintf(`,{"type":"image","mimeType":"image/png","data":"%s"}`, strings.Repeat(string(rune('A'+image)), 2048))
+		more = fmt.Sprintf(`,{"type":"image","mimeType":"image/png","data":"%s"}`,
+			strings.Repeat(string(rune('A'+image)), 2048))
 	}
 	what := `,"metadata":{"type":"text"}`
 	if n := len(mark); mark[n-2]%2 == 0 { // a person's post

@@ -76,8 +76,8 @@ func kindOf(process string) int {
 	return 0
 }
 
-// hits reports whether an action is one that the fault counts: of an agent (Kind 1), a persister (2), the operator (3), a
-// reader (4), or of an agent or a persister (0).
+// hits reports whether an action is one that the fault counts: of an agent (Kind 1), a persister (2), the operator
+// (3), a reader (4), or of an agent or a persister (0).
 func (f *fault) hits(a memjs.Action) bool {
 	class, kind := classOf(a), kindOf(a.Process)
 	if a.Kind != memjs.In || a.Verb != "PUB" || f.op.On != "" && f.op.On != class {
@@ -149,8 +149,8 @@ func (w *World) count(class, what string) {
 	w.counts[fmt.Sprintf("%-13s %s", class, what)]++
 }
 
-// staleRead is memjs.Config.Stale: how many operations a copy does not know that answers a read. A single server answers for
-// itself what only the leader may; any copy answers direct reads.
+// staleRead is memjs.Config.Stale: how many operations a copy does not know that answers a read. A single server
+// leads: any copy answers direct reads, and nothing else.
 func (w *World) staleRead(r memjs.Read) int {
 	if r.Kind != "direct" || r.Operations == 0 {
 		return 0

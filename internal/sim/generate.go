@@ -39,13 +39,14 @@ var moods = []mood{
 	{name: "readers", verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
 	{name: "retention", verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
-	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4, Settle: 2}},
-	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3, Refuse: 10, DropAsk: 8,
-		DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
-	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2, Output: 2, Poison: 2,
-		Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
-	{name: "history", verbs: map[Verb]int{Publish: 30, Index: 10, Fork: 2, Remove: 3, Delete: 3, Rename: 2, End: 1, KillOne: 2, StartOne: 2,
-		Sleep: 5, Settle: 4}},
+	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
+		Settle: 2}},
+	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3,
+		Refuse: 10, DropAsk: 8, DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
+	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2,
+		Output: 2, Poison: 2, Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
+	{name: "history", verbs: map[Verb]int{Publish: 30, Index: 10, Fork: 2, Remove: 3, Delete: 3, Rename: 2, End: 1,
+		KillOne: 2, StartOne: 2, Sleep: 5, Settle: 4}},
 	{name: "crashes", verbs: map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
 
 	{name: "failback", scene: (*Program).failback},
@@ -115,7 +116,8 @@ func generate(seed uint64, moods []mood) Program {
 	return p
 }
 
-// sensible mends what no user may do, two live processes with one producer in one epoch, and what no server of that size takes.
+// sensible mends what no user may do, two live processes with one producer in one epoch, and what no server of that size
+// takes.
 func (p *Program) sensible() {
 	replaces := p.wants(Replace)
 	for i := range p.Ops {
@@ -174,20 +176,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	}
 	switch v {
 	case Publish, Async:
-		o.N, o.As, o.Kind, o.Split = 1+few(r, 6), r.IntN(3), few(r, 2), r.IntN(2) == 0
-		o.Again = r.IntN(2) == 0
-		if r.IntN(4) == 0 {
-			o.Ms = []int{1, 20, 300, 6000}[r.IntN(4)]
-		}
-		if r.IntN(20) == 0 {
-			o.Size = 30_000
-		}
-		if p.Payload > 0 && r.IntN(5) == 0 {
-			o.Size = 60_000 // its body goes to the inbox
-		}
-		if r.IntN(6) == 0 {
-			o.Image = 1 + r.IntN(2)
-		}
+		p.publishes(r, &o)
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Output:
@@ -225,7 +214,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case Stale:
 		o.N = 1 + r.IntN(30)
 	case Slow:
-		o.Kind, o.N = 1+r.IntN(3), []int{0, 10, 50, 200}[r.IntN(4)]
+		o.Kind, o.N = 1+r.IntN(3), []int{0, 5, 20, 60}[r.IntN(4)]
 	case Crash:
 		o.Kind = r.IntN(2)
 	}
@@ -233,6 +222,24 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.Ms = 20_000
 	}
 	return o
+}
+
+// publishes says what a publish is: how many entries, of whom, how patient, how large.
+func (p *Program) publishes(r *rand.Rand, o *Op) {
+	o.N, o.As, o.Kind, o.Split = 1+few(r, 6), r.IntN(3), few(r, 2), r.IntN(2) == 0
+	o.Again = r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		o.Ms = []int{1, 20, 300, 6000}[r.IntN(4)]
+	}
+	if r.IntN(20) == 0 {
+		o.Size = 30_000
+	}
+	if p.Payload > 0 && r.IntN(5) == 0 {
+		o.Size = 60_000 // its body goes to the inbox
+	}
+	if r.IntN(6) == 0 {
+		o.Image = 1 + r.IntN(2)
+	}
 }
 
 // steps are those at which somebody dies or waits: of a persister, and of a collector.

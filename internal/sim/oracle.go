@@ -256,11 +256,13 @@ func settles(item []byte) (id string, how events.Resolution, is bool) {
 }
 
 // settlements checks that whoever answers a prompt that is settled is told how, as the thread says it.
-func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events.Thread, settled map[string]events.Resolution) {
+func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events.Thread,
+	settled map[string]events.Resolution) {
 	for _, id := range slices.Sorted(maps.Keys(settled)) {
 		r, err := cl.Answer(ctx, t, events.Answer{Prompt: id, Answer: []byte(`"late"`), By: "judge"})
 		if how := settled[id]; !errors.Is(err, client.ErrAnswered) || r.By != how.By || r.At != how.At {
-			j.fail("%s: the prompt %s was settled by %q at %d, and is said to be by %q at %d (%v)", t, id, how.By, how.At, r.By, r.At, err)
+			j.fail("%s: the prompt %s was settled by %q at %d, and is said to be by %q at %d (%v)", t, id, how.By, how.At,
+				r.By, r.At, err)
 		}
 	}
 }

@@ -58,9 +58,9 @@ func (d *driver) quick(ready []memjs.Action) []memjs.Action {
 	return now
 }
 
-// longest is how much time passes at once when nothing can happen. What a slow process waits for it does not wait for long: a
-// subscription of nats.go that misses heartbeats begins again with a mutex in its hand, and time stands still for whoever
-// waits for a mutex.
+// longest is how much time passes at once when nothing can happen. A slow process does not wait for long: a
+// subscription of nats.go that misses heartbeats begins again with a mutex in its hand, and time stands still for
+// whoever waits for a mutex.
 func (d *driver) longest() time.Duration {
 	if len(d.slow) > 0 {
 		return 5 * time.Millisecond

@@ -45,7 +45,7 @@ type Op struct {
 	Split   bool `json:"split,omitempty"` // each entry is a message of its own, linked to the one before it
 	Image   int  `json:"image,omitempty"` // of entries: each has this image, whose bytes others may have too; 0 = none
 
-	On    string `json:"on,omitempty"`    // of a fault: the class of messages (classOf), or the step, that it is for; "" = all
+	On    string `json:"on,omitempty"`    // of a fault: the class of messages (classOf), or the step; "" = all
 	Times int    `json:"times,omitempty"` // of a fault: how many of them in a row; 0 = one
 }
 
@@ -73,7 +73,7 @@ const (
 	Die         Verb = "die"         // the agent's process is killed; its next op is another process's
 	FreezeAgent Verb = "freeze-agent"
 	ThawAgent   Verb = "thaw-agent"
-	Replace     Verb = "replace" // the agent's process stands still, and another one takes its place; ThawAgent has both run
+	Replace     Verb = "replace" // the agent's process stands still, another one takes its place; ThawAgent has both run
 )
 
 // What operators do, each as a process of its own.

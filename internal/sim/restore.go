@@ -46,9 +46,9 @@ func (d *driver) backUp(ctx context.Context, conn *natsio.Conn) error {
 	return err
 }
 
-// restored puts the last backup into an empty store, has a persister and an agent go on there, and holds the store against the
-// model: of every thread that goes on to this day, what was published before the backup is there, nothing that was never in it,
-// each entry once and in its order; and what is published there comes behind.
+// restored puts the last backup into an empty store, has a persister and an agent go on there, and holds the store
+// against the model: of every thread that goes on to this day, what was published before the backup is there, nothing
+// that was never in it, each entry once and in its order; and what is published there comes behind.
 func (j *judgement) restored() {
 	if j.saved == nil || j.p.wants(Crash) {
 		return
@@ -87,15 +87,16 @@ func (d *driver) restore(ctx context.Context, m backup.Manifest) error {
 	if err != nil {
 		return err
 	}
-	if err := backup.Restore(ctx, conn, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil); err != nil {
+	limits := natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
+	if err := backup.Restore(ctx, conn, repo, m, limits, nil); err != nil {
 		return err
 	}
 	d.persisters = append(d.persisters, d.startPersister(0))
 	return nil
 }
 
-// goOnIn has an agent go on in the restored store, in every thread that takes entries. It publishes again what it published
-// before, too: that adds nothing.
+// goOnIn has an agent go on in the restored store, in every thread that takes entries. It publishes again what it
+// published before, too: that adds nothing.
 func (j *judgement) goOnIn(d *driver) map[events.Thread]string {
 	goesOn := map[events.Thread]string{}
 	a := d.newAgent(0)
@@ -193,8 +194,8 @@ func (j *judgement) compareRestored(ctx context.Context, d *driver, goesOn map[e
 	return err
 }
 
-// sameRestored compares a restored thread with its life: it is a beginning of it, as long as the backup must have, and behind it is what
-// was published since.
+// sameRestored compares a restored thread with its life: it is a beginning of it, as long as the backup must have, and
+// behind it is what was published since.
 func (j *judgement) sameRestored(life *life, got []string, last string) {
 	if last != "" {
 		i := slices.Index(got, last)
@@ -216,6 +217,7 @@ func (j *judgement) sameRestored(life *life, got []string, last string) {
 		}
 	}
 	if at < len(got) {
-		j.fail("restored %s holds %s, and must not, or not there: it has %v of %s", life.thread, got[at], got, marks(life.held))
+		j.fail("restored %s holds %s, and must not, or not there: it has %v of %s", life.thread, got[at], got,
+			marks(life.held))
 	}
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // failback is a scene: a persister stands still, another one takes over and is interrupted, and the first one goes
 // on with what it remembers.
@@ -44,8 +47,8 @@ func (p *Program) undelete(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Undelete})
 }
 
-// death is a scene: a persister dies right behind something that it has to do, at a step or with a message, or cannot reach
-// the server in it, and another one has to find out how far it came.
+// death is a scene: a persister dies right behind something that it has to do, at a step or with a message, or cannot
+// reach the server in it, and another one has to find out how far it came.
 func (p *Program) death(r *rand.Rand) []Op {
 	p.BatchMax, p.Free = 1+r.IntN(3), r.IntN(4) == 0
 	something := []Verb{Publish, Publish, Async, Delete, Remove, Rename, Fork, End, Poison, PoisonOp, PoisonOp, Output, Ask}
@@ -114,7 +117,8 @@ func (p *Program) refused(r *rand.Rand) []Op {
 		case 0, 1:
 			ops = append(ops, Op{Do: KillStep, On: []string{"items", "items", "ack", "commit"}[r.IntN(4)], N: r.IntN(2)})
 		case 2:
-			ops = append(ops, Op{Do: DieAt, On: []string{"letter", "item", "commit", "ack"}[r.IntN(4)], Kind: 2, N: r.IntN(3), Ms: r.IntN(2)})
+			ops = append(ops, Op{Do: DieAt, On: []string{"letter", "item", "commit", "ack"}[r.IntN(4)], Kind: 2,
+				N: r.IntN(3), Ms: r.IntN(2)})
 		case 3:
 			ops = append(ops, p.op(r, []Verb{End, Remove, Delete, Rename}[r.IntN(4)]))
 		}
@@ -148,8 +152,8 @@ func (p *Program) answers(r *rand.Rand) []Op {
 	return ops
 }
 
-// replacement is a scene: an agent stands still, another one takes its place, in the next epoch of its producers, and the first
-// one goes on.
+// replacement is a scene: an agent stands still, another one takes its place, in the next epoch of its producers, and
+// the first one goes on.
 func (p *Program) replacement(r *rand.Rand) []Op {
 	var ops []Op
 	publish := func(n int) Op {
@@ -166,7 +170,7 @@ func (p *Program) replacement(r *rand.Rand) []Op {
 
 // sweep is a scene: something becomes garbage, somebody who is slow refers to it again, and a collector works beside.
 func (p *Program) sweep(r *rand.Rand) []Op {
-	p.Free = p.Free && r.IntN(2) == 0
+	p.Free = r.IntN(3) > 0 // pauses at a step need no schedule of messages
 	image := 1 + r.IntN(2)
 	first := p.some(r, 0, 1)
 	first.Image = image
@@ -182,12 +186,14 @@ func (p *Program) sweep(r *rand.Rand) []Op {
 		again = Op{Do: Fork, Thread: 1, ToSess: r.IntN(3), To: 2, Who: 1}
 	}
 	p.Agents = max(p.Agents, 2)
-	slow := Op{Do: Slow, Kind: 2, Who: r.IntN(2), N: []int{10, 50, 300}[r.IntN(3)]}
-	switch r.IntN(3) {
-	case 0:
-		slow = Op{Do: PauseStep, On: []string{"bulk", "commit", "commit", "fence"}[r.IntN(4)], N: r.IntN(3), Ms: 1000 + r.IntN(9000)}
-	case 1:
-		slow = Op{Do: Late, On: []string{"commit", "record get", "object"}[r.IntN(3)], Kind: 2, N: r.IntN(8), Ms: 1000 + r.IntN(6000)}
+	slow := Op{Do: Slow, Kind: 2, Who: r.IntN(2), N: []int{5, 20, 60}[r.IntN(3)]}
+	switch at := r.IntN(3); {
+	case at == 0 || p.Free:
+		slow = Op{Do: PauseStep, On: []string{"bulk", "commit", "commit", "fence"}[r.IntN(4)], N: r.IntN(3),
+			Ms: 1000 + r.IntN(9000)}
+	case at == 1:
+		slow = Op{Do: Late, On: []string{"commit", "record get", "object"}[r.IntN(3)], Kind: 2, N: r.IntN(8),
+			Ms: 1000 + r.IntN(6000)}
 	}
 	collect := Op{Do: Collect, Kind: []int{0, 0, 2}[r.IntN(3)]}
 	switch r.IntN(3) {
@@ -198,9 +204,14 @@ func (p *Program) sweep(r *rand.Rand) []Op {
 	default:
 		ops = append(ops, slow, again, remove, collect)
 	}
-	if r.IntN(3) == 0 {
-		ops = append(ops, Op{Do: PauseStep, On: []string{"gc second fence", "gc mark", "gc condemn", "gc reclaim"}[r.IntN(4)],
-			Ms: 300 + r.IntN(4000)})
+	if r.IntN(2) == 0 { // told before the cycle begins
+		pause := Op{Do: PauseStep, On: []string{"gc second fence", "gc mark", "gc condemn", "gc reclaim"}[r.IntN(4)],
+			Ms: 300 + r.IntN(4000)}
+		ops = slices.Insert(ops, len(ops)-1, pause)
+		if r.IntN(2) == 0 { // and the entry comes while it waits
+			again.Who, again.As = 0, 0
+			ops = append(ops, Op{Do: Sleep, Ms: 50 + r.IntN(1000)}, again)
+		}
 	}
 	ops = append(ops, collect, Op{Do: Sleep, Ms: 2000 + r.IntN(8000)}, collect)
 	return append(ops, Op{Do: Read, Session: again.Session, Thread: again.Thread})
@@ -215,7 +226,8 @@ func (p *Program) successor(r *rand.Rand) []Op {
 		o.As, o.N, o.Again, o.Who, o.Split = as, n, false, 0, r.IntN(2) == 0
 		return o
 	}
-	ops := []Op{publish(1 + r.IntN(2)), {Do: Away}, publish(1 + r.IntN(4)), {Do: Sleep, Ms: []int{10, 3000, 9000}[r.IntN(3)]}}
+	ops := []Op{publish(1 + r.IntN(2)), {Do: Away}, publish(1 + r.IntN(4)),
+		{Do: Sleep, Ms: []int{10, 3000, 9000}[r.IntN(3)]}}
 	if r.IntN(3) > 0 {
 		ops = append(ops, publish(1+r.IntN(2)))
 	}
@@ -225,7 +237,8 @@ func (p *Program) successor(r *rand.Rand) []Op {
 	}
 	ops = append(ops, back...)
 	if r.IntN(3) == 0 {
-		ops = append(ops, Op{Do: []Verb{Late, Refuse, DropTell, DieAt}[r.IntN(4)], On: "event", Kind: 1, N: r.IntN(5), Ms: 1 + r.IntN(2)*3000})
+		ops = append(ops, Op{Do: []Verb{Late, Refuse, DropTell, DieAt}[r.IntN(4)], On: "event", Kind: 1, N: r.IntN(5),
+			Ms: 1 + r.IntN(2)*3000})
 	}
 	return append(ops, publish(1+r.IntN(3)), Op{Do: Sleep, Ms: 100 + r.IntN(4000)}, publish(1))
 }

@@ -163,7 +163,8 @@ func passes(bin string, seed uint64) bool {
 func passesOnce(bin string, seed uint64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), *patient)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1", "-about", *about)
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1",
+		"-about", *about)
 	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 	out, err := cmd.Output()
 	return err == nil && !bytes.Contains(out, []byte(`"broken"`))

@@ -116,8 +116,8 @@ const (
 	tableHead   = "| defect | schedules until it was found | what is wrong with it |\n|---|---|---|\n"
 )
 
-// writeTable puts what became of the defects into the table of a document. Rows of defects that were not tried stay, unless the
-// defect is gone.
+// writeTable puts what became of the defects into the table of a document. Rows of defects that were not tried stay,
+// unless the defect is gone.
 func writeTable(file string, all []sim.Mutant, reports []report) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
