@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"spool/internal/memjs"
-	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -115,9 +113,7 @@ func (d *driver) setup() error {
 		if err != nil {
 			return err
 		}
-		return conn.Ensure(ctx, natsio.Limits{
-			EventsBytes: cmp.Or(d.p.EventsBytes, 1<<30), ItemsBytes: 1 << 30, ItemsAge: ms(d.p.ItemsAge),
-		})
+		return conn.Ensure(ctx, d.p.limits())
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // mood is what a program is mostly about: what its agents and operators tend to do, and what tends to go wrong. A
@@ -66,13 +67,17 @@ var moods = []mood{
 // Generate makes the program of a seed. One in twenty is large.
 func Generate(seed uint64) Program { return generate(seed, moods) }
 
-// GenerateOf makes the program of a seed that is about one thing alone, by its name: to look into it.
+// GenerateOf makes the program of a seed that is about some things alone, by their names, separated by commas.
 func GenerateOf(seed uint64, about string) (Program, error) {
-	i := slices.IndexFunc(moods, func(m mood) bool { return m.name == about })
-	if i < 0 {
-		return Program{}, fmt.Errorf("no programs are about %q", about)
+	var some []mood
+	for _, name := range strings.Split(about, ",") {
+		i := slices.IndexFunc(moods, func(m mood) bool { return m.name == name })
+		if i < 0 {
+			return Program{}, fmt.Errorf("no programs are about %q", name)
+		}
+		some = append(some, moods[i])
 	}
-	return generate(seed, moods[i:i+1]), nil
+	return generate(seed, some), nil
 }
 
 func generate(seed uint64, moods []mood) Program {
@@ -116,17 +121,13 @@ func generate(seed uint64, moods []mood) Program {
 	return p
 }
 
-// sensible mends what no user may do, two live processes with one producer in one epoch, and what no server of that size
-// takes.
+// sensible mends what no user may do: two live processes with one producer in one epoch.
 func (p *Program) sensible() {
 	replaces := p.wants(Replace)
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if o.ofAgent() && o.As%2 == 0 && replaces {
 			o.As = min(o.As, 1)
-		}
-		if o.Do == Output && p.Payload > 0 {
-			o.Size = 0
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 // letters tell of.
 type model struct {
 	ledger  *Ledger
+	small   bool             // a record of an open output may not fit into a message: then its thread takes nothing more
 	letters map[place]string // reason of each dead letter
 
 	at      uint64 // of the event that is taken
@@ -319,12 +320,20 @@ func what(e *events.Event, mark string) string {
 	return mark
 }
 
+// unfit reports whether a letter says that its thread takes nothing because it has grown beyond a record (SPEC P11).
+func (m *model) unfit(reason string) bool {
+	return m.small && strings.Contains(reason, "too large to be stored")
+}
+
 // append is an entry that must be applied.
 func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter bool, reason string, must bool) {
 	_, t = m.begin(e, t)
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
+		if m.unfit(reason) {
+			return
+		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
 		return
 	}
@@ -343,13 +352,15 @@ var refusals = regexp.MustCompile(strings.Join([]string{
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
 func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64, letter bool, reason string) {
-	if letter {
+	if letter && !m.unfit(reason) {
 		if !refusals.MatchString(reason) || latched.MatchString(reason) {
 			m.fail("a valid operation, %s at %d of %s, is a dead letter: %s", op.Op, at, e.Thread, reason)
 		}
 		if op.Op == events.OpEnd && t != nil && !t.ended {
 			m.fail("the end of %s at %d, which had not ended, is a dead letter: %s", e.Thread, at, reason)
 		}
+	}
+	if letter {
 		m.note(e, t)
 		return
 	}
@@ -392,7 +403,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 
 // latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.
 var latched = regexp.MustCompile(strings.Join([]string{
-	"latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
+	"panic", "latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
 }, "|"))
 
 func (p producers) clone() producers {
@@ -457,6 +468,10 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
+	if letter && m.unfit(reason) {
+		m.note(m.begin(e, t))
+		return
+	}
 	if letter && latched.MatchString(reason) {
 		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
 	}

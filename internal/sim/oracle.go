@@ -25,6 +25,7 @@ import (
 // judge holds what is stored, at rest, against what the model makes of the events and what the agents were told.
 func (d *driver) judge() []string {
 	m := newModel(d.ledger)
+	m.small = d.p.Payload > 0
 	m.deleted = d.deleted
 	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
 		l := d.letters[seq]

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"spool/internal/natsio"
 )
 
 // Program is what a schedule runs: who there is, what they do, what goes wrong. It is a value: it can be stored,
@@ -125,6 +128,11 @@ func (p Program) String() string {
 		fmt.Fprintf(&b, "  %2d %s\n", i, o)
 	}
 	return b.String()
+}
+
+// limits are those of a program's streams.
+func (p Program) limits() natsio.Limits {
+	return natsio.Limits{EventsBytes: cmp.Or(p.EventsBytes, 1<<30), ItemsBytes: 1 << 30, ItemsAge: ms(p.ItemsAge)}
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

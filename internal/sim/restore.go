@@ -87,8 +87,7 @@ func (d *driver) restore(ctx context.Context, m backup.Manifest) error {
 	if err != nil {
 		return err
 	}
-	limits := natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
-	if err := backup.Restore(ctx, conn, repo, m, limits, nil); err != nil {
+	if err := backup.Restore(ctx, conn, repo, m, d.p.limits(), nil); err != nil {
 		return err
 	}
 	d.persisters = append(d.persisters, d.startPersister(0))

@@ -20,7 +20,7 @@ var (
 	step    = flag.Uint64("step", 1, "TestSim, TestWorker: from one schedule to the next")
 	count   = flag.Uint64("count", 100, "TestSim, TestWorker: how many schedules; 0 = until -budget is used up")
 	budget  = flag.Duration("budget", 20*time.Second, "TestSim, TestWorker: how long")
-	about   = flag.String("about", "", "TestSim, TestWorker, TestSeed: only programs that are about this: faults, undelete, sweep …")
+	about   = flag.String("about", "", "TestSim, TestWorker, TestSeed: only programs that are about this: faults,sweep …")
 	program = flag.String("program", "", "TestSeed: a program of this file in the place of the seed's own")
 	shrink  = flag.Int("shrink", 0, "TestSeed: make a failing program smaller, in so many runs at most")
 	logs    = flag.Bool("logs", false, "TestSeed: show what the processes log")

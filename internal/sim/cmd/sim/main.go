@@ -39,7 +39,7 @@ var (
 	mutants = flag.String("mutants", "", "names of defects to put in, one after another, separated by commas; all")
 	table   = flag.String("table", "", "with -mutants: a document whose table of defects is made anew")
 	all     = flag.Bool("all", false, "go on after a failure, and say which rules were broken how often")
-	about   = flag.String("about", "", "only programs that are about this: faults, undelete, sweep …")
+	about   = flag.String("about", "", "only programs that are about this: faults,sweep …")
 	stats   = flag.Bool("stats", false, "say which messages failed how, and how often")
 	patient = flag.Duration("patience", time.Minute, "a schedule that takes longer hangs")
 )
