@@ -73,6 +73,10 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 			return service.UpConfig{}, service.UsageError{Err: err}
 		}
 	}
+	if c.Data != "" && a.nats.Given() {
+		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --server, --context, NATS_URL or NATS_CONTEXT " +
+			"a NATS system elsewhere: give one of them (env -u NATS_URL spool up --data " + c.Data + ")")}
+	}
 	if c.Data == "" && !a.nats.Given() {
 		if c.Data, err = service.DataDir(); err != nil {
 			return service.UpConfig{}, err

@@ -91,6 +91,9 @@ type token struct {
 // Required reports whether requests need a token.
 func (t *Tokens) Required() bool { return t != nil && len(t.list) > 0 }
 
+// Several reports whether there is more than one token.
+func (t *Tokens) Several() bool { return t != nil && len(t.list) > 1 }
+
 // Grant is what a token gives; ok is false for one that is not taken. How long it takes tells nothing about the tokens.
 func (t *Tokens) Grant(text string) (g Grant, ok bool) {
 	sum := sha256.Sum256([]byte(text))

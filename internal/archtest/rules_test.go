@@ -45,8 +45,12 @@ var layer0 = []string{
 var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
 
 var layer1 = slices.Concat(shared, []string{
-	"internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
+	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
 })
+
+func without(list []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == name })
+}
 
 var rules = []rule{
 	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan"}, nil, nil},
@@ -61,13 +65,14 @@ var rules = []rule{
 	{pure, []string{"pkg/dialect/..."}, []string{"internal/jsonscan", "pkg/events", "pkg/sessions", "pkg/dialect/..."}, nil},
 	{pure, []string{"pkg/artifacts"}, []string{"internal/bounded", "internal/jsonscan", "pkg/events", "pkg/truncate"}, []string{msgpack}},
 
-	{decide, []string{"internal/record"}, layer0, []string{msgpack}},
+	{decide, []string{"internal/record"}, layer0, []string{msgpack, xsync}},
 	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},
 	{decide, []string{"internal/project"}, layer0, nil},
 	{decide, []string{"internal/rehydrate"}, slices.Concat(layer0, []string{"internal/project"}), nil},
-	{decide, []string{"internal/persist", "internal/ingest", "internal/gc"},
-		slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
-	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/persist"}), []string{xsync, ulid}},
+	{decide, []string{"internal/apply"}, slices.Concat(layer0, []string{"internal/record", "internal/project", "internal/rehydrate"}), nil},
+	{decide, []string{"internal/persist"}, slices.Concat(layer0, shared, []string{"internal/apply"}), []string{xsync}},
+	{decide, []string{"internal/ingest", "internal/gc"}, slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
+	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/apply"}), []string{xsync, ulid}},
 	{decide, []string{"internal/retention"}, nil, nil},
 	{decide, []string{"internal/scrub"}, slices.Concat(layer0, shared), []string{xsync}},
 	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
@@ -82,7 +87,11 @@ var rules = []rule{
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
 	{adapt, []string{"internal/access"}, nil, nil},
-	{adapt, []string{"pkg/client", "internal/web"},
+	{adapt, []string{"pkg/client"}, // a client knows what an event will do (internal/apply), not who does it
+		slices.Concat(layer0, without(layer1, "internal/persist"), []string{
+			"internal/natsio", "internal/artifactstore", "internal/sessionstore", "internal/offline",
+		}), []string{any_}},
+	{adapt, []string{"internal/web"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/artifactstore", "internal/sessionstore", "internal/offline", "internal/web",
 			"internal/history", "pkg/client",
@@ -150,6 +159,9 @@ var forbidden = map[layer][]string{
 var except = map[string]map[string][]string{
 	"internal/transcript": {"os": {"Open", "Stat", "ReadDir"}}, // it reads files, through an fs.FS of the real ones
 }
+
+// timeless are packages above layer 0 that are given times and start nothing either: they decide over values.
+var timeless = []string{"internal/apply"}
 
 // clocks are functions of package time that a pure package must not use: it is given times.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
@@ -49,7 +49,7 @@ const Unaccounted = "unaccounted"
 
 // Account holds every event of SPOOL_EVENTS against what is stored. It needs about 150 bytes of memory an event. Secrets are what
 // the persisters do with secrets: an entry that was masked is found in its thread only when it is masked again.
-func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persist.Secrets) (*Accounts, error) {
+func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets apply.Secrets) (*Accounts, error) {
 	a := &accountant{
 		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{},
 		accounts: &Accounts{Findings: []Finding{}},
@@ -78,7 +78,7 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets persis
 type accountant struct {
 	l        Ledger
 	src      rehydrate.Source
-	secrets  persist.Secrets
+	secrets  apply.Secrets
 	floor    uint64
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -92,7 +92,7 @@ type Config struct {
 
 	// Secrets is what the persisters do with secrets (their mode and rules): Fix makes nodes again, and an entry that was masked
 	// has its hash only when it is masked again. nil: nobody looks for them.
-	Secrets persist.Secrets
+	Secrets apply.Secrets
 }
 
 // Check looks at everything. An error means that it could not look; what differs is in the report. Memory is about 250

@@ -2,24 +2,19 @@ package fsck
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"slices"
-	"strings"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
-
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
-// remade is what a persister makes of events that were applied before.
+// remade is what events make that were applied before.
 type remade struct {
 	nodes map[casstore.Ref]casstore.Node
 	at    map[casstore.Ref]casstore.PackID // where nodes are that these refer to
@@ -28,44 +23,26 @@ type remade struct {
 // maxRemade bounds the bodies of the events that fill one gap, in bytes.
 const maxRemade = 256 << 20
 
-// remake applies the events of a gap again, from the head as it was before it. A persister does it, before a stage: it reads
-// what is stored, and what it writes is kept here alone.
+// remake applies the events of a gap again, from the head as it was before it. What they make is kept here alone.
 func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err error) {
 	before, evs, why, err := f.gapEvents(ctx, g)
 	if err != nil || why != "" {
 		return made, why, err
 	}
-	st := newStage(f, g.h.id, before)
-	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st, Secrets: f.c.cfg.Secrets}, persist.Config{})
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var run errgroup.Group
-	run.Go(func() error {
-		defer stop()
-		return p.Run(ctx)
-	})
-	run.Go(func() error {
-		defer stop()
-		subject := strings.TrimSuffix(events.StoredFilter(g.h.id), "*")
-		applied := make(chan struct{})
-		for i, e := range evs {
-			e.Event.Prev = 0 // those before the gap are not applied again
-			m := persist.Message{Subject: subject + e.Kind.String(), Data: e.Event.Encode(), Seq: uint64(i + 1), Ack: func() error { return nil }}
-			if i == len(evs)-1 {
-				m.Ack = sync.OnceValue(func() error { close(applied); return nil })
-			}
-			p.Deliver(ctx, m)
-		}
-		select {
-		case <-applied:
-		case <-ctx.Done():
-		}
-		return nil
-	})
-	if err := run.Wait(); err != nil {
+	r := &remaker{
+		f: f, records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
+		thread: apply.Thread{Key: g.h.id, Head: before, AskedLeft: true}, session: apply.Session{ID: g.h.id.Session},
+	}
+	if err := r.begin(); err != nil {
 		return made, "", err
 	}
-	made, err = st.made()
+	for i, e := range evs {
+		e.Event.Prev = 0 // those before the gap are not applied again
+		if err := r.apply(ctx, e.Event, uint64(i+1)); err != nil {
+			return made, "", err
+		}
+	}
+	made, err = r.made()
 	return made, "", err
 }
 
@@ -116,133 +93,180 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 	return before, stored, "", nil
 }
 
-// stage is the world of a persister that makes nodes again: what is stored, under what it writes itself.
-type stage struct {
-	f *fixer
-
-	mu      sync.Mutex
-	records map[string]record.Record // written here, or put here at the beginning
-	seq     uint64
+// remaker is a world in which events are applied again: what is stored, under what they make. It implements
+// apply.World.
+type remaker struct {
+	f       *fixer
+	thread  apply.Thread
+	session apply.Session
+	records map[string]record.Record // as the events leave them
 	packs   map[casstore.PackID]*casstore.Pack
+
+	pack  casstore.PackID // that the next nodes are in
+	nodes *casstore.PackBuilder
 }
 
-// stageSeq is above every revision of a stored record.
-const stageSeq = 1 << 62
+// remadeSeq is above every revision of a stored record.
+const remadeSeq = 1 << 62
 
-func newStage(f *fixer, t events.Thread, head threads.Head) *stage {
-	s := &stage{f: f, records: map[string]record.Record{}, seq: stageSeq, packs: map[casstore.PackID]*casstore.Pack{}}
-	for _, key := range []string{events.HeadKey(t), events.LeftKey(t), events.RefusedKey(0)} { // it has not ended and not left
-		s.records[key] = record.Record{Key: key}
-	}
-	if !head.Start.IsZero() {
-		s.records[events.HeadKey(t)] = record.Record{Key: events.HeadKey(t), Value: head.Encode(), Seq: s.seq}
-	}
-	return s
+// begin begins the next pack.
+func (r *remaker) begin() error {
+	r.nodes = casstore.NewPackBuilder()
+	_, err := rand.Read(r.pack[:])
+	return err
 }
 
-func (s *stage) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
-	s.mu.Lock()
-	own := maps.Clone(s.records)
-	s.mu.Unlock()
-	var ask []string
-	for _, key := range keys {
-		if _, ok := own[key]; !ok {
-			ask = append(ask, key)
+// errAway: nobody has the body of the event any more.
+var errAway = errors.New("its body was not in the event")
+
+// apply applies an event again.
+func (r *remaker) apply(ctx context.Context, ev events.Event, at uint64) error {
+	e := apply.Staged{Event: ev, At: at}
+	if e.Ref != nil {
+		e.Bad = errAway
+	} else {
+		apply.Clean(&e.Event, r.f.c.cfg.Secrets)
+		e.Bad = apply.Stage(&e)
+	}
+	st := apply.State{
+		Thread: &r.thread, Session: &r.session, Batch: apply.Batch{Pack: r.pack},
+		Output: &apply.Output{Removed: true}, // its record is not there any more
+	}
+	change, _, err := apply.Event(ctx, r, st, e)
+	if errors.Is(err, apply.ErrUnsettled) {
+		if err := r.store(); err != nil {
+			return err
 		}
+		st.Batch.Pack = r.pack
+		change, _, err = apply.Event(ctx, r, st, e)
 	}
-	stored, err := s.f.c.s.Records(ctx, ask...)
+	if err != nil {
+		return err
+	}
+	r.take(change)
+	return nil
+}
+
+// take makes a change so in this world.
+func (r *remaker) take(ch *apply.Change) {
+	ch.Session(&r.session, apply.Marked{})
+	if ch.Noted {
+		for _, at := range slices.Concat([]casstore.Located{ch.On.Start}, ch.On.Recent, ch.Locate) {
+			if !at.IsZero() && at.Pack != r.pack {
+				r.nodes.Locate(at)
+			}
+		}
+		r.nodes.AddDraft(&ch.Nodes)
+	}
+	for key, put := range ch.Puts {
+		r.records[key] = record.Record{Key: key, Value: put.Value, Seq: remadeSeq}
+	}
+	ch.Thread(&r.thread)
+	if ch.Leaves != nil { // what comes for the name is another thread's
+		r.thread = apply.Thread{Key: r.thread.Key, Left: r.thread.LeaveTo(ch.Leaves.To), AskedLeft: true, Reused: true}
+	}
+}
+
+// store makes a pack of what was made, so that it can be read, and begins the next one.
+func (r *remaker) store() error {
+	if r.nodes.Len() == 0 {
+		return nil
+	}
+	header, body, err := r.nodes.Finish()
+	if err != nil {
+		return err
+	}
+	p, err := casstore.OpenPack(header, body)
+	if err != nil {
+		return err
+	}
+	r.packs[r.pack] = p
+	rec := record.Pack{Header: int64(len(header)), Nodes: p.Len(), Raw: p.RawLen()}
+	key := events.PackKey(r.pack.String())
+	r.records[key] = record.Record{Key: key, Value: rec.Encode(), Seq: remadeSeq}
+	return r.begin()
+}
+
+// Settle implements apply.World.
+func (r *remaker) Settle(context.Context, ...events.Thread) error {
+	if r.nodes.Len() > 0 {
+		return apply.ErrUnsettled
+	}
+	return nil
+}
+
+// Records implements apply.World.
+func (r *remaker) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+	rs, err := r.f.c.s.Records(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]record.Record, len(keys))
 	for i, key := range keys {
-		r, ok := own[key]
-		if !ok {
-			r, stored = stored[0], stored[1:]
+		if own, ok := r.records[key]; ok {
+			rs[i] = own
 		}
-		out[i] = r
 	}
-	return out, nil
+	return rs, nil
 }
 
-func (s *stage) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
-	return record.FindPack(ctx, s.Records, id)
+// FindPack implements apply.World.
+func (r *remaker) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+	return record.FindPack(ctx, r.Records, id)
 }
 
-func (s *stage) Fence(context.Context, int) (record.Fence, error) { return record.Fence{}, nil }
+// Holds implements apply.World: what records name counts as there.
+func (r *remaker) Holds(context.Context, record.Object) (bool, error) { return true, nil }
 
-func (s *stage) WillCommit(record.Fence) {}
+// Reader implements apply.World.
+func (r *remaker) Reader() threads.Reader { return threads.Reader{Packs: r} }
 
-func (s *stage) Commit(_ context.Context, _ record.Fence, puts []record.Put) (first uint64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first = s.seq + 1
-	for _, p := range puts {
-		s.seq++
-		s.records[p.Key] = record.Record{Key: p.Key, Value: p.Value, Seq: s.seq}
-	}
-	return first, nil
-}
-
-func (s *stage) UploadPack(_ context.Context, id casstore.PackID, header, body []byte) (record.Pack, error) {
-	p, err := casstore.OpenPack(header, body)
-	if err != nil {
-		return record.Pack{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.packs[id] = p
-	return record.Pack{Header: int64(len(header)), Nodes: p.Len(), Raw: p.RawLen()}, nil
-}
-
-func (s *stage) UploadBlob(context.Context, casstore.Ref, []byte) (record.Blob, error) {
-	return record.Blob{}, nil
-}
-
-// Holds: what records name counts as there; a stage has no bytes of its own.
-func (s *stage) Holds(context.Context, record.Object) (bool, error) { return true, nil }
-
-// errStage: the stage has no room for what is larger than memory.
-var errStage = errors.New("it was larger than memory")
-
-func (s *stage) NewBlob(context.Context) record.Upload { return refusedUpload{} }
-
-// refusedUpload takes nothing.
-type refusedUpload struct{}
-
-func (refusedUpload) Write([]byte) (int, error)      { return 0, errStage }
-func (refusedUpload) Commit() (record.Object, error) { return record.Object{}, errStage }
-func (refusedUpload) Abort()                         {}
-
-func (s *stage) DropBlob(context.Context, record.Object) error       { return nil }
-func (s *stage) PublishItems(context.Context, []events.Posted) error { return nil }
-func (s *stage) LastItemOf(context.Context, events.Thread, uint64) (int64, error) {
-	return 0, nil
-}
-func (s *stage) Dead(context.Context, []events.Dead) error { return nil }
-func (s *stage) HaveDead(_ context.Context, letters []events.Dead) ([]bool, error) {
-	return make([]bool, len(letters)), nil
-}
-func (s *stage) DiscardBody(context.Context, events.BodyRef) error { return nil }
-func (s *stage) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
-	return nil, fmt.Errorf("%w: %w", record.ErrNotFound, errStage)
-}
-
-// Pack is a pack of the stage, else one that is stored.
-func (s *stage) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
-	s.mu.Lock()
-	p := s.packs[id]
-	s.mu.Unlock()
-	if p != nil {
+// Pack is a pack that was made here, else one that is stored.
+func (r *remaker) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	if p := r.packs[id]; p != nil {
 		return p, nil
 	}
-	return s.f.r.Packs.Pack(ctx, id)
+	return r.f.r.Packs.Pack(ctx, id)
 }
 
-// made are the nodes of the stage.
-func (s *stage) made() (out remade, err error) {
+// Near implements apply.World.
+func (r *remaker) Near(string) (packs []casstore.PackID) {
+	for _, at := range append(r.thread.Head.Located(), r.thread.Head.Tips...) {
+		packs = append(packs, at.Pack)
+	}
+	return packs
+}
+
+// Locate implements apply.World.
+func (r *remaker) Locate(context.Context, casstore.Ref) (casstore.Located, error) {
+	return casstore.Located{}, casstore.ErrNotFound
+}
+
+// errUnasked: the rules under which events are applied again do not ask that.
+var errUnasked = errors.New("nobody asks that of what is made again")
+
+// Past implements apply.World.
+func (r *remaker) Past(context.Context, events.Thread, string, uint64, uint64, uint64) (events.Past, error) {
+	return events.Past{}, errUnasked
+}
+
+// Reused implements apply.World.
+func (r *remaker) Reused(uint64, int64) bool { return false }
+
+// SessionKeys implements apply.World.
+func (r *remaker) SessionKeys(context.Context, string) ([]string, error) { return nil, errUnasked }
+
+// SessionLive implements apply.World.
+func (r *remaker) SessionLive(context.Context, string) (record.Live, error) {
+	return record.Live{}, errUnasked
+}
+
+// made are the nodes that were made.
+func (r *remaker) made() (out remade, err error) {
+	if err := r.store(); err != nil {
+		return out, err
+	}
 	out = remade{nodes: map[casstore.Ref]casstore.Node{}, at: map[casstore.Ref]casstore.PackID{}}
-	for _, p := range s.packs {
+	for _, p := range r.packs {
 		for i := range p.Len() {
 			n, err := p.Node(p.Ref(i))
 			if err != nil {
@@ -251,7 +275,7 @@ func (s *stage) made() (out remade, err error) {
 			out.nodes[p.Ref(i)] = n
 		}
 		for _, l := range p.Outside() {
-			if s.packs[l.Pack] == nil && l.Ref.Kind() == casstore.KindNode {
+			if r.packs[l.Pack] == nil && l.Ref.Kind() == casstore.KindNode {
 				out.at[l.Ref] = l.Pack
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/natsadmin"
@@ -310,7 +311,7 @@ func (s *soak) letters() {
 			s.t.Fatal(err)
 		}
 		reason := m.Header.Get(natsio.HeaderReason)
-		if strings.Contains(reason, persist.ErrMissingRef.Error()) { // it was, when the step was published
+		if strings.Contains(reason, apply.ErrMissingRef.Error()) { // it was, when the step was published
 			continue
 		}
 		for _, bad := range []string{"gone", "latched", "corrupt", "not found", "neither"} {

@@ -25,7 +25,8 @@ type Prompt struct {
 // Filter narrows what is looked at; empty fields choose everything.
 type Filter struct {
 	Session string
-	Cwd     string // working directory of the session, exactly
+	Cwd     string   // working directory of the session, exactly
+	Within  []string // beginnings of the sessions' names; none: all sessions
 }
 
 // MaxLimit is the most that one question gives; a higher limit means this one, and one below 1 gives nothing.
@@ -89,6 +90,13 @@ func (f Filter) clause() (where string, args []any) {
 	}
 	if f.Cwd != "" {
 		where, args = where+" AND p.session IN (SELECT id FROM sessions WHERE cwd = ?)", append(args, f.Cwd)
+	}
+	if len(f.Within) > 0 {
+		begins := make([]string, len(f.Within))
+		for i, prefix := range f.Within {
+			begins[i], args = "substr(name, 1, length(?)) = ?", append(args, prefix, prefix)
+		}
+		where += " AND p.session IN (SELECT id FROM sessions WHERE " + strings.Join(begins, " OR ") + ")"
 	}
 	return where, args
 }

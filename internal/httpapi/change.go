@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -8,12 +9,17 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // Each of these answers when the thread has taken it: what is read next shows it.
 
-// done answers with where the thread is now.
+// done answers with where the thread is now, if the token may see it.
 func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.Thread) error {
+	if !sees(r) {
+		answer(w, status, okay{OK: true})
+		return nil
+	}
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err
@@ -24,6 +30,9 @@ func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.
 	}
 	return err
 }
+
+// sees reports whether a request may be told what is stored.
+func sees(r *http.Request) bool { return access.From(r.Context()).Scopes&access.Read != 0 }
 
 // fork starts a thread at a point of this one.
 func (a *api) fork(w http.ResponseWriter, r *http.Request) error {
@@ -58,6 +67,9 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request) error {
 	err = a.cfg.Client.Fork(r.Context(), to, events.Fork{
 		Session: t.Session, Thread: t.Name, Item: in.N, Index: in.Index, Node: in.Node, Entry: in.Entry, Role: in.Role, Whole: in.Whole,
 	})
+	if errors.Is(err, threads.ErrNoPoint) && !sees(r) { // it names those that there are
+		err = fmt.Errorf("%w: %w in %s", ErrRequest, threads.ErrNoPoint, t)
+	}
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,10 @@ const (
 	headerSeq      = "Spool-Seq"
 )
 
-// entryTime is how long a client may take to send one entry, and answerTime how long to read a piece of an answer.
+// How long a client may take: to send one entry; to send the next piece of a body that has begun; to read a piece of an answer.
 const (
 	entryTime  = 5 * time.Minute
+	pieceTime  = time.Minute
 	answerTime = 30 * time.Second
 )
 
@@ -64,6 +65,9 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	if cfg.Envelopes {
 		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)
 	}
+	memory := &held{room: a.memory, grant: access.From(r.Context()), wait: a.cfg.Patience}
+	defer memory.close()
+	cfg.Room = memory
 	named, err := identity(r, &cfg)
 	if err != nil {
 		return err
@@ -129,7 +133,13 @@ func (e early) Read(p []byte) (int, error) {
 func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
 	ctl := http.NewResponseController(w)
 	_ = ctl.EnableFullDuplex() // the answer begins before the body ends
-	cfg.Interrupt = func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
+	in := &timed{in: r.Body, ctl: ctl, time: func() time.Duration {
+		if cfg.Room.(*held).holds() {
+			return pieceTime
+		}
+		return a.cfg.Idle
+	}}
+	cfg.Interrupt = in.Interrupt
 	started := false
 	enc := json.NewEncoder(w)
 	cfg.Results = func(rs []ingest.Result, err error) {
@@ -147,7 +157,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) 
 		}
 		_ = ctl.Flush()
 	}
-	sum, err := ingest.Lines(r.Context(), r.Body, a.cfg.Publisher, cfg)
+	sum, err := ingest.Lines(r.Context(), in, a.cfg.Publisher, cfg)
 	if err != nil { // net/http must not find the end of the body after us: it would read on beside a read of its own
 		cfg.Interrupt()
 		_, _ = io.Copy(io.Discard, r.Body) // what has arrived

@@ -54,9 +54,13 @@ type Config struct {
 
 	Inbox    ingest.Inbox  // takes entries that are too large for memory; nil: those are refused
 	MaxBody  int64         // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB
-	Requests int           // that store entries at a time, each with an entry or a batch in memory, and that read; 0 = 64
+	Requests int           // that read at a time, or store an artifact; 0 = 64
+	Writers  int           // requests that store anything else at a time; 0 = 512
+	Pipes    int           // streams of lines at a time; 0 = 1,024
 	Outputs  int           // that stream an output at a time; 0 = 256
 	Readers  int           // event streams at a time; 0 = 4,096
+	Memory   int64         // bytes of entries that are being received or stored; 0 = 128 MiB
+	Idle     time.Duration // how long a stream of lines may be silent between two of them; 0 = 10 min
 	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Log      *slog.Logger
 }
@@ -67,7 +71,8 @@ const bodyInMemory = 64 << 20
 // api is the handler's state.
 type api struct {
 	cfg       Config
-	rooms     [lanes]chan struct{} // places of requests, by what they take
+	rooms     [lanes]*room // places of requests, by what they take
+	memory    *room        // bytes of bodies
 	producers producers
 	hub       *hub
 	origins   forks
@@ -81,14 +86,19 @@ func New(cfg Config) http.Handler {
 	}
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, bodyInMemory)
 	cfg.Requests, cfg.Outputs, cfg.Readers = cmp.Or(cfg.Requests, 64), cmp.Or(cfg.Outputs, 256), cmp.Or(cfg.Readers, 4096)
+	cfg.Writers, cfg.Pipes = cmp.Or(cfg.Writers, 512), cmp.Or(cfg.Pipes, 1024)
+	cfg.Memory, cfg.Idle = cmp.Or(cfg.Memory, 2*bodyInMemory), cmp.Or(cfg.Idle, 10*time.Minute)
 	cfg.Patience = cmp.Or(cfg.Patience, 5*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log)}
-	for lane, places := range map[lane]int{storing: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers} {
-		a.rooms[lane] = make(chan struct{}, places)
+	for lane, places := range map[lane]int{
+		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
+	} {
+		a.rooms[lane] = newRoom(int64(places), cfg.Tokens)
 	}
+	a.memory = newRoom(cfg.Memory, cfg.Tokens)
 	a.document = a.describe()
 	return a.guard(a.mux())
 }
@@ -178,19 +188,18 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 }
 
 // enter takes a place in a lane; the caller gives it back. On false the request is answered.
-func (a *api) enter(w http.ResponseWriter, in lane) (leave func(), ok bool) {
+func (a *api) enter(w http.ResponseWriter, r *http.Request, in lane) (leave func(), ok bool) {
 	room := a.rooms[in]
 	if room == nil {
 		return func() {}, true
 	}
-	select {
-	case room <- struct{}{}:
-		return func() { <-room }, true
-	default:
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
-		return nil, false
+	grant := access.From(r.Context())
+	if ok, _ := room.try(grant, 1); ok {
+		return func() { room.give(grant, 1) }, true
 	}
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
+	return nil, false
 }
 
 func (a *api) ready(w http.ResponseWriter, r *http.Request) error {

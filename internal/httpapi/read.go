@@ -47,12 +47,12 @@ func (a *api) artifact(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("ETag", `"sha256-`+hex.EncodeToString(o.Sum[:])+`"`)
 	}
 	download(w, rec.Filename, rec.MIME)
-	w.Header().Set("Cache-Control", immutable)
 	http.ServeContent(&patient{w, http.NewResponseController(w)}, r, "", time.UnixMilli(rec.Created), seeker)
 	return nil
 }
 
-// download makes a browser save the answer instead of showing it.
+// download makes a browser save the answer instead of showing it, and ask again each time: what it keeps may have been deleted, or be
+// for others than whoever asks now. With its ETag it is told that it has the bytes already.
 func download(w http.ResponseWriter, name, contentType string) {
 	if _, _, err := mime.ParseMediaType(contentType); err != nil {
 		contentType = "application/octet-stream"
@@ -63,9 +63,6 @@ func download(w http.ResponseWriter, name, contentType string) {
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, no-cache")
 }
-
-// immutable: what has this address never changes.
-const immutable = "private, max-age=31536000, immutable"
 
 // pictures are the types that a blob is given as; any other is bytes.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
@@ -96,7 +93,6 @@ func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	download(w, ref.Hex()[:16], kind)
-	w.Header().Set("Cache-Control", immutable)
 	http.ServeContent(&patient{w, http.NewResponseController(w)}, r, "", time.Time{}, body)
 	return nil
 }
@@ -122,22 +118,13 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 	if n.Agent != "" && n.Tool == "" {
 		n.Writer = artifacts.FromAgent
 	}
-	rec, err := a.cfg.Client.PutArtifact(r.Context(), n, &unhurried{r.Body, http.NewResponseController(w)})
+	rec, err := a.cfg.Client.PutArtifact(r.Context(), n, &timed{
+		in: r.Body, ctl: http.NewResponseController(w), time: func() time.Duration { return pieceTime },
+	})
 	if err == nil {
 		answer(w, http.StatusCreated, client.ArtifactJSON(rec))
 	}
 	return err
-}
-
-// unhurried gives a client entryTime for each piece of a body.
-type unhurried struct {
-	io.Reader
-	ctl *http.ResponseController
-}
-
-func (u *unhurried) Read(b []byte) (int, error) {
-	_ = u.ctl.SetReadDeadline(time.Now().Add(entryTime))
-	return u.Reader.Read(b)
 }
 
 // artifacts lists the artifacts of a session, oldest first.
@@ -262,8 +249,11 @@ func (a *api) answerPrompt(w http.ResponseWriter, r *http.Request) error {
 	out := struct {
 		OK         bool   `json:"ok"`
 		Error      string `json:"error,omitempty"`
-		Resolution any    `json:"resolution"`
-	}{err == nil, "", client.ResolutionJSON(res)}
+		Resolution any    `json:"resolution,omitempty"`
+	}{OK: err == nil}
+	if sees(r) {
+		out.Resolution = client.ResolutionJSON(res)
+	}
 	switch {
 	case errors.Is(err, client.ErrAnswered):
 		out.Error = err.Error()

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +29,9 @@ type lane int
 
 const (
 	free      lane = iota
-	storing        // an entry or a batch in memory
+	storing        // an entry, or a change
+	piping         // a stream of lines
+	uploading      // a piece of an object
 	reading        // a page or a piece of an object
 	sending        // a streaming output
 	following      // an event stream
@@ -223,7 +226,7 @@ var served = []route{
 		gives: either("artifacts", "artifact"), do: (*api).artifacts,
 	},
 	{
-		method: "POST", path: sessionPath + "/artifacts", need: access.Write, in: storing, about: "Store the body as an artifact.",
+		method: "POST", path: sessionPath + "/artifacts", need: access.Write, in: uploading, about: "Store the body as an artifact.",
 		query: []param{
 			{name: "tool", kind: "string", about: "which printed it"}, {name: "filename", kind: "string", about: "its name"}, {name: "agent", kind: "string", about: "whose output it is"},
 			{name: "run", kind: "string", about: "run it belongs to"}, {name: "tool_call", kind: "string", about: "call it belongs to"},
@@ -324,12 +327,20 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", typeSSE)
 		return
 	}
-	leave, ok := a.enter(w, to.in)
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" && len(to.takes) > 0 {
+		a.fail(w, r, fmt.Errorf("%w: Content-Encoding %.50q: send the body as it is", errMedia, enc))
+		return
+	}
+	in := to.in
+	if in == storing && mediaType(r) == typeNDJSON {
+		in = piping
+	}
+	leave, ok := a.enter(w, r, in)
 	if !ok {
 		return
 	}
 	defer leave()
-	if to.in == following || to.in == sending {
+	if in == following || in == sending || in == piping {
 		untime(w)
 	}
 	if err := to.do(a, w, r); err != nil {

@@ -377,7 +377,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	if a.cfg.History == "" {
 		return fmt.Errorf("%w: this process keeps no prompt history; spool up does", errNothing)
 	}
-	q, f := r.URL.Query(), history.Filter{Session: session, Cwd: r.URL.Query().Get("cwd")}
+	q, f := r.URL.Query(), history.Filter{Session: session, Cwd: r.URL.Query().Get("cwd"), Within: access.From(r.Context()).Sessions}
 	var found []history.Prompt
 	err = history.With(a.cfg.History, func(db *history.DB) (err error) {
 		if q.Get("q") == "" {
@@ -390,11 +390,9 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	grant, out := access.From(r.Context()), []promptOut{}
-	for _, p := range found {
-		if grant.Session(p.Thread.Session) {
-			out = append(out, promptOut{p.Thread.Session, p.Thread.Name, p.N, stamp(p.Time), p.Text, p.Cwd, p.Host, p.Harness})
-		}
+	out := make([]promptOut, len(found))
+	for i, p := range found {
+		out[i] = promptOut{p.Thread.Session, p.Thread.Name, p.N, stamp(p.Time), p.Text, p.Cwd, p.Host, p.Harness}
 	}
 	return list(w, r, "prompts", out, "")
 }

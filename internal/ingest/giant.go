@@ -20,9 +20,9 @@ var errLong = errors.New("too long")
 
 // sendLine checks in a line that begins with head and goes on in in, up to its newline. When that fails in the middle,
 // its beginning is gone: the error ends the stream.
-func sendLine(ctx context.Context, head []byte, in *bufio.Reader, most int64, inbox Inbox) (line, error) {
+func sendLine(ctx context.Context, head []byte, in *bufio.Reader, cfg Config) (line, error) {
 	rest := &text.LineReader{In: in}
-	l, err := checkIn(ctx, head, rest, most, inbox)
+	l, err := checkIn(ctx, head, rest, cfg)
 	if err != nil {
 		return line{}, err
 	}
@@ -36,30 +36,49 @@ func sendLine(ctx context.Context, head []byte, in *bufio.Reader, most int64, in
 }
 
 // whole reads all of r, but for a newline at its end.
-func whole(ctx context.Context, r io.Reader, most int64, inbox Inbox) (line, error) {
+func whole(ctx context.Context, r io.Reader, cfg Config) (l line, err error) {
 	r = butNewline{bufio.NewReaderSize(r, 64<<10)}
 	room := int64(inMemory)
-	if inbox == nil {
-		room = min(most, math.MaxInt64-1)
+	if cfg.Inbox == nil {
+		room = min(cfg.MaxBody, math.MaxInt64-1)
 	}
-	head, err := io.ReadAll(io.LimitReader(r, room+1))
+	taken := &taker{ctx: ctx, in: io.LimitReader(r, room+1), room: cfg.Room}
+	defer func() { l.held = taken.held }()
+	head, err := io.ReadAll(taken)
 	switch {
 	case err != nil:
 		return line{}, err
-	case int64(len(head)) > most:
+	case int64(len(head)) > cfg.MaxBody:
 		return line{n: 1, long: true}, nil
 	case int64(len(head)) <= room:
 		return line{n: 1, text: head}, nil
 	}
-	l, err := checkIn(ctx, head, r, most, inbox)
+	l, err = checkIn(ctx, head, r, cfg)
 	l.n = 1
 	return l, err
 }
 
+// taker takes room for what it reads.
+type taker struct {
+	ctx  context.Context
+	in   io.Reader
+	room Room
+	held int
+}
+
+func (t *taker) Read(p []byte) (int, error) {
+	n, err := t.in.Read(p)
+	if no := t.room.Take(t.ctx, n); no != nil {
+		return 0, no
+	}
+	t.held += n
+	return n, err
+}
+
 // checkIn stores head and rest in the inbox.
-func checkIn(ctx context.Context, head []byte, rest io.Reader, most int64, inbox Inbox) (line, error) {
-	bounded := &atMost{r: rest, left: most - int64(len(head))}
-	ref, err := inbox.CheckIn(ctx, io.MultiReader(bytes.NewReader(head), bounded))
+func checkIn(ctx context.Context, head []byte, rest io.Reader, cfg Config) (line, error) {
+	bounded := &atMost{r: rest, left: cfg.MaxBody - int64(len(head))}
+	ref, err := cfg.Inbox.CheckIn(ctx, io.MultiReader(bytes.NewReader(head), bounded))
 	if errors.Is(err, errLong) {
 		return line{long: true}, nil
 	}

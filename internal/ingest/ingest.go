@@ -25,6 +25,18 @@ type Inbox interface {
 	CheckIn(ctx context.Context, body io.Reader) (events.BodyRef, error)
 }
 
+// Room is what bodies may take of a process's memory: Take waits for n bytes more, or says why there are none; Give gives some back.
+type Room interface {
+	Take(ctx context.Context, n int) error
+	Give(n int)
+}
+
+// endless is room without a bound.
+type endless struct{}
+
+func (endless) Take(context.Context, int) error { return nil }
+func (endless) Give(int)                        {}
+
 // Config says what the lines are.
 type Config struct {
 	Thread    events.Thread // where they go; with Envelopes, the default
@@ -46,6 +58,7 @@ type Config struct {
 	// read. That it is JSON is then for the persister to find out.
 	Inbox Inbox
 
+	Room     Room          // for lines until they are stored or refused; what Take refuses ends the stream. nil: no bound
 	MaxBody  int64         // bytes of a line; 0 = 64 MiB, and any number for a line that goes to the inbox
 	Wait     time.Duration // how long a line waits for others to share its batch; 0 = 20 ms
 	Patience time.Duration // how long a batch is tried again while the server is busy, full or away; 0 = as long as it takes
@@ -94,6 +107,9 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, 64<<20)
 	c.Wait = cmp.Or(c.Wait, 20*time.Millisecond)
+	if c.Room == nil {
+		c.Room = endless{}
+	}
 	return c
 }
 
@@ -122,7 +138,7 @@ func Lines(ctx context.Context, r io.Reader, out Publisher, cfg Config) (Summary
 	cfg = cfg.withDefaults()
 	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
 	s.sum.Next = cfg.Start
-	lines, ended, stop := split(ctx, r, cfg.MaxBody, cfg.Inbox)
+	lines, ended, stop := split(ctx, r, cfg)
 	defer stop(cfg.Interrupt)
 	var timer <-chan time.Time // runs while lines wait
 	for {
@@ -158,7 +174,8 @@ func One(ctx context.Context, r io.Reader, out Publisher, cfg Config) (seq uint6
 	}
 	cfg = cfg.withDefaults()
 	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
-	l, err := whole(ctx, r, cfg.MaxBody, cfg.Inbox)
+	l, err := whole(ctx, r, cfg)
+	defer cfg.Room.Give(l.held)
 	if err != nil {
 		return 0, err
 	}
@@ -178,6 +195,7 @@ type stream struct {
 	seq     uint64 // last one given
 	events  []*events.Event
 	bytes   int      // of their bodies
+	held    int      // bytes of room that the lines have taken
 	results []Result // of the lines since the last flush, those of events as if stored
 	sum     Summary
 }
@@ -187,6 +205,7 @@ func (s *stream) full(next line) bool {
 }
 
 func (s *stream) take(l line) {
+	s.held += l.held
 	e, err := s.event(l)
 	if err != nil {
 		s.results = append(s.results, Result{Line: l.n, Error: err.Error()})
@@ -218,7 +237,8 @@ func (s *stream) flush(ctx context.Context) error {
 	if s.cfg.Results != nil && len(s.results) > 0 {
 		s.cfg.Results(s.results, err)
 	}
-	s.events, s.bytes, s.results = nil, 0, nil
+	s.cfg.Room.Give(s.held)
+	s.events, s.bytes, s.held, s.results = nil, 0, 0, nil
 	return err
 }
 

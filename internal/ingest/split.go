@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,26 +17,30 @@ type line struct {
 	text []byte          // without the newline; its own memory
 	long bool            // longer than allowed; text is nil
 	ref  *events.BodyRef // in the inbox; text is nil
+	held int             // bytes of room that it has taken
 }
 
 // split reads lines in a goroutine of its own, because a Read cannot be given up, until r ends or stop is called. Once the
 // channel is closed *ended says how r ended, nil at its end. No more than one line is read ahead. stop waits for the goroutine
 // if it is given a function that ends a blocked Read.
-func split(ctx context.Context, r io.Reader, most int64, inbox Inbox) (lines <-chan line, ended *error, stop func(interrupt func())) {
+func split(ctx context.Context, r io.Reader, cfg Config) (lines <-chan line, ended *error, stop func(interrupt func())) {
 	out, ended, stopped, done := make(chan line), new(error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(out)
 		defer close(done) // first: whoever sees the channel closed knows that no Read goes on
 		in := bufio.NewReaderSize(r, 64<<10)
 		for n := int64(1); ; n++ {
-			l, err := readLine(ctx, in, most, inbox)
+			l, err := readLine(ctx, in, cfg)
 			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (l.long || l.ref != nil || !blank(l.text)) {
 				l.n = n
 				select {
 				case out <- l:
 				case <-stopped:
+					cfg.Room.Give(l.held)
 					return
 				}
+			} else {
+				cfg.Room.Give(l.held)
 			}
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
@@ -59,24 +64,40 @@ func split(ctx context.Context, r io.Reader, most int64, inbox Inbox) (lines <-c
 	}
 }
 
-// readLine reads a line of most bytes; what is longer is read and dropped. One that is too large for memory goes to the inbox,
+// readLine reads a line of cfg.MaxBody bytes; what is longer is read and dropped. One that is too large for memory goes to the inbox,
 // if there is one. The error is why there is no line after this one.
-func readLine(ctx context.Context, in *bufio.Reader, most int64, inbox Inbox) (l line, err error) {
+func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err error) {
+	var pieces [][]byte // of a line that is longer than the reader's buffer
 	for {
 		piece, err := in.ReadSlice('\n')
 		if err == nil {
 			piece = piece[:len(piece)-1]
 		}
-		if l.long = l.long || int64(len(l.text)+len(piece)) > most; l.long {
-			l.text = nil
+		if l.long = l.long || int64(l.held+len(piece)) > cfg.MaxBody; l.long {
+			cfg.Room.Give(l.held)
+			l.held, pieces = 0, nil
+		} else if no := cfg.Room.Take(ctx, len(piece)); no != nil {
+			return l, no
 		} else {
-			l.text = append(l.text, piece...)
+			l.held += len(piece)
+			pieces = append(pieces, bytes.Clone(piece))
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
+			l.text = join(pieces)
 			return l, err
 		}
-		if len(l.text) > inMemory && inbox != nil {
-			return sendLine(ctx, l.text, in, most, inbox)
+		if l.held > inMemory && cfg.Inbox != nil {
+			sent, err := sendLine(ctx, join(pieces), in, cfg)
+			sent.held = l.held
+			return sent, err
 		}
 	}
+}
+
+// join is bytes.Join, but for a single piece, which it gives as it is.
+func join(pieces [][]byte) []byte {
+	if len(pieces) == 1 {
+		return pieces[0]
+	}
+	return bytes.Join(pieces, nil)
 }

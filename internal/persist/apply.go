@@ -2,166 +2,201 @@ package persist
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"spool/pkg/dialect"
+	"spool/internal/apply"
+	"spool/internal/record"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
-	"spool/pkg/threads"
 )
 
-// apply adds one event to a commit, or says in s.verdict why not. What can fail is done before anything is changed. An error is for
-// the lane (forLane): the event is not judged.
+// apply decides over one event, and takes into the commit what becomes of it. An error is for the lane: the event is
+// not judged, and nothing is changed.
 func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
-	s.verdict = refuse(s.bad) // what was found over another head does not count
+	s.verdict = apply.Refused(s.bad) // what was found over another head does not count
 	if !s.known {
 		return nil
-	}
-	if op, ok := deletes(s); ok {
-		return l.delete(ctx, c, s, op)
 	}
 	t, err := l.settledThread(ctx, c, s.event.Thread)
 	if err != nil {
 		return err
 	}
-	if t.session.past(s.msg) {
-		s.verdict = verdict{is: repeated}
-		return nil
-	}
-	if cause := l.latchedBy(t.key); cause != nil {
-		s.verdict = refuse(cause)
-		c.doubt(t)
-		return nil
-	}
-	if done, err := l.skip(ctx, c, t, s); done || err != nil {
+	w, st, e := world{l, c}, l.state(c, t, s), s.event
+	e.Now, e.Bad = c.now, s.bad
+	change, verdict, err := apply.Event(ctx, w, st, e)
+	if err != nil {
 		return err
 	}
-	if s.bad == nil {
-		err := l.change(ctx, c, t, s)
-		if err == nil {
-			return nil
-		}
-		return l.refuseTo(c, t, s, err)
+	s.verdict = verdict
+	if change.Delete != nil {
+		return l.delete(ctx, c, t, s, change)
 	}
-	l.noteDead(c, t, s)
+	l.take(c, t, s, change)
 	return nil
 }
 
-// refuseTo gives the verdict that an error means, unless it is for the lane.
-func (l *lane) refuseTo(c *commit, t *thread, s *staged, err error) error {
-	if forLane(err) {
-		return err
-	}
-	s.verdict = refuse(err)
-	l.noteDead(c, t, s)
-	return nil
-}
+// keptRuns is how many runs of a thread stay in memory while nothing is under way.
+const keptRuns = 64
 
-// noteDead sees to it that what is linked to an event that goes to the dead letters is taken.
-func (l *lane) noteDead(c *commit, t *thread, s *staged) {
-	if !l.pass(c, t, s) {
-		t.session.mark(s, events.Stands)
-		c.doubt(t)
+// state is what is known before an event.
+func (l *lane) state(c *commit, t *thread, s *staged) apply.State {
+	if len(t.Runs) >= keptRuns && c.byKey[t.Key] == nil && t.pending.Load() == 0 {
+		clear(t.Runs)
 	}
-}
-
-// skip reports whether an event is not to be applied: its thread has it, or must not take it (yet).
-func (l *lane) skip(ctx context.Context, c *commit, t *thread, s *staged) (bool, error) {
-	if s.msg.Seq <= t.head.Applied && !t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
-		if err := l.learnLeft(ctx, t); err != nil {
-			return false, err
-		}
-	}
-	if had, err := l.had(ctx, c, t, s); had || err != nil {
-		return had, err
-	}
-	if l.repeats(c, t, s) {
-		return true, nil
-	}
-	standing, err := l.standing(ctx, t, s)
-	if err != nil || standing == events.Stands {
-		return false, err
-	}
-	t.session.mark(s, standing)
-	c.doubt(t)
-	s.verdict = verdict{is: superseded}
-	if standing == events.Unlinked {
-		s.verdict = refuse(fmt.Errorf("%w: event %d of the producer %s: publish both again", ErrUnlinked, s.event.Prev, s.event.Producer))
-	}
-	return true, nil
-}
-
-// repeats reports whether a thread has an event already, and notes it.
-func (l *lane) repeats(c *commit, t *thread, s *staged) bool {
-	repeat := t.head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq)
-	// An event that the head has passed was applied, and its producer says so too, unless that one is forgotten. If it is
-	// not, EVENTS was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
-	forgotten := len(t.head.Producers) >= threads.MaxProducers && !l.p.Reused(s.msg.Seq, s.msg.Stored)
-	again := s.msg.Seq <= t.head.Applied && (repeat || forgotten)
-	if again && t.fresh { // an earlier owner of the partition committed it and did not ack
-		c.reconcile = append(c.reconcile, reconcile{t.key, t.head.Clone()})
-	}
-	t.fresh = false
-	if !again && !repeat {
-		return false
-	}
-	if !again && s.msg.Seq > t.looked { // a head that was looked at after the event was stored needs no other look
-		c.doubt(t)
-	}
-	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came first; a body is
-	// dropped once it is applied.
-	if s.bad == nil || !again || errors.Is(s.bad, errBody) {
-		s.verdict = verdict{is: repeated}
-	}
-	return true
-}
-
-// change applies an event to its thread.
-func (l *lane) change(ctx context.Context, c *commit, t *thread, s *staged) error {
-	if t.left != nil && t.left.to != "" {
-		return t.left.renamed(t.key)
+	st := apply.State{
+		Thread: &t.Thread, Session: &t.session.Session, Rules: l.p.rules, Latched: l.latchedBy(t.Key), Room: &l.room,
+		Batch: apply.Batch{
+			ID: c.id, Pack: casstore.PackID(c.id), Records: c.records, Runs: c.runs, Results: len(c.results), Items: &c.room,
+		},
 	}
 	if s.event.Kind == events.KindChunk {
-		return l.chunk(ctx, c, t, s)
+		if o := l.outputs.outputs[s.outputKey()]; o != nil {
+			st.Output, st.Opened = &o.Output, o.fresh == c
+		}
 	}
-	if t.head.Status == threads.StatusCompleted && !removes(s) && !ofRun(s) {
-		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t.key)
+	if n := l.outputs.counters[t.Key.Session]; n != nil {
+		st.Counter, st.CounterBad = &n.rec, n.bad
 	}
-	switch s.event.Kind {
-	case events.KindEntry:
-		return l.entry(ctx, c, t, s)
-	case events.KindControl:
-		return l.control(ctx, c, t, s)
-	}
-	return fmt.Errorf("%w %q: this version applies entry, chunk and control", events.ErrKind, s.event.Kind)
+	return st
 }
 
-// ErrEnded: the thread is completed and takes no more entries (SPEC I7).
-var ErrEnded = errors.New("thread has ended")
-
-// pass notes an event that goes to the dead letters in its thread's head, so that those linked to it are taken. A thread whose first
-// entry is bad begins with it nevertheless; a name that a control operation failed to take stays free: nothing is noted then.
-func (l *lane) pass(c *commit, t *thread, s *staged) (noted bool) {
-	if t.head.Start.IsZero() && (s.event.Kind != events.KindEntry || t.left != nil && t.left.to != "") {
-		return false
+// take makes a change so: in the commit, and in what is in memory of its thread, session and output. It cannot fail.
+func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
+	for _, r := range ch.Reconcile {
+		c.reconcile = append(c.reconcile, reconcile{r.Thread, r.Head})
 	}
-	c.news(t, s, t.head)
-	name := s.event.Dialect
-	if _, known := dialect.Lookup(name); !known {
-		name = "" // what it says may be anything
+	if ch.Doubt {
+		c.doubt(t)
 	}
-	c.start(t, name, nil)
-	if t.session.learn(t, s, &dialect.Entry{}) {
+	if ch.Info != nil {
 		c.infos[t.session] = nil
 	}
-	return true
+	ch.Session(&t.session.Session, apply.MarkedBy(&s.event.Event))
+	if ch.Noted {
+		c.takeThread(t, ch)
+		c.takeBytes(s, ch)
+	}
+	ch.Thread(&t.Thread)
+	if ch.Leaves != nil {
+		l.takeName(c, t, ch.Leaves)
+	}
+	c.takeRecords(ch)
+	l.takeOutputs(c, t, s, ch)
+	l.p.stats.add(&ch.Counts)
 }
 
-// entry appends one entry to its thread: a content node, a state node, items.
-func (l *lane) entry(ctx context.Context, c *commit, t *thread, s *staged) error {
-	d, ok := dialect.Lookup(s.event.Dialect)
-	if !ok {
-		return fmt.Errorf("unknown dialect %q: use one of %v", s.event.Dialect, dialect.Names())
+// takeThread has the commit change a thread, and gives the commit its pack when it is the first.
+func (c *commit) takeThread(t *thread, ch *apply.Change) {
+	if c.pack.IsZero() {
+		c.nodes = builders.Get().(*casstore.PackBuilder)
+		c.pack = casstore.PackID(c.id)
+		c.blobs = map[casstore.Ref][]byte{}
+		c.uploads = map[casstore.Ref]*uploaded{}
+		c.refers = map[casstore.Ref]bool{}
 	}
-	return l.step(ctx, c, t, s, addition{dialect: d})
+	n := c.byKey[t.Key]
+	if n == nil || ch.Moved { // what a later state refers to beside this is in the pack itself
+		c.locate(ch.On.Start)
+		c.locate(ch.On.Recent...)
+	}
+	if n == nil {
+		on := ch.On.Head()
+		n = &touched{thread: t, was: t.Key, key: t.Key, base: on.Pack}
+		c.byKey[t.Key] = n
+		c.threads = append(c.threads, n)
+	}
+	c.locate(ch.Locate...)
+	for _, id := range ch.Beside {
+		if id != c.pack {
+			n.beside = append(n.beside, id)
+		}
+	}
+	n.refers = append(n.refers, ch.Refers...)
+}
+
+// locate tells the pack being built where the nodes are that a thread's next states refer to.
+func (c *commit) locate(at ...casstore.Located) {
+	for _, l := range at {
+		if !l.IsZero() && l.Pack != c.pack {
+			c.nodes.Locate(l)
+		}
+	}
+}
+
+// takeBytes takes nodes, blobs and items.
+func (c *commit) takeBytes(s *staged, ch *apply.Change) {
+	c.nodes.AddDraft(&ch.Nodes)
+	for _, b := range ch.Blobs {
+		if b.Bytes != nil {
+			c.blobs[b.Ref] = b.Bytes
+		} else {
+			c.uploads[b.Ref] = s.uploaded(b.Ref)
+		}
+	}
+	for _, ref := range ch.Holds {
+		c.refers[ref] = true
+	}
+	c.items = append(c.items, ch.Items...)
+	for _, r := range ch.Results {
+		c.results = append(c.results, &attached{Record: r.Record, text: r.Text})
+	}
+}
+
+// takeName gives a thread its new name, or none.
+func (l *lane) takeName(c *commit, t *thread, to *apply.Leaving) {
+	n := c.byKey[t.Key]
+	n.leaves = to
+	if to.To == "" {
+		n.base, t.gone = casstore.PackID{}, true
+		return
+	}
+	target := events.Thread{Session: t.Key.Session, Name: to.To}
+	l.liftMoved(target, to.Takes)
+	l.heads.threads[t.Key] = &thread{Thread: apply.Thread{Key: t.Key}, session: t.session, gone: true}
+	delete(c.byKey, t.Key)
+	t.Key, n.key = target, target
+	c.byKey[target], l.heads.threads[target] = n, t
+}
+
+// takeRecords takes records that are written as they are.
+func (c *commit) takeRecords(ch *apply.Change) {
+	for _, key := range ch.Unput {
+		delete(c.records, key)
+	}
+	for key, put := range ch.Puts {
+		c.records[key] = put
+	}
+	if ch.Run == nil {
+		return
+	}
+	if c.runs == nil {
+		c.runs = map[string]record.Put{}
+	}
+	c.runs[ch.Run.Put.Key] = ch.Run.Put
+}
+
+// takeOutputs takes a piece of an output, and numbers of artifacts.
+func (l *lane) takeOutputs(c *commit, t *thread, s *staged, ch *apply.Change) {
+	for _, key := range ch.Closed {
+		l.outputs.close(key)
+	}
+	if ch.Counter != nil {
+		n := l.outputs.counters[t.Key.Session]
+		n.rec = *ch.Counter
+		c.numbers[n] = nil
+	}
+	if ch.Output == nil {
+		return
+	}
+	o := l.outputs.outputs[s.outputKey()]
+	if ch.Output.Begins != nil {
+		o.fresh = c
+		o.Take(ch.Output, &l.p.rules)
+		c.touch(o)
+		return
+	}
+	n := c.touch(o)
+	n.live = append(n.live, o.Take(ch.Output, &l.p.rules)...)
+	if end := ch.Output.Ends; end != nil {
+		n.ended, n.artifact, n.end = true, end.Artifact, &end.End
+	}
 }

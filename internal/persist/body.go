@@ -10,12 +10,10 @@ import (
 	"io"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
-
-// errBody: the body of a claim check is not what it should be.
-var errBody = errors.New("body in the inbox")
 
 // fetch redeems a claim check whose body fits into memory.
 func (p *Persister) fetch(ctx context.Context, s *staged) (body []byte, err error) {
@@ -36,7 +34,7 @@ func (p *Persister) fetch(ctx context.Context, s *staged) (body []byte, err erro
 func (p *Persister) openBody(ctx context.Context, s *staged) (io.Reader, error) {
 	r, err := p.Inbox.OpenBody(ctx, *s.event.Ref)
 	if errors.Is(err, record.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %s is not there: publish the event again", errBody, s.event.Ref.Object)
+		return nil, fmt.Errorf("%w: %s is not there: publish the event again", apply.ErrBody, s.event.Ref.Object)
 	}
 	if err != nil {
 		return nil, err
@@ -44,7 +42,7 @@ func (p *Persister) openBody(ctx context.Context, s *staged) (io.Reader, error) 
 	return &body{r: r, ref: *s.event.Ref, sum: sha256.New(), working: s.msg.Working, told: time.Now()}, nil
 }
 
-// body trusts nothing that a claim check says (SPEC B1): reading fails with errBody where the bytes are more, fewer or
+// body trusts nothing that a claim check says (SPEC B1): reading fails with apply.ErrBody where the bytes are more, fewer or
 // others than those.
 type body struct {
 	r       io.Reader
@@ -68,13 +66,13 @@ func (b *body) Read(p []byte) (int, error) {
 	b.size += int64(n)
 	switch end := errors.Is(err, io.EOF); {
 	case b.size > b.ref.Size:
-		return 0, fmt.Errorf("%w: %s has more than the %d bytes that the event says", errBody, b.ref.Object, b.ref.Size)
+		return 0, fmt.Errorf("%w: %s has more than the %d bytes that the event says", apply.ErrBody, b.ref.Object, b.ref.Size)
 	case end && b.size < b.ref.Size:
-		return 0, fmt.Errorf("%w: %s has %d bytes, the event says %d", errBody, b.ref.Object, b.size, b.ref.Size)
+		return 0, fmt.Errorf("%w: %s has %d bytes, the event says %d", apply.ErrBody, b.ref.Object, b.size, b.ref.Size)
 	case end && [sha256.Size]byte(b.sum.Sum(nil)) != b.ref.Sum:
-		return 0, fmt.Errorf("%w: %s has another hash than the event says", errBody, b.ref.Object)
+		return 0, fmt.Errorf("%w: %s has another hash than the event says", apply.ErrBody, b.ref.Object)
 	case errors.Is(err, record.ErrNotFound):
-		return 0, fmt.Errorf("%w: %w", errBody, err)
+		return 0, fmt.Errorf("%w: %w", apply.ErrBody, err)
 	}
 	return n, err
 }

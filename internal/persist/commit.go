@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -21,6 +24,7 @@ import (
 type commit struct {
 	id    [16]byte // written into every head: tells a commit whose answer was lost from one that was refused
 	epoch uint64
+	now   time.Time     // when it was begun
 	link  uint64        // connection over which its heads were read
 	flush chan struct{} // not a commit but a marker of stage 1: nothing that was prepared before it is left
 	fence record.Fence
@@ -66,7 +70,7 @@ type touched struct {
 	value   []byte             // head record
 	last    int64              // number of its last item
 	base    casstore.PackID    // pack of the parent that the first new state builds on; zero for a new thread
-	leaves  *leaving           // it is renamed or removed
+	leaves  *apply.Leaving     // it is renamed or removed
 	beside  []casstore.PackID  // packs of other states that the thread has from now on, or goes back to
 	refers  []casstore.Located // nodes that its steps name by themselves
 }
@@ -204,7 +208,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	puts = slices.Concat(p.refusalPuts(c), puts, results)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
-		puts = append(puts, record.Put{Key: events.SessionKey(s.id), Value: value, Expect: record.Any})
+		puts = append(puts, record.Put{Key: events.SessionKey(s.ID), Value: value, Expect: record.Any})
 	}
 	puts = slices.AppendSeq(puts, maps.Values(c.records))
 	puts = slices.AppendSeq(puts, maps.Values(c.runs))
@@ -226,8 +230,8 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	for _, t := range c.threads {
 		put := record.Put{Key: t.record, Value: t.value, Expect: t.rev}
 		switch {
-		case t.leaves != nil && t.leaves.to != "":
-			put.Expect = t.leaves.takes
+		case t.leaves != nil && t.leaves.To != "":
+			put.Expect = t.leaves.Takes
 		case t.removes != "":
 			put.Expect = record.Any // the removal carries the expectation
 		}
@@ -249,7 +253,7 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	puts := make([]record.Put, len(refs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
-	there, err := liveBlobs(ctx, p.Bulk, known)
+	there, err := record.LiveBlobs(ctx, p.Bulk, known)
 	if err != nil {
 		return nil, err
 	}
@@ -372,7 +376,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 		for _, at := range t.refers { // no head leads there, perhaps: a collector may have buried it since it was found
 			l, err := packs(at.Pack)
 			if err == nil {
-				err = holdsNode(ctx, p.Packs, l, at.Ref)
+				err = apply.HoldsNode(ctx, p.Packs, l, at.Ref)
 			}
 			if record.IsGone(err) || errors.Is(err, record.ErrValue) { // applied again, the step is refused
 				return nil, fmt.Errorf("%w: %s refers to %s: %w", record.ErrConflict, t.key, at, err)
@@ -438,4 +442,18 @@ func (p *Persister) bases(ctx context.Context, c *commit) (func(casstore.PackID)
 		}
 		return p.Records.FindPack(ctx, id)
 	}, nil
+}
+
+// builtOn lists the packs that a commit must keep from being collected for this thread.
+func (t *touched) builtOn() iter.Seq[casstore.PackID] {
+	return func(yield func(casstore.PackID) bool) {
+		if !t.base.IsZero() && !yield(t.base) {
+			return
+		}
+		for _, id := range t.beside {
+			if !id.IsZero() && !yield(id) {
+				return
+			}
+		}
+	}
 }

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
@@ -51,73 +51,32 @@ type deletion struct {
 	rev     uint64 // of its record
 }
 
-// deletes gives the operands of an event that deletes its session.
-func deletes(s *staged) (op events.Delete, ok bool) {
-	if s.event.Kind != events.KindControl || s.bad != nil {
-		return op, false
+// delete deletes the session of an event, or spares it. When it returns, nothing of a session that is deleted is left in the record
+// bucket or in memory.
+func (l *lane) delete(ctx context.Context, c *commit, t *thread, s *staged, ch *apply.Change) error {
+	if ch.Delete.Spared != nil {
+		return l.spare(ctx, c, t, s, ch)
 	}
-	c, err := events.ParseControl(s.event.Body)
-	if err != nil || c.Op != events.OpDelete {
-		return op, false
-	}
-	return *c.Delete, true
-}
-
-// past reports whether an event was published before its session was deleted.
-func (s *session) past(m Message) bool { return s.deleted.Before(m.Seq, m.Stored) }
-
-// delete applies the operation. When it returns, nothing of the session is left in the record bucket or in memory.
-func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delete) error {
-	t, err := l.settledThread(ctx, c, s.event.Thread)
-	if err != nil {
-		return err
-	}
-	was := t.session.deleted
-	again := was.Is(&s.event) && was.Seq == s.msg.Seq && was.State != record.Done
-	if !again && (was.Is(&s.event) || t.session.past(s.msg)) {
-		s.verdict = verdict{is: repeated}
-		return nil
-	}
-	if !again && l.repeats(c, t, s) { // it was refused
-		return nil
-	}
-	if err := l.barrier(ctx, c); err != nil {
-		return err
-	}
-	d := &deletion{session: s.event.Thread.Session, rev: t.session.deletedRev}
-	if again {
-		d.rec = *was
-	} else {
-		switch err := l.refuseDelete(ctx, d.session, op); {
-		case errors.Is(err, errWritten):
-			return l.spare(ctx, c, t, s, err)
-		case err != nil:
-			return l.refuseTo(c, t, s, err)
-		}
-		d.rec = record.Deleted{
-			Seq: s.msg.Seq, Stored: s.msg.Stored, Producer: s.event.Producer, Epoch: s.event.Epoch, Event: s.event.Seq, At: s.event.Time, Delete: op,
-		}
-	}
+	d := &deletion{session: s.event.Thread.Session, rec: ch.Delete.Rec, rev: t.session.deletedRev}
 	// What was judged before it in the batch is verified now: afterwards nothing is left to hold it against.
 	if err := l.verify(ctx, c); err != nil {
 		return err
 	}
 	c.undoubt(d.session)
-	err = l.p.retry(ctx, "delete session", func() error { return l.p.removeRecords(ctx, d) })
-	if errors.Is(err, record.ErrConflict) { // another persister is at it: what it did so far is to be read
+	err := l.p.retry(ctx, "delete session", func() error { return l.p.removeRecords(ctx, d) })
+	switch {
+	case errors.Is(err, record.ErrConflict): // another persister is at it: what it did so far is to be read
 		l.epoch.Add(1)
 		return errEpoch
-	}
-	if err != nil && !never(err) && !errors.Is(err, errWritten) {
+	case errors.Is(err, apply.ErrWritten):
+		return l.spare(ctx, c, t, s, apply.Spare(world{l, c}, l.state(c, t, s), s.event, err))
+	case err != nil && !never(err):
 		return err
-	}
-	if errors.Is(err, errWritten) {
-		return l.spare(ctx, c, t, s, err)
 	}
 	l.forget(d.session) // a part of it may be gone if not all
 	c.ends = true
 	if err != nil {
-		s.verdict = refuse(err)
+		s.verdict = apply.Refused(err)
 		return nil
 	}
 	c.deletion = d
@@ -125,72 +84,17 @@ func (l *lane) delete(ctx context.Context, c *commit, s *staged, op events.Delet
 	return nil
 }
 
-// spare notes that a session is not deleted, because it was written to. Whoever asked sees that it is refused, and nothing is lost: no
-// dead letter.
-func (l *lane) spare(ctx context.Context, c *commit, t *thread, s *staged, why error) error {
-	l.p.Log.Info("session not deleted", "session", s.event.Thread.Session, "reason", why)
-	if t.head.Start.IsZero() {
-		return l.p.retry(ctx, "note a deletion that is refused", func() error { return l.noteWithout(ctx, t, s) })
-	}
-	l.noteDead(c, t, s)
-	return nil
-}
-
-// refuseDelete says why a session is not deleted.
-func (l *lane) refuseDelete(ctx context.Context, session string, op events.Delete) error {
-	if l.p.Sessions == nil {
-		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl)
-	}
-	if op.UnchangedSince > 0 {
-		err := l.p.retry(ctx, "look what was written to the session", func() error {
-			return l.p.refuseWritten(ctx, session, op.UnchangedSince)
-		})
-		if err != nil {
+// spare notes that a session is not deleted.
+func (l *lane) spare(ctx context.Context, c *commit, t *thread, s *staged, ch *apply.Change) error {
+	l.p.Log.Info("session not deleted", "session", s.event.Thread.Session, "reason", ch.Delete.Spared)
+	if ch.Delete.Note {
+		if err := l.p.retry(ctx, "note a deletion that is refused", func() error { return l.noteWithout(ctx, t, s) }); err != nil {
 			return err
 		}
+		ch.Left = t.Left
 	}
-	if op.Force {
-		return nil
-	}
-	live, err := l.live(ctx, session)
-	if err != nil {
-		return err
-	}
-	return live.Activity("", time.Now(), l.p.cfg.OutputLease).Deletable(time.Now())
-}
-
-// errWritten: the session is not as it was when somebody decided to delete it.
-var errWritten = errors.New("the session was written to since its deletion was decided")
-
-// refuseWritten is errWritten if a record of the session was written behind a sequence. All events before the deletion are applied.
-func (p *Persister) refuseWritten(ctx context.Context, session string, since uint64) error {
-	keys, err := p.Sessions.SessionKeys(ctx, session)
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(keys, deleteBatch) {
-		rs, err := p.Records.Records(ctx, some...)
-		if err != nil {
-			return err
-		}
-		for _, r := range rs {
-			if r.Seq > since {
-				return fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, r.Key, r.Seq, since)
-			}
-		}
-	}
+	l.take(c, t, s, ch)
 	return nil
-}
-
-func (l *lane) live(ctx context.Context, session string) (live record.Live, err error) {
-	err = l.p.retry(ctx, "look for live runs", func() (err error) {
-		live, err = l.p.Sessions.SessionLive(ctx, session)
-		return err
-	})
-	for _, u := range live.Unread {
-		l.p.Log.Warn("a record that cannot be read keeps no session", "record", u.Key, "error", u.Err)
-	}
-	return live, err
 }
 
 // forget drops what is in memory of a session; all that was prepared before is committed.
@@ -255,7 +159,7 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 	return nil
 }
 
-// unchanged is errWritten if the deletion minds and a record is of after it was decided. The first batch expects the records that it
+// unchanged is apply.ErrWritten if the deletion minds and a record is of after it was decided. The first batch expects the records that it
 // removes as they are here: the counter is among them, from which each new artifact takes its number.
 func (p *Persister) unchanged(ctx context.Context, d *deletion, list []going) ([]going, error) {
 	since, counter := d.rec.UnchangedSince, events.CounterKey(d.session)
@@ -264,7 +168,7 @@ func (p *Persister) unchanged(ctx context.Context, d *deletion, list []going) ([
 	}
 	for _, g := range list {
 		if g.rev > since {
-			return nil, fmt.Errorf("%w: %s at sequence %d, above %d", errWritten, g.key, g.rev, since)
+			return nil, fmt.Errorf("%w: %s at sequence %d, above %d", apply.ErrWritten, g.key, g.rev, since)
 		}
 	}
 	if i := slices.IndexFunc(list, func(g going) bool { return g.key == counter }); i >= 0 {
@@ -276,7 +180,7 @@ func (p *Persister) unchanged(ctx context.Context, d *deletion, list []going) ([
 		return nil, err
 	}
 	if rs[0].Exists() {
-		return nil, fmt.Errorf("%w: it has its first artifact", errWritten)
+		return nil, fmt.Errorf("%w: it has its first artifact", apply.ErrWritten)
 	}
 	return slices.Insert(list, 0, going{key: counter, rev: rs[0].Seq}), nil
 }

@@ -1,10 +1,11 @@
-// Package persist turns events into threads: the persister's decisions, against interfaces that it declares.
+// Package persist turns events into threads: the pipeline of the persister, against interfaces that it declares. What
+// an event does to its thread is internal/apply's to decide.
 //
 //	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition;
 //	                          │      what is too large for memory goes to the bucket now: giant.go)
 //	                          │ queue, bounded in bytes
 //	                          ▼
-//	                       prepare: heads, dialect, nodes, items → one commit            (lane, stage 1)
+//	                       prepare: heads read, each event decided, its change taken into a commit   (lane, stage 1)
 //	                          ▼
 //	                       seal:    nodes compressed into a pack                         (lane, ahead of stage 2)
 //	                          ▼
@@ -15,8 +16,12 @@
 // The stages work on neighbouring batches at the same time: a batch is prepared on the heads that the one before it
 // will leave. When that one is refused, both are thrown away and their events go back to the queue.
 //
-// A verdict against an event (a repeat, superseded, a dead letter, its thread latched) holds only over a head that is verified. Another
-// process may have moved the one in memory: it was pinned in between, or a repair set the head back.
+// A change is taken as a whole or not at all, into the commit and into what is in memory (apply.go); that cannot fail.
+// A batch can, after some of its events are taken: the store does not answer, a head turns out not to be the stored
+// one, a record is too large for a message. Then the sessions of the batch are read again (forgetBatch).
+//
+// A verdict against an event (a repeat, superseded, a dead letter, its thread latched) holds only over a head that is
+// verified. Another process may have moved the one in memory: it was pinned in between, or a repair set the head back.
 //
 //	noted in the head          the commit writes it, and expects the revision that the verdict was reached on
 //	refused, and not noted     the same, and the commit demands that the head is as it was (refusals.go)
@@ -25,8 +30,8 @@
 //	the partition's next term  what is in memory of a session is read again; queued events of an earlier term are dropped, since
 //	                           those that nobody acknowledged come again in their place
 //
-// A verdict ends when its event goes back to the queue. An error of a store that does not answer is none: it is waited for
-// (verdict.go). What stops a batch for good is found by trying less of it (isolate.go).
+// A verdict ends when its event goes back to the queue. An error of a store that does not answer is none: it is waited
+// for (world.go). What stops a batch for good is found by trying less of it (isolate.go).
 //
 // What a crash leaves after each step, and who repairs it:
 //
@@ -39,4 +44,8 @@
 //	                       the thread's last item with its head, and publishes the rest from the nodes
 //	4 items published      events that are not acked; they come again and are skipped, or are refused again by the record or their letter
 //	5 acked                nothing
+//
+// Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, apply.go (stage
+// 1), commit.go, publish.go; then the sides: world.go, verify.go, latch.go, isolate.go, delete.go, giant.go,
+// outputcache.go, outputcommit.go, lease.go, refusals.go, deliver.go.
 package persist

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
+	"spool/internal/apply"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -38,7 +38,7 @@ const (
 func (p *Persister) giant(e *events.Event) bool {
 	from := p.cfg.StreamBytes
 	if !dialect.IsJSON(e.Dialect) {
-		from = rawLimit
+		from = apply.RawLimit
 	}
 	return e.Kind == events.KindEntry && e.Ref != nil && e.Ref.Size > from
 }
@@ -49,14 +49,14 @@ func (p *Persister) stream(ctx context.Context, s *staged) error {
 	if err := p.reserve(ctx, s, scanRoom); err != nil {
 		return err
 	}
-	text := int64(rawText)
+	text := int64(apply.RawText)
 	if dialect.IsJSON(s.event.Dialect) {
 		if err := p.scan(ctx, s); err != nil {
 			return err
 		}
 		text = s.plan.TextSize
 	}
-	if err := p.fits(s, text, s.cuts.Externalized); err != nil {
+	if err := p.fits(s, text, s.event.Cuts.Externalized); err != nil {
 		return err
 	}
 	p.release(s)
@@ -82,7 +82,7 @@ func (p *Persister) scan(ctx context.Context, s *staged) error {
 	if err != nil {
 		return passed(err)
 	}
-	s.cuts.Summary = s.plan.Summary
+	s.event.Cuts.Summary = s.plan.Summary
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (p *Persister) apply(ctx context.Context, s *staged, r io.Reader) error {
 	images := &images{ctx: ctx, p: p, s: s, seen: map[string]bool{}}
 	if !s.plan.Lossy {
 		err := s.plan.Apply(r, text, nil, images)
-		s.text = text.Bytes()
+		s.event.Text = text.Bytes()
 		return err
 	}
 	full := p.Bulk.NewBlob(ctx)
@@ -128,7 +128,7 @@ func (p *Persister) apply(ctx context.Context, s *staged, r io.Reader) error {
 		full.Abort()
 		return err
 	}
-	s.text = text.Bytes()
+	s.event.Text = text.Bytes()
 	return s.keepFull(full)
 }
 
@@ -136,36 +136,16 @@ func (p *Persister) apply(ctx context.Context, s *staged, r io.Reader) error {
 func (s *staged) keepFull(up record.Upload) error {
 	o, err := up.Commit()
 	if err == nil {
-		s.full = &uploaded{ref: casstore.BlobRef(o.Sum), object: o}
+		s.event.Full = casstore.BlobRef(o.Sum)
+		s.ahead = append(s.ahead, &uploaded{ref: s.event.Full, object: o})
 	}
 	return err
-}
-
-// Raw bytes have no strings to cut. More than rawLimit of them are kept as a blob, and the text is their beginning: part of
-// the format (docs/format.md), whatever the memory of a persister.
-const (
-	rawLimit = 8 << 20
-	rawText  = truncate.MaxUnits
-)
-
-// cutRaw is what stays of raw bytes that begin with head: as much as of a long string, up to a character's end.
-func cutRaw(head []byte) []byte {
-	head = head[:rawText-len(truncate.Notice)]
-	for n := 1; n < utf8.UTFMax; n++ {
-		if tail := head[len(head)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				head = head[:len(head)-n]
-			}
-			break
-		}
-	}
-	return append(bytes.Clone(head), truncate.Notice...)
 }
 
 func (p *Persister) uploadRaw(ctx context.Context, s *staged, r io.Reader) error {
 	full := p.Bulk.NewBlob(ctx)
 	r = io.TeeReader(r, full)
-	head := make([]byte, rawText)
+	head := make([]byte, apply.RawText)
 	_, err := io.ReadFull(r, head)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
@@ -174,7 +154,7 @@ func (p *Persister) uploadRaw(ctx context.Context, s *staged, r io.Reader) error
 		full.Abort()
 		return err
 	}
-	s.text, s.cuts.Summary = cutRaw(head), truncate.Summary{Truncated: 1}
+	s.event.Text, s.event.Cuts.Summary = apply.CutRaw(head), truncate.Summary{Truncated: 1}
 	return s.keepFull(full)
 }
 
@@ -184,12 +164,12 @@ var errHalt = errors.New("cannot go on")
 // passed says what an error of a pass means: for the event, or for the persister.
 func passed(err error) error {
 	switch {
-	case errors.Is(err, errBody), errors.Is(err, truncate.ErrTooManyEdits):
+	case errors.Is(err, apply.ErrBody), errors.Is(err, truncate.ErrTooManyEdits):
 		return err
 	case errors.Is(err, jsonscan.ErrSyntax), errors.Is(err, jsonscan.ErrDepth):
-		return notJSON(err)
+		return apply.NotJSON(err)
 	case errors.Is(err, truncate.ErrChanged):
-		return fmt.Errorf("%w: %w", errBody, err)
+		return fmt.Errorf("%w: %w", apply.ErrBody, err)
 	}
 	return fmt.Errorf("%w: %w", errHalt, err)
 }
@@ -217,27 +197,30 @@ type uploaded struct {
 	named  bool // a commit was tried whose records name it: it may exist
 }
 
-func (s *staged) uploads() bool {
-	for _, b := range s.blobs {
-		if b.up != nil {
-			return true
+func (s *staged) uploads() bool { return len(s.ahead) > 0 }
+
+// uploaded is what was uploaded ahead under that ref.
+func (s *staged) uploaded(ref casstore.Ref) *uploaded {
+	for _, up := range s.ahead {
+		if up.ref == ref {
+			return up
 		}
 	}
-	return s.full != nil
+	return nil
 }
 
 // drop removes what was uploaded for an event and no record names: there was the same blob already, or the event is not
 // applied. What stays after a crash here is gc's.
 func (p *Persister) drop(ctx context.Context, s *staged) {
-	for _, b := range append(s.blobs, blob{up: s.full}) {
-		if b.up == nil || b.up.named || ctx.Err() != nil {
+	for _, up := range s.ahead {
+		if up.named || ctx.Err() != nil {
 			continue
 		}
-		if err := p.Bulk.DropBlob(ctx, b.up.object); err != nil {
-			p.Log.Warn("drop an upload", "ref", b.up.ref, "error", err)
+		if err := p.Bulk.DropBlob(ctx, up.object); err != nil {
+			p.Log.Warn("drop an upload", "ref", up.ref, "error", err)
 		}
 	}
-	s.blobs, s.full = nil, nil
+	s.event.Blobs, s.event.Full, s.ahead = nil, casstore.Ref{}, nil
 }
 
 // images takes what Apply moves out of an entry: small ones into memory, up to a bound, and others into the bucket.
@@ -277,7 +260,7 @@ func (h *heldImage) Commit() error {
 	if casstore.SumBlob(h.Bytes()) != h.ref {
 		return truncate.ErrChanged
 	}
-	h.s.blobs = append(h.s.blobs, blob{ref: h.ref, bytes: h.Bytes()})
+	h.s.event.Blobs = append(h.s.event.Blobs, apply.Blob{Ref: h.ref, Bytes: h.Bytes()})
 	return nil
 }
 
@@ -296,7 +279,8 @@ func (w *sentImage) Commit() error {
 	if err != nil {
 		return err
 	}
-	w.im.s.blobs = append(w.im.s.blobs, blob{ref: w.ref, up: &uploaded{ref: w.ref, object: o}})
+	w.im.s.event.Blobs = append(w.im.s.event.Blobs, apply.Blob{Ref: w.ref})
+	w.im.s.ahead = append(w.im.s.ahead, &uploaded{ref: w.ref, object: o})
 	if casstore.BlobRef(o.Sum) != w.ref {
 		return truncate.ErrChanged
 	}

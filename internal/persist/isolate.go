@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -39,17 +40,10 @@ func safely(do func() error) (err error) {
 	return do()
 }
 
-// errHalfDone: an event failed after it had changed something in memory. It counts as a panic.
-var errHalfDone = errors.New("half of an event was applied")
-
-// applySafely is apply. After a panic nothing of the commit is left (undo), and the event is tried alone; after the next it goes to the
-// dead letters.
+// applySafely is apply. After a panic the batch is given up and the event is tried alone; after the next it goes to the dead letters.
 func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error) {
 	defer func() {
 		r := recover()
-		if r == nil && errors.Is(err, errHalfDone) {
-			r = err
-		}
 		if r == nil {
 			return
 		}
@@ -67,7 +61,7 @@ func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error
 	if err := l.apply(ctx, c, s); err != nil {
 		return err
 	}
-	if s.verdict.is == dead {
+	if s.verdict.Is == apply.Dead {
 		l.noteRefusal(c, s)
 	}
 	return nil
@@ -79,6 +73,11 @@ func (l *lane) seal(c *commit) error {
 		return fmt.Errorf("%w: %w", record.ErrRefused, err)
 	}
 	return nil
+}
+
+// never reports whether the store refuses something for good: it says no, or holds what cannot be read.
+func never(err error) bool {
+	return (errors.Is(err, record.ErrRefused) || errors.Is(err, record.ErrValue)) && !apply.Passing(err)
 }
 
 // isolate has a commit that is refused for good prepared again, in parts. An error: the store takes no commit at all.

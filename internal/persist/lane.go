@@ -12,9 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // lane merges the events of all partitions of a process into commits: few and full ones, because an atomic batch costs the
@@ -25,6 +27,9 @@ type lane struct {
 	heads *headCache // stage 1 only
 
 	outputs outputCache // stage 1 only
+
+	reader threads.Reader // stage 1 only
+	room   apply.Room     // of the change that is made next; stage 1 only
 
 	refusals map[int]*refusals // by partition; stage 1 only
 
@@ -54,7 +59,7 @@ type lane struct {
 
 func newLane(p *Persister) *lane {
 	l := &lane{
-		p: p, heads: newHeadCache(p.cfg.Threads),
+		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.Threads),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
@@ -193,14 +198,14 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 func (l *lane) limit() func(*staged) bool {
 	events, bytes, blobs, most := 0, 0, 0, l.p.cfg.BatchEvents
 	return func(s *staged) bool {
-		size := len(s.text) + len(s.cuts.Full)
+		size := len(s.event.Text) + len(s.event.Cuts.Full)
 		if s.trial.most > 0 {
 			most = min(most, s.trial.most)
 		}
-		if events > 0 && (events >= most || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.blobs) > maxBlobs) {
+		if events > 0 && (events >= most || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.event.Blobs) > maxBlobs) {
 			return false
 		}
-		events, bytes, blobs = events+1, bytes+size, blobs+len(s.blobs)
+		events, bytes, blobs = events+1, bytes+size, blobs+len(s.event.Blobs)
 		return true
 	}
 }

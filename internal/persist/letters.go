@@ -1,6 +1,9 @@
 package persist
 
-import "spool/pkg/events"
+import (
+	"spool/internal/apply"
+	"spool/pkg/events"
+)
 
 // letter is the dead letter of an event.
 func (s *staged) letter(why string) events.Dead {
@@ -17,8 +20,8 @@ func (s *staged) letter(why string) events.Dead {
 // letters are the dead letters of a commit.
 func (c *commit) letters() (all []events.Dead) {
 	for _, s := range c.events {
-		if s.verdict.is == dead {
-			all = append(all, s.letter(s.verdict.why.Error()))
+		if s.verdict.Is == apply.Dead {
+			all = append(all, s.letter(s.verdict.Why.Error()))
 		}
 	}
 	return all

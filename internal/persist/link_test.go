@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -75,8 +75,8 @@ func TestUnlinked(t *testing.T) {
 	}
 	r.give(p, 4, 4)
 	r.through(p, 1)
-	if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], persist.ErrUnlinked.Error()) {
-		t.Errorf("dead letters %q, want one that says %q", why, persist.ErrUnlinked)
+	if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], apply.ErrUnlinked.Error()) {
+		t.Errorf("dead letters %q, want one that says %q", why, apply.ErrUnlinked)
 	}
 	r.linked(id, 1, 0)
 	r.linked(id, 2, 1)
@@ -101,8 +101,8 @@ func TestLinkedOverADeletion(t *testing.T) {
 	r.give(p, 1, 5)
 	r.through(p, 5)
 	why := r.whyDead()
-	if len(why) != 2 || !strings.Contains(why[0], persist.ErrUnlinked.Error()) || !strings.Contains(why[1], persist.ErrUnlinked.Error()) {
-		t.Errorf("dead letters %q, want two that say %q", why, persist.ErrUnlinked)
+	if len(why) != 2 || !strings.Contains(why[0], apply.ErrUnlinked.Error()) || !strings.Contains(why[1], apply.ErrUnlinked.Error()) {
+		t.Errorf("dead letters %q, want two that say %q", why, apply.ErrUnlinked)
 	}
 	r.linked(id, 5, 0)
 	r.give(p, 6, 6)

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,10 +29,6 @@ type Live interface {
 	PublishLive(t events.Thread, output string, frame events.Live) error
 }
 
-// maxBatchOutputs is how many outputs a commit changes at most, four records each at worst: its base holds what is shown of
-// an output and less than a part, and they are all in one atomic batch.
-const maxBatchOutputs = 60
-
 // touchedOutput is an output with news in a commit.
 type touchedOutput struct {
 	*openOutput
@@ -60,7 +55,8 @@ func (c *commit) touch(o *openOutput) *touchedOutput {
 			return n
 		}
 	}
-	n := &touchedOutput{openOutput: o, id: o.rec.ID, token: o.rec.NUID, thread: events.Thread{Session: o.session, Name: o.rec.Thread}, from: o.sink.Total()}
+	of := events.Thread{Session: events.SessionOf(o.key), Name: o.Rec.Thread}
+	n := &touchedOutput{openOutput: o, id: o.Rec.ID, token: o.Rec.NUID, thread: of, from: o.Total()}
 	c.outputs = append(c.outputs, n)
 	return n
 }
@@ -68,26 +64,21 @@ func (c *commit) touch(o *openOutput) *touchedOutput {
 // finishOutputs writes what the commit will leave of each output it touches.
 func (c *commit) finishOutputs() {
 	for _, n := range c.outputs {
-		n.fresh, n.raw = nil, 0
-		n.ready, n.body.ready = n.body.ready, nil
-		switch {
-		case !n.ended:
+		n.fresh, n.ready = nil, n.Ready()
+		if !n.ended {
 			var base []byte
-			if n.rec, base = n.value(); base != nil {
+			if n.rec, base = n.Value(); base != nil {
 				n.base = &record.Put{Key: n.baseKey, Value: base, Expect: record.Any} // the record beside it is the fence
 			}
-		case n.artifact != nil:
-			n.whole = record.Object{
-				Bucket: events.ArtifactsBucket, Name: n.artifact.Object, NUID: n.token, Size: n.body.size(),
-				Chunks: n.body.count, Sum: [sha256.Size]byte(n.body.sum.Sum(nil)),
-			}
+			continue
 		}
-		if n.ended { // the cache keeps that it has ended, and no more
-			if n.openOutput.rec.Base > 0 {
-				n.base = &record.Put{Key: n.baseKey, Expect: record.Any}
-			}
-			n.sink, n.body, n.openOutput.rec = nil, nil, record.Output{}
+		if n.artifact != nil {
+			n.whole = n.Whole(n.artifact.Object)
 		}
+		if n.Rec.Base > 0 {
+			n.base = &record.Put{Key: n.baseKey, Expect: record.Any}
+		}
+		n.Forget() // the cache keeps that it has ended, and no more
 	}
 	for n := range c.numbers {
 		c.numbers[n] = n.rec.Encode()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -72,14 +73,20 @@ type Inbox interface {
 	DiscardBody(ctx context.Context, ref events.BodyRef) error
 }
 
+// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without another one. It
+// asks the stream's leader: what was acknowledged must not be missing.
+type Past interface {
+	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
+}
+
 // Deps is the world outside.
 type Deps struct {
 	Records Records
 	Bulk    Bulk
 	Outbox  Outbox
 	Inbox   Inbox
-	Packs   casstore.PackGetter // committed packs, cached
-	Nodes   Locator             // finds nodes that a step names without a pack; nil: only where the session's heads are
+	Packs   casstore.PackGetter  // committed packs, cached
+	Nodes   casstore.NodeLocator // finds nodes that a step names without a pack; nil: only where the session's heads are
 	Log     *slog.Logger
 
 	Search casstore.NodeLocator // finds a node that is not where its locator says; nil: nobody looks
@@ -178,6 +185,7 @@ const maxBatchThreads = 250
 type Persister struct {
 	Deps
 	cfg    Config
+	rules  apply.Rules
 	queue  *queue
 	bytes  *semaphore.Weighted // share of QueueBytes
 	reader threads.Reader
@@ -212,6 +220,10 @@ func New(deps Deps, cfg Config) *Persister {
 		reader: threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
 	p.Records = patient{deps.Records, p}
+	p.rules = apply.Rules{
+		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
+		OutputLease: cfg.OutputLease,
+	}
 	p.lane = newLane(p)
 	return p
 }

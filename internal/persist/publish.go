@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -57,7 +58,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	for _, s := range c.events {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
 		// is repeated may be a dead letter. Once no event and no letter claims it, it is gc's.
-		if s.event.Ref != nil && s.verdict.is == applied {
+		if s.event.Ref != nil && s.verdict.Is == apply.Applied {
 			p.discard(ctx, *s.event.Ref)
 		}
 		if s.uploads() {
@@ -112,7 +113,7 @@ func (p *Persister) discard(ctx context.Context, ref events.BodyRef) {
 func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 	for _, t := range c.reconcile {
 		err := p.retry(ctx, "items", func() error { return p.reconcile(ctx, t) })
-		if err != nil && passing(err) {
+		if err != nil && apply.Passing(err) {
 			return err
 		}
 		if err != nil { // its nodes cannot be read: fsck finds that, and other threads go on

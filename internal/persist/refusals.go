@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -165,7 +166,7 @@ func (l *lane) repeatsRefusal(ctx context.Context, c *commit, s *staged) (bool, 
 	if why == nil {
 		return false, nil
 	}
-	s.verdict = refuse(why)
+	s.verdict = apply.Refused(why)
 	if !s.known {
 		return true, nil
 	}
@@ -173,10 +174,11 @@ func (l *lane) repeatsRefusal(ctx context.Context, c *commit, s *staged) (bool, 
 	switch {
 	case err != nil:
 		return true, err
-	case t.session.past(s.msg): // its letter went with the session, or need not be
-		s.verdict = verdict{is: repeated}
-	case !t.saw(s, s.event.Seq): // what is linked to it is taken
-		t.session.mark(s, events.Stands)
+	case t.session.Deleted.Before(s.msg.Seq, s.msg.Stored): // its letter went with the session, or need not be
+		s.verdict = apply.Verdict{Is: apply.Repeated}
+	case !t.Head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq): // what is linked to it is taken
+		stands := apply.Change{Mark: &apply.Mark{Seq: s.event.Seq, Standing: events.Stands}}
+		stands.Session(&t.session.Session, apply.MarkedBy(&s.event.Event))
 	}
 	return true, nil
 }
@@ -186,7 +188,7 @@ func (l *lane) noteRefusal(c *commit, s *staged) {
 	if c.refused == nil {
 		c.refused = map[place]error{}
 	}
-	c.refused[s.place()] = s.verdict.why
+	c.refused[s.place()] = s.verdict.Why
 	if len(c.refused) >= l.p.mostRefused() {
 		c.ends = true
 	}
@@ -228,7 +230,7 @@ func (l *lane) keepRefusals(c *commit) {
 		c.refusals = append(c.refusals, refusal{r, r.encode(c.id, l.p.MaxRecord())})
 	}
 	for t := range c.doubts {
-		if heads[t.key] {
+		if heads[t.Key] {
 			c.unnoted = append(c.unnoted, unnoted{t, t.record})
 		}
 	}

@@ -1,6 +1,10 @@
 package persist
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"spool/internal/apply"
+)
 
 // Stats is what a persister did since it was made.
 type Stats struct {
@@ -33,6 +37,21 @@ type counters struct {
 	outputs, outputBytes, secrets                                                         atomic.Int64
 }
 
+// add counts what an event did.
+func (c *counters) add(n *apply.Counts) {
+	for _, one := range []struct {
+		total *atomic.Int64
+		by    int64
+	}{
+		{&c.entries, n.Entries}, {&c.bytesIn, n.BytesIn}, {&c.externalized, n.Externalized}, {&c.truncated, n.Truncated},
+		{&c.unknown, n.Unknown}, {&c.outputs, n.Outputs}, {&c.outputBytes, n.OutputBytes},
+	} {
+		if one.by != 0 {
+			one.total.Add(one.by)
+		}
+	}
+}
+
 // Stats reads the counters.
 func (p *Persister) Stats() Stats {
 	c := &p.stats
@@ -42,5 +61,19 @@ func (p *Persister) Stats() Stats {
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
+	}
+}
+
+// count counts what became of an event.
+func (p *Persister) count(s *staged) {
+	switch s.verdict.Is {
+	case apply.Repeated:
+		p.stats.repeated.Add(1)
+	case apply.Superseded:
+		p.stats.superseded.Add(1)
+		p.Log.Debug("an event is superseded: what it is linked to was never stored", "thread", s.event.Thread,
+			"producer", s.event.Producer, "event", s.event.Seq, "prev", s.event.Prev, "seq", s.msg.Seq)
+	case apply.Dead:
+		p.stats.dead.Add(1)
 	}
 }

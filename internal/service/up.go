@@ -87,6 +87,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	defer Observed(conn, reg, "persister", "applies events to threads", func() any { return up.Persister.Stats() }, cfg.Log)()
 
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { stayLean(ctx); return nil })
 	if cfg.HTTP != "" {
 		l, err := httpapi.Listen(cfg.HTTP, cfg.API.Tokens)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/pkg/events"
 )
 
@@ -184,7 +184,7 @@ func (m *model) one(e *events.Event, at uint64) {
 		}
 		return
 	}
-	if letter && m.forgotten(e, t, gone) && strings.Contains(reason, persist.ErrUnlinked.Error()) {
+	if letter && m.forgotten(e, t, gone) && strings.Contains(reason, apply.ErrUnlinked.Error()) {
 		m.settle(mark, buried, at, reason)
 		m.note(e, nil)
 		return

@@ -56,26 +56,18 @@ func NewPackBuilder() *PackBuilder { return new(PackBuilder) }
 func (b *PackBuilder) Add(encoded []byte, refs []Ref) Ref {
 	from := len(b.raw)
 	b.raw = append(b.raw, encoded...)
-	return b.add(from, refs)
+	return b.add(from, SumNode(b.raw[from:]), refs)
 }
 
 // AddNode is Add for a node that is not encoded yet.
 func (b *PackBuilder) AddNode(n *Node) Ref {
 	from := len(b.raw)
 	b.raw = n.AppendTo(b.raw)
-	return b.add(from, n.Refs)
+	return b.add(from, SumNode(b.raw[from:]), n.Refs)
 }
 
-// AddPayload is AddNode for a node whose payload, one canonical value, is written straight into the pack.
-func (b *PackBuilder) AddPayload(typ string, refs []Ref, payload func(dst []byte) []byte) Ref {
-	from := len(b.raw)
-	b.raw = appendNodeRefs(payload(appendNodeHead(b.raw, typ, nodeKeys)), refs)
-	return b.add(from, refs)
-}
-
-// add takes the encoded bytes from that place of raw as a node.
-func (b *PackBuilder) add(from int, refs []Ref) Ref {
-	ref := SumNode(b.raw[from:])
+// add takes the encoded bytes from that place of raw as the node with that ref.
+func (b *PackBuilder) add(from int, ref Ref, refs []Ref) Ref {
 	id := b.id(ref)
 	if b.known[id].node >= 0 {
 		b.raw = b.raw[:from]

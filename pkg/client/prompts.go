@@ -9,8 +9,8 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/apply"
 	"spool/internal/jsonscan"
-	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -35,7 +35,7 @@ func (p Prompt) Overdue(now time.Time) bool {
 
 var (
 	// ErrNoPrompt: there is no prompt of that id in the thread.
-	ErrNoPrompt = persist.ErrNoPrompt
+	ErrNoPrompt = apply.ErrNoPrompt
 	// ErrAnswered: the prompt was settled before, by another answer or by its deadline; how is told with it.
 	ErrAnswered = errors.New("the prompt was settled before")
 )

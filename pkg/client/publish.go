@@ -10,8 +10,8 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/apply"
 	"spool/internal/natsio"
-	"spool/internal/persist"
 	"spool/internal/retry"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -182,7 +182,7 @@ func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error
 }
 
 // ErrEnded: the thread is completed.
-var ErrEnded = persist.ErrEnded
+var ErrEnded = apply.ErrEnded
 
 // ErrThreadExists: a thread of that name is there already.
 var ErrThreadExists = errors.New("thread exists already")
@@ -199,6 +199,6 @@ func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fo
 	if err != nil {
 		return err
 	}
-	_, err = persist.ForkedHead(ctx, c.reader, source, from)
+	_, err = apply.ForkedHead(ctx, c.reader, source, from)
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 )
@@ -17,7 +17,7 @@ func (c *Client) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 }
 
 // ErrMissingRef: a step refers to what is not stored. Nothing was published.
-var ErrMissingRef = persist.ErrMissingRef
+var ErrMissingRef = apply.ErrMissingRef
 
 // checkRefs finds what a step refers to before it is published: what is missing is its agent's mistake, and it hears of it
 // now (SPEC B2). A node without its pack is looked for where the persister looks.
@@ -39,6 +39,6 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	_, err = persist.FindRefs(ctx, p.client.conn, p.client.conn, p.client.reader.Packs, p.client.store, refs)
+	_, err = apply.FindRefs(ctx, p.client.conn, p.client.reader.Packs, p.client.store, refs)
 	return err
 }

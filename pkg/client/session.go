@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/jsonscan"
-	"spool/internal/persist"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -89,14 +89,14 @@ func (c *Client) appendable(ctx context.Context, t events.Thread, entry string) 
 	if err != nil {
 		return err
 	}
-	if err := persist.TakesAppends(t, head); err != nil {
+	if err := apply.TakesAppends(t, head); err != nil {
 		return err
 	}
-	if _, err := persist.LeafID(ctx, c.reader, head); err != nil {
+	if _, err := apply.LeafID(ctx, c.reader, head); err != nil {
 		return err
 	}
 	if entry != "" {
-		_, err = persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: entry})
+		_, err = apply.FindEntry(ctx, c.reader, head, events.Branch{Entry: entry})
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (c *Client) appended(ctx context.Context, p *Publisher, t events.Thread, se
 		return "", err
 	}
 	id = events.AppendedID(t, p.cfg.Producer, p.cfg.Epoch, seq)
-	step, err := persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
+	step, err := apply.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
 	if errors.Is(err, sessions.ErrNotFound) {
 		return "", fmt.Errorf("%s of %s: %w", op.Op, t, ErrRefused)
 	}
@@ -199,10 +199,10 @@ func (c *Client) SessionWriter(ctx context.Context, t events.Thread, user string
 	if err != nil {
 		return nil, err
 	}
-	if err := persist.TakesAppends(t, head); err != nil {
+	if err := apply.TakesAppends(t, head); err != nil {
 		return nil, err
 	}
-	w.leaf, err = persist.LeafID(ctx, c.reader, head)
+	w.leaf, err = apply.LeafID(ctx, c.reader, head)
 	return w, err
 }
 
@@ -250,7 +250,7 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	fork := events.Fork{Session: from.Session, Thread: from.Name, Whole: !how.Path}
 	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
 	now := time.Now()
-	if persist.TakesAppends(from, head) == nil {
+	if apply.TakesAppends(from, head) == nil {
 		first, _, err := c.Source().FirstHeader(ctx, head)
 		if err != nil {
 			return err

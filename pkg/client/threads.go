@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -53,7 +53,7 @@ func (c *Client) Compact(ctx context.Context, t events.Thread, summary, firstKep
 		return fmt.Errorf("%w: compact %s: the summary is empty", events.ErrControl, t)
 	}
 	if firstKept != "" {
-		if _, err := persist.FindKept(ctx, c.reader, t, head, firstKept); err != nil {
+		if _, err := apply.FindKept(ctx, c.reader, t, head, firstKept); err != nil {
 			return err
 		}
 	}

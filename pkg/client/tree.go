@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"spool/internal/persist"
+	"spool/internal/apply"
 	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -126,7 +126,7 @@ func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Lea
 	if err != nil {
 		return sessions.Context{}, err
 	}
-	if err := persist.TakesAppends(t, head); err != nil {
+	if err := apply.TakesAppends(t, head); err != nil {
 		return sessions.Context{}, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t, head.Dialect)
 	}
 	var at = head.Head()
@@ -151,7 +151,7 @@ func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Lea
 
 // entry finds an entry by its id, also by one that Tree made. The error wraps sessions.ErrNotFound.
 func (c *Client) entry(ctx context.Context, t events.Thread, head threads.Head, id string) (threads.Step, error) {
-	step, err := persist.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
+	step, err := apply.FindEntry(ctx, c.reader, head, events.Branch{Entry: id})
 	if !errors.Is(err, sessions.ErrNotFound) {
 		return step, err
 	}

@@ -21,9 +21,9 @@ func (c Content) Node() casstore.Node {
 	}
 }
 
-// AddTo is Node, added to a pack.
-func (c Content) AddTo(b *casstore.PackBuilder) casstore.Ref {
-	return b.AddPayload(TypeContent, c.Refs, func(dst []byte) []byte { return casstore.AppendText(dst, c.Text) })
+// AddTo is Node, added to a draft.
+func (c Content) AddTo(d *casstore.Draft) casstore.Ref {
+	return d.AddPayload(TypeContent, c.Refs, func(dst []byte) []byte { return casstore.AppendText(dst, c.Text) })
 }
 
 // ParseContent is the opposite of Node. The text aliases the node. Errors wrap ErrShape or casstore.ErrMalformed.

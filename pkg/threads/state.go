@@ -74,10 +74,10 @@ func (s State) Node() casstore.Node {
 	return casstore.Node{Type: TypeState, Payload: s.appendPayload(make([]byte, 0, 192+len(s.Meta))), Refs: refs}
 }
 
-// AddTo is Node, added to a pack.
-func (s *State) AddTo(b *casstore.PackBuilder) casstore.Ref {
+// AddTo is Node, added to a draft.
+func (s *State) AddTo(d *casstore.Draft) casstore.Ref {
 	var room [posAncestors + MaxAncestors]casstore.Ref
-	return b.AddPayload(TypeState, s.appendRefs(room[:0]), s.appendPayload)
+	return d.AddPayload(TypeState, s.appendRefs(room[:0]), s.appendPayload)
 }
 
 func (s *State) appendRefs(refs []casstore.Ref) []casstore.Ref {

@@ -174,3 +174,18 @@ func (r *stateReader) sanitizer() Sanitizer {
 	}
 	return s
 }
+
+// Clone is a Sink of the same state that goes on by itself, with an artifact of its own if one was begun.
+func (s *Sink) Clone(cfg Config, begun Artifact) *Sink {
+	c := *s
+	c.cfg.Artifact = cfg.Artifact
+	for i := range c.clean {
+		c.clean[i].part, c.clean[i].held = slices.Clone(c.clean[i].part), slices.Clone(c.clean[i].held)
+	}
+	c.live.held, c.live.sent = slices.Clone(c.live.held), nil
+	c.head, c.tail, c.text, c.shown = slices.Clone(c.head), slices.Clone(c.tail), nil, nil
+	if c.artifact != nil {
+		c.artifact = begun
+	}
+	return &c
+}

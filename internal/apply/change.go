@@ -1,0 +1,292 @@
+package apply
+
+import (
+	"spool/internal/project"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Change is all that becomes of an event. Nothing of it is so before it is taken.
+type Change struct {
+	// What was learned on the way, whatever the verdict is.
+	Left      *Left
+	AskedLeft bool
+	Fresh     bool        // as Thread has it
+	Reconcile []Reconcile // threads of which items may be missing
+
+	// Doubt: the verdict holds only if the thread's stored head is the one in State, and the commit is not to write it.
+	Doubt bool
+	Mark  *Mark // how the event stood; nil: its producer has no mark any more, if Noted
+
+	// The thread. Without Noted all of it stays as it is.
+	Noted  bool
+	Head   threads.Head
+	Memory dialect.Memory
+	On     Base               // what the event builds on
+	Moved  bool               // that is not the head before it
+	Locate []casstore.Located // where nodes are that new states refer to, beside On
+	Beside []casstore.PackID  // packs of other states that the thread has from now on, or goes back to
+	Refers []casstore.Located // nodes that a step names by itself
+	Leaves *Leaving           // the thread is renamed or removed
+
+	Nodes   casstore.Draft
+	Blobs   []Blob         // that the step brings; without bytes: stored already
+	Holds   []casstore.Ref // blobs that it refers to and somebody else stored
+	Items   []events.Posted
+	Results []Result
+
+	Info    *sessions.Info // what the session's record says now; nil: as before
+	Counter *record.Counter
+	Run     *RunChange
+	Output  *OutputChange
+	Closed  []string              // keys of outputs that are closed without a result
+	Puts    map[string]record.Put // of prompts, and of names that are left
+	Unput   []string              // keys of records that the commit was to put, and is not to any more
+
+	Delete *Delete // the session is deleted, or is not for it was written to
+
+	Counts Counts
+}
+
+// Base is the head that an event builds on.
+type Base struct {
+	Start  casstore.Located
+	Recent []casstore.Located
+}
+
+// Head locates the newest state.
+func (b *Base) Head() casstore.Located {
+	if len(b.Recent) == 0 {
+		return b.Start
+	}
+	return b.Recent[0]
+}
+
+// Reconcile is a thread that came with events which were applied already: its items may be missing.
+type Reconcile struct {
+	Thread events.Thread
+	Head   threads.Head // as it was loaded
+}
+
+// Result is the artifact of a large result.
+type Result struct {
+	artifacts.Record
+	Text string
+}
+
+// Counts is what the statistics of a persister grow by.
+type Counts struct {
+	Entries, BytesIn, Externalized, Truncated, Unknown, Outputs, OutputBytes int64
+}
+
+// Thread makes a thread what the change leaves of it. It keeps no memory of the change's.
+func (c *Change) Thread(t *Thread) {
+	t.Left, t.AskedLeft, t.Fresh = c.Left, c.AskedLeft, c.Fresh
+	if !c.Noted {
+		return
+	}
+	recent, producers := t.Head.Recent, t.Head.Producers
+	t.Head, t.Memory = c.Head, c.Memory
+	t.Head.Recent, t.Head.Producers = append(recent[:0], c.Head.Recent...), append(producers[:0], c.Head.Producers...)
+	if c.Run != nil {
+		if t.Runs == nil {
+			t.Runs = map[string]record.Run{}
+		}
+		t.Runs[c.Run.Run.ID] = c.Run.Run
+	}
+}
+
+// Session makes a session what the change leaves of it.
+func (c *Change) Session(s *Session, of Marked) {
+	if c.Info != nil {
+		s.Info = *c.Info
+	}
+	if c.Noted {
+		delete(s.Marks, of)
+	}
+	if c.Mark != nil {
+		if s.Marks == nil || len(s.Marks) >= maxMarks {
+			s.Marks = map[Marked]Mark{}
+		}
+		s.Marks[of] = *c.Mark
+	}
+}
+
+// Room is memory for one Change after the other.
+type Room struct{ draft draft }
+
+// draft is a Change that is being made.
+type draft struct {
+	Change
+	w  World
+	st State
+	e  Staged // of its own: an operation makes a text of itself
+
+	op    events.Control // of a control event
+	opBad error          // why it is none
+
+	info      sessions.Info      // that Info points to
+	recent    []casstore.Located // memory for the head
+	producers []threads.Producer
+	owns      bool // Head.Recent is in recent
+}
+
+func begin(w World, st State, e Staged) *draft {
+	var d *draft
+	if st.Room != nil {
+		d = &st.Room.draft
+	} else {
+		d = new(draft)
+	}
+	d.w, d.st, d.e = w, st, e
+	d.op, d.opBad = events.Control{}, nil
+	d.Left, d.AskedLeft, d.Fresh, d.Reconcile = st.Left, st.AskedLeft, st.Fresh, nil
+	d.drop()
+	return d
+}
+
+// drop forgets what was made of the event, and keeps what was learned.
+func (d *draft) drop() {
+	c := &d.Change
+	c.Nodes.Reset()
+	d.Change = Change{
+		Left: c.Left, AskedLeft: c.AskedLeft, Fresh: c.Fresh, Reconcile: c.Reconcile,
+		Head: d.st.Head, Memory: d.st.Memory, Nodes: c.Nodes,
+	}
+	d.owns = false
+}
+
+// note makes the event change the thread. head is what it builds on: the thread's own, or where it moves to.
+func (d *draft) note(head threads.Head) {
+	if d.st.Reused && d.st.Head.Start.IsZero() {
+		head.Life = d.e.At
+	}
+	d.Noted, d.Moved = true, head.Head() != d.st.Head.Head()
+	d.On = Base{head.Start, head.Recent}
+	d.Head, d.owns = head, false
+	d.Head.Producers = append(d.producers[:0], head.Producers...)
+	d.Head.Applied = d.e.At
+	d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At)
+	d.producers = d.Head.Producers
+}
+
+// start makes the start node of a new thread.
+func (d *draft) start(name string, st *events.Start) {
+	if !d.Head.Start.IsZero() {
+		return
+	}
+	if st == nil {
+		st = &events.Start{Name: name}
+		if d.st.Key.Name != events.MainThread {
+			st.Depth = 1
+		}
+	}
+	prompt := threads.Content{Text: []byte(st.Prompt)}.Node()
+	node := threads.Start{
+		Name: st.Name, Hash: st.Hash, MaxRounds: st.MaxRounds, Depth: st.Depth, Prompt: d.Nodes.AddNode(&prompt),
+	}.Node()
+	d.Head.Start = casstore.Located{Ref: d.Nodes.AddNode(&node), Pack: d.st.Batch.Pack}
+}
+
+// append adds the nodes of one step and makes it the head.
+func (d *draft) append(st *threads.State, content threads.Content) casstore.Located {
+	st.Content = content.AddTo(&d.Nodes)
+	at := casstore.Located{Ref: st.AddTo(&d.Nodes), Pack: d.st.Batch.Pack}
+	if !d.owns {
+		if d.recent == nil {
+			d.recent = make([]casstore.Located, 0, threads.MaxRecent)
+		}
+		d.recent = append(d.recent[:0], d.Head.Recent...)
+		d.Head.Recent, d.owns = d.recent, true
+	}
+	d.Head.Advance(at)
+	d.Head.Status, d.Head.Failure = threads.StatusActive, "" // a failed thread is retried by going on (SPEC I7)
+	return at
+}
+
+// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and the entry
+// is kept (SPEC I4).
+func (d *draft) post(stamp project.Stamp, items []events.Item, first int64) {
+	posted, _, err := stamp.All(items, first)
+	if err != nil {
+		d.Head.Status, d.Head.Failure = threads.StatusFailed, err.Error()
+	}
+	for i := range posted {
+		posted[i].Life = d.Head.Life
+	}
+	d.Items = posted
+	d.Head.N += int64(len(posted))
+}
+
+// put has the commit write a record.
+func (d *draft) put(p record.Put) {
+	if d.Puts == nil {
+		d.Puts = map[string]record.Put{}
+	}
+	d.Puts[p.Key] = p
+}
+
+// account counts what happened.
+func (d *draft) account(e *dialect.Entry) {
+	h, n := &d.Head, &d.Counts
+	size := d.e.RawSize()
+	n.Entries, n.BytesIn, n.Externalized = 1, size, int64(d.e.Cuts.Externalized)
+	h.BytesIn += size
+	h.Externalized += n.Externalized
+	if d.e.Cuts.Truncated+d.e.Cuts.Cleared+d.e.Cuts.Stripped > 0 {
+		h.Truncated++
+		n.Truncated = 1
+	}
+	if !e.Known {
+		h.Unknown++
+		n.Unknown = 1
+	}
+	project.Count(h, e)
+	d.learn(e)
+}
+
+// learn takes what an entry says about its session, if that changes the session's record.
+func (d *draft) learn(e *dialect.Entry) {
+	s, before := d.st.Session, &d.st.Session.Info
+	if d.Info != nil {
+		before = d.Info
+	}
+	info := *before
+	main := d.st.Key.Name == events.MainThread || !s.Stored
+	project.Learn(&info, e, main)
+	if main && d.e.Host != "" {
+		info.Host = d.e.Host
+	}
+	if _, known := dialect.Lookup(d.e.Dialect); known && info.Harness == "" && dialect.IsJSON(d.e.Dialect) {
+		info.Harness = d.e.Dialect
+	}
+	if info.Created == 0 {
+		info.Created = d.Head.Created
+	}
+	if !s.Stored || info != *before {
+		d.info = info
+		d.Info = &d.info
+	}
+}
+
+// timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so
+// that equal entries make equal nodes.
+func (d *draft) timestamp(own int64) int64 {
+	ms := own
+	if ms == 0 {
+		ms = d.e.Time
+	}
+	if ms == 0 {
+		return d.Head.Updated
+	}
+	d.Head.Updated = ms
+	if d.Head.Created == 0 {
+		d.Head.Created = ms
+	}
+	return ms
+}

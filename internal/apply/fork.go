@@ -1,0 +1,152 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied. A
+// fork into a session of its own takes over what the session's record says; a header that it brings is the state's
+// content.
+func (d *draft) fork(ctx context.Context, f events.Fork) error {
+	t := d.st.Key
+	if !d.Head.Start.IsZero() {
+		return fmt.Errorf("%w: fork: %s exists already; choose another name", events.ErrControl, t)
+	}
+	source := events.Thread{Session: f.Session, Name: f.Thread}
+	if err := source.Validate(); err != nil {
+		return fmt.Errorf("%w: fork: %w", events.ErrControl, err)
+	}
+	if err := checkHeader(f.Header, t); err != nil {
+		return err
+	}
+	var of []events.Thread // all that was before, of another session
+	if source.Session == t.Session {
+		of = []events.Thread{source}
+	}
+	if err := d.w.Settle(ctx, of...); err != nil {
+		return err
+	}
+	head, info, err := d.forked(ctx, source, f)
+	if err != nil {
+		return err
+	}
+	head.Sent = head.N // the items before are the source's
+	d.note(head)
+	if f.Whole { // the branches are the new thread's too: a collector must not take them when the source is deleted
+		for _, tip := range head.Tips {
+			d.Beside = append(d.Beside, tip.Pack)
+		}
+	}
+	st := d.Head.Next(threads.RoleFork)
+	st.Timestamp = d.timestamp(0)
+	st.Meta = metaMap("from", source.String())
+	d.Head.Entries++
+	st.Entry = threads.Record{Index: d.Head.Entries, First: d.Head.N + 1}
+	if f.Header != nil {
+		st.Entry.ID, st.Entry.Type = t.Session, sessions.TypeHeader
+	}
+	d.append(&st, threads.Content{Text: f.Header})
+	parent := ""
+	if t.Session != source.Session {
+		parent = source.Session
+		if !d.st.Session.Stored {
+			d.inherit(info)
+		}
+	}
+	step := dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}
+	d.account(&dialect.Entry{Step: step})
+	return nil
+}
+
+// inherit takes over what is known of the session that this one goes on from.
+func (d *draft) inherit(from sessions.Info) {
+	from.ID, from.Parent, from.Created = d.st.Session.ID, "", d.Head.Created
+	d.info = from
+	d.Info = &d.info
+}
+
+// forked is the head that a fork begins with, and the record of the session that it comes from.
+func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork) (
+	head threads.Head, info sessions.Info, err error,
+) {
+	rs, err := d.w.Records(ctx, events.HeadKey(source), events.SessionKey(source.Session))
+	if err != nil {
+		return head, info, err
+	}
+	r, err := Ended(ctx, d.w, source, rs[0])
+	if err != nil {
+		return head, info, err
+	}
+	if !r.Exists() {
+		gone, err := ReadLeft(ctx, d.w, source)
+		if err != nil && Passing(err) {
+			return head, info, err
+		}
+		if gone != nil && gone.To != "" {
+			return head, info, fmt.Errorf("%w: fork: %w", events.ErrControl, gone.renamed(source))
+		}
+		return head, info, fmt.Errorf("%w: fork: there is no thread %s", events.ErrControl, source)
+	}
+	if rs[1].Exists() {
+		info, _ = sessions.DecodeInfo(rs[1].Value) // one that cannot be read is written anew, as everywhere
+	}
+	from, err := threads.DecodeHead(r.Value)
+	if err != nil {
+		return head, info, err
+	}
+	head, err = ForkedHead(ctx, d.w.Reader(), from, f)
+	if err == nil && f.Header != nil && head.Dialect != ompDialect {
+		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q",
+			events.ErrControl, ompDialect, source, head.Dialect)
+	}
+	return head, info, err
+}
+
+// ForkedHead is the head that a fork of a thread begins with. Errors wrap events.ErrControl, threads.ErrNoPoint or
+// those of threads.Reader.
+func ForkedHead(ctx context.Context, r threads.Reader, from threads.Head, f events.Fork) (threads.Head, error) {
+	point, err := forkPoint(f)
+	switch {
+	case err != nil:
+		return threads.Head{}, err
+	case f.Whole && point != (threads.Point{}):
+		return threads.Head{}, fmt.Errorf("%w: fork: a whole thread has no point", events.ErrControl)
+	case f.Whole:
+		return threads.ForkWhole(from)
+	}
+	return threads.Fork(ctx, r, from, point)
+}
+
+// forkPoint reads the point that a fork names.
+func forkPoint(f events.Fork) (p threads.Point, err error) {
+	p = threads.Point{Entry: f.Index, Item: f.Item, Source: f.Entry, Role: f.Role}
+	if f.Node != "" {
+		if p.Node, err = casstore.ParseRef(f.Node); err != nil {
+			return p, fmt.Errorf("%w: fork: %w", events.ErrControl, err)
+		}
+	}
+	return p, nil
+}
+
+// checkHeader: the header of a fork is that of the new session.
+func checkHeader(raw []byte, t events.Thread) error {
+	if raw == nil {
+		return nil
+	}
+	h, err := sessions.ParseHeader(raw)
+	if err == nil && (h.ID != t.Session || t.Name != events.MainThread) {
+		err = errors.New("its id must be that of the new session, and the thread its main one")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: fork: header: %w", events.ErrControl, err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package apply
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"spool/internal/jsonscan"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/truncate"
+)
+
+// Secrets finds in what agents wrote what must not be stored, and may take it out: before anything is hashed, so that
+// nodes, blobs, items and artifacts never had it. Equal bytes must become equal bytes. found says how much there was.
+type Secrets interface {
+	Clean(text []byte, json bool) (clean []byte, found int)      // JSON stays JSON
+	Blank(text []byte) (clean []byte, found int)                 // of the same length
+	Reader(r io.Reader, json bool, found *int) (clean io.Reader) // Clean, in bounded memory
+}
+
+// ErrBody: the body of a claim check is not what it should be.
+var ErrBody = errors.New("body in the inbox")
+
+// Clean takes the secrets out of an event that is in memory, and says how many there were. Pieces of an output are
+// looked at one by one, and keep their length, because others count its bytes: what lies across two pieces is not
+// found.
+func Clean(e *events.Event, secrets Secrets) (found int) {
+	if secrets == nil {
+		return 0
+	}
+	switch e.Kind {
+	case events.KindEntry:
+		e.Body, found = secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
+	case events.KindChunk:
+		if c, err := events.ParseChunk(e.Body); err == nil && c.Op == events.ChunkData {
+			if c.Data, found = secrets.Blank(c.Data); found > 0 {
+				e.Body = c.Encode()
+			}
+		}
+	}
+	return found
+}
+
+// Stage reads and cuts an event whose body is in memory. An error means that it can never be applied.
+func Stage(e *Staged) (err error) {
+	e.Text = e.Body
+	switch {
+	case e.Kind == events.KindChunk:
+		e.Chunk, err = events.ParseChunk(e.Body)
+		return err
+	case e.Kind != events.KindEntry:
+		return nil
+	case !dialect.IsJSON(e.Dialect):
+		if len(e.Body) > RawLimit {
+			e.Text, e.Cuts.Full, e.Cuts.Truncated = CutRaw(e.Body), e.Body, 1
+		}
+		return nil
+	}
+	switch err := e.cut(e.Body); {
+	case errors.Is(err, jsonscan.ErrSyntax) || errors.Is(err, jsonscan.ErrDepth):
+		return NotJSON(err)
+	case err != nil:
+		return fmt.Errorf("entry: %w", err)
+	}
+	return nil
+}
+
+// NotJSON is the refusal of an entry that is no JSON.
+func NotJSON(err error) error {
+	return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)
+}
+
+// Raw bytes have no strings to cut. More than RawLimit of them are kept as a blob, and the text is their beginning:
+// part of the format (docs/format.md), whatever the memory of a persister.
+const (
+	RawLimit = 8 << 20
+	RawText  = truncate.MaxUnits
+)
+
+// CutRaw is what stays of raw bytes that begin with head: as much as of a long string, up to a character's end.
+func CutRaw(head []byte) []byte {
+	head = head[:RawText-len(truncate.Notice)]
+	for n := 1; n < utf8.UTFMax; n++ {
+		if tail := head[len(head)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				head = head[:len(head)-n]
+			}
+			break
+		}
+	}
+	return append(bytes.Clone(head), truncate.Notice...)
+}

@@ -1,0 +1,144 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Left is what is known of a thread that had a name and has it no more.
+type Left struct {
+	To   string       // its new name; empty: it was removed, and the name is free
+	Head threads.Head // what it had seen
+}
+
+// Leaving is what becomes of the name of a thread.
+type Leaving struct {
+	To    string // its new name; empty: it is removed
+	Takes uint64 // revision of the record that the new name had
+}
+
+// ReadLeft reads what became of a thread whose record was removed and which is not in the history; nil if nobody knows.
+func ReadLeft(ctx context.Context, s Records, t events.Thread) (*Left, error) {
+	rs, err := s.Records(ctx, events.LeftKey(t))
+	if err != nil || !rs[0].Exists() {
+		return nil, err
+	}
+	return DecodeLeft(rs[0].Value)
+}
+
+// Records reads records by their keys.
+type Records interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+}
+
+// DecodeLeft reads the value of the record that stays under a thread's old name.
+func DecodeLeft(value []byte) (*Left, error) {
+	rec, err := record.DecodeLeft(value)
+	if err != nil {
+		return nil, err
+	}
+	head, err := threads.DecodeHead(rec.Head)
+	if err != nil {
+		return nil, err
+	}
+	return &Left{To: rec.To, Head: head}, nil
+}
+
+// Encode is the value of the record that stays under a thread's old name.
+func (l *Left) Encode() []byte { return record.Left{To: l.To, Head: l.Head.Encode()}.Encode() }
+
+// renamed is the refusal of what comes for a thread under a name that it had.
+func (l *Left) renamed(t events.Thread) error {
+	return fmt.Errorf("%w: %s is %s now: go on there", ErrRenamed, t, events.Thread{Session: t.Session, Name: l.To})
+}
+
+// Ended gives the record that took over when a thread ended; one that has not ended keeps its own.
+func Ended(ctx context.Context, s Records, t events.Thread, active record.Record) (record.Record, error) {
+	if !active.Removed() {
+		return active, nil
+	}
+	rs, err := s.Records(ctx, events.HistoryOf(t))
+	if err != nil || !rs[0].Exists() {
+		return active, err
+	}
+	return rs[0], nil
+}
+
+// had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the
+// thread and died before the items of what came before were out.
+func (d *draft) had(ctx context.Context) (bool, error) {
+	if d.Left == nil || d.e.At > d.Left.Head.Applied {
+		return false, nil
+	}
+	if !d.forgets(&d.Left.Head) && !d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq) {
+		return false, nil
+	}
+	if d.Left.To == "" || !d.Fresh {
+		return true, nil
+	}
+	now := events.Thread{Session: d.st.Key.Session, Name: d.Left.To}
+	rs, err := d.w.Records(ctx, events.HeadKey(now))
+	if err == nil {
+		rs[0], err = Ended(ctx, d.w, now, rs[0])
+	}
+	if err != nil {
+		return true, err
+	}
+	d.Fresh = false
+	if !rs[0].Exists() {
+		return true, nil
+	}
+	head, err := threads.DecodeHead(rs[0].Value)
+	if err == nil {
+		d.Reconcile = append(d.Reconcile, Reconcile{now, head})
+	}
+	return true, err
+}
+
+// learnLeft reads what is known of the thread that had a name before, where the name is taken again.
+func (d *draft) learnLeft(ctx context.Context) error {
+	if d.AskedLeft || d.Left != nil || d.Head.Start.IsZero() {
+		return nil
+	}
+	known, err := ReadLeft(ctx, d.w, d.st.Key)
+	if err != nil && Passing(err) {
+		return err
+	}
+	if known != nil && known.To == "" { // a record that can not be read tells nothing
+		d.Left = known
+	}
+	d.AskedLeft = true
+	return nil
+}
+
+// LeaveTo is what stays known under a thread's name when it leaves it: what the thread had seen, and those that had the
+// name before. A new name keeps them apart by a life, behind the last event of those.
+func (t *Thread) LeaveTo(to string) *Left {
+	h := t.Head.Clone()
+	seen := threads.Head{Producers: h.Producers, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
+	if t.Left != nil {
+		seen.Inherit(&t.Left.Head)
+		if to != "" {
+			seen.Life = t.Left.Head.Applied + 1
+		}
+	}
+	return &Left{To: to, Head: seen}
+}
+
+// earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the
+// thread itself.
+func (l *Left) earlier() *Left {
+	if l == nil || l.To == "" {
+		return l
+	}
+	if l.Head.Life == 0 {
+		return nil
+	}
+	seen := l.Head.Clone()
+	seen.Applied, seen.Life = seen.Life-1, 0
+	return &Left{Head: seen}
+}

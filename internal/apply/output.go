@@ -1,0 +1,169 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"spool/internal/record"
+	"spool/pkg/artifacts"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+	"spool/pkg/truncate/output"
+)
+
+// MaxOutputs is how many outputs a commit changes at most, four records each at worst: its base holds what is shown of
+// an output and less than a part, and they are all in one atomic batch.
+const MaxOutputs = 60
+
+// OutputChange is what an event does to an output. One of the three is set; Output.Take makes it so.
+type OutputChange struct {
+	Begins *record.Output
+	Piece  *Piece
+	Ends   *OutputEnd
+}
+
+// Piece is the next piece of an open output.
+type Piece struct {
+	record.Piece
+	Seq     uint64 // of the piece
+	Touched int64  // time of the last event
+}
+
+// OutputEnd is an output that ended with what arrived.
+type OutputEnd struct {
+	After    *Output           // how it stands then
+	Artifact *artifacts.Record // of one that was cut
+	Live     []byte            // what live subscribers have not got yet
+	End      events.LiveEnd
+}
+
+// chunk applies a piece of a tool's streaming output (SPEC O). All that is known of the output afterwards goes into its
+// record with the same commit, so that whoever applies the next piece goes on at the exact byte (SPEC O7):
+//
+//	start ─▶ open ── data ──▶ open ── end, or an abort that saw all data ──▶ removed: an item, and the artifact's record
+//
+// What an output's text is depends on its events and their order alone, never on batches or clocks. That is why two
+// persisters that both think they own it make the same parts of its artifact, and neither can spoil the other's.
+func (d *draft) chunk(ctx context.Context) (Verdict, error) {
+	o, piece := d.st.Output, &d.e.Chunk
+	if o == nil { // the next commit's reads it
+		return Verdict{}, ErrNextCommit
+	}
+	if o.Bad != nil {
+		return Verdict{}, o.Bad
+	}
+	if d.Head.Status == threads.StatusCompleted && piece.Op != events.ChunkAbort {
+		return Verdict{}, fmt.Errorf("%w: %s: begin the output in another thread", ErrEnded, d.st.Key)
+	}
+	if piece.Op == events.ChunkStart {
+		return Verdict{}, d.openOutput(o)
+	}
+	due, err := o.due(d.st.Key, piece)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case !due:
+		d.note(d.Head)
+		return Verdict{Is: Repeated}, nil
+	case d.st.Opened && o.mustWait(piece):
+		return Verdict{}, ErrNextCommit
+	case piece.Op == events.ChunkData:
+		d.note(d.Head)
+		of := record.Piece{Stream: piece.Stream, Bytes: piece.Data}
+		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.Time)}}
+		d.Counts.OutputBytes = int64(len(piece.Data))
+		return Verdict{}, nil
+	}
+	return Verdict{}, d.closeOutput(ctx, o)
+}
+
+// due reports whether a piece is the next one. It is not when it came before, perhaps from another producer.
+func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
+	next := o.Rec.Seq + 1
+	switch {
+	case p.Op == events.ChunkAbort && (!o.Open || p.Seq != next):
+		return false, nil
+	case !o.Open && o.Removed:
+		return false, fmt.Errorf("%w %s has ended, or was closed as aborted after its lease: begin another one, with an id of its own",
+			ErrOutput, p.Output)
+	case !o.Open:
+		return false, fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)
+	case o.Rec.Thread != t.Name:
+		return false, fmt.Errorf("%w %s belongs to the thread %s", ErrOutput, p.Output, o.Rec.Thread)
+	case p.Seq > next:
+		return false, fmt.Errorf("%w %s: piece %d after %d: publish those between first", ErrOutput, p.Output, p.Seq, o.Rec.Seq)
+	}
+	return p.Seq == next, nil
+}
+
+// mustWait reports whether a piece could make a part of the artifact in the very commit that opens the output. Parts
+// are uploaded before their commit; no collector may take one for waste, so a record must have named them before.
+func (o *Output) mustWait(p *events.Chunk) bool {
+	const grows = 3 // bytes at most for a byte that is no UTF-8
+	if p.Op == events.ChunkData {
+		return grows*(o.taken+len(p.Data)) >= record.PartSize
+	}
+	return o.taken > 0 && (grows*o.taken > output.DefaultThreshold/2 || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
+}
+
+// openOutput begins an output.
+func (d *draft) openOutput(o *Output) error {
+	if o.Open || o.Removed {
+		return fmt.Errorf("%w %s was begun before: an output needs an id of its own", ErrOutput, d.e.Chunk.Output)
+	}
+	d.note(d.Head)
+	d.start(itemDialect, nil)
+	d.learn(&dialect.Entry{})
+	d.timestamp(0)
+	sum := d.e.identity()
+	d.Output = &OutputChange{Begins: &record.Output{
+		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Start: d.e.Chunk.Start,
+		Begun: d.e.Time, Touched: d.e.Time,
+		Artifact: artifacts.NewID(time.UnixMilli(d.e.Time), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
+	}}
+	return nil
+}
+
+// identity names what a start event begins: the same for whoever applies it, and never again.
+func (e *Staged) identity() [sha256.Size]byte {
+	b := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", e.Thread, e.Chunk.Output, e.Producer)
+	return sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Epoch), e.Event.Seq))
+}
+
+// closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. In a thread
+// that has ended there is no result any more. A result that is refused leaves the output open as it was.
+func (d *draft) closeOutput(ctx context.Context, o *Output) error {
+	if d.st.CounterBad != nil {
+		return d.st.CounterBad
+	}
+	lang, ok := dialect.Lookup(itemDialect)
+	if !ok {
+		return fmt.Errorf("%w: this version has no dialect %q", ErrOutput, itemDialect)
+	}
+	after, sum, live := o.closed()
+	end := &OutputEnd{After: after, Live: live, End: events.LiveEnd{Aborted: d.e.Chunk.Op == events.ChunkAbort}}
+	d.Output, d.Counts.Outputs = &OutputChange{Ends: end}, 1
+	if sum.ArtifactID != "" {
+		end.Artifact = d.wholeOutput(after, sum, max(d.e.Time, o.Rec.Touched))
+		end.End.Artifact = string(end.Artifact.ID)
+		d.e.pointer = pointer(end.Artifact)
+	}
+	if d.Head.Status == threads.StatusCompleted {
+		d.note(d.Head)
+		return nil
+	}
+	d.e.Text = o.result(&d.e.Chunk, sum, end.Artifact)
+	if err := d.step(ctx, addition{dialect: lang, operation: true}); err != nil {
+		return err
+	}
+	end.End.Item, end.End.Node = d.Head.N, d.Head.Head().Ref.String()
+	if end.Artifact != nil {
+		end.Artifact.Node = end.End.Node
+	}
+	return nil
+}

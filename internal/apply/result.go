@@ -1,0 +1,83 @@
+package apply
+
+import (
+	"cmp"
+
+	"spool/internal/project"
+	"spool/pkg/artifacts"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+)
+
+// maxCommitResults is how many artifacts of large results go into a commit; an entry by itself has fewer.
+const maxCommitResults = 100
+
+// MayAttach reports whether an event could have a large result, and so take a number of its session's artifacts.
+func (r *Rules) MayAttach(kind events.Kind, text []byte) bool {
+	return r.Results && kind == events.KindEntry && len(text) >= r.Artifacts.Least()
+}
+
+// results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where
+// that is in memory: the stored entry of a giant is its source too (SPEC T9).
+func (d *draft) results(lang dialect.Dialect, before dialect.Memory, e *dialect.Entry) ([]project.Result, error) {
+	if !d.st.Rules.MayAttach(d.e.Kind, d.e.Text) {
+		return nil, nil
+	}
+	large := project.Results(e.Items, d.st.Rules.Artifacts)
+	if len(large) == 0 {
+		return nil, nil
+	}
+	if d.st.CounterBad != nil {
+		return nil, d.st.CounterBad
+	}
+	if here := d.st.Batch.Results; here > 0 && here+len(large) > maxCommitResults {
+		return nil, ErrNextCommit
+	}
+	if d.e.Cuts.Full == nil {
+		return large, nil
+	}
+	whole, err := read(lang, d.e.Cuts.Full, &before)
+	if err != nil || len(whole.Items) != len(e.Items) {
+		return large, nil // the rules made another entry of it: the text is what its item is made of
+	}
+	texts := map[int]string{}
+	for _, r := range project.Results(whole.Items, d.st.Rules.Artifacts) {
+		texts[r.Index] = r.Text
+	}
+	for i := range large {
+		if text := texts[large[i].Index]; text != "" {
+			large[i].Text = text
+		}
+	}
+	return large, nil
+}
+
+// attach gives large results their records, each with the next number of the session (SPEC A1). A session of omp has
+// its numbers from omp, which goes on counting without us: there they have none, and an import takes nobody's number.
+func (d *draft) attach(lang dialect.Dialect, stamp project.Stamp, large []project.Result) {
+	for _, r := range large {
+		id := stamp.ResultID(r)
+		seq, filename := artifacts.Seq(""), string(id)+".log"
+		if lang.Name() != ompDialect {
+			seq = d.number()
+			filename = artifacts.ToolFile(seq, "")
+		}
+		a := Result{Text: r.Text, Record: artifacts.Record{
+			ID: id, Session: stamp.Thread.Session, Created: cmp.Or(stamp.Time, d.e.Now.UnixMilli()), Seq: seq,
+			Node: stamp.Node.String(), ToolCall: r.Call,
+			Filename: filename, MIME: artifacts.ResultMIME, Size: int64(len(r.Text)), Summary: r.Summary,
+			Category: artifacts.Normal, Writer: artifacts.FromResult,
+		}}
+		a.Object = a.ObjectName()
+		d.Results = append(d.Results, a)
+	}
+}
+
+// number takes the next number of the session's artifacts.
+func (d *draft) number() artifacts.Seq {
+	if d.Counter == nil {
+		next := *d.st.Counter
+		d.Counter = &next
+	}
+	return d.Counter.Take()
+}

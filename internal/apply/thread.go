@@ -1,0 +1,260 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"spool/internal/jsonscan"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// whole applies an operation on a thread as a whole.
+func (d *draft) whole(ctx context.Context, op events.Control) error {
+	if d.Head.Start.IsZero() {
+		return fmt.Errorf("%w: %s: there is no thread %s", events.ErrControl, op.Op, d.st.Key)
+	}
+	switch op.Op {
+	case events.OpCompact:
+		return d.compact(ctx, *op.Compact)
+	case events.OpRename:
+		return d.rename(ctx, *op.Rename)
+	case events.OpReopen:
+		if d.Head.Status != threads.StatusFailed {
+			return fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened",
+				events.ErrControl, d.st.Key, d.Head.Status)
+		}
+		d.note(d.Head)
+		d.Head.Status, d.Head.Failure = threads.StatusActive, ""
+		return nil
+	}
+	return d.remove(ctx, *op.Remove)
+}
+
+// compact appends a step that summarizes all before it (SPEC C6). In a session of omp it is the entry that omp itself
+// writes, so that both see the same context.
+func (d *draft) compact(ctx context.Context, op events.Compact) error {
+	if op.Summary == "" {
+		return fmt.Errorf("%w: compact: the summary is empty", events.ErrControl)
+	}
+	if op.FirstKept != "" {
+		if err := d.w.Settle(ctx); err != nil {
+			return err
+		}
+		var err error
+		if op.FirstKept, err = FindKept(ctx, d.w.Reader(), d.st.Key, d.Head, op.FirstKept); err != nil {
+			return err
+		}
+	}
+	if d.Head.Dialect == ompDialect {
+		entry := sessions.Compaction{Summarized: sessions.Summarized{Summary: op.Summary}, FirstKept: op.FirstKept}.Draft()
+		return d.appendDraft(ctx, entry, nil)
+	}
+	lang, ok := dialect.Lookup(stepDialect)
+	if !ok {
+		return fmt.Errorf("%w: compact: this version has no steps", events.ErrControl)
+	}
+	text := jsonscan.AppendString([]byte(`{"role":"`+dialect.RoleCompact+`","compact":`), op.Summary)
+	if op.FirstKept != "" {
+		text = jsonscan.AppendString(append(text, `,"firstKept":`...), op.FirstKept)
+	}
+	d.e.Text = append(text, '}')
+	return d.step(ctx, addition{dialect: lang, operation: true})
+}
+
+// FindKept checks that an entry, by its id or the ref of its state, is on the way to a thread's head, and names it as
+// the thread's dialect does. The error wraps sessions.ErrNotFound or is one of threads.Reader.
+func FindKept(ctx context.Context, r threads.Reader, t events.Thread, head threads.Head, name string) (string, error) {
+	at := head.Head()
+	if len(head.Recent) == 0 {
+		at = casstore.Located{}
+	}
+	for step, err := range r.Walk(ctx, at) {
+		if err != nil {
+			return "", err
+		}
+		if id := step.Entry.ID; id == name || step.At.Ref.String() == name {
+			if head.Dialect == ompDialect {
+				return id, nil
+			}
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("firstKept: %w: it is not on the way to the head of %s", sessions.NotFound(name), t)
+}
+
+// rename gives a thread another name: its head's record moves in one batch, and the old name says where it went.
+func (d *draft) rename(ctx context.Context, op events.Rename) error {
+	target := events.Thread{Session: d.st.Key.Session, Name: op.To}
+	if err := target.Validate(); err != nil {
+		return fmt.Errorf("%w: rename: %w", events.ErrControl, err)
+	}
+	if target == d.st.Key {
+		return fmt.Errorf("%w: rename: that is its name", events.ErrControl)
+	}
+	if err := d.w.Settle(ctx); err != nil {
+		return err
+	}
+	open, err := d.refuseBusy(ctx, op.Force)
+	if err != nil {
+		return err
+	}
+	other, rev, err := d.taken(ctx, target)
+	switch {
+	case err != nil:
+		return err
+	case !other.Head.Start.IsZero():
+		return fmt.Errorf("%w: rename: %s exists already; choose another name", events.ErrControl, target)
+	case other.Left != nil && other.Left.To != "" && other.Left.To != d.st.Key.Name:
+		return fmt.Errorf("%w: rename: %w", events.ErrControl, other.Left.renamed(target))
+	}
+	if err := d.learnLeft(ctx); err != nil {
+		return err
+	}
+	d.note(d.Head)
+	d.closeOutputs(open)
+	d.Head.Batch = d.st.Batch.ID
+	if other.Reused {
+		d.Head.Life = d.e.At
+	}
+	d.Leaves = &Leaving{To: op.To, Takes: rev}
+	leaves := Thread{Head: d.Head, Left: d.Left}
+	d.put(record.Put{Key: events.LeftKey(d.st.Key), Value: leaves.LeaveTo(op.To).Encode(), Expect: record.Any})
+	earlier := other.Left.earlier()
+	if other.Left != earlier { // the thread itself had the name
+		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
+		if earlier != nil {
+			known.Value = earlier.Encode()
+		}
+		d.put(known)
+	}
+	d.Left, d.AskedLeft = earlier, true
+	return nil
+}
+
+// taken reads what there is under a name that a thread is to take, and the revision of its record.
+func (d *draft) taken(ctx context.Context, t events.Thread) (th Thread, rev uint64, err error) {
+	rs, err := d.w.Records(ctx, events.HeadKey(t))
+	if err != nil {
+		return th, 0, err
+	}
+	r, err := Ended(ctx, d.w, t, rs[0])
+	if err != nil {
+		return th, 0, err
+	}
+	if r.Removed() {
+		if th.Left, err = ReadLeft(ctx, d.w, t); err != nil {
+			return th, 0, err
+		}
+	}
+	return th, r.Seq, th.Load(t, r, d.st.Session)
+}
+
+// Load makes a thread what its record says.
+func (t *Thread) Load(key events.Thread, r record.Record, s *Session) (err error) {
+	t.Key, t.Fresh = key, true
+	if !r.Exists() {
+		t.Reused = r.Seq != 0 || s.Deleted != nil
+		return nil
+	}
+	head, err := threads.DecodeHead(r.Value)
+	if err != nil {
+		return fmt.Errorf("head of %s: %w", key, err)
+	}
+	t.Head = head
+	if t.Memory, err = dialect.DecodeMemory(head.Memory); err != nil {
+		return fmt.Errorf("head of %s: %w", key, err)
+	}
+	return nil
+}
+
+// refuseBusy refuses what would take a thread away from under whoever works in it. force does not mind runs and
+// outputs: the records of those that are open are to be dropped then.
+func (d *draft) refuseBusy(ctx context.Context, force bool) (open []string, err error) {
+	if !d.st.Rules.Sessions {
+		return nil, nil
+	}
+	t := d.st.Key
+	switch asks, err := d.asks(ctx); {
+	case err != nil:
+		return nil, err
+	case asks:
+		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
+	}
+	live, err := d.w.SessionLive(ctx, t.Session)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range live.Outputs {
+		switch {
+		case o.Thread != t.Name:
+		case !force:
+			return nil, fmt.Errorf("%w: output %s of %s is open: end it first", events.ErrControl, o.ID, t)
+		case len(open) == MaxOutputs:
+			return nil, fmt.Errorf("%w: more than %d outputs of %s are open: end some first", events.ErrControl, len(open), t)
+		default:
+			open = append(open, events.OutputKey(t.Session, o.ID))
+		}
+	}
+	now := d.e.Now
+	for _, r := range live.Runs {
+		if !force && r.Thread == t.Name && !r.At(now).Standing(now).Ended() {
+			return nil, fmt.Errorf("%w: run %s of %s is %s: end it first", events.ErrControl, r.ID, t, r.Status)
+		}
+	}
+	return open, nil
+}
+
+// mostKeys is how many records are read at a time.
+const mostKeys = 900
+
+// asks reports whether a prompt of the thread waits for its answer.
+func (d *draft) asks(ctx context.Context) (bool, error) {
+	keys, err := d.w.SessionKeys(ctx, d.st.Key.Session)
+	if err != nil {
+		return false, err
+	}
+	prompts := slices.DeleteFunc(keys, func(key string) bool {
+		of, ok := events.ParsePromptKey(key)
+		return !ok || of != d.st.Key
+	})
+	for some := range slices.Chunk(prompts, mostKeys) {
+		rs, err := d.w.Records(ctx, some...)
+		if err != nil || slices.ContainsFunc(rs, record.Record.Exists) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// closeOutputs removes outputs without a result. The parts of their artifacts are gc's.
+func (d *draft) closeOutputs(keys []string) {
+	for _, key := range keys {
+		d.put(record.Put{Key: key, Expect: record.Any})
+	}
+	d.Closed = keys
+}
+
+// remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and
+// are a collector's then. What it had seen stays known, so that none of it comes back; its name is free.
+func (d *draft) remove(ctx context.Context, op events.Remove) error {
+	if err := d.w.Settle(ctx); err != nil {
+		return err
+	}
+	open, err := d.refuseBusy(ctx, op.Force)
+	if err != nil {
+		return err
+	}
+	if err := d.learnLeft(ctx); err != nil {
+		return err
+	}
+	d.note(d.Head)
+	d.closeOutputs(open)
+	d.Leaves = &Leaving{}
+	return nil
+}

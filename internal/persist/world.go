@@ -1,0 +1,190 @@
+package persist
+
+import (
+	"context"
+	"fmt"
+
+	"spool/internal/apply"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// world answers what an event asks on its way into a commit: from the store, which it waits for. It implements
+// apply.World.
+type world struct {
+	l *lane
+	c *commit
+}
+
+// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that
+// the batch before it made.
+var errBarrier = fmt.Errorf("%w: the batch ends here", apply.ErrUnsettled)
+
+// errEpoch: a commit was refused while this batch was being prepared.
+var errEpoch = fmt.Errorf("%w: a commit was refused", apply.ErrUnsettled)
+
+func (w world) Settle(ctx context.Context, of ...events.Thread) error {
+	unsettled := len(of) == 0
+	for _, t := range of {
+		unsettled = unsettled || w.l.unsettled(w.c, t)
+	}
+	if !unsettled {
+		return nil
+	}
+	return w.l.barrier(ctx, w.c)
+}
+
+// barrier makes sure that all that was prepared before is committed.
+func (l *lane) barrier(ctx context.Context, c *commit) error {
+	if !c.empty() {
+		return errBarrier
+	}
+	return l.settle(ctx, c.epoch)
+}
+
+// unsettled reports whether a thread's record, or the nodes that it leads to, may not be stored yet.
+func (l *lane) unsettled(c *commit, key events.Thread) bool {
+	t := l.heads.threads[key] // one that is not in memory is in no commit in flight
+	return c.byKey[key] != nil || t != nil && t.pending.Load() > 0
+}
+
+func (w world) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+	return w.l.p.Records.Records(ctx, keys...)
+}
+
+func (w world) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+	return w.l.p.Records.FindPack(ctx, id)
+}
+
+func (w world) Holds(ctx context.Context, o record.Object) (there bool, err error) {
+	err = w.l.p.retry(ctx, "look for an object", func() error {
+		there, err = w.l.p.Bulk.Holds(ctx, o)
+		return err
+	})
+	return there, err
+}
+
+func (w world) Reader() threads.Reader { return w.l.reader }
+
+// Near is where the heads of the session's threads in memory are.
+func (w world) Near(session string) (packs []casstore.PackID) {
+	for _, t := range w.l.heads.threads {
+		if t.Key.Session != session {
+			continue
+		}
+		for _, at := range append(t.Head.Located(), t.Head.Tips...) {
+			packs = append(packs, at.Pack)
+		}
+	}
+	return packs
+}
+
+func (w world) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
+	if w.l.p.Nodes == nil {
+		return casstore.Located{}, casstore.ErrNotFound
+	}
+	return patientNodes{w.l.p.Nodes, w.l.p}.Locate(ctx, ref)
+}
+
+func (w world) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (
+	past events.Past, err error,
+) {
+	err = w.l.p.retry(ctx, "look back", func() error {
+		past, err = w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before)
+		return err
+	})
+	return past, err
+}
+
+func (w world) Reused(seq uint64, stored int64) bool { return w.l.p.Reused(seq, stored) }
+
+func (w world) SessionKeys(ctx context.Context, session string) (keys []string, err error) {
+	err = w.l.p.retry(ctx, "list a session's records", func() error {
+		keys, err = w.l.p.Sessions.SessionKeys(ctx, session)
+		return err
+	})
+	return keys, err
+}
+
+func (w world) SessionLive(ctx context.Context, session string) (live record.Live, err error) {
+	err = w.l.p.retry(ctx, "look for live runs", func() error {
+		live, err = w.l.p.Sessions.SessionLive(ctx, session)
+		return err
+	})
+	for _, u := range live.Unread {
+		w.l.p.Log.Warn("a record that cannot be read keeps no session", "record", u.Key, "error", u.Err)
+	}
+	return live, err
+}
+
+// patient reads records until the store answers: whoever decides by them gets no error that passes.
+type patient struct {
+	bucket
+	p *Persister
+}
+
+// bucket is Records, under a name that a struct can embed beside a method of that name.
+type bucket = Records
+
+func (r patient) Records(ctx context.Context, keys ...string) (rs []record.Record, err error) {
+	err = r.p.retry(ctx, "read records", func() error {
+		rs, err = r.bucket.Records(ctx, keys...)
+		return err
+	})
+	return rs, err
+}
+
+func (r patient) FindPack(ctx context.Context, id casstore.PackID) (found record.FoundPack, err error) {
+	err = r.p.retry(ctx, "find a pack", func() error {
+		found, err = r.bucket.FindPack(ctx, id)
+		return err
+	})
+	return found, err
+}
+
+func (r patient) Fence(ctx context.Context, lane int) (f record.Fence, err error) {
+	err = r.p.retry(ctx, "read the fence", func() error {
+		f, err = r.bucket.Fence(ctx, lane)
+		return err
+	})
+	return f, err
+}
+
+// patientPacks reads packs until the store answers.
+type patientPacks struct {
+	packs casstore.PackGetter
+	p     *Persister
+}
+
+func (r patientPacks) Pack(ctx context.Context, id casstore.PackID) (pack *casstore.Pack, err error) {
+	err = r.p.retry(ctx, "read a pack", func() error {
+		pack, err = r.packs.Pack(ctx, id)
+		return err
+	})
+	return pack, err
+}
+
+// patientNodes looks for nodes until the store answers.
+type patientNodes struct {
+	nodes casstore.NodeLocator
+	p     *Persister
+}
+
+func (r patientNodes) Locate(ctx context.Context, ref casstore.Ref) (at casstore.Located, err error) {
+	err = r.p.retry(ctx, "look for a node", func() error {
+		at, err = r.nodes.Locate(ctx, ref)
+		return err
+	})
+	return at, err
+}
+
+// patientReader reads threads until the store answers.
+func (p *Persister) patientReader() threads.Reader {
+	r := threads.Reader{Packs: patientPacks{p.Packs, p}}
+	if p.Search != nil {
+		r.Nodes = patientNodes{p.Search, p}
+	}
+	return r
+}
