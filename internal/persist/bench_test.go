@@ -130,7 +130,6 @@ func (s *memoryStore) LastItemOf(context.Context, events.Thread, uint64) (int64,
 }
 
 func (s *memoryStore) Dead(context.Context, []events.Dead) error { return nil }
-
 func (s *memoryStore) HaveDead(_ context.Context, letters []events.Dead) ([]bool, error) {
 	return make([]bool, len(letters)), nil
 }
