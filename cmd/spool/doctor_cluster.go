@@ -58,7 +58,23 @@ func daemons(a *app, conn *natsio.Conn) []finding {
 	if err != nil {
 		return []finding{{Name: "version", Detail: err.Error()}}
 	}
-	return []finding{versions(all), passedOver(all)}
+	return []finding{versions(all), passedOver(all), refused(all)}
+}
+
+// refused tells of what the store refuses for good: other sessions go on without it.
+func refused(daemons []natsadmin.Daemon) finding {
+	f := finding{Name: "refused", OK: true, Detail: "the store took all items and dead letters"}
+	var items, letters int64
+	for _, d := range daemons {
+		items, letters = items+d.ItemsRefused, letters+d.LettersRefused
+	}
+	if items+letters > 0 {
+		f.OK = false
+		f.Detail = fmt.Sprintf("the store refused %d items and %d dead letters for good since the persisters began: their logs say which, and why", items, letters)
+		f.Do = "compare SPOOL_ITEMS, SPOOL_DEAD and max_payload with docs/operations.md; then start the persisters again. " +
+			"readers have the items whole from their threads; spool fsck --events names events without a dead letter"
+	}
+	return f
 }
 
 // passedOver tells of events that were skipped and are no repetitions. Their producers got no ack for what they are linked to, and

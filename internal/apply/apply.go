@@ -28,6 +28,9 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.e.Kind == events.KindControl {
 		d.op, d.opBad = events.ParseControl(d.e.Body)
 	}
+	if d.e.Refused != nil {
+		return d.refuseAgain(), nil
+	}
 	if d.e.Bad == nil && d.opBad == nil && d.op.Op == events.OpDelete {
 		return d.delete(ctx, *d.op.Delete)
 	}
@@ -49,6 +52,18 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 
 // past reports whether an event was published before its session was deleted.
 func (d *draft) past() bool { return d.st.Session.Deleted.Before(d.e.At, d.e.Stored) }
+
+// refuseAgain gives the verdict over an event that was refused before. Its letter is sent again where there is none; if its session was
+// deleted, the letter went with it, or need not be.
+func (d *draft) refuseAgain() Verdict {
+	if d.past() {
+		return Verdict{Is: Repeated}
+	}
+	if !d.saw(d.e.Event.Seq) { // what is linked to it is taken
+		d.mark(events.Stands)
+	}
+	return Refused(d.e.Refused)
+}
 
 // refuse drops what was made of an event and notes that it goes to the dead letters.
 func (d *draft) refuse(why error) Verdict {

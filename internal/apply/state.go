@@ -125,6 +125,8 @@ type Staged struct {
 	Now    time.Time // for what ends by the clock: leases
 	Bad    error     // why it can never be applied, whatever its thread is
 
+	Refused error // why it was refused when it came before: it is refused again; nil: it was not
+
 	Text  []byte          // the entry as it will be stored
 	Cuts  truncate.Result // what the size rules did to it
 	Blobs []Blob          // what they moved out of it

@@ -75,7 +75,10 @@ type Daemon struct {
 	Name  string // spool-persister and the like
 	Build string
 
-	Superseded int64 // of a persister: events it passed over since it began, because what they are linked to was never stored
+	// Of a persister, since it began.
+	Superseded     int64 // events it passed over, because what they are linked to was never stored
+	ItemsRefused   int64 // items that the store refuses for good
+	LettersRefused int64 // dead letters, the same
 }
 
 // silence ends a roll call: daemons answer within a round trip.
@@ -104,20 +107,27 @@ func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
 		}
 		var s micro.Stats
 		if json.Unmarshal(m.Data, &s) == nil && strings.HasPrefix(s.Name, "spool-") {
-			out = append(out, Daemon{s.Name, s.Metadata["build"], superseded(s)})
+			d := Daemon{Name: s.Name, Build: s.Metadata["build"]}
+			d.learn(s)
+			out = append(out, d)
 		}
 	}
 }
 
-// superseded reads what a daemon says of itself; one that is no persister says nothing of it.
-func superseded(s micro.Stats) (n int64) {
+// learn reads what a daemon says of itself; one that is no persister says nothing of it.
+func (d *Daemon) learn(s micro.Stats) {
 	for _, e := range s.Endpoints {
-		var did struct{ Superseded int64 }
+		var did struct {
+			Superseded     int64
+			ItemsRefused   int64 `json:"items_refused"`
+			LettersRefused int64 `json:"letters_refused"`
+		}
 		if json.Unmarshal(e.Data, &did) == nil {
-			n += did.Superseded
+			d.Superseded += did.Superseded
+			d.ItemsRefused += did.ItemsRefused
+			d.LettersRefused += did.LettersRefused
 		}
 	}
-	return n
 }
 
 // probeTime is how long a server may take to refuse a probe; what a user may not publish it drops in silence.

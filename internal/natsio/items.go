@@ -58,6 +58,35 @@ func (its Items) LastItem(ctx context.Context, t events.Thread) (n int64, life u
 	return 0, 0, fmt.Errorf("last item of %s: its JSON has no number: %w", t, record.ErrValue)
 }
 
+// LastItemOf is the number of the newest item of one life of a thread's name that ITEMS holds; 0 when it holds none. Where a later life
+// has items, all items of the name are read.
+func (its Items) LastItemOf(ctx context.Context, t events.Thread, life uint64) (n int64, err error) {
+	n, of, err := its.LastItem(ctx, t)
+	if err != nil || n == 0 || of == life {
+		return n, err
+	}
+	newest, n := n, int64(0)
+	found := false
+	err = its.c.Streams().Each(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.ItemFilter(t.Session, t.Name, "")}, DeliverPolicy: jetstream.DeliverAllPolicy,
+	}, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		switch at := itemNumber(m.Data()); itemLife(m.Headers()) {
+		case life:
+			n = max(n, at)
+		case of:
+			found = found || at == newest
+		}
+		return nil
+	})
+	if err == nil && !found { // a consumer of a copy that is behind ends before it
+		err = fmt.Errorf("%w: item %d of %s cannot be read yet", record.ErrBusy, newest, t)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("last item of %s: %w", t, err)
+	}
+	return n, nil
+}
+
 // itemNumber reads the number out of an item's JSON; 0 when there is none. It stands there and not in a header, because a
 // header costs a server more than a hundred bytes of payload do.
 func itemNumber(item []byte) int64 {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +28,7 @@ const (
 	HeaderSubject  = "Spool-Subject"
 	HeaderEventSeq = "Spool-Event-Seq"
 	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
+	HeaderSum      = "Spool-Sum"    // beside that: tells the letters of a message's entries apart
 )
 
 // deadBox remembers, for each subject of dead letters that this connection wrote to, what SPOOL_DEAD holds there, so that a
@@ -85,6 +87,38 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 		letters = letters[n:]
 	}
 	return nil
+}
+
+// HaveDead says which of these letters are stored, by any process. One whose event has no known time cannot be told from another.
+func (box DeadLetters) HaveDead(ctx context.Context, letters []events.Dead) ([]bool, error) {
+	b := &box.c.dead
+	if err := b.turn.take(ctx); err != nil {
+		return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+	}
+	defer b.turn.give()
+	if b.subjects == nil || len(b.subjects) > deadSubjects {
+		b.subjects, b.held = map[string]*deadSubject{}, 0
+	}
+	look := map[string]bool{}
+	for _, d := range letters {
+		look[letterSubject(d)] = true
+	}
+	for range deadTries {
+		if err := box.learnDead(ctx, letters, look); err != nil {
+			return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+		}
+		_, unread := b.compare(letters)
+		b.forget(unread)
+		if look = unread; len(look) == 0 {
+			break
+		}
+	}
+	there := make([]bool, len(letters))
+	for i := range letters {
+		fresh, unread := b.compare(letters[i : i+1])
+		there[i] = len(fresh)+len(unread) == 0
+	}
+	return there, nil
 }
 
 // storeDead stores those letters of one batch that are not stored yet.
@@ -275,6 +309,8 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 		id := letterID{seq: l.Seq}
 		if l.object == "" {
 			id = letterOf(l.Dead)
+		} else if sum, err := hex.DecodeString(m.Headers().Get(HeaderSum)); err == nil {
+			copy(id.sum[:], sum)
 		}
 		s.top = max(s.top, l.Seq)
 		if _, ok := s.sent[id]; !ok {
@@ -347,7 +383,7 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 		HeaderSubject:  {oneLine(d.Subject, 1024)},
 		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
 	}}
-	if len(d.Data)+headerRoom <= box.c.MaxPayload() {
+	if len(d.Data)+headerRoom <= box.c.MaxPayload() && !d.Apart {
 		return m, nil
 	}
 	if objects[place] == "" {
@@ -357,7 +393,8 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 		}
 		objects[place] = name
 	}
-	m.Data, m.Header[HeaderObject] = nil, []string{objects[place]}
+	sum := letterOf(d).sum
+	m.Data, m.Header[HeaderObject], m.Header[HeaderSum] = nil, []string{objects[place]}, []string{hex.EncodeToString(sum[:])}
 	return m, nil
 }
 

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 
 	"spool/internal/apply"
@@ -12,7 +13,8 @@ import (
 // apply decides over one event, and takes into the commit what becomes of it. An error is for the lane: the event is
 // not judged, and nothing is changed.
 func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
-	s.verdict = apply.Refused(s.bad) // what was found over another head does not count
+	refused := c.refusedBefore(s)
+	s.verdict = apply.Refused(cmp.Or(refused, s.bad)) // what was found over another head does not count
 	if !s.known {
 		return nil
 	}
@@ -21,7 +23,7 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 		return err
 	}
 	w, st, e := world{l, c}, l.state(c, t, s), s.event
-	e.Now, e.Bad = c.now, s.bad
+	e.Now, e.Bad, e.Refused = c.now, s.bad, refused
 	change, verdict, err := apply.Event(ctx, w, st, e)
 	if err != nil {
 		return err

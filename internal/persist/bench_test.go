@@ -125,11 +125,14 @@ func (s *memoryStore) DropBlob(context.Context, record.Object) error { return ni
 
 func (s *memoryStore) PublishItems(context.Context, []events.Posted) error { return nil }
 
-func (s *memoryStore) LastItem(context.Context, events.Thread) (int64, uint64, error) {
-	return 0, 0, nil
+func (s *memoryStore) LastItemOf(context.Context, events.Thread, uint64) (int64, error) {
+	return 0, nil
 }
 
 func (s *memoryStore) Dead(context.Context, []events.Dead) error { return nil }
+func (s *memoryStore) HaveDead(_ context.Context, letters []events.Dead) ([]bool, error) {
+	return make([]bool, len(letters)), nil
+}
 
 func (s *memoryStore) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
 	return nil, record.ErrNotFound

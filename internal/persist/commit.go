@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +47,12 @@ type commit struct {
 	numbered   []*counter            // the same, in the order of their puts
 	items      []events.Posted
 	room       project.Arena // their memory
-	told       bool          // its dead letters are sent
-	itemsTried bool          // an attempt to publish them has an unknown outcome
 	reconcile  []reconcile
 	doubts     doubts
+	refused    map[place]error   // events that it refuses, and why
+	partitions map[int]*refusals // of its events
+	refusals   []refusal         // that it writes
+	unnoted    []unnoted
 	failed     error     // why it can not be sealed
 	ends       bool      // what follows in the batch is for another commit
 	deletion   *deletion // of a session: then there is nothing else
@@ -77,7 +80,7 @@ func (c *commit) empty() bool { return c.pack.IsZero() }
 
 // commit makes a batch durable: the steps of DESIGN 8. Each attempt may follow one whose outcome is unknown.
 func (p *Persister) commit(ctx context.Context, c *commit) error {
-	if c.empty() {
+	if c.empty() && len(c.refusals) == 0 {
 		return nil
 	}
 	// Step 0, the fence, was read when the batch was prepared, before any byte of it was uploaded.
@@ -91,13 +94,8 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 		return err
 	}
 
-	// The letters of events that heads are to note as refused: an event that comes again is one that its head has. A crash here
-	// leaves letters of events that are refused again when they come again, and that are not written twice.
-	if err := p.sendNoted(ctx, c); err != nil {
-		return err
-	}
-
-	// Step 2: everything that decides existence, at once. A crash here leaves the old world or the new one.
+	// Step 2: everything that decides existence, and what is refused, at once. A crash here leaves the old world or the new one: an
+	// event that comes again is judged anew, or is refused with the reason that is noted.
 	if err := p.At(StepCommit); err != nil {
 		return err
 	}
@@ -110,6 +108,9 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	if err != nil {
 		return err
 	}
+	for i, r := range c.refusals {
+		r.rev = first + uint64(i)
+	}
 	for i, t := range c.threads {
 		t.rev = first + uint64(heads+i)
 	}
@@ -118,24 +119,29 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// committed asks whether a commit is done whose answer was lost: then its heads carry its id. It may be that an earlier
+// committed asks whether a commit is done whose answer was lost: then its heads, and what it notes as refused, carry its id. It may be that an earlier
 // attempt was meant to be lost and this one met it as a conflict.
 func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
-	keys := make([]string, len(c.threads))
-	for i, t := range c.threads {
-		keys[i] = t.record
+	var keys []string
+	var values [][]byte
+	var revs []*uint64
+	for _, r := range c.refusals {
+		keys, values, revs = append(keys, events.RefusedKey(r.partition)), append(values, r.value), append(revs, &r.rev)
+	}
+	for _, t := range c.threads {
+		keys, values, revs = append(keys, t.record), append(values, t.value), append(revs, &t.rev)
 	}
 	rs, err := p.Records.Records(ctx, keys...)
 	if err != nil {
 		return false, err
 	}
-	for i, t := range c.threads {
-		if string(rs[i].Value) != string(t.value) {
+	for i, r := range rs {
+		if !bytes.Equal(r.Value, values[i]) {
 			return false, nil
 		}
 	}
-	for i, t := range c.threads {
-		t.rev = rs[i].Seq
+	for i, r := range rs {
+		*revs[i] = r.Seq
 	}
 	return true, p.learnOutputs(ctx, c)
 }
@@ -163,7 +169,7 @@ func (p *Persister) seal(c *commit) error {
 // builders keep their buffers from commit to commit.
 var builders = sync.Pool{New: func() any { return casstore.NewPackBuilder() }}
 
-// bulk uploads the pack and the blobs that are new, and lists the records of the commit: the pack, blobs new or
+// bulk uploads the pack and the blobs that are new, and lists the records of the commit: what is refused, the pack, blobs new or
 // touched, packs touched, sessions, and last the heads, from place heads on.
 func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, tools, heads int, err error) {
 	g, gctx := errgroup.WithContext(ctx)
@@ -199,7 +205,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	if err := g.Wait(); err != nil {
 		return nil, 0, 0, err
 	}
-	puts = append(puts, results...)
+	puts = slices.Concat(p.refusalPuts(c), puts, results)
 	for s, value := range c.infos {
 		// A session's threads are in one partition: whoever else writes this record loses by its heads.
 		puts = append(puts, record.Put{Key: events.SessionKey(s.ID), Value: value, Expect: record.Any})

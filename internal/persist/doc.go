@@ -11,7 +11,7 @@
 //	                          ▼
 //	                       commit:  bulk · one atomic batch of records behind the fence  (lane, stage 2)
 //	                          ▼
-//	                       publish: items in order · dead letters · ack                  (lane, stage 3)
+//	                       publish: dead letters · items in order · ack                  (lane, stage 3)
 //
 // The stages work on neighbouring batches at the same time: a batch is prepared on the heads that the one before it
 // will leave. When that one is refused, both are thrown away and their events go back to the queue.
@@ -24,6 +24,7 @@
 // verified. Another process may have moved the one in memory: it was pinned in between, or a repair set the head back.
 //
 //	noted in the head          the commit writes it, and expects the revision that the verdict was reached on
+//	refused, and not noted     the same, and the commit demands that the head is as it was (refusals.go)
 //	not noted                  the stored head is read before the commit goes on, one read a batch (verify); if it is another one, the
 //	                           batch is prepared again
 //	the partition's next term  what is in memory of a session is read again; queued events of an earlier term are dropped, since
@@ -38,12 +39,13 @@
 //	0 fence read           nothing
 //	1 bulk uploaded        bytes that no record names; the next gc cycle takes them. Parts of an open output's artifact, which
 //	                       its record names: whoever applies its events makes them again and finds them there
-//	2 records committed    items that are not in ITEMS; whoever gets the events again sees that they are applied, compares
+//	2 records committed    refused events without a letter; whoever gets them again finds them in their partition's record, and sends it
+//	3 letters sent         items that are not in ITEMS; whoever gets the events again sees that they are applied, compares
 //	                       the thread's last item with its head, and publishes the rest from the nodes
-//	3 items published      events that are not acked; they come again and are skipped
-//	4 acked                nothing
+//	4 items published      events that are not acked; they come again and are skipped, or are refused again by the record or their letter
+//	5 acked                nothing
 //
 // Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, apply.go (stage
-// 1), commit.go, publish.go; then the sides: world.go, verify.go, latch.go, isolate.go, delete.go, giant.go,
-// outputcache.go, outputcommit.go, lease.go.
+// 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
+// giant.go, outputcache.go, outputcommit.go, lease.go.
 package persist

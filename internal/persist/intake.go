@@ -18,6 +18,7 @@ type staged struct {
 	event apply.Staged // as far as it can be read and cut without its thread
 	size  int64        // share of the queue's bytes
 
+	index  int  // in its message; record.WholeMessage: the message could not be read
 	shared bool // others are in the same message
 	last   bool // nothing of the message comes after it: with it the message is done
 
@@ -33,6 +34,7 @@ type staged struct {
 	trial trial // what came of it so far, when it stopped others
 
 	verdict apply.Verdict // as of when it was applied last
+	refused error         // why it was refused when it came before; nil: it was not
 }
 
 // outputKey is the record of the output that a chunk is a piece of.
@@ -48,7 +50,10 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 	for i := range each {
 		s := &staged{
 			msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
-			known: err == nil, shared: len(each) > 1, last: i == len(each)-1,
+			known: err == nil, index: i, shared: len(each) > 1, last: i == len(each)-1,
+		}
+		if err != nil {
+			s.index = record.WholeMessage
 		}
 		if err := p.stageSafely(ctx, s, err); err != nil {
 			if ctx.Err() != nil {

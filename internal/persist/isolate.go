@@ -55,7 +55,13 @@ func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error
 		s.known = s.trial.panics <= 2 // else over its thread too: it is not even noted
 		err = errStale
 	}()
-	return l.apply(ctx, c, s)
+	if err := l.apply(ctx, c, s); err != nil {
+		return err
+	}
+	if s.verdict.Is == apply.Dead && c.refusedBefore(s) == nil {
+		l.noteRefusal(c, s)
+	}
+	return nil
 }
 
 // seal finishes the pack of a commit; what can not be finished is refused.
@@ -125,10 +131,11 @@ const mostOfEvent = 180
 
 // messages is how many records a commit has at most, but for those that can go ahead of it.
 func (c *commit) messages() int {
+	demands := len(c.doubts) + events.Partitions // by which, and where, events are refused
 	if c.empty() {
-		return 0
+		return demands
 	}
-	return 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
+	return demands + 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
 }
 
 // latchTooLarge latches the threads of a commit with a record that no message holds.

@@ -31,6 +31,8 @@ type lane struct {
 	reader threads.Reader // stage 1 only
 	room   apply.Room     // of the change that is made next; stage 1 only
 
+	refusals map[int]*refusals // by partition; stage 1 only
+
 	fence record.Fence // behind which the packs in memory were read; stage 1 only
 
 	prepared  chan *commit
@@ -59,7 +61,7 @@ func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.Threads),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
-		latched: map[events.Thread]latched{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
+		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
 	l.outputs.clear()
 	return l
@@ -215,6 +217,9 @@ func (l *lane) prepareBatch(ctx context.Context, batch []*staged, epoch uint64) 
 			c, rest, err = l.prepare(ctx, batch, epoch)
 			return err
 		})
+		if err == nil {
+			l.keepRefusals(c)
+		}
 		if !errors.Is(err, errStale) {
 			return c, rest, err
 		}
@@ -240,6 +245,7 @@ func (l *lane) send(ctx context.Context, c *commit) error {
 func (l *lane) flush(ctx context.Context) error {
 	l.heads.clear()
 	l.outputs.clear()
+	clear(l.refusals)
 	marker := &commit{flush: make(chan struct{})}
 	if err := l.send(ctx, marker); err != nil {
 		return err

@@ -2,12 +2,15 @@ package persist_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"spool/internal/persist"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -89,4 +92,53 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 
 func stepBy(t events.Thread, seq uint64, text string) client.Entry {
 	return client.Entry{Thread: t, Dialect: "step", Body: []byte(`{"id":"` + text + `","role":"coder","content":"` + text + `"}`), Seq: seq}
+}
+
+// unheard stores the first items that it gets, and loses the answer; it goes on when it is told to.
+type unheard struct {
+	persist.Outbox
+	stored, goOn chan struct{}
+	n            atomic.Int64
+}
+
+func (o *unheard) PublishItems(ctx context.Context, items []events.Posted) error {
+	err := o.Outbox.PublishItems(ctx, items)
+	if err == nil && len(items) > 0 && o.n.Add(1) == 1 {
+		close(o.stored)
+		<-o.goOn
+		return fmt.Errorf("%w: the answer is lost", record.ErrUnknown)
+	}
+	return err
+}
+
+// Items whose answer was lost are stored: they are not sent again when a later life of the name has items meanwhile.
+func TestItemsOfAnEarlierLifeWithALostAnswer(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	o := &unheard{stored: make(chan struct{}), goOn: make(chan struct{})}
+	a := r.deaf(func(d *persist.Deps, _ *persist.Config) { o.Outbox, d.Outbox = d.Outbox, o })
+	b := r.deaf()
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 0, 3)
+	r.give(a, 1, 1)
+	<-o.stored
+	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
+	ok(t, r.Publisher(client.PublisherConfig{Producer: "q"}).Control(t.Context(), id, 1, remove))
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "x"}), id, 0, 2)
+	r.give(b, 1, 3)
+	r.through(b, 6)
+	close(o.goOn)
+	r.through(a, 3)
+	var got []string
+	s, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
+	ok(t, err)
+	for seq := uint64(1); seq <= r.lastSeq(events.ItemsStream); seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		ok(t, err)
+		var item struct{ N int }
+		ok(t, json.Unmarshal(m.Data, &item))
+		got = append(got, fmt.Sprintf("%d of life %q", item.N, m.Header.Get(events.HeaderLife)))
+	}
+	if want := []string{`1 of life ""`, `2 of life ""`, `3 of life ""`, `1 of life "3"`, `2 of life "3"`}; !slices.Equal(got, want) {
+		t.Errorf("ITEMS holds %v, want %v", got, want)
+	}
 }

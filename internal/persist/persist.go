@@ -57,12 +57,13 @@ type Bulk interface {
 	Holds(ctx context.Context, o record.Object) (bool, error)
 }
 
-// Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItem is the number of
-// a thread's newest stored item, 0 if none is held.
+// Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItemOf is the number of
+// the newest stored item of a life of a thread's name, 0 if none is held. Dead stores the letters that are not there yet; HaveDead says which are.
 type Outbox interface {
 	PublishItems(ctx context.Context, items []events.Posted) error
-	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
+	LastItemOf(ctx context.Context, t events.Thread, life uint64) (int64, error)
 	Dead(ctx context.Context, letters []events.Dead) error
+	HaveDead(ctx context.Context, letters []events.Dead) ([]bool, error)
 }
 
 // Inbox holds bodies that were too large for a message. OpenBody reads one from its beginning in bounded memory, as often
@@ -266,6 +267,7 @@ const (
 	StepFence   Step = "fence"
 	StepBulk    Step = "bulk"
 	StepCommit  Step = "commit"
+	StepLetters Step = "letters"
 	StepItems   Step = "items"
 	StepAck     Step = "ack"
 	StepDiscard Step = "discard"

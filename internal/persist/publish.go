@@ -15,9 +15,25 @@ import (
 
 // publish tells the world about a commit: the steps of DESIGN 8 after it is durable. Nothing uncommitted is ever shown.
 func (p *Persister) publish(ctx context.Context, c *commit) error {
-	// Step 3: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
+	// Step 3: dead letters. A crash here leaves events without a letter that are noted as refused: whoever gets them again sends it.
+	if err := p.At(StepLetters); err != nil {
+		return err
+	}
+	if letters := p.letters(c); len(letters) > 0 {
+		for _, d := range letters {
+			p.Log.Warn("event goes to the dead letters", "subject", d.Subject, "seq", d.Seq, "error", d.Reason)
+		}
+		if err := p.sendLetters(ctx, letters); err != nil {
+			return err
+		}
+	}
+
+	// Step 4: items, in order. A crash here leaves threads whose items are not all in ITEMS; their events are not acked, and
 	// whoever gets them again reconciles.
-	if err := p.retry(ctx, "items", func() error { return p.publishItems(ctx, c) }); err != nil {
+	if err := p.retry(ctx, "items", func() error { return p.At(StepItems) }); err != nil {
+		return err
+	}
+	if err := p.publishItems(ctx, c); err != nil {
 		return err
 	}
 	p.publishLive(c)
@@ -26,20 +42,18 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	for _, s := range c.events {
 		p.count(s)
 	}
-	if err := p.retry(ctx, "dead letters", func() error { return p.sendLetters(ctx, c) }); err != nil {
-		return err
-	}
-
 	if c.deletion != nil {
 		if err := p.retry(ctx, "delete session", func() error { return p.finishDeletion(ctx, c.deletion) }); err != nil {
 			return err
 		}
 	}
 
-	// Step 4: ack. A crash here leaves events that come again and are skipped.
+	// Step 5: ack. A crash here leaves events that come again and are skipped, or are refused again; their letters are not written
+	// twice.
 	if err := p.At(StepAck); err != nil {
 		return err
 	}
+	c.through()
 	p.lane.ack(c)
 	for _, s := range c.events {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
@@ -95,26 +109,19 @@ func (p *Persister) discard(ctx context.Context, ref events.BodyRef) {
 }
 
 // publishItems sends the commit's items, and before them those that an earlier owner of a thread committed and did not
-// send. After an attempt with an unknown outcome it asks what is there.
+// send.
 func (p *Persister) publishItems(ctx context.Context, c *commit) error {
-	if err := p.At(StepItems); err != nil {
-		return err
-	}
 	for _, t := range c.reconcile {
-		if err := p.reconcile(ctx, t); err != nil {
+		err := p.retry(ctx, "items", func() error { return p.reconcile(ctx, t) })
+		if err != nil && apply.Passing(err) {
 			return err
 		}
-	}
-	c.reconcile = nil
-	items := c.items
-	if c.itemsTried {
-		var err error
-		if items, err = p.unsent(ctx, c); err != nil {
-			return err
+		if err != nil { // its nodes cannot be read: fsck finds that, and other threads go on
+			p.stats.itemsRefused.Add(1)
+			p.Log.Error("items that were not sent cannot be made again", "thread", t.thread, "error", err)
 		}
 	}
-	c.itemsTried = len(items) > 0
-	if err := p.Outbox.PublishItems(ctx, items); err != nil {
+	if err := p.sendItems(ctx, c.items, false); err != nil {
 		return err
 	}
 	for _, t := range c.threads {
@@ -125,19 +132,19 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 }
 
 // unsent drops the items that are stored already.
-func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, error) {
+func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events.Posted, error) {
 	type life struct {
 		thread events.Thread
 		life   uint64
 	}
 	last := map[life]int64{}
 	var rest []events.Posted
-	for _, it := range c.items {
+	for _, it := range items {
 		t, ok := events.ParseItemSubject(it.Subject)
 		n, asked := last[life{t, it.Life}]
 		if ok && !asked {
 			var err error
-			if n, err = p.lastItem(ctx, t, it.Life); err != nil {
+			if n, err = p.Outbox.LastItemOf(ctx, t, it.Life); err != nil {
 				return nil, err
 			}
 			last[life{t, it.Life}] = n
@@ -149,19 +156,10 @@ func (p *Persister) unsent(ctx context.Context, c *commit) ([]events.Posted, err
 	return rest, nil
 }
 
-// lastItem is the number of the newest item that ITEMS holds of a thread; 0 when that is of another life of its name.
-func (p *Persister) lastItem(ctx context.Context, t events.Thread, life uint64) (int64, error) {
-	n, of, err := p.Outbox.LastItem(ctx, t)
-	if of != life {
-		n = 0
-	}
-	return n, err
-}
-
 // reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on
 // a branch that was left since.
 func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
-	sent, err := p.lastItem(ctx, r.thread, r.head.Life)
+	sent, err := p.Outbox.LastItemOf(ctx, r.thread, r.head.Life)
 	if err != nil {
 		return err
 	}
@@ -193,7 +191,7 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 	slices.SortFunc(missing, func(a, b events.Posted) int { return cmp.Compare(a.N, b.N) })
 	missing = slices.DeleteFunc(missing, func(it events.Posted) bool { return it.N <= sent })
 	p.Log.Info("publishing items that were committed and not sent", "thread", r.thread, "items", len(missing))
-	return p.Outbox.PublishItems(ctx, missing)
+	return p.sendItems(ctx, missing, false)
 }
 
 func (p *Persister) rebuild(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {

@@ -21,13 +21,14 @@ func (p *Persister) clean(s *staged) {
 // masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be
 // read, the same bytes with secrets blanked.
 func (p *Persister) masked(s *staged) []byte {
-	data := s.msg.Data
-	switch {
-	case p.Secrets == nil && !s.shared:
-		return data
-	case s.shared || s.cleaned && s.event.Ref == nil:
-		data = s.event.Encode()
+	if s.shared || s.cleaned && s.event.Ref == nil {
+		return p.blanked(s.event.Encode())
 	}
+	return p.blanked(s.msg.Data)
+}
+
+// blanked is the bytes of a message with secrets blanked.
+func (p *Persister) blanked(data []byte) []byte {
 	if p.Secrets != nil {
 		data, _ = p.Secrets.Blank(data)
 	}

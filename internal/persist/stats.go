@@ -8,29 +8,32 @@ import (
 
 // Stats is what a persister did since it was made.
 type Stats struct {
-	Applied      int64 `json:"applied"`      // events through the lane, the repeated and the dead included
-	Repeated     int64 `json:"repeated"`     // events that were applied before
-	Superseded   int64 `json:"superseded"`   // events behind one that was never stored: their producer was told, and publishes all again
-	Dead         int64 `json:"dead"`         // events that went to the dead letters
-	Entries      int64 `json:"entries"`      // entries appended
-	Unknown      int64 `json:"unknown"`      // entries of a type that their dialect does not know
-	Items        int64 `json:"items"`        // items published
-	Nodes        int64 `json:"nodes"`        // nodes stored
-	Commits      int64 `json:"commits"`      // atomic batches of records
-	Refused      int64 `json:"refused"`      // commits that were prepared again
-	Truncated    int64 `json:"truncated"`    // entries that a size rule cut
-	Externalized int64 `json:"externalized"` // values moved into blobs
-	BytesIn      int64 `json:"bytes_in"`     // raw bytes of entries
-	BytesStored  int64 `json:"bytes_stored"` // bytes of packs and blobs written
-	Deduplicated int64 `json:"deduplicated"` // bytes of blobs that were there already
-	Outputs      int64 `json:"outputs"`      // outputs of tools that ended
-	OutputBytes  int64 `json:"output_bytes"` // bytes of such outputs, as they came
-	Secrets      int64 `json:"secrets"`      // secrets found in entries and outputs, again with each repetition
+	Applied        int64 `json:"applied"`         // events through the lane, the repeated and the dead included
+	Repeated       int64 `json:"repeated"`        // events that were applied before
+	Superseded     int64 `json:"superseded"`      // events behind one that was never stored: their producer was told, and publishes all again
+	Dead           int64 `json:"dead"`            // events that went to the dead letters
+	Entries        int64 `json:"entries"`         // entries appended
+	Unknown        int64 `json:"unknown"`         // entries of a type that their dialect does not know
+	Items          int64 `json:"items"`           // items published
+	ItemsRefused   int64 `json:"items_refused"`   // items that the store refuses for good: stubs have their numbers
+	LettersRefused int64 `json:"letters_refused"` // dead letters that it refuses for good, even when they are cut
+	Nodes          int64 `json:"nodes"`           // nodes stored
+	Commits        int64 `json:"commits"`         // atomic batches of records
+	Refused        int64 `json:"refused"`         // commits that were prepared again
+	Truncated      int64 `json:"truncated"`       // entries that a size rule cut
+	Externalized   int64 `json:"externalized"`    // values moved into blobs
+	BytesIn        int64 `json:"bytes_in"`        // raw bytes of entries
+	BytesStored    int64 `json:"bytes_stored"`    // bytes of packs and blobs written
+	Deduplicated   int64 `json:"deduplicated"`    // bytes of blobs that were there already
+	Outputs        int64 `json:"outputs"`         // outputs of tools that ended
+	OutputBytes    int64 `json:"output_bytes"`    // bytes of such outputs, as they came
+	Secrets        int64 `json:"secrets"`         // secrets found in entries and outputs, again with each repetition
 }
 
 type counters struct {
 	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
+	itemsRefused, lettersRefused                                                          atomic.Int64
 	outputs, outputBytes, secrets                                                         atomic.Int64
 }
 
@@ -53,7 +56,7 @@ func (c *counters) add(n *apply.Counts) {
 func (p *Persister) Stats() Stats {
 	c := &p.stats
 	return Stats{
-		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
+		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(), ItemsRefused: c.itemsRefused.Load(), LettersRefused: c.lettersRefused.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),

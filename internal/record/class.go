@@ -87,6 +87,7 @@ var Classes = []Class{
 	{Name: "gc", Own: true},
 	{Name: "fence", Own: true},
 	{Name: "lane", Own: true},
+	{Name: "refused", Own: true, check: reads(DecodeRefused)}, // it speaks of sequences of SPOOL_EVENTS, which a restore gives out anew
 }
 
 var byName = func() map[string]Class {

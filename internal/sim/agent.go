@@ -22,6 +22,8 @@ type agent struct {
 	pubs  map[int]*client.Publisher
 	seqs  map[int]uint64 // sequence of each durable producer's last entry, in its epoch
 	done  chan struct{}  // closed when its last operation has ended
+
+	replaced []*process // that it was, and that may live still
 }
 
 func (w *World) newAgent(i int) *agent {
@@ -164,8 +166,9 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 		if c.op.Kind == 1 && i%2 == 1 {
 			t = threadOf(c.op.ToSess, c.op.To)
 		}
-		w := c.w.ledger.write(c.index, t, producer, true)
-		e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size)}
+		w := c.write(t, producer, true)
+		e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size, c.op.Image)}
+		c.w.ledger.holds(w, e.Body)
 		if c.op.As != 0 {
 			c.seqs[c.op.As]++
 			e.Seq = c.seqs[c.op.As]
@@ -178,10 +181,18 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 	return es, ws
 }
 
-// body is an entry that makes one item.
-func body(mark string, size int) []byte {
-	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}],"metadata":{"type":"text"}}`, mark,
-		strings.Repeat("x", size))
+// body is an entry that makes one item. An image becomes a blob, which all entries with that image share.
+func body(mark string, size, image int) []byte {
+	more := ""
+	if image > 0 {
+		more = fmt.Sprintf(`,{"type":"image","mimeType":"image/png","data":"%s"}`,
+			strings.Repeat(string(rune('A'+image)), 2048))
+	}
+	what := `,"metadata":{"type":"text"}`
+	if n := len(mark); mark[n-2]%2 == 0 { // a person's post
+		what = ""
+	}
+	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}%s]%s}`, mark, strings.Repeat("x", size), more, what)
 }
 
 func (c *call) publish(ctx context.Context, cl *client.Client) error {
@@ -233,9 +244,9 @@ func (c *call) poison(ctx context.Context) error {
 		return err
 	}
 	t, producer := threadOf(c.op.Session, c.op.Thread), fmt.Sprintf("%s-poison%d", c.proc.name, c.index)
-	bad := c.w.ledger.write(c.index, t, producer, false)
+	bad := c.write(t, producer, false)
 	first := &events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "item", Thread: t,
-		Body: body(bad.Mark, 0)}
+		Body: body(bad.Mark, 0, 0)}
 	switch {
 	case c.op.Do == PoisonOp:
 		first.Kind, first.Dialect = events.KindControl, ""
@@ -250,9 +261,10 @@ func (c *call) poison(ctx context.Context) error {
 	}
 	evs, ws := []*events.Event{first}, []*Wrote{bad}
 	for i := range c.op.N {
-		w := c.w.ledger.write(c.index, t, producer, true)
+		w := c.write(t, producer, true)
 		evs = append(evs, &events.Event{Producer: producer, Seq: uint64(i + 2), Kind: events.KindEntry,
-			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size)})
+			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size, c.op.Image)})
+		c.w.ledger.holds(w, evs[i+1].Body)
 		ws = append(ws, w)
 	}
 	err = conn.Events().PublishEvents(ctx, evs)
@@ -264,7 +276,7 @@ func (c *call) poison(ctx context.Context) error {
 
 // output streams what a tool prints.
 func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
-	w := c.w.ledger.write(c.index, t, "output", true)
+	w := c.write(t, "output", true)
 	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
 		Window: 64 << 10})
 	if err != nil {
@@ -288,6 +300,10 @@ func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) e
 }
 
 func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) error {
+	if c.op.Kind == 1 { // as it was seen some time ago
+		_, err := cl.Answer(ctx, t, events.Answer{Prompt: fmt.Sprintf("q%d", c.op.N), Answer: []byte(`"no"`), By: "somebody"})
+		return err
+	}
 	open, err := cl.Prompts(ctx, t.Session)
 	if err != nil || len(open) == 0 {
 		return err

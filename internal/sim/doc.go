@@ -13,8 +13,9 @@
 // offline directory of pkg/client; persisters with their consumers, commit lanes, leases and caches; gc with
 // repacks and quarantine; retention; fsck and its repair; nats.go. Persisters are wired here as internal/service
 // does it, but ask only for the partitions that a program's sessions are in. What watches for a server that was
-// set back runs in programs that crash it. Not run here: HTTP, the page, the history of prompts, importers, backup
-// and restore, labels and branches (the dialect omp), crashes that lose what was not synced.
+// set back runs in programs that crash it. Backup runs beside everything; the restore, into another store, at the
+// end. The history of prompts is fed. Not run here: HTTP, the page, importers, labels and branches (the dialect omp),
+// crashes that lose what was not synced.
 //
 // # What is modelled
 //
@@ -28,7 +29,9 @@
 // The driver waits until every goroutine of the bubble is blocked. Then the seed chooses: the next operation of
 // the program begins, or the server takes a connection's next command, hands out its next message, or fires a
 // timer; or time passes. In programs that are Free the server answers at once, and the seed decides only when
-// operations begin: that is ten times cheaper. Faults are operations too. When the program has ended faults end,
+// operations begin: that is ten times cheaper. Faults are operations too: of messages (faults.go), and of processes,
+// which are slow, or wait or die at a step or with a message (pace.go). What chance rarely makes is a scene
+// (scenes.go): the operations that lead to a situation. When the program has ended faults end,
 // somebody is made to run, and the system must come to rest.
 //
 // Of what is decided by accident in a process, the order of a map or of a select, the schedule is not master;
@@ -40,14 +43,15 @@
 // letters, and what nobody has to apply because its producer was told so. The oracle (oracle.go) compares: every
 // acknowledged entry is accounted for (SPEC P1), no sequence names two events (P3), threads hold what they must in
 // their order, items are 1, 2, 3, … and what the nodes give, readers get each item of each life once and in order,
-// artifacts have their bytes and numbers of their own, one answer counts, what is taken back is whole, fsck finds
-// nothing, gc misses nothing.
+// artifacts have their bytes and numbers of their own, one answer counts, what is taken back is whole, what is
+// restored is what was backed up, the history has each prompt once, fsck finds nothing, gc misses nothing.
 //
 // # How to use it
 //
 //	go test ./internal/sim                                        some schedules
 //	go run ./internal/sim/cmd/sim -count 20000                    many, in a process a core
 //	go run ./internal/sim/cmd/sim -count 0 -budget 8h -all        a night
+//	go run ./internal/sim/cmd/sim -about sweep -stats             about one thing; which messages failed how
 //	go test ./internal/sim -run TestSeed -seed N -shrink 300      one, its trace, the least program that breaks the rule
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
 //

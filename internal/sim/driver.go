@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"spool/internal/memjs"
-	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -24,6 +23,7 @@ type Result struct {
 	Steps  int           // actions of the server
 	Took   time.Duration // of virtual time
 	Events int
+	Counts map[string]int // of faults, by class of messages
 }
 
 // Options of a run.
@@ -38,7 +38,7 @@ func Run(p Program, opt Options) Result {
 	forgetTimers()
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
-		deleted: map[uint64]bool{}}
+		deleted: map[uint64]bool{}, pace: newPace()}
 	if opt.Log != nil {
 		w.log = slog.New(slog.NewTextHandler(opt.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -47,13 +47,17 @@ func Run(p Program, opt Options) Result {
 		return Result{Broken: []string{err.Error()}}
 	}
 	defer os.RemoveAll(w.dir)
-	w.srv = memjs.New(memjs.Config{Manual: !p.Free, Stored: w.stored})
+	cfg := memjs.Config{Manual: !p.Free, Stored: w.stored, MaxPayload: p.Payload}
+	if p.wants(Stale) {
+		cfg.Stale = w.staleRead
+	}
+	w.srv = memjs.New(cfg)
 	d := &driver{World: w, rng: rand.New(rand.NewPCG(p.Seed, 1))}
 	broken := d.run()
 	d.end()
 	return Result{
 		Broken: broken, Trace: w.trace.String(), Digest: w.trace.Digest(), Steps: d.steps,
-		Took: time.Since(w.trace.began), Events: len(w.events),
+		Took: time.Since(w.trace.began), Events: len(w.events), Counts: w.counts,
 	}
 }
 
@@ -64,10 +68,12 @@ type driver struct {
 	rng    *rand.Rand
 	next   int // operation
 	steps  int
-	faults []*fault  // that are to come
-	until  time.Time // nothing begins before
+	faults []*fault    // that are to come
+	until  time.Time   // nothing begins before
+	again  []time.Time // when a persister is started in the place of one that died by a fault
 	gaveUp bool
 
+	saved     *saved     // by the last backup; nil: there was none
 	keepsakes []keepsake // by the operator's commands, one at a time
 }
 
@@ -107,7 +113,7 @@ func (d *driver) setup() error {
 		if err != nil {
 			return err
 		}
-		return conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30})
+		return conn.Ensure(ctx, d.p.limits())
 	})
 }
 
@@ -159,8 +165,9 @@ func (d *driver) program() {
 			return
 		}
 		var ready []memjs.Action
+		d.tend()
 		if !d.p.Free {
-			ready = d.srv.Ready()
+			ready = d.quick(d.srv.Ready())
 		}
 		can := d.next < len(d.p.Ops) && d.mayBegin(d.p.Ops[d.next])
 		switch {
@@ -173,7 +180,7 @@ func (d *driver) program() {
 			idle = time.Millisecond
 		default:
 			time.Sleep(idle)
-			idle = min(2*idle, 250*time.Millisecond)
+			idle = min(2*idle, d.longest())
 		}
 	}
 }
@@ -181,12 +188,19 @@ func (d *driver) program() {
 // act does one action of the server, or a run of them, and some of the time lets a little time pass.
 func (d *driver) act(ready []memjs.Action) {
 	a := ready[d.rng.IntN(len(ready))]
-	f := d.faultOf(a)
+	f, wait := d.faultOf(a)
+	if wait {
+		d.trace.add("%s waits", line(a, f))
+		return
+	}
 	if d.trace.keep {
 		d.trace.add("%s", line(a, f))
 	}
 	d.srv.Do(a, f)
 	d.steps++
+	if d.doomed != "" {
+		d.doom()
+	}
 	if d.rng.IntN(8) == 0 {
 		time.Sleep(time.Duration(d.rng.IntN(2000)) * time.Microsecond)
 	}
@@ -198,9 +212,9 @@ func (d *driver) mayBegin(o Op) bool {
 		return false
 	}
 	switch o.Do {
-	case Die, FreezeAgent, ThawAgent, CutAgent:
+	case Die, FreezeAgent, ThawAgent, CutAgent, Replace:
 		return true
-	case Collect, Keep, Undelete, Retain, Fsck:
+	case Collect, Keep, Undelete, Retain, Fsck, BackUp, Index:
 		return d.commands.Load() == 0
 	case Settle:
 		for _, a := range d.agents {
@@ -236,6 +250,9 @@ func (d *driver) end() {
 	d.srv.Close()
 	for _, a := range d.agents {
 		a.proc.end()
+		for _, p := range a.replaced {
+			p.end()
+		}
 	}
 	for _, p := range d.persisters {
 		p.kill()
@@ -252,8 +269,10 @@ func (d *driver) calm() {
 	d.faults = nil
 	d.trace.add("calm")
 	d.srv.SetDown(false)
+	d.goOn()
 	for _, a := range d.agents {
 		d.srv.Thaw(a.proc.name)
+		d.thawReplaced(a)
 	}
 	for _, p := range d.persisters {
 		d.srv.Thaw(p.name)
@@ -289,7 +308,7 @@ func (d *driver) resume() {
 		if last[r.durable] == r && r.dead.Load() {
 			n := 0
 			_, _ = fmt.Sscanf(r.durable, "d%d", &n)
-			d.readers = append(d.readers, d.follow(true, n))
+			d.readers = append(d.readers, d.follow(true, n, 0))
 		}
 	}
 }

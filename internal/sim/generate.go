@@ -1,6 +1,11 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
 
 // mood is what a program is mostly about: what its agents and operators tend to do, and what tends to go wrong. A
 // schedule in which everything happens rarely has two things happen in the one order that matters; so a program
@@ -8,39 +13,83 @@ import "math/rand/v2"
 type mood struct {
 	name  string
 	verbs map[Verb]int // weights
+	scene scene
 }
 
+// scene is a situation that chance would rarely make: the operations that lead to it.
+type scene func(*Program, *rand.Rand) []Op
+
+var failover = mood{name: "failover", verbs: map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4,
+	StopOne: 6, StartOne: 4, CutOne: 3, Sleep: 10, Settle: 4}}
+
 var moods = []mood{
-	{"failover", map[Verb]int{Publish: 30, Async: 5, FreezeOne: 8, ThawOne: 8, KillOne: 4, StopOne: 6, StartOne: 4,
-		CutOne: 3, Sleep: 10, Settle: 4}},
-	{"failback", nil},            // a scene: freeze, takeover, return
-	{"death", nil},               // a scene: a persister dies in the middle of something
-	{"undelete", map[Verb]int{}}, // a scene: what is removed, collected and taken back
-	{"lost answers", map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
+	failover,
+	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
 		CutOne: 4, Sleep: 6}},
-	{"threads", map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
-	{"deletion", map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
+	{name: "threads", verbs: map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
+	{name: "deletion", verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
-	{"poison", map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
-	{"outputs", map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2,
+	{name: "poison", verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
+	{name: "outputs", verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2,
 		StartOne: 2, Settle: 2}},
-	{"offline", map[Verb]int{Publish: 30, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
-	{"garbage", map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
+	{name: "offline", verbs: map[Verb]int{Publish: 30, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
+	{name: "garbage", verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
 		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
-	{"people", map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
-	{"artifacts", map[Verb]int{PutArtifact: 20, Publish: 6, Delete: 2, DropTell: 5, Refuse: 5, Sleep: 2}},
-	{"readers", map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
+	{name: "people", verbs: map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
+	{name: "artifacts", verbs: map[Verb]int{PutArtifact: 20, Publish: 6, Delete: 2, DropTell: 5, Refuse: 5, Sleep: 2}},
+	{name: "readers", verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
-	{"retention", map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
-	{"deaths", map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4, Settle: 2}},
-	{"crashes", map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
+	{name: "retention", verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
+	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
+		Settle: 2}},
+	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3,
+		Refuse: 10, DropAsk: 8, DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
+	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2,
+		Output: 2, Poison: 2, Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
+	{name: "history", verbs: map[Verb]int{Publish: 30, Index: 10, Fork: 2, Remove: 3, Delete: 3, Rename: 2, End: 1,
+		KillOne: 2, StartOne: 2, Sleep: 5, Settle: 4}},
+	{name: "crashes", verbs: map[Verb]int{Publish: 30, Crash: 4, Sleep: 8, Settle: 4, KillOne: 2, StartOne: 2}},
+
+	{name: "failback", scene: (*Program).failback},
+	{name: "death", scene: (*Program).death},
+	{name: "undelete", scene: (*Program).undelete},
+	{name: "refused", scene: (*Program).refused},
+	{name: "answers", scene: (*Program).answers},
+	{name: "replaced", scene: (*Program).replacement},
+	{name: "sweep", scene: (*Program).sweep},
+	{name: "successor", scene: (*Program).successor},
+	{name: "slow reader", scene: (*Program).slowReader},
+	{name: "commits", scene: (*Program).lostCommits},
+	{name: "taken up", scene: (*Program).takenUp},
+	{name: "full", scene: (*Program).full},
 }
 
 // Generate makes the program of a seed. One in twenty is large.
-func Generate(seed uint64) Program {
+func Generate(seed uint64) Program { return generate(seed, moods) }
+
+// GenerateOf makes the program of a seed that is about some things alone, by their names, separated by commas.
+func GenerateOf(seed uint64, about string) (Program, error) {
+	var some []mood
+	for _, name := range strings.Split(about, ",") {
+		i := slices.IndexFunc(moods, func(m mood) bool { return m.name == name })
+		if i < 0 {
+			return Program{}, fmt.Errorf("no programs are about %q", name)
+		}
+		some = append(some, moods[i])
+	}
+	return generate(seed, some), nil
+}
+
+func generate(seed uint64, moods []mood) Program {
 	r := rand.New(rand.NewPCG(seed, 7))
 	p := Program{Seed: seed, Persisters: 1 + r.IntN(2), Agents: 1 + r.IntN(3), Free: r.IntN(3) == 0,
 		BatchMax: []int{0, 1, 2, 3}[r.IntN(4)]}
+	if r.IntN(8) == 0 {
+		p.Payload = 64 << 10
+	}
+	if r.IntN(10) == 0 {
+		p.ItemsAge = 5000
+	}
 	n := 3 + r.IntN(9)
 	if r.IntN(20) == 0 {
 		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)
@@ -51,13 +100,8 @@ func Generate(seed uint64) Program {
 	}
 	p.Offline = one.name == "offline" || two.name == "offline"
 	for _, m := range []mood{one, two} {
-		switch m.name {
-		case "failback":
-			p.Ops = append(p.Ops, p.failback(r)...)
-		case "death":
-			p.Ops = append(p.Ops, p.death(r)...)
-		case "undelete":
-			p.Ops = append(p.Ops, p.undelete(r)...)
+		if m.scene != nil && r.IntN(8) > 0 {
+			p.Ops = append(p.Ops, m.scene(&p, r)...)
 		}
 	}
 	for len(p.Ops) < n {
@@ -66,11 +110,37 @@ func Generate(seed uint64) Program {
 			m = two
 		}
 		if len(m.verbs) == 0 {
-			m = moods[0]
+			m = failover
 		}
 		p.Ops = append(p.Ops, p.op(r, m.pick(r)))
 	}
+	if !p.Free && r.IntN(4) == 0 {
+		p.disturb(r)
+	}
+	p.sensible()
 	return p
+}
+
+// sensible mends what no user may do: two live processes with one producer in one epoch.
+func (p *Program) sensible() {
+	replaces := p.wants(Replace)
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.ofAgent() && o.As%2 == 0 && replaces {
+			o.As = min(o.As, 1)
+		}
+	}
+}
+
+// disturb puts a fault or two somewhere into a program, most of them on what somebody reads.
+func (p *Program) disturb(r *rand.Rand) {
+	for range 1 + r.IntN(2) {
+		o := p.op(r, []Verb{Refuse, Refuse, DropAsk, DropTell, Late, Late, Stale}[r.IntN(7)])
+		if o.Do != Stale && r.IntN(3) > 0 {
+			o.On, o.N = readClasses[r.IntN(len(readClasses))], r.IntN(12)
+		}
+		p.Ops = slices.Insert(p.Ops, r.IntN(len(p.Ops)+1), o)
+	}
 }
 
 // pick chooses a verb by weight. The order of the choice is fixed: a map has none.
@@ -91,9 +161,10 @@ func (m mood) pick(r *rand.Rand) Verb {
 var verbs = []Verb{
 	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Subscribe, Unsubscribe, Read,
-	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, StartOne, StopOne, KillOne,
+	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
+	Late, DieAt, Stale, Slow, KillStep, PauseStep, Replace,
 }
 
 // op makes an operation. Few sessions, threads and producers: what meets is what breaks.
@@ -106,14 +177,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	}
 	switch v {
 	case Publish, Async:
-		o.N, o.As, o.Kind, o.Split = 1+few(r, 6), r.IntN(3), few(r, 2), r.IntN(2) == 0
-		o.Again = r.IntN(2) == 0
-		if r.IntN(4) == 0 {
-			o.Ms = []int{1, 20, 300, 6000}[r.IntN(4)]
-		}
-		if r.IntN(20) == 0 {
-			o.Size = 30_000
-		}
+		p.publishes(r, &o)
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Output:
@@ -124,11 +188,14 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case PutArtifact:
 		o.N, o.Kind = few(r, 2), r.IntN(2)
 	case Ask, Answer:
-		o.N = few(r, 2)
+		o.N, o.Kind = few(r, 2), few(r, 2)
 	case Remove:
 		o.Kind = r.IntN(2)
 	case Subscribe:
 		o.Kind, o.N = r.IntN(2), few(r, 2)
+		if r.IntN(3) == 0 {
+			o.Ms = []int{1, 40, 300}[r.IntN(3)]
+		}
 	case Collect:
 		o.Kind = r.IntN(3)
 	case Keep:
@@ -137,10 +204,18 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.Kind = r.IntN(2)
 	case Sleep:
 		o.Ms = []int{50, 1000, 9000, 12_000, 30_000}[r.IntN(5)]
+	case Index:
+		o.Ms = []int{0, 0, 50, 3000}[r.IntN(4)]
 	case Retain:
 		o.Ms = []int{1, 5000}[r.IntN(2)]
-	case Refuse, DropAsk, DropTell:
-		o.N, o.Kind, o.Ms = r.IntN(40), r.IntN(3), r.IntN(2)
+	case Refuse, DropAsk, DropTell, Late, DieAt:
+		p.misfortune(r, &o)
+	case KillStep, PauseStep:
+		o.On, o.N, o.Ms = steps[r.IntN(len(steps))], r.IntN(4), []int{1, 300, 3000, 12_000}[r.IntN(4)]
+	case Stale:
+		o.N = 1 + r.IntN(30)
+	case Slow:
+		o.Kind, o.N = 1+r.IntN(3), []int{0, 5, 20, 60}[r.IntN(4)]
 	case Crash:
 		o.Kind = r.IntN(2)
 	}
@@ -150,83 +225,64 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	return o
 }
 
+// publishes says what a publish is: how many entries, of whom, how patient, how large.
+func (p *Program) publishes(r *rand.Rand, o *Op) {
+	o.N, o.As, o.Kind, o.Split = 1+few(r, 6), r.IntN(3), few(r, 2), r.IntN(2) == 0
+	o.Again = r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		o.Ms = []int{1, 20, 300, 6000}[r.IntN(4)]
+	}
+	if r.IntN(20) == 0 {
+		o.Size = 30_000
+	}
+	if p.Payload > 0 && r.IntN(5) == 0 {
+		o.Size = 60_000 // its body goes to the inbox
+	}
+	if r.IntN(6) == 0 {
+		o.Image = 1 + r.IntN(2)
+	}
+}
+
+// steps are those at which somebody dies or waits: of a persister, and of a collector.
+var steps = []string{
+	"fence", "bulk", "commit", "commit", "items", "items", "ack", "ack", "discard", "remove", "free", "purge", "done",
+	"gc read", "gc second fence", "gc mark", "gc bury", "gc condemn", "gc upload", "gc repack", "gc reclaim", "gc forget",
+}
+
+// misfortune says which messages a fault is for: any, or those of a class, a few from now, one or several.
+func (p *Program) misfortune(r *rand.Rand, o *Op) {
+	o.N, o.Kind, o.Ms = r.IntN(40), r.IntN(3), r.IntN(2)
+	if o.Do == Late {
+		o.Ms = []int{300, 3000, 6000, 12_000, 25_000}[r.IntN(5)]
+	}
+	if o.Do == Refuse {
+		o.Ms = r.IntN(3)
+	}
+	switch r.IntN(4) {
+	case 0:
+		return
+	case 1:
+		o.On, o.Kind = readClasses[r.IntN(len(readClasses))], []int{1, 2, 2, 2, 3, 4}[r.IntN(6)]
+	default:
+		o.On = writeClasses[r.IntN(len(writeClasses))]
+		o.Kind = 2
+		if o.On == "event" {
+			o.Kind = 1
+		}
+	}
+	o.N, o.Times = r.IntN(8), []int{1, 1, 2, 5}[r.IntN(4)]
+	if o.Kind >= 3 { // see driver.longest
+		o.Times = 1
+		if o.Do == Late {
+			o.Ms = min(o.Ms, 3000)
+		}
+	}
+}
+
 // few is a small number, and most of the time the smallest.
 func few(r *rand.Rand, n int) int {
 	if r.IntN(3) > 0 {
 		return 0
 	}
 	return r.IntN(n)
-}
-
-// failback is a scene: a persister stands still, another one takes over and is interrupted, and the first one goes
-// on with what it remembers.
-func (p *Program) failback(r *rand.Rand) []Op {
-	p.Persisters = 2
-	who := r.IntN(2)
-	middle := []Verb{Publish, Async, Fork, End, Remove, Rename, Output, Delete, PoisonOp, Collect}
-	thread := func(o Op) Op { o.Session, o.Thread = 0, 0; return o }
-	many := p.op(r, Publish)
-	many.N, many.Split, many.Ms = 4+r.IntN(6), true, 0
-	ops := []Op{thread(p.op(r, Publish)), {Do: Settle}, {Do: FreezeOne, Who: who}}
-	if r.IntN(2) == 0 {
-		ops = append(ops, thread(p.op(r, middle[r.IntN(len(middle))])))
-	}
-	ops = append(ops, thread(many), Op{Do: Sleep, Ms: 9000 + r.IntN(15000)})
-	if r.IntN(2) == 0 {
-		ops = append(ops, thread(p.op(r, middle[r.IntN(len(middle))])))
-	}
-	ops = append(ops, Op{Do: []Verb{StopOne, KillOne, FreezeOne}[r.IntN(3)], Who: 1 - who}, Op{Do: ThawOne, Who: who})
-	return append(ops, Op{Do: Sleep, Ms: 10_000}, thread(p.op(r, Publish)))
-}
-
-// undelete is a scene: several threads share packs, one of them goes, a collector with a quarantine works, and all
-// is taken back.
-func (p *Program) undelete(r *rand.Rand) []Op {
-	p.Agents, p.BatchMax = max(p.Agents, 2), 0
-	var ops []Op
-	for range 2 + r.IntN(3) {
-		one, other := p.op(r, Publish), p.op(r, Publish)
-		one.Who, one.Session, one.Thread, one.Ms, one.Kind, one.To, one.ToSess = 0, 0, 0, 0, r.IntN(2), 1, 0
-		other.Who, other.Session, other.Thread, other.Ms = 1, 0, 1, 0
-		ops = append(ops, one, other)
-		if r.IntN(2) == 0 {
-			ops = append(ops, Op{Do: Settle})
-		}
-	}
-	ops = append(ops, Op{Do: Settle}, Op{Do: Keep}, Op{Do: Remove, Kind: 1}, Op{Do: Settle})
-	for range 1 + r.IntN(3) {
-		ops = append(ops, Op{Do: Collect, Kind: 1}, Op{Do: Settle})
-	}
-	return append(ops, Op{Do: Undelete})
-}
-
-// death is a scene: a persister dies right behind something that it has to do, or cannot reach the server in it,
-// and another one has to find out how far it came.
-func (p *Program) death(r *rand.Rand) []Op {
-	p.BatchMax, p.Free = 1+r.IntN(3), false
-	something := []Verb{Publish, Publish, Async, Delete, Remove, Rename, Fork, End, Poison, PoisonOp, Output, Ask}
-	var ops []Op
-	for range 1 + r.IntN(3) {
-		many := p.op(r, Publish)
-		many.N, many.Split, many.Ms, many.Session, many.Thread = 3+r.IntN(4), r.IntN(3) == 0, 0, 0, 0
-		ops = append(ops, many)
-		if r.IntN(2) == 0 {
-			o := p.op(r, something[r.IntN(len(something))])
-			o.Session, o.Thread = 0, 0
-			ops = append(ops, o)
-		}
-		if r.IntN(4) == 0 {
-			ops = append(ops, p.op(r, DropTell))
-		}
-		if r.IntN(4) == 0 {
-			ops = append(ops, Op{Do: Sleep, Ms: 1 + r.IntN(400)})
-		}
-		for i := range p.Persisters {
-			ops = append(ops, Op{Do: KillOne, Who: i})
-		}
-		p.Persisters++ // those that are started have numbers of their own
-		ops = append(ops, Op{Do: StartOne})
-	}
-	p.Persisters = 1
-	return ops
 }

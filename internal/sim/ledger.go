@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 
@@ -29,6 +30,9 @@ type Wrote struct {
 	Valid    bool // its bytes are an entry; false: it belongs in the dead letters
 	Told     Told
 	Op       int // index in the program
+	Process  string
+
+	body []byte // as it was published; nil: nobody holds what is stored against it
 }
 
 // Ledger is what all agents together know. It is safe for concurrent use.
@@ -36,26 +40,38 @@ type Ledger struct {
 	mu     sync.Mutex
 	wrote  []*Wrote
 	byMark map[string]*Wrote
-	number map[string]int // by producer, how many it has published
-	faults []string       // rules that an agent itself saw broken
+	bySum  map[[sha256.Size]byte]string // marks of entries, by SHA-256 of what was published
+	number map[string]int               // by producer, how many it has published
+	faults []string                     // rules that an agent itself saw broken
 
 	artifacts map[artifacts.ID]artifact // that somebody was told is stored
 	gaveUp    bool                      // somebody died, or had no time left, while putting one
 	answers   map[string]string         // whose answer counts, by prompt, as who gave it was told
 }
 
-func newLedger() *Ledger { return &Ledger{byMark: map[string]*Wrote{}, number: map[string]int{}} }
+func newLedger() *Ledger {
+	return &Ledger{byMark: map[string]*Wrote{}, bySum: map[[sha256.Size]byte]string{}, number: map[string]int{}}
+}
 
 // write notes an entry before it is published.
-func (l *Ledger) write(op int, t events.Thread, producer string, valid bool) *Wrote {
+func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
+	l := c.w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number[producer]++
 	w := &Wrote{Mark: fmt.Sprintf("<%s.%d>", producer, l.number[producer]), Thread: t, Producer: producer,
-		Number: l.number[producer], Valid: valid, Op: op}
+		Number: l.number[producer], Valid: valid, Op: c.index, Process: c.proc.name}
 	l.wrote = append(l.wrote, w)
 	l.byMark[w.Mark] = w
 	return w
+}
+
+// holds notes what an entry's bytes are.
+func (l *Ledger) holds(w *Wrote, body []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.body = body
+	l.bySum[sha256.Sum256(body)] = w.Mark
 }
 
 // tell notes what the agent was told. What was acked once stays so.

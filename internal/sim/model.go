@@ -16,8 +16,10 @@ import (
 // letters tell of.
 type model struct {
 	ledger  *Ledger
+	small   bool             // a record of an open output may not fit into a message: then its thread takes nothing more
 	letters map[place]string // reason of each dead letter
 
+	at      uint64 // of the event that is taken
 	threads map[events.Thread]*life
 	lefts   map[events.Thread]*left     // names that a thread had and has no more
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
@@ -53,6 +55,7 @@ func (p producers) had(e *events.Event, seq uint64) bool {
 // life is a thread from its first event until it is removed. A name may have several, one after another.
 type life struct {
 	thread  events.Thread
+	began   uint64 // with this event
 	held    []held // its entries, in order
 	seen    producers
 	ended   bool
@@ -89,10 +92,12 @@ const (
 	buried                    // in the dead letters, as it should be
 	superseded                // what it is linked to was never stored: its producer was told
 	repeated                  // its sequence was taken by another event of its producer
+	fenced                    // a later epoch of its producer was applied before it
 )
 
 func (o outcome) String() string {
-	return [...]string{"never stored", "applied", "a dead letter", "superseded", "taken for a repeat"}[o]
+	return [...]string{"never stored", "applied", "a dead letter", "superseded", "taken for a repeat",
+		"fenced"}[o]
 }
 
 func newModel(l *Ledger) *model {
@@ -135,6 +140,7 @@ func (m *model) take(subject string, data []byte, at uint64) {
 		}
 		return
 	}
+	m.at = at
 	for _, one := range e.Each() {
 		m.names(&one)
 		m.one(&one, at)
@@ -166,6 +172,9 @@ func cutTo(s string) string {
 func (m *model) one(e *events.Event, at uint64) {
 	reason, letter := m.letters[place{at, e.Seq}]
 	mark := markOf(e.Body)
+	if e.Ref != nil { // its body is in the inbox
+		mark = m.ledger.bySum[e.Ref.Sum]
+	}
 	t := m.threads[e.Thread]
 	op := operation(e)
 	if op != nil && op.Op == events.OpDelete {
@@ -174,6 +183,9 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 	gone := m.lefts[e.Thread]
 	switch {
+	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
+		m.settle(mark, fenced, at, "")
+		return
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 		return
@@ -252,7 +264,7 @@ func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
 // begin gives the event's thread, which begins with it if there is none.
 func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 	if t == nil {
-		t = &life{thread: e.Thread, seen: producers{}}
+		t = &life{thread: e.Thread, began: m.at, seen: producers{}}
 		m.threads[e.Thread] = t
 		m.lives = append(m.lives, t)
 	}
@@ -308,12 +320,20 @@ func what(e *events.Event, mark string) string {
 	return mark
 }
 
+// unfit reports whether a letter says that its thread takes nothing because it has grown beyond a record (SPEC P11).
+func (m *model) unfit(reason string) bool {
+	return m.small && strings.Contains(reason, "too large to be stored")
+}
+
 // append is an entry that must be applied.
 func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter bool, reason string, must bool) {
 	_, t = m.begin(e, t)
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
+		if m.unfit(reason) {
+			return
+		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
 		return
 	}
@@ -332,13 +352,15 @@ var refusals = regexp.MustCompile(strings.Join([]string{
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
 func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64, letter bool, reason string) {
-	if letter {
+	if letter && !m.unfit(reason) {
 		if !refusals.MatchString(reason) || latched.MatchString(reason) {
 			m.fail("a valid operation, %s at %d of %s, is a dead letter: %s", op.Op, at, e.Thread, reason)
 		}
 		if op.Op == events.OpEnd && t != nil && !t.ended {
 			m.fail("the end of %s at %d, which had not ended, is a dead letter: %s", e.Thread, at, reason)
 		}
+	}
+	if letter {
 		m.note(e, t)
 		return
 	}
@@ -381,7 +403,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 
 // latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.
 var latched = regexp.MustCompile(strings.Join([]string{
-	"latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
+	"panic", "latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
 }, "|"))
 
 func (p producers) clone() producers {
@@ -446,6 +468,10 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
+	if letter && m.unfit(reason) {
+		m.note(m.begin(e, t))
+		return
+	}
 	if letter && latched.MatchString(reason) {
 		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
 	}

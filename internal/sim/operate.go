@@ -7,8 +7,8 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
-	"spool/internal/memjs"
 	"spool/internal/natsadmin"
+	"spool/internal/record"
 	"spool/internal/retention"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -23,10 +23,20 @@ func (d *driver) operate(o Op) {
 		d.until = time.Now().Add(ms(o.Ms))
 	case Settle:
 		d.until = time.Now().Add(max(ms(o.Ms), 1500*time.Millisecond))
-	case Collect, Keep, Undelete, Retain, Fsck:
+	case Collect, Keep, Undelete, Retain, Fsck, BackUp, Index:
 		d.command(o)
-	case Refuse, DropAsk, DropTell:
-		d.faults = append(d.faults, &fault{o, o.N})
+	case Refuse, DropAsk, DropTell, Late, DieAt:
+		d.faults = append(d.faults, newFault(o))
+	case KillStep, PauseStep:
+		d.mu.Lock()
+		d.pace.steps = append(d.pace.steps, &stepFault{o, o.N})
+		d.mu.Unlock()
+	case Stale:
+		d.mu.Lock()
+		d.stale = o.N
+		d.mu.Unlock()
+	case Slow:
+		d.slowDown(o)
 	case Away:
 		d.srv.SetDown(true)
 	case Back:
@@ -34,7 +44,7 @@ func (d *driver) operate(o Op) {
 	case Crash:
 		d.crash(o)
 	case Subscribe:
-		d.readers = append(d.readers, d.follow(o.Kind == 1, o.N))
+		d.readers = append(d.readers, d.follow(o.Kind == 1, o.N, o.Ms))
 	case Unsubscribe:
 		d.unsubscribe(o.Who)
 	default:
@@ -45,7 +55,7 @@ func (d *driver) operate(o Op) {
 // toProcess does something to an agent's process or to a persister.
 func (d *driver) toProcess(o Op) {
 	switch o.Do {
-	case Die, FreezeAgent, ThawAgent, CutAgent:
+	case Die, FreezeAgent, ThawAgent, CutAgent, Replace:
 		d.toAgent(o)
 		return
 	case StartOne:
@@ -86,8 +96,21 @@ func (d *driver) toAgent(o Op) {
 		d.srv.Freeze(a.proc.name)
 	case ThawAgent:
 		d.srv.Thaw(a.proc.name)
+		d.thawReplaced(a)
+	case Replace:
+		d.srv.Freeze(a.proc.name)
+		a.replaced = append(a.replaced, a.proc)
+		a.done = nil // what it was doing goes on beside
+		a.begin()
 	case CutAgent:
 		d.srv.Cut(a.proc.name)
+	}
+}
+
+// thawReplaced has the processes go on that stood still when others took their place.
+func (d *driver) thawReplaced(a *agent) {
+	for _, p := range a.replaced {
+		d.srv.Thaw(p.name)
 	}
 }
 
@@ -126,6 +149,10 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 		return d.collect(ctx, o)
 	case Keep:
 		return d.keep(ctx, o)
+	case BackUp:
+		return d.backUp(ctx, conn)
+	case Index:
+		return d.index(ctx, conn, o)
 	case Retain:
 		r := service.Retention{Conn: conn, Policies: []retention.Policy{{Name: "old", MaxAge: ms(max(o.Ms, 1))}},
 			By: "sim", Log: d.log, Share: 1}
@@ -164,10 +191,18 @@ func (d *driver) collect(ctx context.Context, o Op) error {
 	if err != nil {
 		return err
 	}
+	c.At = func(step gc.Step) error {
+		if d.atStep(ctx, "gc "+string(step)) {
+			return errKilled
+		}
+		return nil
+	}
 	if o.Do == Undelete {
-		if _, err := c.Undelete(ctx); err != nil {
+		u, err := c.Undelete(ctx)
+		if err != nil && !errors.Is(err, gc.ErrPartly) && !errors.Is(err, gc.ErrNothing) {
 			return err
 		}
+		d.trace.add("undelete: %d restored, %d unburied, lost %q", len(u.Restored), u.Unburied, u.Lost)
 		return d.undeleted(ctx)
 	}
 	if o.Kind != 1 { // what it takes is gone for good
@@ -208,10 +243,13 @@ func (d *driver) undeleted(ctx context.Context) error {
 	}
 	for _, k := range d.keepsakes {
 		n := int64(0)
-		for _, err := range client.New(conn).ItemsFrom(ctx, k.thread, k.head, 1) {
+		for _, err := range client.New(conn).RawEntries(ctx, k.head) {
+			if record.Temporary(err) {
+				return err
+			}
 			if err != nil {
-				d.ledger.fault("undelete gives back %s as it was kept, and of its %d items %d can be read: %v", k.thread,
-					k.head.N, n, err)
+				d.ledger.fault("undelete gives back %s as it was kept, and of its %d entries %d can be read: %v", k.thread,
+					k.head.Entries, n, err)
 				break
 			}
 			n++
@@ -248,19 +286,4 @@ func (d *driver) forgetLost() {
 			delete(d.events, seq)
 		}
 	}
-}
-
-// faultOf is what goes wrong with an action of the server.
-func (d *driver) faultOf(a memjs.Action) memjs.Fault {
-	for i, f := range d.faults {
-		if !f.hits(a) {
-			continue
-		}
-		if f.left--; f.left >= 0 {
-			continue
-		}
-		d.faults = append(d.faults[:i], d.faults[i+1:]...)
-		return f.fault()
-	}
-	return memjs.Fault{}
 }

@@ -25,6 +25,7 @@ import (
 // judge holds what is stored, at rest, against what the model makes of the events and what the agents were told.
 func (d *driver) judge() []string {
 	m := newModel(d.ledger)
+	m.small = d.p.Payload > 0
 	m.deleted = d.deleted
 	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
 		l := d.letters[seq]
@@ -44,12 +45,13 @@ func (d *driver) judge() []string {
 			return err
 		}
 		cl := client.New(conn)
-		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn))
+		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn), j.indexed(ctx, cl, conn))
 	})
 	if err != nil {
 		j.fail("what is stored cannot be read: %v", err)
 	}
 	j.read()
+	j.restored()
 	return j.broken
 }
 
@@ -73,11 +75,19 @@ func (j *judgement) accounts() {
 		switch {
 		case f == nil:
 			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
-		case f.outcome == superseded || f.outcome == repeated:
+		case f.outcome == fenced && j.replaced(w.Process): // that is what an epoch is for
+		case f.outcome == superseded || f.outcome == repeated || f.outcome == fenced:
 			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
 				f.outcome, f.at)
 		}
 	}
+}
+
+// replaced reports whether an agent's process lived on beside another one in its place.
+func (j *judgement) replaced(name string) bool {
+	return slices.ContainsFunc(j.agents, func(a *agent) bool {
+		return slices.ContainsFunc(a.replaced, func(p *process) bool { return p.name == name })
+	})
 }
 
 // orders checks that a producer's entries are in its order.
@@ -145,8 +155,13 @@ func (j *judgement) thread(ctx context.Context, cl *client.Client, life *life, s
 		if err != nil {
 			return err
 		}
-		if mark := markOf(line.Head); mark != "" {
-			got = append(got, mark)
+		mark := markOf(line.Head)
+		if mark == "" {
+			continue
+		}
+		got = append(got, mark)
+		if w := j.ledger.byMark[mark]; w != nil && w.body != nil && !bytes.Equal(line.Head, w.body) {
+			j.fail("%s: %s was published as %.200q, and comes back as %.200q", life.thread, mark, w.body, line.Head)
 		}
 	}
 	j.same(life, got)
@@ -192,7 +207,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			}
 		}
 	}
-	want := int64(1)
+	want, settled := int64(1), map[string]events.Resolution{}
 	for posted, err := range cl.ItemsFrom(ctx, s.Thread, s.Head, 1) {
 		if err != nil {
 			return fmt.Errorf("items: %w", err)
@@ -201,16 +216,56 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 			j.fail("%s: its nodes give item %d where %d is due", s.Thread, posted.N, want)
 		}
 		want = posted.N + 1
+		if id, how, is := settles(posted.Data); is {
+			if _, twice := settled[id]; twice {
+				j.fail("%s: the prompt %s is settled twice, again by item %d: %.200q", s.Thread, id, posted.N, posted.Data)
+			}
+			settled[id] = how
+		} else if id != "" { // it is asked, perhaps again
+			delete(settled, id)
+		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
 		} else if !ok && !life.forked && !life.moved {
 			j.fail("%s: item %d was never sent", s.Thread, posted.N)
 		}
 	}
+	if !life.forked && !life.foreign && !life.moved && !life.ended {
+		j.settlements(ctx, cl, s.Thread, settled)
+	}
 	if want-1 != s.Head.N {
 		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
 	}
 	return nil
+}
+
+// settles gives the prompt that an item asks or settles, which of both it does, and how.
+func settles(item []byte) (id string, how events.Resolution, is bool) {
+	var it struct {
+		Metadata struct {
+			Type       string
+			Prompt     struct{ ID string }
+			Resolution struct {
+				By string
+				At int64
+			}
+		}
+	}
+	_ = json.Unmarshal(item, &it)
+	how = events.Resolution{By: it.Metadata.Resolution.By, At: it.Metadata.Resolution.At}
+	return it.Metadata.Prompt.ID, how, it.Metadata.Type == events.TypePendingPromptResolved
+}
+
+// settlements checks that whoever answers a prompt that is settled is told how, as the thread says it.
+func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events.Thread,
+	settled map[string]events.Resolution) {
+	for _, id := range slices.Sorted(maps.Keys(settled)) {
+		r, err := cl.Answer(ctx, t, events.Answer{Prompt: id, Answer: []byte(`"late"`), By: "judge"})
+		if how := settled[id]; !errors.Is(err, client.ErrAnswered) || r.By != how.By || r.At != how.At {
+			j.fail("%s: the prompt %s was settled by %q at %d, and is said to be by %q at %d (%v)", t, id, how.By, how.At,
+				r.By, r.At, err)
+		}
+	}
 }
 
 // lifeOf says of which of the threads that had its thread's name an item is (SPEC P12).

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"spool/internal/natsio"
 )
 
 // Program is what a schedule runs: who there is, what they do, what goes wrong. It is a value: it can be stored,
@@ -21,6 +24,10 @@ type Program struct {
 	Free       bool   `json:"free,omitempty"`      // the server answers at once: the schedule is coarse, and cheap
 	BatchMax   int    `json:"batch_max,omitempty"` // events of a commit; 0 = the persister's own
 	Ops        []Op   `json:"ops"`
+
+	Payload     int   `json:"payload,omitempty"`      // bytes of a message at most; 0 = 1 MiB
+	EventsBytes int64 `json:"events_bytes,omitempty"` // that SPOOL_EVENTS may have; 0 = many
+	ItemsAge    int   `json:"items_age,omitempty"`    // after that time, in ms, SPOOL_ITEMS forgets an item; 0 = never
 }
 
 // Op is one thing that somebody does. Ops begin in the order of the program; one of an agent waits until its
@@ -39,6 +46,10 @@ type Op struct {
 	Kind    int  `json:"kind,omitempty"`  // a variant
 	Again   bool `json:"again,omitempty"` // after an unknown outcome the same is published again
 	Split   bool `json:"split,omitempty"` // each entry is a message of its own, linked to the one before it
+	Image   int  `json:"image,omitempty"` // of entries: each has this image, whose bytes others may have too; 0 = none
+
+	On    string `json:"on,omitempty"`    // of a fault: the class of messages (classOf), or the step; "" = all
+	Times int    `json:"times,omitempty"` // of a fault: how many of them in a row; 0 = one
 }
 
 // Verb names what an Op does.
@@ -65,6 +76,7 @@ const (
 	Die         Verb = "die"         // the agent's process is killed; its next op is another process's
 	FreezeAgent Verb = "freeze-agent"
 	ThawAgent   Verb = "thaw-agent"
+	Replace     Verb = "replace" // the agent's process stands still, another one takes its place; ThawAgent has both run
 )
 
 // What operators do, each as a process of its own.
@@ -73,6 +85,8 @@ const (
 	Keep      Verb = "keep"     // remembers the head of a thread, for Undelete
 	Undelete  Verb = "undelete" // everything
 	Retain    Verb = "retention"
+	BackUp    Verb = "backup" // all of it; at the end the last one is restored into an empty store
+	Index     Verb = "index"  // feeds the history of prompts, for Ms; 0: with what there is
 	Fsck      Verb = "fsck"   // Kind 1: with repair
 	StartOne  Verb = "start"  // a persister more, in the place of one that is gone
 	StopOne   Verb = "stop"   // a persister, cleanly
@@ -87,8 +101,16 @@ const (
 	Refuse    Verb = "refuse"      // the N-th message from now is refused: the server is busy
 	DropAsk   Verb = "drop-ask"    // … does not arrive
 	DropTell  Verb = "drop-answer" // … has its answer lost
+	Late      Verb = "late"        // … finds its process standing still, for Ms: it comes late, or its answer does
+	DieAt     Verb = "die-at"      // … is the last of its process; Ms 1: it arrives
+	Stale     Verb = "stale"       // the next N reads that any copy may answer are answered by one that is behind
 	Away      Verb = "away"        // no server, until Back
 	Back      Verb = "back"
+
+	// At the N-th time from now that somebody comes to the step On: of a persister (persist.Step), or of a collector.
+	KillStep  Verb = "kill-step"
+	PauseStep Verb = "pause-step" // for Ms
+	Slow      Verb = "slow"       // of Who's messages (Kind 1: an agent; 2: a persister; 3: the operator) one in N is taken
 )
 
 // String is a line of a trace.
@@ -106,6 +128,11 @@ func (p Program) String() string {
 		fmt.Fprintf(&b, "  %2d %s\n", i, o)
 	}
 	return b.String()
+}
+
+// limits are those of a program's streams.
+func (p Program) limits() natsio.Limits {
+	return natsio.Limits{EventsBytes: cmp.Or(p.EventsBytes, 1<<30), ItemsBytes: 1 << 30, ItemsAge: ms(p.ItemsAge)}
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -15,8 +15,9 @@ import (
 type reader struct {
 	*process
 	durable string
-	whole   bool        // it was never interrupted
-	began   atomic.Bool // it reached a server
+	takes   time.Duration // for each item
+	whole   bool          // it was never interrupted
+	began   atomic.Bool   // it reached a server
 
 	mu    sync.Mutex
 	got   []seen
@@ -35,8 +36,8 @@ type seen struct {
 func (s seen) String() string { return fmt.Sprintf("%s #%d", s.thread, s.n) }
 
 // follow starts a reader. A durable one goes on where the last of its name was.
-func (w *World) follow(durable bool, n int) *reader {
-	r := &reader{process: w.process("reader"), whole: true, stood: make(chan struct{}), ended: make(chan struct{})}
+func (w *World) follow(durable bool, n, takes int) *reader {
+	r := &reader{takes: ms(takes), process: w.process("reader"), whole: true, stood: make(chan struct{}), ended: make(chan struct{})}
 	if durable {
 		r.durable = fmt.Sprintf("d%d", n)
 	}
@@ -70,6 +71,12 @@ func (r *reader) take(cl *client.Client, ready func()) (again bool) {
 		items = cl.SubscribeDurable(r.ctx, r.durable, client.Filter{}, client.Position{All: true})
 	}
 	for item, err := range items {
+		if err == nil && r.takes > 0 { // it works with the item, and has not done it when it dies
+			select {
+			case <-time.After(r.takes):
+			case <-r.ctx.Done():
+			}
+		}
 		if r.dead.Load() {
 			return false
 		}

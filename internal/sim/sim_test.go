@@ -20,6 +20,7 @@ var (
 	step    = flag.Uint64("step", 1, "TestSim, TestWorker: from one schedule to the next")
 	count   = flag.Uint64("count", 100, "TestSim, TestWorker: how many schedules; 0 = until -budget is used up")
 	budget  = flag.Duration("budget", 20*time.Second, "TestSim, TestWorker: how long")
+	about   = flag.String("about", "", "TestSim, TestWorker, TestSeed: only programs that are about this: faults,sweep …")
 	program = flag.String("program", "", "TestSeed: a program of this file in the place of the seed's own")
 	shrink  = flag.Int("shrink", 0, "TestSeed: make a failing program smaller, in so many runs at most")
 	logs    = flag.Bool("logs", false, "TestSeed: show what the processes log")
@@ -36,6 +37,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// generated is the program of a seed.
+func generated(t *testing.T, seed uint64) Program {
+	t.Helper()
+	if *about == "" {
+		return Generate(seed)
+	}
+	p, err := GenerateOf(seed, *about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // run runs a program in a bubble.
 func run(t *testing.T, p Program, opt Options) (r Result) {
 	t.Helper()
@@ -50,7 +64,7 @@ func run(t *testing.T, p Program, opt Options) (r Result) {
 func TestSim(t *testing.T) {
 	began, n := time.Now(), uint64(0)
 	for ; (*count == 0 || n < *count) && time.Since(began) < *budget; n++ {
-		p := Generate(*from + n**step)
+		p := generated(t, *from+n**step)
 		if r := run(t, p, Options{}); len(r.Broken) > 0 {
 			t.Errorf("%s\n%s\nagain: go test ./internal/sim -run TestSeed -seed %d -shrink 500", p, strings.Join(r.Broken,
 				"\n"), p.Seed)
@@ -70,10 +84,11 @@ func TestWorker(t *testing.T) {
 	out := json.NewEncoder(os.Stdout)
 	began := time.Now()
 	for n := uint64(0); (*count == 0 || n < *count) && time.Since(began) < *budget; n++ {
-		p := Generate(*from + n**step)
+		p := generated(t, *from+n**step)
 		_ = out.Encode(Line{Seed: p.Seed})
 		r := run(t, p, Options{})
-		_ = out.Encode(Line{Seed: p.Seed, Done: true, Digest: r.Digest, Broken: r.Broken, Steps: r.Steps, Events: r.Events})
+		_ = out.Encode(Line{Seed: p.Seed, Done: true, Digest: r.Digest, Broken: r.Broken, Steps: r.Steps, Events: r.Events,
+			Counts: r.Counts})
 		if len(r.Broken) > 0 && !*keepOn {
 			return
 		}
@@ -85,7 +100,7 @@ func TestSeed(t *testing.T) {
 	if *seed == 0 && *program == "" {
 		t.Skip("needs -seed N or -program FILE")
 	}
-	p := Generate(*seed)
+	p := generated(t, *seed)
 	if *program != "" {
 		b, err := os.ReadFile(*program)
 		if err != nil {

@@ -44,6 +44,9 @@ type World struct {
 	deleted map[uint64]bool // by sequence in SPOOL_EVENTS, deletions that were carried out, as their records say
 
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
+
+	mu sync.Mutex // guards steps, stale and counts of
+	pace
 }
 
 // process is something that can die: a name at the server, connections, a context.
@@ -141,6 +144,7 @@ type persister struct {
 	stopped chan struct{} // closed when it has ended
 	err     error         // why, by itself; read after stopped
 	killed  atomic.Bool
+	fell    atomic.Bool // it was killed at a step
 	began   atomic.Bool // it got as far as to take events
 }
 
@@ -168,7 +172,11 @@ func (p *persister) run() error {
 	}
 	deps := persistnats.Deps(conn, 0, 32<<20)
 	deps.Link, deps.Log = conn.Events().Link, p.w.log
-	deps.At = func(persist.Step) error {
+	deps.At = func(step persist.Step) error {
+		if !p.killed.Load() && p.w.atStep(p.ctx, string(step)) {
+			p.fell.Store(true)
+			p.kill()
+		}
 		if p.killed.Load() { // nothing that is left of it may wait for a server
 			return errKilled
 		}

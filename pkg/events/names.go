@@ -409,6 +409,9 @@ func FenceKey(lane int) string { return "fence." + strconv.Itoa(lane) }
 // LaneKey is written by every commit of a lane: it carries the fence's expectation.
 func LaneKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 
+// RefusedKey says which events of a partition were refused, and may have no dead letter yet.
+func RefusedKey(partition int) string { return "refused." + strconv.Itoa(partition) }
+
 // RecordSubject is the subject of a record in RecordsBucket; RecordsStream is its stream.
 func RecordSubject(key string) string { return "$KV." + RecordsBucket + "." + key }
 

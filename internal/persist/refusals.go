@@ -1,0 +1,279 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// An event is a dead letter or it is applied, never both (SPEC P1), also where the reason to refuse it passes: it is refused by the
+// commit that notes it in the record of its partition, and its letter goes out behind that.
+//
+//	whoever refuses       writes the record, expecting the revision that it knows; and demands that the head is as it was that it
+//	                      judged by, where the commit does not write that head
+//	whoever applies       demands that the record is as it was when it was read
+//	an event comes again  the record says that it is refused, or, once the record has forgotten it, its letter does
+//
+// So of two persisters that have an event, one applies it or one refuses it. The record forgets an event when its letter is out.
+
+// refusals is what a partition's record says, as the last prepared commit will leave it.
+type refusals struct {
+	partition int
+	term      uint64 // of the partition, in which the record was read
+
+	// Stage 1.
+	top     uint64 // highest sequence of an event that was ever refused
+	latest  int64  // latest time at which one was stored
+	pending map[place]record.RefusedEvent
+
+	rev  uint64        // revision of the record; stage 2, once read
+	done atomic.Uint64 // events up to that sequence of EVENTS are through stage 3, their letters are out
+}
+
+// place is where EVENTS has an event.
+type place struct {
+	seq   uint64
+	index int // in its message, or record.WholeMessage
+}
+
+func (s *staged) place() place { return place{s.msg.Seq, s.index} }
+
+// refusal is what a commit writes of a partition.
+type refusal struct {
+	*refusals
+	value []byte
+}
+
+// ErrRefusedBefore: the event was refused when it came first, and has a dead letter.
+var ErrRefusedBefore = errors.New("it was refused before: its dead letter says why")
+
+// learnRefusals finds out which events of a batch were refused before.
+func (l *lane) learnRefusals(ctx context.Context, c *commit, batch []*staged) error {
+	if err := l.readRefusals(ctx, c, batch); err != nil {
+		return err
+	}
+	var letters []events.Dead
+	var of []*staged
+	for _, s := range batch {
+		r := l.refusals[s.msg.Partition]
+		s.refused = nil
+		if e, ok := r.find(s); ok {
+			s.refused = errors.New(e.Reason)
+			continue
+		}
+		if s.msg.Seq > r.top || s.msg.Stored > r.latest { // EVENTS had not stored it when the newest one was refused
+			continue
+		}
+		letters, of = append(letters, l.p.letter(s, "")), append(of, s)
+		if s.shared { // or a letter holds all of the message, from when it could not be told apart
+			whole := l.p.letter(s, "")
+			whole.Data = l.p.blanked(s.msg.Data)
+			letters, of = append(letters, whole), append(of, s)
+		}
+	}
+	if len(letters) == 0 {
+		return nil
+	}
+	var there []bool
+	err := l.p.retry(ctx, "look for dead letters", func() (err error) {
+		there, err = l.p.Outbox.HaveDead(ctx, letters)
+		return err
+	})
+	for i := range there {
+		if there[i] {
+			of[i].refused = ErrRefusedBefore
+		}
+	}
+	return err
+}
+
+// readRefusals reads the records of partitions that are not in memory, or are from an earlier term: another process may have refused
+// something since.
+func (l *lane) readRefusals(ctx context.Context, c *commit, batch []*staged) error {
+	var missing []*refusals
+	var keys []string
+	again := false
+	for _, s := range batch {
+		known := l.refusals[s.msg.Partition]
+		if known != nil && known.term == s.msg.Term {
+			continue
+		}
+		again = again || known != nil
+		r := &refusals{partition: s.msg.Partition, term: s.msg.Term, pending: map[place]record.RefusedEvent{}}
+		l.refusals[r.partition] = r
+		missing, keys = append(missing, r), append(keys, events.RefusedKey(r.partition))
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	err := error(nil)
+	if again { // what was prepared in that term is to be in the record
+		err = l.settle(ctx, c.epoch)
+	}
+	var rs []record.Record
+	if err == nil {
+		rs, err = l.p.Records.Records(ctx, keys...)
+	}
+	for i, r := range missing {
+		if err != nil {
+			delete(l.refusals, r.partition)
+			continue
+		}
+		if e := r.read(rs[i]); e != nil {
+			l.p.Log.Error("what was refused in a partition is forgotten: its record cannot be read", "partition", r.partition, "error", e)
+		}
+	}
+	return err
+}
+
+func (r *refusals) read(rec record.Record) error {
+	r.rev = rec.Seq
+	if !rec.Exists() {
+		return nil
+	}
+	v, err := record.DecodeRefused(rec.Value)
+	if err != nil {
+		return err
+	}
+	r.top, r.latest = v.Top, v.Latest
+	for _, e := range v.Events {
+		r.pending[place{e.Seq, e.Index}] = e
+	}
+	return nil
+}
+
+// find gives the refusal of an event, by itself or with all of its message.
+func (r *refusals) find(s *staged) (record.RefusedEvent, bool) {
+	for _, at := range []place{s.place(), {s.msg.Seq, record.WholeMessage}} {
+		if e, ok := r.pending[at]; ok && e.Stored == s.msg.Stored {
+			return e, true
+		}
+	}
+	return record.RefusedEvent{}, false
+}
+
+// refusedBefore is why an event was refused when it came before, or earlier in the commit; nil: it was not.
+func (c *commit) refusedBefore(s *staged) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	return c.refused[s.place()]
+}
+
+// noteRefusal notes in a commit that an event was refused. When its partition's share is used up, the commit ends.
+func (l *lane) noteRefusal(c *commit, s *staged) {
+	if c.refused == nil {
+		c.refused = map[place]error{}
+	}
+	c.refused[s.place()] = s.verdict.Why
+	if len(c.refused) >= l.p.mostRefused() {
+		c.ends = true
+	}
+}
+
+// mostRefused is how many events a commit refuses at most. A record holds those of the commits under way, at most five, and of as
+// many that were under way when another process died; with that share it has room for twelve, however long their reasons are.
+func (p *Persister) mostRefused() int { return max(1, p.MaxRecord()/record.RefusedBytes/12) }
+
+// keepRefusals completes a commit that is prepared: what it will write of the partitions of its events, and what it demands.
+func (l *lane) keepRefusals(c *commit) {
+	change := map[*refusals]bool{}
+	heads := map[events.Thread]bool{}
+	for _, s := range c.events {
+		r := l.refusals[s.msg.Partition]
+		if _, ok := c.partitions[r.partition]; !ok {
+			if c.partitions == nil {
+				c.partitions = map[int]*refusals{}
+			}
+			c.partitions[r.partition] = r
+		}
+		if c.deletion != nil && r.forget(c.deletion.session) {
+			change[r] = true
+		}
+	}
+	for _, s := range c.events {
+		why, ok := c.refused[s.place()]
+		if !ok || c.deletion != nil && c.deletion.session == s.event.Thread.Session {
+			continue
+		}
+		r := c.partitions[s.msg.Partition]
+		change[r], heads[s.event.Thread] = true, s.known
+		r.top, r.latest = max(r.top, s.msg.Seq), max(r.latest, s.msg.Stored)
+		r.pending[s.place()] = record.RefusedEvent{
+			Seq: s.msg.Seq, Index: s.index, Stored: s.msg.Stored, Session: record.SessionMark(s.event.Thread.Session), Reason: l.p.maskedText(why.Error()),
+		}
+	}
+	for r := range change {
+		c.refusals = append(c.refusals, refusal{r, r.encode(c.id, l.p.MaxRecord())})
+	}
+	for t := range c.doubts {
+		if heads[t.Key] {
+			c.unnoted = append(c.unnoted, unnoted{t, t.record})
+		}
+	}
+}
+
+// unnoted is a thread by whose head an event was refused that the commit does not write.
+type unnoted struct {
+	*thread
+	record string // as it was then
+}
+
+// forget drops what was refused of a session that is deleted, and reports whether there was anything.
+func (r *refusals) forget(session string) (found bool) {
+	mark := record.SessionMark(session)
+	for at, e := range r.pending {
+		if e.Session == mark {
+			delete(r.pending, at)
+			found = true
+		}
+	}
+	return found
+}
+
+// encode is the record's value, without what is through.
+func (r *refusals) encode(batch [16]byte, limit int) []byte {
+	v, done := record.Refused{Batch: batch, Top: r.top, Latest: r.latest}, r.done.Load()
+	for at, e := range r.pending {
+		if e.Seq <= done {
+			delete(r.pending, at)
+			continue
+		}
+		v.Events = append(v.Events, e)
+	}
+	return v.Encode(limit)
+}
+
+// refusalPuts lists what a commit writes first: the records of what it refuses, and then what it demands beside.
+func (p *Persister) refusalPuts(c *commit) []record.Put {
+	puts := make([]record.Put, 0, len(c.partitions)+len(c.unnoted))
+	writes := map[int]bool{}
+	for _, r := range c.refusals {
+		puts = append(puts, record.Put{Key: events.RefusedKey(r.partition), Value: r.value, Expect: r.rev})
+		writes[r.partition] = true
+	}
+	demand := func(key string, rev uint64) {
+		puts = append(puts, record.Put{Key: events.LaneKey(p.cfg.Lane), Value: []byte{1}, Of: key, Expect: rev})
+	}
+	for part, r := range c.partitions {
+		if !writes[part] {
+			demand(events.RefusedKey(part), r.rev)
+		}
+	}
+	for _, t := range c.unnoted {
+		demand(t.record, t.rev)
+	}
+	return puts
+}
+
+// through notes that all of a commit is out.
+func (c *commit) through() {
+	for _, s := range c.events {
+		if r := c.partitions[s.msg.Partition]; s.last && r != nil {
+			r.done.Store(max(r.done.Load(), s.msg.Seq))
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package record
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Refused is the value of the record of what was refused in a partition: the events whose dead letters may not be out yet. The commit
+// that refuses an event writes it, so that whoever gets the event again, after a crash, sends its letter and does not judge it anew.
+type Refused struct {
+	Batch [16]byte // of the commit that wrote it
+
+	// Top is the highest sequence of an event that was ever refused in the partition, and Latest the latest time at which SPOOL_EVENTS
+	// stored one of them, Unix nanoseconds. An event that is above one of both was never refused.
+	Top    uint64
+	Latest int64
+
+	Events []RefusedEvent
+}
+
+// RefusedEvent is one of them.
+type RefusedEvent struct {
+	Seq     uint64 // of its message in SPOOL_EVENTS
+	Index   int    // its place in the message, from 0; WholeMessage: nobody could tell the events of the message apart
+	Stored  int64  // when the server stored the message, Unix nanoseconds; 0 = unknown. A stream that was made anew counts from 1 again
+	Session uint64 // SessionMark of its session
+	Reason  string
+}
+
+// WholeMessage is the place of all that a message holds.
+const WholeMessage = -1
+
+// RefusedBytes is what an event adds to the value at most, without its reason.
+const RefusedBytes = 48
+
+// refusedReason is how much of a reason is kept at most, in bytes. The dead letter has more of it.
+const refusedReason = 512
+
+// SessionMark tells the events of a session in the value from those of others; it does not name the session.
+func SessionMark(session string) uint64 {
+	sum := sha256.Sum256([]byte(session))
+	return binary.BigEndian.Uint64(sum[:]) >> 1
+}
+
+// Encode is the value's bytes, at most limit of them: reasons are cut to what there is room for. Without any they take RefusedBytes an
+// event.
+func (r Refused) Encode(limit int) []byte {
+	evs := slices.Clone(r.Events)
+	slices.SortFunc(evs, func(a, b RefusedEvent) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Index, b.Index))
+	})
+	for most := refusedReason; ; most /= 4 {
+		if b := r.encode(evs, most); len(b) <= limit || most == 0 {
+			return b
+		}
+	}
+}
+
+func (r Refused) encode(evs []RefusedEvent, most int) []byte {
+	var sessions []uint64
+	var reasons []string
+	bySession, byReason := map[uint64]int{}, map[string]int{}
+	flat := make([]int, 0, 5*len(evs))
+	last := RefusedEvent{}
+	for _, e := range evs {
+		reason := strings.ToValidUTF8(e.Reason[:min(len(e.Reason), most)], "")
+		if _, ok := bySession[e.Session]; !ok {
+			bySession[e.Session] = len(sessions)
+			sessions = append(sessions, e.Session)
+		}
+		if _, ok := byReason[reason]; !ok {
+			byReason[reason] = len(reasons)
+			reasons = append(reasons, reason)
+		}
+		flat = append(flat, int(e.Seq-last.Seq), e.Index, int(e.Stored-last.Stored), bySession[e.Session], byReason[reason])
+		last = e
+	}
+	return encode(version, r.Batch[:], r.Top, r.Latest, sessions, reasons, flat)
+}
+
+// DecodeRefused reads the value of such a record.
+func DecodeRefused(b []byte) (v Refused, err error) {
+	r := open("refused", b, 7)
+	r.fixed(v.Batch[:])
+	v.Top, v.Latest = uint64(r.int()), r.int()
+	sessions := list(r, r.int)
+	reasons := list(r, r.string)
+	flat := list(r, r.int)
+	if r.err == nil && len(flat)%5 != 0 {
+		r.fail(errRefused)
+	}
+	last := RefusedEvent{}
+	for f := range slices.Chunk(flat, 5) {
+		if r.err != nil {
+			break
+		}
+		if f[3] < 0 || f[3] >= int64(len(sessions)) || f[4] < 0 || f[4] >= int64(len(reasons)) {
+			r.fail(errRefused)
+			break
+		}
+		last = RefusedEvent{
+			Seq: last.Seq + uint64(f[0]), Index: int(f[1]), Stored: last.Stored + f[2],
+			Session: uint64(sessions[f[3]]), Reason: reasons[f[4]],
+		}
+		v.Events = append(v.Events, last)
+	}
+	return v, r.err
+}
+
+var errRefused = errors.New("its tables do not fit each other")
+
+// list reads an array of any length.
+func list[T any](r *reader, f func() T) (all []T) {
+	for range read(r, r.dec.DecodeArrayLen) {
+		v := f()
+		if r.err != nil {
+			break
+		}
+		all = append(all, v)
+	}
+	return all
+}
