@@ -247,7 +247,7 @@ func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
 	r.remove(th("victim"))
 	cfg := keeping()
 	cfg.Quarantine = 0
-	cfg.Merge = 0
+	cfg.Merge = 1000 // what stays stays as it is
 	if p, d := r.collect(cfg); d.Buried == 0 || d.Condemned == 0 {
 		t.Fatalf("%+v, repack %d: it was not tried", d, len(p.Repack))
 	}

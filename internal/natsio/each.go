@@ -108,14 +108,6 @@ func (st Streams) EachUntilNewest(
 	})
 }
 
-// EachFrom is EachUntilNewest for who cannot fail.
-func (st Streams) EachFrom(ctx context.Context, s jetstream.Stream, seq uint64, f func(jetstream.Msg)) error {
-	return st.EachUntilNewest(ctx, s, seq, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		f(m)
-		return nil
-	})
-}
-
 // firstSince is the sequence of the first message of a stream that was stored at or after a time, or one that no message has. A consumer
 // that begins by time is not asked: nats-server 2.15.2 can give it nothing where the newest messages of a block were removed.
 func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint64, error) {

@@ -37,18 +37,23 @@ func (w *World) Claims(ctx context.Context) (*record.Claims, error) {
 			}
 		}
 	}
-	if err := w.streams.EachFrom(ctx, s, floor, func(m jetstream.Msg) { note(m.Data()) }); err != nil {
+	err = w.streams.EachUntilNewest(ctx, s, floor, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		note(m.Data())
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read claims of events: %w", err)
 	}
 	dead, err := w.streams.LeaderStream(ctx, events.DeadStream)
 	if err != nil {
 		return nil, fmt.Errorf("read claims: %w", natsio.WrapErr(err))
 	}
-	err = w.streams.EachFrom(ctx, dead, 1, func(m jetstream.Msg) {
+	err = w.streams.EachUntilNewest(ctx, dead, 1, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		if name := m.Headers().Get(natsio.HeaderObject); name != "" {
 			claims.Bodies[name] = true
 		}
 		note(m.Data())
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read claims of dead letters: %w", err)
