@@ -26,6 +26,9 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 		return Verdict{Is: Repeated}, nil
 	}
 	if !again {
+		if had, err := d.had(ctx); had || err != nil {
+			return Verdict{Is: Repeated}, err
+		}
 		if verdict, refused := d.repeats(); refused {
 			return verdict, nil
 		}

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -68,13 +69,21 @@ func Ended(ctx context.Context, s Records, t events.Thread, active record.Record
 	return rs[0], nil
 }
 
-// had reports whether a thread that left its name had an event. An earlier owner of the partition may have renamed the
+// had reports whether a thread that left its name had an event, also where that is sent again: a name that was removed begins anew
+// with what comes behind the removal, but one that was renamed goes on elsewhere. An earlier owner of the partition may have renamed the
 // thread and died before the items of what came before were out.
 func (d *draft) had(ctx context.Context) (bool, error) {
-	if d.Left == nil || d.e.At > d.Left.Head.Applied {
+	if d.Left == nil {
 		return false, nil
 	}
-	if !d.forgets(&d.Left.Head) && !d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq) {
+	switch known := d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq); {
+	case d.e.At <= d.Left.Head.Applied:
+		if !known && !d.forgets(&d.Left.Head) {
+			return false, nil
+		}
+	case known && d.Left.sentBefore(d.e.Producer): // its producer sends it again behind the rename
+		d.Doubt = d.e.At > d.st.Looked
+	default:
 		return false, nil
 	}
 	if d.Left.To == "" || !d.Fresh {
@@ -97,6 +106,14 @@ func (d *draft) had(ctx context.Context) (bool, error) {
 		d.Reconcile = append(d.Reconcile, Reconcile{now, head})
 	}
 	return true, err
+}
+
+// sentBefore reports whether a producer sent events to a renamed thread while that had the name. Those who sent to an earlier thread
+// of the name alone may publish the same anew.
+func (l *Left) sentBefore(producer string) bool {
+	return l.To != "" && slices.ContainsFunc(l.Head.Producers, func(p threads.Producer) bool {
+		return p.ID == producer && p.At >= l.Head.Life
+	})
 }
 
 // learnLeft reads what is known of the thread that had a name before, where the name is taken again.

@@ -24,7 +24,8 @@ import (
 //	done
 //
 // Each batch writes the record events.DeletedKey, expecting the revision before, so that of two persisters that both delete one
-// stops. A crash leaves that record, and the operation, which is not acked, in EVENTS: whoever applies it goes on. What is
+// stops. The first one demands that nothing was refused in the partition since, and a refusal that the session was not deleted since, so
+// that of two persisters of which one refuses the operation one stops too. A crash leaves that record, and the operation, which is not acked, in EVENTS: whoever applies it goes on. What is
 // published to the session behind the operation is a new life of it; what was before is skipped.
 
 // Sessions finds and takes away what a session has beside what this persister keeps of it.
@@ -49,6 +50,8 @@ type deletion struct {
 	session string
 	rec     record.Deleted
 	rev     uint64 // of its record
+
+	refusals *refusals // of its partition: whoever refuses the operation writes their record
 }
 
 // delete deletes the session of an event, or spares it. When it returns, nothing of a session that is deleted is left in the record
@@ -57,7 +60,7 @@ func (l *lane) delete(ctx context.Context, c *commit, t *thread, s *staged, ch *
 	if ch.Delete.Spared != nil {
 		return l.spare(ctx, c, t, s, ch)
 	}
-	d := &deletion{session: s.event.Thread.Session, rec: ch.Delete.Rec, rev: t.session.deletedRev}
+	d := &deletion{session: s.event.Thread.Session, rec: ch.Delete.Rec, rev: t.session.deletedRev, refusals: l.refusals[s.msg.Partition]}
 	// What was judged before it in the batch is verified now: afterwards nothing is left to hold it against.
 	if err := l.verify(ctx, c); err != nil {
 		return err
@@ -140,9 +143,7 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		begun := d.rec.State != 0
 		var alone []record.Put
 		if !begun && len(list) <= deleteBatch {
-			alone = []record.Put{{
-				Key: events.LaneKey(p.cfg.Lane), Value: []byte{1}, Of: events.ArtifactKeys(d.session, ""), Expect: newest[0].Seq,
-			}}
+			alone = []record.Put{p.demand(events.ArtifactKeys(d.session, ""), newest[0].Seq)}
 		}
 		for d.rec.State != record.Removed {
 			n := min(len(list), deleteBatch)
@@ -204,15 +205,31 @@ func (p *Persister) removeSome(ctx context.Context, d *deletion, list []going, l
 	if alone == nil {
 		puts = append(puts, record.Put{Key: events.DeletingKey(d.session), Value: mark, Expect: record.Any})
 	}
+	if d.rec.State == 0 {
+		puts = append(puts, p.demand(events.RefusedKey(d.refusals.partition), d.refusals.rev))
+	}
 	// A crash here leaves the records of this batch and the later ones, behind the mark if there were earlier ones.
 	if err := p.At(StepRemove); err != nil {
 		return false, err
 	}
-	changed, err = p.note(ctx, d, next, puts)
+	begins := d.rec.State == 0
+	if changed, err = p.note(ctx, d, next, puts); changed && begins {
+		return true, p.refusedMeanwhile(ctx, d)
+	}
 	if err != nil || changed {
 		return changed, err
 	}
 	return false, p.free(ctx, d)
+}
+
+// refusedMeanwhile is record.ErrConflict if another persister refused something of the partition since that was read: it may have been
+// this deletion.
+func (p *Persister) refusedMeanwhile(ctx context.Context, d *deletion) error {
+	rs, err := p.Records.Records(ctx, events.RefusedKey(d.refusals.partition))
+	if err == nil && rs[0].Seq != d.refusals.rev {
+		err = fmt.Errorf("%w: partition %d: something was refused elsewhere", record.ErrConflict, d.refusals.partition)
+	}
+	return err
 }
 
 // note writes the deletion's record, as the first of puts. changed: it is as it was, and another of the records is not.
@@ -327,6 +344,21 @@ func count(g *record.Gone, r record.Record, class record.Class) (free []byte) {
 		free = o.Locator()
 	}
 	return free
+}
+
+// endDeletion finishes a deletion. One that is refused for good stops no other session: what is left of it in the streams stays there
+// until it is deleted again.
+func (p *Persister) endDeletion(ctx context.Context, c *commit) error {
+	err := p.retry(ctx, "delete session", func() error { return p.finishDeletion(ctx, c.deletion) })
+	if !never(err) {
+		return err
+	}
+	if e := p.retry(ctx, "probe the store", func() error { return p.probe(ctx, c.fence) }); e != nil {
+		return fmt.Errorf("%w (and so is a commit of nothing: %w)", err, e)
+	}
+	p.Log.Error("a deletion cannot be finished: delete the session again to purge its events, items and dead letters",
+		"session", c.deletion.session, "error", err)
+	return nil
 }
 
 // finishDeletion is the part behind the batch's items. Another persister may go on with it at the same time, or may have done it all,

@@ -131,7 +131,7 @@ const mostOfEvent = 180
 
 // messages is how many records a commit has at most, but for those that can go ahead of it.
 func (c *commit) messages() int {
-	demands := len(c.doubts) + events.Partitions // by which, and where, events are refused
+	demands := 2*len(c.doubts) + events.Partitions // by which, and where, events are refused
 	if c.empty() {
 		return demands
 	}

@@ -43,7 +43,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		p.count(s)
 	}
 	if c.deletion != nil {
-		if err := p.retry(ctx, "delete session", func() error { return p.finishDeletion(ctx, c.deletion) }); err != nil {
+		if err := p.endDeletion(ctx, c); err != nil {
 			return err
 		}
 	}

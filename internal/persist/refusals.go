@@ -13,7 +13,7 @@ import (
 // commit that notes it in the record of its partition, and its letter goes out behind that.
 //
 //	whoever refuses       writes the record, expecting the revision that it knows; and demands that the head is as it was that it
-//	                      judged by, where the commit does not write that head
+//	                      judged by, where the commit does not write that head, and its session's deletion
 //	whoever applies       demands that the record is as it was when it was read
 //	an event comes again  the record says that it is refused, or, once the record has forgotten it, its letter does
 //
@@ -190,7 +190,7 @@ func (l *lane) keepRefusals(c *commit) {
 			}
 			c.partitions[r.partition] = r
 		}
-		if c.deletion != nil && r.forget(c.deletion.session) {
+		if c.deletion != nil && r.forget(c.deletion) {
 			change[r] = true
 		}
 	}
@@ -211,7 +211,7 @@ func (l *lane) keepRefusals(c *commit) {
 	}
 	for t := range c.doubts {
 		if heads[t.Key] {
-			c.unnoted = append(c.unnoted, unnoted{t, t.record})
+			c.unnoted = append(c.unnoted, unnoted{t, t.record, t.session.deletedRev})
 		}
 	}
 }
@@ -219,14 +219,16 @@ func (l *lane) keepRefusals(c *commit) {
 // unnoted is a thread by whose head an event was refused that the commit does not write.
 type unnoted struct {
 	*thread
-	record string // as it was then
+	record     string // as it was then
+	deletedRev uint64 // of the session's deletion, as it was then
 }
 
-// forget drops what was refused of a session that is deleted, and reports whether there was anything.
-func (r *refusals) forget(session string) (found bool) {
-	mark := record.SessionMark(session)
+// forget drops what was refused of a session before it was deleted, and reports whether there was anything. Whoever goes on with a
+// deletion may find what another persister refused of the session's next life.
+func (r *refusals) forget(d *deletion) (found bool) {
+	mark := record.SessionMark(d.session)
 	for at, e := range r.pending {
-		if e.Session == mark {
+		if e.Session == mark && d.rec.Before(e.Seq, e.Stored) {
 			delete(r.pending, at)
 			found = true
 		}
@@ -255,18 +257,25 @@ func (p *Persister) refusalPuts(c *commit) []record.Put {
 		puts = append(puts, record.Put{Key: events.RefusedKey(r.partition), Value: r.value, Expect: r.rev})
 		writes[r.partition] = true
 	}
-	demand := func(key string, rev uint64) {
-		puts = append(puts, record.Put{Key: events.LaneKey(p.cfg.Lane), Value: []byte{1}, Of: key, Expect: rev})
-	}
 	for part, r := range c.partitions {
 		if !writes[part] {
-			demand(events.RefusedKey(part), r.rev)
+			puts = append(puts, p.demand(events.RefusedKey(part), r.rev))
 		}
 	}
+	alive := map[string]bool{}
 	for _, t := range c.unnoted {
-		demand(t.record, t.rev)
+		puts = append(puts, p.demand(t.record, t.rev))
+		if !alive[t.Key.Session] { // a name without a thread has the same record behind a deletion
+			puts = append(puts, p.demand(events.DeletedKey(t.Key.Session), t.deletedRev))
+		}
+		alive[t.Key.Session] = true
 	}
 	return puts
+}
+
+// demand makes a commit one that is refused if a record is not at that revision.
+func (p *Persister) demand(key string, rev uint64) record.Put {
+	return record.Put{Key: events.LaneKey(p.cfg.Lane), Value: []byte{1}, Of: key, Expect: rev}
 }
 
 // through notes that all of a commit is out.

@@ -203,6 +203,8 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 	again := t == nil && (gone != nil && gone.seen.had(e, e.Seq) || m.past[e.Thread].had(e, e.Seq))
 	switch {
+	case t == nil && gone != nil && gone.to != "" && gone.seen.had(e, e.Seq):
+		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
 		m.note(e, nil)
