@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/persist"
+	"spool/internal/redact"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -32,6 +35,31 @@ func TestRefusedWithAnUnreadableRecord(t *testing.T) {
 			r.through(second, 2)
 			if !c.applied(r, thread(1)) {
 				t.Errorf("what was stored since is not applied: %q", r.whyDead())
+			}
+		})
+	}
+}
+
+// An event whose letter is out gets no other one when rules for secrets have changed.
+func TestOneLetterUnderOtherRules(t *testing.T) {
+	with := func(mask bool) func(*persist.Deps, *persist.Config) {
+		return func(d *persist.Deps, _ *persist.Config) { d.Secrets = redact.New(redact.Default(), mask) }
+	}
+	for _, masked := range []bool{false, true} {
+		t.Run(fmt.Sprint("masked first: ", masked), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte("key: " + leaked)}
+			ok(t, pub.Publish(t.Context(), e))
+			first := r.doomed(persist.StepAck, with(masked))
+			first.Deliver(t.Context(), r.message(1, 1))
+			first.wait(t, persist.StepAck)
+			second := r.deaf(with(!masked))
+			second.Deliver(t.Context(), r.message(1, 1))
+			r.through(second, 1)
+			if why := r.whyDead(); len(why) != 1 {
+				t.Errorf("dead letters %q, want one", why)
 			}
 		})
 	}
