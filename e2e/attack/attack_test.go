@@ -137,7 +137,7 @@ func (a *attack) play(seed uint64, length time.Duration) (tasks []task) {
 	dir := a.t.TempDir()
 	for i := range 2 { // two producers share the directory
 		k := task{URL: "nats://" + a.w.clients.addr, Dir: dir, Seed: seed, Base: (i + 1) * 10_000_000}
-		k.Producer = fmt.Sprintf("laptop-%d", i)
+		k.Producer = fmt.Sprint(laptop, i)
 		tasks = append(tasks, k)
 		all.Go(func() { a.children(ctx, k, random(uint64(100+i))) })
 	}

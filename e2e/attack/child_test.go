@@ -99,6 +99,9 @@ func drained(dir string) error {
 
 func (k task) id(seq uint64) string { return fmt.Sprintf("e%d~", k.Base+int(seq)) }
 
+// laptop begins the names of producers whose entries are acknowledged once they are on a disk of their own.
+const laptop = "laptop-"
+
 // children are programs that die with a queue offline, one after another under the same producer.
 func (a *attack) children(ctx context.Context, k task, r *rand.Rand) {
 	for k.First = 1; ctx.Err() == nil; k.Seed++ {

@@ -3,7 +3,9 @@ package persist
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -123,7 +125,9 @@ func (l *lane) readRefusals(ctx context.Context, c *commit, batch []*staged) err
 			continue
 		}
 		if e := r.read(rs[i]); e != nil {
-			l.p.Log.Error("what was refused in a partition is forgotten: its record cannot be read", "partition", r.partition, "error", e)
+			r.doubt(time.Now())
+			l.p.Log.Error("what was refused in a partition is known by its letters alone: its record cannot be read",
+				"partition", r.partition, "error", e)
 		}
 	}
 	return err
@@ -131,7 +135,10 @@ func (l *lane) readRefusals(ctx context.Context, c *commit, batch []*staged) err
 
 func (r *refusals) read(rec record.Record) error {
 	r.rev = rec.Seq
-	if !rec.Exists() {
+	switch {
+	case rec.Removed():
+		return errNoRecord
+	case !rec.Exists():
 		return nil
 	}
 	v, err := record.DecodeRefused(rec.Value)
@@ -144,6 +151,17 @@ func (r *refusals) read(rec record.Record) error {
 	}
 	return nil
 }
+
+// doubt has letters looked for of every event that is stored before now, as far as clocks may differ: any may have been refused.
+func (r *refusals) doubt(now time.Time) {
+	r.top, r.latest = math.MaxInt64, now.Add(clockSkew).UnixNano()
+}
+
+// clockSkew is how far the clock of the server may be ahead of ours.
+const clockSkew = 10 * time.Minute
+
+// errNoRecord: somebody removed what no persister removes.
+var errNoRecord = errors.New("it was removed")
 
 // find gives the refusal of an event, by itself or with all of its message.
 func (r *refusals) find(s *staged) (record.RefusedEvent, bool) {

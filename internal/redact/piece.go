@@ -3,7 +3,7 @@ package redact
 import "bytes"
 
 const (
-	heldBytes    = 4 << 10 // of the end of a piece that wait for the next one, at most
+	heldBytes    = maxReach // of the end of a piece that wait for the next one, at most: no match is longer
 	contextBytes = 512     // before a piece that are looked at with it
 	starBytes    = 64      // of masks in there are kept
 )

@@ -15,6 +15,7 @@ type Dead struct {
 	Kind    string
 	Subject string // as EVENTS stored it
 	Seq     uint64 // EVENTS sequence
+	Alone   bool   // its message holds no other event
 	Apart   bool   // Data goes to the inbox, as where it does not fit
 	Stored  int64  // when the event was stored, by the server's clock, Unix nanoseconds; 0: unknown
 	Data    []byte // the message as it came
