@@ -142,7 +142,7 @@ func storage(a *app, conn *natsio.Conn) []finding {
 		case u.Stream == events.EventsStream && u.Limit > 0 && u.Bytes > uint64(u.Limit)/10*9:
 			f.OK, f.Do = false, "EVENTS is nearly full: publishers will have to wait; are persisters running?"
 		case u.Stream == events.DeadStream && u.Messages > 0:
-			f.OK, f.Do = false, "events could not be applied: read them with: nats stream view "+events.DeadStream
+			f.OK, f.Do = false, "events could not be applied: spool dead ls says which, and why"
 		}
 		found = append(found, f)
 	}

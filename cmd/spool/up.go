@@ -74,7 +74,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		}
 	}
 	if c.Data != "" && a.nats.Given() {
-		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --server, --context, NATS_URL or NATS_CONTEXT " +
+		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --nats, --context, NATS_URL or NATS_CONTEXT " +
 			"a NATS system elsewhere: give one of them (env -u NATS_URL spool up --data " + c.Data + ")")}
 	}
 	if c.Data == "" && !a.nats.Given() {

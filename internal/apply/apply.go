@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -125,7 +126,7 @@ func (d *draft) change(ctx context.Context) (Verdict, error) {
 func (d *draft) entry(ctx context.Context) error {
 	lang, ok := dialect.Lookup(d.e.Dialect)
 	if !ok {
-		return fmt.Errorf("unknown dialect %q: use one of %v", d.e.Dialect, dialect.Names())
+		return fmt.Errorf("unknown dialect %q: use one of %s", d.e.Dialect, strings.Join(dialect.Names(), ", "))
 	}
 	return d.step(ctx, addition{dialect: lang})
 }

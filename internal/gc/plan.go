@@ -323,7 +323,7 @@ func (p *Plan) braked() error {
 	}
 	errs := make([]error, len(p.Brakes))
 	for i, b := range p.Brakes {
-		errs[i] = fmt.Errorf("%w: %s; to go on nevertheless allow %q", ErrBrake, b.Why, b.Brake)
+		errs[i] = fmt.Errorf("%w: %s; to go on nevertheless: --allow %s", ErrBrake, b.Why, b.Brake)
 	}
 	return errors.Join(errs...)
 }

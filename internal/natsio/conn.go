@@ -139,13 +139,29 @@ func connect(cfg Config, log *slog.Logger, complaint func(error)) (*nats.Conn, e
 		if url == "" {
 			url = nats.DefaultURL
 		}
-		return nats.Connect(url, opts...)
+		nc, err := nats.Connect(url, opts...)
+		return nc, located(err, url)
 	}
 	if cfg.URL != "" {
 		return nil, errors.New("both a server URL and a context are given; use one")
 	}
 	nc, _, err := natscontext.Connect(cfg.Context, opts...)
 	return nc, err
+}
+
+// located is err with the servers that were asked, when none of them answered. What a URL says of its user stays out.
+func located(err error, urls string) error {
+	if !errors.Is(err, nats.ErrNoServers) {
+		return err
+	}
+	servers := strings.Split(urls, ",")
+	for i, server := range servers {
+		if at := strings.LastIndexByte(server, '@'); at >= 0 {
+			server = server[at+1:]
+		}
+		servers[i] = strings.TrimSpace(server)
+	}
+	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 }
 
 // pingEvery: a server whose machine is gone closes no connection. It is noticed when the third ping in a row gets no answer, and

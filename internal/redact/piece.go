@@ -4,8 +4,8 @@ import "bytes"
 
 const (
 	heldBytes    = maxReach // of the end of a piece that wait for the next one, at most: no match is longer
-	contextBytes = 512     // before a piece that are looked at with it
-	starBytes    = 64      // of masks in there are kept
+	contextBytes = 512      // before a piece that are looked at with it
+	starBytes    = 64       // of masks in there are kept
 )
 
 // Piece is Blank for text that comes in pieces: a secret that lies across them is masked whole. A piece ends where its
