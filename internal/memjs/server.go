@@ -17,6 +17,7 @@ import (
 type Config struct {
 	MaxPayload  int    // bytes; 0 = 1 MiB
 	Manual      bool   // nothing happens but by Do
+	Layout      Layout // what there is from the start; the zero value: nothing
 	ClusterName string // what clients are told; a client of a cluster trusts no server id
 	MaxStore    int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
 
@@ -82,6 +83,7 @@ func New(cfg Config) *Server {
 		arrived: make(chan struct{}, 1),
 	}
 	s.nameServer()
+	s.begin(cfg.Layout)
 	return s
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"spool/internal/memjs"
-	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -21,9 +20,11 @@ type Result struct {
 	Broken []string // rules, a sentence each; none: the run is good
 	Trace  string
 	Digest string
-	Steps  int           // actions of the server
+	Steps  int           // actions of the server that the seed chose
 	Took   time.Duration // of virtual time
 	Events int
+
+	Operations int // commands and timers that the server executed
 }
 
 // Options of a run.
@@ -35,7 +36,7 @@ type Options struct {
 // Run runs a program. It must be called in a bubble (synctest.Test) of its own: when it returns, all that it
 // started has ended.
 func Run(p Program, opt Options) Result {
-	forgetTimers()
+	forgetEarlier(p.Seed)
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
 		deleted: map[uint64]bool{}}
@@ -47,13 +48,17 @@ func Run(p Program, opt Options) Result {
 		return Result{Broken: []string{err.Error()}}
 	}
 	defer os.RemoveAll(w.dir)
-	w.srv = memjs.New(memjs.Config{Manual: !p.Free, Stored: w.stored})
+	layout, err := layoutOf(p)
+	if err != nil {
+		return Result{Broken: []string{"setup: " + err.Error()}}
+	}
+	w.srv = memjs.New(memjs.Config{Manual: !p.Free, Stored: w.stored, Layout: layout})
 	d := &driver{World: w, rng: rand.New(rand.NewPCG(p.Seed, 1))}
 	broken := d.run()
 	d.end()
 	return Result{
 		Broken: broken, Trace: w.trace.String(), Digest: w.trace.Digest(), Steps: d.steps,
-		Took: time.Since(w.trace.began), Events: len(w.events),
+		Took: time.Since(w.trace.began), Events: len(w.events), Operations: d.srv.Operations(),
 	}
 }
 
@@ -67,6 +72,7 @@ type driver struct {
 	faults []*fault  // that are to come
 	until  time.Time // nothing begins before
 	gaveUp bool
+	judged bool // the schedule has ended: the server answers at once
 
 	keepsakes []keepsake // by the operator's commands, one at a time
 }
@@ -78,9 +84,7 @@ const (
 )
 
 func (d *driver) run() []string {
-	if err := d.setup(); err != nil {
-		return []string{"setup: " + err.Error()}
-	}
+	d.operator = d.process("operator")
 	for i := range d.p.Persisters {
 		d.persisters = append(d.persisters, d.startPersister(i))
 	}
@@ -97,18 +101,6 @@ func (d *driver) run() []string {
 			restWithin.String() + " after the last fault")
 	}
 	return d.verdict()
-}
-
-// setup makes the streams.
-func (d *driver) setup() error {
-	d.operator = d.process("operator")
-	return d.await(func(ctx context.Context) error {
-		conn, err := d.operator.connect()
-		if err != nil {
-			return err
-		}
-		return conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30})
-	})
 }
 
 // await runs something of the operator's to its end, without faults.
@@ -138,7 +130,7 @@ func (d *driver) await(do func(context.Context) error) (err error) {
 
 // pump has the server do all that it can, in order, and reports whether that was anything.
 func (d *driver) pump() bool {
-	if d.p.Free {
+	if d.p.Free || d.judged {
 		return false
 	}
 	ready := d.srv.Ready()
@@ -154,6 +146,7 @@ func (d *driver) program() {
 	bias := []int{2, 10, 40}[d.rng.IntN(3)] // of 100: how soon an operation that may begin does
 	for idle := time.Millisecond; d.next < len(d.p.Ops) || d.busy.Load() > 0; {
 		synctest.Wait()
+		seedChance(d.p.Seed, uint64(d.steps))
 		if d.steps > maxSteps {
 			d.gaveUp = true
 			return
@@ -358,5 +351,7 @@ func (d *driver) verdict(more ...string) []string {
 	if d.gaveUp {
 		more = append(more, fmt.Sprintf("after %d steps of the server the operations have not ended", d.steps))
 	}
+	d.srv.SetManual(false)
+	d.judged = true
 	return append(more, d.judge()...)
 }

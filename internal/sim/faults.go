@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"regexp"
 	"strings"
 
 	"spool/internal/memjs"
@@ -43,10 +42,7 @@ func (f *fault) fault() memjs.Fault {
 
 var failures = [...]string{"", " REFUSED", " NO RESPONDERS", " LOST", " ANSWER LOST", " CUT BEFORE", " CUT AFTER"}
 
-// accidental are the parts of a subject that are chosen at random: names of inboxes and objects, ids of commits.
-var accidental = regexp.MustCompile(`_INBOX\.\S+|(?:CREATE|DELETE)\.\w+\.[0-9A-Za-z]{8}\b|[0-9A-Za-z_-]{20,}`)
-
 // line is an action as a trace tells it.
 func line(a memjs.Action, f memjs.Fault) string {
-	return accidental.ReplaceAllString(a.String(), "~") + failures[f.Failure]
+	return a.String() + failures[f.Failure]
 }

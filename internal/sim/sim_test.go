@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(800) // the heap of a schedule is small
+	prepare()
 	if err := Warm(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -36,9 +37,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// prepare readies the process. What is exact runs on one processor, and garbage is collected between schedules alone.
+func prepare() {
+	debug.SetGCPercent(800) // the heap of a schedule is small
+	if exact {
+		runtime.GOMAXPROCS(1)
+		runtime.MemProfileRate = 0
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(1 << 30)
+	}
+}
+
+var runs int
+
 // run runs a program in a bubble.
 func run(t *testing.T, p Program, opt Options) (r Result) {
 	t.Helper()
+	if !HasStreams(p) {
+		t.Run("streams", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := MakeStreams(p); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+	if runs++; exact && runs%10 == 0 {
+		runtime.GC()
+	}
 	t.Run("bubble", func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, p.Seed)
 		synctest.Test(t, func(*testing.T) { r = Run(p, opt) })
@@ -117,14 +143,20 @@ func TestSeed(t *testing.T) {
 
 // TestReplay runs schedules twice: the same happens.
 func TestReplay(t *testing.T) {
-	const n = 20
+	const n = 50
 	differ := 0
 	for s := uint64(1); s <= n; s++ {
+		if s == 1 {
+			run(t, Generate(1), Options{Keep: true})
+		}
 		p := Generate(s)
 		a, b := run(t, p, Options{Keep: true}), run(t, p, Options{Keep: true})
 		if a.Digest != b.Digest {
 			differ++
 			t.Logf("seed %d: %s", s, difference(a.Trace, b.Trace))
+			for i, x := range []string{a.Trace, b.Trace} {
+				os.WriteFile(fmt.Sprintf("/tmp/ss/trace.%d.%d", s, i), []byte(x), 0o600)
+			}
 		}
 	}
 	t.Logf("%d of %d schedules differ when they are run again", differ, n)
