@@ -289,6 +289,9 @@ func (d *driver) resume() {
 
 // onDisk reports whether something that was published offline waits on the disk.
 func (d *driver) onDisk() bool {
+	if !d.p.Offline {
+		return false
+	}
 	waiting, _ := filepath.Glob(filepath.Join(d.dir, "offline", "*", "*.log"))
 	return len(waiting) > 0
 }

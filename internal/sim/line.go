@@ -9,4 +9,6 @@ type Line struct {
 	Broken []string `json:"broken,omitempty"`
 	Steps  int      `json:"steps,omitempty"`
 	Events int      `json:"events,omitempty"`
+
+	Operations int `json:"operations,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -22,6 +23,11 @@ type Mutant struct {
 
 // Edit replaces text of a file, which must be there once. A file GOROOT/… is one of Go's own.
 type Edit struct{ File, Old, New string }
+
+// ChangesGo reports whether it replaces something of Go's own.
+func (m Mutant) ChangesGo() bool {
+	return slices.ContainsFunc(m.Edits, func(e Edit) bool { return strings.HasPrefix(e.File, "GOROOT/") })
+}
 
 // Mutants reads a directory of them: NAME.txt holds a sentence, and then for each edit two sections, "-- FILE old
 // --" and "-- FILE new --".
