@@ -3,11 +3,11 @@ package sim
 import (
 	"io"
 	"math/rand"
-	"sync"
 	_ "unsafe" // for go:linkname
 
-	"github.com/nats-io/nuid"
 	"github.com/oklog/ulid/v2"
+
+	"spool/internal/memjs"
 )
 
 // exact reports whether a seed replays exactly: the runtime takes what it leaves to chance in a bubble from
@@ -24,28 +24,14 @@ func seedChance(seed, step uint64) {
 	}
 }
 
-// natsTimers is where nats.go keeps timers for their next use, for the whole process. One that was made in a
-// bubble must not be used in the next one.
+// ulids is what ulid.Make makes ids of in this process.
 //
-//go:linkname natsTimers github.com/nats-io/nats%2ego.globalTimerPool
-var natsTimers struct{ p sync.Pool }
+//go:linkname ulids github.com/oklog/ulid/v2.defaultEntropy
+var ulids io.Reader
 
-// nuids and ulids number what is made in this process.
-var (
-	//go:linkname nuids github.com/nats-io/nuid.globalNUID
-	nuids *struct {
-		sync.Mutex
-		*nuid.NUID
-	}
-	//go:linkname ulids github.com/oklog/ulid/v2.defaultEntropy
-	ulids io.Reader
-)
-
-// forgetEarlier makes what the process keeps of earlier bubbles unknown to this one. Of timers, taking all out would
-// leave what other processors hold for themselves.
+// forgetEarlier makes what the process keeps of earlier bubbles unknown to this one.
 func forgetEarlier(seed uint64) {
 	seedChance(seed, 0)
-	natsTimers.p = sync.Pool{}
-	nuids.NUID = nuid.New()
+	memjs.ForgetClients()
 	ulids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.New(rand.NewSource(int64(seed))), 0)}
 }

@@ -143,9 +143,9 @@ func TestSeed(t *testing.T) {
 	t.Errorf("%s%s\n\n%s", p, r.Trace, strings.Join(r.Broken, "\n"))
 }
 
-// TestReplay runs schedules twice, in the build that the command makes: the same happens, to the byte. The first
+// TestSeedsReplay runs schedules twice, in the build that the command makes: the same happens, to the byte. The first
 // time that build takes minutes.
-func TestReplay(t *testing.T) {
+func TestSeedsReplay(t *testing.T) {
 	if os.Getenv("SPOOL_SIM_WORKER") == "" {
 		if testing.Short() {
 			t.Skip("builds Go's runtime")

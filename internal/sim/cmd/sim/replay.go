@@ -18,7 +18,7 @@ func simulated(root string, m sim.Mutant, ofGo bool) sim.Mutant {
 	for _, dir := range []string{"speed", "replay"} {
 		list, err := sim.Mutants(filepath.Join(root, "internal/sim/testdata", dir))
 		if err != nil {
-			return m // Overlay finds out that nothing replays: TestReplay says so
+			return m // Overlay finds out that nothing replays: TestSeedsReplay says so
 		}
 		for _, s := range list {
 			if ofGo || !s.ChangesGo() {
@@ -50,7 +50,7 @@ func replayAll(dir string) error {
 	}
 	var told [2][]string
 	for i := range told {
-		cmd := exec.Command(bin, "-test.run", "^TestReplay$", "-from", fmt.Sprint(*from), "-count", fmt.Sprint(*twice))
+		cmd := exec.Command(bin, "-test.run", "^TestSeedsReplay$", "-from", fmt.Sprint(*from), "-count", fmt.Sprint(*twice))
 		cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
