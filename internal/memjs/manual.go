@@ -47,21 +47,29 @@ func (s *Server) Ready() []Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = time.Now()
-	conns := make([]*conn, 0, len(s.conns))
+	var room [16]*conn
+	conns := room[:0]
 	for _, c := range s.conns {
-		if !s.processes[c.process] && len(c.in)+len(c.out) > 0 {
+		if len(c.in)+len(c.out) > 0 && !s.processes[c.process] {
 			conns = append(conns, c)
 		}
 	}
-	slices.SortStableFunc(conns, func(a, b *conn) int {
-		return cmp.Or(cmp.Compare(a.process, b.process),
-			cmp.Compare(a.n, b.n))
-	})
+	if len(conns) > 1 {
+		slices.SortStableFunc(conns, func(a, b *conn) int {
+			return cmp.Or(strings.Compare(a.process, b.process), cmp.Compare(a.n, b.n))
+		})
+	}
 	var ready []Action
+	if len(conns) > 0 {
+		ready = make([]Action, 0, 2*len(conns))
+	}
 	for _, c := range conns {
 		if len(c.in) > 0 {
 			cmd := c.in[0]
-			ready = append(ready, Action{c.process, In, c.n, cmd.n, cmd.verb, cmd.subject, s.streamFor(cmd)})
+			if cmd.stream == "" { // asked for in each step that it waits
+				cmd.stream = s.streamFor(cmd)
+			}
+			ready = append(ready, Action{c.process, In, c.n, cmd.n, cmd.verb, cmd.subject, cmd.stream})
 		}
 		if len(c.out) > 0 {
 			ready = append(ready, Action{Process: c.process, Kind: Out, Conn: c.n, N: c.out[0].n, Verb: "MSG",
@@ -110,6 +118,9 @@ func (s *Server) dueTimers() (ready []Action) {
 }
 
 func (s *Server) timersDue() (due []*timer) {
+	if len(s.timers) == 0 || s.timers[0].at.After(s.now) {
+		return nil
+	}
 	for _, t := range s.timers {
 		if !t.at.After(s.now) {
 			due = append(due, t)
