@@ -92,9 +92,9 @@ func (s *Server) SetManual(manual bool) {
 	s.settle()
 }
 
-// Operations is how many commands and timers the server has executed.
+// Operations is how much the server has done: commands and timers that it executed, and messages for clients.
 func (s *Server) Operations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int(s.ops)
+	return int(s.ops + s.given)
 }

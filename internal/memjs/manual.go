@@ -110,6 +110,22 @@ func (s *Server) Await(stop <-chan struct{}) bool {
 	return true
 }
 
+// Rest lets time pass until something came for the driver or a timer of the server is due, or for as long as it says.
+func (s *Server) Rest(most time.Duration) {
+	if at, ok := s.NextTimer(); ok {
+		most = min(most, time.Until(at))
+	}
+	if most <= 0 {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-s.arrived:
+	case <-timer.C:
+	}
+}
+
 func (s *Server) dueTimers() (ready []Action) {
 	for _, t := range s.timersDue() {
 		ready = append(ready, Action{Kind: Timer, N: uint64(t.at.UnixNano()), Verb: t.what, Stream: t.stream})

@@ -57,6 +57,7 @@ type Server struct {
 	down      bool
 	now       time.Time // of the command or timer that is executed
 	ops       uint64    // that were
+	given     uint64    // messages that clients got
 	conns     []*conn   // in the order of their numbers
 	lastConn  uint64
 	processes map[string]bool // those that are frozen
