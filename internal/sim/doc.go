@@ -64,6 +64,8 @@
 //	go run ./internal/sim/cmd/sim -replay 50                      are seeds exact?
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
 //
+// A schedule is about 1,100 operations of the server: commands and timers that it executes, messages for clients.
+//
 // # How to add a defect
 //
 // A file in testdata/mutants holds a sentence, and texts to replace (Mutant). It is given to the compiler as an
