@@ -40,8 +40,9 @@
 // seeds of hashes, the numbers of math/rand; time slices, system calls that lose their processor, mutexes that were
 // waited for too long. In a bubble all that follows from the seed and the step, on one processor, and garbage is
 // collected between schedules. What ids are made of is seeded too, and what packages keep for a process is forgotten
-// (chance.go). TestSeedsReplay holds schedules to it, to the byte, over two processes. Left are a map of more than 8 keys
-// that are pointers, whose order follows from addresses, and an operation on a file that takes more than a second.
+// (chance.go). TestSeedsReplay compares traces to the byte, over two processes. About one schedule in some hundred
+// still differs from one run to the next, and not each time; by what is not known. Addresses decide the order of maps
+// of more than 8 keys that are pointers, and an operation on a file may take more than a second.
 //
 // A plain "go test" has none of this: there a failure that does not come back at once comes back within a few tries.
 // Another version of Go, in which the replaced text is not found, is told; schedules then run as in a plain test.
