@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -140,7 +141,7 @@ func writeTable(file string, all []sim.Mutant, reports []report) error {
 	var s strings.Builder
 	s.WriteString(tableHead)
 	for _, m := range all {
-		s.WriteString(rows[m.Name])
+		s.WriteString(cmp.Or(rows[m.Name], rowOf(m, "not tried")))
 	}
 	return os.WriteFile(file, []byte(before+tableBegins+s.String()+tableEnds+after), 0o644)
 }
@@ -156,5 +157,9 @@ func (r report) row() string {
 	if *about != "" {
 		after += " about " + *about
 	}
-	return fmt.Sprintf("| %s | %s | %s |\n", r.Name, after, strings.ReplaceAll(r.What, "\n", " "))
+	return rowOf(r.Mutant, after)
+}
+
+func rowOf(m sim.Mutant, after string) string {
+	return fmt.Sprintf("| %s | %s | %s |\n", m.Name, after, strings.ReplaceAll(m.What, "\n", " "))
 }
