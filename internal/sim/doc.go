@@ -69,13 +69,14 @@
 //	go run ./internal/sim/cmd/sim -replay 50                      are seeds exact?
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
 //
-// A schedule is about 1,100 operations of the server: commands and timers that it executes, messages for clients.
+// A schedule is about 1,400 operations of the server: commands and timers that it executes, messages for clients.
 //
 // # How to add a defect
 //
 // A file in testdata/mutants holds a sentence, and texts to replace (Mutant). It is given to the compiler as an
 // overlay; production code has no hook for it. "go run ./internal/sim/cmd/sim -mutants NAME" says after how many
-// schedules it is found; a schedule that fails without it too does not count.
+// schedules it is found; a schedule that fails without it too does not count. With -compile it says only whether the
+// defect can be put in.
 //
 // # How to add a case
 //

@@ -40,7 +40,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "run this schedule alone, and print its trace; behind --: -shrink 500 -logs")
 	twice   = flag.Uint64("replay", 0, "run so many schedules twice in each of two processes, and compare")
 	mutants = flag.String("mutants", "", "names of defects to put in, one after another, separated by commas; all")
-	compile = flag.Bool("compile", false, "with -mutants: only say which defects cannot be put in, or do not compile; runs nothing")
+	compile = flag.Bool("compile", false, "with -mutants: run nothing, say which of them cannot be put in")
 	table   = flag.String("table", "", "with -mutants: a document whose table of defects is made anew")
 	all     = flag.Bool("all", false, "go on after a failure, and say which rules were broken how often")
 	about   = flag.String("about", "", "only programs that are about this: faults,sweep …")
