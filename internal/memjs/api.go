@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -240,9 +242,10 @@ func (c *apiCall) streamInfo() {
 		c.respond(resp)
 		return
 	}
+	var state server.StreamState
 	st.stale("info", func() {
-		resp.StreamInfo = st.info(req.DeletedDetails)
-		resp.Cluster = &server.ClusterInfo{Leader: serverName}
+		state = st.state(req.DeletedDetails)
+		state.Consumers = len(st.consumers)
 		if req.SubjectsFilter == "" {
 			return
 		}
@@ -265,9 +268,34 @@ func (c *apiCall) streamInfo() {
 				totals[subject] = all[subject]
 			}
 		}
-		resp.State.Subjects = totals
+		state.Subjects = totals
 	})
-	c.respond(resp)
+	c.tellStream(st, state, resp.ApiPaged)
+}
+
+// tellStream answers with a stream's state. It is asked so often that what does not change is kept as it is told.
+func (c *apiCall) tellStream(st *stream, state server.StreamState, p server.ApiPaged) {
+	if c.reply == "" {
+		return
+	}
+	b := make([]byte, 0, len(st.toldConfig())+768)
+	b = fmt.Appendf(b, `{"type":%q,"total":%d,"offset":%d,"limit":%d,"config":`, server.JSApiStreamInfoResponseType,
+		p.Total, p.Offset, p.Limit)
+	b = append(append(b, st.toldConfig()...), `,"created":"`...)
+	b = append(st.created.AppendFormat(b, time.RFC3339Nano), `","state":`...)
+	b = append(append(b, mustJSON(state)...), `,"cluster":{"leader":"`+serverName+`"},"ts":"`...)
+	b = append(st.s.now.UTC().AppendFormat(b, time.RFC3339Nano), `"}`...)
+	c.s.answer(c.reply, nil, b)
+}
+
+// toldConfig is the stream's configuration in JSON.
+func (st *stream) toldConfig() []byte {
+	if st.told == nil {
+		cfg := st.cfg
+		cfg.Metadata = metadata(cfg.Metadata)
+		st.told = mustJSON(cfg)
+	}
+	return st.told
 }
 
 func (c *apiCall) deleteStream() {

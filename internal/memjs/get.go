@@ -1,6 +1,7 @@
 package memjs
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -50,11 +51,25 @@ func (c *apiCall) getMessage() {
 		c.fail(kind, server.NewJSNoMessageFoundError())
 		return
 	}
-	stored := &server.StoredMsg{Subject: m.subject, Sequence: m.seq, Data: m.data, Time: time.Unix(0, m.ts).UTC()}
-	if !req.NoHeaders {
-		stored.Header = m.hdr
+	if c.reply != "" {
+		c.s.answer(c.reply, nil, toldMessage(m, !req.NoHeaders))
 	}
-	c.respond(server.JSApiMsgGetResponse{ApiResponse: server.ApiResponse{Type: kind}, Message: stored})
+}
+
+// toldMessage is a server.JSApiMsgGetResponse in JSON: most of what a server is asked for.
+func toldMessage(m *message, withHeader bool) []byte {
+	b := make([]byte, 0, 256+len(m.subject)+(len(m.hdr)+len(m.data))*3/2)
+	b = append(b, `{"type":"`+server.JSApiMsgGetResponseType+`","message":{"subject":`...)
+	b = append(b, mustJSON(m.subject)...)
+	b = strconv.AppendUint(append(b, `,"seq":`...), m.seq, 10)
+	if withHeader && len(m.hdr) > 0 {
+		b = append(base64.StdEncoding.AppendEncode(append(b, `,"hdrs":"`...), m.hdr), '"')
+	}
+	if len(m.data) > 0 {
+		b = append(base64.StdEncoding.AppendEncode(append(b, `,"data":"`...), m.data), '"')
+	}
+	b = time.Unix(0, m.ts).UTC().AppendFormat(append(b, `,"time":"`...), time.RFC3339Nano)
+	return append(b, `"}}`...)
 }
 
 // stale has a read see the stream as a copy has it that is behind, if the driver says so.

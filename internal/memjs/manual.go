@@ -47,21 +47,29 @@ func (s *Server) Ready() []Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = time.Now()
-	conns := make([]*conn, 0, len(s.conns))
+	var room [16]*conn
+	conns := room[:0]
 	for _, c := range s.conns {
-		if !s.processes[c.process] && len(c.in)+len(c.out) > 0 {
+		if len(c.in)+len(c.out) > 0 && !s.processes[c.process] {
 			conns = append(conns, c)
 		}
 	}
-	slices.SortStableFunc(conns, func(a, b *conn) int {
-		return cmp.Or(cmp.Compare(a.process, b.process),
-			cmp.Compare(a.n, b.n))
-	})
+	if len(conns) > 1 {
+		slices.SortStableFunc(conns, func(a, b *conn) int {
+			return cmp.Or(strings.Compare(a.process, b.process), cmp.Compare(a.n, b.n))
+		})
+	}
 	var ready []Action
+	if len(conns) > 0 {
+		ready = make([]Action, 0, 2*len(conns))
+	}
 	for _, c := range conns {
 		if len(c.in) > 0 {
 			cmd := c.in[0]
-			ready = append(ready, Action{c.process, In, c.n, cmd.n, cmd.verb, cmd.subject, s.streamFor(cmd)})
+			if cmd.stream == "" { // asked for in each step that it waits
+				cmd.stream = s.streamFor(cmd)
+			}
+			ready = append(ready, Action{c.process, In, c.n, cmd.n, cmd.verb, cmd.subject, cmd.stream})
 		}
 		if len(c.out) > 0 {
 			ready = append(ready, Action{Process: c.process, Kind: Out, Conn: c.n, N: c.out[0].n, Verb: "MSG",
@@ -102,6 +110,22 @@ func (s *Server) Await(stop <-chan struct{}) bool {
 	return true
 }
 
+// Rest lets time pass until something came for the driver or a timer of the server is due, or for as long as it says.
+func (s *Server) Rest(most time.Duration) {
+	if at, ok := s.NextTimer(); ok {
+		most = min(most, time.Until(at))
+	}
+	if most <= 0 {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-s.arrived:
+	case <-timer.C:
+	}
+}
+
 func (s *Server) dueTimers() (ready []Action) {
 	for _, t := range s.timersDue() {
 		ready = append(ready, Action{Kind: Timer, N: uint64(t.at.UnixNano()), Verb: t.what, Stream: t.stream})
@@ -110,6 +134,9 @@ func (s *Server) dueTimers() (ready []Action) {
 }
 
 func (s *Server) timersDue() (due []*timer) {
+	if len(s.timers) == 0 || s.timers[0].at.After(s.now) {
+		return nil
+	}
 	for _, t := range s.timers {
 		if !t.at.After(s.now) {
 			due = append(due, t)

@@ -19,6 +19,7 @@ type command struct {
 	most    int // UNSUB: after that many messages
 	hdr     []byte
 	data    []byte
+	stream  string // that it is for, once Ready has told it
 }
 
 // take executes what a client wrote, or keeps it for the driver. What follows an incomplete command waits with it.

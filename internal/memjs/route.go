@@ -144,6 +144,7 @@ func (s *Server) deliver(from *conn, d delivery) (count int) {
 
 // write gives a message to a client.
 func (c *conn) write(sid string, d delivery) {
+	c.s.given++
 	keep := c.keeps(d.subject)
 	if !keep {
 		c.mu.Lock()

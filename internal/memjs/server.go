@@ -17,6 +17,7 @@ import (
 type Config struct {
 	MaxPayload  int    // bytes; 0 = 1 MiB
 	Manual      bool   // nothing happens but by Do
+	Layout      Layout // what there is from the start; the zero value: nothing
 	ClusterName string // what clients are told; a client of a cluster trusts no server id
 	MaxStore    int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
 
@@ -56,6 +57,7 @@ type Server struct {
 	down      bool
 	now       time.Time // of the command or timer that is executed
 	ops       uint64    // that were
+	given     uint64    // messages that clients got
 	conns     []*conn   // in the order of their numbers
 	lastConn  uint64
 	processes map[string]bool // those that are frozen
@@ -82,6 +84,7 @@ func New(cfg Config) *Server {
 		arrived: make(chan struct{}, 1),
 	}
 	s.nameServer()
+	s.begin(cfg.Layout)
 	return s
 }
 

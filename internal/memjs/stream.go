@@ -16,6 +16,7 @@ type stream struct {
 	store
 	s         *Server
 	cfg       server.StreamConfig
+	told      []byte // cfg as streamInfo tells it; nil: not made yet
 	created   time.Time
 	subjects  []pattern
 	transform server.SubjectTransformer // nil: subjects are stored as they come
@@ -73,7 +74,7 @@ func (st *stream) configure(cfg server.StreamConfig) error {
 		}
 		st.transform = tr
 	}
-	st.cfg = cfg
+	st.cfg, st.told = cfg, nil
 	st.subjects = newPatterns(cfg.Subjects)
 	return nil
 }

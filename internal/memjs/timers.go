@@ -84,6 +84,9 @@ func (s *Server) setAlarm() {
 func (s *Server) ring() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.cfg.Manual {
+		return
+	}
 	s.alarmAt = time.Time{}
 	s.now = time.Now()
 	for len(s.timers) > 0 && !s.timers[0].at.After(s.now) {

@@ -34,8 +34,21 @@
 // (scenes.go): the operations that lead to a situation. When the program has ended faults end,
 // somebody is made to run, and the system must come to rest.
 //
-// Of what is decided by accident in a process, the order of a map or of a select, the schedule is not master;
-// TestReplay says how much of it shows. A failure that does not come back at once comes back within a few tries.
+// When all is quiet, streams are as they will stay: the oracle reads over a server that answers at once.
+//
+// # Why a seed replays exactly
+//
+// The command builds with replacements (testdata/replay, given to the compiler as an overlay) of what a runtime
+// decides by chance or by the real clock: orders of maps and selects, which of two timers of one time fires first,
+// seeds of hashes, the numbers of math/rand; time slices, system calls that lose their processor, mutexes that were
+// waited for too long. In a bubble all that follows from the seed and the step, on one processor, and garbage is
+// collected between schedules. What ids are made of is seeded too, and what packages keep for a process is forgotten
+// (chance.go). TestSeedsReplay compares traces to the byte, over two processes. About one schedule in some hundred
+// still differs from one run to the next, and not each time; by what is not known. Addresses decide the order of maps
+// of more than 8 keys that are pointers, and an operation on a file may take more than a second.
+//
+// A plain "go test" has none of this: there a failure that does not come back at once comes back within a few tries.
+// Another version of Go, in which the replaced text is not found, is told; schedules then run as in a plain test.
 //
 // # What must hold
 //
@@ -52,14 +65,18 @@
 //	go run ./internal/sim/cmd/sim -count 20000                    many, in a process a core
 //	go run ./internal/sim/cmd/sim -count 0 -budget 8h -all        a night
 //	go run ./internal/sim/cmd/sim -about sweep -stats             about one thing; which messages failed how
-//	go test ./internal/sim -run TestSeed -seed N -shrink 300      one, its trace, the least program that breaks the rule
+//	go run ./internal/sim/cmd/sim -seed N -- -shrink 300          one, its trace, the least program that breaks the rule
+//	go run ./internal/sim/cmd/sim -replay 50                      are seeds exact?
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
+//
+// A schedule is about 1,400 operations of the server: commands and timers that it executes, messages for clients.
 //
 // # How to add a defect
 //
 // A file in testdata/mutants holds a sentence, and texts to replace (Mutant). It is given to the compiler as an
 // overlay; production code has no hook for it. "go run ./internal/sim/cmd/sim -mutants NAME" says after how many
-// schedules it is found; a schedule that fails without it too does not count.
+// schedules it is found; a schedule that fails without it too does not count. With -compile it says only whether the
+// defect can be put in.
 //
 // # How to add a case
 //

@@ -20,10 +20,12 @@ type Result struct {
 	Broken []string // rules, a sentence each; none: the run is good
 	Trace  string
 	Digest string
-	Steps  int           // actions of the server
+	Steps  int           // actions of the server that the seed chose
 	Took   time.Duration // of virtual time
 	Events int
 	Counts map[string]int // of faults, by class of messages
+
+	Operations int // of the server, as memjs counts them
 }
 
 // Options of a run.
@@ -35,7 +37,7 @@ type Options struct {
 // Run runs a program. It must be called in a bubble (synctest.Test) of its own: when it returns, all that it
 // started has ended.
 func Run(p Program, opt Options) Result {
-	forgetTimers()
+	forgetEarlier(p.Seed)
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
 		deleted: map[uint64]bool{}, pace: newPace()}
@@ -47,7 +49,11 @@ func Run(p Program, opt Options) Result {
 		return Result{Broken: []string{err.Error()}}
 	}
 	defer os.RemoveAll(w.dir)
-	cfg := memjs.Config{Manual: !p.Free, Stored: w.stored, MaxPayload: p.Payload}
+	layout, err := layoutOf(p)
+	if err != nil {
+		return Result{Broken: []string{"setup: " + err.Error()}}
+	}
+	cfg := memjs.Config{Manual: !p.Free, Stored: w.stored, MaxPayload: p.Payload, Layout: layout}
 	if p.wants(Stale) {
 		cfg.Stale = w.staleRead
 	}
@@ -58,6 +64,7 @@ func Run(p Program, opt Options) Result {
 	return Result{
 		Broken: broken, Trace: w.trace.String(), Digest: w.trace.Digest(), Steps: d.steps,
 		Took: time.Since(w.trace.began), Events: len(w.events), Counts: w.counts,
+		Operations: d.srv.Operations(),
 	}
 }
 
@@ -72,6 +79,7 @@ type driver struct {
 	until  time.Time   // nothing begins before
 	again  []time.Time // when a persister is started in the place of one that died by a fault
 	gaveUp bool
+	judged bool // the schedule has ended: the server answers at once
 
 	saved     *saved     // by the last backup; nil: there was none
 	keepsakes []keepsake // by the operator's commands, one at a time
@@ -84,9 +92,7 @@ const (
 )
 
 func (d *driver) run() []string {
-	if err := d.setup(); err != nil {
-		return []string{"setup: " + err.Error()}
-	}
+	d.operator = d.process("operator")
 	for i := range d.p.Persisters {
 		d.persisters = append(d.persisters, d.startPersister(i))
 	}
@@ -103,18 +109,6 @@ func (d *driver) run() []string {
 			restWithin.String() + " after the last fault")
 	}
 	return d.verdict()
-}
-
-// setup makes the streams.
-func (d *driver) setup() error {
-	d.operator = d.process("operator")
-	return d.await(func(ctx context.Context) error {
-		conn, err := d.operator.connect()
-		if err != nil {
-			return err
-		}
-		return conn.Ensure(ctx, d.p.limits())
-	})
 }
 
 // await runs something of the operator's to its end, without faults.
@@ -144,7 +138,7 @@ func (d *driver) await(do func(context.Context) error) (err error) {
 
 // pump has the server do all that it can, in order, and reports whether that was anything.
 func (d *driver) pump() bool {
-	if d.p.Free {
+	if d.p.Free || d.judged {
 		return false
 	}
 	ready := d.srv.Ready()
@@ -160,6 +154,7 @@ func (d *driver) program() {
 	bias := []int{2, 10, 40}[d.rng.IntN(3)] // of 100: how soon an operation that may begin does
 	for idle := time.Millisecond; d.next < len(d.p.Ops) || d.busy.Load() > 0; {
 		synctest.Wait()
+		seedChance(d.p.Seed, uint64(d.steps))
 		if d.steps > maxSteps {
 			d.gaveUp = true
 			return
@@ -315,6 +310,9 @@ func (d *driver) resume() {
 
 // onDisk reports whether something that was published offline waits on the disk.
 func (d *driver) onDisk() bool {
+	if !d.p.Offline {
+		return false
+	}
 	waiting, _ := filepath.Glob(filepath.Join(d.dir, "offline", "*", "*.log"))
 	return len(waiting) > 0
 }
@@ -351,10 +349,14 @@ func (d *driver) rest() bool {
 
 // settleFor lets time pass while the server does all that it can.
 func (d *driver) settleFor(t time.Duration) {
+	if d.p.Free { // it needs nobody
+		time.Sleep(t)
+		return
+	}
 	for until := time.Now().Add(t); time.Now().Before(until); {
 		synctest.Wait()
 		if !d.pump() {
-			time.Sleep(min(10*time.Millisecond, time.Until(until)))
+			d.srv.Rest(time.Until(until))
 		}
 	}
 }
@@ -377,5 +379,7 @@ func (d *driver) verdict(more ...string) []string {
 	if d.gaveUp {
 		more = append(more, fmt.Sprintf("after %d steps of the server the operations have not ended", d.steps))
 	}
+	d.srv.SetManual(false)
+	d.judged = true
 	return append(more, d.judge()...)
 }

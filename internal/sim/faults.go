@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"spool/internal/memjs"
@@ -172,10 +171,7 @@ func (w *World) staleRead(r memjs.Read) int {
 
 var failures = [...]string{"", " REFUSED", " NO RESPONDERS", " LOST", " ANSWER LOST", " CUT BEFORE", " CUT AFTER"}
 
-// accidental are the parts of a subject that are chosen at random: names of inboxes and objects, ids of commits.
-var accidental = regexp.MustCompile(`_INBOX\.\S+|(?:CREATE|DELETE)\.\w+\.[0-9A-Za-z]{8}\b|[0-9A-Za-z_-]{20,}`)
-
 // line is an action as a trace tells it.
 func line(a memjs.Action, f memjs.Fault) string {
-	return accidental.ReplaceAllString(a.String(), "~") + failures[f.Failure]
+	return a.String() + failures[f.Failure]
 }

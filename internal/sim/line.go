@@ -10,5 +10,6 @@ type Line struct {
 	Steps  int      `json:"steps,omitempty"`
 	Events int      `json:"events,omitempty"`
 
-	Counts map[string]int `json:"counts,omitempty"` // Result.Counts
+	Counts     map[string]int `json:"counts,omitempty"` // Result.Counts
+	Operations int            `json:"operations,omitempty"`
 }

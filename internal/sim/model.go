@@ -29,6 +29,7 @@ type model struct {
 	fates   map[string]*fate            // by mark
 	broken  []string                    // rules that the events and the letters alone show to be broken
 	named   map[identity]string         // what a sequence of a producer names
+	gaps    map[string]bool             // outputs that lack a piece which did not fit: none behind it has a place
 }
 
 // place is where an event is: a sequence of SPOOL_EVENTS, and within the message the producer's own.
@@ -104,7 +105,7 @@ func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
-		named: map[identity]string{},
+		named: map[identity]string{}, gaps: map[string]bool{},
 	}
 }
 
@@ -470,14 +471,17 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
-	if letter && m.unfit(reason) {
-		m.note(m.begin(e, t))
-		return
+	unfit := letter && m.unfit(reason)
+	output := e.Thread.Session
+	if c, err := events.ParseChunk(e.Body); err == nil {
+		output += " " + c.Output
 	}
-	if letter && latched.MatchString(reason) {
-		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
+	if unfit {
+		m.gaps[output] = true
 	}
-	if letter && t != nil && !t.dropped && len(m.lefts) == 0 && len(m.past) == 0 {
+	switch {
+	case !letter || unfit:
+	case latched.MatchString(reason), !m.gaps[output] && t != nil && !t.dropped && len(m.lefts)+len(m.past) == 0:
 		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
 	}
 	m.note(m.begin(e, t))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -19,8 +21,13 @@ type Mutant struct {
 	Edits []Edit
 }
 
-// Edit replaces text of a file, which must be there once.
+// Edit replaces text of a file, which must be there once. A file GOROOT/… is one of Go's own.
 type Edit struct{ File, Old, New string }
+
+// ChangesGo reports whether it replaces something of Go's own.
+func (m Mutant) ChangesGo() bool {
+	return slices.ContainsFunc(m.Edits, func(e Edit) bool { return strings.HasPrefix(e.File, "GOROOT/") })
+}
 
 // Mutants reads a directory of them: NAME.txt holds a sentence, and then for each edit two sections, "-- FILE old
 // --" and "-- FILE new --".
@@ -56,6 +63,9 @@ func (m Mutant) Overlay(root, dir string) (string, error) {
 	text := map[string]string{}
 	for _, e := range m.Edits {
 		path := filepath.Join(root, e.File)
+		if of, ok := strings.CutPrefix(e.File, "GOROOT/"); ok {
+			path = filepath.Join(runtime.GOROOT(), of)
+		}
 		if text[path] == "" {
 			b, err := os.ReadFile(path)
 			if err != nil {

@@ -362,6 +362,9 @@ func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
 // read checks what each reader got: of every thread, and of every life of it, the items in order and each once;
 // all of them, if it was never interrupted.
 func (j *judgement) read() {
+	if len(j.readers) == 0 {
+		return
+	}
 	truth, kept := map[events.Thread][]seen{}, map[seen]bool{}
 	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
 		t, _ := events.ParseItemSubject(j.posted[seq].Subject)

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(800) // the heap of a schedule is small
+	prepare()
 	if err := Warm(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -50,9 +52,34 @@ func generated(t *testing.T, seed uint64) Program {
 	return p
 }
 
+// prepare readies the process. What is exact runs on one processor, and garbage is collected between schedules alone.
+func prepare() {
+	debug.SetGCPercent(800) // the heap of a schedule is small
+	if exact {
+		runtime.GOMAXPROCS(1)
+		runtime.MemProfileRate = 0
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(1 << 30)
+	}
+}
+
+var runs int
+
 // run runs a program in a bubble.
 func run(t *testing.T, p Program, opt Options) (r Result) {
 	t.Helper()
+	if !HasStreams(p) {
+		t.Run("streams", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := MakeStreams(p); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+	if runs++; exact && runs%20 == 0 {
+		runtime.GC()
+	}
 	t.Run("bubble", func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, p.Seed)
 		synctest.Test(t, func(*testing.T) { r = Run(p, opt) })
@@ -88,7 +115,7 @@ func TestWorker(t *testing.T) {
 		_ = out.Encode(Line{Seed: p.Seed})
 		r := run(t, p, Options{})
 		_ = out.Encode(Line{Seed: p.Seed, Done: true, Digest: r.Digest, Broken: r.Broken, Steps: r.Steps, Events: r.Events,
-			Counts: r.Counts})
+			Counts: r.Counts, Operations: r.Operations})
 		if len(r.Broken) > 0 && !*keepOn {
 			return
 		}
@@ -130,19 +157,34 @@ func TestSeed(t *testing.T) {
 	t.Errorf("%s%s\n\n%s", p, r.Trace, strings.Join(r.Broken, "\n"))
 }
 
-// TestReplay runs schedules twice: the same happens.
-func TestReplay(t *testing.T) {
-	const n = 20
-	differ := 0
-	for s := uint64(1); s <= n; s++ {
+// TestSeedsReplay runs schedules twice, in the build that the command makes: the same happens, to the byte. The first
+// time that build takes minutes.
+func TestSeedsReplay(t *testing.T) {
+	if os.Getenv("SPOOL_SIM_WORKER") == "" {
+		if testing.Short() {
+			t.Skip("builds Go's runtime")
+		}
+		cmd := exec.Command("go", "run", "./internal/sim/cmd/sim", "-replay", "50")
+		cmd.Dir = "../.."
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Logf("%s", out)
+		return
+	}
+	if !exact {
+		t.Fatal("this is not the build in which seeds are exact")
+	}
+	for s := *from; s < *from+*count; s++ {
 		p := Generate(s)
 		a, b := run(t, p, Options{Keep: true}), run(t, p, Options{Keep: true})
-		if a.Digest != b.Digest {
-			differ++
-			t.Logf("seed %d: %s", s, difference(a.Trace, b.Trace))
+		if a.Trace != b.Trace {
+			fmt.Printf("seed %d: %s\n", s, difference(a.Trace, b.Trace))
+			a.Digest = "differs"
 		}
+		fmt.Printf("schedule %d of %d steps: %s\n", s, a.Steps, a.Digest)
 	}
-	t.Logf("%d of %d schedules differ when they are run again", differ, n)
 }
 
 func difference(a, b string) string {

@@ -32,6 +32,6 @@ func (t *Trace) add(format string, args ...any) {
 }
 
 // Digest is the same for runs in which the same happened.
-func (t *Trace) Digest() string { return fmt.Sprintf("%x", t.sum.Sum(nil)[:8]) }
+func (t *Trace) Digest() string { return fmt.Sprintf("%x", t.sum.Sum(nil)) }
 
 func (t *Trace) String() string { return strings.Join(t.lines, "\n") }

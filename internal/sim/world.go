@@ -291,7 +291,11 @@ func (w *World) stored(stream string, m memjs.Msg) {
 func tempDir() (string, error) {
 	base := "/dev/shm"
 	if _, err := os.Stat(base); err != nil {
-		base = ""
+		base = os.TempDir()
 	}
-	return os.MkdirTemp(base, "spool-sim-")
+	// MkdirTemp would draw names until one is free: chance must not follow from what other processes keep there.
+	dir := filepath.Join(base, fmt.Sprintf("spool-sim-%d-%d", os.Getpid(), dirs.Add(1)))
+	return dir, os.Mkdir(dir, 0o700)
 }
+
+var dirs atomic.Int64 // that this process made

@@ -4,7 +4,8 @@
 //	go run ./internal/sim/cmd/sim -count 20000          schedules 1 to 20,000
 //	go run ./internal/sim/cmd/sim -count 0 -budget 8h   a night
 //	go run ./internal/sim/cmd/sim -mutants all          after how many schedules each defect is found
-//	go test ./internal/sim -run TestSeed -seed N -shrink 500
+//	go run ./internal/sim/cmd/sim -mutants all -compile are all defects still there to be put in?
+//	go run ./internal/sim/cmd/sim -seed N -- -shrink 500
 package main
 
 import (
@@ -36,7 +37,10 @@ var (
 	count   = flag.Uint64("count", 20_000, "how many schedules; 0 = until the budget is used up")
 	budget  = flag.Duration("budget", 10*time.Minute, "how long")
 	workers = flag.Int("workers", runtime.NumCPU(), "processes")
+	seed    = flag.Uint64("seed", 0, "run this schedule alone, and print its trace; behind --: -shrink 500 -logs")
+	twice   = flag.Uint64("replay", 0, "run so many schedules twice in each of two processes, and compare")
 	mutants = flag.String("mutants", "", "names of defects to put in, one after another, separated by commas; all")
+	compile = flag.Bool("compile", false, "with -mutants: run nothing, say which of them cannot be put in")
 	table   = flag.String("table", "", "with -mutants: a document whose table of defects is made anew")
 	all     = flag.Bool("all", false, "go on after a failure, and say which rules were broken how often")
 	about   = flag.String("about", "", "only programs that are about this: faults,sweep …")
@@ -58,6 +62,12 @@ func search() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	switch {
+	case *seed > 0:
+		return replay(dir)
+	case *twice > 0:
+		return replayAll(dir)
+	}
 	if *mutants == "" {
 		bin, err := overlaid(dir, sim.Mutant{Name: "none"})
 		if err != nil {
@@ -80,16 +90,13 @@ func overlaid(dir string, m sim.Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	speed, err := sim.Mutants(filepath.Join(abs, "internal/sim/testdata/speed"))
+	overlay, err := simulated(abs, m, true).Overlay(abs, dir)
 	if err != nil {
-		return "", err
-	}
-	for _, s := range speed {
-		m.Edits = append(m.Edits, s.Edits...)
-	}
-	overlay, err := m.Overlay(abs, dir)
-	if err != nil {
-		return "", err
+		var other error
+		if overlay, other = simulated(abs, m, false).Overlay(abs, dir); other != nil {
+			return "", err
+		}
+		fmt.Fprintln(os.Stderr, "sim: this Go is not the one that testdata/replay knows; seeds do not replay exactly:", err)
 	}
 	return build(dir, overlay)
 }
@@ -115,6 +122,7 @@ type found struct {
 	rules  map[string]*hit
 	done   int
 	steps  int
+	ops    int            // operations of the server
 	counts map[string]int // of faults
 	took   time.Duration
 	stuck  atomic.Int64 // schedules that did not end, for a reason that is not of the system
@@ -173,6 +181,8 @@ func passesOnce(bin string, seed uint64) bool {
 func (f *found) print(w io.Writer) {
 	fmt.Fprintf(w, "%d schedules in %v, %.0f a second, %d steps each\n", f.done, f.took.Round(time.Millisecond),
 		float64(f.done)/f.took.Seconds(), f.steps/max(f.done, 1))
+	fmt.Fprintf(w, "%d operations of the server, %.0f a second, %d in a schedule\n", f.ops,
+		float64(f.ops)/f.took.Seconds(), f.ops/max(f.done, 1))
 	for _, rule := range slices.Sorted(maps.Keys(f.rules)) {
 		h := f.rules[rule]
 		fmt.Fprintf(w, "%6d times, first by seed %d: %s\n", h.times, h.seed, h.text)
@@ -286,6 +296,7 @@ func (f *found) follow(cmd *exec.Cmd, lines <-chan string) (open uint64, hangs b
 			f.mu.Lock()
 			f.done++
 			f.steps += l.Steps
+			f.ops += l.Operations
 			for what, n := range l.Counts {
 				f.counts[what] += n
 			}

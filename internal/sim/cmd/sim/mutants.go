@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +46,9 @@ func tryMutants(dir string) error {
 	if list, err = chosen(list); err != nil {
 		return err
 	}
+	if *compile {
+		return compileMutants(dir, list)
+	}
 	clean, err := overlaid(dir, sim.Mutant{Name: "none"})
 	if err != nil {
 		return err
@@ -67,6 +72,48 @@ func tryMutants(dir string) error {
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d of %d defects were not found", missed, len(list))
+	}
+	return nil
+}
+
+// compileMutants puts in one defect after another, and compiles the packages that it changes.
+func compileMutants(dir string, list []sim.Mutant) error {
+	abs, err := filepath.Abs(*root)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, m := range list {
+		if _, err = simulated(abs, m, false).Overlay(abs, dir); err == nil {
+			err = compileChanged(abs, dir, m)
+		}
+		if err != nil {
+			fmt.Printf("%-28s CANNOT BE PUT IN: %v\n", m.Name, err)
+			failed++
+		}
+	}
+	fmt.Printf("%d defects, %d of them cannot be put in\n", len(list), failed)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d defects cannot be put in", failed, len(list))
+	}
+	return nil
+}
+
+func compileChanged(root, dir string, m sim.Mutant) error {
+	overlay, err := m.Overlay(root, dir)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-overlay", overlay}
+	for _, e := range m.Edits {
+		if pkg := "./" + filepath.Dir(e.File); !slices.Contains(args, pkg) {
+			args = append(args, pkg)
+		}
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
 }
@@ -140,7 +187,7 @@ func writeTable(file string, all []sim.Mutant, reports []report) error {
 	var s strings.Builder
 	s.WriteString(tableHead)
 	for _, m := range all {
-		s.WriteString(rows[m.Name])
+		s.WriteString(cmp.Or(rows[m.Name], rowOf(m, "not tried")))
 	}
 	return os.WriteFile(file, []byte(before+tableBegins+s.String()+tableEnds+after), 0o644)
 }
@@ -156,5 +203,9 @@ func (r report) row() string {
 	if *about != "" {
 		after += " about " + *about
 	}
-	return fmt.Sprintf("| %s | %s | %s |\n", r.Name, after, strings.ReplaceAll(r.What, "\n", " "))
+	return rowOf(r.Mutant, after)
+}
+
+func rowOf(m sim.Mutant, after string) string {
+	return fmt.Sprintf("| %s | %s | %s |\n", m.Name, after, strings.ReplaceAll(m.What, "\n", " "))
 }
