@@ -37,7 +37,7 @@ const linesPath = "/v1/sessions/ci-1/threads/main/entries?dialect=raw"
 func TestIdleClients(t *testing.T) {
 	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: tokens(t), Pipes: 64, Writers: 64, Idle: 2 * time.Second})
 	var idle []net.Conn
-	for range 32 {
+	for range 40 { // more than its half
 		idle = append(idle, dial(t, url, linesPath, "application/x-ndjson", narrow, ""), dial(t, url, linesPath, "application/json", narrow, "{"))
 	}
 	store := func(token string) (int, string) {
