@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -64,7 +64,11 @@ func (m Mutant) Overlay(root, dir string) (string, error) {
 	for _, e := range m.Edits {
 		path := filepath.Join(root, e.File)
 		if of, ok := strings.CutPrefix(e.File, "GOROOT/"); ok {
-			path = filepath.Join(runtime.GOROOT(), of)
+			goroot, err := exec.Command("go", "env", "GOROOT").Output()
+			if err != nil {
+				return "", fmt.Errorf("go env GOROOT: %w", err)
+			}
+			path = filepath.Join(strings.TrimSpace(string(goroot)), of)
 		}
 		if text[path] == "" {
 			b, err := os.ReadFile(path)
