@@ -42,6 +42,8 @@ func TestDiskFull(t *testing.T) {
 	if err := w.dial().Events().PublishEvents(t.Context(), []*events.Event{event("p", 1, make([]byte, 100_000))}); !record.Temporary(err) {
 		t.Errorf("publish to a full disk = %v, want an error after which one tries again", err)
 	}
+	// What is left is too little for an entry; somebody else takes it, until there is nothing for a record either.
+	_ = w.inside.do("dd", "if=/dev/zero", "of="+w.inside.at+"/filler", "bs=4096")
 	w.eventually("readiness is red", func() error {
 		if err := w.ready(); err == nil || !strings.Contains(err.Error(), "is its disk full") {
 			return fmt.Errorf("ready: %v", err)

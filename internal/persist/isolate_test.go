@@ -109,7 +109,7 @@ func TestCommitOfManyRecords(t *testing.T) {
 	p := r.deaf(func(d *persist.Deps, c *persist.Config) {
 		d.Records, c.BatchEvents = s, 1000
 		d.At = func(step persist.Step) error {
-			if step == persist.StepCommit && once.CompareAndSwap(false, true) {
+			if step == persist.StepFence && once.CompareAndSwap(false, true) {
 				held <- struct{}{}
 				<-hold
 			}
@@ -119,7 +119,7 @@ func TestCommitOfManyRecords(t *testing.T) {
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(n), 0, 1)
 	last := r.lastSeq(events.EventsStream)
 	r.give(p, last, last)
-	<-held // a backlog
+	<-held // no batch is taken before there is a backlog
 	r.give(p, n+1, last-1)
 	close(hold)
 	r.through(p, 3*n+1)
