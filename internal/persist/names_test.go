@@ -82,22 +82,32 @@ func TestEventsOfANameRemovedTwiceComeAgain(t *testing.T) {
 	}
 }
 
-// The same of a removed name that another thread has now.
-func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
-	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
+// renamedToARemovedName publishes five events: two entries of a thread that is then renamed, and before that one of the thread that had
+// the name, which is removed. It gives the thread's publisher, with what it was called first and then.
+func (r *rig) renamedToARemovedName() (p *client.Publisher, a, b events.Thread) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	a, b = events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	p = r.Publisher(client.PublisherConfig{Producer: "p"})
+	q := r.Publisher(client.PublisherConfig{Producer: "q"})
 	must := func(err error) {
-		t.Helper()
+		r.t.Helper()
 		if err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
 	}
 	must(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
 	must(q.Publish(ctx, stepEntry(b, 1, "old")))
 	must(q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	must(p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
+	return p, a, b
+}
+
+// The same of a removed name that another thread has now.
+func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	_, _, b := r.renamedToARemovedName()
 	r.applies(5)
 	if h := r.head(b); h.Entries != 2 {
 		t.Fatalf("before: %d entries", h.Entries)
@@ -114,18 +124,7 @@ func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
 func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
-	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
-	must(q.Publish(ctx, stepEntry(b, 1, "old")))
-	must(q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
-	must(p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
+	p, a, b := r.renamedToARemovedName()
 	var items atomic.Int64
 	first := r.start(func(d *persist.Deps, _ *persist.Config) {
 		d.At = func(s persist.Step) error {
@@ -149,7 +148,9 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 		t.Fatalf("before: %d entries, want 2", h.Entries)
 	}
 	second := r.start(nil)
-	must(p.Publish(ctx, stepEntry(b, 4, "kept3")))
+	if err := p.Publish(ctx, stepEntry(b, 4, "kept3")); err != nil {
+		t.Fatal(err)
+	}
 	r.await(b, "p", 4)
 	_ = second.stop()
 	h, err := r.Thread(ctx, b)
