@@ -123,14 +123,16 @@ func (j *judgement) goOnIn(d *driver) map[events.Thread]string {
 	return goesOn
 }
 
-// publishAgain stores the last events from before the backup once more, as whoever had no answer does.
+// publishAgain stores the last events from before the backup once more, as whoever had no answer does. Those of an earlier life of their
+// name are left out: behind a removal they begin it anew (docs/format.md, "Left record"), in a restored store as in any.
 func (j *judgement) publishAgain(d *driver) {
 	var msgs []natsadmin.StoredMessage
 	for seq := max(j.saved.upTo, 3) - 2; seq <= j.saved.upTo; seq++ {
 		m, ok := j.events[seq]
 		t, kind, err := events.ParseStored(m.Subject)
+		life := j.model.threads[t]
 		if e, bad := events.Open(m.Subject, m.Data); !ok || err != nil || bad != nil || e.Kind != events.KindEntry ||
-			!j.comparable(j.model.threads[t]) {
+			!j.comparable(life) || seq < life.began {
 			continue
 		}
 		msgs = append(msgs, natsadmin.StoredMessage{Subject: events.EventSubject(t, kind), Data: m.Data})
