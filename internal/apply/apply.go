@@ -77,7 +77,7 @@ func (d *draft) refuse(why error) Verdict {
 func (d *draft) noteDead() {
 	if !d.pass() {
 		d.mark(events.Stands)
-		d.Doubt = true
+		d.Doubt, d.Nowhere = true, true
 	}
 }
 

@@ -23,6 +23,8 @@ type Change struct {
 	Doubt bool
 	Mark  *Mark // how the event stood; nil: its producer has no mark any more, if Noted
 
+	Nowhere bool // it is refused, and no head can note that: no thread has the name
+
 	// The thread. Without Noted all of it stays as it is.
 	Noted  bool
 	Head   threads.Head

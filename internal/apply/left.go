@@ -72,7 +72,15 @@ func Ended(ctx context.Context, s Records, t events.Thread, active record.Record
 // had reports whether a thread that left its name had an event, also where that is sent again: a name that was removed begins anew
 // with what comes behind the removal, but one that was renamed goes on elsewhere. An earlier owner of the partition may have renamed the
 // thread and died before the items of what came before were out.
+//
+// What takes a thread from its name is done once. A removal whose answer was lost would take the thread that has the name by then.
 func (d *draft) had(ctx context.Context) (bool, error) {
+	leaves := d.op.Op == events.OpRemove || d.op.Op == events.OpRename
+	if leaves {
+		if err := d.learnLeft(ctx); err != nil {
+			return false, err
+		}
+	}
 	if d.Left == nil {
 		return false, nil
 	}
@@ -81,7 +89,7 @@ func (d *draft) had(ctx context.Context) (bool, error) {
 		if !known && !d.forgets(&d.Left.Head) {
 			return false, nil
 		}
-	case known && d.Left.sentBefore(d.e.Producer): // its producer sends it again behind the rename
+	case known && (leaves || d.Left.sentBefore(d.e.Producer)): // its producer sends it again behind the rename, or the removal
 		d.Doubt = d.e.At > d.st.Looked
 	default:
 		return false, nil

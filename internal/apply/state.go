@@ -123,7 +123,7 @@ type Staged struct {
 	At     uint64    // EVENTS sequence
 	Stored int64     // when the server stored it, Unix nanoseconds; 0 = unknown
 	Now    time.Time // for what ends by the clock: leases
-	Bad    error     // why it can never be applied, whatever its thread is
+	Bad    error     // why it can not be applied, whatever its thread is
 
 	Refused error // why it was refused when it came before: it is refused again; nil: it was not
 

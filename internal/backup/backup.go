@@ -199,7 +199,7 @@ func (c *creation) records(
 			if err != nil { // it may name bytes
 				return err
 			}
-			if class.Own {
+			if r.Value = class.Lasts(r.Value); class.Own && r.Value == nil {
 				return nil
 			}
 			delete(named, r.Key)

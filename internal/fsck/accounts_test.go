@@ -101,6 +101,30 @@ func TestAccountClasses(t *testing.T) {
 	}
 }
 
+// Operations that are sent again behind the beginning of another thread: one that was refused is refused again, a removal is a repeat, and
+// the thread stays.
+func TestAccountOfRepeatedOperations(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	remove := func(producer string) {
+		op := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
+		w.must(w.cl.Publisher(client.PublisherConfig{Producer: producer}).Control(w.Context(), id, 1, op))
+	}
+	remove("early") // there is no thread
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
+	remove("early")
+	remove("op")
+	w.raw(events.Event{Thread: id, Producer: "q", Seq: 1, Body: step("two")})
+	remove("op")
+	remove("early")
+	w.settle()
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 7, Applied: 1, Refused: 2, Removed: 2, Noted: 2})
+	if len(a.Findings) > 0 {
+		t.Errorf("findings %v, want none", a.Findings)
+	}
+}
+
 // A letter that an operator removed leaves a note, so that its event is told from one that was lost.
 func TestAccountOfRemovedLetters(t *testing.T) {
 	w := newWorld(t)

@@ -23,12 +23,15 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 		return err
 	}
 	w, st, e := world{l, c}, l.state(c, t, s), s.event
-	e.Now, e.Bad, e.Refused = c.now, s.bad, refused
+	e.Now, e.Bad, e.Refused = c.now, cmp.Or(s.bad, l.refusedElsewhere(c, t, s)), refused
 	change, verdict, err := apply.Event(ctx, w, st, e)
 	if err != nil {
 		return err
 	}
 	s.verdict = verdict
+	if change.Nowhere {
+		l.noteNowhere(c, t, s)
+	}
 	if change.Delete != nil {
 		return l.delete(ctx, c, t, s, change)
 	}

@@ -49,9 +49,10 @@ type commit struct {
 	room       project.Arena // their memory
 	reconcile  []reconcile
 	doubts     doubts
-	refused    map[place]error   // events that it refuses, and why
-	partitions map[int]*refusals // of its events
-	refusals   []refusal         // that it writes
+	refused    map[place]error                 // events that it refuses, and why
+	nowhere    map[*refusals][]record.Identity // those of which no head says so
+	partitions map[int]*refusals               // of its events
+	refusals   []refusal                       // that it writes
 	unnoted    []unnoted
 	failed     error     // why it can not be sealed
 	ends       bool      // what follows in the batch is for another commit

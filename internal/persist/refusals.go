@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 //	an event comes again  the record says that it is refused, or, once the record has forgotten it, its letter does
 //
 // So of two persisters that have an event, one applies it or one refuses it. The record forgets an event when its letter is out.
+//
+// Its producer may send an event again, and that has another place in EVENTS. A thread's head knows what it refused. What was refused under
+// a name without a thread is in the record, by its identity, until so many others were that it is forgotten: it is judged anew then.
 
 // refusals is what a partition's record says, as the last prepared commit will leave it.
 type refusals struct {
@@ -30,6 +34,8 @@ type refusals struct {
 	top     uint64 // highest sequence of an event that was ever refused
 	latest  int64  // latest time at which one was stored
 	pending map[place]record.RefusedEvent
+	nowhere []record.Identity // of what was refused under names without a thread, oldest first
+	known   map[record.Identity]bool
 
 	rev  uint64        // revision of the record; stage 2, once read
 	done atomic.Uint64 // events up to that sequence of EVENTS are through stage 3, their letters are out
@@ -42,6 +48,14 @@ type place struct {
 }
 
 func (s *staged) place() place { return place{s.msg.Seq, s.index} }
+
+// maxNowhere is how many events of a partition that no head notes are known as refused at most; where messages are small it is as many as
+// a quarter of a record holds.
+const maxNowhere = 1024
+
+// ErrRefusedAgain: the same event was refused under a name without a thread. Its producer goes on with a sequence of its own.
+var ErrRefusedAgain = errors.New("it was refused when it came first, before there was such a thread: its dead letter says why; " +
+	"publish it as a new event, with the next sequence of its producer")
 
 // refusal is what a commit writes of a partition.
 type refusal struct {
@@ -104,7 +118,7 @@ func (l *lane) readRefusals(ctx context.Context, c *commit, batch []*staged) err
 			continue
 		}
 		again = again || known != nil
-		r := &refusals{partition: s.msg.Partition, term: s.msg.Term, pending: map[place]record.RefusedEvent{}}
+		r := &refusals{partition: s.msg.Partition, term: s.msg.Term, pending: map[place]record.RefusedEvent{}, known: map[record.Identity]bool{}}
 		l.refusals[r.partition] = r
 		missing, keys = append(missing, r), append(keys, events.RefusedKey(r.partition))
 	}
@@ -145,7 +159,10 @@ func (r *refusals) read(rec record.Record) error {
 	if err != nil {
 		return err
 	}
-	r.top, r.latest = v.Top, v.Latest
+	r.top, r.latest, r.nowhere = v.Top, v.Latest, v.Nowhere
+	for _, id := range v.Nowhere {
+		r.known[id] = true
+	}
 	for _, e := range v.Events {
 		r.pending[place{e.Seq, e.Index}] = e
 	}
@@ -193,8 +210,53 @@ func (l *lane) noteRefusal(c *commit, s *staged) {
 }
 
 // mostRefused is how many events a commit refuses at most. A record holds those of the commits under way, at most five, and of as
-// many that were under way when another process died; with that share it has room for twelve, however long their reasons are.
-func (p *Persister) mostRefused() int { return max(1, p.MaxRecord()/record.RefusedBytes/12) }
+// many that were under way when another process died; with that share three quarters of it have room for twelve, however long their
+// reasons are.
+func (p *Persister) mostRefused() int { return max(1, p.MaxRecord()/record.RefusedBytes/16) }
+
+// refusedElsewhere is why an event is refused whose identity was, under a name without a thread; nil: none was.
+func (l *lane) refusedElsewhere(c *commit, t *thread, s *staged) error {
+	r := l.refusals[s.msg.Partition]
+	if len(r.known)+len(c.nowhere) == 0 {
+		return nil
+	}
+	if id := t.identity(s); r.known[id] || slices.Contains(c.nowhere[r], id) {
+		return ErrRefusedAgain
+	}
+	return nil
+}
+
+// noteNowhere notes in a commit that an event was refused of which no head says so.
+func (l *lane) noteNowhere(c *commit, t *thread, s *staged) {
+	if c.nowhere == nil {
+		c.nowhere = map[*refusals][]record.Identity{}
+	}
+	r := l.refusals[s.msg.Partition]
+	c.nowhere[r] = append(c.nowhere[r], t.identity(s))
+}
+
+// identity is that of an event of the thread.
+func (t *thread) identity(s *staged) record.Identity {
+	deleted := uint64(0)
+	if t.session.Deleted != nil {
+		deleted = t.session.Deleted.Seq
+	}
+	return record.IdentityOf(&s.event.Event, deleted)
+}
+
+// remember adds identities to those that are known, and forgets the oldest for them.
+func (r *refusals) remember(ids []record.Identity, most int) {
+	for _, id := range ids {
+		if !r.known[id] {
+			r.known[id] = true
+			r.nowhere = append(r.nowhere, id)
+		}
+	}
+	for len(r.nowhere) > most {
+		delete(r.known, r.nowhere[0])
+		r.nowhere = r.nowhere[1:]
+	}
+}
 
 // keepRefusals completes a commit that is prepared: what it will write of the partitions of its events, and what it demands.
 func (l *lane) keepRefusals(c *commit) {
@@ -225,6 +287,7 @@ func (l *lane) keepRefusals(c *commit) {
 		}
 	}
 	for r := range change {
+		r.remember(c.nowhere[r], min(maxNowhere, l.p.MaxRecord()/4/len(record.Identity{})))
 		c.refusals = append(c.refusals, refusal{r, r.encode(c.id, l.p.MaxRecord())})
 	}
 	for t := range c.doubts {
@@ -256,7 +319,7 @@ func (r *refusals) forget(d *deletion) (found bool) {
 
 // encode is the record's value, without what is through.
 func (r *refusals) encode(batch [16]byte, limit int) []byte {
-	v, done := record.Refused{Batch: batch, Top: r.top, Latest: r.latest}, r.done.Load()
+	v, done := record.Refused{Batch: batch, Top: r.top, Latest: r.latest, Nowhere: r.nowhere}, r.done.Load()
 	for at, e := range r.pending {
 		if e.Seq <= done {
 			delete(r.pending, at)

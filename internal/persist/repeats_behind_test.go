@@ -2,8 +2,11 @@ package persist_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"spool/internal/persist"
 	"spool/pkg/events"
 )
 
@@ -126,5 +129,152 @@ func TestRefusedOperationIsGivenAgain(t *testing.T) {
 				t.Errorf("%d dead letters, want %d", n, 1+between)
 			}
 		})
+	}
+}
+
+func removal() events.Control {
+	return events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: true}}
+}
+
+// firstRefusals are operations that a name without a thread refuses, and what there is before they come.
+func firstRefusals() map[string]func(r *rig, id events.Thread) {
+	op := func(c events.Control) func(*rig, events.Thread) {
+		return func(r *rig, id events.Thread) { r.control(id, "op", c) }
+	}
+	return map[string]func(*rig, events.Thread){
+		"remove": op(removal()),
+		"rename": op(renameTo("other")),
+		"end":    op(events.Control{Op: events.OpEnd, End: &events.End{}}),
+		"delete": func(r *rig, id events.Thread) { // a run of another thread lives
+			elsewhere := events.Thread{Session: id.Session, Name: "elsewhere"}
+			r.control(elsewhere, "run", events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "running", Lease: 3_600_000}})
+			r.control(id, "op", events.Control{Op: events.OpDelete, Delete: &events.Delete{}})
+			r.store(&events.Event{Producer: "run", Seq: 2, Kind: events.KindControl, Thread: elsewhere, Time: 2,
+				Body: events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "completed"}}.Encode()})
+		},
+		"chunk": func(r *rig, id events.Thread) {
+			r.store(&events.Event{Producer: "op", Seq: 1, Kind: events.KindChunk, Thread: id, Time: 1, Body: []byte(`{"op":"end","output":"o","seq":1}`)})
+		},
+	}
+}
+
+// What a name without a thread refused, no head notes. When its producer sends it again, behind the beginning of a thread there, it is
+// refused again: it has its verdict, whoever has the partition by then, and whether a message is a batch or all of them are.
+func TestRefusedOperationComesAgain(t *testing.T) {
+	for name, refused := range firstRefusals() {
+		for _, how := range []string{"one by one", "at once", "by another"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				r, id := newRig(t), thread(0)
+				refused(r, id)
+				at := r.lastSeq(events.EventsStream)
+				r.linked(id, 1, 0)
+				r.linked(id, 2, 1)
+				refused(r, id) // its ack was lost
+				p, last := r.deaf(), r.lastSeq(events.EventsStream)
+				switch how {
+				case "one by one":
+					for seq := range last {
+						r.give(p, seq+1, seq+1)
+						r.through(p, int64(seq+1))
+					}
+				case "at once":
+					r.give(p, 1, last)
+					r.through(p, int64(last))
+				case "by another":
+					r.give(p, 1, at)
+					r.through(p, int64(at))
+					p = r.deaf()
+					r.give(p, at+1, last)
+					r.through(p, int64(last-at))
+				}
+				r.wantEntries(id, 2)
+				why := r.whyDead()
+				if len(why) != 2 || !strings.Contains(why[1], persist.ErrRefusedAgain.Error()) {
+					t.Errorf("dead letters %q, want two, the second because of the first", why)
+				}
+				r.linked(id, 3, 2)
+				r.give(p, last+1, last+1)
+				r.through(p, p.Stats().Applied+1)
+				r.wantEntries(id, 3)
+			})
+		}
+	}
+}
+
+// Behind the deletion of its session an operation is another one, that nobody has refused.
+func TestRefusedOperationOfADeletedSession(t *testing.T) {
+	r, id := newRig(t), thread(0)
+	p := r.deaf()
+	r.control(id, "op", removal())
+	r.linked(id, 1, 0)
+	r.control(id, "deletes", deletion())
+	r.linked(id, 1, 0)
+	r.linked(id, 2, 1)
+	r.control(id, "op", removal())
+	r.give(p, 1, 6)
+	r.through(p, 6)
+	if _, err := r.Thread(t.Context(), id); err == nil {
+		t.Errorf("%s is there, want it removed", id)
+	}
+}
+
+// Of what no head notes as refused the newest are known, so many as a quarter of a record holds.
+func TestRefusedOperationsAreForgotten(t *testing.T) {
+	r, id := newRig(t), thread(0)
+	const limit = 4096
+	p := r.deaf(func(d *persist.Deps, _ *persist.Config) { d.MaxRecord = func() int { return limit } })
+	const known = limit / 4 / 16
+	for i := range known + 1 {
+		r.control(id, fmt.Sprint("op", i), removal())
+	}
+	r.linked(id, 1, 0)
+	r.control(id, "op1", removal())
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantEntries(id, 1)
+	r.control(id, "op0", removal())
+	r.give(p, last+1, last+1)
+	r.through(p, int64(last+1))
+	if _, err := r.Thread(t.Context(), id); err == nil {
+		t.Errorf("%s is there, want it removed by the operation that is forgotten", id)
+	}
+}
+
+// What takes a thread from its name is done once: when it comes again, it is not done to the thread that has the name by then. Nor is it
+// done then if it was refused.
+func TestRemovalComesAgain(t *testing.T) {
+	r, id := newRig(t), thread(0)
+	again := []func(){
+		func() { r.control(id, "rm", removal()) },
+		func() { r.control(id, "mv", renameTo(id.Name)) }, // that is its name
+	}
+	p := r.deaf()
+	give := func() {
+		last := r.lastSeq(events.EventsStream)
+		r.give(p, uint64(p.Stats().Applied)+1, last)
+		r.through(p, int64(last))
+	}
+	entry := func(producer string) {
+		r.store(&events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1,
+			Body: message("e00000", "user", 10)})
+	}
+	entry("a")
+	for _, op := range slices.Backward(again) {
+		op()
+	}
+	for _, producer := range []string{"b", "c"} {
+		again[0]() // there is no thread
+		entry(producer)
+		for _, op := range again {
+			op()
+		}
+		give()
+		r.wantEntries(id, 1)
+		r.store(&events.Event{Producer: "rm" + producer, Seq: 1, Kind: events.KindControl, Thread: id, Time: 1, Body: removal().Encode()})
+	}
+	if why := r.whyDead(); len(why) != 1 {
+		t.Errorf("dead letters %q, want that of the first rename", why)
 	}
 }

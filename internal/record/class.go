@@ -30,11 +30,23 @@ const (
 type Class struct {
 	Name    string
 	Session bool // belongs to a session, and goes with it (events.SessionOf)
-	Own     bool // of the system that writes, not of what is stored: a backup leaves it out
+	Own     bool // of the system that writes, not of what is stored: a backup leaves it out, or has what lasts of it
 	Keeps   Keeps
 
 	check  func(value []byte) error
+	lasts  func(value []byte) []byte
 	object func(value []byte) (Object, error)
+}
+
+// Lasts is the value that a backup has of a record: of one that is the system's own, what goes for another system too, nil if nothing does.
+func (c Class) Lasts(value []byte) []byte {
+	if !c.Own {
+		return value
+	}
+	if c.lasts == nil {
+		return nil
+	}
+	return c.lasts(value)
 }
 
 // Check is the error of reading a value that the record has. Classes of which nothing is read have none.
@@ -87,7 +99,7 @@ var Classes = []Class{
 	{Name: "gc", Own: true},
 	{Name: "fence", Own: true},
 	{Name: "lane", Own: true},
-	{Name: "refused", Own: true, check: reads(DecodeRefused)}, // it speaks of sequences of SPOOL_EVENTS, which a restore gives out anew
+	{Name: "refused", Own: true, check: reads(DecodeRefused), lasts: nowhereAlone}, // a restore gives out sequences of SPOOL_EVENTS anew
 }
 
 var byName = func() map[string]Class {

@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+
+	"spool/pkg/events"
 )
 
 // Refused is the value of the record of what was refused in a partition: the events whose dead letters may not be out yet. The commit
@@ -20,6 +23,22 @@ type Refused struct {
 	Latest int64
 
 	Events []RefusedEvent
+
+	// Nowhere are the events that were refused under a name without a thread, so that no head notes them, oldest first. What comes again
+	// under one of these identities is refused again, whatever thread has the name by then.
+	Nowhere []Identity
+}
+
+// Identity tells an event from every other one.
+type Identity [16]byte
+
+// IdentityOf is that of an event of a session which was deleted last by the event at a sequence of SPOOL_EVENTS, or never: 0. What is
+// published behind a deletion is another event.
+func IdentityOf(e *events.Event, deleted uint64) (id Identity) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d\x00%d\x00%d", e.Thread.Session, e.Thread.Name, e.Producer, e.Epoch, e.Seq, deleted)
+	copy(id[:], h.Sum(nil))
+	return id
 }
 
 // RefusedEvent is one of them.
@@ -60,6 +79,15 @@ func (r Refused) Encode(limit int) []byte {
 	}
 }
 
+// nowhereAlone is a value without what speaks of sequences of SPOOL_EVENTS.
+func nowhereAlone(value []byte) []byte {
+	r, err := DecodeRefused(value)
+	if err != nil || len(r.Nowhere) == 0 {
+		return nil
+	}
+	return Refused{Nowhere: r.Nowhere}.Encode(len(value))
+}
+
 func (r Refused) encode(evs []RefusedEvent, most int) []byte {
 	var sessions []uint64
 	var reasons []string
@@ -79,7 +107,15 @@ func (r Refused) encode(evs []RefusedEvent, most int) []byte {
 		flat = append(flat, int(e.Seq-last.Seq), e.Index, int(e.Stored-last.Stored), bySession[e.Session], byReason[reason])
 		last = e
 	}
-	return encode(version, r.Batch[:], r.Top, r.Latest, sessions, reasons, flat)
+	fields := []any{version, r.Batch[:], r.Top, r.Latest, sessions, reasons, flat}
+	if len(r.Nowhere) > 0 {
+		nowhere := make([]byte, 0, len(Identity{})*len(r.Nowhere))
+		for _, id := range r.Nowhere {
+			nowhere = append(nowhere, id[:]...)
+		}
+		fields = append(fields, nowhere)
+	}
+	return encode(fields...)
 }
 
 // DecodeRefused reads the value of such a record.
@@ -107,6 +143,17 @@ func DecodeRefused(b []byte) (v Refused, err error) {
 			Session: uint64(sessions[f[3]]), Reason: reasons[f[4]],
 		}
 		v.Events = append(v.Events, last)
+	}
+	if r.members > 7 {
+		b := read(r, r.dec.DecodeBytes)
+		if r.err == nil && len(b)%len(Identity{}) != 0 {
+			r.fail(errRefused)
+		}
+		for id := range slices.Chunk(b, len(Identity{})) {
+			if r.err == nil {
+				v.Nowhere = append(v.Nowhere, Identity(id))
+			}
+		}
 	}
 	return v, r.err
 }

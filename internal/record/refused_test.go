@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 func TestRefused(t *testing.T) {
@@ -21,12 +22,15 @@ func TestRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := record.Refused{Top: rapid.Uint64().Draw(t, "top") >> 1, Latest: rapid.Int64().Draw(t, "latest"), Events: rapid.SliceOf(event).Draw(t, "events")}
 		r.Batch[3] = 7
+		for _, seq := range rapid.SliceOf(rapid.Uint64()).Draw(t, "nowhere") {
+			r.Nowhere = append(r.Nowhere, record.IdentityOf(&events.Event{Seq: seq}, seq%3))
+		}
 		got, err := record.DecodeRefused(r.Encode(1 << 20))
 		if err != nil {
 			t.Fatal(err)
 		}
 		slices.SortStableFunc(r.Events, func(a, b record.RefusedEvent) int { return int(a.Seq) - int(b.Seq) })
-		if got.Batch != r.Batch || got.Top != r.Top || got.Latest != r.Latest || len(got.Events) != len(r.Events) {
+		if got.Batch != r.Batch || got.Top != r.Top || got.Latest != r.Latest || len(got.Events) != len(r.Events) || !slices.Equal(got.Nowhere, r.Nowhere) {
 			t.Fatalf("DecodeRefused(Encode()) = %+v, want %+v", got, r)
 		}
 		for _, e := range r.Events {
@@ -57,6 +61,7 @@ func TestRefusedFits(t *testing.T) {
 
 func FuzzRefused(f *testing.F) {
 	f.Add(record.Refused{Events: []record.RefusedEvent{{Seq: 1, Reason: "why"}}}.Encode(1000))
+	f.Add(record.Refused{Nowhere: []record.Identity{{1}, {2}}}.Encode(1000))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := record.DecodeRefused(b)
 		if err != nil {

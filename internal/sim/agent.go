@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -108,9 +109,13 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.poison(ctx)
 	case Fork:
 		return cl.Fork(ctx, threadOf(o.ToSess, o.To), events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
-	case Rename:
-		return cl.Rename(ctx, t, threadNames[o.To%len(threadNames)])
-	case Remove:
+	case Rename, Remove:
+		if o.Again {
+			return c.operateTwice(ctx, t)
+		}
+		if o.Do == Rename {
+			return cl.Rename(ctx, t, threadNames[o.To%len(threadNames)])
+		}
 		if o.Kind == 1 {
 			return cl.ForceRemove(ctx, t)
 		}
@@ -272,6 +277,31 @@ func (c *call) poison(ctx context.Context) error {
 		c.tell(Acked, ws...)
 	}
 	return err
+}
+
+// operateTwice removes or renames a thread as an agent without this library does, and as if its ack had been lost: some
+// time later it sends the same again.
+func (c *call) operateTwice(ctx context.Context, t events.Thread) error {
+	conn, err := c.proc.connect()
+	if err != nil {
+		return err
+	}
+	op := events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: c.op.Kind == 1}}
+	if c.op.Do == Rename {
+		op = events.Control{Op: events.OpRename, Rename: &events.Rename{To: threadNames[c.op.To%len(threadNames)]}}
+	}
+	e := events.Event{Producer: fmt.Sprintf("%s-op%d", c.proc.name, c.index), Seq: 1, Kind: events.KindControl, Thread: t,
+		Body: op.Encode()}
+	sent := []natsadmin.StoredMessage{{Subject: events.EventSubject(t, e.Kind), Data: e.Encode()}}
+	if err := natsadmin.New(conn).PutMessages(ctx, sent); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(ms(c.op.N)):
+	}
+	return natsadmin.New(conn).PutMessages(ctx, sent)
 }
 
 // output streams what a tool prints.

@@ -189,8 +189,11 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.N, o.Kind = few(r, 2), r.IntN(2)
 	case Ask, Answer:
 		o.N, o.Kind = few(r, 2), few(r, 2)
-	case Remove:
+	case Remove, Rename:
 		o.Kind = r.IntN(2)
+		if o.Again = r.IntN(3) == 0; o.Again {
+			o.N = []int{0, 50, 500, 5000}[r.IntN(4)]
+		}
 	case Subscribe:
 		o.Kind, o.N = r.IntN(2), few(r, 2)
 		if r.IntN(3) == 0 {

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"spool/internal/apply"
@@ -29,6 +28,7 @@ type model struct {
 	fates   map[string]*fate            // by mark
 	broken  []string                    // rules that the events and the letters alone show to be broken
 	named   map[identity]string         // what a sequence of a producer names
+	nowhere map[identity]bool           // what a name without a thread refused
 	gaps    map[string]bool             // outputs that lack a piece which did not fit: none behind it has a place
 }
 
@@ -74,8 +74,9 @@ type held struct {
 }
 
 type left struct {
-	to   string // its new name; "" when it was removed
-	seen producers
+	to      string    // its new name; "" when it was removed
+	seen    producers // also by those that had the name before
+	earlier bool      // there were such
 }
 
 // fate is what became of an entry.
@@ -105,7 +106,7 @@ func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
-		named: map[identity]string{}, gaps: map[string]bool{},
+		named: map[identity]string{}, gaps: map[string]bool{}, nowhere: map[identity]bool{},
 	}
 }
 
@@ -150,7 +151,7 @@ func (m *model) take(subject string, data []byte, at uint64) {
 
 // names checks that a sequence names one event (SPEC P3).
 func (m *model) names(e *events.Event) {
-	id := identity{e.Thread, e.Producer, e.Epoch, e.Seq}
+	id := identityOf(e)
 	is := string(e.Body)
 	if e.Ref != nil {
 		is = fmt.Sprintf("%x", e.Ref.Sum)
@@ -183,18 +184,7 @@ func (m *model) one(e *events.Event, at uint64) {
 		return
 	}
 	gone := m.lefts[e.Thread]
-	switch {
-	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
-		m.settle(mark, fenced, at, "")
-		return
-	case t != nil && t.seen.had(e, e.Seq):
-		m.repeat(e, mark, at, letter, reason)
-		return
-	case e.Prev != 0 && !m.sawBefore(e, t, gone):
-		m.settle(mark, superseded, at, "")
-		if letter {
-			m.note(e, t)
-		}
+	if m.before(e, op, t, mark, at, letter, reason) {
 		return
 	}
 	if letter && m.forgotten(e, t, gone) && strings.Contains(reason, apply.ErrUnlinked.Error()) {
@@ -208,13 +198,13 @@ func (m *model) one(e *events.Event, at uint64) {
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
-		m.note(e, nil)
+		m.refused(e, nil)
 	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove) && !aborts(e):
 		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
 		m.note(e, t)
 	case op != nil && !m.valid(e, mark):
 		m.bury(e, mark, at, letter, reason, "it is no operation on it", !again)
-		m.note(e, t)
+		m.refused(e, t)
 	case op != nil:
 		m.operate(e, op, t, at, letter, reason)
 	case e.Kind == events.KindChunk:
@@ -251,6 +241,30 @@ func operation(e *events.Event) *events.Control {
 func (m *model) valid(e *events.Event, mark string) bool {
 	w := m.ledger.byMark[mark]
 	return w == nil || w.Valid
+}
+
+// before settles an event that what came before decides about: it is a repeat, was refused, or is not to be taken.
+func (m *model) before(e *events.Event, op *events.Control, t *life, mark string, at uint64, letter bool, reason string) bool {
+	gone := m.lefts[e.Thread]
+	switch {
+	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
+		m.settle(mark, fenced, at, "")
+	case t != nil && t.seen.had(e, e.Seq):
+		m.repeat(e, mark, at, letter, reason)
+	case m.nowhere[identityOf(e)]:
+		m.bury(e, mark, at, letter, reason, "it was refused when it came first", true)
+		m.note(e, t)
+	case leaves(op) && gone != nil && gone.seen.had(e, e.Seq):
+		m.repeat(e, mark, at, letter, reason)
+	case e.Prev != 0 && !m.sawBefore(e, t, gone):
+		m.settle(mark, superseded, at, "")
+		if letter {
+			m.note(e, t)
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // sawBefore reports whether the event that this one is linked to was stored before it.
@@ -364,7 +378,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		}
 	}
 	if letter {
-		m.note(e, t)
+		m.refused(e, t)
 		return
 	}
 	switch op.Op {
@@ -378,9 +392,12 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		}
 		m.note(e, t)
 		to := events.Thread{Session: e.Thread.Session, Name: op.Rename.To}
-		m.lefts[e.Thread] = &left{op.Rename.To, t.seen.clone()}
-		delete(m.threads, e.Thread)
-		delete(m.lefts, to)
+		m.leaves(e.Thread, op.Rename.To, t)
+		if l := m.lefts[to]; l != nil && l.to != "" && l.earlier {
+			m.lefts[to] = &left{seen: l.seen}
+		} else if l != nil && l.to != "" {
+			delete(m.lefts, to)
+		}
 		t.thread, m.threads[to] = to, t
 		t.moved, t.dropped = true, t.dropped || op.Rename.Force
 		return
@@ -391,8 +408,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		}
 		m.note(e, t)
 		t.gone = true
-		m.lefts[e.Thread] = &left{"", t.seen.clone()}
-		delete(m.threads, e.Thread)
+		m.leaves(e.Thread, "", t)
 		return
 	case events.OpEnd:
 		if t == nil {
@@ -408,65 +424,6 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 var latched = regexp.MustCompile(strings.Join([]string{
 	"panic", "latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
 }, "|"))
-
-func (p producers) clone() producers {
-	out := producers{}
-	for k, v := range p {
-		out[k] = v
-	}
-	return out
-}
-
-// fork begins a thread with what another one has.
-func (m *model) fork(e *events.Event, f *events.Fork, t *life, at uint64) {
-	if t != nil {
-		m.fail("the fork at %d into %s, which exists, is no dead letter", at, e.Thread)
-		return
-	}
-	_, t = m.begin(e, nil)
-	t.forked = true
-	m.note(e, t)
-	source := m.threads[events.Thread{Session: f.Session, Name: f.Thread}]
-	switch {
-	case f.Session != e.Thread.Session:
-		t.foreign = true
-	case source == nil:
-		m.fail("the fork at %d of %s, which is not there, is no dead letter", at, f.Thread)
-	default:
-		t.held, t.foreign = slices.Clone(source.held), source.foreign
-	}
-}
-
-// delete removes a session, or is a repeat of what did.
-func (m *model) delete(e *events.Event, op *events.Delete, at uint64, letter bool) {
-	id := identity{events.Thread{Session: e.Thread.Session}, e.Producer, e.Epoch, e.Seq}
-	if m.deletes[id] || letter || op.UnchangedSince > 0 && !m.deleted[at] {
-		return
-	}
-	m.deletes[id] = true
-	for name, t := range m.threads {
-		if name.Session == e.Thread.Session {
-			t.gone = true
-			m.pastOf(name, t.seen)
-			delete(m.threads, name)
-		}
-	}
-	for name, l := range m.lefts {
-		if name.Session == e.Thread.Session {
-			m.pastOf(name, l.seen)
-			delete(m.lefts, name)
-		}
-	}
-}
-
-func (m *model) pastOf(name events.Thread, seen producers) {
-	if m.past[name] == nil {
-		m.past[name] = producers{}
-	}
-	for p, at := range seen {
-		m.past[name][p] = at
-	}
-}
 
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.

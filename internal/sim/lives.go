@@ -1,0 +1,99 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"spool/pkg/events"
+)
+
+func identityOf(e *events.Event) identity { return identity{e.Thread, e.Producer, e.Epoch, e.Seq} }
+
+// leaves reports whether an operation takes a thread from its name: it does so once.
+func leaves(op *events.Control) bool {
+	return op != nil && (op.Op == events.OpRemove || op.Op == events.OpRename)
+}
+
+// refused notes an operation that was refused, or an event for a thread that has another name now. What no thread notes
+// stays refused.
+func (m *model) refused(e *events.Event, t *life) {
+	m.note(e, t)
+	if t == nil {
+		m.nowhere[identityOf(e)] = true
+	}
+}
+
+// leaves has a thread leave its name, under which stays known what it had seen, and those that had the name before.
+func (m *model) leaves(name events.Thread, to string, t *life) {
+	l := &left{to: to, seen: t.seen.clone()}
+	if was := m.lefts[name]; was != nil {
+		l.earlier = true
+		for p, at := range was.seen {
+			if now, ok := l.seen[p]; !ok || now.epoch < at.epoch || now.epoch == at.epoch && now.seq < at.seq {
+				l.seen[p] = at
+			}
+		}
+	}
+	m.lefts[name] = l
+	delete(m.threads, name)
+}
+
+// fork begins a thread with what another one has.
+func (m *model) fork(e *events.Event, f *events.Fork, t *life, at uint64) {
+	if t != nil {
+		m.fail("the fork at %d into %s, which exists, is no dead letter", at, e.Thread)
+		return
+	}
+	_, t = m.begin(e, nil)
+	t.forked = true
+	m.note(e, t)
+	source := m.threads[events.Thread{Session: f.Session, Name: f.Thread}]
+	switch {
+	case f.Session != e.Thread.Session:
+		t.foreign = true
+	case source == nil:
+		m.fail("the fork at %d of %s, which is not there, is no dead letter", at, f.Thread)
+	default:
+		t.held, t.foreign = slices.Clone(source.held), source.foreign
+	}
+}
+
+// delete removes a session, or is a repeat of what did.
+func (m *model) delete(e *events.Event, op *events.Delete, at uint64, letter bool) {
+	id := identity{events.Thread{Session: e.Thread.Session}, e.Producer, e.Epoch, e.Seq}
+	if m.deletes[id] || letter || op.UnchangedSince > 0 && !m.deleted[at] {
+		return
+	}
+	m.deletes[id] = true
+	maps.DeleteFunc(m.nowhere, func(id identity, _ bool) bool { return id.thread.Session == e.Thread.Session })
+	for name, t := range m.threads {
+		if name.Session == e.Thread.Session {
+			t.gone = true
+			m.pastOf(name, t.seen)
+			delete(m.threads, name)
+		}
+	}
+	for name, l := range m.lefts {
+		if name.Session == e.Thread.Session {
+			m.pastOf(name, l.seen)
+			delete(m.lefts, name)
+		}
+	}
+}
+
+func (m *model) pastOf(name events.Thread, seen producers) {
+	if m.past[name] == nil {
+		m.past[name] = producers{}
+	}
+	for p, at := range seen {
+		m.past[name][p] = at
+	}
+}
+
+func (p producers) clone() producers {
+	out := producers{}
+	for k, v := range p {
+		out[k] = v
+	}
+	return out
+}
