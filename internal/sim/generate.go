@@ -62,6 +62,8 @@ var moods = []mood{
 	{name: "commits", scene: (*Program).lostCommits},
 	{name: "taken up", scene: (*Program).takenUp},
 	{name: "full", scene: (*Program).full},
+	{name: "taken back", scene: (*Program).takenBack},
+	{name: "short life", scene: (*Program).shortLife},
 }
 
 // Generate makes the program of a seed. One in twenty is large.
