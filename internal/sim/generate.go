@@ -64,6 +64,14 @@ var moods = []mood{
 	{name: "full", scene: (*Program).full},
 	{name: "taken back", scene: (*Program).takenBack},
 	{name: "short life", scene: (*Program).shortLife},
+	{name: "remembered", scene: (*Program).remembered},
+	{name: "late ack", scene: (*Program).lateAck},
+	{name: "own queue", scene: (*Program).ownQueue},
+	{name: "deleted inside", scene: (*Program).deletedInside},
+	{name: "one id", scene: (*Program).oneID},
+	{name: "refused first", scene: (*Program).refusedFirst},
+	{name: "old reader", scene: (*Program).oldReader},
+	{name: "name again", scene: (*Program).nameAgain},
 }
 
 // Generate makes the program of a seed. One in twenty is large.
