@@ -22,7 +22,7 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	if err := es.c.begun(); err != nil {
 		return fmt.Errorf("publish %d events: %w", len(evs), err)
 	}
-	groups := events.Link(evs, groupBytes)
+	groups := events.Link(evs, min(groupBytes, es.c.MaxPayload()-headerRoom))
 	msgs := make([]*nats.Msg, len(groups))
 	for i, e := range groups {
 		data, err := es.encode(ctx, e)
@@ -37,8 +37,8 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	return nil
 }
 
-// groupBytes is how much small entries of one thread share a message: what a server does for a message it then does for
-// all of them.
+// groupBytes is how much small entries of one thread share a message, if the server takes messages as large as that: what
+// it does for a message it then does for all of them. None shares one with an entry whose body goes to the inbox.
 const groupBytes = 64 << 10
 
 // encode is the envelope, with its body checked in at the inbox when it does not fit. A retry checks it in again, under

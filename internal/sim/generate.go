@@ -62,6 +62,16 @@ var moods = []mood{
 	{name: "commits", scene: (*Program).lostCommits},
 	{name: "taken up", scene: (*Program).takenUp},
 	{name: "full", scene: (*Program).full},
+	{name: "taken back", scene: (*Program).takenBack},
+	{name: "short life", scene: (*Program).shortLife},
+	{name: "remembered", scene: (*Program).remembered},
+	{name: "late ack", scene: (*Program).lateAck},
+	{name: "own queue", scene: (*Program).ownQueue},
+	{name: "deleted inside", scene: (*Program).deletedInside},
+	{name: "one id", scene: (*Program).oneID},
+	{name: "refused first", scene: (*Program).refusedFirst},
+	{name: "old reader", scene: (*Program).oldReader},
+	{name: "name again", scene: (*Program).nameAgain},
 }
 
 // Generate makes the program of a seed. One in twenty is large.

@@ -197,6 +197,7 @@ func (d *driver) collect(ctx context.Context, o Op) error {
 		}
 		return nil
 	}
+	c.Records = waits{c.Records, c.At}
 	if o.Do == Undelete {
 		u, err := c.Undelete(ctx)
 		if err != nil && !errors.Is(err, gc.ErrPartly) && !errors.Is(err, gc.ErrNothing) {

@@ -295,6 +295,7 @@ func tempDir() (string, error) {
 	}
 	// MkdirTemp would draw names until one is free: chance must not follow from what other processes keep there.
 	dir := filepath.Join(base, fmt.Sprintf("spool-sim-%d-%d", os.Getpid(), dirs.Add(1)))
+	_ = os.RemoveAll(dir) // a process that was killed had the same number
 	return dir, os.Mkdir(dir, 0o700)
 }
 

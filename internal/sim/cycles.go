@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"spool/internal/gc"
+)
+
+type records = gc.Records
+
+// waits is the record bucket as a collector of a schedule sees it: it may stand still once its fences are moved, too,
+// before it reads on.
+type waits struct {
+	records
+	at func(gc.Step) error
+}
+
+func (w waits) Fences(ctx context.Context) (uint64, error) {
+	first, err := w.records.Fences(ctx)
+	if err == nil {
+		err = w.at("fence moved")
+	}
+	return first, err
+}
+
+// garbage is what several scenes begin with: a thread with an image is removed, and nothing reaches the image any more.
+func (p *Program) garbage(r *rand.Rand, image int) []Op {
+	first := p.some(r, 0, 1)
+	first.Image = image
+	ops := []Op{first, {Do: Settle}}
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 2, 0), Op{Do: Settle})
+	}
+	return append(ops, Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Settle})
+}
+
+// takenBack is a scene: a collector stands still between its plan and its deeds, and what is garbage in the plan is taken
+// up.
+func (p *Program) takenBack(r *rand.Rand) []Op {
+	image := 1 + r.IntN(2)
+	ops := p.garbage(r, image)
+	again := p.some(r, []int{0, 2}[r.IntN(2)], []int{0, 2}[r.IntN(2)])
+	again.Image = image
+	step := []string{"gc mark", "gc mark", "gc bury", "gc condemn", "gc repack", "gc reclaim", "gc second fence"}[r.IntN(7)]
+	collect := Op{Do: Collect, Kind: []int{0, 0, 1, 2}[r.IntN(4)]}
+	ops = append(ops, Op{Do: PauseStep, On: step, Ms: 2000 + r.IntN(3000)}, collect,
+		Op{Do: Sleep, Ms: 50 + r.IntN(500)}, again)
+	if r.IntN(3) == 0 {
+		ops = append(ops, p.some(r, 0, 3))
+	}
+	ops = append(ops, Op{Do: Settle, Ms: 5000}, collect)
+	return append(ops, Op{Do: Read, Session: again.Session, Thread: again.Thread})
+}
+
+// shortLife is a scene: while a collector stands still behind its second fence, an image comes and its thread goes again;
+// the image is taken up while the collector stands still once more, before its deeds.
+func (p *Program) shortLife(r *rand.Rand) []Op {
+	image := 1 + r.IntN(2)
+	ops := []Op{p.some(r, 0, 0), {Do: Settle}}
+	first, again := p.some(r, 0, 1), p.some(r, []int{0, 2}[r.IntN(2)], 0)
+	first.Image, again.Image = image, image
+	return append(ops,
+		Op{Do: PauseStep, On: "gc fence moved", N: 1, Ms: 4000 + r.IntN(2000)},
+		Op{Do: PauseStep, On: []string{"gc mark", "gc condemn"}[r.IntN(2)], Ms: 2000 + r.IntN(3000)},
+		Op{Do: Collect}, Op{Do: Sleep, Ms: 50 + r.IntN(300)}, first, Op{Do: Settle},
+		Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Sleep, Ms: 4000}, again, Op{Do: Settle, Ms: 3000}, Op{Do: Collect})
+}

@@ -1,0 +1,152 @@
+package sim
+
+import "math/rand/v2"
+
+// Scenes in which somebody goes on with what it knew before.
+
+// remembered is a scene: a persister stands still with a thread that has ended, was renamed or is gone, or with an open
+// output; another one makes the thread anew, or goes on with the output; and the first one has the partition back.
+func (p *Program) remembered(r *rand.Rand) []Op {
+	p.Persisters, p.Agents = 2, max(p.Agents, 2)
+	who := r.IntN(2)
+	one := func(thread int) Op { o := p.some(r, 0, thread); o.As = 0; return o }
+	ops := []Op{one(0), {Do: Settle}}
+	var middle []Op
+	switch r.IntN(4) {
+	case 0: // it ended, is removed, and begins anew
+		ops = append(ops, Op{Do: End}, one(1))
+		middle = []Op{{Do: Remove, Kind: 1}, one(0)}
+	case 1: // it was renamed, and has its name back
+		ops = append(ops, Op{Do: Rename, To: 2}, one(1))
+		middle = []Op{{Do: Rename, Thread: 2, To: 0}, one(0)}
+	case 2: // its name was taken, and is free
+		ops = append(ops, Op{Do: Rename, To: 2}, one(1))
+		middle = []Op{{Do: Delete}, one(0)}
+	default: // pieces of an output every 9 s
+		ops = append(ops, Op{Do: Output, Who: 1, Kind: 1, N: 4 + r.IntN(4)}, Op{Do: Sleep, Ms: 1000 + r.IntN(8000)})
+	}
+	ops = append(ops, Op{Do: Settle}, Op{Do: FreezeOne, Who: who}, Op{Do: Sleep, Ms: r.IntN(2) * 9000})
+	ops = append(ops, middle...)
+	ops = append(ops, Op{Do: Sleep, Ms: 10_000 + r.IntN(20_000)}, Op{Do: []Verb{StopOne, KillOne, FreezeOne}[r.IntN(3)], Who: 1 - who},
+		Op{Do: ThawOne, Who: who}, Op{Do: Sleep, Ms: r.IntN(10_000)})
+	return append(ops, one(0), Op{Do: Sleep, Ms: 9000}, one(0))
+}
+
+// lateAck is a scene: an acknowledgement of a persister that stands still comes when another one has the partition, and
+// that one dies with what it was given.
+func (p *Program) lateAck(r *rand.Rand) []Op {
+	p.Persisters, p.BatchMax, p.Free = 2, 1+r.IntN(2), false
+	one := func(n int) Op { o := p.some(r, 0, 0); o.N, o.Split = n, true; return o }
+	ops := []Op{{Do: Late, On: "ack", Kind: 2, N: r.IntN(3), Ms: []int{12_000, 25_000}[r.IntN(2)]}, one(1 + r.IntN(3)),
+		{Do: Sleep, Ms: 1000 + r.IntN(2000)}}
+	if r.IntN(3) > 0 {
+		ops = append(ops, Op{Do: PauseStep, On: []string{"fence", "bulk", "commit"}[r.IntN(3)], N: r.IntN(2), Ms: 12_000})
+	}
+	ops = append(ops, one(1+r.IntN(3)), Op{Do: Sleep, Ms: 8000 + r.IntN(3000)}, Op{Do: KillOne, Who: r.IntN(2)})
+	return append(ops, Op{Do: Sleep, Ms: r.IntN(3000)}, one(1+r.IntN(2)), Op{Do: Sleep, Ms: 8000 + r.IntN(4000)}, one(1))
+}
+
+// ownQueue is a scene: a process that kept events on its disk has a server again, and publishes as the same producers, in
+// several threads, while its disk is not empty yet.
+func (p *Program) ownQueue(r *rand.Rand) []Op {
+	p.Offline = true
+	publish := func(n int) Op {
+		o := p.some(r, 0, few(r, 2))
+		o.N, o.Who, o.As, o.Again = n, 0, r.IntN(3), false
+		if r.IntN(2) == 0 {
+			o.Kind, o.ToSess, o.To = 1, 0, 1
+		}
+		return o
+	}
+	ops := []Op{publish(1 + r.IntN(2)), {Do: Away}}
+	for range 2 + r.IntN(4) {
+		ops = append(ops, publish(1+r.IntN(3)))
+	}
+	ops = append(ops, Op{Do: Sleep, Ms: []int{10, 3000, 9000}[r.IntN(3)]}, Op{Do: Back})
+	for range 3 + r.IntN(6) {
+		ops = append(ops, Op{Do: Sleep, Ms: 10 + r.IntN(500)}, publish(1))
+	}
+	return ops
+}
+
+// deletedInside is a scene: a persister dies while it deletes a session, and what came before the deletion comes again.
+func (p *Program) deletedInside(r *rand.Rand) []Op {
+	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 10 + r.IntN(40)}, p.some(r, 0, 0)}
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 0, 1))
+	}
+	ops = append(ops, Op{Do: Settle}, Op{Do: KillStep, On: []string{"purge", "purge", "done", "items", "remove"}[r.IntN(5)]},
+		Op{Do: Delete}, Op{Do: Sleep, Ms: []int{50, 3000, 22_000}[r.IntN(3)]})
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 0, few(r, 2)))
+	}
+	return append(ops, Op{Do: Settle})
+}
+
+// oneID is a scene: several put an artifact under one id, or take the next number, at the same time.
+func (p *Program) oneID(r *rand.Rand) []Op {
+	p.Agents, p.Free = max(p.Agents, 2), false
+	var ops []Op
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
+	}
+	for range 1 + r.IntN(2) {
+		if r.IntN(2) == 0 {
+			ops = append(ops, Op{Do: Late, On: "commit", Kind: 1, Ms: 300 + r.IntN(2000)})
+		}
+		n, kind := r.IntN(2), r.IntN(3)/2
+		ops = append(ops, Op{Do: PutArtifact, Who: 0, N: n, Kind: kind}, Op{Do: PutArtifact, Who: 1, N: n, Kind: kind})
+	}
+	return ops
+}
+
+// refusedFirst is a scene: the first operation of a thread is refused, and the persister that refused it dies before it
+// takes what is linked to it.
+func (p *Program) refusedFirst(r *rand.Rand) []Op {
+	p.Persisters, p.BatchMax = 1, 1
+	thread := r.IntN(2)
+	return []Op{{Do: PauseStep, On: []string{"commit", "bulk", "fence"}[r.IntN(3)], N: 1, Ms: 3000},
+		in(p.op(r, PoisonOp), 0, thread), {Do: Sleep, Ms: 500 + r.IntN(2000)}, {Do: KillOne}, {Do: StartOne},
+		{Do: Sleep, Ms: 1000 + r.IntN(25_000)}, p.some(r, 0, thread), {Do: Settle}}
+}
+
+// oldReader is a scene: an agent reads a thread, its packs become others and their names are forgotten, and the same
+// process reads it again.
+func (p *Program) oldReader(r *rand.Rand) []Op {
+	p.BatchMax = 0
+	var ops []Op
+	for range 2 + r.IntN(3) {
+		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
+	}
+	read := Op{Do: Read, Who: r.IntN(p.Agents)}
+	ops = append(ops, read)
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
+	}
+	for range 2 + r.IntN(3) {
+		ops = append(ops, Op{Do: Collect, Kind: 2}, Op{Do: Settle})
+		if r.IntN(4) == 0 {
+			ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
+		}
+	}
+	return append(ops, read)
+}
+
+// nameAgain is a scene: a thread takes the name of one that is gone, and what was published to that comes again.
+func (p *Program) nameAgain(r *rand.Rand) []Op {
+	to := p.some(r, 0, 0)
+	to.Again, to.As, to.Who = true, 1+r.IntN(2), 0
+	ops := []Op{p.some(r, 0, 2)}
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: DropTell, On: "event", Kind: 1, N: r.IntN(2), Ms: r.IntN(2)})
+		to.Ms = 20_000
+	}
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: DropAsk, On: "ack", Kind: 2, Times: 5 + r.IntN(40)})
+	}
+	ops = append(ops, to, Op{Do: Remove, Kind: 1, Who: p.Agents - 1}, Op{Do: Rename, Thread: 2, To: 0, Who: p.Agents - 1})
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: Settle}, Op{Do: KillOne, Who: r.IntN(2)}, Op{Do: StartOne})
+	}
+	return append(ops, Op{Do: Sleep, Ms: 1000 + r.IntN(22_000)}, p.some(r, 0, 0), Op{Do: Settle})
+}
