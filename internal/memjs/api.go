@@ -283,7 +283,7 @@ func (c *apiCall) tellStream(st *stream, state server.StreamState, p server.ApiP
 		p.Total, p.Offset, p.Limit)
 	b = append(append(b, st.toldConfig()...), `,"created":"`...)
 	b = append(st.created.AppendFormat(b, time.RFC3339Nano), `","state":`...)
-	b = append(append(b, mustJSON(state)...), `,"cluster":{"leader":"`+serverName+`"},"ts":"`...)
+	b = append(appendState(b, &state), `,"cluster":{"leader":"`+serverName+`"},"ts":"`...)
 	b = append(st.s.now.UTC().AppendFormat(b, time.RFC3339Nano), `"}`...)
 	c.s.answer(c.reply, nil, b)
 }

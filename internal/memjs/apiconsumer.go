@@ -59,7 +59,7 @@ func (c *apiCall) createConsumer() {
 		c.fail(kind, err)
 		return
 	}
-	c.respond(server.JSApiConsumerCreateResponse{ApiResponse: server.ApiResponse{Type: kind}, ConsumerInfo: o.info()})
+	c.tellConsumer(kind, o)
 }
 
 // makeConsumer makes or updates the consumer of a configuration.
@@ -243,7 +243,7 @@ func (o *consumer) update(cfg *server.ConsumerConfig) error {
 			return errors.New(c.what + " can not be updated")
 		}
 	}
-	o.cfg = *cfg
+	o.cfg, o.told = *cfg, nil
 	o.setIdle()
 	if o.idle > 0 && !o.isPush() && o.cfg.InactiveThreshold != was.InactiveThreshold {
 		o.st.s.setTimer(&o.idleTimer, o.st.s.now.Add(o.idle))
@@ -285,7 +285,7 @@ func (c *apiCall) consumerInfo() {
 		return
 	}
 	if o := c.found(kind); o != nil {
-		c.respond(server.JSApiConsumerInfoResponse{ApiResponse: server.ApiResponse{Type: kind}, ConsumerInfo: o.info()})
+		c.tellConsumer(kind, o)
 	}
 }
 
@@ -332,14 +332,8 @@ func (c *apiCall) consumerList() {
 		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
-	resp := server.JSApiConsumerListResponse{ApiResponse: server.ApiResponse{Type: kind},
-		Consumers: []*server.ConsumerInfo{}}
-	var part []*consumer
-	part, resp.ApiPaged = page(st.consumersByName(), req.Offset, server.JSApiListLimit)
-	for _, o := range part {
-		resp.Consumers = append(resp.Consumers, o.info())
-	}
-	c.respond(resp)
+	part, paged := page(st.consumersByName(), req.Offset, server.JSApiListLimit)
+	c.tellConsumers(kind, part, paged)
 }
 
 func (c *apiCall) unpinConsumer() {
@@ -379,6 +373,9 @@ func (c *apiCall) resetConsumer() {
 		resp.Error = server.NewJSConsumerInvalidResetError(err)
 	} else {
 		resp.ConsumerInfo = o.info()
+		cfg := o.cfg
+		cfg.Metadata = metadata(cfg.Metadata)
+		resp.Config = &cfg
 	}
 	c.respond(resp)
 }

@@ -15,6 +15,7 @@ type consumer struct {
 	st      *stream
 	name    string
 	cfg     server.ConsumerConfig
+	told    []byte // the configuration as it is told, once it was
 	created time.Time
 	filters []pattern
 	closed  bool
@@ -295,10 +296,8 @@ func (o *consumer) info() *server.ConsumerInfo {
 	} else if o.unseen > 0 {
 		o.unseen = min(o.unseen, int64(o.st.count))
 	}
-	cfg := o.cfg
-	cfg.Metadata = metadata(cfg.Metadata)
 	i := &server.ConsumerInfo{
-		Stream: o.st.cfg.Name, Name: o.name, Created: o.created, Config: &cfg,
+		Stream: o.st.cfg.Name, Name: o.name, Created: o.created,
 		Delivered:     server.SequenceInfo{Consumer: o.kept.delivered.consumer, Stream: o.kept.delivered.stream},
 		AckFloor:      server.SequenceInfo{Consumer: o.kept.floor.consumer, Stream: o.kept.floor.stream},
 		NumAckPending: len(o.pending), NumRedelivered: len(o.redelivered), NumPending: o.numPending(),

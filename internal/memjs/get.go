@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/jsonscan"
 )
 
 // getMessage reads one message, from who leads the stream.
@@ -18,7 +20,7 @@ func (c *apiCall) getMessage() {
 		c.fail(kind, server.NewJSBadRequestError())
 		return
 	}
-	if !c.decode(kind, &req) {
+	if !parseGet(c.body, &req) && !c.decode(kind, &req) {
 		return
 	}
 	if req.Batch > 0 || req.MaxBytes > 0 || req.Seq > 0 && req.LastFor != "" || req.Seq > 0 && req.StartTime != nil ||
@@ -60,7 +62,7 @@ func (c *apiCall) getMessage() {
 func toldMessage(m *message, withHeader bool) []byte {
 	b := make([]byte, 0, 256+len(m.subject)+(len(m.hdr)+len(m.data))*3/2)
 	b = append(b, `{"type":"`+server.JSApiMsgGetResponseType+`","message":{"subject":`...)
-	b = append(b, mustJSON(m.subject)...)
+	b = jsonscan.AppendString(b, m.subject)
 	b = strconv.AppendUint(append(b, `,"seq":`...), m.seq, 10)
 	if withHeader && len(m.hdr) > 0 {
 		b = append(base64.StdEncoding.AppendEncode(append(b, `,"hdrs":"`...), m.hdr), '"')
@@ -94,12 +96,12 @@ func (c *apiCall) directGet() {
 	end := func(status string) { c.s.answer(c.reply, []byte("NATS/1.0 "+status+"\r\n\r\n"), nil) }
 	var req server.JSApiMsgGetRequest
 	byName := len(c.args) > 1
-	if len(c.body) > 0 {
+	if len(c.body) > 0 && !parseGet(c.body, &req) {
 		if json.Unmarshal(c.body, &req) != nil {
 			end("408 Malformed Request")
 			return
 		}
-	} else if !byName {
+	} else if len(c.body) == 0 && !byName {
 		end("408 Empty Request")
 		return
 	}

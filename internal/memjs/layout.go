@@ -17,7 +17,12 @@ type Layout struct{ streams []laid }
 type laid struct {
 	cfg       server.StreamConfig
 	told      []byte // as streamInfo tells it, in brief
-	consumers []server.ConsumerConfig
+	consumers []laidConsumer
+}
+
+type laidConsumer struct {
+	cfg  server.ConsumerConfig
+	told []byte
 }
 
 // Layout is that of a server to which nothing was published. It is an error when something was.
@@ -33,7 +38,7 @@ func (s *Server) Layout() (l Layout, err error) {
 			if o.dseq != 1 {
 				return Layout{}, fmt.Errorf("consumer %s of stream %s was used", o.name, st.cfg.Name)
 			}
-			of.consumers = append(of.consumers, o.cfg)
+			of.consumers = append(of.consumers, laidConsumer{o.cfg, brief(o.toldConfig())})
 		}
 		l.streams = append(l.streams, of)
 	}
@@ -62,10 +67,12 @@ func (s *Server) begin(l Layout) {
 		}
 		st.told = of.told
 		s.streams = append(s.streams, st)
-		for _, cfg := range of.consumers {
-			if _, err := st.makeConsumer(&cfg, server.ActionCreate); err != nil {
+		for _, c := range of.consumers {
+			o, err := st.makeConsumer(&c.cfg, server.ActionCreate)
+			if err != nil {
 				panic("memjs: a consumer that was made cannot be made again: " + err.Description)
 			}
+			o.told = c.told
 		}
 	}
 	s.settle()

@@ -161,8 +161,13 @@ func (d *driver) program() {
 		}
 		var ready []memjs.Action
 		d.tend()
+		longest := longestWait
 		if !d.p.Free {
-			ready = d.quick(d.srv.Ready())
+			all := d.srv.Ready()
+			n := len(all)
+			if ready = d.quick(all); len(ready) < n {
+				longest = slowWait
+			}
 		}
 		can := d.next < len(d.p.Ops) && d.mayBegin(d.p.Ops[d.next])
 		switch {
@@ -175,7 +180,7 @@ func (d *driver) program() {
 			idle = time.Millisecond
 		default:
 			time.Sleep(idle)
-			idle = min(2*idle, d.longest())
+			idle = min(2*idle, longest)
 		}
 	}
 }

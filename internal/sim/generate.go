@@ -284,7 +284,7 @@ func (p *Program) misfortune(r *rand.Rand, o *Op) {
 		}
 	}
 	o.N, o.Times = r.IntN(8), []int{1, 1, 2, 5}[r.IntN(4)]
-	if o.Kind >= 3 { // see driver.longest
+	if o.Kind >= 3 { // see slowWait
 		o.Times = 1
 		if o.Do == Late {
 			o.Ms = min(o.Ms, 3000)

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/jsonscan"
 	"spool/internal/memjs"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -241,19 +241,14 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 
 // settles gives the prompt that an item asks or settles, which of both it does, and how.
 func settles(item []byte) (id string, how events.Resolution, is bool) {
-	var it struct {
-		Metadata struct {
-			Type       string
-			Prompt     struct{ ID string }
-			Resolution struct {
-				By string
-				At int64
-			}
-		}
+	meta := jsonscan.Get(item, "metadata")
+	if id, _ = jsonscan.Text(jsonscan.Get(meta, "prompt", "id")); id == "" {
+		return "", how, false
 	}
-	_ = json.Unmarshal(item, &it)
-	how = events.Resolution{By: it.Metadata.Resolution.By, At: it.Metadata.Resolution.At}
-	return it.Metadata.Prompt.ID, how, it.Metadata.Type == events.TypePendingPromptResolved
+	kind, _ := jsonscan.Text(jsonscan.Get(meta, "type"))
+	how.By, _ = jsonscan.Text(jsonscan.Get(meta, "resolution", "by"))
+	how.At, _ = jsonscan.Int(jsonscan.Get(meta, "resolution", "at"))
+	return id, how, kind == events.TypePendingPromptResolved
 }
 
 // settlements checks that whoever answers a prompt that is settled is told how, as the thread says it.
@@ -275,12 +270,13 @@ func lifeOf(m memjs.Msg) (life uint64) {
 }
 
 type itemHead struct {
-	N    int64  `json:"n"`
-	Node string `json:"node"`
+	N    int64
+	Node string
 }
 
 func itemOf(data []byte) (h itemHead) {
-	_ = json.Unmarshal(data, &h)
+	h.N, _ = jsonscan.Int(jsonscan.Get(data, "n"))
+	h.Node, _ = jsonscan.Text(jsonscan.Get(data, "node"))
 	return h
 }
 

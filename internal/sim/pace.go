@@ -58,15 +58,13 @@ func (d *driver) quick(ready []memjs.Action) []memjs.Action {
 	return now
 }
 
-// longest is how much time passes at once when nothing can happen. A slow process does not wait for long: a
-// subscription of nats.go that misses heartbeats begins again with a mutex in its hand, and time stands still for
-// whoever waits for a mutex.
-func (d *driver) longest() time.Duration {
-	if len(d.slow) > 0 {
-		return 5 * time.Millisecond
-	}
-	return 250 * time.Millisecond
-}
+// longestWait is how much time passes at once when nothing can happen, and slowWait when only slow processes could do
+// something. They do not wait for long: a subscription of nats.go that misses heartbeats begins again with a mutex in its
+// hand, and time stands still for whoever waits for a mutex.
+const (
+	longestWait = 250 * time.Millisecond
+	slowWait    = 5 * time.Millisecond
+)
 
 // slowDown makes a process slow.
 func (d *driver) slowDown(o Op) {

@@ -32,6 +32,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	prepare()
+	takeReplies()
 	if err := Warm(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)

@@ -201,9 +201,9 @@ func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, 
 // refused; refusal is why, unless something in it is live. Of a deletion that another one came behind before it was seen, the
 // other one is given: it stands where this one was noted.
 func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string, refusal error) (*record.Deleted, error) {
-	event, passed := &events.Event{Producer: producer, Seq: 1}, c.passed(t)
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		dealt := wait == 250*time.Millisecond && passed(ctx) // before the look: then what it finds is final
+	event, passed, begun := &events.Event{Producer: producer, Seq: 1}, c.passed(t), time.Now()
+	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
+		dealt := wait >= often && passed(ctx) // before the look: then what it finds is final
 		d, err := c.deleted(ctx, t.Session)
 		if err != nil || d.Is(event) && d.State == record.Done {
 			return d, err

@@ -175,9 +175,9 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 // awaitLeaving returns when a thread has left its name, by the first event of a producer, which SPOOL_EVENTS has taken; ErrRefused if
 // it has not, and ErrRemoved when its session was deleted behind.
 func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer string) error {
-	passed := c.passed(t)
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		dealt := wait == 250*time.Millisecond && passed(ctx) // before the look: then what it finds is final
+	passed, begun := c.passed(t), time.Now()
+	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
+		dealt := wait >= often && passed(ctx) // before the look: then what it finds is final
 		rs, err := c.records.Records(ctx, events.LeftKey(t), events.HeadKey(t))
 		if err != nil {
 			return err

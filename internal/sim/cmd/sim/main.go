@@ -45,6 +45,7 @@ var (
 	all     = flag.Bool("all", false, "go on after a failure, and say which rules were broken how often")
 	about   = flag.String("about", "", "only programs that are about this: faults,sweep …")
 	stats   = flag.Bool("stats", false, "say which messages failed how, and how often")
+	profile = flag.String("profile", "", "write CPU profiles of the workers to this file, with .0, .1 … behind its name")
 	patient = flag.Duration("patience", time.Minute, "a schedule that takes longer hangs")
 )
 
@@ -125,6 +126,7 @@ type found struct {
 	ops    int            // operations of the server
 	counts map[string]int // of faults
 	took   time.Duration
+	cpu    time.Duration // of the workers
 	stuck  atomic.Int64 // schedules that did not end, for a reason that is not of the system
 	clean  string       // the binary without the defect that is put in; "" = there is none
 	stop   chan struct{}
@@ -183,6 +185,8 @@ func (f *found) print(w io.Writer) {
 		float64(f.done)/f.took.Seconds(), f.steps/max(f.done, 1))
 	fmt.Fprintf(w, "%d operations of the server, %.0f a second, %d in a schedule\n", f.ops,
 		float64(f.ops)/f.took.Seconds(), f.ops/max(f.done, 1))
+	fmt.Fprintf(w, "%v of a processor, %.2f ms a schedule\n", f.cpu.Round(time.Millisecond),
+		f.cpu.Seconds()*1000/float64(max(f.done, 1)))
 	for _, rule := range slices.Sorted(maps.Keys(f.rules)) {
 		h := f.rules[rule]
 		fmt.Fprintf(w, "%6d times, first by seed %d: %s\n", h.times, h.seed, h.text)
@@ -230,6 +234,9 @@ func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint6
 	if *all || f.clean != "" {
 		args = append(args, "-all")
 	}
+	if *profile != "" {
+		args = append(args, "-test.cpuprofile", fmt.Sprintf("%s.%d", *profile, at%uint64(*workers)))
+	}
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1",
 		"GOTRACEBACK=all")
@@ -256,6 +263,9 @@ func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint6
 	}()
 	open, hangs := f.follow(cmd, lines)
 	err = cmd.Wait()
+	f.mu.Lock()
+	f.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	f.mu.Unlock()
 	select {
 	case <-f.stop:
 		return 0, false
