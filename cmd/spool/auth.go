@@ -24,7 +24,8 @@ import (
 type authCmd struct {
 	Init   authInitCmd `cmd:"" help:"Begin a directory of tenants."`
 	Tenant struct {
-		Add authTenantCmd `cmd:"" help:"Add a tenant, and its first user, admin."`
+		Add authTenantCmd    `cmd:"" help:"Add a tenant, and its first user, admin."`
+		Set authTenantSetCmd `cmd:"" help:"Change what a tenant may take of the disk."`
 	} `cmd:"" help:"Tenants."`
 	User struct {
 		Add authUserCmd   `cmd:"" help:"Add a user with a role: admin, persister, ingest, gc, reader, agent."`
@@ -157,7 +158,7 @@ func (c *authInitCmd) Run(a *app) error {
 type authTenantCmd struct {
 	Dir  string `arg:"" type:"existingdir" help:"Directory of tenants."`
 	Name string `arg:"" help:"Name of the tenant."`
-	Disk int64  `placeholder:"BYTES" help:"Most that all of its streams may take; its own limits are fitted to that when they are created (default: any)."`
+	Disk size   `placeholder:"SIZE" help:"Most that all of its streams may take, 256MiB or more, as in 100GB; their own limits are fitted to that when they are created (default: any)."`
 }
 
 func (c *authTenantCmd) Run(a *app) error {
@@ -165,7 +166,7 @@ func (c *authTenantCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := d.AddTenant(tenants.Tenant{Name: c.Name, Disk: c.Disk}); err != nil {
+	if err := d.AddTenant(tenants.Tenant{Name: c.Name, Disk: int64(c.Disk)}); err != nil {
 		return service.UsageError{Err: err}
 	}
 	t, err := d.Tenant(c.Name)
@@ -176,6 +177,32 @@ func (c *authTenantCmd) Run(a *app) error {
 		return err
 	}
 	fmt.Fprintf(a.err, "Tenant %s, user %s: %s\nIt exists once the server has read %s again.\n", t.Name, adminUser, d.seed(t.Name, adminUser), d.conf())
+	return nil
+}
+
+type authTenantSetCmd struct {
+	Dir  string `arg:"" type:"existingdir" help:"Directory of tenants."`
+	Name string `arg:"" help:"Name of the tenant."`
+	Disk size   `required:"" placeholder:"SIZE" help:"Most that all of its streams may take, 256MiB or more, as in 100GB; 0: any. Streams that are there keep their own limits."`
+}
+
+func (c *authTenantSetCmd) Run(a *app) error {
+	d, err := openAuth(c.Dir)
+	if err != nil {
+		return err
+	}
+	t, err := d.Tenant(c.Name)
+	if err != nil {
+		return err
+	}
+	if err := tenants.CheckDisk(int64(c.Disk)); err != nil {
+		return service.UsageError{Err: err}
+	}
+	t.Disk = int64(c.Disk)
+	if err := d.save(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "Tenant %s has another limit once the server has read %s again.\n", t.Name, d.conf())
 	return nil
 }
 

@@ -108,8 +108,8 @@ type restoreCmd struct {
 	Snapshot    string `help:"Which snapshot (default: the newest)."`
 	Data        string `placeholder:"DIR" help:"Restore into a new data directory of spool up, instead of a NATS system."`
 	Replicas    int    `default:"1" help:"Copies of each stream."`
-	EventsBytes int64  `placeholder:"BYTES" help:"Size of EVENTS (default 4 GiB or a quarter of the disk limit)."`
-	ItemsBytes  int64  `placeholder:"BYTES" help:"Size of ITEMS."`
+	EventsBytes size   `placeholder:"SIZE" help:"Size of EVENTS (default 4 GiB or a quarter of the disk limit)."`
+	ItemsBytes  size   `placeholder:"SIZE" help:"Size of ITEMS."`
 }
 
 func (c *restoreCmd) Help() string {
@@ -125,7 +125,7 @@ func (c *restoreCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	limits := natsio.Limits{Replicas: c.Replicas, EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes}
+	limits := natsio.Limits{Replicas: c.Replicas, EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes)}
 	conn, done, err := c.target(a, &limits)
 	if err != nil {
 		return err

@@ -58,13 +58,20 @@ func (c *doctorCmd) Run(a *app) error {
 func (c *doctorCmd) look(a *app) []finding {
 	conn, err := a.dial()
 	if err != nil {
-		return []finding{{Name: "connection", Detail: err.Error(), Do: "start Spool with: spool up; or name a server with --nats URL"}}
+		f := finding{Name: "connection", Detail: err.Error()}
+		if errors.Is(err, natsio.ErrNoServer) && a.nats.Given() {
+			f.Do = "start that server, or name another with --nats URL"
+		}
+		return []finding{f}
 	}
 	found := []finding{connection(conn)}
 	if err := conn.Verify(a.ctx); err != nil {
 		f := finding{Name: "streams", Detail: err.Error(),
 			Do: "a stream was made or changed by something else: compare it with docs/operations.md"}
-		if errors.Is(err, record.ErrNotFound) {
+		switch {
+		case errors.Is(err, record.ErrDenied):
+			f.Do = "run spool doctor as a user who may read the streams: an admin, a persister or a reader (spool auth env)"
+		case errors.Is(err, record.ErrNotFound):
 			f.Do = "start spool up or a persister once: it makes them, or says that something is lost"
 		}
 		return append(found, f)
@@ -82,15 +89,25 @@ const minPayload = 1 << 20
 func connection(conn *natsio.Conn) finding {
 	url, version := conn.Server()
 	rtt, err := conn.RTT()
-	f := finding{Name: "connection", OK: err == nil, Detail: fmt.Sprintf("%s, server %s, round trip %v, messages up to %s", url, version, rtt.Round(time.Microsecond), text.Bytes(int64(conn.MaxPayload())))}
+	f := finding{Name: "connection", OK: err == nil, Detail: fmt.Sprintf("%s, server %s, round trip %v, messages up to %s",
+		url, version, rtt.Round(time.Microsecond), text.Bytes(int64(conn.MaxPayload())))}
 	if conn.MaxPayload() < minPayload {
 		f.OK, f.Do = false, "set max_payload of the server to 1 MB or more"
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 14 {
-		f.OK, f.Do = false, "run nats-server 2.14 or later: consumers must be able to be reset, and batches be atomic"
+	if tooOld(version) {
+		f.OK, f.Do = false, fmt.Sprintf("run nats-server %d.%d or later: this one says that it is %s", leastMajor, leastMinor, version)
 	}
 	return f
+}
+
+// The least nats-server that Spool is made for and tested on: README, "The NATS server must be".
+const leastMajor, leastMinor = 2, 15
+
+// tooOld reports whether a server's version, as it tells it, is none that Spool is made for.
+func tooOld(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return err != nil || major < leastMajor || major == leastMajor && minor < leastMinor
 }
 
 func backlog(a *app, conn *natsio.Conn) []finding {

@@ -25,7 +25,7 @@ import (
 type fsckCmd struct {
 	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose; make lost heads and missing items again."`
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
-	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost."`
+	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost. Where persisters mask secrets by rules of their own, give it the same --secret-rules."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
 	Force  bool `short:"f" help:"With --repair: do not ask."`
 	JSON   bool `help:"One JSON object."`
@@ -91,7 +91,16 @@ func (c *fsckCmd) Run(a *app) error {
 
 // account holds every event against what is stored.
 func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) error {
-	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), client.New(conn).Source(), secrets)
+	src := client.New(conn).Source()
+	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), src, secrets)
+	if err == nil && acc.Masked > 0 && c.Secrets.Secrets != "mask" { // the store says that persisters mask
+		c.Secrets.Secrets = "mask"
+		if secrets, err = c.Secrets.Open(); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.err, "secrets are masked in what is stored: judging again as with --secrets mask")
+		acc, err = fsck.Account(a.ctx, natsadmin.Of(conn), src, secrets)
+	}
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}
@@ -102,6 +111,10 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) er
 	}
 	if err == nil && len(acc.Findings) > 0 {
 		err = fmt.Errorf("%d events are unaccounted for", len(acc.Findings))
+		if acc.Masked > 0 {
+			err = fmt.Errorf("%w; secrets are masked in %d entries of their threads, by other rules than these: "+
+				"give the persisters' --secret-rules (SPOOL_SECRET_RULES)", err, acc.Masked)
+		}
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 // dial connects to the NATS system that the flags name. The connection is closed when the command ends.
 func (a *app) dial() (*natsio.Conn, error) {
 	conn, err := a.nats.Dial(a.ctx, "spool cli", a.log)
-	if err != nil && !a.nats.Given() {
+	if errors.Is(err, natsio.ErrNoServer) && !a.nats.Given() {
 		err = fmt.Errorf("%w\nIs Spool running? Start it with: spool up; or name a server with --nats URL", err)
 	}
 	if err == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -75,21 +74,6 @@ func writePass(out io.Writer, p scrub.Pass) error {
 	fmt.Fprintf(t, "scrubbed\t%s\t%d packs, %d blobs, %d artifacts, %d records, %d messages\n",
 		text.Bytes(int64(p.Bytes)), p.Packs, p.Blobs, p.Files, p.Records, p.Messages)
 	return t.Flush()
-}
-
-// parseRate reads bytes a second: a number, with KiB, MiB or GiB behind it, and "/s" if one likes.
-func parseRate(s string) (int64, error) {
-	number, unit := strings.TrimSuffix(strings.TrimSpace(s), "/s"), int64(1)
-	for i, name := range []string{"KiB", "MiB", "GiB"} {
-		if rest, ok := strings.CutSuffix(number, name); ok {
-			number, unit = rest, 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n >= 0 && n < 1<<40) {
-		return 0, service.UsageError{Err: fmt.Errorf("--rate %q: use bytes a second, as in 50MiB/s, or 0", s)}
-	}
-	return int64(n * float64(unit)), nil
 }
 
 // damage tells what stands of losses.

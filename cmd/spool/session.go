@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,8 +52,11 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	total := len(l.rows)
+	hidden := hiddenSessions(l.rows, q)
 	rows := sessions.List(l.rows, q)
+	if hidden != "" {
+		defer fmt.Fprintln(a.err, hidden)
+	}
 	if c.JSON {
 		enc := json.NewEncoder(a.out)
 		for _, r := range rows {
@@ -61,9 +65,6 @@ func (c *sessionLsCmd) Run(a *app) error {
 			}
 		}
 		return nil
-	}
-	if len(rows) == 0 && total > 0 {
-		fmt.Fprintf(a.err, "none of %d sessions is listed: --all lists those of other directories, --unanswered those without an answer\n", total)
 	}
 	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
@@ -76,6 +77,30 @@ func (c *sessionLsCmd) Run(a *app) error {
 			text.Ago(r.Modified, time.Now()), printable(name))
 	}
 	return t.Flush()
+}
+
+// hiddenSessions says how many sessions a query leaves out, why, and what would list them; "" when it leaves out none.
+func hiddenSessions(rows []sessions.Row, q sessions.Query) string {
+	count := func(q sessions.Query) int { return len(sessions.List(slices.Clone(rows), q)) }
+	here := count(sessions.Query{Cwd: q.Cwd, Unanswered: true})
+	most := count(sessions.Query{Cwd: q.Cwd, Unanswered: q.Unanswered})
+	var why []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{len(rows) - here, "of other directories or none (--all)"},
+		{here - most, "in which no agent has answered yet (--unanswered)"},
+		{most - count(q), "beyond --limit"},
+	} {
+		if part.n > 0 {
+			why = append(why, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	if why == nil {
+		return ""
+	}
+	return fmt.Sprintf("not listed of %d sessions: %s", len(rows), strings.Join(why, ", "))
 }
 
 // listing is every session, and the threads of each by its id.

@@ -54,3 +54,24 @@ func TestGoOn(t *testing.T) {
 		}
 	}
 }
+
+func TestHiddenSessions(t *testing.T) {
+	row := func(cwd string, answered bool) sessions.Row {
+		return sessions.Row{Info: sessions.Info{Cwd: cwd, Answered: answered}}
+	}
+	rows := []sessions.Row{row("/srv/a", true), row("/srv/a", true), row("/srv/a", false), row("/srv/b", true), row("", false)}
+	for _, c := range []struct {
+		q    sessions.Query
+		want string
+	}{
+		{sessions.Query{Unanswered: true}, ""},
+		{sessions.Query{}, "not listed of 5 sessions: 2 in which no agent has answered yet (--unanswered)"},
+		{sessions.Query{Unanswered: true, Limit: 2}, "not listed of 5 sessions: 3 beyond --limit"},
+		{sessions.Query{Cwd: "/srv/a", Limit: 1}, "not listed of 5 sessions: 2 of other directories or none (--all), " +
+			"1 in which no agent has answered yet (--unanswered), 1 beyond --limit"},
+	} {
+		if got := hiddenSessions(rows, c.q); got != c.want {
+			t.Errorf("hiddenSessions(%+v) = %q, want %q", c.q, got, c.want)
+		}
+	}
+}

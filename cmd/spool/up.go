@@ -21,8 +21,8 @@ type upCmd struct {
 	Listen      string        `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
 	HTTP        string        `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
 	Sync        string        `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
-	EventsBytes int64         `placeholder:"BYTES" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
-	ItemsBytes  int64         `placeholder:"BYTES" help:"Size of ITEMS when it is created."`
+	EventsBytes size          `placeholder:"SIZE" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
+	ItemsBytes  size          `placeholder:"SIZE" help:"Size of ITEMS when it is created."`
 	ItemsAge    time.Duration `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
 	TokenFile   string        `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
 	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
@@ -109,7 +109,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
 		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
-		Limits:  natsio.Limits{EventsBytes: c.EventsBytes, ItemsBytes: c.ItemsBytes, ItemsAge: c.ItemsAge},
+		Limits:  natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large}},
 	}, nil
 }

@@ -1,16 +1,19 @@
 package fsck
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
 	"spool/internal/apply"
 	"spool/internal/record"
+	"spool/internal/redact"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -40,6 +43,10 @@ type Accounts struct {
 	Removed    int64 `json:"removed"`    // with their thread or their session
 	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
+
+	// Masked are entries with a masked secret that no event leads to, of threads with findings: the persisters mask, and what is
+	// found was not compared as they store it.
+	Masked int64 `json:"masked,omitempty"`
 
 	Findings []Finding `json:"findings"` // events of which nothing of all this is true
 }
@@ -83,6 +90,7 @@ type accountant struct {
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
+	masks    map[[sha256.Size]byte]bool  // entries of the thread that is judged in which something is masked
 	accounts *Accounts
 }
 
@@ -175,6 +183,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 			want[p.sum]++
 		}
 	}
+	a.masks = map[[sha256.Size]byte]bool{}
 	stored, unreadable := a.stored(ctx, w.heads, want)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -184,6 +193,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
+	before := len(a.accounts.Findings)
 	for i := range ps {
 		p := &ps[i]
 		if why := b.judge(p); why != "" && unreadable == nil {
@@ -191,6 +201,11 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 		}
 		c := chain{p.producer, p.epoch}
 		b.links[c] = append(b.links[c], events.Linked{Seq: p.seq, Prev: p.prev, At: p.at})
+	}
+	if len(a.accounts.Findings) > before {
+		for sum := range a.masks {
+			a.accounts.Masked += int64(stored[sum])
+		}
 	}
 	return nil
 }
@@ -276,14 +291,17 @@ func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found
 				forked = max(forked, step.State.Entry.Index)
 				break
 			}
-			sum := sha256.New()
-			ok, e := a.src.RawTo(ctx, step, sum)
+			sum, mask := sha256.New(), &masked{}
+			ok, e := a.src.RawTo(ctx, step, io.MultiWriter(sum, mask))
 			if err = cmp.Or(err, e); e != nil || !ok {
 				continue
 			}
 			one := entry{step.State.Entry.Index, [sha256.Size]byte(sum.Sum(nil))}
 			if own = append(own, one); want[one.sum] > 0 {
 				missing--
+			}
+			if mask.found {
+				a.masks[one.sum] = true
 			}
 		}
 	}
@@ -293,6 +311,20 @@ func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found
 		}
 	}
 	return err
+}
+
+// masked looks for the mark of a masked secret in what is written to it.
+type masked struct {
+	found bool
+	end   []byte // of what was written, shorter than the mark
+}
+
+func (m *masked) Write(p []byte) (int, error) {
+	m.found = m.found || bytes.Contains(p, []byte(redact.Mark)) ||
+		bytes.Contains(append(m.end, p[:min(len(p), len(redact.Mark))]...), []byte(redact.Mark))
+	m.end = append(m.end, p[max(0, len(p)-len(redact.Mark)):]...)
+	m.end = slices.Clone(m.end[max(0, len(m.end)-len(redact.Mark)+1):])
+	return len(p), nil
 }
 
 // book is the account of one thread.

@@ -206,6 +206,12 @@ func TestAccountMasked(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("key AKIA" + "Q3EGRCSNFDAFWXYZ and more")})
 	a := w.account(fsck.Config{Secrets: secrets})
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1})
+
+	a = w.account(fsck.Config{}) // what is stored says that the persister masks
+	w.finds(a, events.EventsStream+" 1", "neither in its thread")
+	if a.Masked != 1 {
+		t.Errorf("without the rules %d entries have masks, want 1", a.Masked)
+	}
 }
 
 // finds fails unless one finding is of that record and says that.

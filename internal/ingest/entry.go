@@ -47,7 +47,8 @@ func (s *stream) event(l line) (*events.Event, error) {
 }
 
 // open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value, or a
-// string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have defaults.
+// string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have defaults. Another
+// member is refused: whoever sends it means something by it.
 func (s *stream) open(e *events.Event, text []byte) error {
 	if err := jsonscan.Valid(text); err != nil {
 		return fmt.Errorf("%w: envelope: %w", ErrEntry, err)
@@ -76,6 +77,10 @@ var (
 	errString = errors.New("want a string")
 	errTime   = errors.New("want RFC 3339, or Unix milliseconds as a number")
 	errSeq    = errors.New("want a whole number from 1")
+	errMember = errors.New("no member of an envelope: it has session, thread, dialect, body, time, user and seq")
+	errNamed  = errors.New("all lines of a stream have one, which is named beside it (Spool-Producer and Spool-Epoch, or --producer)")
+	errKind   = errors.New("an envelope is an entry: leave it out; what is done to a thread has a request of its own")
+	errBase64 = errors.New("no member of an envelope: give the entry as body, or by itself, as a line that is no envelope")
 	errOwner  = errors.New("a sequence names an event only under a producer of your own: name one, or leave it out")
 )
 
@@ -115,6 +120,14 @@ func member(e *events.Event, key string, value []byte) (err error) {
 		if s, ok := jsonscan.Text(value); ok {
 			e.Body = append(make([]byte, 0, len(s)), s...)
 		}
+	case "producer", "epoch":
+		return errNamed
+	case "kind":
+		return errKind
+	case "body_base64", "ref":
+		return errBase64
+	default:
+		return errMember
 	}
 	return err
 }

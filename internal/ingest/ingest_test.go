@@ -92,6 +92,11 @@ func TestEnvelopes(t *testing.T) {
 		{`{"session":"s","dialect":"omp","body":1,"time":"noon"}`, "want RFC 3339"},
 		{`{"session":"s","dialect":"omp","body":1,"seq":0}`, "from 1"},
 		{`{"session":"s","dialect":"item","body":{"content":1}}`, "entry"},
+		{`{"session":"s","dialect":"omp","body":1,"producer":"x"}`, "producer: all lines of a stream have one"},
+		{`{"session":"s","dialect":"omp","body":1,"epoch":1}`, "epoch: all lines"},
+		{`{"session":"s","dialect":"omp","body":1,"kind":"control"}`, "kind: an envelope is an entry"},
+		{`{"session":"s","dialect":"omp","body":1,"body_base64":"MQ=="}`, "body_base64: no member"},
+		{`{"session":"s","dialect":"omp","body":1,"Thread":"t"}`, "Thread: no member of an envelope: it has session, thread"},
 		{`[1]`, "want an object"},
 		{`{"session":`, "invalid JSON"},
 	} {

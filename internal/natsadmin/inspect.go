@@ -87,13 +87,19 @@ const silence = 300 * time.Millisecond
 // Daemons calls the roll of all that announced themselves, ordered by name. One whose user may not subscribe to $SRV.> is
 // not among them.
 func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
+	const stats = "$SRV.STATS"
+	ctx, done, err := a.streams.Denied(ctx, stats)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	inbox := a.nc.NewRespInbox()
 	sub, err := a.nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := a.nc.PublishRequest("$SRV.STATS", inbox, nil); err != nil {
+	if err := a.nc.PublishRequest(stats, inbox, nil); err != nil {
 		return nil, fmt.Errorf("ask who is there: %w", natsio.WrapErr(err))
 	}
 	var out []Daemon
@@ -103,7 +109,7 @@ func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
 		cancel()
 		if err != nil { // nobody else, or nobody at all
 			slices.SortFunc(out, func(a, b Daemon) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Build, b.Build)) })
-			return out, ctx.Err()
+			return out, context.Cause(ctx)
 		}
 		var s micro.Stats
 		if json.Unmarshal(m.Data, &s) == nil && strings.HasPrefix(s.Name, "spool-") {
@@ -130,26 +136,19 @@ func (d *Daemon) learn(s micro.Stats) {
 	}
 }
 
-// probeTime is how long a server may take to refuse a probe; what a user may not publish it drops in silence.
-const probeTime = 2 * time.Second
-
 // MayPublish asks whether this user may publish events and records. It publishes messages that name a stream which is not
 // there, so that the server refuses them and stores nothing. record.ErrDenied: it may not.
 func (a *Admin) MayPublish(ctx context.Context) error {
 	th := events.Thread{Session: "doctor", Name: events.MainThread}
 	var errs []error
-	for what, subject := range map[string]string{"publish events": events.EventSubject(th, events.KindEntry),
-		"write records": events.RecordSubject("doctor")} {
-		wait, cancel := context.WithTimeout(ctx, min(a.timeout, probeTime))
-		m := nats.NewMsg(subject)
+	for _, ask := range [][2]string{
+		{"publish events", events.EventSubject(th, events.KindEntry)}, {"write records", events.RecordSubject("doctor")},
+	} {
+		m := nats.NewMsg(ask[1])
 		m.Header.Set(jetstream.ExpectedStreamHeader, "none")
-		_, err := a.nc.RequestMsgWithContext(wait, m)
-		cancel()
-		switch {
-		case errors.Is(a.nc.LastError(), nats.ErrPermissionViolation) && err != nil:
-			errs = append(errs, fmt.Errorf("%w to %s (%s)", record.ErrDenied, what, subject))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", what, natsio.WrapErr(err)))
+		_, err := a.streams.Send(ctx, []*nats.Msg{m})
+		if errors.Is(err, record.ErrDenied) || !errors.Is(err, record.ErrRefused) {
+			errs = append(errs, fmt.Errorf("%s: %w", ask[0], err))
 		}
 	}
 	return errors.Join(errs...)

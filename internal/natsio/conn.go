@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type Config struct {
 type Conn struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	denied  denials
 	timeout time.Duration
 	pipe    *pipe
 	streams *streams
@@ -55,7 +57,6 @@ type Conn struct {
 	items   sender
 	dead    deadBox
 
-	ready     atomic.Bool // pipe and streams are there
 	announced announcements
 	terms     atomic.Uint64 // that were begun: Delivery.Term
 	secret    []byte        // of this user, see userSecret; nil: everybody is let in
@@ -73,7 +74,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	c := &Conn{
 		timeout: cfg.Timeout, log: log, dead: deadBox{turn: newTurn()}, events: sender{turn: newTurn()}, items: sender{turn: newTurn()},
 	}
-	nc, err := connect(cfg, log, c.complaint)
+	nc, err := connect(cfg, log, &c.denied)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -85,52 +86,28 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
+	var js jetstream.JetStream
 	if cfg.Domain != "" {
-		c.js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))
+		js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))
 	} else {
-		c.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(c.timeout))
+		js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(c.timeout))
+	}
+	c.js = api{js, &c.denied}
+	if err == nil {
+		c.pipe, err = newPipe(nc, &c.denied)
 	}
 	if err == nil {
-		c.pipe, err = newPipe(nc)
-	}
-	if err == nil {
-		c.streams, err = newStreams(nc, c.pipe.bytes)
+		c.streams, err = newStreams(nc, &c.denied, c.pipe.bytes)
 	}
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	c.ready.Store(true)
 	return c, ctx.Err()
 }
 
-// complaint takes what the server says about this connection, and not to a request. It drops a message that this user may not
-// publish, and does not answer it: whoever waits for the answer is told here.
-func (c *Conn) complaint(err error) {
-	subject, denied := deniedSubject(err)
-	if !denied || !c.ready.Load() {
-		return
-	}
-	err = fmt.Errorf("%w to publish to %s: ask for the permission, or use a user who has it", record.ErrDenied, subject)
-	c.pipe.deny(subject, err)
-	c.streams.deny(subject, err)
-}
-
-// deniedSubject is what a user may not publish to, if that is what the server says.
-func deniedSubject(err error) (subject string, ok bool) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return "", false
-	}
-	_, rest, ok := strings.Cut(err.Error(), `for Publish to "`)
-	if !ok {
-		return "", false
-	}
-	subject, _, ok = strings.Cut(rest, `"`)
-	return subject, ok
-}
-
-func connect(cfg Config, log *slog.Logger, complaint func(error)) (*nats.Conn, error) {
-	opts := cfg.options(log, complaint)
+func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) {
+	opts := cfg.options(log, denied)
 	if cfg.InProcess != nil {
 		return nats.Connect("", append(opts, nats.InProcessServer(cfg.InProcess))...)
 	}
@@ -146,12 +123,19 @@ func connect(cfg Config, log *slog.Logger, complaint func(error)) (*nats.Conn, e
 		return nil, errors.New("both a server URL and a context are given; use one")
 	}
 	nc, _, err := natscontext.Connect(cfg.Context, opts...)
-	return nc, err
+	return nc, located(err, "the server of context "+cfg.Context)
 }
 
-// located is err with the servers that were asked, when none of them answered. What a URL says of its user stays out.
+// ErrNoServer: nothing listens where a server was looked for.
+var ErrNoServer = nats.ErrNoServers
+
+// located is err with the servers that were asked, when none of them answered or let us in. What a URL says of its user
+// stays out.
 func located(err error, urls string) error {
-	if !errors.Is(err, nats.ErrNoServers) {
+	refused := slices.ContainsFunc([]error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	}, func(e error) bool { return errors.Is(err, e) })
+	if !refused && !errors.Is(err, ErrNoServer) {
 		return err
 	}
 	servers := strings.Split(urls, ",")
@@ -161,6 +145,10 @@ func located(err error, urls string) error {
 		}
 		servers[i] = strings.TrimSpace(server)
 	}
+	if refused {
+		return fmt.Errorf("%w: %s refused the credentials (%w): give those of a user that it knows, by --nkey, --creds, --user or "+
+			"--context; spool auth env writes them for a user of spool auth", record.ErrDenied, strings.Join(servers, ", "), err)
+	}
 	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 }
 
@@ -168,7 +156,7 @@ func located(err error, urls string) error {
 // with the 2 minutes that are nats.go's own that takes 6.
 const pingEvery = 20 * time.Second
 
-func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option {
+func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
 	name := cfg.Name
 	if name == "" {
 		name = "spool"
@@ -176,20 +164,26 @@ func (cfg Config) options(log *slog.Logger, complaint func(error)) []nats.Option
 	opts := []nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingEvery),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
+		nats.PermissionErrOnSubscribe(true),
+		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			subject, level := "", slog.LevelWarn
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Warn("nats error", "subject", subject, "error", err)
-			complaint(err)
+			if denied.complaint(nc, err) {
+				level = slog.LevelDebug
+			}
+			log.Log(context.Background(), level, "nats error", "subject", subject, "error", err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("nats disconnected", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			denied.hear()
+			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted())
+		}),
 	}
 	if cfg.Timeout > 0 {
 		opts = append(opts, nats.Timeout(cfg.Timeout))

@@ -112,6 +112,9 @@ func WrapErr(err error) error {
 		return e.wrap()
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: %w", record.ErrBusy, err)
+	case errors.Is(err, nats.ErrPermissionViolation):
+		subject, _, _ := refused(err)
+		return fmt.Errorf("%w: subscribe to %s: ask for the permission, or use a user who has it", record.ErrDenied, subject)
 	case errors.Is(err, context.Canceled):
 		return err
 	}

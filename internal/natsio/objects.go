@@ -221,6 +221,12 @@ func (obs Objects) readCopy(
 ) (n int, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, obs.c.timeout)
 	defer cancel()
+	get := obs.c.apiSubject("$JS.API.DIRECT.GET.OBJ_" + o.Bucket)
+	ctx, done, err := obs.c.denied.watch(ctx, func(subject string) bool { return subject == get })
+	if err != nil {
+		return 0, 0, err
+	}
+	defer done()
 	inbox := obs.c.nc.NewInbox()
 	sub, err := obs.c.nc.SubscribeSync(inbox)
 	if err != nil {
@@ -235,13 +241,13 @@ func (obs Objects) readCopy(
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := obs.c.nc.PublishRequest(obs.c.apiSubject("$JS.API.DIRECT.GET.OBJ_"+o.Bucket), inbox, body); err != nil {
+	if err := obs.c.nc.PublishRequest(get, inbox, body); err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", record.ErrBusy, err)
 	}
 	for n < count {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return n, last, fmt.Errorf("%w: %w", record.ErrUnknown, err)
+			return n, last, outcome(ctx, fmt.Errorf("%w: %w", record.ErrUnknown, err))
 		}
 		switch m.Header.Get("Status") {
 		case "":

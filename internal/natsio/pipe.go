@@ -23,6 +23,7 @@ const window = 32 << 20
 // pipe sends many requests at once and waits for all their answers: one subscription, no future a message.
 type pipe struct {
 	nc     *nats.Conn
+	denied *denials
 	prefix string
 	bytes  *semaphore.Weighted
 
@@ -38,13 +39,12 @@ type call struct {
 	sizes   []int64
 	missing int
 	done    chan struct{}
-
-	sent   [2][]*nats.Msg // what goes out before it without an answer of its own, and the requests
-	denied error          // why there will be no answer; valid once done is closed
 }
 
-func newPipe(nc *nats.Conn) (*pipe, error) {
-	p := &pipe{nc: nc, prefix: nc.NewInbox() + ".", bytes: semaphore.NewWeighted(window), waiting: map[uint64]*call{}}
+func newPipe(nc *nats.Conn, denied *denials) (*pipe, error) {
+	p := &pipe{
+		nc: nc, denied: denied, prefix: nc.NewInbox() + ".", bytes: semaphore.NewWeighted(window), waiting: map[uint64]*call{},
+	}
 	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
 	if err != nil {
 		return nil, err
@@ -64,25 +64,13 @@ func (p *pipe) answer(m *nats.Msg) {
 		delete(p.waiting, id)
 		i := id - c.first
 		c.answers[i], size = m, c.sizes[i]
-		if c.missing--; c.missing == 0 && c.denied == nil {
+		if c.missing--; c.missing == 0 {
 			close(c.done)
 		}
 	}
 	p.mu.Unlock()
 	if ok {
 		p.bytes.Release(size)
-	}
-}
-
-// deny ends the calls that publish to a subject: the server dropped the message, said so, and will not answer.
-func (p *pipe) deny(subject string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.waiting {
-		if c.denied == nil && c.missing > 0 && (goesTo(c.sent[0], subject) || goesTo(c.sent[1], subject)) {
-			c.denied = err
-			close(c.done)
-		}
 	}
 }
 
@@ -101,7 +89,12 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	c := p.open(before, msgs)
+	ctx, done, err := p.denied.watch(ctx, func(subject string) bool { return goesTo(before, subject) || goesTo(msgs, subject) })
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	c := p.open(msgs)
 	defer p.forget(c)
 	for _, m := range before {
 		if err := p.nc.PublishMsg(m); err != nil {
@@ -115,7 +108,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	for i, m := range msgs {
 		if err := p.bytes.Acquire(ctx, c.sizes[i]); err != nil {
 			p.unsent(c, i)
-			return nil, err
+			return nil, outcome(ctx, err)
 		}
 		m.Reply = p.prefix + strconv.FormatUint(c.first+uint64(i), 36)
 		if err := p.nc.PublishMsg(m); err != nil {
@@ -131,18 +124,17 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return c.answers, c.denied
+		return c.answers, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, outcome(ctx, ctx.Err())
 	case <-timer.C:
 		return nil, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
 	}
 }
 
-func (p *pipe) open(before, msgs []*nats.Msg) *call {
+func (p *pipe) open(msgs []*nats.Msg) *call {
 	c := &call{
 		answers: make([]*nats.Msg, len(msgs)), sizes: make([]int64, len(msgs)), missing: len(msgs), done: make(chan struct{}),
-		sent: [2][]*nats.Msg{before, msgs},
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,6 +24,7 @@ import (
 // A message says by its reply subject where it belongs: <prefix><batch id>.<flow>.fail.<n>.<operation>.$FI
 type streams struct {
 	nc     *nats.Conn
+	denied *denials
 	prefix string
 	bytes  *semaphore.Weighted
 
@@ -36,8 +37,6 @@ type streaming struct {
 	done    chan struct{}
 	answer  *nats.Msg // the last ack; valid once done is closed
 	refusal error     // why the server stopped, if it said so
-	sent    []*nats.Msg
-	denied  error // why there will be no ack; valid once done is closed
 }
 
 // The operations of a fast batch, and how often the server reports on its way: as rarely as it can.
@@ -49,8 +48,8 @@ const (
 	fast     = ".$FI"
 )
 
-func newStreams(nc *nats.Conn, bytes *semaphore.Weighted) (*streams, error) {
-	s := &streams{nc: nc, prefix: nc.NewInbox() + ".", bytes: bytes, open: map[string]*streaming{}}
+func newStreams(nc *nats.Conn, denied *denials, bytes *semaphore.Weighted) (*streams, error) {
+	s := &streams{nc: nc, denied: denied, prefix: nc.NewInbox() + ".", bytes: bytes, open: map[string]*streaming{}}
 	sub, err := nc.Subscribe(s.prefix+">", s.receive)
 	if err != nil {
 		return nil, err
@@ -84,19 +83,6 @@ func (s *streams) receive(m *nats.Msg) {
 	close(b.done)
 }
 
-// deny ends the batches that publish to a subject: the server dropped the message, said so, and will not go on.
-func (s *streams) deny(subject string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, b := range s.open {
-		if goesTo(b.sent, subject) {
-			b.denied = err
-			delete(s.open, id)
-			close(b.done)
-		}
-	}
-}
-
 // publish stores the messages in order. When it fails a prefix may be stored: stored says how many, unless the error is
 // record.ErrUnknown.
 func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) (stored int, err error) {
@@ -109,9 +95,14 @@ func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Du
 		return 0, err
 	}
 	defer s.bytes.Release(size)
+	ctx, done, err := s.denied.watch(ctx, func(subject string) bool { return goesTo(msgs, subject) })
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 
 	id := nuid.Next()
-	b := &streaming{done: make(chan struct{}), sent: msgs}
+	b := &streaming{done: make(chan struct{})}
 	s.mu.Lock()
 	s.open[id] = b
 	s.mu.Unlock()
@@ -128,12 +119,9 @@ func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Du
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return 0, outcome(ctx, ctx.Err())
 	case <-timer.C:
 		return 0, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
-	}
-	if b.denied != nil {
-		return 0, b.denied
 	}
 	a, err := parseAck(b.answer)
 	switch {

@@ -167,6 +167,9 @@ func (c *Conn) Verify(ctx context.Context) error {
 		s, err := c.js.Stream(ctx, want.Name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, WrapErr(err)))
+			if errors.Is(err, record.ErrDenied) {
+				break // of all the others, too
+			}
 			continue
 		}
 		errs = append(errs, compare(s.CachedInfo().Config, want))
@@ -206,8 +209,8 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 		}
 	}
 	if err = WrapErr(err); errors.Is(err, record.ErrFull) {
-		return fmt.Errorf("%w: stream %s needs room for %d bytes: %v; make room, or choose smaller limits",
-			record.ErrRefused, want.Name, want.MaxBytes, err)
+		return fmt.Errorf("%w: there is no room for %s, which is to hold %d MiB: %s (%v)",
+			record.ErrRefused, want.Name, want.MaxBytes>>20, c.makeRoom(ctx), err)
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)
@@ -221,6 +224,17 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
 	}
 	return nil
+}
+
+// makeRoom says what an operator can do where a stream does not fit.
+func (c *Conn) makeRoom(ctx context.Context) string {
+	const smaller = "give smaller --events-bytes and --items-bytes"
+	if info, err := c.js.AccountInfo(ctx); err == nil && info.Limits.MaxStore > 0 {
+		return fmt.Sprintf("this account may take %d MiB of the server's disk for all its streams. Raise that (of a tenant of "+
+			"spool auth: spool auth tenant set DIR NAME --disk SIZE, then restart the server or have it reload), or %s",
+			info.Limits.MaxStore>>20, smaller)
+	}
+	return "make room on the server's disk, raise max_file_store in its configuration, or " + smaller
 }
 
 // compare names every difference in what Spool relies on or forbids.

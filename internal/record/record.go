@@ -5,7 +5,6 @@ package record
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Record is one fact of the record bucket.
@@ -68,12 +67,18 @@ var (
 	// ErrRefused: the server said no, and will again.
 	ErrRefused = errors.New("refused")
 	// ErrDenied: this user may not. It is an ErrRefused of which a part may be stored.
-	ErrDenied = fmt.Errorf("%w: not permitted", ErrRefused)
+	ErrDenied error = denied{}
 	// ErrNotFound: no such record, object or message.
 	ErrNotFound = errors.New("not found")
 	// ErrValue: a record that cannot be read, or has a version this program does not know.
 	ErrValue = errors.New("bad record")
 )
+
+// denied is the error of ErrDenied.
+type denied struct{}
+
+func (denied) Error() string { return "permission denied" }
+func (denied) Unwrap() error { return ErrRefused }
 
 // Temporary reports whether trying again can help without anything else changing.
 func Temporary(err error) bool {

@@ -22,6 +22,9 @@ type Redactor struct {
 // New makes a redactor. Without mask it only counts.
 func New(rules *Rules, mask bool) *Redactor { return &Redactor{rules, mask} }
 
+// Mark begins what stands in the place of a secret: [redacted:<rule>].
+const Mark = "[redacted:"
+
 // Clean gives text without its secrets, each replaced by [redacted:<rule>], and how many it found. Text without any is
 // returned as it is; otherwise it is copied.
 func (r *Redactor) Clean(text []byte, json bool) ([]byte, int) {
@@ -203,7 +206,7 @@ func (w *window) edit(r *Redactor, dst, raw []byte, found []finding, limit int, 
 				dst = append(dst, '*')
 			}
 		case !masked:
-			dst, masked = append(append(append(dst, "[redacted:"...), r.rules.rules[found[0].rule].id...), ']'), true
+			dst, masked = append(append(append(dst, Mark...), r.rules.rules[found[0].rule].id...), ']'), true
 		}
 		at += len(appendPlain(plain[:0], raw[taken:taken+n], inside))
 		taken += n

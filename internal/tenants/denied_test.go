@@ -3,12 +3,15 @@ package tenants_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/tenants"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -17,13 +20,7 @@ import (
 // connection's own time for an answer is longer than this test waits.
 func TestDeniedIsTold(t *testing.T) {
 	s := newSite(t)
-	conn, err := natsio.Dial(t.Context(), natsio.Config{
-		URL: s.srv.ClientURL(), NKey: s.seeds["acme/agent"], Inbox: tenants.User{Name: "agent"}.Inbox(), Timeout: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := s.patient("agent", tenants.User{Name: "agent"}.Inbox())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one, many := []*events.Event{event("other", "x", 1)}, []*events.Event{}
@@ -45,4 +42,137 @@ func TestDeniedIsTold(t *testing.T) {
 	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
 		t.Errorf("what it may publish = %v", err)
 	}
+}
+
+// patient connects as a user of acme, and waits for any answer as long as a test runs.
+func (s *site) patient(user, inbox string) *natsio.Conn {
+	s.t.Helper()
+	conn, err := natsio.Dial(s.t.Context(), natsio.Config{
+		URL: s.srv.ClientURL(), NKey: s.seeds["acme/"+user], Inbox: inbox, Timeout: time.Hour,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	return conn
+}
+
+// requests are all that a connection asks of a server and waits for, by name.
+func requests(c *natsio.Conn) map[string]func(context.Context) error {
+	th := events.Thread{Session: "other", Name: "main"}
+	object := record.Object{Bucket: events.BlobsBucket, Name: "x", NUID: "x", Chunks: 1, Size: 1}
+	admin := natsadmin.New(c)
+	all := map[string]func(context.Context) error{
+		"Ensure":  func(ctx context.Context) error { return c.Ensure(ctx, natsio.Limits{}) },
+		"Verify":  c.Verify,
+		"Backlog": func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
+		"Acked":   func(ctx context.Context) error { _, err := c.Events().Acked(ctx, 1, 1); return err },
+		"Past": func(ctx context.Context) error {
+			_, err := c.Events().Past(ctx, th, "p", 1, 1, 9)
+			return err
+		},
+		"Consume": func(ctx context.Context) error {
+			_, err := c.Events().Consume(ctx, 1, func(context.Context) {}, func(natsio.Delivery) {})
+			return err
+		},
+		"NewestEvent":  func(ctx context.Context) error { _, _, err := c.Events().NewestEvent(ctx, th); return err },
+		"ThreadEvents": func(ctx context.Context) error { _, err := c.Events().ThreadEvents(ctx, th); return err },
+		"Records":      func(ctx context.Context) error { _, err := c.Records().Records(ctx, "a", "b"); return err },
+		"List":         func(ctx context.Context) error { _, err := c.Records().List(ctx, ">"); return err },
+		"Ages":         func(ctx context.Context) error { _, err := c.Records().Ages(ctx, ">", 0); return err },
+		"Scan": func(ctx context.Context) error {
+			_, err := c.Records().Scan(ctx, 1, func(record.Stamped) error { return nil })
+			return err
+		},
+		"Commit": func(ctx context.Context) error {
+			_, err := c.Records().Commit(ctx, record.Fence{}, []record.Put{{Key: "a", Value: []byte("v")}})
+			return err
+		},
+		"Forget":   func(ctx context.Context) error { return c.Records().Forget(ctx, 1) },
+		"FindPack": func(ctx context.Context) error { _, err := c.Records().FindPack(ctx, casstore.PackID{}); return err },
+		"Watch": func(ctx context.Context) error {
+			for _, err := range c.Records().Watch(ctx, ">", true, nil) {
+				return err
+			}
+			return nil
+		},
+		"Stat":   func(ctx context.Context) error { _, err := c.Objects().Stat(ctx, object.Bucket, "x"); return err },
+		"Stored": func(ctx context.Context) error { _, err := c.Objects().Stored(ctx, object.Bucket); return err },
+		"Read":   func(ctx context.Context) error { _, err := c.Objects().Read(ctx, object); return err },
+		"ReadChunks": func(ctx context.Context) error {
+			return c.Objects().ReadChunks(ctx, object, 1, func([]byte) error { return nil })
+		},
+		"Upload": func(ctx context.Context) error {
+			_, err := c.Objects().Upload(ctx, object.Bucket, "x", [][]byte{[]byte("x")})
+			return err
+		},
+		"DropUpload": func(ctx context.Context) error { return c.Objects().DropUpload(ctx, object) },
+		"Reclaim":    func(ctx context.Context) error { return c.Objects().Reclaim(ctx, object) },
+		"CheckIn": func(ctx context.Context) error {
+			_, err := c.Inbox().CheckIn(ctx, strings.NewReader("x"))
+			return err
+		},
+		"Follow": func(ctx context.Context) error {
+			for _, err := range c.Items().Follow(ctx, []string{events.ItemSubjects}, natsio.Position{}, nil) {
+				return err
+			}
+			return nil
+		},
+		"FollowDurable": func(ctx context.Context) error {
+			for _, err := range c.Items().FollowDurable(ctx, "d", []string{events.ItemSubjects}, natsio.Position{}, nil) {
+				return err
+			}
+			return nil
+		},
+		"UntilNow": func(ctx context.Context) error {
+			return c.Items().UntilNow(ctx, []string{events.ItemSubjects}, natsio.Position{}, func(natsio.StoredItem) error { return nil })
+		},
+		"Extent": func(ctx context.Context) error {
+			_, err := c.Items().Extent(ctx, []string{events.ItemSubjects})
+			return err
+		},
+		"ForgetReader": func(ctx context.Context) error { return c.Items().ForgetReader(ctx, "d") },
+		"DropItems":    func(ctx context.Context) error { _, err := c.Items().DropItems(ctx, th, 1); return err },
+		"EachLetter": func(ctx context.Context) error {
+			return c.DeadLetters().EachLetter(ctx, "other", func(natsio.DeadLetter) error { return nil })
+		},
+		"DropLetters": func(ctx context.Context) error { return c.DeadLetters().DropLetters(ctx, 1) },
+		"Outputs": func(ctx context.Context) error {
+			for _, err := range c.Outputs().FollowAll(ctx, th, time.Hour) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Account":      func(ctx context.Context) error { _, err := admin.Account(ctx); return err },
+		"Usage":        func(ctx context.Context) error { _, err := admin.Usage(ctx); return err },
+		"Trim":         func(ctx context.Context) error { _, err := admin.Trim(ctx); return err },
+		"Unserved":     func(ctx context.Context) error { _, err := admin.Unserved(ctx); return err },
+		"Daemons":      func(ctx context.Context) error { _, err := admin.Daemons(ctx); return err },
+		"MayPublish":   admin.MayPublish,
+		"Stores":       admin.Stores,
+		"ReplayEvents": func(ctx context.Context) error { return admin.ReplayEvents(ctx, 1) },
+	}
+	return all
+}
+
+// TestDeniedRequests: whatever a user asks for and may not, it hears so from the server's word, by the subject.
+func TestDeniedRequests(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check := func(conn *natsio.Conn, want string) {
+		for name, request := range requests(conn) {
+			want, err := want, request(ctx)
+			if name == "Outputs" { // frames come to a subscription of their own
+				want = "permission denied: subscribe to spool.v1.live."
+			}
+			if !errors.Is(err, record.ErrDenied) || record.Temporary(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s = %v, want ErrDenied with %q", name, err, want)
+			}
+		}
+	}
+	check(s.patient("agent", tenants.User{Name: "agent"}.Inbox()), "permission denied: ")
+	check(s.patient("agent", ""), "NATS_INBOX_PREFIX") // answers come where it may not listen
 }

@@ -29,7 +29,7 @@ const Version = 1
 // Tenant is an account.
 type Tenant struct {
 	Name  string `json:"name"`
-	Disk  int64  `json:"disk,omitempty"` // bytes of all its streams; 0 = any
+	Disk  int64  `json:"disk,omitempty"` // bytes of all its streams, LeastDisk or more; 0 = any
 	Users []User `json:"users"`
 }
 
@@ -56,13 +56,25 @@ func (d *Directory) AddTenant(t Tenant) error {
 	if t.Name == SystemAccount {
 		return fmt.Errorf("%w: %s is the server's own account: choose another name", ErrTenants, t.Name)
 	}
-	if t.Disk < 0 {
-		return fmt.Errorf("%w: a disk limit of %d bytes: give 0 for none, or more", ErrTenants, t.Disk)
+	if err := CheckDisk(t.Disk); err != nil {
+		return err
 	}
 	if _, err := d.Tenant(t.Name); err == nil {
 		return fmt.Errorf("%w: there is a tenant %s: choose another name", ErrTenants, t.Name)
 	}
 	d.Tenants = append(d.Tenants, t)
+	return nil
+}
+
+// LeastDisk is the least disk limit, in bytes: EVENTS and ITEMS have room for 64 MiB each, and what they become is as large.
+const LeastDisk = 256 << 20
+
+// CheckDisk refuses a limit that a tenant's streams do not fit into.
+func CheckDisk(limit int64) error {
+	if limit != 0 && limit < LeastDisk {
+		return fmt.Errorf("%w: a disk limit of %d bytes: the streams of a tenant need %d (256MiB) or more; 0 is no limit",
+			ErrTenants, limit, LeastDisk)
+	}
 	return nil
 }
 

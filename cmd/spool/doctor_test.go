@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/embedded"
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/service"
+	"spool/internal/tenants"
+)
+
+// spool runs the command, and gives what it writes to its standard output and error, and its exit code.
+func spool(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	var b bytes.Buffer
+	code = run(args, strings.NewReader(""), &b, &b)
+	return b.String(), code
+}
+
+// tenant makes a directory of tenants with one, acme.
+func tenant(t *testing.T) *authDir {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "auth")
+	for _, args := range [][]string{{"auth", "init", dir}, {"auth", "tenant", "add", dir, "acme"}} {
+		if out, code := spool(t, args...); code != service.ExitOK {
+			t.Fatalf("%v = %d: %s", args, code, out)
+		}
+	}
+	d, err := openAuth(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// serve starts a server with the tenants of a directory.
+func serve(t *testing.T, d *authDir) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: d.conf(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestDoctorTellsRefusedCredentials(t *testing.T) {
+	s := serve(t, tenant(t))
+	for _, args := range [][]string{{"doctor"}, {"session", "ls"}} {
+		out, code := spool(t, append(args, "--nats", s.ClientURL(), "--user", "nobody", "--password", "x")...)
+		if code != service.ExitFailure || !strings.Contains(out, "refused the credentials") || strings.Contains(out, "spool up") {
+			t.Errorf("%v = %d: %s; want 1, and that the credentials were refused", args, code, out)
+		}
+	}
+	if out, code := spool(t, "doctor", "--nats", "127.0.0.1:1"); code != service.ExitFailure || !strings.Contains(out, "start that server") {
+		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
+	}
+}
+
+// TestDiskOfATenant: a limit that the streams do not fit into is refused before it is one, and says what to do when it is.
+func TestDiskOfATenant(t *testing.T) {
+	d := tenant(t)
+	for _, args := range [][]string{{"add", d.path, "brook"}, {"set", d.path, "acme"}} {
+		out, code := spool(t, append(append([]string{"auth", "tenant"}, args...), "--disk", "100MB")...)
+		if code != service.ExitUsage || !strings.Contains(out, "256MiB") {
+			t.Errorf("auth tenant %v --disk 100MB = %d: %s; want 2, and what is enough", args, code, out)
+		}
+	}
+	d.Tenants[0].Disk = 100e6 // as an earlier version let it be
+	if err := d.save(); err != nil {
+		t.Fatal(err)
+	}
+	connect := func() (*natsio.Conn, error) {
+		return natsio.Dial(t.Context(), natsio.Config{
+			URL: serve(t, d).ClientURL(), NKey: d.seed("acme", adminUser), Inbox: tenants.User{Name: adminUser}.Inbox(),
+		})
+	}
+	conn, err := connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Ensure(t.Context(), natsio.Limits{}); !errors.Is(err, record.ErrRefused) || record.Temporary(err) ||
+		!strings.Contains(err.Error(), "may take 95 MiB") || !strings.Contains(err.Error(), "spool auth tenant set") {
+		t.Errorf("Ensure = %v, want that 95 MiB are too little, and what to do", err)
+	}
+	if out, code := spool(t, "auth", "tenant", "set", d.path, "acme", "--disk", "256MiB"); code != service.ExitOK {
+		t.Fatalf("auth tenant set = %d: %s", code, out)
+	}
+	if conn, err = connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Ensure(t.Context(), natsio.Limits{}); err != nil {
+		t.Errorf("Ensure within 256 MiB = %v", err)
+	}
+}
+
+func TestTooOld(t *testing.T) {
+	for version, want := range map[string]bool{
+		"2.15.2": false, "2.15.0-beta.1": false, "2.16.0": false, "3.0.0": false,
+		"2.14.9": true, "2.9.1": true, "1.4.1": true, "": true, "dev": true,
+	} {
+		if got := tooOld(version); got != want {
+			t.Errorf("tooOld(%q) = %v, want %v", version, got, want)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package natsio
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// api is JetStream as nats.go has it, with requests that end when the server refuses them (denials): by themselves they
+// would wait for an answer until their time is over. What it does not name here is nats.go's own.
+type api struct {
+	jetstream.JetStream
+	denied *denials
+}
+
+// ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of them.
+func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (v T, err error) {
+	ctx, done, err := d.watch(ctx, func(subject string) bool { return asks(subject, subjects) })
+	if err != nil {
+		return v, err
+	}
+	defer done()
+	v, err = f(ctx)
+	return v, outcome(ctx, err)
+}
+
+// asks reports whether a subject is one of the API's that begin so: whole tokens, unless the last one ends with "_", which
+// is the name of a consumer that gets a number.
+func asks(subject string, subjects []string) bool {
+	_, request, ok := strings.Cut(subject, ".API.") // in a domain its name stands between "$JS" and "API"
+	for _, s := range subjects {
+		if rest, begins := strings.CutPrefix(request, s); ok && begins && (rest == "" || rest[0] == '.' || s[len(s)-1] == '_') {
+			return true
+		}
+	}
+	return false
+}
+
+// do is ask for a request that answers nothing but whether it was done.
+func do(ctx context.Context, d *denials, f func(context.Context) error, subject string) error {
+	_, err := ask(ctx, d, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }, subject)
+	return err
+}
+
+// stream is ask for what answers with a stream.
+func (a api) stream(
+	ctx context.Context, f func(context.Context) (jetstream.Stream, error), subject, name string,
+) (jetstream.Stream, error) {
+	s, err := ask(ctx, a.denied, f, subject+name)
+	if err != nil {
+		return nil, err
+	}
+	return apiStream{s, name, a.denied}, nil
+}
+
+func (a api) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.Stream(ctx, name) }
+	return a.stream(ctx, f, "STREAM.INFO.", name)
+}
+
+func (a api) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.CreateStream(ctx, cfg) }
+	return a.stream(ctx, f, "STREAM.CREATE.", cfg.Name)
+}
+
+func (a api) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.UpdateStream(ctx, cfg) }
+	return a.stream(ctx, f, "STREAM.UPDATE.", cfg.Name)
+}
+
+func (a api) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
+	return ask(ctx, a.denied, a.JetStream.AccountInfo, "INFO")
+}
+
+// consumer is ask for what answers with a consumer.
+func consumer(
+	ctx context.Context, d *denials, stream string, f func(context.Context) (jetstream.Consumer, error), subjects ...string,
+) (jetstream.Consumer, error) {
+	c, err := ask(ctx, d, f, subjects...)
+	if err != nil {
+		return nil, err
+	}
+	return apiConsumer{c, stream, d}, nil
+}
+
+func (a api) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) { return a.JetStream.Consumer(ctx, stream, name) }
+	return consumer(ctx, a.denied, stream, f, "CONSUMER.INFO."+stream+"."+name)
+}
+
+func (a api) CreateConsumer(
+	ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) {
+		return a.JetStream.CreateConsumer(ctx, stream, cfg)
+	}
+	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
+}
+
+func (a api) CreateOrUpdateConsumer(
+	ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) {
+		return a.JetStream.CreateOrUpdateConsumer(ctx, stream, cfg)
+	}
+	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
+}
+
+func (a api) OrderedConsumer(
+	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
+) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) {
+		return a.JetStream.OrderedConsumer(ctx, stream, cfg)
+	}
+	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
+}
+
+func (a api) DeleteConsumer(ctx context.Context, stream, name string) error {
+	f := func(ctx context.Context) error { return a.JetStream.DeleteConsumer(ctx, stream, name) }
+	return do(ctx, a.denied, f, "CONSUMER.DELETE."+stream+"."+name)
+}
+
+func (a api) ResetConsumer(ctx context.Context, stream, name string) (*jetstream.ConsumerResetResponse, error) {
+	f := func(ctx context.Context) (*jetstream.ConsumerResetResponse, error) {
+		return a.JetStream.ResetConsumer(ctx, stream, name)
+	}
+	return ask(ctx, a.denied, f, "CONSUMER.RESET."+stream+"."+name)
+}
+
+func (a api) ResetConsumerToSequence(
+	ctx context.Context, stream, name string, seq uint64,
+) (*jetstream.ConsumerResetResponse, error) {
+	f := func(ctx context.Context) (*jetstream.ConsumerResetResponse, error) {
+		return a.JetStream.ResetConsumerToSequence(ctx, stream, name, seq)
+	}
+	return ask(ctx, a.denied, f, "CONSUMER.RESET."+stream+"."+name)
+}
+
+// apiStream is a stream of api.
+type apiStream struct {
+	jetstream.Stream
+	name   string
+	denied *denials
+}
+
+func (s apiStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	f := func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Stream.Info(ctx, opts...) }
+	return ask(ctx, s.denied, f, "STREAM.INFO."+s.name)
+}
+
+func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.Stream.GetMsg(ctx, seq, opts...) }
+	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+}
+
+func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return s.Stream.GetLastMsgForSubject(ctx, subject)
+	}
+	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+}
+
+func (s apiStream) DeleteMsg(ctx context.Context, seq uint64) error {
+	f := func(ctx context.Context) error { return s.Stream.DeleteMsg(ctx, seq) }
+	return do(ctx, s.denied, f, "STREAM.MSG.DELETE."+s.name)
+}
+
+func (s apiStream) SecureDeleteMsg(ctx context.Context, seq uint64) error {
+	f := func(ctx context.Context) error { return s.Stream.SecureDeleteMsg(ctx, seq) }
+	return do(ctx, s.denied, f, "STREAM.MSG.DELETE."+s.name)
+}
+
+func (s apiStream) Purge(ctx context.Context, opts ...jetstream.StreamPurgeOpt) error {
+	f := func(ctx context.Context) error { return s.Stream.Purge(ctx, opts...) }
+	return do(ctx, s.denied, f, "STREAM.PURGE."+s.name)
+}
+
+func (s apiStream) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) { return s.Stream.CreateConsumer(ctx, cfg) }
+	return consumer(ctx, s.denied, s.name, f, "CONSUMER.CREATE."+s.name)
+}
+
+func (s apiStream) OrderedConsumer(
+	ctx context.Context, cfg jetstream.OrderedConsumerConfig,
+) (jetstream.Consumer, error) {
+	f := func(ctx context.Context) (jetstream.Consumer, error) { return s.Stream.OrderedConsumer(ctx, cfg) }
+	return consumer(ctx, s.denied, s.name, f, "CONSUMER.CREATE."+s.name)
+}
+
+func (s apiStream) DeleteConsumer(ctx context.Context, name string) error {
+	f := func(ctx context.Context) error { return s.Stream.DeleteConsumer(ctx, name) }
+	return do(ctx, s.denied, f, "CONSUMER.DELETE."+s.name+"."+name)
+}
+
+func (s apiStream) UnpinConsumer(ctx context.Context, name, group string) error {
+	f := func(ctx context.Context) error { return s.Stream.UnpinConsumer(ctx, name, group) }
+	return do(ctx, s.denied, f, "CONSUMER.UNPIN."+s.name+"."+name)
+}
+
+func (s apiStream) ListConsumers(ctx context.Context) jetstream.ConsumerInfoLister {
+	ctx, done, err := s.denied.watch(ctx, func(subject string) bool {
+		return asks(subject, []string{"CONSUMER.LIST." + s.name})
+	})
+	if err != nil {
+		return apiList{err: err}
+	}
+	return apiList{ConsumerInfoLister: s.Stream.ListConsumers(ctx), ctx: ctx, done: done}
+}
+
+// apiList is a list of consumers. Its error must be asked for, once all of it was read.
+type apiList struct {
+	jetstream.ConsumerInfoLister
+	ctx  context.Context //nolint:containedctx // of the list, while it is read
+	done func()
+	err  error
+}
+
+func (l apiList) Info() <-chan *jetstream.ConsumerInfo {
+	if l.err == nil {
+		return l.ConsumerInfoLister.Info()
+	}
+	none := make(chan *jetstream.ConsumerInfo)
+	close(none)
+	return none
+}
+
+func (l apiList) Err() error {
+	if l.err != nil {
+		return l.err
+	}
+	defer l.done()
+	return outcome(l.ctx, l.ConsumerInfoLister.Err())
+}
+
+// apiConsumer is a consumer of api.
+type apiConsumer struct {
+	jetstream.Consumer
+	stream string
+	denied *denials
+}
+
+func (c apiConsumer) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	return ask(ctx, c.denied, c.Consumer.Info, "CONSUMER.INFO."+c.stream)
+}
+
+func (c apiConsumer) Messages(opts ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+	name := c.CachedInfo().Name
+	if i := strings.LastIndexByte(name, '_'); i >= 0 && c.CachedInfo().Config.Durable == "" {
+		name = name[:i+1] // an ordered consumer that begins again counts on
+	}
+	ctx, done, err := c.denied.watch(context.Background(), func(subject string) bool {
+		return asks(subject, []string{"CONSUMER.MSG.NEXT." + c.stream + "." + name})
+	})
+	if err != nil {
+		return nil, err
+	}
+	it, err := c.Consumer.Messages(opts...)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	unstop := context.AfterFunc(ctx, it.Stop)
+	return apiMessages{it, ctx, func() { unstop(); done() }}, nil
+}
+
+// apiMessages are messages of api. Whoever reads them must stop them.
+type apiMessages struct {
+	jetstream.MessagesContext
+	ctx  context.Context //nolint:containedctx // it ends when the server refuses to give more
+	done func()
+}
+
+func (m apiMessages) Next(opts ...jetstream.NextOpt) (jetstream.Msg, error) {
+	msg, err := m.MessagesContext.Next(opts...)
+	return msg, outcome(m.ctx, err)
+}
+
+func (m apiMessages) Stop() {
+	m.done()
+	m.MessagesContext.Stop()
+}

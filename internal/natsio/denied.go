@@ -1,0 +1,126 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/record"
+)
+
+// denials are the requests of a connection that wait for answers. A server drops what a user may not send, says so on the
+// connection, and answers nothing: whoever waits for the answer learns it here.
+type denials struct {
+	mu      sync.Mutex
+	waiting map[*waiter]struct{}
+	deaf    error // why no answer reaches this connection, until it is made again; nil: answers do
+}
+
+// waiter is one request, or several.
+type waiter struct {
+	sends func(subject string) bool
+	end   context.CancelCauseFunc
+}
+
+// watch gives a context that ends when the server refuses a subject that sends is true for; outcome has the reason. done
+// must be called when the answer is there, or not waited for any more.
+func (d *denials) watch(ctx context.Context, sends func(subject string) bool) (_ context.Context, done func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deaf != nil {
+		return nil, nil, d.deaf
+	}
+	w := &waiter{sends: sends}
+	ctx, w.end = context.WithCancelCause(ctx)
+	if d.waiting == nil {
+		d.waiting = map[*waiter]struct{}{}
+	}
+	d.waiting[w] = struct{}{}
+	return ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.waiting, w)
+		w.end(nil)
+	}, nil
+}
+
+// Denied gives a context that ends when the server refuses a message on the subject; its cause is a record.ErrDenied. It is
+// for requests that do not go through this package. done must be called behind the request.
+func (st Streams) Denied(ctx context.Context, subject string) (_ context.Context, done func(), err error) {
+	return st.c.denied.watch(ctx, func(s string) bool { return s == subject })
+}
+
+// outcome is the error of a request under watch's context: the refusal, if that is what ended it.
+func outcome(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, record.ErrDenied) {
+		return cause
+	}
+	return err
+}
+
+// deny ends the requests that send a subject, and reports whether there are any.
+func (d *denials) deny(subject string, why error) (told bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.waiting {
+		if w.sends(subject) {
+			w.end(why)
+			told = true
+		}
+	}
+	return told
+}
+
+// deafen ends all requests, and those to come: the subscription that their answers come to was refused.
+func (d *denials) deafen(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deaf = why
+	for w := range d.waiting {
+		w.end(why)
+	}
+}
+
+// hear takes deafen back: a new connection subscribes again.
+func (d *denials) hear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deaf = nil
+}
+
+// violation finds what was refused in the server's words.
+var violation = regexp.MustCompile(`for (Publish|Subscription) to "([^"]+)"`)
+
+// refused is the subject that a user may not publish or subscribe to, if the server says that.
+func refused(err error) (subject string, publish, ok bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false, false
+	}
+	if found := violation.FindStringSubmatch(err.Error()); found != nil {
+		return found[2], found[1] == "Publish", true
+	}
+	return "", false, false
+}
+
+// complaint takes what the server says about a connection, and not to a request. It reports whether a request is told.
+func (d *denials) complaint(nc *nats.Conn, err error) (told bool) {
+	subject, publish, ok := refused(err)
+	switch {
+	case !ok:
+		return false
+	case publish:
+		return d.deny(subject, fmt.Errorf("%w: %s: ask for the permission, or use a user who has it", record.ErrDenied, subject))
+	}
+	inbox := strings.TrimSuffix(nc.NewInbox(), ".")
+	if inbox = inbox[:strings.LastIndexByte(inbox, '.')+1]; !strings.HasPrefix(subject, inbox) {
+		return false // of a subscription; whoever reads from it is told by nats.go
+	}
+	d.deafen(fmt.Errorf("%w: subscribe to %s, where answers come: give the prefix that this user has, by --inbox-prefix or "+
+		"NATS_INBOX_PREFIX (spool auth env says it)", record.ErrDenied, subject))
+	return true
+}
