@@ -57,6 +57,7 @@ func run(args []string) error {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
+	nats.Scope = cmp.Or(nats.Scope, string(events.Everywhere)) // what it publishes deletes nothing
 	conn, err := nats.Dial(ctx, "spool ingest", log)
 	if err != nil {
 		return err

@@ -299,7 +299,11 @@ func (c *authEnvCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	for _, kv := range [][2]string{{"NATS_URL", d.URL}, {"NATS_NKEY", d.seed(t.Name, name)}, {"NATS_INBOX_PREFIX", u.Inbox()}} {
+	env := [][2]string{{"NATS_URL", d.URL}, {"NATS_NKEY", d.seed(t.Name, name)}, {"NATS_INBOX_PREFIX", u.Inbox()}}
+	if s := u.Scope(); s != "" {
+		env = append(env, [2]string{"SPOOL_SCOPE", string(s)})
+	}
+	for _, kv := range env {
 		fmt.Fprintf(a.out, "export %s='%s'\n", kv[0], strings.ReplaceAll(kv[1], "'", `'\''`))
 	}
 	return nil

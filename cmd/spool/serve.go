@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -12,6 +13,7 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/service"
 	"spool/internal/web"
+	"spool/pkg/events"
 )
 
 type serveCmd struct {
@@ -33,6 +35,7 @@ func (c *serveCmd) Run(a *app) error {
 		}
 		cfg.Tokens = tokens
 	}
+	a.nats.Scope = cmp.Or(a.nats.Scope, string(events.Everywhere)) // what it publishes deletes nothing, but where it is to
 	conn, err := a.dial()
 	if err != nil {
 		return err

@@ -167,6 +167,10 @@ func (t *Tokens) has(sum [sha256.Size]byte) bool {
 	return slices.ContainsFunc(t.list, func(other token) bool { return other.sum == sum })
 }
 
+// maxSessions is how many bytes the beginnings of sessions have at most: they are stamped on what is stored
+// (events.Scope).
+const maxSessions = 500
+
 func parseLine(line string) (t token, err error) {
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -190,6 +194,10 @@ func parseLine(line string) (t token, err error) {
 			return t, fmt.Errorf("%s: %q: behind the token stands session=PREFIX, or nothing", t.grant.Name, word)
 		}
 		t.grant.Sessions = append(t.grant.Sessions, prefix)
+	}
+	if n := len(strings.Join(t.grant.Sessions, "+,")); n > maxSessions {
+		return t, fmt.Errorf("%s: beginnings of sessions of %d bytes together; use at most %d, or more tokens",
+			t.grant.Name, n, maxSessions)
 	}
 	return t, nil
 }

@@ -24,6 +24,9 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	if err := source.Validate(); err != nil {
 		return fmt.Errorf("%w: fork: %w", events.ErrControl, err)
 	}
+	if err := d.e.Scope.Check(source.Session); err != nil {
+		return fmt.Errorf("fork: %w", err)
+	}
 	if err := checkHeader(f.Header, t); err != nil {
 		return err
 	}

@@ -194,8 +194,7 @@ func (r *restore) events(ctx context.Context) error {
 		if m.Seq != 0 && !r.again[m.Seq] {
 			return "", nil
 		}
-		t, kind, err := events.ParseStored(m.Subject)
-		return events.EventSubject(t, kind), err
+		return events.PublishedSubject(m.Subject)
 	})
 }
 

@@ -184,7 +184,20 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 			return r, false
 		}
 	}
-	return r.WithContext(access.With(r.Context(), grant)), true
+	ctx := access.With(r.Context(), grant)
+	if !grant.Everything() {
+		ctx = events.WithScope(ctx, scopeOf(grant))
+	}
+	return r.WithContext(ctx), true
+}
+
+// scopeOf is what a persister checks the events of a token by, beside us. No session begins with what is no name.
+func scopeOf(grant access.Grant) events.Scope {
+	names := make([]string, len(grant.Sessions))
+	for i, begin := range grant.Sessions {
+		names[i] = events.Token(begin) + string(events.Everywhere)
+	}
+	return events.Scope(strings.Join(names, ","))
 }
 
 // enter takes a place in a lane; the caller gives it back. On false the request is answered.
@@ -281,7 +294,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusBadRequest, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
-	case is(errForbidden):
+	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
 	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused, client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded):
 		return http.StatusConflict, 0

@@ -15,6 +15,7 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // Config says where the NATS system is and who we are there. The zero value connects to 127.0.0.1:4222. Names and
@@ -32,6 +33,7 @@ type Config struct {
 	TLSCA    string        // CA bundle file
 	Inbox    string        // prefix of the subjects where answers come; empty: _INBOX. A user that may not see those of others has its own
 	Domain   string        // JetStream domain
+	Scope    events.Scope  // of events that have no other; "": none. An ingest user needs one (docs/security.md)
 	Timeout  time.Duration // of one request, and of connecting; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
 
@@ -60,6 +62,7 @@ type Conn struct {
 	announced announcements
 	terms     atomic.Uint64 // that were begun: Delivery.Term
 	secret    []byte        // of this user, see userSecret; nil: everybody is let in
+	scope     events.Scope
 
 	log *slog.Logger
 }
@@ -72,7 +75,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	c := &Conn{
-		timeout: cfg.Timeout, log: log, dead: deadBox{turn: newTurn()}, events: sender{turn: newTurn()}, items: sender{turn: newTurn()},
+		timeout: cfg.Timeout, scope: cfg.Scope, log: log, dead: deadBox{turn: newTurn()},
+		events: sender{turn: newTurn()}, items: sender{turn: newTurn()},
 	}
 	nc, err := connect(cfg, log, &c.denied)
 	if err != nil {

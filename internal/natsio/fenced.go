@@ -68,7 +68,7 @@ func (es Events) sendChains(ctx context.Context, chains []*Chain) (last uint64, 
 			if err != nil {
 				return 0, err
 			}
-			msgs = append(msgs, &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data})
+			msgs = append(msgs, &nats.Msg{Subject: es.subject(e, ""), Data: data}) // ctx is of another's chain, too
 		}
 		msgs[first].Header = nats.Header{
 			hdrExpectSubj: {events.StoredFilter(ch.Events[0].Thread)}, hdrExpectSeq: {strconv.FormatUint(ch.Last, 10)},

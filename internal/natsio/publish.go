@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,12 +30,17 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 		if err != nil {
 			return err
 		}
-		msgs[i] = &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: data}
+		msgs[i] = &nats.Msg{Subject: es.subject(e, events.ScopeFrom(ctx)), Data: data}
 	}
 	if err := es.c.events.send(ctx, es.c, msgs); err != nil {
 		return fmt.Errorf("publish %d events: %w", len(evs), err)
 	}
 	return nil
+}
+
+// subject is where an event goes. What stamps it: whoever made it, else whoever asks, else whoever we are.
+func (es Events) subject(e *events.Event, asked events.Scope) string {
+	return cmp.Or(e.Scope, asked, es.c.scope).Stamp(events.EventSubject(e.Thread, e.Kind))
 }
 
 // groupBytes is how much small entries of one thread share a message, if the server takes messages as large as that: what

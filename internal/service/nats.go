@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/natsio"
+	"spool/pkg/events"
 )
 
 // NATS is how every command reaches a NATS system: flags over environment over file over the context, with the names that the nats
@@ -25,6 +26,7 @@ type NATS struct {
 	TLSKey   string        `name:"tlskey" env:"NATS_KEY" placeholder:"FILE" help:"Client key."`
 	TLSCA    string        `name:"tlsca" env:"NATS_CA" placeholder:"FILE" help:"CA bundle."`
 	Inbox    string        `name:"inbox-prefix" env:"NATS_INBOX_PREFIX" placeholder:"SUBJECT" help:"Prefix of the subjects where answers come."`
+	Scope    string        `env:"SPOOL_SCOPE" placeholder:"SESSIONS" help:"Sessions that events may name; +: all."`
 	Domain   string        `name:"js-domain" placeholder:"NAME" help:"JetStream domain."`
 	Timeout  time.Duration `env:"NATS_TIMEOUT" default:"5s" help:"Time for one request."`
 }
@@ -50,6 +52,7 @@ func (n *NATS) flags() []natsFlag {
 		{&n.TLSKey, "tlskey", "NATS_KEY", "client key `file`"},
 		{&n.TLSCA, "tlsca", "NATS_CA", "CA bundle `file`"},
 		{&n.Inbox, "inbox-prefix", "NATS_INBOX_PREFIX", "prefix of the `subjects` where answers come"},
+		{&n.Scope, "scope", "SPOOL_SCOPE", "`sessions` that events may name; +: all"},
 		{&n.Domain, "js-domain", "", "JetStream domain `name`"},
 	}
 }
@@ -80,6 +83,7 @@ func (n *NATS) Given() bool { return n.Server != "" || n.Context != "" }
 func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio.Conn, error) {
 	return natsio.Dial(ctx, natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
-		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Domain: n.Domain, Timeout: n.Timeout, Name: name, Logger: log,
+		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Scope: events.Scope(n.Scope), Domain: n.Domain,
+		Timeout: n.Timeout, Name: name, Logger: log,
 	})
 }

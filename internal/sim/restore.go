@@ -129,13 +129,14 @@ func (j *judgement) publishAgain(d *driver) {
 	var msgs []natsadmin.StoredMessage
 	for seq := max(j.saved.upTo, 3) - 2; seq <= j.saved.upTo; seq++ {
 		m, ok := j.events[seq]
-		t, kind, err := events.ParseStored(m.Subject)
+		t, _, err := events.ParseStored(m.Subject)
+		published, _ := events.PublishedSubject(m.Subject)
 		life := j.model.threads[t]
 		if e, bad := events.Open(m.Subject, m.Data); !ok || err != nil || bad != nil || e.Kind != events.KindEntry ||
 			!j.comparable(life) || seq < life.began {
 			continue
 		}
-		msgs = append(msgs, natsadmin.StoredMessage{Subject: events.EventSubject(t, kind), Data: m.Data})
+		msgs = append(msgs, natsadmin.StoredMessage{Subject: published, Data: m.Data})
 	}
 	err := d.await(func(ctx context.Context) error {
 		conn, err := d.operator.connect()

@@ -121,13 +121,17 @@ func (u User) login() string {
 	if all {
 		return "{ " + who + " }"
 	}
+	deny := ""
+	if list := u.denied(); list != nil {
+		deny = fmt.Sprintf(", deny: [%s]", quoted(list))
+	}
 	// Daemons answer whoever asks them how they are; an answer goes where it was asked for, once.
 	answers := ""
 	if !u.Role.Apart() {
 		answers = ", allow_responses: true"
 	}
-	return fmt.Sprintf("{ %s, permissions: { publish: { allow: [%s] }, subscribe: { allow: [%s] }%s } }",
-		who, quoted(publish), quoted(subscribe), answers)
+	return fmt.Sprintf("{ %s, permissions: { publish: { allow: [%s]%s }, subscribe: { allow: [%s] }%s } }",
+		who, quoted(publish), deny, quoted(subscribe), answers)
 }
 
 func quoted(subjects []string) string {

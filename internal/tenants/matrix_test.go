@@ -344,8 +344,8 @@ type request struct {
 // requestsOf are what a role may send: of each kind one.
 func requestsOf(user string) []request {
 	if user == string(tenants.Agent) {
-		own, body := events.SessionEvents("mine"), event("mine", mark, 1).Encode()
-		own = strings.Replace(own, "*.*", "main.entry", 1)
+		e := event("mine", mark, 1)
+		own, body := events.EventSubject(e.Thread, e.Kind), e.Encode()
 		return []request{
 			{own, nil, body}, {own, nil, []byte("no event " + mark)}, {own, nil, nil}, {own, nil, bytes.Repeat([]byte("+ACK"), 10)},
 			{own, nats.Header{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"1"}}, body},                                 // is answered by an empty message

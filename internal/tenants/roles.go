@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"slices"
+	"strings"
 
 	"spool/pkg/events"
 )
@@ -13,7 +14,7 @@ type Role string
 const (
 	Admin     Role = "admin"     // everything in the tenant: operators, spool up, restore, erase
 	Persister Role = "persister" // applies events; publishes none
-	Ingest    Role = "ingest"    // publishes events of all sessions, and reads: the HTTP side
+	Ingest    Role = "ingest"    // publishes events of all sessions but deletions, and reads: the HTTP side
 	Collector Role = "gc"        // collects garbage; publishes no events and no items
 	Reader    Role = "reader"    // reads all sessions, writes nothing
 	Agent     Role = "agent"     // publishes events of its sessions, and gets their acks
@@ -68,13 +69,31 @@ func (u User) passages() (list []passage) {
 		return doors(u.Role)
 	}
 	for _, s := range u.Sessions {
-		p := passage{subject: events.SessionEvents(s), many: eventAnswers}
-		if s == allSessions {
-			p.subject = events.EventSubjects
+		for _, kind := range events.Kinds {
+			p := passage{as: events.SessionEvents(s, kind), many: eventAnswers}
+			p.subject = u.scope().Stamp(p.as)
+			list = append(list, p)
 		}
-		list = append(list, p)
 	}
 	return list
+}
+
+// scope is which sessions an agent may name in its events: those that it publishes to. The server writes it into their
+// subjects.
+func (u User) scope() events.Scope {
+	if slices.Contains(u.Sessions, allSessions) {
+		return events.Everywhere
+	}
+	return events.Scope(strings.Join(u.Sessions, ","))
+}
+
+// Scope is what a user's own programs stamp their events with, because it may not publish all of them without; "":
+// nothing.
+func (u User) Scope() events.Scope {
+	if u.Role == Ingest {
+		return events.Everywhere
+	}
+	return ""
 }
 
 // reading is what a reader asks for. It makes no consumer by itself, because who makes one says to which subject of the tenant's account
@@ -104,6 +123,14 @@ func reading() []passage {
 
 // allSessions stands for every session in the list of an agent. The command refuses it: it is for systems where all agents share a user.
 const allSessions = "*"
+
+// denied is what a user may not publish of what Permissions give. Without a scope an operation may delete a session.
+func (u User) denied() []string {
+	if u.Role == Ingest {
+		return []string{events.SessionEvents(allSessions, events.KindControl)}
+	}
+	return nil
+}
 
 // Permissions are the subjects that a user may publish and subscribe to. All: whatever is in the account. Who lives in an account of
 // its own reaches no more than its passages anyway; with permissions it is told what it may not.

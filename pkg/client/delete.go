@@ -105,7 +105,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
 	}}
 	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(),
-		Body: op.Encode()}}); err != nil {
+		Body: op.Encode(), Scope: events.Operator}}); err != nil {
 		return r, err
 	}
 	refusal := ErrRefused

@@ -88,7 +88,8 @@ func (s *seqs) put(n uint64) {
 // joins reports whether an entry can share this event: everything but its sequence, time and body is the same.
 func (e *Event) joins(next *Event) bool {
 	return e.Kind == KindEntry && next.Kind == KindEntry && e.Ref == nil && next.Ref == nil && len(next.More) == 0 &&
-		e.chain() == next.chain() && e.Dialect == next.Dialect && e.User == next.User && e.Host == next.Host && e.Trace == next.Trace
+		e.chain() == next.chain() && e.Dialect == next.Dialect && e.Scope == next.Scope &&
+		e.User == next.User && e.Host == next.Host && e.Trace == next.Trace
 }
 
 func (e *Event) size() int {

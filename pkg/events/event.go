@@ -20,6 +20,9 @@ const (
 
 var kindNames = map[Kind]string{KindEntry: "entry", KindChunk: "chunk", KindControl: "control"}
 
+// Kinds is every kind.
+var Kinds = []Kind{KindEntry, KindChunk, KindControl}
+
 // String is the subject token of the kind.
 func (k Kind) String() string {
 	if s, ok := kindNames[k]; ok {
@@ -62,6 +65,7 @@ type Event struct {
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agent runs on
 	Trace   string // W3C traceparent, if any
+	Scope   Scope  // which sessions the publisher may name: of the subject, not of the envelope
 
 	Body []byte   // the raw entry, as the agent wrote it; nil when Ref is set
 	Ref  *BodyRef // claim check: the body waits in the inbox bucket

@@ -220,13 +220,16 @@ func further(v []byte, to *[]Entry) (err error) {
 // envelope leaves out is the subject's; what it says must be. Thread and Kind are the subject's beside an error too, as far as
 // it has any.
 func Open(subject string, b []byte) (Event, error) {
-	t, k, err := ParseStored(subject)
+	t, k, scope, err := parseStored(subject)
 	if err != nil {
-		return Event{Thread: t, Kind: k}, err
+		return Event{Thread: t, Kind: k, Scope: scope}, err
 	}
 	e, err := Decode(b)
 	said, saidKind := e.Thread, e.Kind
-	e.Thread, e.Kind = t, k
+	e.Thread, e.Kind, e.Scope = t, k, scope
+	if err == nil {
+		err = scope.Check(t.Session)
+	}
 	if err != nil {
 		return e, err
 	}

@@ -109,8 +109,10 @@ func EventSubject(t Thread, k Kind) string {
 	return root + "event." + t.Session + "." + t.Name + "." + k.String()
 }
 
-// SessionEvents matches what is published to a session: as a permission, all that its agent needs to publish.
-func SessionEvents(session string) string { return root + "event." + session + ".*.*" }
+// SessionEvents matches the events of a kind that are published to a session without a scope; "*" is every session.
+func SessionEvents(session string, k Kind) string {
+	return EventSubject(Thread{Session: session, Name: "*"}, k)
+}
 
 // PartitionFilter matches one partition's events as EVENTS stores them.
 func PartitionFilter(p int) string { return root + "p." + strconv.Itoa(p) + ".>" }
@@ -118,16 +120,23 @@ func PartitionFilter(p int) string { return root + "p." + strconv.Itoa(p) + ".>"
 // StoredFilter matches the events of a thread as EVENTS stores them.
 func StoredFilter(t Thread) string { return root + "p.*." + t.Session + "." + t.Name + ".*" }
 
-// ParseStored splits a subject as EVENTS stores it: spool.v1.p.<partition>.<session>.<thread>.<kind>.
+// ParseStored splits a subject as EVENTS stores it: spool.v1.p.<partition>.<session>.<thread>.<kind>, or <kind>@<scope>.
 func ParseStored(subject string) (Thread, Kind, error) {
+	t, k, _, err := parseStored(subject)
+	return t, k, err
+}
+
+func parseStored(subject string) (t Thread, k Kind, s Scope, err error) {
 	rest, ok := strings.CutPrefix(subject, root+"p.")
-	parts := strings.Split(rest, ".")
+	parts := strings.SplitN(rest, ".", 4)
 	if !ok || len(parts) != 4 {
-		return Thread{}, 0, fmt.Errorf("%w: subject %q is not of the form %sp.<partition>.<session>.<thread>.<kind>", ErrToken, subject, root)
+		return t, 0, "", fmt.Errorf("%w: subject %q is not of the form %sp.<partition>.<session>.<thread>.<kind>",
+			ErrToken, subject, root)
 	}
-	t := Thread{Session: parts[1], Name: parts[2]}
-	k, err := parseKind(parts[3])
-	return t, k, errors.Join(t.Validate(), err)
+	t = Thread{Session: parts[1], Name: parts[2]}
+	kind, s, bad := cutScope(parts[3])
+	k, err = parseKind(kind)
+	return t, k, s, errors.Join(t.Validate(), err, bad)
 }
 
 // ItemSubject is where the persister publishes an item: spool.v1.item.<session>.<thread>.<type>[.<detail>]. A detail that

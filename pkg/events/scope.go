@@ -1,0 +1,122 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Scope says which sessions the publisher of an event may name, its own included, as whoever let him in knows: the NATS
+// account that he publishes from, or the HTTP side for his token. It is no part of the envelope. It stands behind the
+// kind in the subject, where no publisher of an account of his own can put or change it, and SPOOL_EVENTS stores it:
+//
+//	control           ""        everything: who runs the system, or a system where everybody is let in
+//	control@+         "+"       every session; no session is deleted
+//	control@a,ci-+    "a,ci-+"  the session a, and those whose names begin with ci-; no session is deleted
+type Scope string
+
+// The scopes that are no list.
+const (
+	Everywhere Scope = "+" // every session
+	// Operator is everything, also for a connection that stamps what has no stamp (natsio.Config.Scope). It is never in a
+	// subject.
+	Operator Scope = "!"
+)
+
+// ErrScope is wrapped by the refusal of an event that names what its publisher may not name.
+var ErrScope = errors.New("beyond the publisher's sessions")
+
+const (
+	scopeMark = "@" // between a kind and a scope; in no name
+	scopeSep  = ","
+	scopeMore = "+" // behind the beginning of names
+	maxScope  = 512 // bytes: a stamp is stored with each event
+)
+
+// NewScope is the scope of some sessions: names, or beginnings of names with "+" behind them.
+func NewScope(sessions ...string) (Scope, error) {
+	s := Scope(strings.Join(sessions, scopeSep))
+	if len(sessions) == 0 {
+		return "", fmt.Errorf("%w: a scope without sessions", ErrToken)
+	}
+	return s, s.check()
+}
+
+func (s Scope) check() error {
+	if len(s) > maxScope {
+		return fmt.Errorf("%w: names of sessions of %d bytes together; use at most %d", ErrToken, len(s), maxScope)
+	}
+	for name := range strings.SplitSeq(string(s), scopeSep) {
+		if begin, more := strings.CutSuffix(name, scopeMore); more && begin == "" {
+			continue
+		} else if err := CheckToken("session of a scope", begin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type scopeKey struct{}
+
+// WithScope has what is published under a context stamped with a scope: that of the token of a request.
+func WithScope(ctx context.Context, s Scope) context.Context {
+	return context.WithValue(ctx, scopeKey{}, s)
+}
+
+// ScopeFrom is the scope of a context; "" if it has none.
+func ScopeFrom(ctx context.Context) Scope {
+	s, _ := ctx.Value(scopeKey{}).(Scope)
+	return s
+}
+
+// Session reports whether the publisher may name a session.
+func (s Scope) Session(session string) bool {
+	if s == "" || s == Operator {
+		return true
+	}
+	for name := range strings.SplitSeq(string(s), scopeSep) {
+		begin, more := strings.CutSuffix(name, scopeMore)
+		if name == session || more && strings.HasPrefix(session, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check refuses a session that the publisher may not name. The error wraps ErrScope.
+func (s Scope) Check(session string) error {
+	if s.Session(session) {
+		return nil
+	}
+	return fmt.Errorf("%w: it names the session %s, and was published for %s only", ErrScope, session, s)
+}
+
+// Deletes reports whether the publisher may delete sessions.
+func (s Scope) Deletes() bool { return s == "" || s == Operator }
+
+// Stamp is a subject of EventSubject or SessionEvents with the scope.
+func (s Scope) Stamp(subject string) string {
+	if s == "" || s == Operator {
+		return subject
+	}
+	return subject + scopeMark + string(s)
+}
+
+// cutScope splits the last token of a stored subject. A stamp that cannot be read gives no right to anything.
+func cutScope(token string) (kind string, s Scope, err error) {
+	kind, text, stamped := strings.Cut(token, scopeMark)
+	if !stamped {
+		return kind, "", nil
+	}
+	if s = Scope(text); text == "" {
+		return kind, s, fmt.Errorf("%w: an empty scope", ErrToken)
+	}
+	return kind, s, s.check()
+}
+
+// PublishedSubject is where a stored event was published, by its subject in EVENTS.
+func PublishedSubject(stored string) (string, error) {
+	t, kind, s, err := parseStored(stored)
+	return s.Stamp(EventSubject(t, kind)), err
+}

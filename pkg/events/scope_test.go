@@ -1,0 +1,64 @@
+package events_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"spool/pkg/events"
+)
+
+func TestScope(t *testing.T) {
+	for _, tt := range []struct {
+		scope    events.Scope
+		may, not string
+		deletes  bool
+	}{
+		{"", "a b", "", true},
+		{events.Operator, "a b", "", true},
+		{events.Everywhere, "a b", "", false},
+		{"a", "a", "b ab A", false},
+		{"a,b", "a b", "c a,b", false},
+		{"ci-+,x", "ci- ci-1 x", "ci x1 xci-", false},
+	} {
+		for _, session := range strings.Fields(tt.may) {
+			if err := tt.scope.Check(session); err != nil {
+				t.Errorf("%q: %v", tt.scope, err)
+			}
+		}
+		for _, session := range strings.Fields(tt.not) {
+			if err := tt.scope.Check(session); !errors.Is(err, events.ErrScope) {
+				t.Errorf("%q.Check(%q) = %v, want ErrScope", tt.scope, session, err)
+			}
+		}
+		if tt.scope.Deletes() != tt.deletes {
+			t.Errorf("%q.Deletes() = %v", tt.scope, !tt.deletes)
+		}
+	}
+}
+
+// TestStamp: a scope stands in the subject, which says it again where the event is published once more; what cannot be
+// read opens nothing.
+func TestStamp(t *testing.T) {
+	e := events.Event{Producer: "p", Seq: 1, Kind: events.KindControl, Thread: events.Thread{Session: "s", Name: "t"}}
+	for _, scope := range []events.Scope{"", "s", "s,other", "s+", events.Everywhere} {
+		stored := scope.Stamp("spool.v1.p.3.s.t.control")
+		got, err := events.Open(stored, e.Encode())
+		if err != nil || got.Scope != scope {
+			t.Errorf("Open(%q) has the scope %q, %v", stored, got.Scope, err)
+		}
+		published, err := events.PublishedSubject(stored)
+		if want := scope.Stamp("spool.v1.event.s.t.control"); published != want || err != nil {
+			t.Errorf("PublishedSubject(%q) = %q, %v, want %q", stored, published, err, want)
+		}
+	}
+	long := strings.Repeat("s+,", 200) + "s"
+	for _, stamp := range []string{"@", "@!", "@other", "@s,", "@,s", "@s@s", "@s.t", "@*", "@s*", "@++", "@" + long} {
+		if got, err := events.Open("spool.v1.p.3.s.t.control"+stamp, e.Encode()); err == nil {
+			t.Errorf("Open of %q = %+v, want an error", stamp, got)
+		}
+	}
+	if _, err := events.NewScope(); err == nil {
+		t.Error("NewScope() = nil error")
+	}
+}
