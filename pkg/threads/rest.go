@@ -30,7 +30,7 @@ const MaxHead = 64 << 10
 
 const (
 	mostTips, keptTips           = 32, 16 // of tips: above the first number they go into a node, but for the second
-	mostProducers, keptProducers = 32, 16 // the same of producers that the head itself tells of
+	mostProducers, keptProducers = 64, 16 // the same of producers that the head itself tells of
 	tipsOfNode, nodesAtOnce      = 64, 16 // tips of a node, and nodes that one event makes, at most
 	maxLeaf, maxFailure          = 1 << 10, 4 << 10
 )
