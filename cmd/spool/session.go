@@ -231,7 +231,7 @@ func threadJSON(t client.Thread) map[string]any {
 	return map[string]any{
 		"session": t.Session, "thread": t.Name, "status": t.Head.Status.String(), "entries": t.Head.Entries, "items": t.Head.N,
 		"messages": t.Head.Messages, "standing": sessions.Status(t.Head.Standing).String(),
-		"head": t.Head.Head().Ref.String(), "start": t.Head.Start.Ref.String(), "tips": len(t.Head.Tips),
+		"head": t.Head.Head().Ref.String(), "start": t.Head.Start.Ref.String(), "tips": t.Head.Branches(),
 		"updated": t.Head.Updated, "bytes_in": t.Head.BytesIn, "truncated": t.Head.Truncated,
 		"externalized": t.Head.Externalized, "unknown": t.Head.Unknown, "failure": t.Head.Failure,
 	}

@@ -70,7 +70,7 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	th := client.Thread{Thread: id, Head: head}
 	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
-	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, len(head.Tips))
+	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, head.Branches())
 	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn),
 		head.Truncated, head.Externalized)
 	fmt.Fprintln(t, "INDEX\tITEMS\tTIME\tROLE\tTYPE\tSTATE")

@@ -153,12 +153,13 @@ func (l *logger) graph(id events.Thread, head threads.Head, limit int) error {
 		if t.Head.Start.Ref != head.Start.Ref {
 			continue
 		}
-		roots := t.Head.Tips
 		if len(t.Head.Recent) > 0 {
-			roots = append([]casstore.Located{t.Head.Head()}, roots...)
 			g.names[t.Head.Head().Ref] = append(g.names[t.Head.Head().Ref], t.Name)
 		}
-		for _, root := range roots {
+		for root, err := range l.cl.Reader().Newest(l.ctx, t.Head, 0) {
+			if err != nil {
+				return err
+			}
 			steps, err := l.cl.Reader().Last(l.ctx, root, limit)
 			if err != nil {
 				return err

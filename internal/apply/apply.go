@@ -21,6 +21,9 @@ func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, 
 	if err != nil {
 		verdict = d.refuse(err)
 	}
+	if d.Noted {
+		d.shrink()
+	}
 	return &d.Change, verdict, nil
 }
 

@@ -47,6 +47,7 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 		for _, tip := range head.Tips {
 			d.Beside = append(d.Beside, tip.Pack)
 		}
+		d.Beside = append(d.Beside, head.Older.Pack) // what it refers to is in older packs, which go after it
 	}
 	st := d.Head.Next(threads.RoleFork)
 	st.Timestamp = d.timestamp(0)

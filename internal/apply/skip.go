@@ -143,7 +143,7 @@ func (d *draft) lookBack(ctx context.Context) (events.Standing, error) {
 }
 
 // since is the first sequence of EVENTS at which an event can have been stored that the thread does not know, of the
-// producer of this one.
+// producer of this one: that of the last one that it knows, whose message may hold others behind it.
 func (d *draft) since() uint64 {
 	since := uint64(1)
 	heads := []*threads.Head{&d.Head}
@@ -153,7 +153,7 @@ func (d *draft) since() uint64 {
 	for _, h := range heads {
 		for _, p := range h.Producers {
 			if p.ID == d.e.Producer && p.At < d.e.At { // else EVENTS was made anew, and counts from 1 again
-				since = max(since, p.At+1)
+				since = max(since, p.At)
 			}
 		}
 	}

@@ -1,10 +1,16 @@
 package backup
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"spool/internal/record"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -17,7 +23,7 @@ type dealt struct {
 }
 
 // dealtWith finds out by records. One that cannot be read says nothing: the events come again, and are recognized.
-func dealtWith(records map[string][]byte) dealt {
+func dealtWith(ctx context.Context, records map[string][]byte, packs threads.Reader) dealt {
 	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{}}
 	for key, value := range records {
 		if value == nil {
@@ -42,7 +48,11 @@ func dealtWith(records map[string][]byte) dealt {
 		if !ok {
 			continue
 		}
-		if h, err := threads.DecodeHead(value); err == nil {
+		h, err := threads.DecodeHead(value)
+		if err == nil {
+			h, err = packs.Recall(ctx, h)
+		}
+		if err == nil {
 			d.threads[t] = append(d.threads[t], h)
 		}
 	}
@@ -71,8 +81,9 @@ func (d dealt) with(m Message) (bool, error) {
 }
 
 // judge decides which events are published again, and what deletions that were under way have to go on with.
-func (r *restore) judge(records map[string][]byte) error {
-	r.dealt, r.again = dealtWith(records), map[uint64]bool{}
+func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
+	r.dealt = dealtWith(ctx, records, threads.Reader{Packs: packsOf{r.repo, records}})
+	r.again = map[uint64]bool{}
 	next := r.m.First[events.EventsStream]
 	err := read(r.repo, r.m, eventsFile, func(m Message) error {
 		done, err := r.dealt.with(m)
@@ -98,6 +109,34 @@ func (r *restore) judge(records map[string][]byte) error {
 		}
 	}
 	return err
+}
+
+// packsOf reads packs of a snapshot, by its records.
+type packsOf struct {
+	repo    *Repository
+	records map[string][]byte
+}
+
+// Pack implements casstore.PackGetter.
+func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	read := func(_ context.Context, keys ...string) ([]record.Record, error) {
+		rs := make([]record.Record, len(keys))
+		for i, key := range keys {
+			if rs[i] = (record.Record{Key: key}); p.records[key] != nil {
+				rs[i].Value, rs[i].Seq = p.records[key], 1
+			}
+		}
+		return rs, nil
+	}
+	found, err := record.FindPack(ctx, read, id)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(filepath.Clean(p.repo.objectPath(found.Pack.Object.NUID)))
+	if err != nil || int64(len(raw)) < found.Pack.Header {
+		return nil, fmt.Errorf("%w: pack %s: %w", ErrRepository, id, cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	return casstore.OpenPack(raw[:found.Pack.Header], raw[found.Pack.Header:])
 }
 
 // purged reports whether a letter is of a session that was deleted behind its event, and was still to be purged.

@@ -133,7 +133,7 @@ func (r *restore) records(ctx context.Context) error {
 	all := map[string][]byte{}
 	err := read(r.repo, r.m, recordsFile, func(rec Record) error { all[rec.Key] = rec.Value; return nil })
 	if err == nil {
-		err = r.judge(all)
+		err = r.judge(ctx, all)
 	}
 	if err != nil {
 		return err

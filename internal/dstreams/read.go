@@ -242,7 +242,7 @@ func (h *Handler) steps(ctx context.Context, s *state, v *view, behind int64, n 
 // locate finds the state with an index, from the nearest place behind it that is known. linear is false for a thread whose
 // states do not count up one by one: it has branches, or was forked from one that has.
 func (h *Handler) locate(ctx context.Context, s *state, v *view, index int64) (at casstore.Located, linear bool, err error) {
-	if len(v.head.Tips) > 0 {
+	if v.head.Branches() > 0 {
 		return at, false, nil
 	}
 	r, id := h.cfg.Client.Reader(), v.identity()

@@ -83,6 +83,9 @@ func (h *Handler) takeHead(ctx context.Context, t events.Thread, v *view, r reco
 		return nil
 	}
 	head, err := threads.DecodeHead(r.Value)
+	if err == nil {
+		head, err = h.cfg.Client.Reader().Recall(ctx, head)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Key, err)
 	}

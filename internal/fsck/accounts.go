@@ -224,7 +224,11 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 		return w, err
 	}
 	for _, r := range rs[:2] {
-		if h, err := threads.DecodeHead(r.Value); r.Exists() && err == nil {
+		h, err := threads.DecodeHead(r.Value)
+		if r.Exists() && err == nil {
+			if h, err = a.src.Reader.Recall(ctx, h); err != nil {
+				return w, fmt.Errorf("%s: %w", r.Key, err)
+			}
 			w.heads, w.seen = append(w.heads, h), append(w.seen, h)
 			break
 		}
@@ -280,9 +284,12 @@ func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found
 		sum   [sha256.Size]byte
 	}
 	var own []entry
-	for _, root := range slices.Concat(h.Recent[:min(len(h.Recent), 1)], h.Tips) { // no state is a root after a reset
+	for root, e := range a.src.Reader.Newest(ctx, *h, 0) {
+		if e != nil {
+			return cmp.Or(err, e)
+		}
 		for step, e := range a.src.Reader.Walk(ctx, root) {
-			if e != nil || missing <= 0 && len(h.Tips) == 0 || seen[step.At.Ref] {
+			if e != nil || missing <= 0 && h.Branches() == 0 || seen[step.At.Ref] {
 				err = cmp.Or(err, e)
 				break
 			}

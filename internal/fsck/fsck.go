@@ -123,7 +123,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	if c.floor, err = s.Unapplied(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.checkHeads, c.checkAway, c.checkOthers, c.checkItems} {
+	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway, c.checkOthers, c.checkItems} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -174,11 +174,14 @@ func newChecker(s Store, cfg Config) *checker {
 
 // head is a thread's record.
 type head struct {
-	key  string
-	seq  uint64
-	id   events.Thread
-	past bool
-	threads.Head
+	key          string
+	seq          uint64
+	id           events.Thread
+	past         bool
+	threads.Head // with all its tips and producers, as far as they can be read
+
+	kept threads.Head // as the record has it
+	rest []wrongHead  // why there may be more of them
 }
 
 // find notes what is wrong with a record, unless it was written meanwhile.

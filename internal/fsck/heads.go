@@ -73,7 +73,7 @@ func (c *checker) checkAway(ctx context.Context) error {
 func (c *checker) needed() []bool {
 	needed := make([]bool, len(c.packs))
 	for _, h := range c.heads {
-		for _, l := range append(h.Roots(), h.Start) {
+		for _, l := range append(h.kept.Roots(), h.Start) {
 			if i, ok := c.at[c.final(l.Pack)]; ok {
 				needed[i] = true
 			}
@@ -104,6 +104,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	if !c.starts[h.Start.Ref] || c.bad[h.Start.Ref] != nil {
 		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
 	}
+	wrong = append(wrong, h.rest...)
 	roots := h.Newest()
 	var newest *state
 	for _, at := range roots {

@@ -50,6 +50,11 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 			r.nodes(n.Refs)
 		case threads.TypeArtifact:
 			_, err = threads.ParseArtifact(n)
+		case threads.TypeTips:
+			_, err = threads.ParseTips(n)
+			r.nodes(n.Refs)
+		case threads.TypeProducers:
+			_, err = threads.ParseProducers(n)
 		default:
 			r.nodes(n.Refs)
 		}

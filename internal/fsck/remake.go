@@ -62,6 +62,7 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 			return before, nil, "", err
 		}
 		index = step.Entry.Index
+		before.Older, before.OlderTips = casstore.Located{}, 0
 		before.Tips = slices.DeleteFunc(before.Tips, func(l casstore.Located) bool { return f.c.states[l.Ref].index > index })
 		before.Entries, before.N, before.Producers, before.Applied = index, 0, nil, 0
 		if last, ok := step.Entry.LastItem(); ok {

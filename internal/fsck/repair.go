@@ -70,6 +70,8 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case broken && c.found(h):
 			gaps = append(gaps, g)
+		case h.lostTips() && c.found(h): // made again from the beginning they have the same hash
+			gaps = append(gaps, gap{h: h, above: h.Entries + 1})
 		}
 	}
 	filled, err := f.fill(ctx, gaps)
@@ -78,13 +80,24 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	}
 	for _, done := range filled {
 		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
-		if done.To == "" && (cfg.Cut || c.lost(gaps[i].h)) {
-			err = f.move(ctx, gaps[i].h)
-		} else {
+		switch h := gaps[i].h; {
+		case done.To == "" && cfg.Cut && h.lostTips() && !c.lost(h):
+			err = f.giveUpRest(ctx, h)
+		case done.To == "" && (cfg.Cut || c.lost(h)):
+			err = f.move(ctx, h)
+		default:
 			c.report.Repairs = append(c.report.Repairs, done)
 		}
 		if err != nil {
 			return nil, err
+		}
+	}
+	for i := range c.heads {
+		h := &c.heads[i]
+		if h.lostProducers() && c.found(h) && !slices.ContainsFunc(gaps, func(g gap) bool { return g.h == h }) {
+			if err := f.giveUpRest(ctx, h); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := f.fixNames(ctx); err != nil {
@@ -249,10 +262,12 @@ func (c *checker) contested(h *head) bool {
 // back is the head as it was at a step. What a listing counts stays as it is.
 func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threads.Head, err error) {
 	now = h.Clone()
+	now.Seen = casstore.Located{} // all that it tells of is among the producers
 	if now.Recent, err = f.r.Recent(ctx, step.At); err != nil {
 		return now, err
 	}
-	now.Tips = slices.DeleteFunc(now.Tips, func(l casstore.Located) bool { return f.c.states[l.Ref] == nil || l.Ref == step.At.Ref })
+	gone := func(l casstore.Located) bool { return f.c.states[l.Ref] == nil || l.Ref == step.At.Ref }
+	now.Tips = slices.DeleteFunc(now.Tips, gone)
 	now.Entries, now.N = step.Entry.Index, 0
 	if last, ok := step.Entry.LastItem(); ok {
 		now.N = last
@@ -268,6 +283,10 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	now.Leaf, now.Status, now.Failure = step.Entry.ID, threads.StatusActive, ""
 	if now.Updated = step.Timestamp; step.Role == threads.RoleEnd {
 		now.Status = threads.StatusCompleted
+	}
+	if kept := h.kept.Clone(); !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
+		now.Older, now.OlderTips = kept.Older, kept.OlderTips
+		now.Tips = slices.DeleteFunc(kept.Tips, gone)
 	}
 	now.Memory, err = memoryAfter(ctx, step)
 	return now, err

@@ -320,7 +320,7 @@ func (a *api) graph(w http.ResponseWriter, r *http.Request) error {
 		h := t.Head
 		nodes[i] = graphNode{
 			Session: t.Session, Thread: t.Name, N: h.N, State: h.Status.String(), Status: sessions.Status(h.Standing).String(),
-			Head: h.Head().Ref.String(), Source: fork, Tips: len(h.Tips),
+			Head: h.Head().Ref.String(), Source: fork, Tips: h.Branches(),
 		}
 		if fork != nil {
 			nodes[i].FromN = fork.N

@@ -204,7 +204,7 @@ func threadJSON(t client.Thread) threadOut {
 		Session: t.Session, Thread: t.Name, State: h.Status.String(), Status: sessions.Status(h.Standing).String(), Failure: h.Failure,
 		Head: h.Head().Ref.String(), N: h.N, Entries: h.Entries, Messages: h.Messages, Dialect: h.Dialect,
 		Start: &startOut{Hash: h.Start.Ref.String()}, Created: stamp(h.Created), Modified: stamp(h.Updated), Ended: t.Ended,
-		Bytes: h.BytesIn, Cut: h.Truncated, Tips: len(h.Tips), Turns: h.Turns, Tokens: &tokensOut{},
+		Bytes: h.BytesIn, Cut: h.Truncated, Tips: h.Branches(), Turns: h.Turns, Tokens: &tokensOut{},
 	}
 	out.Tokens.add(h)
 	return out

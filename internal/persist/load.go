@@ -87,7 +87,13 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
 			l.latch(t, rs[3*i].Seq, err)
 		}
-		if err := safely(func() error { return th.read(rs[3*i]) }); err != nil {
+		err := safely(func() error { return th.read(rs[3*i]) })
+		if err == nil {
+			th.Head, err = l.reader.Recall(ctx, th.Head)
+		}
+		if err != nil && apply.Passing(err) {
+			return err
+		} else if err != nil {
 			l.latch(t, rs[3*i].Seq, err)
 		}
 	}

@@ -169,7 +169,10 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 	}
 	var missing []events.Posted
 	seen := map[casstore.Ref]bool{}
-	for _, from := range slices.Concat(r.head.Recent[:min(len(r.head.Recent), 1)], r.head.Tips) { // no head state after a reset
+	for from, err := range p.reader.Newest(ctx, r.head, sent+1) {
+		if err != nil {
+			return err
+		}
 		for step, err := range p.reader.Walk(ctx, from) {
 			if err != nil {
 				return err

@@ -132,7 +132,7 @@ func (rep *HeadsReport) look(ctx context.Context, r Reader, packs casstore.PackG
 				rep.find(Finding{Unreadable, one.Key, err.Error()})
 				continue
 			}
-			for _, at := range slices.Concat([]casstore.Located{h.Start}, h.Recent[:min(len(h.Recent), 1)], h.Tips) {
+			for _, at := range append(h.Roots(), h.Start) {
 				if !at.IsZero() {
 					places = append(places, place{one.Key, one.Seq, at})
 				}

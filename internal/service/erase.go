@@ -247,7 +247,13 @@ func survey(ctx context.Context, records natsio.Records, cl *client.Client, sess
 			return ev, fmt.Errorf("%s: what it leads to is not known: %s", t.Thread, t.Head.Failure)
 		}
 		ev.add(t.Head.Start)
-		for _, root := range t.Head.Newest() {
+		ev.add(t.Head.Older)
+		ev.add(t.Head.Seen)
+		for root, err := range cl.Reader().Newest(ctx, t.Head, 0) {
+			if err != nil {
+				errs = append(errs, err)
+				break
+			}
 			errs = append(errs, ev.walk(ctx, cl.Reader(), root, seen))
 		}
 	}

@@ -247,7 +247,16 @@ func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, err
 	if !rs[0].Exists() {
 		return threads.Head{}, c.gone(ctx, t)
 	}
-	return threads.DecodeHead(rs[0].Value)
+	return c.head(ctx, rs[0].Value)
+}
+
+// head reads a head with all its producers.
+func (c *Client) head(ctx context.Context, value []byte) (threads.Head, error) {
+	h, err := threads.DecodeHead(value)
+	if err == nil {
+		h, err = c.reader.Recall(ctx, h)
+	}
+	return h, err
 }
 
 // Reader reads nodes.

@@ -192,7 +192,7 @@ func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer str
 			}
 		}
 		if rs[1].Exists() {
-			if head, err := threads.DecodeHead(rs[1].Value); err == nil && head.Duplicate(producer, 0, 1) {
+			if head, err := c.head(ctx, rs[1].Value); err == nil && head.Duplicate(producer, 0, 1) {
 				return fmt.Errorf("%s: %w", t, ErrRefused)
 			}
 		}

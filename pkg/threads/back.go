@@ -1,6 +1,8 @@
 package threads
 
 import (
+	"bytes"
+	"container/heap"
 	"context"
 	"iter"
 
@@ -8,62 +10,118 @@ import (
 )
 
 // EntriesBack iterates over all states of a thread, those of tips included, each once, the newest by Record.Index first. The first
-// error ends it. It reads as it goes, and holds of each branch a state.
+// error ends it. It reads as it goes, and holds of each branch a state; branches whose tips the head does not name are looked at when
+// their turn may have come.
 func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
-		var open []walking
-		defer func() {
-			for _, w := range open {
-				w.stop()
-			}
-		}()
-		for _, root := range head.Newest() {
-			next, stop := iter.Pull2(r.Walk(ctx, root))
-			w := walking{next: next, stop: stop}
-			open = append(open, w) // also stopped when its first step fails
-			if err := open[len(open)-1].advance(); err != nil {
-				yield(Step{}, err)
-				return
-			}
+		b := backward{r: r}
+		defer b.stop()
+		next, stop := iter.Pull2(r.older(ctx, head))
+		defer stop()
+		more, err, older := next()
+		if err == nil {
+			err = b.open(ctx, head.Newest())
 		}
 		var last casstore.Ref
-		for {
-			newest := -1
-			for i, w := range open {
-				if !w.done && (newest < 0 || w.step.Entry.Index > open[newest].step.Entry.Index) {
-					newest = i
+		for err == nil {
+			for older && (len(b.ways) == 0 || b.ways[0].step.Entry.Index <= more.Entries) && err == nil {
+				if err = b.open(ctx, more.at); err == nil {
+					more, err, older = next()
 				}
 			}
-			if newest < 0 {
-				return
+			if err != nil || len(b.ways) == 0 {
+				break
 			}
-			w := &open[newest]
+			w := b.ways[0]
 			if w.step.At.Ref == last { // where branches meet they are at the same state one after the other
-				w.done = true // the rest is that of the other one
+				w.stop() // the rest is that of the other one
+				heap.Pop(&b.ways)
 				continue
 			}
 			last = w.step.At.Ref
 			if !yield(w.step, nil) {
 				return
 			}
-			if err := w.advance(); err != nil {
-				yield(Step{}, err)
-				return
+			if err = w.advance(); err == nil && w.done {
+				w.stop()
+				heap.Pop(&b.ways)
+			} else if err == nil {
+				heap.Fix(&b.ways, 0)
 			}
 		}
+		if err != nil {
+			yield(Step{}, err)
+		}
+	}
+}
+
+// backward is branches on their way back.
+type backward struct {
+	r     Reader
+	ways  wayHeap
+	order int
+}
+
+// open adds branches.
+func (b *backward) open(ctx context.Context, roots []casstore.Located) error {
+	for _, root := range roots {
+		next, stop := iter.Pull2(b.r.Walk(ctx, root))
+		w := &walking{order: b.order, next: next, stop: stop}
+		b.order++
+		if err := w.advance(); err != nil || w.done {
+			stop()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		heap.Push(&b.ways, w)
+	}
+	return nil
+}
+
+func (b *backward) stop() {
+	for _, w := range b.ways {
+		w.stop()
 	}
 }
 
 // walking is one branch on its way back.
 type walking struct {
-	next func() (Step, error, bool)
-	stop func()
-	step Step
-	done bool
+	order int
+	next  func() (Step, error, bool)
+	stop  func()
+	step  Step
+	done  bool
 }
 
 func (w *walking) advance() error {
 	step, err, ok := w.next()
 	w.step, w.done = step, !ok
 	return err
+}
+
+// wayHeap orders branches by the index of the state that they are at, the newest first.
+type wayHeap []*walking
+
+func (h wayHeap) Len() int      { return len(h) }
+func (h wayHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *wayHeap) Push(x any)   { *h = append(*h, x.(*walking)) }
+
+func (h wayHeap) Less(i, j int) bool {
+	a, b := &h[i].step, &h[j].step
+	if a.Entry.Index != b.Entry.Index {
+		return a.Entry.Index > b.Entry.Index
+	}
+	if same := bytes.Compare(a.At.Ref[:], b.At.Ref[:]); same != 0 {
+		return same < 0
+	}
+	return h[i].order < h[j].order
+}
+
+func (h *wayHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return w
 }

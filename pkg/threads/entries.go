@@ -96,7 +96,13 @@ func (h *branchHeap) Pop() any {
 func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]casstore.Located, error) {
 	seen := make(map[casstore.Ref]bool)
 	var all [][]casstore.Located
-	for _, root := range head.Newest() {
+	for root, err := range r.Newest(ctx, head, item) {
+		if err != nil {
+			return nil, err
+		}
+		if seen[root.Ref] {
+			continue
+		}
 		t := r.trail(root)
 		own, met := 0, false
 		for !t.next.IsZero() && !met {
@@ -128,7 +134,13 @@ func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]cassto
 // wrap ErrNoStep.
 func (r Reader) Find(ctx context.Context, head Head, match func(State) bool) (Step, error) {
 	seen := make(map[casstore.Ref]bool)
-	for _, root := range head.Newest() {
+	for root, err := range r.Newest(ctx, head, 0) {
+		if err != nil {
+			return Step{}, err
+		}
+		if seen[root.Ref] {
+			continue
+		}
 		for s, err := range r.Walk(ctx, root) {
 			if err != nil {
 				return Step{}, err

@@ -61,6 +61,7 @@ func ForkWhole(source Head) (Head, error) {
 	}
 	return Head{
 		Start: source.Start, Recent: slices.Clone(source.Recent), Tips: slices.Clone(source.Tips),
+		Older: source.Older, OlderTips: source.OlderTips,
 		N: source.N, Sent: source.N, Entries: source.Entries, Status: StatusActive, Leaf: source.Leaf, Dialect: source.Dialect,
 		Messages: source.Messages, Standing: source.Standing,
 	}, nil

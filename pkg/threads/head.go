@@ -44,9 +44,9 @@ func (s Status) String() string {
 type Head struct {
 	Start  casstore.Located
 	Recent []casstore.Located // the head state, then up to MaxAncestors ancestors, newest first; empty before the first state
-	Tips   []casstore.Located // heads that were moved away from; roots for ever
+	Tips   []casstore.Located // heads that were moved away from, but for those in Older; roots for ever
 
-	Producers []Producer // the last event seen of each, in no particular order
+	Producers []Producer // the last event seen of each, in no particular order; of a decoded head see Reader.Recall
 	Applied   uint64     // stream sequence of the last event applied
 
 	N       int64 // number of the last item
@@ -78,6 +78,11 @@ type Head struct {
 	// Life tells this thread from those that had its name before (SPEC P12): the stream sequence of the event that began it under
 	// the name, 0 for the first of a name. Items carry it.
 	Life uint64
+
+	// What is too much for a record (Shrink). Zero: there is none.
+	Older     casstore.Located // the node of the tips that were left before those in Tips, see Reader.Newest
+	OlderTips int64            // how many it and those before it hold
+	Seen      casstore.Located // the node of the producers that the record does not tell of
 
 	Later []byte // encoded fields of a later writer, kept as they are
 }
@@ -142,19 +147,30 @@ func (h *Head) MoveTo(recent []casstore.Located) {
 	}
 }
 
-// Roots lists the states a collector must keep: the head and the tips. The start is reachable from each, and is the only
-// root of a thread without a state.
+// Roots lists the nodes a collector must keep: the head, the tips, and the nodes that hold what the record does not. The start is
+// reachable from each state, and is the only root of a thread without one.
 func (h *Head) Roots() []casstore.Located {
-	return append([]casstore.Located{h.Head()}, h.Tips...)
+	roots := append([]casstore.Located{h.Head()}, h.Tips...)
+	for _, l := range []casstore.Located{h.Older, h.Seen} {
+		if !l.IsZero() {
+			roots = append(roots, l)
+		}
+	}
+	return roots
 }
 
-// Newest lists the newest state of each branch: the head state, if there is one, and the tips.
+// Newest lists the newest state of each branch that the head names: the head state, if there is one, and the tips. Reader.Newest has
+// the others.
 func (h *Head) Newest() []casstore.Located {
 	if len(h.Recent) == 0 {
 		return h.Tips
 	}
-	return h.Roots()
+	return append([]casstore.Located{h.Head()}, h.Tips...)
 }
+
+// Branches is how many branches were left: as many as there are tips, and one more for each time that one was gone back to after it
+// went into a node.
+func (h *Head) Branches() int { return len(h.Tips) + int(h.OlderTips) }
 
 // Producer is the last event that a thread has seen of one producer. The id, the epoch and the sequence in that epoch name
 // an event for ever (DESIGN 3).
@@ -162,6 +178,8 @@ type Producer struct {
 	ID         string
 	Epoch, Seq uint64
 	At         uint64 // stream sequence of that event
+
+	Stored bool // the node Head.Seen tells of it, and the record need not; of Shrink
 }
 
 // Ephemeral begins the id of a producer that lives as long as one process. A thread forgets these before the others.
@@ -190,7 +208,7 @@ func (h *Head) Saw(producer string, epoch, seq, at uint64) {
 		return
 	}
 	if len(h.Producers) >= MaxProducers {
-		h.forgetOne()
+		h.forgetOne(func(*Producer) bool { return true })
 	}
 	h.Producers = append(h.Producers, p)
 }
@@ -202,17 +220,19 @@ func (h *Head) Inherit(from *Head) {
 	for _, p := range from.Producers {
 		i := h.producer(p.ID)
 		if i < 0 {
+			p.Stored = false
 			h.Producers = append(h.Producers, p)
 			continue
 		}
 		mine := &h.Producers[i]
+		mine.Stored = false
 		mine.At = max(mine.At, p.At)
 		if p.Epoch > mine.Epoch || p.Epoch == mine.Epoch && p.Seq > mine.Seq {
 			mine.Epoch, mine.Seq = p.Epoch, p.Seq
 		}
 	}
 	for len(h.Producers) > MaxProducers {
-		h.forgetOne()
+		h.forgetOne(func(*Producer) bool { return true })
 	}
 }
 
@@ -220,10 +240,19 @@ func (h *Head) producer(id string) int {
 	return slices.IndexFunc(h.Producers, func(p Producer) bool { return p.ID == id })
 }
 
-func (h *Head) forgetOne() {
-	least := 0
-	for i, p := range h.Producers {
-		old := h.Producers[least]
+// forgetOne forgets one of those that it may forget.
+func (h *Head) forgetOne(may func(*Producer) bool) {
+	least := -1
+	for i := range h.Producers {
+		p := &h.Producers[i]
+		if !may(p) {
+			continue
+		}
+		if least < 0 {
+			least = i
+			continue
+		}
+		old := &h.Producers[least]
 		pe, oe := strings.HasPrefix(p.ID, Ephemeral), strings.HasPrefix(old.ID, Ephemeral)
 		if pe && !oe || pe == oe && p.At < old.At {
 			least = i

@@ -72,9 +72,9 @@ func TestDecodeHeadRefuses(t *testing.T) {
 			t.Errorf("DecodeHead(first %d bytes) = %v, want ErrMalformed", cut, err)
 		}
 	}
-	_, err := threads.DecodeHead([]byte{0x91, 2})
-	if !errors.Is(err, casstore.ErrVersion) || !strings.Contains(err.Error(), "2, this program reads version 1") {
-		t.Errorf("DecodeHead(version 2) = %v, want ErrVersion naming both", err)
+	_, err := threads.DecodeHead([]byte{0x91, 3})
+	if !errors.Is(err, casstore.ErrVersion) || !strings.Contains(err.Error(), "3, this program reads the versions 1 and 2") {
+		t.Errorf("DecodeHead(version 3) = %v, want ErrVersion naming all", err)
 	}
 	if _, err := threads.DecodeHead([]byte{0x91, 1}); !errors.Is(err, casstore.ErrMalformed) {
 		t.Errorf("DecodeHead(version alone) = %v, want ErrMalformed", err)

@@ -7,31 +7,33 @@ import (
 	"spool/pkg/casstore"
 )
 
-// HeadVersion is the version of the head encoding that this package writes and reads.
-const HeadVersion = 1
+// The versions of the head encoding that this package writes and reads. The second one is that of a head with nodes that hold what is
+// too much for it: a program that does not know them must not take the rest for all.
+const HeadVersion, GrownHeadVersion = 1, 2
 
-// headFields is the length of the array, the version included, that this version writes; of the last seven a reader can do
-// without. The last one, the life, is left out where it is 0.
-const headFields, minHeadFields = 28, 21
+// headFields is the length of the array, the version included, that the first version writes; of the last seven a reader can do
+// without. The last one, the life, is left out where it is 0. The second version has all of them, and three more.
+const headFields, minHeadFields, grownHeadFields = 28, 21, 31
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
-	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(h.Producers)+len(h.Memory)+len(h.Later))
-	fields := headFields + countValues(h.Later)
-	first := h.Life == 0 && len(h.Later) == 0
-	if first {
+	producers := h.own()
+	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(producers)+len(h.Memory)+len(h.Later))
+	version, fields := int64(HeadVersion), headFields
+	grown := !h.Older.IsZero() || !h.Seen.IsZero()
+	first := h.Life == 0 && len(h.Later) == 0 && !grown
+	switch {
+	case grown:
+		version, fields = GrownHeadVersion, grownHeadFields
+	case first:
 		fields--
 	}
-	b = casstore.AppendArrayHeader(b, fields)
-	b = casstore.AppendInt(b, HeadVersion)
+	b = casstore.AppendArrayHeader(b, fields+countValues(h.Later))
+	b = casstore.AppendInt(b, version)
 	b = appendLocated(b, h.Start)
 	b = appendLocatedList(b, h.Recent)
 	b = appendLocatedList(b, h.Tips)
-	b = casstore.AppendArrayHeader(b, len(h.Producers))
-	for _, p := range h.Producers {
-		b = casstore.AppendText(casstore.AppendArrayHeader(b, 4), []byte(p.ID))
-		b = casstore.AppendUint(casstore.AppendUint(casstore.AppendUint(b, p.Epoch), p.Seq), p.At)
-	}
+	b = appendProducers(b, producers)
 	b = casstore.AppendUint(b, h.Applied)
 	b = casstore.AppendInt(casstore.AppendInt(casstore.AppendInt(b, h.N), h.Sent), h.Entries)
 	b = casstore.AppendText(casstore.AppendUint(b, uint64(h.Status)), []byte(h.Failure))
@@ -46,6 +48,9 @@ func (h Head) Encode() []byte {
 	if !first {
 		b = casstore.AppendUint(b, h.Life)
 	}
+	if grown {
+		b = appendLocated(casstore.AppendInt(appendLocated(b, h.Older), h.OlderTips), h.Seen)
+	}
 	return append(b, h.Later...)
 }
 
@@ -54,10 +59,12 @@ func (h Head) Encode() []byte {
 func DecodeHead(b []byte) (Head, error) {
 	c := casstore.NewCursor(b)
 	fields := c.Array()
-	if v := c.Uint(); c.Err() == nil && v != HeadVersion {
-		return Head{}, fmt.Errorf("thread head: %w: %d, this program reads version %d", casstore.ErrVersion, v, HeadVersion)
+	v := c.Uint()
+	if c.Err() == nil && v != HeadVersion && v != GrownHeadVersion {
+		return Head{}, fmt.Errorf("thread head: %w: %d, this program reads the versions %d and %d",
+			casstore.ErrVersion, v, HeadVersion, GrownHeadVersion)
 	}
-	if fields < minHeadFields {
+	if fields < minHeadFields || v == GrownHeadVersion && fields < grownHeadFields {
 		c.Fail("a field is missing")
 	}
 	h := Head{Start: parseLocated(c), Recent: parseLocatedList(c, MaxRecent), Tips: parseLocatedList(c, len(b))}
@@ -92,6 +99,9 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	if fields > minHeadFields+6 {
 		h.Life = c.Uint()
+	}
+	if v == GrownHeadVersion {
+		h.Older, h.OlderTips, h.Seen = parseLocated(c), c.Int(), parseLocated(c)
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest
@@ -168,6 +178,15 @@ func parseLocatedList(c *casstore.Cursor, limit int) []casstore.Located {
 	return list
 }
 
+func appendProducers(b []byte, list []Producer) []byte {
+	b = casstore.AppendArrayHeader(b, len(list))
+	for _, p := range list {
+		b = casstore.AppendText(casstore.AppendArrayHeader(b, 4), []byte(p.ID))
+		b = casstore.AppendUint(casstore.AppendUint(casstore.AppendUint(b, p.Epoch), p.Seq), p.At)
+	}
+	return b
+}
+
 func parseProducers(c *casstore.Cursor) []Producer {
 	n := c.Array()
 	if n > MaxProducers {
@@ -178,7 +197,7 @@ func parseProducers(c *casstore.Cursor) []Producer {
 		if c.Array() != 4 {
 			c.Fail("want a producer of four fields")
 		}
-		list = append(list, Producer{string(c.Text()), c.Uint(), c.Uint(), c.Uint()})
+		list = append(list, Producer{ID: string(c.Text()), Epoch: c.Uint(), Seq: c.Uint(), At: c.Uint()})
 	}
 	return list
 }

@@ -138,7 +138,10 @@ func (r Reader) seek(ctx context.Context, from casstore.Located, later func(Stat
 
 // seekPoint looks for a state on the way to the head, then on the ways to the tips.
 func (r Reader) seekPoint(ctx context.Context, head Head, later, match func(State) bool) (Step, error) {
-	for _, root := range head.Newest() {
+	for root, err := range r.Newest(ctx, head, 0) {
+		if err != nil {
+			return Step{}, err
+		}
 		s, err := r.seek(ctx, root, later)
 		if err != nil {
 			return Step{}, err

@@ -1,0 +1,87 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/threads"
+)
+
+// recallHeads reads what heads keep in nodes. From here on a head has all its tips and producers.
+func (c *checker) recallHeads(ctx context.Context) error {
+	r := threads.Reader{Packs: c.packCache()}
+	for i := range c.heads {
+		h := &c.heads[i]
+		h.kept = h.Head.Clone()
+		whole, err := r.Recall(ctx, h.Head)
+		if err != nil {
+			h.lacks(c, h.Seen, fmt.Sprintf("the producers that it keeps in a node cannot be read: %v", err))
+		}
+		whole.Tips = whole.Tips[:len(whole.Tips):len(whole.Tips)]
+		for l, err := range r.Older(ctx, h.Head) {
+			if err != nil {
+				h.lacks(c, cmp.Or(l, h.Older), fmt.Sprintf("the tips that it keeps in nodes cannot be read: %v", err))
+				break
+			}
+			whole.Tips = append(whole.Tips, l)
+		}
+		if h.Head = whole; ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// lacks notes that a head's node cannot be read.
+func (h *head) lacks(c *checker, at casstore.Located, detail string) {
+	h.rest = append(h.rest, wrongHead{cause{Missing, detail}, at})
+	c.wants(h, at)
+}
+
+// lostTips reports whether the head has tips that are not known.
+func (h *head) lostTips() bool { return len(h.Tips) < h.kept.Branches() }
+
+// lostProducers reports whether the head has producers that are not known.
+func (h *head) lostProducers() bool { return len(h.rest) > 0 && (len(h.rest) > 1 || !h.lostTips()) }
+
+// giveUpRest makes a head do without the nodes that cannot be read: branches that were left long ago are the thread's no more. Its
+// producers are those that SPOOL_EVENTS tells of, beside those that are known.
+func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
+	done := Repair{Record: h.key, From: h.Head.Head().Ref.String()}
+	now := h.Head.Clone()
+	now.Seen, now.Older, now.OlderTips = casstore.Located{}, casstore.Located{}, 0
+	if !h.lostTips() {
+		now.Tips, now.Older, now.OlderTips = h.kept.Tips, h.kept.Older, h.kept.OlderTips
+	}
+	if h.lostProducers() {
+		stored, err := f.events(ctx, h.id)
+		if err != nil {
+			return err
+		}
+		for _, e := range stored {
+			if e.Seq <= now.Applied && !now.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
+				now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+			}
+		}
+	}
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return err
+	}
+	// A crash after this leaves a head that does without.
+	if _, err := f.w.Commit(ctx, fence, []record.Put{{Key: h.key, Value: now.Encode(), Expect: h.seq}}); err != nil {
+		return fmt.Errorf("repair %s: %w", h.key, err)
+	}
+	done.To = done.From
+	if h.lostProducers() {
+		done.Detail = "its producers are those that SPOOL_EVENTS tells of; what others publish again it takes for new"
+	}
+	if lost := h.kept.Branches() - len(h.Tips); lost > 0 {
+		done.Detail = fmt.Sprintf("%d branches that were left long ago are not known any more", lost)
+	}
+	f.c.report.Repairs = append(f.c.report.Repairs, done)
+	return nil
+}
