@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
 )
 
 // Each gives the messages of a stream that a consumer selects to f, in order, until there is none behind the last. It
@@ -58,13 +61,13 @@ func (st Streams) follow(
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
 			info, err := cons.Info(ctx)
 			if err != nil {
-				return WrapErr(err)
+				return ownGone(err)
 			}
 			pending = info.NumPending
 			continue
 		}
 		if err != nil {
-			return WrapErr(errors.Join(ctx.Err(), err))
+			return ownGone(errors.Join(ctx.Err(), err))
 		}
 		meta, err := m.Metadata()
 		if err != nil {
@@ -75,6 +78,15 @@ func (st Streams) follow(
 		}
 		pending = meta.NumPending
 	}
+}
+
+// ownGone is WrapErr for whoever reads by a consumer that it made itself: a server that forgot it, because it restarted or
+// nobody was heard for a while, does not answer now. That is no word about what the stream holds.
+func ownGone(err error) error {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDeleted) {
+		return fmt.Errorf("%w: the consumer that reads is gone: %w", record.ErrBusy, err)
+	}
+	return WrapErr(err)
 }
 
 // EachUntilNewest gives every message of a stream from a sequence on to f, up to the newest that the leader had when it was asked for
@@ -162,7 +174,7 @@ func (st Streams) messages(
 				return
 			}
 			if err != nil {
-				yield(ordered{}, WrapErr(err))
+				yield(ordered{}, ownGone(err))
 				return
 			}
 			meta, err := m.Metadata()
