@@ -392,7 +392,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 }
 
 // badBase latches a thread whose base cannot be read, if that is the base of the head that is stored: a collector may have taken
-// what another process has moved on from. Either way the commit is not to be.
+// what another process has moved on from, or the source of a fork. Either way the commit is not to be; a fork is judged anew.
 func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error {
 	key := t.record
 	if t.removes != "" {
@@ -402,7 +402,7 @@ func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error 
 	if err != nil {
 		return err
 	}
-	if rs[0].Seq == t.rev {
+	if rs[0].Exists() && rs[0].Seq == t.rev {
 		p.lane.latch(t.key, t.rev, cause)
 	}
 	return fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, cause)
