@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -42,12 +43,21 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 		return err
 	}
 	head.Sent = head.N // the items before are the source's
-	d.note(head)
+	on := head.Roots()[:1]
 	if f.Whole { // the branches are the new thread's too: a collector must not take them when the source is deleted
-		for _, tip := range head.Tips {
-			d.Beside = append(d.Beside, tip.Pack)
+		on = head.Roots()
+	}
+	for _, at := range on { // a source that was removed since may be collected
+		if _, err := d.w.FindPack(ctx, at.Pack); record.IsGone(err) {
+			return fmt.Errorf("%w: fork: there is no thread %s any more, or not all of it: %w", events.ErrControl, source, err)
+		} else if err != nil {
+			return err
 		}
 		d.Beside = append(d.Beside, head.Older.Pack) // what it refers to is in older packs, which go after it
+	}
+	d.note(head)
+	for _, at := range on[1:] {
+		d.Beside = append(d.Beside, at.Pack)
 	}
 	st := d.Head.Next(threads.RoleFork)
 	st.Timestamp = d.timestamp(0)

@@ -140,7 +140,7 @@ var reserved = []struct {
 		"internal/embedded", "internal/memjs", "internal/natstest", "internal/faulttest", "e2e/...",
 	}},
 	{"github.com/nats-io/...", []string{
-		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/natstest",
+		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/sim", "internal/natstest",
 		"internal/faulttest", "internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},

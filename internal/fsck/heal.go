@@ -380,11 +380,9 @@ func (f *fixer) touch(ctx context.Context, fence record.Fence, puts []record.Put
 	rs, err := f.c.s.Records(ctx, keys...)
 	for _, r := range rs {
 		rec, e := record.DecodePack(r.Value)
-		if e != nil || rec.Gone || !fence.Stale(r.Seq) {
-			continue
+		if put, stale := fence.TouchPack(r, rec); e == nil && !rec.Gone && stale {
+			puts = append(puts, put)
 		}
-		rec.Order = cmp.Or(rec.Order, r.Seq)
-		puts = append(puts, record.Put{Key: r.Key, Value: rec.Encode(), Expect: r.Seq})
 	}
 	return puts, err
 }

@@ -233,18 +233,15 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {
 		if err != nil {
 			return err
 		}
-		rec, err := record.DecodeBlob(rs[0].Value)
-		if rs[0].Exists() && err == nil && !rec.Gone {
-			there, err := s.Holds(ctx, rec.Object)
-			switch {
-			case err != nil || there && !f.Stale(rs[0].Seq):
-				return err
-			case there:
-				_, err := s.records.Write(ctx, record.Put{Key: rs[0].Key, Value: rs[0].Value, Expect: rs[0].Seq})
-				return retry.Raced(err)
-			}
+		there, touches, err := f.TouchBlobs(ctx, s, rs)
+		if err != nil || there[0] && len(touches) == 0 {
+			return err
 		}
-		rec, err = s.UploadBlob(ctx, ref, b)
+		if there[0] {
+			_, err := s.records.Write(ctx, touches[0])
+			return retry.Raced(err)
+		}
+		rec, err := s.UploadBlob(ctx, ref, b)
 		if err != nil {
 			return err
 		}

@@ -254,16 +254,13 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	puts := make([]record.Put, len(refs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
-	there, err := record.LiveBlobs(ctx, p.Bulk, known)
+	there, touches, err := c.fence.TouchBlobs(ctx, p.Bulk, known)
 	if err != nil {
 		return nil, err
 	}
 	for i, ref := range refs {
 		if there[i] {
 			p.stats.deduplicated.Add(c.blobSize(ref))
-			if c.fence.Stale(known[i].Seq) {
-				puts[i] = record.Put{Key: keys[i], Value: known[i].Value, Expect: known[i].Seq}
-			}
 			continue
 		}
 		_, held := c.blobs[ref]
@@ -286,7 +283,7 @@ func (p *Persister) uploadBlobs(ctx context.Context, c *commit) ([]record.Put, e
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return compactPuts(puts), nil
+	return append(touches, compactPuts(puts)...), nil
 }
 
 // blobKeys lists every blob that the commit brings or refers to, and its record.
@@ -316,13 +313,7 @@ func (c *commit) blobSize(ref casstore.Ref) int64 {
 }
 
 func compactPuts(puts []record.Put) []record.Put {
-	kept := puts[:0]
-	for _, put := range puts {
-		if put.Key != "" {
-			kept = append(kept, put)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(puts, func(put record.Put) bool { return put.Key == "" })
 }
 
 // spill writes the records of blobs and of packs that are touched for which a commit has no room ahead of it, behind the same fence:
@@ -351,13 +342,9 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 	}
 	touched := map[string]record.Put{}
 	touch := func(l record.FoundPack) {
-		if !c.fence.Stale(l.Record.Seq) {
-			return
+		if put, stale := c.fence.TouchPack(l.Record, l.Pack); stale {
+			touched[put.Key] = put
 		}
-		if l.Pack.Order == 0 {
-			l.Pack.Order = l.Record.Seq // a touched record keeps its place
-		}
-		touched[l.Record.Key] = record.Put{Key: l.Record.Key, Value: l.Pack.Encode(), Expect: l.Record.Seq}
 	}
 	packs, err := p.bases(ctx, c)
 	if err != nil {
@@ -392,7 +379,7 @@ func (p *Persister) touchBases(ctx context.Context, c *commit) ([]record.Put, er
 }
 
 // badBase latches a thread whose base cannot be read, if that is the base of the head that is stored: a collector may have taken
-// what another process has moved on from. Either way the commit is not to be.
+// what another process has moved on from, or the source of a fork. Either way the commit is not to be; a fork is judged anew.
 func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error {
 	key := t.record
 	if t.removes != "" {
@@ -402,7 +389,7 @@ func (p *Persister) badBase(ctx context.Context, t *touched, cause error) error 
 	if err != nil {
 		return err
 	}
-	if rs[0].Seq == t.rev {
+	if rs[0].Exists() && rs[0].Seq == t.rev {
 		p.lane.latch(t.key, t.rev, cause)
 	}
 	return fmt.Errorf("%w: base of %s: %w", record.ErrConflict, t.key, cause)

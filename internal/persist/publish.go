@@ -1,14 +1,11 @@
 package persist
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"spool/internal/apply"
 	"spool/internal/project"
-	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -168,41 +165,14 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 		return nil
 	}
 	var missing []events.Posted
-	seen := map[casstore.Ref]bool{}
-	for from, err := range p.reader.Newest(ctx, r.head, sent+1) {
+	for it, err := range project.ItemsFrom(ctx, p.reader, r.thread, r.head, sent+1) {
 		if err != nil {
 			return err
 		}
-		for step, err := range p.reader.Walk(ctx, from) {
-			if err != nil {
-				return err
-			}
-			if n, _ := step.State.Entry.LastItem(); n <= sent || seen[step.At.Ref] {
-				break
-			}
-			seen[step.At.Ref] = true
-			posted, err := p.rebuild(ctx, r.thread, step)
-			if err != nil {
-				return err
-			}
-			for i := range posted {
-				posted[i].Life = r.head.Life
-			}
-			missing = append(missing, posted...)
-		}
+		missing = append(missing, it)
 	}
-	slices.SortFunc(missing, func(a, b events.Posted) int { return cmp.Compare(a.N, b.N) })
-	missing = slices.DeleteFunc(missing, func(it events.Posted) bool { return it.N <= sent })
 	p.Log.Info("publishing items that were committed and not sent", "thread", r.thread, "items", len(missing))
 	return p.sendItems(ctx, missing, false)
-}
-
-func (p *Persister) rebuild(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
-	content, err := step.ReadContent(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return project.Rebuild(t, step.At.Ref, step.State, content.Text)
 }
 
 // reconcile is a thread that came with events which were applied already: its items may be missing.

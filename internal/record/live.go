@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 
 	"golang.org/x/sync/errgroup"
@@ -29,4 +30,24 @@ func LiveBlobs(ctx context.Context, objects Holder, rs []Record) ([]bool, error)
 		}
 	}
 	return there, g.Wait()
+}
+
+// TouchBlobs is LiveBlobs, with the live records of which a collector could take the blob for old, to be written again (DESIGN 8): so
+// either the touch or the collector wins.
+func (f Fence) TouchBlobs(ctx context.Context, objects Holder, rs []Record) (there []bool, touches []Put, err error) {
+	if there, err = LiveBlobs(ctx, objects, rs); err != nil {
+		return nil, nil, err
+	}
+	for i, r := range rs {
+		if there[i] && f.Stale(r.Seq) {
+			touches = append(touches, Put{Key: r.Key, Value: r.Value, Expect: r.Seq})
+		}
+	}
+	return there, touches, nil
+}
+
+// TouchPack is the same of a pack's record. It keeps its place among the packs.
+func (f Fence) TouchPack(r Record, p Pack) (touch Put, stale bool) {
+	p.Order = cmp.Or(p.Order, r.Seq)
+	return Put{Key: r.Key, Value: p.Encode(), Expect: r.Seq}, f.Stale(r.Seq)
 }
