@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
@@ -39,6 +40,7 @@ func (d *driver) judge() []string {
 	j := &judgement{driver: d, model: m, broken: append(slices.Clone(d.ledger.faults), m.broken...)}
 	j.accounts()
 	j.orders()
+	j.policies()
 	err := d.await(func(ctx context.Context) error {
 		conn, err := d.operator.connect()
 		if err != nil {
@@ -79,6 +81,37 @@ func (j *judgement) accounts() {
 		case f.outcome == superseded || f.outcome == repeated || f.outcome == fenced:
 			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
 				f.outcome, f.at)
+		}
+	}
+}
+
+// policies checks that no policy removed a session to which an entry was published less than the policy's age before.
+func (j *judgement) policies() {
+	if !j.p.wants(Retain) || j.p.wants(Crash) {
+		return
+	}
+	age := time.Hour
+	for _, o := range j.p.Ops {
+		if o.Do == Retain {
+			age = min(age, ms(o.Ms))
+		}
+	}
+	newest := map[string]memjs.Msg{}
+	for _, seq := range slices.Sorted(maps.Keys(j.events)) {
+		msg := j.events[seq]
+		e, err := events.Open(msg.Subject, msg.Data)
+		if err != nil {
+			continue
+		}
+		was, some := newest[e.Thread.Session]
+		switch op := operation(&e); {
+		case op == nil:
+			if f := j.fates[markOf(e.Body)]; f != nil && f.outcome == applied && f.at == seq {
+				newest[e.Thread.Session] = msg
+			}
+		case op.Op == events.OpDelete && op.Delete.By != "" && j.deleted[seq] && some && msg.Time.Sub(was.Time) < age:
+			j.fail("the session %s was removed by a policy, at %d: its entry at %d is %v old, and the policy says %v",
+				e.Thread.Session, seq, was.Seq, msg.Time.Sub(was.Time), age)
 		}
 	}
 }

@@ -283,7 +283,7 @@ func (p *Program) takenUp(r *rand.Rand) []Op {
 	}
 	again := p.some(r, []int{0, 2}[r.IntN(2)], few(r, 2))
 	again.Who = 1
-	ops = append(ops, Op{Do: Retain, Ms: []int{1, 5000}[r.IntN(2)]}, again)
+	ops = append(ops, Op{Do: Retain, Ms: []int{1, 5000, 5000, 5000}[r.IntN(4)]}, again)
 	if r.IntN(2) == 0 {
 		ops = append(ops, p.some(r, 2, 0))
 	}

@@ -110,25 +110,22 @@ func (p *Program) refusedFirst(r *rand.Rand) []Op {
 		{Do: Sleep, Ms: 1000 + r.IntN(25_000)}, p.some(r, 0, thread), {Do: Settle}}
 }
 
-// oldReader is a scene: an agent reads a thread, its packs become others and their names are forgotten, and the same
-// process reads it again.
+// oldReader is a scene: an agent reads a thread that shares its pack with another one, packs become others and their
+// names are forgotten, and the same process, which has the old pack in memory, reads the other thread.
 func (p *Program) oldReader(r *rand.Rand) []Op {
 	p.BatchMax = 0
 	var ops []Op
-	for range 2 + r.IntN(3) {
+	for range 2 { // a head names the pack of its first state, and those of its last ones: one between is to be forgotten
 		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
 	}
-	read := Op{Do: Read, Who: r.IntN(p.Agents)}
-	ops = append(ops, read)
-	if r.IntN(2) == 0 {
-		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
-	}
+	both := p.some(r, 0, 0)
+	both.Kind, both.ToSess, both.To, both.N = 1, 0, 1, 24+r.IntN(8)
+	read := Op{Do: Read, Thread: 1, Who: r.IntN(p.Agents)}
+	ops = append(ops, both, Op{Do: Settle}, read)
 	for range 2 + r.IntN(3) {
 		ops = append(ops, Op{Do: Collect, Kind: 2}, Op{Do: Settle})
-		if r.IntN(4) == 0 {
-			ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
-		}
 	}
+	read.Thread = 0
 	return append(ops, read)
 }
 

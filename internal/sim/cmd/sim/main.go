@@ -253,7 +253,9 @@ func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint6
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
+		s := bufio.NewScanner(out)
+		s.Buffer(nil, 1<<28) // what is broken may tell whole bodies
+		for s.Scan() {
 			if strings.HasPrefix(s.Text(), "{") {
 				lines <- s.Text()
 			} else {
