@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -76,10 +77,10 @@ func newReply(t reflect.Type) *reply {
 }
 
 // members reads the members of an object; false: it is none, or read did not know one of them.
-func members(raw []byte, read func(key string, value []byte) bool) bool {
+func members(raw []byte, read func(key, value []byte) bool) bool {
 	ok := true
 	err := jsonscan.Object(raw, func(key, value []byte) bool {
-		ok = read(string(key), value)
+		ok = read(key, value)
 		return ok
 	})
 	return ok && err == nil
@@ -99,8 +100,8 @@ func readText(raw []byte, to *string) (ok bool) {
 func readTime(raw []byte, to *time.Time) bool { return to.UnmarshalJSON(raw) == nil }
 
 func readStream(data []byte, s *jetstream.StreamInfo, paged *[3]int64) bool {
-	return members(data, func(key string, value []byte) bool {
-		switch key {
+	return members(data, func(key, value []byte) bool {
+		switch string(key) {
 		case "type":
 			return true
 		case "total":
@@ -110,14 +111,14 @@ func readStream(data []byte, s *jetstream.StreamInfo, paged *[3]int64) bool {
 		case "limit":
 			return readNumber(value, &paged[2])
 		case "config":
-			return readKept(string(value), keptStreams, &s.Config)
+			return readKept(value, keptStreams, &s.Config)
 		case "created":
 			return readTime(value, &s.Created)
 		case "state":
 			return readState(value, &s.State)
 		case "cluster":
 			s.Cluster = &jetstream.ClusterInfo{}
-			return readKept(string(value), keptClusters, s.Cluster)
+			return readKept(value, keptClusters, s.Cluster)
 		case "ts":
 			return readTime(value, &s.TimeStamp)
 		}
@@ -126,8 +127,8 @@ func readStream(data []byte, s *jetstream.StreamInfo, paged *[3]int64) bool {
 }
 
 func readState(raw []byte, s *jetstream.StreamState) bool {
-	return members(raw, func(key string, value []byte) bool {
-		switch key {
+	return members(raw, func(key, value []byte) bool {
+		switch string(key) {
 		case "messages":
 			return readNumber(value, &s.Msgs)
 		case "bytes":
@@ -148,10 +149,10 @@ func readState(raw []byte, s *jetstream.StreamState) bool {
 			return readNumber(value, &s.NumDeleted)
 		case "subjects":
 			s.Subjects = map[string]uint64{}
-			return members(value, func(subject string, n []byte) bool {
+			return members(value, func(subject, n []byte) bool {
 				var count uint64
 				ok := readNumber(n, &count)
-				s.Subjects[subject] = count
+				s.Subjects[string(subject)] = count
 				return ok
 			})
 		}
@@ -161,8 +162,8 @@ func readState(raw []byte, s *jetstream.StreamState) bool {
 
 func readConsumers(data []byte, paged *[3]int64) (list []*jetstream.ConsumerInfo, ok bool) {
 	list = []*jetstream.ConsumerInfo{}
-	ok = members(data, func(key string, value []byte) bool {
-		switch key {
+	ok = members(data, func(key, value []byte) bool {
+		switch string(key) {
 		case "type":
 			return true
 		case "total":
@@ -186,8 +187,8 @@ func readConsumers(data []byte, paged *[3]int64) (list []*jetstream.ConsumerInfo
 }
 
 func readConsumer(data []byte, c *jetstream.ConsumerInfo) bool {
-	return members(data, func(key string, value []byte) bool {
-		switch key {
+	return members(data, func(key, value []byte) bool {
+		switch string(key) {
 		case "type":
 			return true
 		case "stream_name":
@@ -220,8 +221,8 @@ func readConsumer(data []byte, c *jetstream.ConsumerInfo) bool {
 }
 
 func readSequence(raw []byte, s *jetstream.SequenceInfo) bool {
-	return members(raw, func(key string, value []byte) bool {
-		switch key {
+	return members(raw, func(key, value []byte) bool {
+		switch string(key) {
 		case "consumer_seq":
 			return readNumber(value, &s.Consumer)
 		case "stream_seq":
@@ -241,31 +242,31 @@ var (
 	keptClusters  = map[string]jetstream.ClusterInfo{}
 )
 
-func readKept[T any](text string, kept map[string]T, to *T) bool {
-	if have, ok := kept[text]; ok {
+func readKept[T any](text []byte, kept map[string]T, to *T) bool {
+	if have, ok := kept[string(text)]; ok {
 		*to = have
 		return true
 	}
-	if json.Unmarshal([]byte(text), to) != nil {
+	if json.Unmarshal(text, to) != nil {
 		return false
 	}
 	if len(kept) >= 1000 {
 		clear(kept)
 	}
-	kept[text] = *to
+	kept[string(text)] = *to
 	return true
 }
 
 // readConsumerConfig keeps configurations without the name: most consumers have one of their own.
 func readConsumerConfig(raw []byte, c *jetstream.ConsumerConfig) bool {
-	member, name, text := []byte(`"name":"`), "", string(raw)
+	member, name, text := []byte(`"name":"`), "", raw
 	if i := bytes.Index(raw, member); i >= 0 {
 		from := i + len(member) - 1
 		if end := jsonscan.SkipString(raw, from); end > 0 && end < len(raw) && raw[end] == ',' {
 			if !readText(raw[from:end], &name) {
 				return false
 			}
-			text = string(raw[:i]) + string(raw[end+1:])
+			text = slices.Concat(raw[:i], raw[end+1:])
 		}
 	}
 	if !readKept(text, keptConsumers, c) {

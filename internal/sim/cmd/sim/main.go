@@ -127,8 +127,8 @@ type found struct {
 	counts map[string]int // of faults
 	took   time.Duration
 	cpu    time.Duration // of the workers
-	stuck  atomic.Int64 // schedules that did not end, for a reason that is not of the system
-	clean  string       // the binary without the defect that is put in; "" = there is none
+	stuck  atomic.Int64  // schedules that did not end, for a reason that is not of the system
+	clean  string        // the binary without the defect that is put in; "" = there is none
 	stop   chan struct{}
 	once   sync.Once
 }
