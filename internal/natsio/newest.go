@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 )
 
@@ -52,7 +53,7 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 		Error   *apiError `json:"error"`
 		Message newestMsg `json:"message"`
 	}
-	if err := json.Unmarshal(m.Data, &got); err != nil {
+	if err := jsonscan.Decode(m.Data, &got); err != nil {
 		return newestMsg{}, fmt.Errorf("%w: %w", record.ErrUnknown, err)
 	}
 	if got.Error == nil {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// --yes is for who does not want to be asked, --force for what would be refused: of every command, in these words.
+func TestOneWordForYes(t *testing.T) {
+	var c cli
+	parser, err := kong.New(&c, kong.Vars{"checks": checkNamesList()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := 0
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, f := range leaf.Flags {
+			switch {
+			case f.Name == "yes" && f.Help == "Do not ask." && f.Short == 'y':
+				asks++
+			case f.Name == "yes", f.Name != "force" && strings.Contains(f.Help, "not ask"),
+				f.Name == "force" && !strings.Contains(f.Help, "not mind"):
+				t.Errorf("%s: --%s %q, want --yes or -y for %q", leaf.FullPath(), f.Name, f.Help, "Do not ask.")
+			}
+		}
+	}
+	if asks < 8 {
+		t.Errorf("%d commands have --yes, want 8 or more", asks)
+	}
+	if _, err := parser.Parse([]string{"dead", "rm", "1", "--force"}); err != nil || !c.Dead.Rm.Yes {
+		t.Errorf("dead rm --force: %v, yes %v; want the earlier name taken", err, c.Dead.Rm.Yes)
+	}
+}
