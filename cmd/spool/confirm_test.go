@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -32,4 +35,20 @@ func TestOneWordForYes(t *testing.T) {
 	if _, err := parser.Parse([]string{"dead", "rm", "1", "--force"}); err != nil || !c.Dead.Rm.Yes {
 		t.Errorf("dead rm --force: %v, yes %v; want the earlier name taken", err, c.Dead.Rm.Yes)
 	}
+}
+
+func TestReasonsOfRetriesAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		note := noteRetries(&out)
+		for range 130 { // a second each
+			note(errors.New("away"), 0)
+			time.Sleep(time.Second)
+		}
+		note(errors.New("full"), 0)
+		const want = "trying again: away\nstill trying, 61 times in vain: away\nstill trying, 121 times in vain: away\ntrying again: full\n"
+		if out.String() != want {
+			t.Errorf("told %q, want %q", out.String(), want)
+		}
+	})
 }
