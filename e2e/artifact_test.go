@@ -85,19 +85,19 @@ func TestArtifacts(t *testing.T) {
 	fails(1, "Artifact 9 not found. Available: 0, 1, 2", "read", "artifact://9", "--session", "s")
 	fails(1, "No session - artifacts unavailable", "read", "artifact://9")
 
-	fails(2, "--force", "artifact", "rm", whole)
+	fails(2, "--yes", "artifact", "rm", whole)
 	fails(2, "--all-sessions", "artifact", "cleanup")
-	fails(2, "--force", "artifact", "cleanup", "s", "--apply")
+	fails(2, "--yes", "artifact", "cleanup", "s", "--apply")
 	dry := decode[report](t, w.run("spool", "artifact", "cleanup", "s", "--json"))[0]
-	applied := decode[report](t, w.run("spool", "artifact", "cleanup", "s", "--json", "--apply", "--force"))[0]
+	applied := decode[report](t, w.run("spool", "artifact", "cleanup", "s", "--json", "--apply", "--yes"))[0]
 	if !dry.DryRun || len(dry.Deleted) != 0 || len(dry.Candidates) != 1 || dry.Candidates[0].ID != debug || dry.Candidates[0].Reason != "debug_artifact_cleanup" {
 		t.Errorf("dry run = %+v", dry)
 	}
 	if applied.DryRun || len(applied.Deleted) != 1 || applied.Deleted[0] != debug {
 		t.Errorf("cleanup = %+v", applied)
 	}
-	w.run("spool", "artifact", "rm", "--force", whole, agent, registered)
-	fails(1, "artifact not found: "+whole, "artifact", "rm", "--force", whole)
+	w.run("spool", "artifact", "rm", "--yes", whole, agent, registered)
+	fails(1, "artifact not found: "+whole, "artifact", "rm", "--yes", whole)
 	if left := w.run("spool", "artifact", "ls", "s", "--json"); left != "" {
 		t.Errorf("left: %s", left)
 	}

@@ -147,12 +147,12 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 }
 
 type artifactRmCmd struct {
-	IDs   []string `arg:"" name:"artifact" help:"Ids of the artifacts to remove."`
-	Force bool     `short:"f" help:"Do not ask."`
+	IDs []string `arg:"" name:"artifact" help:"Ids of the artifacts to remove."`
+	unasked
 }
 
 func (c *artifactRmCmd) Run(a *app) error {
-	if err := a.confirm(c.Force, fmt.Sprintf("remove %d artifacts for ever", len(c.IDs))); err != nil {
+	if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(c.IDs))); err != nil {
 		return err
 	}
 	cl, err := a.client()
@@ -173,8 +173,8 @@ type artifactCleanupCmd struct {
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only those that are older."`
 	MaxBytes  *int64        `placeholder:"N" help:"Only those with more bytes."`
 	Apply     bool          `help:"Remove them."`
-	Force     bool          `short:"f" help:"Do not ask."`
 	JSON      bool          `help:"The report as one JSON object."`
+	unasked
 }
 
 func (c *artifactCleanupCmd) Run(a *app) error {
@@ -194,7 +194,7 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 		return err
 	}
 	if c.Apply && len(report.Candidates) > 0 {
-		if err := a.confirm(c.Force, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {
+		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {
 			return err
 		}
 	}

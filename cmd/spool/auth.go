@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
 	"spool/internal/service"
 	"spool/internal/tenants"
@@ -68,7 +69,7 @@ func openAuth(path string) (*authDir, error) {
 		return nil, service.UsageError{Err: fmt.Errorf("%s is no directory of tenants: begin one with spool auth init %s", path, path)}
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &d.Directory)
+		err = jsonscan.Decode(text, &d.Directory)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.state(), err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -330,7 +331,7 @@ func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
 		return 0, "no cycle has run yet", nil
 	}
 	var r gc.Report
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err := jsonscan.Decode(raw, &r); err != nil {
 		return 0, "", fmt.Errorf("gc's report: %w", err)
 	}
 	if r.Refused != "" {

@@ -12,18 +12,19 @@ import (
 	"spool/internal/service"
 )
 
-// confirm asks before something is destroyed, unless force says yes. Where nobody can be asked, force is needed.
-func (a *app) confirm(force bool, question string) error {
-	return a.confirmOr("--force", force, question)
+// unasked is the flag of every command that asks before it destroys something. --force is its earlier name; where a command has a
+// flag of that name beside this one, it does what would be refused.
+type unasked struct {
+	Yes bool `short:"y" aliases:"force" help:"Do not ask."`
 }
 
-// confirmOr is confirm for a command with another flag that says yes.
-func (a *app) confirmOr(flag string, yes bool, question string) error {
+// confirm asks before something is destroyed, unless yes is said already. Where nobody can be asked it must be.
+func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if f, ok := a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return service.UsageError{Err: errors.New(question + ": nobody is there to ask; say " + flag)}
+		return service.UsageError{Err: errors.New(question + ": nobody is there to ask; say --yes")}
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

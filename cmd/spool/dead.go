@@ -136,7 +136,7 @@ func (c *deadReplayCmd) Run(a *app) error {
 
 type deadRmCmd struct {
 	deadSome
-	Force bool `short:"f" help:"Do not ask."`
+	unasked
 }
 
 func (c *deadRmCmd) Run(a *app) error {
@@ -148,7 +148,7 @@ func (c *deadRmCmd) Run(a *app) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	if err := a.confirm(c.Force, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
+	if err := a.confirm(c.Yes, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
 		return err
 	}
 	var failed []error

@@ -60,7 +60,7 @@ func (c *doctorCmd) look(a *app) []finding {
 	if err != nil {
 		f := finding{Name: "connection", Detail: err.Error()}
 		if errors.Is(err, natsio.ErrNoServer) && a.nats.Given() {
-			f.Do = "start that server, or name another with --nats URL"
+			f.Do = "start that server (spool up), or name another with --nats URL"
 		}
 		return []finding{f}
 	}

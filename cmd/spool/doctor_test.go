@@ -60,7 +60,7 @@ func TestDoctorTellsRefusedCredentials(t *testing.T) {
 			t.Errorf("%v = %d: %s; want 1, and that the credentials were refused", args, code, out)
 		}
 	}
-	if out, code := spool(t, "doctor", "--nats", "127.0.0.1:1"); code != service.ExitFailure || !strings.Contains(out, "start that server") {
+	if out, code := spool(t, "doctor", "--nats", "127.0.0.1:1"); code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
 		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
 	}
 }

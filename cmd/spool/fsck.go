@@ -27,8 +27,8 @@ type fsckCmd struct {
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
 	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost. Where persisters mask secrets by rules of their own, give it the same --secret-rules."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
-	Force  bool `short:"f" help:"With --repair: do not ask."`
-	JSON   bool `help:"One JSON object."`
+	unasked
+	JSON bool `help:"One JSON object."`
 	service.Secrets
 }
 
@@ -52,7 +52,7 @@ func (c *fsckCmd) Run(a *app) error {
 		return err
 	}
 	if c.Repair {
-		if err := a.confirm(c.Force, "change heads of threads"); err != nil {
+		if err := a.confirm(c.Yes, "change heads of threads"); err != nil {
 			return err
 		}
 	}

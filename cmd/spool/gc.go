@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/service"
 )
@@ -90,7 +91,7 @@ func (c *gcApplyCmd) Run(a *app) error {
 		return err
 	}
 	var p gc.Plan
-	if err := json.Unmarshal(b, &p); err != nil {
+	if err := jsonscan.Decode(b, &p); err != nil {
 		return service.UsageError{Err: fmt.Errorf("%s is no plan: %w", c.File, err)}
 	}
 	cfg := c.config()

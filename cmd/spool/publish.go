@@ -65,13 +65,24 @@ func hostname() string {
 	return name
 }
 
-// noteRetries tells, not too often, why publishing does not go on.
+// noteAgain is how long a reason that was told is not told again.
+const noteAgain = time.Minute
+
+// noteRetries tells why publishing does not go on: each reason when it is a new one, and how often it was tried in vain when that
+// goes on for noteAgain.
 func noteRetries(w io.Writer) func(error, time.Duration) {
+	var told string
 	var last time.Time
+	tries := 0
 	return func(err error, _ time.Duration) {
-		if time.Since(last) > 5*time.Second {
-			last = time.Now()
+		tries++
+		switch now := time.Now(); {
+		case err.Error() != told:
+			told, last, tries = err.Error(), now, 1
 			fmt.Fprintf(w, "trying again: %v\n", err)
+		case now.Sub(last) >= noteAgain:
+			last = now
+			fmt.Fprintf(w, "still trying, %d times in vain: %v\n", tries, err)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *retentionReportCmd) Run(a *app) error {
 }
 
 type retentionApplyCmd struct {
-	Force bool    `short:"f" help:"Do not ask."`
+	unasked
 	Share float64 `default:"0.3" help:"Most that may be removed of all sessions; ten may always go (${default})."`
 	JSON  bool    `name:"json" help:"The report as one JSON object."`
 }
@@ -75,7 +75,7 @@ func (c *retentionApplyCmd) Run(a *app) error {
 		return err
 	}
 	if len(rep.Due) > 0 {
-		if err := a.confirm(c.Force, fmt.Sprintf("remove %d sessions of %s for ever", len(rep.Due), text.Bytes(rep.Bytes))); err != nil {
+		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d sessions of %s for ever", len(rep.Due), text.Bytes(rep.Bytes))); err != nil {
 			return err
 		}
 		rep, err = r.Apply(a.ctx)

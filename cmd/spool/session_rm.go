@@ -39,7 +39,7 @@ func (c *sessionRmCmd) Run(a *app) error {
 	if len(c.Allow) > 0 && !c.Now {
 		return service.UsageError{Err: errors.New("--allow is about the collection of --now")}
 	}
-	if err := a.confirmOr("--yes", c.Yes || c.Force, fmt.Sprintf("remove %d sessions for ever: %s", len(c.Sessions),
+	if err := a.confirm(c.Yes || c.Force, fmt.Sprintf("remove %d sessions for ever: %s", len(c.Sessions),
 		strings.Join(c.Sessions, ", "))); err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ type tasksCleanupCmd struct {
 	IncludeCancelled bool          `help:"Also of tasks that were cancelled."`
 	OlderThan        time.Duration `placeholder:"DURATION" help:"Only logs that were not written to for longer."`
 	Apply            bool          `help:"Remove them."`
-	Force            bool          `short:"f" help:"Do not ask."`
-	JSON             bool          `name:"json" help:"The report as one JSON object."`
+	unasked
+	JSON bool `name:"json" help:"The report as one JSON object."`
 }
 
 func (c *tasksCleanupCmd) Help() string {
@@ -59,7 +59,7 @@ func (c *tasksCleanupCmd) Run(a *app) error {
 	if !c.Apply || len(plan) == 0 {
 		return c.report(a, plan, nil, problems)
 	}
-	if err := a.confirm(c.Force, fmt.Sprintf("remove %d task logs for ever", len(plan))); err != nil {
+	if err := a.confirm(c.Yes, fmt.Sprintf("remove %d task logs for ever", len(plan))); err != nil {
 		return err
 	}
 	var deleted []string

@@ -166,7 +166,7 @@ type threadRmCmd struct {
 }
 
 func (c *threadRmCmd) Run(a *app) error {
-	if err := a.confirmOr("--yes", c.Yes || c.Force, "remove "+strings.Join(c.Threads, ", ")); err != nil {
+	if err := a.confirm(c.Yes || c.Force, "remove "+strings.Join(c.Threads, ", ")); err != nil {
 		return err
 	}
 	var errs []error

@@ -45,9 +45,9 @@ var faults = []fault{
 	}},
 	{3, false, "undelete", func(a *attack, r *rand.Rand) { a.tool("gc", "undelete", "--all") }},
 	{3, false, "retention", func(a *attack, r *rand.Rand) {
-		a.tool("retention", "apply", "--force", "--share", "1", "--config", a.w.config)
+		a.tool("retention", "apply", "--yes", "--share", "1", "--config", a.w.config)
 	}},
-	{2, false, "repair", func(a *attack, r *rand.Rand) { a.tool("fsck", "--repair", "--force") }},
+	{2, false, "repair", func(a *attack, r *rand.Rand) { a.tool("fsck", "--repair", "--yes") }},
 	{2, false, "look", func(a *attack, r *rand.Rand) { a.look("fsck"); a.look("fsck", "--events") }},
 	{2, false, "back up", backUp},
 }

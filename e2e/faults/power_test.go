@@ -120,7 +120,7 @@ func TestPowerLossRelaxed(t *testing.T) {
 	if err := faulttest.Settle(ctx, w.dial()); err != nil {
 		t.Fatal(err)
 	}
-	out, code := w.run("spool", "fsck", "--repair", "--force")
+	out, code := w.run("spool", "fsck", "--repair", "--yes")
 	t.Logf("fsck --repair: exit code %d, %d lines", code, strings.Count(out, "\n"))
 	if err := faulttest.Settle(ctx, w.dial()); err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 		return
 	}
 	for range 4 { // what one pass makes another may need
-		if out, code = there.run("spool", "fsck", "--repair", "--force"); code == 0 {
+		if out, code = there.run("spool", "fsck", "--repair", "--yes"); code == 0 {
 			break
 		}
 	}

@@ -434,14 +434,14 @@ func (w *world) checkDead(t *testing.T) {
 		t.Errorf("a replayed letter is still there: exit code %d, %s", code, errs)
 	}
 	none := letters[slices.IndexFunc(letters, func(l letter) bool { return l.At != again.At })]
-	w.run("spool", "dead", "rm", "--force", strconv.FormatUint(none.At, 10))
+	w.run("spool", "dead", "rm", "--yes", strconv.FormatUint(none.At, 10))
 	if slices.ContainsFunc(w.letters(), func(l letter) bool { return l.At == none.At }) {
 		t.Error("a removed letter is still there")
 	}
-	if _, errs, code := w.try(nil, "spool", "dead", "rm", "--force", strconv.FormatUint(none.At, 10)); code == 0 || errs == "" {
+	if _, errs, code := w.try(nil, "spool", "dead", "rm", "--yes", strconv.FormatUint(none.At, 10)); code == 0 || errs == "" {
 		t.Errorf("removing it again: exit code %d, %s", code, errs)
 	}
-	w.run("spool", "dead", "rm", "--force", "--all")
+	w.run("spool", "dead", "rm", "--yes", "--all")
 }
 
 // checkQueries: addresses with queries answer or refuse, whatever they ask for.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"spool/internal/jsonscan"
 )
 
 // Repository is a directory of snapshots.
@@ -146,7 +148,7 @@ func (r *Repository) manifest(id string) (m Manifest, err error) {
 	if err != nil {
 		return m, fmt.Errorf("%w: snapshot %s: %w", ErrRepository, id, err)
 	}
-	if err := json.Unmarshal(b, &m); err != nil {
+	if err := jsonscan.Decode(b, &m); err != nil {
 		return m, fmt.Errorf("%w: snapshot %s: %w", ErrRepository, id, err)
 	}
 	if m.Format != format {

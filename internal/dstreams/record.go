@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -54,7 +55,7 @@ func (s *stream) encode() []byte {
 }
 
 func decodeStream(b []byte) (s stream, err error) {
-	if err = json.Unmarshal(b, &s); err == nil && s.V != recordVersion {
+	if err = jsonscan.Decode(b, &s); err == nil && s.V != recordVersion {
 		err = fmt.Errorf("version %d; this program knows %d", s.V, recordVersion)
 	}
 	if err != nil {

@@ -224,21 +224,14 @@ func (a *api) prompt(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// maxAnswer is the largest body of an answer, in bytes: a little over the largest answer.
-const maxAnswer = 70_000
-
 // answerPrompt settles a prompt. The first answer does; to any other the status is 409, with how the prompt was settled.
 func (a *api) answerPrompt(w http.ResponseWriter, r *http.Request) error {
-	if t := mediaType(r); t != typeJSON {
-		return a.wrongType(r, typeJSON)
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime))
 	var got struct {
 		Answer json.RawMessage `json:"answer"`
 		By     string          `json:"by"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAnswer)).Decode(&got); err != nil {
-		return fmt.Errorf(`%w: want {"answer":…,"by":"name"}: %w`, ingest.ErrEntry, err)
+	if err := read(w, r, &got); err != nil {
+		return err
 	}
 	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
 	res, err := a.cfg.Client.Answer(r.Context(), t, events.Answer{Prompt: r.PathValue("id"), Answer: got.Answer, By: got.By})

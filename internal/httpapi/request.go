@@ -2,15 +2,14 @@ package httpapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -112,13 +111,8 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 		return fmt.Errorf("%w: Content-Type %.100q: use %s", errMedia, r.Header.Get("Content-Type"), typeJSON)
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime))
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
+	if err := jsonscan.DecodeExactly(http.MaxBytesReader(w, r.Body, maxBody), v); err != nil {
 		return fmt.Errorf("%w: body: %w", ErrRequest, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("%w: body: one JSON object, and nothing behind it", ErrRequest)
 	}
 	return nil
 }

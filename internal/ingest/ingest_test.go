@@ -269,3 +269,16 @@ func FuzzEnvelope(f *testing.F) {
 		}
 	})
 }
+
+// A person reads a reason once, however many lines have it.
+func TestPipeTellsAReasonOnce(t *testing.T) {
+	var out sink
+	var told strings.Builder
+	in := "{\n{\n" + `{"session":"s","dialect":"raw","body":1}` + "\n[]\n"
+	err := ingest.Pipe(t.Context(), strings.NewReader(in), &out, ingest.Config{Envelopes: true, Producer: "p"}, &told)
+	lines := strings.Split(told.String(), "\n")
+	if err == nil || len(lines) != 4 || !strings.HasPrefix(lines[0], "lines 1 to 2, 2 of them: refused: ") ||
+		!strings.HasPrefix(lines[1], "line 4: refused: ") || lines[2] != "1 stored, 3 refused" {
+		t.Errorf("Pipe = %v, told %q", err, told.String())
+	}
+}

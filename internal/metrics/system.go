@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spool/internal/gc"
+	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/scrub"
@@ -205,7 +205,7 @@ func (a *asked) gc(ctx context.Context, sys natsadmin.System) error {
 		return err
 	}
 	var r gc.Report
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err := jsonscan.Decode(raw, &r); err != nil {
 		return fmt.Errorf("gc's report: %w", err)
 	}
 	if r.Refused == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 )
@@ -91,7 +92,7 @@ func readerConsumer(subject string, body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s is not for readers", errReader, subject)
 	}
 	var request map[string]json.RawMessage
-	if err := json.Unmarshal(body, &request); err != nil {
+	if err := jsonscan.Decode(body, &request); err != nil {
 		return nil, fmt.Errorf("%w: %w", errReader, err)
 	}
 	var cfg map[string]json.RawMessage
@@ -99,7 +100,7 @@ func readerConsumer(subject string, body []byte) ([]byte, error) {
 		switch field {
 		case "stream_name", "action", "pedantic":
 		case "config":
-			if err := json.Unmarshal(value, &cfg); err != nil {
+			if err := jsonscan.Decode(value, &cfg); err != nil {
 				return nil, fmt.Errorf("%w: %w", errReader, err)
 			}
 		default:
@@ -127,7 +128,7 @@ func readerConsumer(subject string, body []byte) ([]byte, error) {
 func checkReaderName(stream, name string, cfg map[string]json.RawMessage) error {
 	var durable string
 	if v, ok := cfg["durable_name"]; ok {
-		if err := json.Unmarshal(v, &durable); err != nil {
+		if err := jsonscan.Decode(v, &durable); err != nil {
 			return fmt.Errorf("%w: %w", errReader, err)
 		}
 	}

@@ -2,12 +2,12 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -55,7 +55,7 @@ func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
 	newest, err := s.GetLastMsgForSubject(ctx, subject)
 	var meta objectMeta
 	if err == nil {
-		err = json.Unmarshal(newest.Data, &meta)
+		err = jsonscan.Decode(newest.Data, &meta)
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):

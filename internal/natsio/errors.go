@@ -95,6 +95,21 @@ func parseAck(m *nats.Msg) (ack, error) {
 	return a, nil
 }
 
+// errAway: nats.go keeps nothing for a server that is away, and calls that a full buffer. No subject is in it: whoever tries again says
+// a reason once.
+var errAway = errors.New("the connection to the server is lost, and not made again yet")
+
+// unsent is why a message was not sent. What that means for the call is verdict, or large if the message is too large.
+func unsent(m *nats.Msg, err, verdict, large error) error {
+	switch {
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return fmt.Errorf("%w: %w", verdict, errAway)
+	case errors.Is(err, nats.ErrMaxPayload):
+		verdict = large
+	}
+	return fmt.Errorf("%w: publish %s: %w", verdict, m.Subject, err)
+}
+
 // WrapErr maps what nats.go returns to the errors of package record.
 func WrapErr(err error) error {
 	var api *jetstream.APIError
@@ -110,6 +125,8 @@ func WrapErr(err error) error {
 	case errors.As(err, &api):
 		e := apiError{Code: api.Code, ErrCode: int(api.ErrorCode), Description: api.Description}
 		return e.wrap()
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return fmt.Errorf("%w: %w", record.ErrBusy, errAway)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: %w", record.ErrBusy, err)
 	case errors.Is(err, nats.ErrPermissionViolation):

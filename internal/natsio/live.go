@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/jsonscan"
 	"spool/pkg/events"
 )
 
@@ -65,7 +65,7 @@ func (outs Outputs) frames(ctx context.Context, subject string, silence time.Dur
 				return
 			case err == nil:
 				frame = LiveFrame{m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], new(events.Live)}
-				if err = json.Unmarshal(m.Data, frame.Live); err != nil {
+				if err = jsonscan.Decode(m.Data, frame.Live); err != nil {
 					err = fmt.Errorf("live frame on %s: %w", m.Subject, err)
 				}
 			case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):

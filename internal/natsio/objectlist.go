@@ -2,13 +2,13 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -56,7 +56,7 @@ func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.St
 
 func (l *storedList) meta(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	var o objectMeta
-	if err := json.Unmarshal(m.Data(), &o); err != nil {
+	if err := jsonscan.Decode(m.Data(), &o); err != nil {
 		return fmt.Errorf("%w: meta message %d: %w", record.ErrValue, meta.Sequence.Stream, err)
 	}
 	if o.Deleted { // by a client of the object store; its chunks are purged

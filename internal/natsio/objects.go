@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -137,7 +138,7 @@ func (obs Objects) Stat(ctx context.Context, bucket, name string) (record.Object
 		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}
 	var meta objectMeta
-	if err := json.Unmarshal(m.Data, &meta); err != nil {
+	if err := jsonscan.Decode(m.Data, &meta); err != nil {
 		return record.Object{}, fmt.Errorf("stat %s/%s: meta: %w", bucket, name, err)
 	}
 	if meta.Deleted {

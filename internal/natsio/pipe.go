@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -99,10 +98,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	for _, m := range before {
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.unsent(c, 0)
-			if errors.Is(err, nats.ErrMaxPayload) { // the batch that it belongs to never gets its end: nothing of it is stored
-				return nil, fmt.Errorf("%w: publish %s: %w", record.ErrRefused, m.Subject, err)
-			}
-			return nil, fmt.Errorf("%w: publish %s: %w", record.ErrBusy, m.Subject, err)
+			return nil, unsent(m, err, record.ErrBusy, record.ErrRefused) // the batch that it belongs to never gets its end: nothing of it is stored
 		}
 	}
 	for i, m := range msgs {
@@ -114,10 +110,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.bytes.Release(c.sizes[i])
 			p.unsent(c, i)
-			if errors.Is(err, nats.ErrMaxPayload) {
-				return nil, fmt.Errorf("%w: publish %s: %w", record.ErrRefused, m.Subject, err)
-			}
-			return nil, fmt.Errorf("%w: publish %s: %w", record.ErrUnknown, m.Subject, err)
+			return nil, unsent(m, err, record.ErrUnknown, record.ErrRefused)
 		}
 	}
 	timer := time.NewTimer(timeout)

@@ -117,6 +117,7 @@ func DecodeMoved(b []byte) (m Moved, err error) {
 type reader struct {
 	what    string
 	members int
+	at      int // values that were begun
 	dec     *msgpack.Decoder
 	err     error
 }
@@ -148,10 +149,13 @@ func (r *reader) fail(err error) {
 }
 
 func read[T any](r *reader, f func() (T, error)) (v T) {
-	if r.err == nil {
-		var err error
-		v, err = f()
-		r.fail(err)
+	if r.err != nil {
+		return v
+	}
+	r.at++
+	v, err := f()
+	if err != nil { // the decoder's own errors speak of its codes
+		r.fail(fmt.Errorf("value %d is of another kind than it must be", r.at))
 	}
 	return v
 }

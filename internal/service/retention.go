@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
@@ -228,7 +229,7 @@ func LastRetention(ctx context.Context, records natsio.Records) (*RetentionRepor
 		return nil, err
 	}
 	var rep RetentionReport
-	if err := json.Unmarshal(rs[0].Value, &rep); err != nil {
+	if err := jsonscan.Decode(rs[0].Value, &rep); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", events.RetentionKey, record.ErrValue, err)
 	}
 	return &rep, nil

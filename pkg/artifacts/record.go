@@ -149,12 +149,18 @@ func DecodeRecord(b []byte) (Record, error) {
 // decoder keeps the first error.
 type decoder struct {
 	dec *msgpack.Decoder
+	at  int // values that were begun
 	err error
 }
 
 func read[T any](d *decoder, f func() (T, error)) (v T) {
-	if d.err == nil {
-		v, d.err = f()
+	if d.err != nil {
+		return v
+	}
+	d.at++
+	v, err := f()
+	if err != nil { // the decoder's own errors speak of its codes
+		d.err = fmt.Errorf("value %d is of another kind than it must be", d.at)
 	}
 	return v
 }

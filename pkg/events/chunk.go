@@ -125,12 +125,12 @@ func ParseChunk(b []byte) (Chunk, error) {
 			Head: int(r.int()), Columns: int(r.int()), Lease: r.int(),
 		}
 		if n > chunkMembers[ChunkStart] {
-			c.Start.Keep = read(&r, r.dec.DecodeBool)
+			c.Start.Keep = read(&r, "true or false", r.dec.DecodeBool)
 		}
 	case ChunkData:
 		c.Seq, c.Stream, c.Data = r.uint(), Stream(min(r.uint(), 255)), r.alias(b, src)
 	case ChunkEnd:
-		c.Seq, c.End.ExitCode, c.End.IsError, c.End.DurationMS = r.uint(), int(r.int()), read(&r, r.dec.DecodeBool), r.int()
+		c.Seq, c.End.ExitCode, c.End.IsError, c.End.DurationMS = r.uint(), int(r.int()), read(&r, "true or false", r.dec.DecodeBool), r.int()
 	case ChunkAbort:
 		c.Seq, c.Reason = r.uint(), r.string()
 	}

@@ -114,21 +114,29 @@ func Decode(b []byte) (Event, error) {
 // reader decodes member after member and keeps the first error.
 type reader struct {
 	dec *msgpack.Decoder
+	n   int // values that were begun
 	err error
 }
 
-func read[T any](r *reader, f func() (T, error)) (v T) {
-	if r.err == nil {
-		v, r.err = f()
+// read reads the next value. The decoder's own errors speak of its codes; whoever wrote the bytes is told which value, in their
+// order and from 1, is to be what.
+func read[T any](r *reader, want string, f func() (T, error)) (v T) {
+	if r.err != nil {
+		return v
+	}
+	r.n++
+	v, err := f()
+	if err != nil {
+		r.err = fmt.Errorf("value %d: want %s", r.n, want)
 	}
 	return v
 }
 
-func (r *reader) arrayLen() int  { return read(r, r.dec.DecodeArrayLen) }
-func (r *reader) uint() uint64   { return read(r, r.whole) }
-func (r *reader) int() int64     { return read(r, r.integer) }
-func (r *reader) string() string { return read(r, r.dec.DecodeString) }
-func (r *reader) bytes() []byte  { return read(r, r.dec.DecodeBytes) }
+func (r *reader) arrayLen() int  { return read(r, "an array", r.dec.DecodeArrayLen) }
+func (r *reader) uint() uint64   { return read(r, "a whole number that is not negative", r.whole) }
+func (r *reader) int() int64     { return read(r, "a whole number", r.integer) }
+func (r *reader) string() string { return read(r, "a string", r.dec.DecodeString) }
+func (r *reader) bytes() []byte  { return read(r, "bytes", r.dec.DecodeBytes) }
 
 // First bytes of msgpack numbers.
 const (
@@ -177,7 +185,7 @@ var errInteger = errors.New("want a whole number")
 
 // alias reads a byte string as a slice of b, which src reads.
 func (r *reader) alias(b []byte, src *bytes.Reader) []byte {
-	n := read(r, r.dec.DecodeBytesLen)
+	n := read(r, "bytes", r.dec.DecodeBytesLen)
 	if r.err != nil || n < 0 {
 		return nil
 	}

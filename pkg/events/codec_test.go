@@ -204,3 +204,23 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A dead letter's reason is for whoever wrote the event: it names a member and what belongs there, and nothing of a decoder.
+func TestReasonsArePlain(t *testing.T) {
+	parse := func(body string) error { _, err := events.ParseControl([]byte(body)); return err }
+	envelope := (&events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw"}).Encode()
+	at := bytes.IndexByte(envelope, 'p')
+	_, chunk := events.ParseChunk([]byte{0x96, 1, 2, 0xa1, 'o', 0xa1, 'x', 1, 0xc4, 0})
+	_, mixed := events.Decode(append(append(bytes.Clone(envelope[:at-1]), 0xc3), envelope[at+1:]...))
+	for want, err := range map[string]error{
+		"end.returnCode: want a whole number, not a string": parse(`{"op":"end","end":{"returnCode":"x"}}`),
+		"want an object, not a list":                        parse(`[]`),
+		"invalid JSON":                                      parse(`{"op":`),
+		"value 5: want a whole number":                      chunk,
+		"value 3: want a string":                            mixed,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "msgpack:") || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"spool/internal/jsonscan"
 )
 
 // Op names a control operation.
@@ -92,7 +94,7 @@ var ErrControl = errors.New("bad control operation")
 // ParseControl reads the body of a control event.
 func ParseControl(body []byte) (Control, error) {
 	var c Control
-	if err := json.Unmarshal(body, &c); err != nil {
+	if err := jsonscan.Decode(body, &c); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrControl, err)
 	}
 	var arg bool

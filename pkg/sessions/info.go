@@ -3,6 +3,8 @@ package sessions
 import (
 	"encoding/json"
 	"fmt"
+
+	"spool/internal/jsonscan"
 )
 
 // Info is the value of a session's record: what its entries said about it, and who made it. JSON, so that any client reads
@@ -42,7 +44,7 @@ func (i Info) Encode() []byte {
 // DecodeInfo reads a record's value.
 func DecodeInfo(b []byte) (Info, error) {
 	var i Info
-	if err := json.Unmarshal(b, &i); err != nil {
+	if err := jsonscan.Decode(b, &i); err != nil {
 		return i, fmt.Errorf("session record: %w", err)
 	}
 	if i.Version != InfoVersion {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// --yes is for who does not want to be asked, --force for what would be refused: of every command, in these words.
+func TestOneWordForYes(t *testing.T) {
+	var c cli
+	parser, err := kong.New(&c, kong.Vars{"checks": checkNamesList()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := 0
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, f := range leaf.Flags {
+			switch {
+			case f.Name == "yes" && f.Help == "Do not ask." && f.Short == 'y':
+				asks++
+			case f.Name == "yes", f.Name != "force" && strings.Contains(f.Help, "not ask"),
+				f.Name == "force" && !strings.Contains(f.Help, "not mind"):
+				t.Errorf("%s: --%s %q, want --yes or -y for %q", leaf.FullPath(), f.Name, f.Help, "Do not ask.")
+			}
+		}
+	}
+	if asks < 8 {
+		t.Errorf("%d commands have --yes, want 8 or more", asks)
+	}
+	if _, err := parser.Parse([]string{"dead", "rm", "1", "--force"}); err != nil || !c.Dead.Rm.Yes {
+		t.Errorf("dead rm --force: %v, yes %v; want the earlier name taken", err, c.Dead.Rm.Yes)
+	}
+}
+
+func TestReasonsOfRetriesAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		note := noteRetries(&out)
+		for range 130 { // a second each
+			note(errors.New("away"), 0)
+			time.Sleep(time.Second)
+		}
+		note(errors.New("full"), 0)
+		const want = "trying again: away\nstill trying, 61 times in vain: away\nstill trying, 121 times in vain: away\ntrying again: full\n"
+		if out.String() != want {
+			t.Errorf("told %q, want %q", out.String(), want)
+		}
+	})
+}
