@@ -97,7 +97,7 @@ func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (thr
 		head.MoveTo(nil)
 		return head, nil
 	}
-	if err := d.w.Settle(ctx); err != nil {
+	if err := d.w.Settle(ctx, d.st.Key); err != nil {
 		return head, err
 	}
 	recent, err := d.branchPoint(ctx, head, where)

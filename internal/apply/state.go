@@ -30,6 +30,9 @@ type World interface {
 	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named.
 	// Otherwise the event has to come again, and the error says when.
 	Settle(ctx context.Context, of ...events.Thread) error
+	// SettleBefore is Settle for all, and for what was stored before the event and waits to be applied: of a session,
+	// or of any if none is named. Sessions overtake each other.
+	SettleBefore(ctx context.Context, session string) error
 
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
