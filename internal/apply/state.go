@@ -88,6 +88,9 @@ type Thread struct {
 	AskedLeft bool  // that is all that there is to know
 
 	Runs map[string]record.Run // those seen since it was loaded, by id
+
+	Branched int     // how many entries named a parent that is not the leaf, since it was loaded
+	Places   *Places // nil: it is not known where its entries are
 }
 
 // Session is what is known of a session.

@@ -3,6 +3,7 @@ package persist_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // costly is a store that takes long over a blob's record, and over every commit. It notes when the head of a thread is
@@ -169,4 +171,61 @@ func TestBehindWhatItNames(t *testing.T) {
 	if h := r.head(thread(1)); h.Entries != n+1 {
 		t.Errorf("the fork has %d entries, want %d", h.Entries, n+1)
 	}
+}
+
+// Entries that branch to older ones share commits, and make the nodes that they make in commits of their own, also
+// where an id is there twice, or nowhere.
+func TestBranchesShareCommits(t *testing.T) {
+	r := newRig(t)
+	const n = 150
+	parents := rand.New(rand.NewPCG(1, 2))
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		parent := fmt.Sprintf(`"n%d"`, parents.IntN(i+2)) // "n0" is nowhere
+		id := i + 1
+		if i%50 == 49 {
+			id = i - 10
+		}
+		bodies[i] = fmt.Appendf(nil, `{"type":"message","id":"n%d","parentId":%s,"timestamp":"2026-11-20T10:00:00.000Z",`+
+			`"message":{"role":"user","content":"x%d"}}`, id, parent, i)
+	}
+	publish := func(id events.Thread) (from, to uint64) {
+		var es []client.Entry
+		for _, b := range bodies {
+			es = append(es, client.Entry{Thread: id, Dialect: "omp", Body: b})
+		}
+		from = r.lastSeq(events.EventsStream) + 1
+		if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
+			t.Fatal(err)
+		}
+		return from, r.lastSeq(events.EventsStream)
+	}
+	var refs [2][]casstore.Ref
+	for i, most := range []int{1, 100} {
+		id := events.Thread{Session: fmt.Sprint("s", i), Name: "main"}
+		from, to := publish(id)
+		p := r.deaf(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = most })
+		r.give(p, from, to)
+		r.through(p, n)
+		h := r.head(id)
+		for step, err := range r.Reader().EntriesBack(t.Context(), h) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs[i] = append(refs[i], step.At.Ref)
+		}
+		if len(refs[i]) != n {
+			t.Errorf("%d entries, want %d", len(refs[i]), n)
+		}
+		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
+			t.Errorf("Verify() = %v", err)
+		}
+		if commits := p.Stats().Commits; most > 1 && commits > 25 {
+			t.Errorf("%d commits for %d entries", commits, n)
+		}
+	}
+	if !slices.Equal(refs[0], refs[1]) {
+		t.Errorf("states %v in large commits, %v in small ones", refs[1], refs[0])
+	}
+	r.noDead()
 }
