@@ -18,6 +18,7 @@ type Change struct {
 	AskedLeft bool
 	Fresh     bool        // as Thread has it
 	Reconcile []Reconcile // threads of which items may be missing
+	Places    *Places     // as Thread has it
 
 	// Doubt: the verdict holds only if the thread's stored head is the one in State, and the commit is not to write it.
 	Doubt bool
@@ -35,6 +36,10 @@ type Change struct {
 	Beside []casstore.PackID  // packs of other states that the thread has from now on, or goes back to
 	Refers []casstore.Located // nodes that a step names by itself
 	Leaves *Leaving           // the thread is renamed or removed
+
+	branched bool     // an entry's parent was looked for
+	under    *place   // which it is, if that is known
+	placed   []placed // states, if Places is to know them
 
 	Nodes   casstore.Draft
 	Blobs   []Blob         // that the step brings; without bytes: stored already
@@ -89,9 +94,15 @@ type Counts struct {
 
 // Thread makes a thread what the change leaves of it. It keeps no memory of the change's.
 func (c *Change) Thread(t *Thread) {
-	t.Left, t.AskedLeft, t.Fresh = c.Left, c.AskedLeft, c.Fresh
+	t.Left, t.AskedLeft, t.Fresh, t.Places = c.Left, c.AskedLeft, c.Fresh, c.Places
 	if !c.Noted {
 		return
+	}
+	if c.branched {
+		t.Branched++
+	}
+	if t.Places != nil {
+		t.Places.take(c)
 	}
 	recent, producers := t.Head.Recent, t.Head.Producers
 	t.Head, t.Memory = c.Head, c.Memory
@@ -148,7 +159,7 @@ func begin(w World, st State, e Staged) *draft {
 	}
 	d.w, d.st, d.e = w, st, e
 	d.op, d.opBad = events.Control{}, nil
-	d.Left, d.AskedLeft, d.Fresh, d.Reconcile = st.Left, st.AskedLeft, st.Fresh, nil
+	d.Left, d.AskedLeft, d.Fresh, d.Reconcile, d.Places = st.Left, st.AskedLeft, st.Fresh, nil, st.Places
 	d.drop()
 	return d
 }
@@ -158,7 +169,7 @@ func (d *draft) drop() {
 	c := &d.Change
 	c.Nodes.Reset()
 	d.Change = Change{
-		Left: c.Left, AskedLeft: c.AskedLeft, Fresh: c.Fresh, Reconcile: c.Reconcile,
+		Left: c.Left, AskedLeft: c.AskedLeft, Fresh: c.Fresh, Reconcile: c.Reconcile, Places: c.Places,
 		Head: d.st.Head, Memory: d.st.Memory, Nodes: c.Nodes,
 	}
 	d.owns = false
@@ -217,6 +228,9 @@ func (d *draft) append(st *threads.State, content threads.Content) casstore.Loca
 		d.Head.Recent, d.owns = d.recent, true
 	}
 	d.Head.Advance(at)
+	if d.Places != nil {
+		d.placed = append(d.placed, placed{st.Entry.ID, at})
+	}
 	d.Head.Status, d.Head.Failure = threads.StatusActive, "" // a failed thread is retried by going on (SPEC I7)
 	return at
 }

@@ -97,9 +97,6 @@ func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (thr
 		head.MoveTo(nil)
 		return head, nil
 	}
-	if err := d.w.Settle(ctx); err != nil {
-		return head, err
-	}
 	recent, err := d.branchPoint(ctx, head, where)
 	if err == nil {
 		head.MoveTo(recent)
@@ -107,10 +104,35 @@ func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (thr
 	return head, err
 }
 
+// known finds an entry by Places, which it makes if that is worth it. False: the thread is to be read.
+func (d *draft) known(ctx context.Context, head threads.Head, id string) (recent []casstore.Located, ok bool, err error) {
+	d.branched = true
+	if d.Places == nil && d.st.Branched >= oftenBranched && head.Entries <= MostPlaces/2 {
+		if err := d.w.Settle(ctx, d.st.Key); err != nil {
+			return nil, false, err
+		}
+		if d.Places, err = readPlaces(ctx, d.w.Reader(), head); err != nil {
+			return nil, false, err
+		}
+	}
+	if d.under, ok = d.Places.find(id); ok && d.under != nil {
+		recent, err = d.under.recentOf(ctx, d.w.Reader())
+	}
+	return recent, ok, err
+}
+
 // branchPoint finds the state that an entry names as its parent. One that is not there makes the entry a root: the walk
 // of a context ends at a missing parent too (SPEC S7).
 func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialect.Place) ([]casstore.Located, error) {
 	r, at := d.w.Reader(), casstore.Located{}
+	if where.Kind == dialect.Parent {
+		if recent, ok, err := d.known(ctx, head, where.ID); ok || err != nil {
+			return recent, err
+		}
+	}
+	if err := d.w.Settle(ctx, d.st.Key); err != nil {
+		return nil, err
+	}
 	if where.Kind == dialect.UserTurns {
 		turns := int64(0)
 		for step, err := range r.Walk(ctx, head.Head()) {

@@ -31,11 +31,7 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	if err := checkHeader(f.Header, t); err != nil {
 		return err
 	}
-	var of []events.Thread // all that was before, of another session
-	if source.Session == t.Session {
-		of = []events.Thread{source}
-	}
-	if err := d.w.Settle(ctx, of...); err != nil {
+	if err := d.settleSource(ctx, source); err != nil {
 		return err
 	}
 	head, info, err := d.forked(ctx, source, f)
@@ -78,6 +74,14 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	step := dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}
 	d.account(&dialect.Entry{Step: step})
 	return nil
+}
+
+// settleSource makes sure that all that was before is committed of the thread that a fork comes from.
+func (d *draft) settleSource(ctx context.Context, source events.Thread) error {
+	if source.Session == d.st.Key.Session {
+		return d.w.Settle(ctx, source)
+	}
+	return d.w.SettleBefore(ctx, source.Session)
 }
 
 // inherit takes over what is known of the session that this one goes on from.

@@ -32,7 +32,7 @@ func (d *draft) stepRefs(ctx context.Context, texts []string) ([]casstore.Locate
 	if err == nil || !errors.Is(err, ErrMissingRef) {
 		return found, err
 	}
-	if err := d.w.Settle(ctx); err != nil {
+	if err := d.w.SettleBefore(ctx, ""); err != nil {
 		return nil, err
 	}
 	return FindRefs(ctx, d.w, d.w.Reader().Packs, nearby{d}, refs)
@@ -158,7 +158,7 @@ func (d *draft) heldBlobs(ctx context.Context) ([]casstore.Ref, error) {
 	if err != nil || len(stored) == len(refs) {
 		return stored, err
 	}
-	if err := d.w.Settle(ctx); err != nil {
+	if err := d.w.SettleBefore(ctx, ""); err != nil {
 		return nil, err
 	}
 	return d.storedBlobs(ctx, refs)

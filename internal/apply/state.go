@@ -30,6 +30,9 @@ type World interface {
 	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named.
 	// Otherwise the event has to come again, and the error says when.
 	Settle(ctx context.Context, of ...events.Thread) error
+	// SettleBefore is Settle for all, and for what was stored before the event and waits to be applied: of a session,
+	// or of any if none is named. Sessions overtake each other.
+	SettleBefore(ctx context.Context, session string) error
 
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
@@ -85,6 +88,9 @@ type Thread struct {
 	AskedLeft bool  // that is all that there is to know
 
 	Runs map[string]record.Run // those seen since it was loaded, by id
+
+	Branched int     // how many entries named a parent that is not the leaf, since it was loaded
+	Places   *Places // nil: it is not known where its entries are
 }
 
 // Session is what is known of a session.

@@ -43,7 +43,7 @@ func (d *draft) compact(ctx context.Context, op events.Compact) error {
 		return fmt.Errorf("%w: compact: the summary is empty", events.ErrControl)
 	}
 	if op.FirstKept != "" {
-		if err := d.w.Settle(ctx); err != nil {
+		if err := d.w.Settle(ctx, d.st.Key); err != nil {
 			return err
 		}
 		var err error

@@ -75,7 +75,7 @@ func (d *draft) appendDraft(ctx context.Context, entry sessions.Draft, meant *st
 		return err
 	}
 	if id := entry.Target(); entry.Type() == sessions.TypeLabel && (id != leaf || id == "") {
-		if err := d.w.Settle(ctx); err != nil {
+		if err := d.w.Settle(ctx, d.st.Key); err != nil {
 			return err
 		}
 		if _, err := FindEntry(ctx, d.w.Reader(), d.Head, events.Branch{Entry: id}); err != nil {
@@ -149,7 +149,7 @@ func (e *Staged) cut(raw []byte) (err error) {
 // leaf is LeafID of the thread; what has to be read must be committed.
 func (d *draft) leaf(ctx context.Context) (id string, err error) {
 	if !knowsLeaf(d.Head) {
-		if err := d.w.Settle(ctx); err != nil {
+		if err := d.w.Settle(ctx, d.st.Key); err != nil {
 			return "", err
 		}
 	}
@@ -194,7 +194,7 @@ func (d *draft) moved(ctx context.Context, to events.Branch) (threads.Head, erro
 	if to.Entry != "" && to.Entry == head.Leaf {
 		return head, nil
 	}
-	if err := d.w.Settle(ctx); err != nil {
+	if err := d.w.Settle(ctx, d.st.Key); err != nil {
 		return head, err
 	}
 	step, err := FindEntry(ctx, d.w.Reader(), head, to)

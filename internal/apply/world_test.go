@@ -106,6 +106,8 @@ func cmpErr(first, second error) error {
 
 func (m *memory) Settle(context.Context, ...events.Thread) error { return m.asked() }
 
+func (m *memory) SettleBefore(context.Context, string) error { return m.asked() }
+
 func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error) {
 	past := events.Past{From: from}
 	for i, e := range m.stored {

@@ -196,6 +196,9 @@ func (r *remaker) Settle(context.Context, ...events.Thread) error {
 	return nil
 }
 
+// SettleBefore implements apply.World: events are applied in the order in which they were stored.
+func (r *remaker) SettleBefore(ctx context.Context, _ string) error { return r.Settle(ctx) }
+
 // Records implements apply.World.
 func (r *remaker) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
 	rs, err := r.f.c.s.Records(ctx, keys...)

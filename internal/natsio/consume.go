@@ -21,7 +21,7 @@ import (
 const (
 	ackWait       = 20 * time.Second // then an unacknowledged event comes again: how long a dead owner holds up a quiet partition
 	pinnedTTL     = 8 * time.Second
-	maxAckPending = 20_000
+	maxAckPending = 100_000 // of one session at worst: then the others of its partition wait
 
 	pullMessages = 500
 	pullBytes    = 4 << 20 // above any message, or a pull could never be met

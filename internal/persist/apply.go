@@ -80,7 +80,9 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 		c.takeThread(t, ch)
 		c.takeBytes(s, ch)
 	}
+	before := t.Places.Len()
 	ch.Thread(&t.Thread)
+	l.heads.boundPlaces(t, t.Places.Len()-before)
 	if ch.Leaves != nil {
 		l.takeName(c, t, ch.Leaves)
 	}

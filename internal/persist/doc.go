@@ -3,7 +3,7 @@
 //
 //	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition;
 //	                          │      what is too large for memory goes to the bucket now: giant.go)
-//	                          │ queue, bounded in bytes
+//	                          │ queue, bounded in bytes: sessions take turns, each in its own order (queue.go)
 //	                          ▼
 //	                       prepare: heads read, each event decided, its change taken into a commit   (lane, stage 1)
 //	                          ▼
@@ -12,6 +12,9 @@
 //	                       commit:  bulk · one atomic batch of records behind the fence  (lane, stage 2)
 //	                          ▼
 //	                       publish: dead letters · items in order · ack                  (lane, stage 3)
+//
+// Sessions overtake each other, and an ack covers all before it: it goes to where all of the partition is through
+// (window.go).
 //
 // The stages work on neighbouring batches at the same time: a batch is prepared on the heads that the one before it
 // will leave. When that one is refused, both are thrown away and their events go back to the queue.

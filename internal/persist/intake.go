@@ -33,6 +33,10 @@ type staged struct {
 	bad   error // why it can never be applied, whatever its thread is
 	trial trial // what came of it so far, when it stopped others
 
+	of   *delivery // that brought it
+	came uint64    // its number among all that came
+	hold hold      // what it waits for
+
 	verdict apply.Verdict // as of when it was applied last
 	refused error         // why it was refused when it came before; nil: it was not
 }
@@ -45,11 +49,15 @@ func (s *staged) outputKey() string {
 // Deliver takes a message and returns when there is room for it: that is how a busy persister slows its consumers down.
 // Messages of a partition must be delivered in order.
 func (p *Persister) Deliver(ctx context.Context, m Message) {
+	d := p.windows.open(&m)
+	if d == nil {
+		return // it waits already: it took so long that the server gave it again
+	}
 	e, err := open(m)
 	each := e.Each()
 	for i := range each {
 		s := &staged{
-			msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
+			of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
 			known: err == nil, index: i, shared: len(each) > 1, last: i == len(each)-1,
 		}
 		if err != nil {

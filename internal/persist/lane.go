@@ -31,6 +31,9 @@ type lane struct {
 	reader threads.Reader // stage 1 only
 	room   apply.Room     // of the change that is made next; stage 1 only
 
+	deciding *staged      // the event that is being applied; stage 1 only
+	beside   [2][]*staged // of its batch, what is put aside and what comes next; stage 1 only
+
 	refusals map[int]*refusals // by partition; stage 1 only
 
 	fence record.Fence // behind which the packs in memory were read; stage 1 only
@@ -47,7 +50,7 @@ type lane struct {
 
 	link uint64 // connection over which the heads in memory were read; stage 1 only
 
-	unacked map[int]Message // the last published event of each partition whose ack waits; stage 3 only
+	unacked map[int]*delivery // of each partition, up to where all are published, if its ack waits; stage 3 only
 	acked   time.Time
 
 	mu       sync.Mutex
@@ -61,7 +64,8 @@ func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.Threads),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
-		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]Message{}, lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
+		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
+		lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
 	l.outputs.clear()
 	return l
@@ -189,6 +193,7 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 				l.p.drop(ctx, s)
 			}
 			l.p.release(s)
+			s.of.drop()
 		}
 		return past
 	})
@@ -198,7 +203,7 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 func (l *lane) limit() func(*staged) bool {
 	events, bytes, blobs, most := 0, 0, 0, l.p.cfg.BatchEvents
 	return func(s *staged) bool {
-		size := len(s.event.Text) + len(s.event.Cuts.Full)
+		size := s.bytes()
 		if s.trial.most > 0 {
 			most = min(most, s.trial.most)
 		}

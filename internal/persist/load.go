@@ -203,6 +203,7 @@ func (l *lane) forgetPacks(f record.Fence) {
 		return
 	}
 	l.fence = f
+	l.heads.forgetPlaces(nil)
 	if cache, ok := l.p.Packs.(interface{ Clear() }); ok {
 		cache.Clear()
 	}

@@ -184,14 +184,15 @@ const maxBatchThreads = 250
 // Persister applies events to threads. Deliver may be called by one goroutine a partition; Run does the rest.
 type Persister struct {
 	Deps
-	cfg    Config
-	rules  apply.Rules
-	queue  *queue
-	bytes  *semaphore.Weighted // share of QueueBytes
-	reader threads.Reader
-	lane   *lane
-	stats  counters
-	broken chan error // why Run has to end, from Deliver
+	cfg     Config
+	rules   apply.Rules
+	queue   *queue
+	windows windows
+	bytes   *semaphore.Weighted // share of QueueBytes
+	reader  threads.Reader
+	lane    *lane
+	stats   counters
+	broken  chan error // why Run has to end, from Deliver
 }
 
 // New makes a persister; Run starts it.
@@ -217,7 +218,8 @@ func New(deps Deps, cfg Config) *Persister {
 	}
 	p := &Persister{
 		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
-		reader: threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
+		windows: windows{of: map[int]*window{}},
+		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{

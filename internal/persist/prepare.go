@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"time"
 
 	"spool/internal/apply"
@@ -66,25 +65,59 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	return c, append(untaken, rest...), nil
 }
 
-// applyAll applies the events of a batch, as far as they fit into one commit.
+// How long the events of a session, and those of all, may take in a batch: the rest is for the next one, and others
+// come before it.
+const (
+	sessionTime = 100 * time.Millisecond
+	batchTime   = 300 * time.Millisecond
+)
+
+// applyAll applies the events of a batch, as far as they fit into one commit. Where an event is for the next one, so
+// are those behind it in its session, and no others.
 func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untaken []*staged, err error) {
+	aside, spent := map[string]bool{}, map[string]time.Duration{}
+	begun := time.Now()
+	now, id, its := begun, "", time.Duration(0) // what this session has spent
 	for i, s := range batch {
-		if i > 0 && c.messages() > record.MaxCommit-mostOfEvent {
-			return slices.Clip(batch[i:]), nil
+		if of := s.event.Thread.Session; of != id {
+			spent[id] = its
+			id, its = of, spent[of]
 		}
+		if len(aside) > 0 && aside[id] {
+			untaken = append(untaken, s)
+			continue
+		}
+		if len(c.events) > 0 && (c.messages() > record.MaxCommit-mostOfEvent || now.Sub(begun) > batchTime) {
+			untaken = append(untaken, batch[i:]...)
+			break
+		}
+		l.deciding, l.beside = s, [...][]*staged{untaken, batch[i+1:]}
 		err := l.applySafely(ctx, c, s)
+		before := now
+		now = time.Now()
+		its += now.Sub(before) - s.work()
 		if errors.Is(err, errBarrier) || errors.Is(err, apply.ErrNextCommit) {
-			return slices.Clip(batch[i:]), nil
+			aside[id] = true
+			untaken = append(untaken, s)
+			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		c.events = append(c.events, s)
 		if c.ends {
-			return slices.Clip(batch[i+1:]), nil
+			untaken = append(untaken, batch[i+1:]...)
+			break
+		}
+		if its > sessionTime {
+			aside[id] = true
 		}
 	}
-	return nil, nil
+	spent[id] = its
+	for id, more := range spent {
+		l.p.queue.charge(id, more)
+	}
+	return untaken, nil
 }
 
 // announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in

@@ -50,8 +50,8 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.At(StepAck); err != nil {
 		return err
 	}
-	c.through()
 	p.lane.ack(c)
+	c.through()
 	for _, s := range c.events {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
 		// is repeated may be a dead letter. Once no event and no letter claims it, it is gc's.
@@ -74,8 +74,15 @@ const ackEvery = 250 * time.Millisecond
 // ack notes what is to be acknowledged, and does it when it is due.
 func (l *lane) ack(c *commit) {
 	for _, s := range c.events {
-		if s.last {
-			l.unacked[s.msg.Partition] = s.msg
+		if !s.last {
+			continue
+		}
+		d := s.of.end()
+		if d == nil {
+			continue
+		}
+		if before := l.unacked[d.partition]; before == nil || before.term <= d.term {
+			l.unacked[d.partition] = d
 		}
 	}
 	if time.Since(l.acked) >= ackEvery {
@@ -83,10 +90,10 @@ func (l *lane) ack(c *commit) {
 	}
 }
 
-// ackAll acknowledges the last event of each partition, and with it those before.
+// ackAll acknowledges, of each partition, the last event up to which all are through, and with it those before.
 func (l *lane) ackAll() {
-	for part, m := range l.unacked {
-		if err := m.Ack(); err != nil {
+	for part, d := range l.unacked {
+		if err := d.ack(); err != nil {
 			l.p.Log.Debug("ack", "partition", part, "error", err)
 		}
 	}

@@ -1,31 +1,103 @@
 package persist
 
-import "sync"
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
 
-// queue holds staged events in the order in which they came. What it may hold is bounded by the persister's bytes.
+// queue holds staged events, those of each session in the order in which they came. What it may hold is bounded by the
+// persister's bytes.
+//
+// Sessions take turns (deficit round robin): a turn is worth so much work of stage 1, estimated by bytes, and corrected
+// by the time that events of the session really took. So a session with a backlog, or whose events cost much, waits for
+// itself. Between sessions there is no order, but for an event that asks for one (hold).
 type queue struct {
 	mu    sync.Mutex
-	items []*staged
-	last  uint64         // highest sequence of what was ever in it
-	terms map[int]uint64 // of each partition, the latest that came
-	some  chan struct{}  // holds a token while there is something to take or to notice
+	lines map[string]*line // by session; one in which nothing waits is kept only while it owes
+	ring  []*line          // those in which events wait, in the order of their turns
+	n     int              // events that wait
+	came  uint64           // how many ever came
+	last  uint64           // highest sequence of what was ever in it
+	terms map[int]uint64   // of each partition, the latest that came
+	some  chan struct{}    // holds a token while there is something to take or to notice
 }
 
-func newQueue() *queue { return &queue{terms: map[int]uint64{}, some: make(chan struct{}, 1)} }
+// line is a session's events, from head on.
+type line struct {
+	session string
+	events  []*staged
+	head    int
+	credit  time.Duration // work that is due to the session; below zero: what it got in advance
+}
+
+// turn is what a session may take in a turn, eventWork and byteWork what an event and a byte of it take by estimate.
+const (
+	turn      = 500 * time.Microsecond
+	eventWork = 4 * time.Microsecond
+	byteWork  = 3 * time.Nanosecond
+)
+
+// work estimates what an event takes in stage 1.
+func (s *staged) work() time.Duration { return eventWork + time.Duration(s.bytes())*byteWork }
+
+// bytes is how much an event adds to a batch.
+func (s *staged) bytes() int { return len(s.event.Text) + len(s.event.Cuts.Full) }
+
+// hold is what an event of one session waits for beside those before it in its session.
+type hold struct {
+	first bool   // it is to be the first of its batch
+	all   bool   // everything that came before it is to be taken before
+	after string // everything of that session that came before it is to be taken before
+}
+
+func newQueue() *queue {
+	return &queue{lines: map[string]*line{}, terms: map[int]uint64{}, some: make(chan struct{}, 1)}
+}
 
 func (q *queue) push(s *staged) {
 	q.mu.Lock()
-	q.items = append(q.items, s)
+	q.came++
+	s.came = q.came
+	l := q.line(s)
+	l.events = append(l.events, s)
+	q.n++
 	q.last = max(q.last, s.msg.Seq)
 	q.terms[s.msg.Partition] = max(q.terms[s.msg.Partition], s.msg.Term)
 	q.mu.Unlock()
 	q.wake()
 }
 
-// unshift puts events back at the front.
-func (q *queue) unshift(s []*staged) {
+// line is that of an event's session, which has a place in the ring from now on.
+func (q *queue) line(s *staged) *line {
+	id := s.event.Thread.Session
+	l := q.lines[id]
+	if l == nil {
+		l = &line{session: id}
+		q.lines[id] = l
+	}
+	if l.empty() {
+		q.ring = append(q.ring, l)
+	}
+	return l
+}
+
+// unshift puts events back, those of each session in front of the others.
+func (q *queue) unshift(back []*staged) {
 	q.mu.Lock()
-	q.items = append(append(make([]*staged, 0, len(s)+len(q.items)), s...), q.items...)
+	for _, s := range slices.Backward(back) {
+		l := q.line(s)
+		l.credit += s.work()
+		if l.head == 0 {
+			l.head = 16 + len(l.events)
+			l.events = append(make([]*staged, l.head, 2*l.head), l.events...)
+		}
+		l.head--
+		l.events[l.head] = s
+	}
+	q.n += len(back)
 	q.mu.Unlock()
 	q.wake()
 }
@@ -57,9 +129,11 @@ func (q *queue) anew(link uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.last = 0
-	for _, s := range q.items {
-		if s.msg.Link == link {
-			q.last = max(q.last, s.msg.Seq)
+	for _, l := range q.ring {
+		for _, s := range l.events[l.head:] {
+			if s.msg.Link == link {
+				q.last = max(q.last, s.msg.Seq)
+			}
 		}
 	}
 }
@@ -68,21 +142,137 @@ func (q *queue) anew(link uint64) {
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.items)
+	return q.n
 }
 
-// take removes events from the front while more says yes to the next one.
-func (q *queue) take(more func(*staged) bool) []*staged {
+// take removes events, turn by turn, until more says no to one.
+func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for n < len(q.items) && more(q.items[n]) {
-		n++
+	full := false
+	pick := func(l *line) {
+		if full = !more(l.next()); !full {
+			taken = append(taken, l.pop())
+		}
 	}
-	taken := q.items[:n:n]
-	q.items = q.items[n:]
-	if len(q.items) > 0 {
+	if l := q.wantsFirst(); l != nil {
+		pick(l)
+	}
+	for !full {
+		grant := q.grant()
+		if grant == 0 {
+			break
+		}
+		for i := 0; i < len(q.ring) && !full; i++ {
+			l := q.ring[i]
+			if l.empty() || q.held(l) {
+				continue
+			}
+			for l.credit += grant; !l.empty() && l.credit >= l.next().work() && !q.held(l); {
+				if pick(l); full { // the next batch begins with it
+					q.ring = append(slices.Clone(q.ring[i:]), q.ring[:i]...)
+					break
+				}
+			}
+		}
+	}
+	q.n -= len(taken)
+	q.tidy()
+	if q.n > 0 {
 		q.wake()
 	}
 	return taken
+}
+
+// wantsFirst is the line of the oldest event that is to be the first of its batch.
+func (q *queue) wantsFirst() (first *line) {
+	for _, l := range q.ring {
+		if l.next().hold.first && !q.held(l) && (first == nil || l.next().came < first.next().came) {
+			first = l
+		}
+	}
+	return first
+}
+
+// grant is what a round gives to each session, so that at least one event can be taken; 0: there is none.
+func (q *queue) grant() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, l := range q.ring {
+		if !l.empty() && !q.held(l) {
+			least = min(least, l.next().work()-l.credit)
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return max(turn, least)
+}
+
+// held reports whether the next event of a line must wait for others. The oldest one of all never does.
+func (q *queue) held(l *line) bool {
+	s := l.next()
+	if s.hold.after != "" {
+		return q.before(s, s.hold.after)
+	}
+	return s.hold.all && q.before(s, "")
+}
+
+// before reports whether something waits that came before an event: of a session, or of any.
+func (q *queue) before(s *staged, session string) bool {
+	if session != "" {
+		l := q.lines[session]
+		return l != nil && !l.empty() && l.next().came < s.came
+	}
+	return slices.ContainsFunc(q.ring, func(l *line) bool { return !l.empty() && l.next().came < s.came })
+}
+
+// waits is before, for others than the queue.
+func (q *queue) waits(s *staged, session string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.before(s, session)
+}
+
+// mostIdle is how many sessions are remembered in which nothing waits.
+const mostIdle = 1000
+
+// tidy takes the lines out of the ring in which nothing waits. They keep what they owe, and nothing else.
+func (q *queue) tidy() {
+	q.ring = slices.DeleteFunc(q.ring, func(l *line) bool {
+		if !l.empty() {
+			return false
+		}
+		l.events, l.head = nil, 0
+		if l.credit >= 0 {
+			delete(q.lines, l.session)
+		}
+		return true
+	})
+}
+
+// charge says what events of a session took beyond the estimate.
+func (q *queue) charge(session string, more time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines) > len(q.ring)+mostIdle {
+		maps.DeleteFunc(q.lines, func(_ string, l *line) bool { return l.empty() })
+	}
+	l := q.lines[session]
+	if l == nil {
+		l = &line{session: session}
+		q.lines[session] = l
+	}
+	l.credit -= more
+}
+
+func (l *line) empty() bool { return l.head == len(l.events) }
+
+func (l *line) next() *staged { return l.events[l.head] }
+
+func (l *line) pop() *staged {
+	s := l.next()
+	l.events[l.head] = nil
+	l.head++
+	l.credit -= s.work()
+	return s
 }

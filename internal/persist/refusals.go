@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -39,6 +41,9 @@ type refusals struct {
 
 	rev  uint64        // revision of the record; stage 2, once read
 	done atomic.Uint64 // events up to that sequence of EVENTS are through stage 3, their letters are out
+
+	mu   sync.Mutex
+	told map[place]bool // of others, those whose letters are out
 }
 
 // place is where EVENTS has an event.
@@ -320,8 +325,12 @@ func (r *refusals) forget(d *deletion) (found bool) {
 // encode is the record's value, without what is through.
 func (r *refusals) encode(batch [16]byte, limit int) []byte {
 	v, done := record.Refused{Batch: batch, Top: r.top, Latest: r.latest, Nowhere: r.nowhere}, r.done.Load()
+	r.mu.Lock()
+	told := r.told
+	r.told = nil
+	r.mu.Unlock()
 	for at, e := range r.pending {
-		if e.Seq <= done {
+		if e.Seq <= done || told[at] {
 			delete(r.pending, at)
 			continue
 		}
@@ -362,8 +371,25 @@ func (p *Persister) demand(key string, rev uint64) record.Put {
 // through notes that all of a commit is out.
 func (c *commit) through() {
 	for _, s := range c.events {
-		if r := c.partitions[s.msg.Partition]; s.last && r != nil {
-			r.done.Store(max(r.done.Load(), s.msg.Seq))
+		r := c.partitions[s.msg.Partition]
+		if r == nil {
+			continue
+		}
+		if s.last {
+			r.done.Store(max(r.done.Load(), s.of.done()))
+		}
+		if s.verdict.Is == apply.Dead {
+			r.tell(s.place())
 		}
 	}
+}
+
+// tell notes that a letter is out.
+func (r *refusals) tell(at place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told = map[place]bool{}
+	}
+	r.told[at] = true
 }

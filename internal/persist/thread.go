@@ -34,6 +34,7 @@ type session struct {
 // headCache holds threads and sessions by name, for stage 1.
 type headCache struct {
 	limit    int
+	places   int // in the Places of threads, or fewer
 	threads  map[events.Thread]*thread
 	sessions map[string]*session
 }
@@ -52,6 +53,25 @@ func (h *headCache) clear() {
 func (h *headCache) ofTerm(s *staged) bool {
 	known := h.sessions[s.event.Thread.Session]
 	return known == nil || known.term == s.msg.Term
+}
+
+// boundPlaces bounds what is known of all threads' entries, when there is more of one: what is known of others is
+// dropped.
+func (h *headCache) boundPlaces(of *thread, more int) {
+	if h.places += more; h.places <= apply.MostPlaces {
+		return
+	}
+	h.forgetPlaces(of)
+	h.places = of.Places.Len()
+}
+
+// forgetPlaces forgets where entries are, but of one thread.
+func (h *headCache) forgetPlaces(but *thread) {
+	for _, t := range h.threads {
+		if t != but {
+			t.Places = nil
+		}
+	}
 }
 
 // forget drops sessions with their threads. No prepared commit may be on its way that touches one.

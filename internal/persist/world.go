@@ -18,36 +18,63 @@ type world struct {
 	c *commit
 }
 
-// errBarrier ends a batch before an event that must see what is committed: the store does not hold the nodes yet that
-// the batch before it made.
-var errBarrier = fmt.Errorf("%w: the batch ends here", apply.ErrUnsettled)
+// errBarrier puts an event aside, with what follows in its session, that must see what is committed: the store does not
+// hold the nodes yet that the batch before it made.
+var errBarrier = fmt.Errorf("%w: it is for the next batch", apply.ErrUnsettled)
 
 // errEpoch: a commit was refused while this batch was being prepared.
 var errEpoch = fmt.Errorf("%w: a commit was refused", apply.ErrUnsettled)
 
 func (w world) Settle(ctx context.Context, of ...events.Thread) error {
-	unsettled := len(of) == 0
-	for _, t := range of {
-		unsettled = unsettled || w.l.unsettled(w.c, t)
+	if len(of) == 0 {
+		return w.l.barrier(ctx, w.c)
 	}
-	if !unsettled {
-		return nil
+	for _, t := range of {
+		if w.c.byKey[t] != nil {
+			return errBarrier
+		}
+	}
+	for _, t := range of {
+		if w.l.pending(t) {
+			return w.l.settle(ctx, w.c.epoch)
+		}
+	}
+	return nil
+}
+
+func (w world) SettleBefore(ctx context.Context, session string) error {
+	if w.l.waits(session) {
+		w.l.deciding.hold = hold{all: session == "", after: session}
+		return errBarrier
 	}
 	return w.l.barrier(ctx, w.c)
+}
+
+// waits reports whether something came before the event that is being applied and is not: of a session, or of any.
+func (l *lane) waits(session string) bool {
+	for _, of := range l.beside {
+		for _, s := range of {
+			if s.came < l.deciding.came && (session == "" || session == s.event.Thread.Session) {
+				return true
+			}
+		}
+	}
+	return l.p.queue.waits(l.deciding, session)
 }
 
 // barrier makes sure that all that was prepared before is committed.
 func (l *lane) barrier(ctx context.Context, c *commit) error {
 	if !c.empty() {
+		l.deciding.hold.first = true
 		return errBarrier
 	}
 	return l.settle(ctx, c.epoch)
 }
 
-// unsettled reports whether a thread's record, or the nodes that it leads to, may not be stored yet.
-func (l *lane) unsettled(c *commit, key events.Thread) bool {
-	t := l.heads.threads[key] // one that is not in memory is in no commit in flight
-	return c.byKey[key] != nil || t != nil && t.pending.Load() > 0
+// pending reports whether a thread's record, or the nodes that it leads to, may be in a commit that is under way.
+func (l *lane) pending(key events.Thread) bool {
+	t := l.heads.threads[key] // one that is not in memory is in none
+	return t != nil && t.pending.Load() > 0
 }
 
 func (w world) Records(ctx context.Context, keys ...string) ([]record.Record, error) {

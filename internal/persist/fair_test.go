@@ -1,0 +1,231 @@
+package persist_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// costly is a store that takes long over a blob's record, and over every commit. It notes when the head of a thread is
+// written first.
+type costly struct {
+	*memoryStore
+	key     string
+	takes   time.Duration
+	mu      sync.Mutex
+	written map[string]time.Time
+}
+
+func (c *costly) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+	if slices.Contains(keys, c.key) {
+		time.Sleep(c.takes)
+	}
+	return c.memoryStore.Records(ctx, keys...)
+}
+
+func (c *costly) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	time.Sleep(5 * time.Millisecond)
+	c.mu.Lock()
+	for _, put := range puts {
+		if c.written[put.Key].IsZero() {
+			c.written[put.Key] = time.Now()
+		}
+	}
+	c.mu.Unlock()
+	return c.memoryStore.Commit(ctx, f, puts)
+}
+
+func (c *costly) when(t events.Thread) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written[events.HeadKey(t)]
+}
+
+// refersTo is a step's entry that needs a record to be read.
+func refersTo(ref casstore.Ref) []byte {
+	return fmt.Appendf(nil, `{"role":"user","content":"x","refs":[%q]}`, ref)
+}
+
+// One session with a long backlog, each event of which takes long, delays the events of others by less than a second.
+// An ack says no more than that all before it is through, and in the end all is acknowledged.
+func TestSessionsTakeTurns(t *testing.T) {
+	b := casstore.NewPackBuilder() // what compresses is made outside of the bubbles, since they share it
+	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
+	if _, _, err := b.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	for _, takes := range []time.Duration{0, 10 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { sessionsTakeTurns(t, 24_000, takes) })
+		})
+	}
+}
+
+func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
+	blob := casstore.SumBlob([]byte("much asked for"))
+	st := &costly{
+		memoryStore: &memoryStore{records: map[string]record.Record{}}, key: events.BlobKey(blob.Hex()), takes: takes,
+		written: map[string]time.Time{},
+	}
+	st.records[st.key] = record.Record{Key: st.key, Value: record.Blob{Object: record.Object{Size: 1}}.Encode(), Seq: 1}
+	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+
+	var mu sync.Mutex
+	var acked uint64
+	seq := uint64(0)
+	give := func(id events.Thread, n int, body []byte) {
+		seq++
+		at := seq
+		e := events.Event{Producer: "p", Seq: uint64(n), Kind: events.KindEntry, Thread: id, Dialect: "step", Body: body}
+		p.Deliver(ctx, persist.Message{
+			Subject: strings.TrimSuffix(events.StoredFilter(id), "*") + e.Kind.String(), Data: e.Encode(), Seq: at,
+			Ack: func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if acked = max(acked, at); int64(acked) > p.Stats().Entries {
+					t.Errorf("ack of %d, when %d events are applied", at, p.Stats().Entries)
+				}
+				return nil
+			},
+		})
+	}
+	for i := range backlog {
+		give(thread(0), i+1, refersTo(blob))
+	}
+	const others = 24
+	for i := range others {
+		id := thread(i + 1)
+		time.Sleep(250 * time.Millisecond)
+		since := time.Now()
+		give(id, 1, []byte(`{"role":"user","content":"x"}`))
+		time.Sleep(time.Second)
+		if at := st.when(id); at.IsZero() || at.Sub(since) >= time.Second {
+			t.Errorf("%s is applied after %v, want less than 1s", id, at.Sub(since))
+		}
+	}
+	time.Sleep(2*time.Second + time.Duration(backlog)*takes*2)
+	synctest.Wait()
+	if mu.Lock(); acked != seq {
+		t.Errorf("%d events are acknowledged, want %d", acked, seq)
+	}
+	mu.Unlock()
+	if s := p.Stats(); s.Entries != int64(seq) || s.Dead != 0 {
+		t.Errorf("Stats() = %+v, want %d entries", s, seq)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An event that names what another session brought sees all that was stored before it, however much of that waits: a
+// fork, and a step that refers to a blob.
+func TestBehindWhatItNames(t *testing.T) {
+	r := newRig(t)
+	const n = 300
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "a"}), thread(0), 0, n)
+	data := strings.Repeat("A", 1024)
+	image := fmt.Appendf(nil, `{"type":"message","id":"i","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user",`+
+		`"content":[{"type":"image","data":"%s","mimeType":"image/png"}]}}`, data)
+	store := func(id events.Thread, producer string, seq uint64, kind events.Kind, dialect string, body []byte) {
+		r.store(&events.Event{Producer: producer, Seq: seq, Kind: kind, Dialect: dialect, Thread: id, Time: 1, Body: body})
+	}
+	store(thread(0), "a", n+1, events.KindEntry, "omp", image)
+	from := events.Fork{Session: "s0", Thread: "main", Entry: fmt.Sprintf("e%05d", n-1)}
+	store(thread(1), "b", 1, events.KindControl, "", events.Control{Op: events.OpFork, Fork: &from}.Encode())
+	store(thread(2), "c", 1, events.KindEntry, "step", refersTo(casstore.SumBlob(make([]byte, 768))))
+	last := r.lastSeq(events.EventsStream)
+
+	hold, held := make(chan struct{}), make(chan struct{}, 1)
+	var once sync.Once
+	p := r.deaf(func(d *persist.Deps, _ *persist.Config) {
+		d.At = func(step persist.Step) error {
+			if step == persist.StepFence {
+				once.Do(func() { held <- struct{}{}; <-hold })
+			}
+			return nil
+		}
+	})
+	r.give(p, 1, 1)
+	<-held // all is there when the next batch is taken
+	r.give(p, 2, last)
+	close(hold)
+	r.through(p, n+3)
+	r.noDead()
+	if h := r.head(thread(1)); h.Entries != n+1 {
+		t.Errorf("the fork has %d entries, want %d", h.Entries, n+1)
+	}
+}
+
+// Entries that branch to older ones share commits, and make the nodes that they make in commits of their own, also
+// where an id is there twice, or nowhere.
+func TestBranchesShareCommits(t *testing.T) {
+	r := newRig(t)
+	const n = 150
+	parents := rand.New(rand.NewPCG(1, 2))
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		parent := fmt.Sprintf(`"n%d"`, parents.IntN(i+2)) // "n0" is nowhere
+		id := i + 1
+		if i%50 == 49 {
+			id = i - 10
+		}
+		bodies[i] = fmt.Appendf(nil, `{"type":"message","id":"n%d","parentId":%s,"timestamp":"2026-11-20T10:00:00.000Z",`+
+			`"message":{"role":"user","content":"x%d"}}`, id, parent, i)
+	}
+	publish := func(id events.Thread) (from, to uint64) {
+		var es []client.Entry
+		for _, b := range bodies {
+			es = append(es, client.Entry{Thread: id, Dialect: "omp", Body: b})
+		}
+		from = r.lastSeq(events.EventsStream) + 1
+		if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
+			t.Fatal(err)
+		}
+		return from, r.lastSeq(events.EventsStream)
+	}
+	var refs [2][]casstore.Ref
+	for i, most := range []int{1, 100} {
+		id := events.Thread{Session: fmt.Sprint("s", i), Name: "main"}
+		from, to := publish(id)
+		p := r.deaf(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = most })
+		r.give(p, from, to)
+		r.through(p, n)
+		h := r.head(id)
+		for step, err := range r.Reader().EntriesBack(t.Context(), h) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs[i] = append(refs[i], step.At.Ref)
+		}
+		if len(refs[i]) != n {
+			t.Errorf("%d entries, want %d", len(refs[i]), n)
+		}
+		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
+			t.Errorf("Verify() = %v", err)
+		}
+		if commits := p.Stats().Commits; most > 1 && commits > 25 {
+			t.Errorf("%d commits for %d entries", commits, n)
+		}
+	}
+	if !slices.Equal(refs[0], refs[1]) {
+		t.Errorf("states %v in large commits, %v in small ones", refs[1], refs[0])
+	}
+	r.noDead()
+}

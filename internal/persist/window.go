@@ -1,0 +1,113 @@
+package persist
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// An ack of a partition's consumer covers all before it (AckAll), and sessions overtake each other. So of each
+// partition it is known what came, in order, and what of that is through: the ack goes to the last one up to which all
+// is.
+
+// windows are those of the partitions.
+type windows struct {
+	mu sync.Mutex
+	of map[int]*window
+}
+
+// window is what came of a partition in a term, over a connection, and is not acknowledged.
+type window struct {
+	partition  int
+	term, link uint64
+
+	mu    sync.Mutex
+	came  []*delivery // by their sequences, from the first one on that is not through
+	last  uint64      // the sequence of the last one
+	floor *delivery   // up to it all are through; nil: none is
+}
+
+// delivery is a message of a window.
+type delivery struct {
+	*window
+	seq     uint64
+	ack     func() error
+	again   bool // it was through before
+	through bool // all of its events are
+	dropped bool // it was not taken, and comes again
+}
+
+// open notes a message that came. nil: it is in its window, and on its way.
+func (w *windows) open(m *Message) *delivery {
+	w.mu.Lock()
+	of := w.of[m.Partition]
+	if of == nil || of.term != m.Term || of.link != m.Link {
+		of = &window{partition: m.Partition, term: m.Term, link: m.Link}
+		w.of[m.Partition] = of
+	}
+	w.mu.Unlock()
+	return of.open(m)
+}
+
+func (w *window) open(m *Message) *delivery {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := &delivery{window: w, seq: m.Seq, ack: m.Ack}
+	if m.Seq > w.last {
+		w.came, w.last = append(w.came, d), m.Seq
+		return d
+	}
+	i, open := slices.BinarySearchFunc(w.came, m.Seq, func(d *delivery, seq uint64) int {
+		return cmp.Compare(d.seq, seq)
+	})
+	switch {
+	case !open: // its ack was lost, or was one of an earlier time than the one before it, and did not count
+		if d.again = true; w.floor != nil && w.floor.seq == m.Seq {
+			w.floor.ack = m.Ack
+		}
+		return d
+	case !w.came[i].dropped:
+		w.came[i].ack = m.Ack
+		return nil
+	}
+	w.came[i] = d
+	return d
+}
+
+// drop says that a message is not dealt with, so that it is when it comes again.
+func (d *delivery) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropped = true
+}
+
+// end says that a message is through. With it others may be, up to the one that is returned; nil: nothing new is to be
+// acknowledged.
+func (d *delivery) end() *delivery {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.again {
+		return d.floor
+	}
+	d.through = true
+	n := 0
+	for ; n < len(d.came) && d.came[n].through; n++ {
+		d.floor = d.came[n]
+		d.came[n] = nil
+	}
+	d.came = d.came[n:]
+	if n == 0 {
+		return nil
+	}
+	return d.floor
+}
+
+// done is the sequence up to which all of the partition is through.
+func (d *delivery) done() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.floor == nil {
+		return 0
+	}
+	return d.floor.seq
+}
