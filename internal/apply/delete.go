@@ -47,7 +47,7 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 		return Verdict{}, err
 	}
 	d.Delete = &Delete{Rec: record.Deleted{
-		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.Time,
+		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.when(),
 		Delete: op,
 	}}
 	return Verdict{}, nil

@@ -10,15 +10,19 @@ import (
 // HeadVersion is the version of the head encoding that this package writes and reads.
 const HeadVersion = 1
 
-// headFields is the length of the array, the version included, that this version writes; of the last seven a reader can do
+// headFields is the length of the array, the version included, that this version writes; of the last eight a reader can do
 // without. The last one, the life, is left out where it is 0.
-const headFields, minHeadFields = 28, 21
+const headFields, minHeadFields = 29, 21
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
 	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(h.Producers)+len(h.Memory)+len(h.Later))
 	fields := headFields + countValues(h.Later)
-	first := h.Life == 0 && len(h.Later) == 0
+	dated := h.Claimed == 0 && len(h.Later) == 0
+	first := h.Life == 0 && dated
+	if dated {
+		fields--
+	}
 	if first {
 		fields--
 	}
@@ -45,6 +49,9 @@ func (h Head) Encode() []byte {
 	b = casstore.AppendInt(casstore.AppendInt(b, h.TokensCached), h.TokensOut)
 	if !first {
 		b = casstore.AppendUint(b, h.Life)
+	}
+	if !dated {
+		b = casstore.AppendInt(b, h.Claimed)
 	}
 	return append(b, h.Later...)
 }
@@ -92,6 +99,9 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	if fields > minHeadFields+6 {
 		h.Life = c.Uint()
+	}
+	if fields > minHeadFields+7 {
+		h.Claimed = c.Int()
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest
