@@ -72,9 +72,8 @@ func (d *draft) spare(why error) {
 // refuseDelete says why a session is not deleted.
 func (d *draft) refuseDelete(ctx context.Context, op events.Delete) error {
 	session := d.st.Key.Session
-	if !d.e.Scope.Deletes() {
-		return fmt.Errorf("%w: delete: published for the sessions %s, and such a publisher deletes none: an admin does",
-			events.ErrScope, d.e.Scope)
+	if err := d.e.Scope.CheckDestroys(string(events.OpDelete)); err != nil {
+		return err
 	}
 	if !d.st.Rules.Sessions {
 		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl)
