@@ -1,6 +1,9 @@
 package apply
 
 import (
+	"cmp"
+	"time"
+
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -303,16 +306,16 @@ func (d *draft) learn(e *dialect.Entry) {
 // timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so
 // that equal entries make equal nodes.
 func (d *draft) timestamp(own int64) int64 {
-	ms := own
-	if ms == 0 {
-		ms = d.e.Time
+	ms := cmp.Or(own, d.e.Time)
+	before := d.Head.Claim()
+	if ms != 0 || d.e.Stored != 0 {
+		d.Head.Date(ms, events.Believed(ms, d.e.stored()))
 	}
-	if ms == 0 {
-		return d.Head.Updated
-	}
-	d.Head.Updated = ms
-	if d.Head.Created == 0 {
-		d.Head.Created = ms
-	}
-	return ms
+	return cmp.Or(ms, before)
 }
+
+// stored is when the server stored the event, in Unix milliseconds; 0 = unknown.
+func (e *Staged) stored() int64 { return e.Stored / int64(time.Millisecond) }
+
+// when is the event's time, as far as it is believed.
+func (e *Staged) when() int64 { return events.Believed(e.Time, e.stored()) }

@@ -47,7 +47,7 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 		return Verdict{}, err
 	}
 	d.Delete = &Delete{Rec: record.Deleted{
-		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.Time,
+		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.when(),
 		Delete: op,
 	}}
 	return Verdict{}, nil
@@ -72,9 +72,8 @@ func (d *draft) spare(why error) {
 // refuseDelete says why a session is not deleted.
 func (d *draft) refuseDelete(ctx context.Context, op events.Delete) error {
 	session := d.st.Key.Session
-	if !d.e.Scope.Deletes() {
-		return fmt.Errorf("%w: delete: published for the sessions %s, and such a publisher deletes none: an admin does",
-			events.ErrScope, d.e.Scope)
+	if err := d.e.Scope.CheckDestroys(string(events.OpDelete)); err != nil {
+		return err
 	}
 	if !d.st.Rules.Sessions {
 		return fmt.Errorf("%w: delete: this persister removes no sessions", events.ErrControl)

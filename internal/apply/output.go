@@ -78,7 +78,7 @@ func (d *draft) chunk(ctx context.Context) (Verdict, error) {
 	case piece.Op == events.ChunkData:
 		d.note(d.Head)
 		of, held, found := mask(d.st.Rules.Secrets, o.Rec.Held, record.Piece{Stream: piece.Stream, Bytes: piece.Data}, false)
-		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.Time), held, len(piece.Data)}}
+		d.Output = &OutputChange{Piece: &Piece{of, piece.Seq, max(o.Rec.Touched, d.e.when()), held, len(piece.Data)}}
 		d.Counts.OutputBytes, d.Counts.Secrets = int64(len(piece.Data)), int64(found)
 		return Verdict{}, nil
 	}
@@ -144,8 +144,8 @@ func (d *draft) openOutput(o *Output) error {
 	sum := d.e.identity()
 	d.Output = &OutputChange{Begins: &record.Output{
 		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Start: d.e.Chunk.Start,
-		Begun: d.e.Time, Touched: d.e.Time,
-		Artifact: artifacts.NewID(time.UnixMilli(d.e.Time), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
+		Begun: d.e.when(), Touched: d.e.when(),
+		Artifact: artifacts.NewID(time.UnixMilli(d.e.when()), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
 	}}
 	return nil
 }
@@ -171,7 +171,7 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	end := &OutputEnd{After: after, Live: live, End: events.LiveEnd{Aborted: d.e.Chunk.Op == events.ChunkAbort}}
 	d.Output, d.Counts.Outputs = &OutputChange{Ends: end}, 1
 	if sum.ArtifactID != "" {
-		end.Artifact = d.wholeOutput(after, sum, max(d.e.Time, o.Rec.Touched))
+		end.Artifact = d.wholeOutput(after, sum, max(d.e.when(), o.Rec.Touched))
 		end.End.Artifact = string(end.Artifact.ID)
 		d.e.pointer = pointer(end.Artifact)
 	}

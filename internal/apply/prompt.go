@@ -37,7 +37,7 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 		if !ok || d.recordsInCommit() >= maxPrompts {
 			continue
 		}
-		r := record.Prompt{Prompt: p, Dialect: lang.Name(), Asked: st.Timestamp}
+		r := record.Prompt{Prompt: p, Dialect: lang.Name(), Asked: events.Believed(st.Timestamp, d.e.stored())}
 		if st.Entry.Count == int64(len(items)) {
 			r.Item = st.Entry.First + int64(i)
 		}
@@ -117,7 +117,7 @@ func (d *draft) answer(ctx context.Context, a events.Answer) error {
 		return fmt.Errorf("%w: %q in %s was asked by a transcript: answer it where the agent runs", ErrNoPrompt, a.Prompt, t)
 	}
 	a.By = cmp.Or(a.By, d.e.User)
-	if p.Resolution, err = p.Settle(a, d.e.Time); err != nil {
+	if p.Resolution, err = p.Settle(a, events.NoLater(d.e.Time, d.e.stored())); err != nil {
 		return err
 	}
 	p.Producer, p.Seq = d.e.Producer, d.e.Seq

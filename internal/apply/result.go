@@ -63,8 +63,9 @@ func (d *draft) attach(lang dialect.Dialect, stamp project.Stamp, large []projec
 			filename = artifacts.ToolFile(seq, "")
 		}
 		a := Result{Text: r.Text, Record: artifacts.Record{
-			ID: id, Session: stamp.Thread.Session, Created: cmp.Or(stamp.Time, d.e.Now.UnixMilli()), Seq: seq,
-			Node: stamp.Node.String(), ToolCall: r.Call,
+			ID: id, Session: stamp.Thread.Session, Seq: seq,
+			Created: cmp.Or(d.e.stored(), stamp.Time, d.e.Now.UnixMilli()), // ages go by it
+			Node:    stamp.Node.String(), ToolCall: r.Call,
 			Filename: filename, MIME: artifacts.ResultMIME, Size: int64(len(r.Text)), Summary: r.Summary,
 			Category: artifacts.Normal, Writer: artifacts.FromResult,
 		}}

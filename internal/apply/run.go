@@ -91,7 +91,7 @@ func (d *draft) follow(was *record.Run, op events.Run) (record.Run, error) {
 	if err != nil {
 		return record.Run{}, fmt.Errorf("%w: %w", events.ErrControl, err)
 	}
-	next := record.Run{ID: op.ID, Thread: d.st.Key.Name, Begun: d.e.Time}
+	next := record.Run{ID: op.ID, Thread: d.st.Key.Name, Begun: d.e.when()}
 	switch {
 	case was == nil && state.Ended():
 		return next, fmt.Errorf("%w %s was never begun, and can not be %s: publish that it is queued, pending or running first",
@@ -108,7 +108,7 @@ func (d *draft) follow(was *record.Run, op events.Run) (record.Run, error) {
 	case was != nil:
 		next = *was
 	}
-	next.Status, next.Touched = state, d.e.Time
+	next.Status, next.Touched = state, d.e.when()
 	next.Agent, next.Summary = cmp.Or(op.Agent, next.Agent), cmp.Or(op.Summary, next.Summary)
 	next.Lease = cmp.Or(op.Lease, next.Lease)
 	if state == artifacts.RunRunning && next.Lease == 0 {

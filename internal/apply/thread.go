@@ -243,6 +243,9 @@ func (d *draft) closeOutputs(keys []string) {
 // remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and
 // are a collector's then. What it had seen stays known, so that none of it comes back; its name is free.
 func (d *draft) remove(ctx context.Context, op events.Remove) error {
+	if err := d.e.Scope.CheckDestroys(string(events.OpRemove)); err != nil {
+		return err
+	}
 	if err := d.w.Settle(ctx); err != nil {
 		return err
 	}

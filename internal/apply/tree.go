@@ -117,7 +117,7 @@ func (d *draft) appendUnder(ctx context.Context, draft sessions.Draft, parent st
 	e := &d.e
 	ms := e.Time
 	if ms == 0 {
-		ms = d.Head.Updated
+		ms = d.Head.Claim()
 	}
 	id := events.AppendedID(d.st.Key, e.Producer, e.Epoch, e.Seq)
 	entry, err := draft.Entry(sessions.Stamp{ID: id, Time: time.UnixMilli(ms)}, parent)

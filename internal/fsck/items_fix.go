@@ -149,7 +149,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		return done, err
 	}
 	now.Sent = now.N
-	now.Dialect, now.Created = step.Entry.Dialect, step.Timestamp
+	now.Dialect, now.Created = step.Entry.Dialect, now.Updated
 	rest := f.seen(ctx, &now, stored, step)
 	if err := f.putHead(ctx, t, &now); err != nil {
 		return done, err

@@ -38,7 +38,7 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 	}
 	for i, e := range evs {
 		e.Event.Prev = 0 // those before the gap are not applied again
-		if err := r.apply(ctx, e.Event, uint64(i+1)); err != nil {
+		if err := r.apply(ctx, e, uint64(i+1)); err != nil {
 			return made, "", err
 		}
 	}
@@ -121,8 +121,8 @@ func (r *remaker) begin() error {
 var errAway = errors.New("its body was not in the event")
 
 // apply applies an event again.
-func (r *remaker) apply(ctx context.Context, ev events.Event, at uint64) error {
-	e := apply.Staged{Event: ev, At: at}
+func (r *remaker) apply(ctx context.Context, ev record.StoredEvent, at uint64) error {
+	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored}
 	if e.Ref != nil {
 		e.Bad = errAway
 	} else {

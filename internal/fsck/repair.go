@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -281,7 +282,8 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	}
 	now.Sent = min(now.Sent, now.N)
 	now.Leaf, now.Status, now.Failure = step.Entry.ID, threads.StatusActive, ""
-	if now.Updated = step.Timestamp; step.Role == threads.RoleEnd {
+	now.Updated, now.Claimed = 0, 0
+	if now.Date(step.Timestamp, events.Believed(step.Timestamp, time.Now().UnixMilli())); step.Role == threads.RoleEnd {
 		now.Status = threads.StatusCompleted
 	}
 	if kept := h.kept.Clone(); !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {

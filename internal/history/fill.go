@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/client"
+	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
@@ -99,7 +101,7 @@ func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []P
 	for _, it := range items {
 		if p, ok := parse(it.Data); ok {
 			p.Life = int64(t.Head.Life)
-			if p.Time == 0 {
+			if p.Time != events.Believed(p.Time, time.Now().UnixMilli()) {
 				p.Time = t.Head.Updated
 			}
 			found = append(found, p)

@@ -158,9 +158,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		idle.Reset(wait)
 		if p, ok := parse(stored.Data); ok {
 			p.Life = int64(stored.Life)
-			if p.Time == 0 {
-				p.Time = stored.Stored.UnixMilli()
-			}
+			p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
 			some.add(p)
 		}
 		done := until != 0 && stored.Seq >= until

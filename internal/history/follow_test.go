@@ -124,20 +124,21 @@ func TestCatchUp(t *testing.T) {
 	if got := s.caughtUp(db); got != nil {
 		t.Errorf("a history of nothing = %q", got)
 	}
-	s.say("one", 100, "user:fix the parser", "assistant:done", "user: fix the parser ", "user:now the lexer")
-	s.say("two", 200, "assistant:hello", "user:write the docs")
+	s.say("one", 1_700_000_100, "user:fix the parser", "assistant:done", "user: fix the parser ", "user:now the lexer")
+	s.say("two", 1_700_000_200, "assistant:hello", "user:write the docs")
 	want := []string{"two/main 2 write the docs", "one/main 4 now the lexer", "one/main 1 fix the parser"}
 	for range 2 {
 		if diff := cmp.Diff(want, s.caughtUp(db)); diff != "" {
 			t.Errorf("caught up:\n%s", diff)
 		}
 	}
-	s.say("one", 300, "user:and the tests")
+	s.say("one", 1_700_000_300, "user:and the tests")
 	if diff := cmp.Diff(append([]string{"one/main 5 and the tests"}, want...), s.caughtUp(db)); diff != "" {
 		t.Errorf("caught up later:\n%s", diff)
 	}
 	found, err := db.Search(t.Context(), "tests", history.Filter{Session: "one"}, 9)
-	wantPrompt := history.Prompt{Thread: events.Thread{Session: "one", Name: "main"}, N: 5, Time: 300_000, Text: "and the tests", Host: "build-7", Harness: "omp"}
+	wantPrompt := history.Prompt{Thread: events.Thread{Session: "one", Name: "main"}, N: 5, Time: 1_700_000_300_000,
+		Text: "and the tests", Host: "build-7", Harness: "omp"}
 	if err != nil || len(found) != 1 || found[0] != wantPrompt {
 		t.Errorf("Search = %+v, %v, want %+v", found, err, wantPrompt)
 	}
@@ -147,7 +148,7 @@ func TestCatchUp(t *testing.T) {
 func TestForgottenItems(t *testing.T) {
 	s := newSpool(t)
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
-	s.say("one", 100, "user:first", "assistant:done")
+	s.say("one", 1_700_000_100, "user:first", "assistant:done")
 	s.caughtUp(db)
 	s.say("one", 200, "user:second", "assistant:done", "user:third")
 	fork := events.Thread{Session: "one", Name: "fork"}
@@ -246,7 +247,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("Keep = %v, want nil", err)
 		}
 	}()
-	s.say("one", 100, "user:first")
+	s.say("one", 1_700_000_100, "user:first")
 	awaitPrompts(t, path, 1)
 	s.say("one", 200, "user:second")
 	awaitPrompts(t, path, 2)

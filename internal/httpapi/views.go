@@ -237,9 +237,4 @@ func encode(v any) []byte {
 }
 
 // stamp is a time as programs read it; "" for none.
-func stamp(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
+func stamp(ms int64) string { return events.Stamp(ms) }

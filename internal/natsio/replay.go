@@ -20,7 +20,8 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if e, err := events.Open(m.Subject(), m.Data()); err == nil {
 			for _, one := range e.Each() {
-				out = append(out, record.StoredEvent{Event: one, Seq: meta.Sequence.Stream})
+				at, stored := meta.Sequence.Stream, meta.Timestamp.UnixNano()
+				out = append(out, record.StoredEvent{Event: one, Seq: at, Stored: stored})
 			}
 		}
 		return nil

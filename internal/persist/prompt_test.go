@@ -192,6 +192,22 @@ func TestPromptDeadline(t *testing.T) {
 	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied || p.Resolution.By != events.ByDeadline {
 		t.Errorf("settled late = %+v, %v, want it denied", p.Resolution, err)
 	}
+
+	// An answer that says it was given in time, and was stored when the time was over.
+	q.ID, q.Deadline = "dated back", time.Now().Add(-time.Second).UnixMilli()
+	if err := pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}); err != nil {
+		t.Fatal(err)
+	}
+	answer := events.Answer{Prompt: q.ID, Answer: json.RawMessage("true"), By: "mira"}
+	back := events.Event{Producer: "back", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline - 1,
+		Body: events.Control{Op: events.OpAnswer, Answer: &answer}.Encode()}
+	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{&back}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(thread(3), "back", 1)
+	if p, err := r.Prompt(ctx, thread(3), q.ID); err != nil || p.Resolution.Outcome != events.OutcomeDenied {
+		t.Errorf("settled by an answer that is dated back = %+v, %v, want it denied", p.Resolution, err)
+	}
 }
 
 // A prompt that is settled while its persister dies is settled once.

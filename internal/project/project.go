@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/artifacts"
@@ -80,10 +79,8 @@ func (s Stamp) head(n int64, k, room int) []byte {
 	if s.User != "" {
 		b = jsonscan.AppendString(append(b, `,"user_id":`...), s.User)
 	}
-	if s.Time != 0 {
-		b = append(b, `,"created_at":"`...)
-		b = time.UnixMilli(s.Time).UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
-		b = append(b, '"')
+	if at := events.Stamp(s.Time); at != "" {
+		b = append(append(append(b, `,"created_at":"`...), at...), '"')
 	}
 	b = append(append(b, `,"node":"`...), s.Node.String()...)
 	b = append(b, '"')

@@ -22,5 +22,6 @@ func DecodeLeft(b []byte) (l Left, err error) {
 // StoredEvent is an event as SPOOL_EVENTS has it.
 type StoredEvent struct {
 	events.Event
-	Seq uint64 // stream sequence
+	Seq    uint64 // stream sequence
+	Stored int64  // when the server stored it, Unix nanoseconds; 0 = unknown
 }

@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"slices"
-	"strings"
 
 	"spool/pkg/events"
 )
@@ -71,20 +70,24 @@ func (u User) passages() (list []passage) {
 	for _, s := range u.Sessions {
 		for _, kind := range events.Kinds {
 			p := passage{as: events.SessionEvents(s, kind), many: eventAnswers}
-			p.subject = u.scope().Stamp(p.as)
+			p.subject = u.scope(s).Stamp(p.as)
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// scope is which sessions an agent may name in its events: those that it publishes to. The server writes it into their
-// subjects.
-func (u User) scope() events.Scope {
+// scope is which sessions an agent may name in an event of one of its sessions: all of its own, and that one alone where
+// their names are too long together to stand in a subject. The server writes it there.
+func (u User) scope(of string) events.Scope {
 	if slices.Contains(u.Sessions, allSessions) {
 		return events.Everywhere
 	}
-	return events.Scope(strings.Join(u.Sessions, ","))
+	s, err := events.NewScope(u.Sessions...)
+	if err != nil {
+		return events.Scope(of)
+	}
+	return s
 }
 
 // Scope is what a user's own programs stamp their events with, because it may not publish all of them without; "":

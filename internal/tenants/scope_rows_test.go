@@ -19,6 +19,7 @@ type names struct {
 	change func(*scoped, *events.Event)   // what else the event says
 	dead   string                         // in the reason of its dead letter; "": it is applied, in its own session
 	method string                         // POST unless given
+	root   string                         // /v1/sessions/ unless given
 	path   string                         // the same over HTTP; "": there is no way to say it
 	body   func(*scoped) string           // of the request
 	status int                            // of its answer
@@ -149,8 +150,14 @@ var foreign = map[string]names{
 	"Control.Delete": {
 		op: func(*scoped) any {
 			return events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
-		}, change: in("main"), dead: "deletes none",
+		}, change: in("main"), dead: "removes nothing",
 		method: http.MethodDelete, path: "mine", status: 403,
+	},
+	"Control.Remove": {
+		op: func(*scoped) any {
+			return events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: true}}
+		}, change: in("main"), dead: "removes nothing",
+		method: http.MethodDelete, root: "/v1/stream/", path: "mine/main", status: 403,
 	},
 	"Chunk.Output": {
 		kind: events.KindChunk,
@@ -224,7 +231,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 			delete(rows, field)
 		}
 	}
-	for _, whole := range []string{"Control.Delete"} { // an operation by itself
+	for _, whole := range []string{"Control.Delete", "Control.Remove"} { // an operation by itself
 		delete(rows, whole)
 	}
 	for field := range rows {

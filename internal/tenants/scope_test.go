@@ -2,6 +2,7 @@ package tenants_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/access"
+	"spool/internal/dstreams"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
@@ -56,7 +58,9 @@ func newScoped(t *testing.T) *scoped {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Tokens: tokens}))
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{
+		Tokens: tokens, Streams: dstreams.New(dstreams.On(conn, nil)),
+	}))
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
 	ctx := t.Context()
@@ -218,14 +222,11 @@ func (s *scoped) overNATS(t *testing.T, row names) {
 
 // overHTTP asks for the same with a token of the sessions that begin with mine.
 func (s *scoped) overHTTP(t *testing.T, row names) {
-	body, method := "", row.method
+	body, method := "", cmp.Or(row.method, http.MethodPost)
 	if row.body != nil {
 		body = row.body(s)
 	}
-	if method == "" {
-		method = http.MethodPost
-	}
-	status, text := s.ask(t, method, "/v1/sessions/"+row.path, scopedToken, body)
+	status, text := s.ask(t, method, cmp.Or(row.root, "/v1/sessions/")+row.path, scopedToken, body)
 	if status != row.status || strings.Contains(text, secret) {
 		t.Errorf("%s %s = %d %s, want %d", method, row.path, status, text, row.status)
 	}

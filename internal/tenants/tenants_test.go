@@ -2,12 +2,14 @@ package tenants_test
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"spool/internal/tenants"
+	"spool/pkg/events"
 )
 
 // The server goes on asking for a while for a stream that brook wants to take from acme.
@@ -33,6 +35,30 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// TestLongScope: sessions whose names are too long together for a subject may not name each other.
+func TestLongScope(t *testing.T) {
+	long := strings.Repeat("s", events.MaxToken-1)
+	for _, n := range []int{3, 5} {
+		d, u := tenants.Directory{}, tenants.User{Name: "a", Role: tenants.Agent}
+		for i := range n {
+			u.Sessions = append(u.Sessions, long+string(rune('a'+i)))
+		}
+		tenant := tenants.Tenant{Name: "acme"}
+		if err := tenant.Add(u); err != nil {
+			t.Fatal(err)
+		}
+		d.Tenants = append(d.Tenants, tenant)
+		want := strings.Join(u.Sessions, ",")
+		if n == 5 {
+			want = u.Sessions[0]
+		}
+		subject := "spool.v1.event." + u.Sessions[0] + ".*.control@" + want + `"`
+		if conf := string(d.Conf()); !strings.Contains(conf, subject) {
+			t.Errorf("%d sessions: no import of %s in\n%s", n, subject, conf)
+		}
+	}
 }
 
 // TestRefusals: names that are none, names that are taken, and lists of sessions where there must be none.

@@ -16,6 +16,9 @@ var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPaddi
 // NewID makes an ID: art_<UTC yyyymmdd_hhmmss>_<the random 16 characters of a ULID>. Who replays an event passes the
 // event's time and entropy derived from its identity, and gets the same ID.
 func NewID(at time.Time, entropy [10]byte) ID {
+	if y := at.UTC().Year(); y < 0 || y > 9999 { // of an entry that says so
+		at = time.UnixMilli(0)
+	}
 	return ID("art_" + at.UTC().Format("20060102_150405") + "_" + crockford.EncodeToString(entropy[:]))
 }
 

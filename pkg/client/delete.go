@@ -104,8 +104,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{
 		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
 	}}
-	if err := p.send(ctx, []*events.Event{{Kind: events.KindControl, Thread: carrier, Time: time.Now().UnixMilli(),
-		Body: op.Encode(), Scope: events.Operator}}); err != nil {
+	if err := p.destroy(ctx, carrier, op); err != nil {
 		return r, err
 	}
 	refusal := ErrRefused

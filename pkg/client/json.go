@@ -40,12 +40,7 @@ func known(size int64) *int64 {
 	return &size
 }
 
-func stamp(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
+func stamp(ms int64) string { return events.Stamp(ms) }
 
 // ReportJSON is the report of a cleanup.
 func ReportJSON(r artifacts.Report) any {

@@ -128,6 +128,14 @@ func (p *Publisher) Control(ctx context.Context, t events.Thread, seq uint64, op
 	}})
 }
 
+// destroy publishes an operation that takes something away for good, which nobody with a scope may: HTTP lets admins only
+// come here, and NATS only those who publish without one.
+func (p *Publisher) destroy(ctx context.Context, t events.Thread, op events.Control) error {
+	return p.send(ctx, []*events.Event{{
+		Kind: events.KindControl, Thread: t, Time: time.Now().UnixMilli(), Body: op.Encode(), Scope: events.Operator,
+	}})
+}
+
 func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -128,7 +128,7 @@ func (c *Client) remove(ctx context.Context, t events.Thread, force bool) error 
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: force}}); err != nil {
+	if err := p.destroy(ctx, t, events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: force}}); err != nil {
 		return err
 	}
 	return c.awaitLeaving(ctx, t, p.Producer())

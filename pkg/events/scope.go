@@ -12,8 +12,8 @@ import (
 // kind in the subject, where no publisher of an account of his own can put or change it, and SPOOL_EVENTS stores it:
 //
 //	control           ""        everything: who runs the system, or a system where everybody is let in
-//	control@+         "+"       every session; no session is deleted
-//	control@a,ci-+    "a,ci-+"  the session a, and those whose names begin with ci-; no session is deleted
+//	control@+         "+"       every session; no session and no thread is removed
+//	control@a,ci-+    "a,ci-+"  the session a, and those whose names begin with ci-; nor is any of them removed
 type Scope string
 
 // The scopes that are no list.
@@ -92,8 +92,13 @@ func (s Scope) Check(session string) error {
 	return fmt.Errorf("%w: it names the session %s, and was published for %s only", ErrScope, session, s)
 }
 
-// Deletes reports whether the publisher may delete sessions.
-func (s Scope) Deletes() bool { return s == "" || s == Operator }
+// CheckDestroys refuses an operation that takes a session or a thread away for good. The error wraps ErrScope.
+func (s Scope) CheckDestroys(op string) error {
+	if s == "" || s == Operator {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: published for %s, and such a publisher removes nothing: an admin does", ErrScope, op, s)
+}
 
 // Stamp is a subject of EventSubject or SessionEvents with the scope.
 func (s Scope) Stamp(subject string) string {

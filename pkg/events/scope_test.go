@@ -12,7 +12,7 @@ func TestScope(t *testing.T) {
 	for _, tt := range []struct {
 		scope    events.Scope
 		may, not string
-		deletes  bool
+		destroys bool
 	}{
 		{"", "a b", "", true},
 		{events.Operator, "a b", "", true},
@@ -31,8 +31,9 @@ func TestScope(t *testing.T) {
 				t.Errorf("%q.Check(%q) = %v, want ErrScope", tt.scope, session, err)
 			}
 		}
-		if tt.scope.Deletes() != tt.deletes {
-			t.Errorf("%q.Deletes() = %v", tt.scope, !tt.deletes)
+		err := tt.scope.CheckDestroys("delete")
+		if (err == nil) != tt.destroys || err != nil && !errors.Is(err, events.ErrScope) {
+			t.Errorf("%q.CheckDestroys = %v", tt.scope, err)
 		}
 	}
 }

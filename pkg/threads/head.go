@@ -2,6 +2,7 @@ package threads
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ type Head struct {
 	Memory  []byte // projection memory of the open turn
 
 	Batch            [16]byte // id of the commit that wrote this head
-	Updated, Created int64    // Unix milliseconds, from entry times
+	Updated, Created int64    // Unix milliseconds: entry times as far as they are believed (events.Believed)
 
 	Truncated    int64 // entries that a rule cut
 	Externalized int64 // values that were replaced by a blob
@@ -79,12 +80,46 @@ type Head struct {
 	// the name, 0 for the first of a name. Items carry it.
 	Life uint64
 
+	// Claimed is what the newest event said of its time, where Updated is not that: NoClaim, or a time that is not
+	// believed. 0: it is. An entry that says none has it in its state, so that equal entries make equal nodes whatever the
+	// store's clock is.
+	Claimed int64
+
 	// What is too much for a record (Shrink). Zero: there is none.
 	Older     casstore.Located // the node of the tips that were left before those in Tips, see Reader.Newest
 	OlderTips int64            // how many it and those before it hold
 	Seen      casstore.Located // the node of the producers that the record does not tell of
 
 	Later []byte // encoded fields of a later writer, kept as they are
+}
+
+// NoClaim: no event has said a time yet.
+const NoClaim = math.MinInt64
+
+// Claim is the time that the newest event with one said, 0 if there is none.
+func (h *Head) Claim() int64 {
+	switch h.Claimed {
+	case 0:
+		return h.Updated
+	case NoClaim:
+		return 0
+	}
+	return h.Claimed
+}
+
+// Date notes the time of an event: what it claims, 0 for nothing, and what is believed.
+func (h *Head) Date(claim, believed int64) {
+	if claim == 0 {
+		if claim = h.Claim(); claim == 0 {
+			claim = NoClaim
+		}
+	}
+	if h.Updated, h.Claimed = believed, claim; claim == believed || believed == 0 && claim == NoClaim {
+		h.Claimed = 0
+	}
+	if h.Created == 0 {
+		h.Created = believed
+	}
 }
 
 // Clone is a copy that shares no memory with h that the methods of Head change.

@@ -11,9 +11,10 @@ import (
 // too much for it: a program that does not know them must not take the rest for all.
 const HeadVersion, GrownHeadVersion = 1, 2
 
-// headFields is the length of the array, the version included, that the first version writes; of the last seven a reader can do
-// without. The last one, the life, is left out where it is 0. The second version has all of them, and three more.
-const headFields, minHeadFields, grownHeadFields = 28, 21, 31
+// headFields is the length of the array, the version included, that the first version writes; of the last eight a reader can
+// do without. The last one, the claim, is left out where it is 0, and the life before it where that is 0, too. The second
+// version has all of them, and three more.
+const headFields, minHeadFields, grownHeadFields = 29, 21, 32
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
@@ -21,11 +22,14 @@ func (h Head) Encode() []byte {
 	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(producers)+len(h.Memory)+len(h.Later))
 	version, fields := int64(HeadVersion), headFields
 	grown := !h.Older.IsZero() || !h.Seen.IsZero()
-	first := h.Life == 0 && len(h.Later) == 0 && !grown
+	dated := h.Claimed == 0 && len(h.Later) == 0 && !grown
+	first := h.Life == 0 && dated
 	switch {
 	case grown:
 		version, fields = GrownHeadVersion, grownHeadFields
 	case first:
+		fields -= 2
+	case dated:
 		fields--
 	}
 	b = casstore.AppendArrayHeader(b, fields+countValues(h.Later))
@@ -47,6 +51,9 @@ func (h Head) Encode() []byte {
 	b = casstore.AppendInt(casstore.AppendInt(b, h.TokensCached), h.TokensOut)
 	if !first {
 		b = casstore.AppendUint(b, h.Life)
+	}
+	if !dated {
+		b = casstore.AppendInt(b, h.Claimed)
 	}
 	if grown {
 		b = appendLocated(casstore.AppendInt(appendLocated(b, h.Older), h.OlderTips), h.Seen)
@@ -99,6 +106,9 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	if fields > minHeadFields+6 {
 		h.Life = c.Uint()
+	}
+	if fields > minHeadFields+7 {
+		h.Claimed = c.Int()
 	}
 	if v == GrownHeadVersion {
 		h.Older, h.OlderTips, h.Seen = parseLocated(c), c.Int(), parseLocated(c)

@@ -1,0 +1,234 @@
+package service_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"spool/internal/faulttest"
+	"spool/internal/httpapi"
+	"spool/internal/retention"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// transcriptOf2023 is when somebody wrote what is imported today.
+var transcriptOf2023 = time.Date(2023, 5, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
+
+// claims are times that agents say. Those that are believed are shown; of the others the store's time is.
+var claims = []struct {
+	name     string
+	ms       int64
+	believed bool
+}{
+	{"max", math.MaxInt64, false},
+	{"min", math.MinInt64 + 1, false},
+	{"negative", -5, false},
+	{"none", 0, false},
+	{"in1970", 1000, false},
+	{"in9000", time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), false},
+	{"tomorrow", time.Now().Add(20 * time.Hour).UnixMilli(), false},
+	{"in2023", transcriptOf2023, true},
+}
+
+// ways are how an entry of a time comes in, each into a session of its own.
+var ways = []struct {
+	name  string
+	store func(k *keeper, url, session string, ms int64)
+}{
+	{"sdk", func(k *keeper, _, session string, ms int64) {
+		k.entry(client.Entry{Thread: mainOf(session), Dialect: "raw", Body: []byte("x"), Time: ms})
+	}},
+	{"body", func(k *keeper, _, session string, ms int64) {
+		body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, ms)
+		k.entry(client.Entry{Thread: mainOf(session), Dialect: "step", Body: body})
+	}},
+	{"http", func(k *keeper, url, session string, ms int64) {
+		body := fmt.Sprintf(`{"role":"coder","content":"x","timestamp":%d}`, ms)
+		k.post(url+"/v1/sessions/"+session+"/threads/main/entries?dialect=step", "application/json", body)
+	}},
+	{"import", func(k *keeper, _, session string, ms int64) {
+		file := fmt.Sprintf(`{"type":"session","version":3,"id":"%s","timestamp":%d,"cwd":"/"}
+{"type":"message","id":"00000001","parentId":null,"timestamp":%[2]d,"message":{"role":"assistant","content":[]}}
+`, session, ms)
+		fsys := fstest.MapFS{session + ".jsonl": {Data: []byte(file)}}
+		sources, err := transcript.Find(fsys, ".")
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(k.t.Context(), sources)
+		if len(res.Files) != 1 || res.Files[0].Err != nil {
+			k.t.Fatalf("import of %s = %+v", session, res)
+		}
+	}},
+}
+
+func mainOf(session string) events.Thread {
+	return events.Thread{Session: session, Name: events.MainThread}
+}
+
+// entry publishes an entry and waits until it is applied.
+func (k *keeper) entry(e client.Entry) {
+	k.t.Helper()
+	k.seq++
+	e.Seq = k.seq
+	err := k.pub.Publish(k.t.Context(), e)
+	if err == nil {
+		err = k.cl.Await(k.t.Context(), e.Thread, "p", 0, k.seq)
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *keeper) post(url, kind, body string) {
+	k.t.Helper()
+	resp, err := http.Post(url, kind, strings.NewReader(body)) //nolint:noctx // a server of this test's
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode/100 != 2 {
+		k.t.Fatalf("POST %s = %d %s", url, resp.StatusCode, text)
+	}
+}
+
+// read decodes an answer, and sees to it that every time in it is RFC 3339.
+func (k *keeper) read(url string, to any) {
+	k.t.Helper()
+	resp, err := http.Get(url) //nolint:noctx // a server of this test's
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		k.t.Fatalf("GET %s = %d %s, %v", url, resp.StatusCode, text, err)
+	}
+	var all any
+	if err := json.Unmarshal(text, &all); err != nil {
+		k.t.Fatal(err)
+	}
+	k.checkTimes(url, all)
+	if err := json.Unmarshal(text, to); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *keeper) checkTimes(at string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			k.checkTimes(at, one)
+		}
+	case map[string]any:
+		for key, one := range v {
+			text, _ := one.(string)
+			isTime := key == "created" || key == "modified" || strings.HasSuffix(key, "_at")
+			if text != "" && isTime {
+				if _, err := time.Parse(time.RFC3339, text); err != nil {
+					k.t.Errorf("%s: %s: %v", at, key, err)
+				}
+			}
+			k.checkTimes(at+" "+key, one)
+		}
+	}
+}
+
+type sessionLine struct {
+	ID, Created, Modified string
+}
+
+// TestClaimedTimes: whatever time an entry says, however it comes, a listing shows and orders by times that can be,
+// nothing is removed for it, an ended thread is filed under today, and every time in JSON is RFC 3339. A transcript of
+// years ago shows when it was written.
+func TestClaimedTimes(t *testing.T) {
+	k := newKeeper(t)
+	srv := httptest.NewServer(httpapi.For(k.Conn, httpapi.Config{}))
+	t.Cleanup(srv.Close)
+	begin := time.Now().Add(-time.Second)
+	believed := map[string]bool{}
+	for _, way := range ways {
+		for _, c := range claims {
+			session := way.name + "-" + c.name
+			way.store(k, srv.URL, session, c.ms)
+			believed[session] = c.believed
+		}
+	}
+	all := k.listed(t, srv.URL, len(believed))
+	for _, s := range all {
+		for _, text := range []string{s.Created, s.Modified} {
+			at, err := time.Parse(time.RFC3339, text)
+			switch {
+			case err != nil:
+				t.Errorf("%s: %+v: %v", s.ID, s, err)
+			case believed[s.ID] && at.UnixMilli() != transcriptOf2023:
+				t.Errorf("%s is listed with %s, want what it says", s.ID, text)
+			case !believed[s.ID] && (at.Before(begin) || at.After(time.Now().Add(time.Second))):
+				t.Errorf("%s is listed with %s, want when it was stored", s.ID, text)
+			}
+		}
+	}
+	k.say("newest", time.Now())
+	if all = k.listed(t, srv.URL, len(believed)+1); all[0].ID != "newest" {
+		t.Errorf("the first of the listing is %+v, want the newest", all[0])
+	}
+	k.entry(client.Entry{Thread: mainOf("newest"), Dialect: "raw", Body: []byte("x"), Time: 1000})
+	k.Policies = []retention.Policy{{Name: "age", MaxAge: time.Hour}}
+	if rep, err := k.Report(t.Context()); err != nil || len(rep.Due) > 0 {
+		t.Errorf("due by age: %+v, %v, want nothing", rep.Due, err)
+	}
+	k.Policies = []retention.Policy{{Name: "bytes", KeepLast: 1}}
+	rep, err := k.Report(t.Context())
+	if err != nil || len(rep.Due) != len(believed)-1 || // one more stays: imports are of "/"
+		slices.ContainsFunc(rep.Due, func(d retention.Due) bool { return d.Session == "newest" }) {
+		t.Errorf("due but for the newest: %+v, %v", rep.Due, err)
+	}
+	for session := range believed {
+		k.checkThread(t, srv.URL, session, begin)
+	}
+}
+
+// listed is the listing, once everything is applied.
+func (k *keeper) listed(t *testing.T, url string, want int) []sessionLine {
+	t.Helper()
+	if err := faulttest.Settle(t.Context(), k.Conn); err != nil {
+		t.Fatal(err)
+	}
+	var page struct{ Sessions []sessionLine }
+	if k.read(url+"/v1/sessions?limit=500", &page); len(page.Sessions) != want {
+		t.Fatalf("%d sessions are listed, want %d: %+v", len(page.Sessions), want, page.Sessions)
+	}
+	return page.Sessions
+}
+
+// checkThread reads all of a thread, and ends it.
+func (k *keeper) checkThread(t *testing.T, url, session string, begin time.Time) {
+	t.Helper()
+	path := url + "/v1/sessions/" + session
+	var any any
+	k.read(path, &any)
+	k.read(path+"/threads/main", &any)
+	k.read(path+"/threads/main/items", &any)
+	if err := k.cl.End(t.Context(), mainOf(session), events.End{}); err != nil {
+		t.Errorf("%s: %v", session, err)
+		return
+	}
+	list, err := k.cl.Threads(t.Context(), session)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("threads of %s = %v, %v", session, list, err)
+	}
+	day, err := time.Parse(time.DateOnly, list[0].Ended)
+	if err != nil || day.Before(begin.Add(-24*time.Hour)) || day.After(time.Now()) {
+		t.Errorf("%s ended on %q, want today", session, list[0].Ended)
+	}
+}

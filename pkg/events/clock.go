@@ -1,0 +1,46 @@
+package events
+
+import "time"
+
+// What an entry or an event says of its own time is a claim (SPEC P5): it is kept as it came and shown with the entry.
+// Order and what a listing shows go by Believed; age goes by the store's clock alone.
+const (
+	earliest = 946_684_800_000     // 2000-01-01T00:00:00Z: no agent is older, and clocks that were never set are
+	latest   = 253_402_300_799_999 // the last millisecond that RFC 3339 can say
+	// ahead is how far in front of the store's a clock may be to count.
+	ahead = int64(24 * time.Hour / time.Millisecond)
+)
+
+// Believed is what a claim counts for of what was stored at a time, both Unix milliseconds: itself where it is from 2000
+// on and not behind the store's time, else the store's time. Nothing happens after it is stored; a transcript that is
+// imported is as old as it says. stored 0: nobody knows; then a claim that cannot be is 0.
+func Believed(claim, stored int64) int64 {
+	if claim < earliest || claim > latest || stored != 0 && claim > stored {
+		return stored
+	}
+	return claim
+}
+
+// NoLater is the time of something that a deadline ends: the store's, or a claim that is up to a day behind it. So clocks
+// that differ end it early and never late. stored 0: nobody knows; then it is the claim.
+func NoLater(claim, stored int64) int64 {
+	if stored == 0 || claim > stored && claim <= stored+ahead {
+		return claim
+	}
+	return stored
+}
+
+// Stamp is a time as JSON has it, RFC 3339 in UTC with milliseconds; "" for 0, and for one that RFC 3339 cannot say.
+func Stamp(ms int64) string { return string(AppendStamp(nil, ms)) }
+
+// AppendStamp is Stamp behind b.
+func AppendStamp(b []byte, ms int64) []byte {
+	if ms == 0 || ms > latest || ms < -latest {
+		return b
+	}
+	t := time.UnixMilli(ms).UTC()
+	if t.Year() < 0 {
+		return b
+	}
+	return t.AppendFormat(b, "2006-01-02T15:04:05.000Z")
+}
