@@ -127,6 +127,12 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 		a.threads[e.Thread] = append(a.threads[e.Thread], posting{at: seq, unread: err})
 		return nil
 	}
+	a.postEvents(seq, &e)
+	return nil
+}
+
+// postEvents notes the events of a message that could be read.
+func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
 		switch {
@@ -140,7 +146,6 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
-	return nil
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.

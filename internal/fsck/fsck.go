@@ -40,6 +40,9 @@ type Store interface {
 	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) // those that are still there, in order
+
+	Letters(ctx context.Context, f func(event uint64, data []byte) error) error // Ledger's
+	Stored(ctx context.Context, bucket string) ([]record.Stored, error)         // what a bucket holds, by token
 }
 
 // The kinds of findings.
@@ -152,6 +155,8 @@ type checker struct {
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
 	users     map[casstore.PackID]uint64       // packs that are gone or lost: the lowest order of a pack that refers to them
 	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
+	sought    map[casstore.Located]bool        // the same, with every pack that is named for them
+	wantBlobs map[[32]byte]bool                // that nodes refer to, and that are not there or not good
 	starts    map[casstore.Ref]bool
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
@@ -160,8 +165,12 @@ type checker struct {
 
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
-	lostThreads []events.Thread // without a head
+	lostThreads []events.Thread         // without a head
+	posted      map[events.Thread]int64 // entries in SPOOL_EVENTS of threads that have a head
+	anew        []*head                 // threads that have lost what was applied before their first entry
 	cache       casstore.PackGetter
+	ledger      *accountant // of account
+	before      []Finding   // of the look before, when records were made again since
 }
 
 func newChecker(s Store, cfg Config) *checker {
@@ -169,6 +178,7 @@ func newChecker(s Store, cfg Config) *checker {
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
 		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
+		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{},
 	}
 }
 
