@@ -83,6 +83,7 @@ type accountant struct {
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
+	lost     map[name]bool               // of findings
 	accounts *Accounts
 }
 
@@ -375,6 +376,9 @@ func (b *book) standing(p *posting) events.Standing {
 
 func (b *book) find(p *posting, why string) {
 	detail := fmt.Sprintf("%s: %s", b.t, why)
+	if b.a.lost != nil {
+		b.a.lost[p.name()] = true
+	}
 	if p.producer != "" {
 		detail = fmt.Sprintf("%s: %s of producer %s, epoch %d, seq %d: %s", b.t, p.kind, p.producer, p.epoch, p.seq, why)
 	}

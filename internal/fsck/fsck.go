@@ -170,6 +170,7 @@ type checker struct {
 	anew        []*head                 // threads that have lost what was applied before their first entry
 	cache       casstore.PackGetter
 	ledger      *accountant // of account
+	noLetters   bool        // the record of dead letters that were removed cannot be read
 	before      []Finding   // of the look before, when records were made again since
 }
 
@@ -245,6 +246,11 @@ func (c *checker) listHeads(ctx context.Context) error {
 	return err
 }
 
+// isAlone reports whether records of a class are of no session, name no bytes, and are read by something that decides.
+func isAlone(class string) bool {
+	return slices.Contains([]string{"deleted", "letters", "refused"}, class)
+}
+
 // checkOthers decodes the records that lead to no bytes.
 func (c *checker) checkOthers(ctx context.Context) error {
 	decode := map[string]func(record.Record) error{
@@ -255,17 +261,6 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			return err
 		},
 		"counter": c.counter,
-		"output":  func(r record.Record) error { _, err := record.DecodeOutput(r.Value); return err },
-		"outputbase": func(r record.Record) error {
-			_, err := record.DecodeOutputBase(r.Value)
-			return err
-		},
-		"prompt": func(r record.Record) error { _, err := record.DecodePrompt(r.Value); return err },
-		"answered": func(r record.Record) error {
-			_, err := record.DecodePrompt(r.Value)
-			return err
-		},
-		"run": func(r record.Record) error { _, err := record.DecodeRun(r.Value); return err },
 		"left": func(r record.Record) error {
 			left, err := record.DecodeLeft(r.Value)
 			if err == nil {
@@ -273,6 +268,11 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			}
 			return err
 		},
+	}
+	for _, class := range record.Classes {
+		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Name == "output" || isAlone(class.Name)) {
+			decode[class.Name] = func(r record.Record) error { return class.Check(r.Value) }
+		}
 	}
 	for class, take := range decode {
 		if err := c.each(ctx, class+".>", take); err != nil {

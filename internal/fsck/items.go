@@ -304,9 +304,9 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			return nil
 		}
 		e, err := events.Open(subject, data)
-		if known[t] {
+		if known[t] && err == nil {
 			c.posted[t] += int64(1 + len(e.More))
-		} else if err == nil {
+		} else if err == nil && !known[t] {
 			told[t] = fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq)
 		}
 		return nil

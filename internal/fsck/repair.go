@@ -94,7 +94,13 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err := f.fixNames(ctx); err != nil {
 		return nil, err
 	}
-	err = f.fixItems(ctx)
+	if err := f.unreadable(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := f.fixItems(ctx); err != nil {
+		return c.report, err
+	}
+	err = f.unreadable(ctx, false)
 	for _, found := range c.before {
 		if !slices.Contains(c.report.Findings, found) {
 			c.report.Findings = append(c.report.Findings, found)

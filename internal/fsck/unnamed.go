@@ -96,8 +96,12 @@ func (u *unnamed) objects(ctx context.Context, bucket, class string, f func(id s
 		return err
 	}
 	keys := map[string]bool{}
+	readable := func(r record.Record) bool {
+		class, err := record.ClassOf(r.Key)
+		return r.Exists() && err == nil && class.Check(r.Value) == nil
+	}
 	for _, r := range rs {
-		keys[r.Key] = true
+		keys[r.Key] = readable(r)
 	}
 	all, err := u.c.s.Stored(ctx, bucket)
 	if err != nil {
@@ -113,7 +117,7 @@ func (u *unnamed) objects(ctx context.Context, bucket, class string, f func(id s
 			return err
 		}
 		o, err := u.c.s.Stat(ctx, bucket, s.Object.Name)
-		if err != nil || o.NUID != s.Object.NUID || rs[0].Exists() {
+		if err != nil || o.NUID != s.Object.NUID || readable(rs[0]) {
 			continue
 		}
 		var raw [][]byte

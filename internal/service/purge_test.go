@@ -102,11 +102,13 @@ func (p *purged) missing() (out []string) {
 }
 
 // repair runs fsck --repair until nothing is found, at most four times, and returns what it said.
-func (p *purged) repair() (said []string, clean bool) {
+func (p *purged) repair() (said []string, clean bool) { return p.repairWith(fsck.Config{}) }
+
+func (p *purged) repairWith(cfg fsck.Config) (said []string, clean bool) {
 	p.Helper()
 	sys := natsadmin.Of(p.conn)
 	for range 4 {
-		rep, err := fsck.Fix(p.Context(), sys, sys, p.conn.Store(0), fsck.Config{})
+		rep, err := fsck.Fix(p.Context(), sys, sys, p.conn.Store(0), cfg)
 		p.must(err)
 		for _, f := range rep.Findings {
 			said = append(said, f.String())
