@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
@@ -149,7 +150,23 @@ func TestFailClosed(t *testing.T) {
 		"blob":    {func(r *rig) { r.dropRecords("blob.") }, gc.AllowMissing, gc.ErrUnsafe},
 		"no head": {func(r *rig) { r.remove(th("keep")); r.remove(th("other")) }, gc.BrakeRoots, gc.ErrBrake},
 		"share":   {func(r *rig) { r.remove(th("keep")) }, gc.BrakeShare, gc.ErrBrake},
-		"rewind":  {func(r *rig) { r.remembered(1 << 40) }, gc.BrakeRewind, gc.ErrBrake},
+		"records": {func(r *rig) {
+			r.collect(brave())
+			s, err := r.conn.JetStream().Stream(r.t.Context(), events.RecordsStream)
+			if err == nil {
+				err = s.Purge(r.t.Context(), jetstream.WithPurgeSubject(events.RecordSubject("session.>")))
+			}
+			if err != nil {
+				r.t.Fatal(err)
+			}
+		}, gc.BrakeWorld, gc.ErrBrake},
+		"packs' records": {func(r *rig) {
+			_, err := r.conn.Objects().Upload(r.t.Context(), events.NodesBucket, "nobody.names", [][]byte{make([]byte, 1<<16)})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+		}, gc.BrakeReclaim, gc.ErrBrake},
+		"rewind": {func(r *rig) { r.remembered(1 << 40) }, gc.BrakeRewind, gc.ErrBrake},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

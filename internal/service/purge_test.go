@@ -253,6 +253,26 @@ func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 	}
 }
 
+// A small store gets the room of what is removed, whatever share of it that is.
+func TestSmallStoreIsCollected(t *testing.T) {
+	p := newPurged(t)
+	before := p.state(events.ObjectStream(events.NodesBucket)).Messages
+	for _, session := range []string{"s1", "s2"} {
+		_, err := client.New(p.conn).DeleteSession(t.Context(), session, client.Deletion{Force: true})
+		p.must(err)
+		delete(p.acked, session)
+	}
+	left, err := p.collect()
+	p.must(err)
+	p.look()
+	if all, err := scrub.Alarms(t.Context(), natsadmin.Of(p.conn)); err != nil || len(all) > 0 || left == before {
+		t.Errorf("alarms %v, %v; %d of %d messages of packs are left", all, err, left, before)
+	}
+	if missing := p.missing(); len(missing) > 0 {
+		t.Errorf("missing: %v", missing)
+	}
+}
+
 // What nats stream rm does to each stream: gc refuses, and a start makes again what is derived, and nothing else.
 func TestStreamRemoved(t *testing.T) {
 	derived := []string{events.ItemsStream, events.GCStream, events.DeadStream}
