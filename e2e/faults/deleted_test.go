@@ -141,8 +141,8 @@ func TestStreamDeleted(t *testing.T) {
 	}
 }
 
-// TestStreamPurged empties the record bucket under load. It is told everywhere, gc deletes nothing, and a repair brings every acknowledged
-// entry back.
+// TestStreamPurged empties the record bucket under load. It is told everywhere, gc deletes nothing, and a repair brings
+// every acknowledged entry back.
 func TestStreamPurged(t *testing.T) {
 	row(t)
 	w := newWorld(t)

@@ -13,8 +13,9 @@ import (
 	"spool/pkg/threads"
 )
 
-// A thread whose record is lost begins anew with the next entry that comes for its name, and is sound from then on. What tells of the
-// entries before are its events, as long as SPOOL_EVENTS has them, and the items that were made of states which it does not have.
+// A thread whose record is lost begins anew with the next entry that comes for its name, and is sound from then on.
+// What tells of the entries before are its events, as long as SPOOL_EVENTS has them, and the items that were made of
+// states which it does not have.
 
 // begunAnew finds threads that have lost entries which were acked and applied.
 func (c *checker) begunAnew(ctx context.Context) error {
@@ -40,22 +41,24 @@ func (c *checker) begunAnew(ctx context.Context) error {
 		// Who does not know the masks of the persisters does not find what was masked: it is in the thread nevertheless.
 		switch n := min(lost, acc.Applied+lost-h.Entries); {
 		case n > 0:
-			detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s", events.EventsStream, n, acc.Findings[0].Detail)
+			detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s",
+				events.EventsStream, n, acc.Findings[0].Detail)
 		case items:
 			detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
 		default:
 			continue
 		}
 		c.anew = append(c.anew, h)
-		if err := c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: "it began anew, without what it had: " + detail}); err != nil {
+		if err := c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key,
+			Detail: "it began anew, without what it had: " + detail}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// account holds the events of one thread against what is stored, and counts those that are nowhere. A thread that cannot be read, and
-// dead letters that cannot, are told of elsewhere.
+// account holds the events of one thread against what is stored, and counts those that are nowhere. A thread that
+// cannot be read, and dead letters that cannot, are told of elsewhere.
 func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost int64, err error) {
 	stored, err := c.s.ThreadEvents(ctx, t)
 	if err != nil {
@@ -63,7 +66,8 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 	}
 	if c.ledger == nil {
 		c.ledger = &accountant{
-			l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()}, Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
+			l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
+				Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
 			letters: map[uint64][]uint64{}, floor: c.floor, oldest: 1,
 		}
 		err := c.s.Letters(ctx, c.ledger.letter)
@@ -98,8 +102,8 @@ func (b blobsOf) Blob(ctx context.Context, ref casstore.Ref) (raw []byte, err er
 	return raw, err
 }
 
-// putBack makes a thread that began anew what it would have been: as it was before, and behind that what has come since. That is
-// published again, so nothing is changed unless SPOOL_EVENTS has all that the thread holds now.
+// putBack makes a thread that began anew what it would have been: as it was before, and behind that what has come
+// since. That is published again, so nothing is changed unless SPOOL_EVENTS has all that the thread holds now.
 func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 	done = Repair{Record: h.key, From: h.Head.Head().Ref.String()}
 	stored, err := f.events(ctx, h.id)
@@ -124,7 +128,10 @@ func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 		if err != nil {
 			return done, err
 		}
-		known = slices.ContainsFunc(stored, func(e record.StoredEvent) bool { return makesState(e.Event) && f.made(ctx, e.Event, step) })
+		known = slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
+			return makesState(e.Event) && f.made(ctx,
+				e.Event, step)
+		})
 	}
 	if !known {
 		it = nil

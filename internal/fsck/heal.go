@@ -293,9 +293,10 @@ func (c *checker) fillings(
 	return all
 }
 
-// copies puts nodes that are looked for in several lost packs into what takes the place of each: threads that begin alike have one
-// start, in packs of their own.
-func (c *checker) copies(all map[uint64]*filling, nodes map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) {
+// copies puts nodes that are looked for in several lost packs into what takes the place of each: threads that begin
+// alike have one start, in packs of their own.
+func (c *checker) copies(all map[uint64]*filling, nodes map[casstore.Ref]casstore.Node,
+	at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) {
 	sought := slices.Collect(maps.Keys(c.sought))
 	for i := range c.heads {
 		sought = append(append(sought, c.heads[i].Roots()...), c.heads[i].Start)

@@ -16,11 +16,12 @@ import (
 	"spool/pkg/events"
 )
 
-// What a bucket holds says by itself what it is: the name of a pack's object begins with the pack's id, that of a blob's with its
-// hash. So records of packs and blobs that are lost are made again from the bytes. What was garbage is garbage again, and gc's.
+// What a bucket holds says by itself what it is: the name of a pack's object begins with the pack's id, that of a
+// blob's with its hash. So records of packs and blobs that are lost are made again from the bytes. What was garbage is
+// garbage again, and gc's.
 
-// named makes records again of packs and blobs that no record names, if something is missing, and blobs that SPOOL_EVENTS still has;
-// then it looks again.
+// named makes records again of packs and blobs that no record names, if something is missing, and blobs that
+// SPOOL_EVENTS still has; then it looks again.
 func (c *checker) named(ctx context.Context, w Writer, packs Packs) (*checker, error) {
 	if len(c.report.Findings) == 0 {
 		return c, nil
@@ -89,8 +90,10 @@ type foundPack struct {
 	order   uint64
 }
 
-// objects gives each object of a bucket that no record of a class names, and whose name begins with a key that has no record.
-func (u *unnamed) objects(ctx context.Context, bucket, class string, f func(id string, expect uint64, o record.Object, raw [][]byte) error) error {
+// objects gives each object of a bucket that no record of a class names, and whose name begins with a key that has no
+// record.
+func (u *unnamed) objects(ctx context.Context, bucket, class string, f func(id string, expect uint64, o record.Object,
+	raw [][]byte) error) error {
 	rs, err := u.c.s.List(ctx, class+".*")
 	if err != nil {
 		return err
@@ -143,7 +146,8 @@ func (u *unnamed) objects(ctx context.Context, bucket, class string, f func(id s
 
 // findPacks finds packs, gives them an order and follows what was moved into them.
 func (u *unnamed) findPacks(ctx context.Context) error {
-	err := u.objects(ctx, events.NodesBucket, "pack", func(text string, expect uint64, o record.Object, raw [][]byte) error {
+	err := u.objects(ctx, events.NodesBucket, "pack", func(text string, expect uint64, o record.Object,
+		raw [][]byte) error {
 		id, err := casstore.ParsePackID(text)
 		if err != nil || len(raw) == 0 || id.String() != text {
 			return nil
@@ -152,7 +156,8 @@ func (u *unnamed) findPacks(ctx context.Context) error {
 		if err != nil || p.Verify() != nil {
 			return nil
 		}
-		found := &foundPack{rec: record.Pack{Object: o, Header: int64(len(raw[0])), Nodes: p.Len(), Raw: p.RawLen()}, expect: expect}
+		found := &foundPack{rec: record.Pack{Object: o, Header: int64(len(raw[0])), Nodes: p.Len(), Raw: p.RawLen()},
+			expect: expect}
 		for _, l := range p.Outside() {
 			if l.Ref.Kind() == casstore.KindNode {
 				found.outside = append(found.outside, l)
@@ -184,8 +189,8 @@ func (u *unnamed) findPacks(ctx context.Context) error {
 	return nil
 }
 
-// follow notes which pack is used by which, and leads from the names of packs that are nowhere to those that hold what is looked for
-// in them: they were repacked, and what said so is lost.
+// follow notes which pack is used by which, and leads from the names of packs that are nowhere to those that hold what
+// is looked for in them: they were repacked, and what said so is lost.
 func (u *unnamed) follow() {
 	gone := map[casstore.PackID]casstore.PackID{}
 	use := func(l casstore.Located, user casstore.PackID) {
@@ -222,12 +227,13 @@ func (u *unnamed) follow() {
 		}
 	}
 	for from, to := range gone {
-		u.puts = append(u.puts, record.Put{Key: events.MovedKey(from.String()), Value: record.Moved{To: to}.Encode(), Expect: record.Any})
+		u.puts = append(u.puts, record.Put{Key: events.MovedKey(from.String()), Value: record.Moved{To: to}.Encode(),
+			Expect: record.Any})
 	}
 }
 
-// order places a pack just below what refers to it (DESIGN 7): that is not below where it was, because each pack of a chain has an
-// order of its own.
+// order places a pack just below what refers to it (DESIGN 7): that is not below where it was, because each pack of a
+// chain has an order of its own.
 func (u *unnamed) order(id casstore.PackID) uint64 {
 	p := u.packs[id]
 	if p.users == nil && p.order > 0 {
@@ -251,7 +257,8 @@ func (u *unnamed) findBlobs(ctx context.Context) error {
 		}
 		u.blobs++
 		delete(u.c.wantBlobs, ref.Sum())
-		u.puts = append(u.puts, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: expect})
+		u.puts = append(u.puts, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(),
+			Expect: expect})
 		return nil
 	})
 }

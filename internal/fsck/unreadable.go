@@ -12,9 +12,9 @@ import (
 	"spool/pkg/sessions"
 )
 
-// unreadable mends records that cannot be read: what they said is made again from what is around them, or they go. One that a later
-// version wrote is left to that version, unless Config.Cut says that there is none. Heads come first, so that their threads are among the
-// lost ones.
+// unreadable mends records that cannot be read: what they said is made again from what is around them, or they go. One
+// that a later version wrote is left to that version, unless Config.Cut says that there is none. Heads come first, so
+// that their threads are among the lost ones.
 func (f *fixer) unreadable(ctx context.Context, heads bool) error {
 	for _, found := range f.c.report.Findings {
 		if isHead := strings.HasPrefix(found.Record, "thread."); found.Kind != Unreadable || isHead != heads {
@@ -92,7 +92,8 @@ func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) e
 	return nil
 }
 
-// mendHead removes a head that cannot be read, if its thread can be made again, which the caller does with lost threads.
+// mendHead removes a head that cannot be read, if its thread can be made again, which the caller does with lost
+// threads.
 func (f *fixer) mendHead(ctx context.Context, r record.Record, put func([]byte, string, ...any) error) error {
 	t, ok := events.ParseHeadKey(r.Key)
 	if !ok {

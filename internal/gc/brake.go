@@ -12,8 +12,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Before anything is deleted, what was read is held against what the cycle before remembered, in another stream, and against what the
-// buckets hold. The marks of all streams are package scrub's (Deps.Alarms).
+// Before anything is deleted, what was read is held against what the cycle before remembered, in another stream, and
+// against what the buckets hold. The marks of all streams are package scrub's (Deps.Alarms).
 
 // Brake is a reason to delete nothing although a plan could be made. Whoever knows better names it.
 type Brake string
@@ -22,8 +22,8 @@ const (
 	BrakeRoots  Brake = "no-roots" // there is no thread at all
 	BrakeShare  Brake = "share"    // more than Config.Share, and than Config.Floor, would be condemned
 	BrakeRewind Brake = "rewind"   // a stream was set back, or made anew, since the last cycle
-	// BrakeDamage: something was lost, or is not as it was stored, and nothing says that it is mended. What seems to be garbage may
-	// be what a lost record named, and the only copy that a repair has.
+	// BrakeDamage: something was lost, or is not as it was stored, and nothing says that it is mended. What seems to be
+	// garbage may be what a lost record named, and the only copy that a repair has.
 	BrakeDamage Brake = "damage"
 	// BrakeReclaim: more than Config.Share of a bucket's bytes, and than Config.Floor, is named by no record.
 	BrakeReclaim Brake = "reclaim"
@@ -42,8 +42,8 @@ type state struct {
 	Last       uint64            `json:"last"`
 	Generation uint64            `json:"generation,omitempty"` // of Deps.Alarms
 
-	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is ever
-	// forgotten. Stored are the keys of those, without what the plan forgets.
+	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is
+	// ever forgotten. Stored are the keys of those, without what the plan forgets.
 	Facts  int     `json:"facts,omitempty"`
 	Stored int     `json:"stored,omitempty"`
 	Waits  waiting `json:"waits,omitempty"`
@@ -54,7 +54,8 @@ func (c *Collector) state(p *Plan, w *world) state {
 		Stored: len(w.seen) - w.facts - len(p.Forget), Waits: p.waits}
 }
 
-// identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's business.
+// identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's
+// business.
 func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
 	if p.Streams, err = c.Memory.Birth(ctx); err != nil {
 		return err
@@ -76,7 +77,8 @@ func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
 		}
 	}
 	if now := p.ends[events.RecordsStream]; now < last.Last && len(p.Brakes) == 0 {
-		p.brake(BrakeRewind, "%s ends at sequence %d; when gc last looked it went up to %d", events.RecordsStream, now, last.Last)
+		p.brake(BrakeRewind, "%s ends at sequence %d; when gc last looked it went up to %d", events.RecordsStream, now,
+			last.Last)
 	}
 	return nil
 }
@@ -103,7 +105,8 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 	if err := c.Memory.Recall(ctx, &now); err != nil {
 		return err
 	}
-	facts, stored := min(p.last.Facts, now.Facts), min(p.last.Stored, now.Stored) // another cycle may have ended during this one
+	facts, stored := min(p.last.Facts, now.Facts), min(p.last.Stored,
+		now.Stored) // another cycle may have ended during this one
 	if w.facts < facts {
 		p.brake(BrakeWorld, "%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one; run spool fsck --repair",
 			events.RecordsStream, w.facts, facts)
@@ -119,7 +122,8 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 		}
 	}
 	if lost > 0 {
-		p.brake(BrakeWorld, "the bytes of %d blobs that threads reach are not in %s; run spool fsck", lost, events.ObjectStream(events.BlobsBucket))
+		p.brake(BrakeWorld, "the bytes of %d blobs that threads reach are not in %s; run spool fsck", lost,
+			events.ObjectStream(events.BlobsBucket))
 	}
 	c.brakeShares(p, w)
 	p.Allow(c.cfg.Allow...)
@@ -167,14 +171,16 @@ func (w *world) notStored(bucket string, all []record.Stored) {
 	}
 }
 
-// waiting is bytes that no record names: by bucket, and by the age in seconds that they had when a cycle first found them so, the
-// sequences of their newest messages, ascending. How much older they are now is how long that is ago: no clock is read.
+// waiting is bytes that no record names: by bucket, and by the age in seconds that they had when a cycle first found
+// them so, the sequences of their newest messages, ascending. How much older they are now is how long that is ago: no
+// clock is read.
 type waiting map[string]map[int64][]uint64
 
 // mostWaiting bounds what is remembered: what is left out is seen by a later cycle.
 const mostWaiting = 50_000
 
-// waited reports whether no record has named an object for long enough, by what the cycle before noted, and notes it for the next one.
+// waited reports whether no record has named an object for long enough, by what the cycle before noted, and notes it
+// for the next one.
 func (p *Plan) waited(bucket string, s record.Stored, wait time.Duration) bool {
 	if wait == 0 {
 		return true

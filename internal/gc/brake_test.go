@@ -25,8 +25,8 @@ func (m *memory) Recall(_ context.Context, state any) error {
 	return json.Unmarshal(m.state, state)
 }
 
-// Bytes that no record names are reclaimed when cycles have seen them so for ReclaimAge, however old they are; a cycle that is not applied
-// loses nothing of that.
+// Bytes that no record names are reclaimed when cycles have seen them so for ReclaimAge, however old they are; a cycle
+// that is not applied loses nothing of that.
 func TestReclaimAge(t *testing.T) {
 	f := newFake(t)
 	f.upload([]byte("nobody names this"))

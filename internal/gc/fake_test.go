@@ -119,7 +119,8 @@ func (f *fake) Stored(_ context.Context, bucket string) (out []record.Stored, er
 		}
 	}
 	for _, r := range f.recs { // the bytes of blobs are there as long as their records name them
-		if b, err := record.DecodeBlob(r.Value); bucket == events.BlobsBucket && strings.HasPrefix(r.Key, "blob.") && err == nil {
+		if b, err := record.DecodeBlob(r.Value); bucket == events.BlobsBucket && strings.HasPrefix(r.Key,
+			"blob.") && err == nil {
 			out = append(out, record.Stored{Object: b.Object, Age: f.age})
 		}
 	}

@@ -77,8 +77,8 @@ type Deps struct {
 
 	MaxPayload func() int // bytes of the largest message that the server takes
 
-	// Alarms says what stands of losses that were found elsewhere (package scrub), and how often somebody has said that what is there
-	// is all there is; nil: nobody looks.
+	// Alarms says what stands of losses that were found elsewhere (package scrub), and how often somebody has said that
+	// what is there is all there is; nil: nobody looks.
 	Alarms func(ctx context.Context) (standing []string, generation uint64, err error)
 
 	// At is called before each step that others can see; an error there ends the cycle. Tests inject faults with it; nil
@@ -126,8 +126,9 @@ type Config struct {
 	// name others as they were called long ago.
 	Follow time.Duration
 
-	// ReclaimAge is how long bytes that no record names must have been seen so, from the first cycle that found them on, by the server's
-	// clock: a bucket of records that lost them all names nothing, and a repair finds them by what they hold. The inbox has InboxAge.
+	// ReclaimAge is how long bytes that no record names must have been seen so, from the first cycle that found them on,
+	// by the server's clock: a bucket of records that lost them all names nothing, and a repair finds them by what they
+	// hold. The inbox has InboxAge.
 	ReclaimAge time.Duration
 
 	Share float64 // most that may be condemned of all records of packs and blobs, or reclaimed of a bucket's bytes, 0 to 1; 0 = 0.3

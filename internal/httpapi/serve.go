@@ -70,8 +70,8 @@ func (s *stores) ask(ctx context.Context) error {
 // mostLag is how many events may wait for their persister before the process counts as not ready.
 const mostLag = 1_000_000
 
-// ready is why entries could not be stored and read: a stream is missing, not as it should be, or not what it was, or nobody takes them
-// in.
+// ready is why entries could not be stored and read: a stream is missing, not as it should be, or not what it was, or
+// nobody takes them in.
 func ready(ctx context.Context, conn *natsio.Conn) error {
 	if err := conn.Verify(ctx); err != nil {
 		return err

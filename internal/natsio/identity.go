@@ -12,8 +12,8 @@ import (
 	"spool/internal/record"
 )
 
-// Every stream of a store says in its configuration which store it is of. A purge leaves that, and a stream that comes from another
-// store, or from another account, says something else.
+// Every stream of a store says in its configuration which store it is of. A purge leaves that, and a stream that comes
+// from another store, or from another account, says something else.
 
 // metaStore is the member of a stream's metadata that names its store.
 const metaStore = "spool-store"
@@ -21,12 +21,27 @@ const metaStore = "spool-store"
 // StoreOf is the store that a stream says it is of; empty when nobody has marked it.
 func StoreOf(cfg jetstream.StreamConfig) string { return cfg.Metadata[metaStore] }
 
-// newIdentity is the mark of a stream that is made now, or of one that an earlier version made.
-func newIdentity() map[string]string { return map[string]string{metaStore: rand.Text()} }
+// identity is the mark of streams that are made now, or that have none: what another stream of the store says, else a new one.
+func (c *Conn) identity(ctx context.Context, all []jetstream.StreamConfig) (map[string]string, error) {
+	for _, cfg := range all {
+		s, err := c.js.Stream(ctx, cfg.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, WrapErr(err))
+		}
+		if id := StoreOf(s.CachedInfo().Config); id != "" {
+			return map[string]string{metaStore: id}, nil
+		}
+	}
+	return map[string]string{metaStore: rand.Text()}, nil
+}
 
-// mark makes a stream that has no mark say which store it is of, and returns its configuration. A mark that is there stays, whatever it
-// says: to compare is package scrub's. Who may not change streams leaves that to those who may.
-func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[string]string) (jetstream.StreamConfig, error) {
+// mark makes a stream that has no mark say which store it is of, and returns its configuration. A mark that is there
+// stays, whatever it says: to compare is package scrub's. Who may not change streams leaves that to those who may.
+func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[string]string) (jetstream.StreamConfig,
+	error) {
 	if StoreOf(cfg) != "" || id[metaStore] == "" {
 		return cfg, nil
 	}

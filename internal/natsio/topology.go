@@ -110,11 +110,14 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	}
 	var errs []error
 	streams := Topology(l)
-	// EVENTS comes last: once something is published, and so is in use, all the others are there. The record bucket comes first: of
-	// several processes that start together one makes it, and what it says is the store's identity.
+	// EVENTS comes last: once something is published, and so is in use, all the others are there. The record bucket comes
+	// first: of several processes that start together one makes it, and what it says is the store's identity.
 	slices.Reverse(streams)
 	slices.SortStableFunc(streams, func(a, b jetstream.StreamConfig) int { return rank(a.Name) - rank(b.Name) })
-	id := newIdentity()
+	var id map[string]string
+	if err := retry.Do(ctx, nil, func() (err error) { id, err = c.identity(ctx, streams); return err }); err != nil {
+		return err
+	}
 	for _, want := range streams {
 		errs = append(errs, retry.Do(ctx, nil, func() error {
 			want.Metadata = id

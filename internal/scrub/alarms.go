@@ -21,7 +21,8 @@ const (
 	AlarmScrub  = "scrub"  // bytes are not what was stored
 )
 
-// AlarmGC: the last cycle of gc refused to delete anything, by what it saw itself. It stands until a cycle sees nothing.
+// AlarmGC: the last cycle of gc refused to delete anything, by what it saw itself. It stands until a cycle sees
+// nothing.
 const AlarmGC = "gc"
 
 // AlarmKinds lists them.
@@ -65,7 +66,8 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 		if r.How != WentBack {
 			kind = AlarmWorld
 		}
-		out = append(out, Alarm{kind, fmt.Sprintf("%s (found %s)", r, stamp(time.Unix(0, r.Found))), r.Done + "; a clean spool fsck clears this", 1})
+		out = append(out, Alarm{kind, fmt.Sprintf("%s (found %s)", r, stamp(time.Unix(0, r.Found))),
+			r.Done + "; a clean spool fsck clears this", 1})
 	}
 	heads, _, err := readHeads(ctx, s)
 	if err != nil {
@@ -107,14 +109,15 @@ func braked(ctx context.Context, s Store) (out []Alarm, err error) {
 	}
 	for _, b := range r.Brakes {
 		if b.Brake != "damage" {
-			out = append(out, Alarm{AlarmGC, "gc deletes nothing: " + b.Why, "look what has happened; to go on nevertheless: spool gc --apply --allow " + b.Brake, 1})
+			out = append(out, Alarm{AlarmGC, "gc deletes nothing: " + b.Why,
+				"look what has happened; to go on nevertheless: spool gc --apply --allow " + b.Brake, 1})
 		}
 	}
 	return out, nil
 }
 
-// NotReady is why a store should be given nothing more until somebody has looked: a stream that nothing can replace is gone, of another
-// store, or has lost what it held. It reads one record, of what was found when marks were taken last.
+// NotReady is why a store should be given nothing more until somebody has looked: a stream that nothing can replace is
+// gone, of another store, or has lost what it held. It reads one record, of what was found when marks were taken last.
 func NotReady(ctx context.Context, r interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 }) error {

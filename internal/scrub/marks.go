@@ -65,7 +65,8 @@ func decodeMarks(b []byte) (m Marks) {
 }
 
 // join takes of two copies what is further: the stream that holds one of them may be the one that went back. What says how much
-// the record bucket has of the events is its own copy's. Of different generations the earlier one knows nothing of what was cleared.
+// the record bucket has of the events is its own copy's. Of different generations the earlier one knows nothing of what
+// was cleared.
 func join(own, other Marks) Marks {
 	out := own
 	out.Streams, out.Rewinds = maps.Clone(own.Streams), slices.Clone(own.Rewinds)
@@ -201,7 +202,8 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 		if r.Done, err = deal(ctx, r, states, replay); err != nil {
 			return m.Marks, fmt.Errorf("%s: %w", r, err) // the marks stay as they are, so that it is found again
 		}
-		log.Error("a stream is not what it was", "stream", r.Stream, "found", r, "was", r.Was.Last, "now", r.Now, "done", r.Done)
+		log.Error("a stream is not what it was", "stream", r.Stream, "found", r, "was", r.Was.Last, "now", r.Now, "done",
+			r.Done)
 		m.Rewinds = append(m.Rewinds, r)
 		delete(m.Streams, r.Stream)
 	}

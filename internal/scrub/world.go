@@ -13,9 +13,9 @@ import (
 	"spool/pkg/events"
 )
 
-// What a store holds is compared here with what its marks say that it held: for whoever takes marks (Look), and for all who ask
-// before they delete (Alarms). A number alone proves little, because gc, trimming and deletions take messages as well: what they can
-// explain is no finding.
+// What a store holds is compared here with what its marks say that it held: for whoever takes marks (Look), and for all
+// who ask before they delete (Alarms). A number alone proves little, because gc, trimming and deletions take messages
+// as well: what they can explain is no finding.
 
 // How says in which way a stream is not what it was.
 type How string
@@ -50,7 +50,8 @@ func (r Rewind) String() string {
 	case r.How == Emptied:
 		return fmt.Sprintf("%s was emptied: it held %d messages, and none of them is there", r.Stream, r.Was.Messages)
 	case r.How == Shrunk:
-		return fmt.Sprintf("%s held %d messages, and holds %d: nothing that Spool does explains it", r.Stream, r.Was.Messages, r.Held)
+		return fmt.Sprintf("%s held %d messages, and holds %d: nothing that Spool does explains it", r.Stream,
+			r.Was.Messages, r.Held)
 	case r.Anew:
 		return fmt.Sprintf("%s was made anew: it was at %d and is at %d", r.Stream, r.Was.Last, r.Now)
 	}
@@ -72,7 +73,7 @@ func how(was Mark, now record.StreamState) (h How, less bool) {
 		return WentBack, true
 	case now.Created != was.Created:
 		return Anew, true
-	case was.Store != "" && now.Store != was.Store:
+	case was.Store != "" && now.Store != "" && now.Store != was.Store:
 		return Foreign, true
 	case was.Messages > 0 && now.First > was.Last:
 		return Emptied, true
@@ -106,7 +107,8 @@ func (c copies) confirmed(ctx context.Context, s Store, states []record.StreamSt
 	for name, absent := range c.absent {
 		st := byName[name]
 		if absent && st.Created != 0 && !slices.ContainsFunc(all, func(r Rewind) bool { return r.Stream == name }) {
-			all = append(all, Rewind{Stream: name, How: Emptied, Found: st.Now, Was: c.Streams[name], Now: st.Last, Held: st.Messages})
+			all = append(all, Rewind{Stream: name, How: Emptied, Found: st.Now, Was: c.Streams[name], Now: st.Last,
+				Held: st.Messages})
 		}
 	}
 	for _, r := range all {
@@ -168,8 +170,8 @@ func (c copies) unexplained(ctx context.Context, s Store, r Rewind) (bool, error
 	return !slices.ContainsFunc(rs, func(one record.Record) bool { return one.Seq > since }), nil
 }
 
-// sample is how many records, or objects, are looked at when a bucket holds much less than it did, and quarter of them is what
-// must be wrong: a server that was killed can bring some records back whose bytes are gone (docs/adr/0022).
+// sample is how many records, or objects, are looked at when a bucket holds much less than it did, and quarter of them
+// is what must be wrong: a server that was killed can bring some records back whose bytes are gone (docs/adr/0022).
 const (
 	sample  = 64
 	quarter = 4
@@ -288,7 +290,8 @@ func clocks(states []record.StreamState, here time.Time) []Alarm {
 				stamp(now), st.Stream, stamp(newest)), do, 1}}
 		}
 		if d := here.Sub(now); d.Abs() > MaxSkew {
-			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, this host's %s", stamp(now), stamp(here)), do, 1}}
+			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, this host's %s", stamp(now), stamp(here)), do,
+				1}}
 		}
 	}
 	return nil

@@ -27,8 +27,10 @@ func GCFlags(fs *flag.FlagSet, g *GC) {
 	cfg, share := &g.Config, &g.RetainShare
 	fs.DurationVar(&cfg.Quarantine, "quarantine", 0, "how long what is condemned can be had back with spool gc undelete")
 	fs.DurationVar(&cfg.InboxAge, "inbox-age", cfg.InboxAge, "least age of a body in the inbox that no event claims")
-	fs.DurationVar(&cfg.ReclaimAge, "reclaim-age", cfg.ReclaimAge, "how long bytes must have been seen that no record names")
-	fs.Float64Var(&cfg.Share, "share", 0.3, "most that one cycle may condemn of all packs and blobs, or reclaim of a bucket")
+	fs.DurationVar(&cfg.ReclaimAge, "reclaim-age", cfg.ReclaimAge,
+		"how long bytes must have been seen that no record names")
+	fs.Float64Var(&cfg.Share, "share", 0.3,
+		"most that one cycle may condemn of all packs and blobs, or reclaim of a bucket")
 	fs.Int64Var(&cfg.Floor, "floor", 64<<20, "`bytes` that may always go, whatever share they are")
 	fs.Float64Var(share, "retention-share", retention.DefaultShare,
 		"most that retention may remove at a time of all sessions; ten may always go")

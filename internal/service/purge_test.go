@@ -42,10 +42,12 @@ func newPurged(t *testing.T) *purged {
 	picture := `{"type":"message","id":"i","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":"` +
 		strings.Repeat("ABCD", 512) + `"}]}}`
 	p.publish("s2", "omp", picture)
-	_, err := client.New(p.conn).PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1", Filename: "f.txt"}},
+	_, err := client.New(p.conn).PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1",
+		Filename: "f.txt"}},
 		strings.NewReader("an artifact"))
 	p.must(err)
-	_, err = p.conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s3", Name: "main"}, events.KindEntry), []byte("poison"))
+	_, err = p.conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s3", Name: "main"},
+		events.KindEntry), []byte("poison"))
 	p.must(err)
 	p.must(faulttest.Settle(t.Context(), p.conn))
 	_, err = p.collect()
@@ -139,7 +141,8 @@ func (p *purged) refused(stream string) {
 	if left, err := p.collect(); err == nil || left != before {
 		p.Errorf("a cycle of gc = %v, and left %d of %d messages of packs; want it refused", err, left, before)
 	}
-	r := service.Retention{Conn: p.conn, Policies: []retention.Policy{{Name: "all", KeepLast: 1}}, Log: slog.New(slog.DiscardHandler)}
+	r := service.Retention{Conn: p.conn, Policies: []retention.Policy{{Name: "all", KeepLast: 1}},
+		Log: slog.New(slog.DiscardHandler)}
 	if rep, err := r.Apply(p.Context()); err == nil || len(rep.Removed) > 0 {
 		p.Errorf("retention = %v, removed %v, want it refused", err, rep.Removed)
 	}
@@ -154,8 +157,8 @@ func (p *purged) refused(stream string) {
 	}
 }
 
-// What nats stream purge does to each stream: it is told, nothing is deleted while that stands, a repair brings back what is promised, and
-// what it cannot bring back it says.
+// What nats stream purge does to each stream: it is told, nothing is deleted while that stands, a repair brings back
+// what is promised, and what it cannot bring back it says.
 func TestPurged(t *testing.T) {
 	for stream, c := range map[string]struct {
 		lost  string // what no repair brings back: a part of each entry that is missing afterwards
@@ -221,8 +224,9 @@ func TestPurged(t *testing.T) {
 	}
 }
 
-// A store whose records are purged has forgotten the oldest events before: no replay can make it again. Its packs are found by what they
-// hold, its threads by their items, and a thread to which something came in between is put behind what it had.
+// A store whose records are purged has forgotten the oldest events before: no replay can make it again. Its packs are
+// found by what they hold, its threads by their items, and a thread to which something came in between is put behind
+// what it had.
 func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 	p := newPurged(t)
 	p.empty(events.EventsStream, jetstream.WithPurgeSequence(3)) // as trimming does: entries of s1

@@ -56,7 +56,8 @@ func (r Retention) Report(ctx context.Context) (RetentionReport, error) {
 }
 
 // Apply removes what the policies say, session by session, and goes on when one can not be removed. One in which something happens
-// meanwhile stays. retention.ErrBrake: too much would go, or a clock is wrong; gc.ErrBrake: something was lost (Refuse).
+// meanwhile stays. retention.ErrBrake: too much would go, or a clock is wrong; gc.ErrBrake: something was lost
+// (Refuse).
 func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 	rep, err := r.look(ctx)
 	if err != nil {

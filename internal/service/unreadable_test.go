@@ -67,8 +67,9 @@ func (p *purged) listed() {
 	}
 }
 
-// One record that cannot be read, of any class, is named; it stops no listing, no other session and no collector, unless it may hold on
-// to bytes: then gc names it and deletes nothing. It can be removed, with its session or by a repair, and then all is as before.
+// One record that cannot be read, of any class, is named; it stops no listing, no other session and no collector,
+// unless it may hold on to bytes: then gc names it and deletes nothing. It can be removed, with its session or by a
+// repair, and then all is as before.
 func TestUnreadableRecords(t *testing.T) {
 	for _, class := range record.Classes {
 		for name, value := range map[string][]byte{"no record": []byte("?"), "a later version": {0x91, 9}} {
@@ -84,12 +85,16 @@ func TestUnreadableRecords(t *testing.T) {
 				p.listed()
 				p.say("s2")
 				p.must(faulttest.Settle(t.Context(), p.conn))
-				if missing := slices.DeleteFunc(p.missing(), func(s string) bool { return !strings.HasPrefix(s, "s2") }); class.Name != "pack" &&
+				if missing := slices.DeleteFunc(p.missing(), func(s string) bool {
+					return !strings.HasPrefix(s,
+						"s2")
+				}); class.Name != "pack" &&
 					class.Name != "blob" && len(missing) > 0 {
 					t.Errorf("missing: %v", missing)
 				}
 				p.unreadable(class, key, value)
-				if _, err := client.New(p.conn).DeleteSession(t.Context(), "s1", client.Deletion{Force: true, By: "test"}); err != nil {
+				if _, err := client.New(p.conn).DeleteSession(t.Context(), "s1", client.Deletion{Force: true,
+					By: "test"}); err != nil {
 					t.Errorf("remove its session: %v", err)
 				}
 				said, clean := p.repairWith(fsck.Config{Cut: len(value) > 1}) // nobody has a later version here
