@@ -26,13 +26,15 @@ type gcCmd struct {
 type gcFlags struct {
 	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with undelete; default: not at all."`
 	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
-	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs (${default})."`
-	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, missing."`
+	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
+	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
+	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
+	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, missing."`
 }
 
 func (f *gcFlags) config() gc.Config {
 	cfg := gc.Safe()
-	cfg.Quarantine, cfg.InboxAge, cfg.Share = f.Quarantine, f.InboxAge, f.Share
+	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, f.Floor
 	for _, name := range f.Allow {
 		cfg.Allow = append(cfg.Allow, gc.Brake(name))
 	}

@@ -58,6 +58,7 @@ func (c *retentionReportCmd) Run(a *app) error {
 type retentionApplyCmd struct {
 	unasked
 	Share float64 `default:"0.3" help:"Most that may be removed of all sessions; ten may always go (${default})."`
+	Allow string  `placeholder:"damage" enum:",damage" default:"" help:"damage: remove although something that was lost stands, or a clock is wrong."`
 	JSON  bool    `name:"json" help:"The report as one JSON object."`
 }
 
@@ -66,7 +67,7 @@ func (c *retentionApplyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	r.Share = c.Share
+	r.Share, r.Damaged = c.Share, c.Allow != ""
 	rep, err := r.Report(a.ctx)
 	if err == nil {
 		err = retention.Brake(len(rep.Due), rep.Sessions, r.Share)

@@ -20,7 +20,7 @@ type sessionRmCmd struct {
 	Yes      bool     `short:"y" help:"Do not ask."`
 	Force    bool     `short:"f" help:"Do not ask, and do not mind runs and outputs that are live."`
 	Now      bool     `help:"Erase: collect at once what nothing else has of them, and write over it."`
-	Allow    []string `placeholder:"BRAKE" help:"With --now, collect in spite of a brake of gc: no-roots, share, rewind, damage, missing."`
+	Allow    []string `placeholder:"BRAKE" help:"With --now, collect in spite of a brake of gc: no-roots, share, rewind, damage, reclaim, world, missing."`
 	By       string   `placeholder:"NAME" help:"Who does it, for the receipt (default: you)."`
 	JSON     bool     `name:"json" help:"Each receipt as one line of JSON."`
 }

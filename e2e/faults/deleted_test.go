@@ -4,13 +4,16 @@ package faults_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/faulttest"
+	"spool/internal/natsadmin"
 	"spool/internal/record"
+	"spool/internal/scrub"
 	"spool/pkg/events"
 )
 
@@ -130,7 +133,58 @@ func TestStreamDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.persister()
-			w.eventually("ready", w.ready)
+			w.eventually("ready, once a repair has looked", func() error {
+				w.run("spool", "fsck", "--repair", "--force")
+				return w.ready()
+			})
 		})
+	}
+}
+
+// TestStreamPurged empties the record bucket under load. It is told everywhere, gc deletes nothing, and a repair brings
+// every acknowledged entry back.
+func TestStreamPurged(t *testing.T) {
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	w.fleet()
+	conn := w.dial()
+	load := w.publish(faulttest.NewLedger(small()))
+	load.acks(50)
+	w.eventually("marks are taken, and taken again", func() error {
+		m, err := scrub.ReadMarks(t.Context(), natsadmin.Of(conn))
+		if err == nil && m.Before == 0 {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	records, err := conn.JetStream().Stream(t.Context(), events.RecordsStream)
+	if err == nil {
+		err = records.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const what = events.RecordsStream + " was emptied"
+	w.eventually("readiness is red", func() error {
+		if err := w.ready(); err == nil || !strings.Contains(err.Error(), what) {
+			return fmt.Errorf("readyz: %v, want %q", err, what)
+		}
+		return nil
+	})
+	load.acks(50)
+	for _, c := range [][]string{{"doctor"}, {"check", "damage"}, {"gc", "--apply"}} {
+		if out, code := w.run("spool", c...); code == 0 || !strings.Contains(out, what) {
+			t.Errorf("spool %v: exit code %d, want %q\n%s", c, code, what, out)
+		}
+	}
+	load.stop()
+	w.eventually("ready, once a repair has found nothing", func() error {
+		w.run("spool", "fsck", "--repair", "--force")
+		return w.ready()
+	})
+	load.check()
+	if out, code := w.run("spool", "gc", "--apply"); code != 0 {
+		t.Errorf("spool gc --apply: exit code %d\n%s", code, out)
 	}
 }

@@ -178,7 +178,18 @@ func TestRepairMatrix(t *testing.T) {
 				w.t.Fatal(err)
 			}
 			key := events.PackKey(head.Recent[at].Pack.String())
+			rs, err := w.conn.Records().Records(ctx, key)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			p, err := record.DecodePack(rs[0].Value)
+			if err != nil {
+				w.t.Fatal(err)
+			}
 			if _, err := w.conn.Records().Write(ctx, record.Put{Key: key, Expect: record.Any}); err != nil {
+				w.t.Fatal(err)
+			}
+			if err := w.conn.Objects().Reclaim(ctx, p.Object); err != nil { // else its record is made again from them
 				w.t.Fatal(err)
 			}
 		}

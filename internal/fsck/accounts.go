@@ -91,6 +91,7 @@ type accountant struct {
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
 	masks    map[[sha256.Size]byte]bool  // entries of the thread that is judged in which something is masked
+	lost     map[name]bool               // of findings
 	accounts *Accounts
 }
 
@@ -135,6 +136,12 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 		a.threads[e.Thread] = append(a.threads[e.Thread], posting{at: seq, unread: err})
 		return nil
 	}
+	a.postEvents(seq, &e)
+	return nil
+}
+
+// postEvents notes the events of a message that could be read.
+func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
 		switch {
@@ -148,7 +155,6 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
-	return nil
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
@@ -409,6 +415,9 @@ func (b *book) standing(p *posting) events.Standing {
 
 func (b *book) find(p *posting, why string) {
 	detail := fmt.Sprintf("%s: %s", b.t, why)
+	if b.a.lost != nil {
+		b.a.lost[p.name()] = true
+	}
 	if p.producer != "" {
 		detail = fmt.Sprintf("%s: %s of producer %s, epoch %d, seq %d: %s", b.t, p.kind, p.producer, p.epoch, p.seq, why)
 	}

@@ -40,6 +40,9 @@ type Store interface {
 	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) // those that are still there, in order
+
+	Letters(ctx context.Context, f func(event uint64, data []byte) error) error // Ledger's
+	Stored(ctx context.Context, bucket string) ([]record.Stored, error)         // what a bucket holds, by token
 }
 
 // The kinds of findings.
@@ -152,6 +155,8 @@ type checker struct {
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
 	users     map[casstore.PackID]uint64       // packs that are gone or lost: the lowest order of a pack that refers to them
 	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
+	sought    map[casstore.Located]bool        // the same, with every pack that is named for them
+	wantBlobs map[[32]byte]bool                // that nodes refer to, and that are not there or not good
 	starts    map[casstore.Ref]bool
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
@@ -160,8 +165,13 @@ type checker struct {
 
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
-	lostThreads []events.Thread // without a head
+	lostThreads []events.Thread         // without a head
+	posted      map[events.Thread]int64 // entries in SPOOL_EVENTS of threads that have a head
+	anew        []*head                 // threads that have lost what was applied before their first entry
 	cache       casstore.PackGetter
+	ledger      *accountant // of account
+	noLetters   bool        // the record of dead letters that were removed cannot be read
+	before      []Finding   // of the look before, when records were made again since
 }
 
 func newChecker(s Store, cfg Config) *checker {
@@ -169,6 +179,7 @@ func newChecker(s Store, cfg Config) *checker {
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
 		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
+		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{},
 	}
 }
 
@@ -238,6 +249,11 @@ func (c *checker) listHeads(ctx context.Context) error {
 	return err
 }
 
+// isAlone reports whether records of a class are of no session, name no bytes, and are read by something that decides.
+func isAlone(class string) bool {
+	return slices.Contains([]string{"deleted", "letters", "refused"}, class)
+}
+
 // checkOthers decodes the records that lead to no bytes.
 func (c *checker) checkOthers(ctx context.Context) error {
 	decode := map[string]func(record.Record) error{
@@ -248,17 +264,6 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			return err
 		},
 		"counter": c.counter,
-		"output":  func(r record.Record) error { _, err := record.DecodeOutput(r.Value); return err },
-		"outputbase": func(r record.Record) error {
-			_, err := record.DecodeOutputBase(r.Value)
-			return err
-		},
-		"prompt": func(r record.Record) error { _, err := record.DecodePrompt(r.Value); return err },
-		"answered": func(r record.Record) error {
-			_, err := record.DecodePrompt(r.Value)
-			return err
-		},
-		"run": func(r record.Record) error { _, err := record.DecodeRun(r.Value); return err },
 		"left": func(r record.Record) error {
 			left, err := record.DecodeLeft(r.Value)
 			if err == nil {
@@ -266,6 +271,11 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			}
 			return err
 		},
+	}
+	for _, class := range record.Classes {
+		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Name == "output" || isAlone(class.Name)) {
+			decode[class.Name] = func(r record.Record) error { return class.Check(r.Value) }
+		}
 	}
 	for class, take := range decode {
 		if err := c.each(ctx, class+".>", take); err != nil {

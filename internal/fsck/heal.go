@@ -289,7 +289,56 @@ func (c *checker) fillings(
 			}
 		}
 	}
+	c.copies(all, nodes, at, owner)
 	return all
+}
+
+// copies puts nodes that are looked for in several lost packs into what takes the place of each: threads that begin
+// alike have one start, in packs of their own.
+func (c *checker) copies(all map[uint64]*filling, nodes map[casstore.Ref]casstore.Node,
+	at map[casstore.Ref]casstore.PackID, owner map[casstore.Ref]uint64) {
+	sought := slices.Collect(maps.Keys(c.sought))
+	for i := range c.heads {
+		sought = append(append(sought, c.heads[i].Roots()...), c.heads[i].Start)
+	}
+	in := map[casstore.PackID]uint64{}
+	for order, p := range all {
+		for id := range p.lost {
+			in[id] = order
+		}
+	}
+	var put func(order uint64, ref casstore.Ref)
+	put = func(order uint64, ref casstore.Ref) {
+		p := all[order]
+		if _, has := p.nodes[ref]; has {
+			return
+		}
+		p.nodes[ref] = nodes[ref]
+		delete(p.at, ref)
+		for _, to := range nodes[ref].Refs {
+			own, made := owner[to]
+			switch pack, known := at[to]; {
+			case made && own > order: // a pack refers to older ones
+				put(order, to)
+			case made && own < order:
+				p.at[to] = all[own].id
+			case !made && known:
+				p.at[to] = pack
+			}
+		}
+	}
+	for _, l := range sought {
+		id := c.final(l.Pack)
+		own, made := owner[l.Ref]
+		if i, there := c.at[id]; !made || there && !c.packs[i].lost {
+			continue
+		}
+		if order, ok := in[id]; ok {
+			put(order, l.Ref)
+		} else {
+			all[own].lost[id], in[id] = true, own
+		}
+	}
 }
 
 // lostOrder is the order of what takes the place of a lost pack: its record's, or just before the oldest pack or head that refers to

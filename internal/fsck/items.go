@@ -292,6 +292,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
 	told := map[events.Thread]string{}
+	c.posted = map[events.Thread]int64{}
 	for t, it := range c.items {
 		if !known[t] {
 			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
@@ -299,10 +300,13 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 	}
 	err := c.s.Messages(ctx, events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		t, kind, err := events.ParseStored(subject)
-		if err != nil || kind != events.KindEntry || seq >= c.floor || known[t] || told[t] != "" {
+		if err != nil || kind != events.KindEntry || seq >= c.floor || told[t] != "" {
 			return nil
 		}
-		if _, err := events.Open(subject, data); err == nil {
+		e, err := events.Open(subject, data)
+		if known[t] && err == nil {
+			c.posted[t] += int64(1 + len(e.More))
+		} else if err == nil && !known[t] {
 			told[t] = fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq)
 		}
 		return nil
@@ -324,5 +328,5 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			return err
 		}
 	}
-	return nil
+	return c.begunAnew(ctx)
 }

@@ -17,6 +17,13 @@ import (
 
 // fixItems repairs what items tell of: heads that are lost, heads that are older than their items, and items that are missing.
 func (f *fixer) fixItems(ctx context.Context) error {
+	for _, h := range f.c.anew {
+		done, err := f.putBack(ctx, h)
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", h.key, err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
 	for _, t := range f.c.lostThreads {
 		done, err := f.recover(ctx, t)
 		if err != nil {
@@ -225,20 +232,16 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head)
 
 // replayAll has a thread made again from all its events.
 func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.StoredEvent, done Repair) (Repair, error) {
-	states, err := f.c.s.StreamStates(ctx)
+	whole, err := f.whole(ctx, stored)
 	if err != nil {
 		return done, err
 	}
-	whole := slices.ContainsFunc(states, func(s record.StreamState) bool {
-		return s.Stream == events.EventsStream && s.First <= 1 && s.Deleted == 0
-	})
 	var all []*events.Event
 	for i := range stored {
 		e := stored[i].Event
-		whole = whole && e.Kind != events.KindChunk && e.Ref == nil
 		all = append(all, &e)
 	}
-	if !whole || len(all) == 0 {
+	if !whole {
 		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
 		return done, nil
 	}
@@ -247,4 +250,15 @@ func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.
 	}
 	done.To, done.Replayed, done.Detail = "its beginning", len(all), "all its events are applied again"
 	return done, nil
+}
+
+// whole reports whether these are all events that a thread ever had, and hold all that they were made of.
+func (f *fixer) whole(ctx context.Context, stored []record.StoredEvent) (bool, error) {
+	states, err := f.c.s.StreamStates(ctx)
+	whole := len(stored) > 0 && slices.ContainsFunc(states, func(s record.StreamState) bool {
+		return s.Stream == events.EventsStream && s.First <= 1 && s.Deleted == 0
+	})
+	return whole && !slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
+		return e.Kind == events.KindChunk || e.Ref != nil
+	}), err
 }

@@ -224,7 +224,7 @@ func TestStatesOfOthers(t *testing.T) {
 		head, err := w.cl.Thread(t.Context(), id)
 		w.must(err)
 		for _, l := range head.Recent {
-			w.put(events.PackKey(l.Pack.String()), nil)
+			w.lose(events.PackKey(l.Pack.String()))
 		}
 	}
 	rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(a), events.HeadKey(b))

@@ -97,6 +97,12 @@ func (c *checker) state(r *resolver, i int, ref casstore.Ref, n casstore.Node) e
 	return nil
 }
 
+// seek notes that a node is looked for in vain in a pack.
+func (c *checker) seek(ref casstore.Ref, id casstore.PackID) {
+	c.absent[ref] = id
+	c.sought[casstore.Located{Ref: ref, Pack: id}] = true
+}
+
 // kept checks that a collector, which knows refs alone, keeps what a state names: its content refers to it (SPEC C6, T9).
 func (c *checker) kept(r *resolver, ref casstore.Ref, st *threads.State) {
 	n, err := r.pack.Node(st.Content)
@@ -116,7 +122,7 @@ func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
 	if parent == nil {
 		for _, ref := range append([]casstore.Ref{st.Parent}, st.Ancestors...) {
 			if id, ok := r.pack.Locate(ref); ok && c.states[ref] == nil {
-				c.absent[ref] = id
+				c.seek(ref, id)
 			}
 		}
 		r.blame(Missing, ref, fmt.Sprintf("its parent %s is not there or cannot be read", st.Parent))
@@ -165,7 +171,11 @@ func (r *resolver) nodes(refs []casstore.Ref) {
 	for _, ref := range refs {
 		switch ref.Kind() {
 		case casstore.KindBlob:
-			if b := r.c.blobs[ref.Sum()]; b == nil {
+			b := r.c.blobs[ref.Sum()]
+			if b == nil || !b.good {
+				r.c.wantBlobs[ref.Sum()] = true
+			}
+			if b == nil {
 				r.blame(Missing, ref, "there is no record of it")
 			} else if !b.good {
 				r.blame(Corrupt, ref, "its bytes are not good")
@@ -199,7 +209,7 @@ func (r *resolver) node(ref casstore.Ref) {
 	if err != nil {
 		r.failed = err
 	} else if !has {
-		r.c.absent[ref] = id
+		r.c.seek(ref, id)
 		r.blame(Missing, ref, "it is not in pack "+id.String())
 	}
 }

@@ -29,10 +29,11 @@ type Writer interface {
 	NameObject(ctx context.Context, o record.Object) error
 }
 
-// Packs are those that are stored. What UploadPack writes no record names yet.
+// Packs are those that are stored. What UploadPack and UploadBlob write no record names yet.
 type Packs interface {
 	casstore.PackGetter
 	UploadPack(ctx context.Context, id casstore.PackID, header, body []byte) (record.Pack, error)
+	UploadBlob(ctx context.Context, ref casstore.Ref, b []byte) (record.Blob, error)
 }
 
 // packCache is how many bytes of packs a repair keeps.
@@ -59,6 +60,9 @@ type Repair struct {
 func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Report, error) {
 	c, err := look(ctx, s, cfg)
 	if err != nil {
+		return nil, err
+	}
+	if c, err = c.named(ctx, w, packs); err != nil {
 		return nil, err
 	}
 	f := &fixer{c: c, w: w, packs: packs, r: threads.Reader{Packs: casstore.NewPackCache(packs, packCache)}}
@@ -104,7 +108,19 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err := f.fixNames(ctx); err != nil {
 		return nil, err
 	}
-	return c.report, f.fixItems(ctx)
+	if err := f.unreadable(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := f.fixItems(ctx); err != nil {
+		return c.report, err
+	}
+	err = f.unreadable(ctx, false)
+	for _, found := range c.before {
+		if !slices.Contains(c.report.Findings, found) {
+			c.report.Findings = append(c.report.Findings, found)
+		}
+	}
+	return c.report, err
 }
 
 // fixNames makes the names of artifacts' objects lead to their bytes again.

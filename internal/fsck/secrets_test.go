@@ -47,7 +47,7 @@ func TestGapOfMaskedEntries(t *testing.T) {
 				lost[events.PackKey(l.Pack.String())] = true
 			}
 			for key := range lost {
-				w.put(key, nil)
+				w.lose(key)
 			}
 			if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != "" || done.Remade != 0 {
 				t.Fatalf("repair without masks = %+v, %v, want it refused", done, ok)

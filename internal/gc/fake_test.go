@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,12 @@ func (f *fake) Stored(_ context.Context, bucket string) (out []record.Stored, er
 	for token := range f.objects {
 		if bucket == events.NodesBucket {
 			out = append(out, record.Stored{Object: record.Object{Bucket: bucket, NUID: token}, Last: f.at[token], Age: f.age})
+		}
+	}
+	for _, r := range f.recs { // the bytes of blobs are there as long as their records name them
+		if b, err := record.DecodeBlob(r.Value); bucket == events.BlobsBucket && strings.HasPrefix(r.Key,
+			"blob.") && err == nil {
+			out = append(out, record.Stored{Object: b.Object, Age: f.age})
 		}
 	}
 	return out, nil

@@ -77,8 +77,9 @@ type Deps struct {
 
 	MaxPayload func() int // bytes of the largest message that the server takes
 
-	// Alarms says what stands of losses that were found elsewhere (package scrub); nil: nobody looks.
-	Alarms func(ctx context.Context) ([]string, error)
+	// Alarms says what stands of losses that were found elsewhere (package scrub), and how often somebody has said that
+	// what is there is all there is; nil: nobody looks.
+	Alarms func(ctx context.Context) (standing []string, generation uint64, err error)
 
 	// At is called before each step that others can see; an error there ends the cycle. Tests inject faults with it; nil
 	// otherwise.
@@ -125,7 +126,13 @@ type Config struct {
 	// name others as they were called long ago.
 	Follow time.Duration
 
-	Share float64 // most that may be condemned of all records of packs and blobs, 0 to 1; 0 = 0.3
+	// ReclaimAge is how long bytes that no record names must have been seen so, from the first cycle that found them on,
+	// by the server's clock: a bucket of records that lost them all names nothing, and a repair finds them by what they
+	// hold. The inbox has InboxAge.
+	ReclaimAge time.Duration
+
+	Share float64 // most that may be condemned of all records of packs and blobs, or reclaimed of a bucket's bytes, 0 to 1; 0 = 0.3
+	Floor int64   // bytes that may always go, whatever share they are: a small store is soon all garbage; 0 = 64 MiB
 	Allow []Brake // brakes that are off
 
 	Small  int64 // live bytes of nodes below which a pack is merged with its neighbours; 0 = 512 KiB
@@ -136,31 +143,14 @@ type Config struct {
 
 // Safe is the margin for a system with publishers.
 func Safe() Config {
-	return Config{Lane: events.Lanes - 1, InboxAge: time.Hour, Follow: 24 * time.Hour}
+	return Config{Lane: events.Lanes - 1, InboxAge: time.Hour, Follow: 24 * time.Hour, ReclaimAge: 24 * time.Hour}
 }
 
 func (c Config) withDefaults() Config {
-	c.Share = cmp.Or(c.Share, 0.3)
+	c.Share, c.Floor = cmp.Or(c.Share, 0.3), cmp.Or(c.Floor, 64<<20)
 	c.Small, c.Target, c.Merge = cmp.Or(c.Small, 512<<10), cmp.Or(c.Target, 4<<20), cmp.Or(c.Merge, 4)
 	return c
 }
-
-// Brake is a reason to delete nothing although a plan could be made. Whoever knows better names it.
-type Brake string
-
-const (
-	BrakeRoots  Brake = "no-roots" // there is no thread at all
-	BrakeShare  Brake = "share"    // more than Config.Share would be condemned
-	BrakeRewind Brake = "rewind"   // a stream was set back, or made anew, since the last cycle
-	// BrakeDamage: something was lost, or is not as it was stored, and nothing says that it is mended. What seems to be garbage may
-	// be what a lost record named, and the only copy that a repair has.
-	BrakeDamage Brake = "damage"
-	// AllowMissing goes on although something refers to what is missing; without it there is not even a plan.
-	AllowMissing Brake = "missing"
-)
-
-// Brakes lists them.
-var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, BrakeDamage, AllowMissing}
 
 // Collector plans and executes cycles. Not safe for concurrent use; any number of collectors may run side by side.
 type Collector struct {
@@ -183,8 +173,8 @@ func New(deps Deps, cfg Config) (*Collector, error) {
 			errs = append(errs, fmt.Errorf("brake %q: use one of %v", b, Brakes))
 		}
 	}
-	if cfg.Quarantine < 0 || cfg.InboxAge < 0 || cfg.Follow < 0 {
-		errs = append(errs, errors.New("quarantine, inbox age and the time that moved records are followed must not be negative"))
+	if cfg.Quarantine < 0 || cfg.InboxAge < 0 || cfg.Follow < 0 || cfg.ReclaimAge < 0 {
+		errs = append(errs, errors.New("quarantine, inbox age, reclaim age and the time that moved records are followed must not be negative"))
 	}
 	if cfg.Small > cfg.Target || cfg.Merge < 2 {
 		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two",
@@ -226,14 +216,14 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 	if err := c.waste(ctx, p, w, claims); err != nil {
 		return nil, err
 	}
-	if err := c.alarms(ctx, p); err != nil {
+	if err := c.brake(ctx, p, w, m); err != nil {
 		return nil, err
 	}
-	c.brake(p, w)
-	if slices.ContainsFunc(p.Brakes, func(b Braked) bool { return b.Brake == BrakeRewind }) {
-		return p, nil // the next cycle is to see it too
+	again := []Brake{BrakeRewind, BrakeWorld, BrakeReclaim} // the next cycle is to see them too
+	if slices.ContainsFunc(p.Brakes, func(b Braked) bool { return slices.Contains(again, b.Brake) }) {
+		return p, nil
 	}
-	return p, c.Memory.Remember(ctx, state{Streams: p.Streams, Last: w.at})
+	return p, c.Memory.Remember(ctx, c.state(p, w))
 }
 
 // read is the protocol of doc.go up to the marking.

@@ -3,8 +3,6 @@ package gc
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,7 +34,11 @@ type Plan struct {
 
 	Brakes []Braked `json:"brakes,omitempty"` // why applying it is refused
 
-	ends map[string]uint64 // B0: last sequences of the bulk streams, before the first fence
+	ends  map[string]uint64 // B0: last sequences of the bulk streams, before the first fence
+	last  state             // what the cycle before remembered
+	waits waiting           // bytes that no record names
+	noted int               // how many
+	share map[string]portion
 }
 
 const planVersion = 1
@@ -106,39 +108,6 @@ type Braked struct {
 // Empty reports that there is nothing to do.
 func (p *Plan) Empty() bool {
 	return len(p.Bury)+len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget) == 0
-}
-
-// state is what a cycle remembers for the next one.
-type state struct {
-	Streams map[string]string `json:"streams"`
-	Last    uint64            `json:"last"`
-}
-
-// identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's business.
-func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
-	if p.Streams, err = c.Memory.Birth(ctx); err != nil {
-		return err
-	}
-	streams := []string{events.RecordsStream}
-	for _, b := range buckets {
-		streams = append(streams, events.ObjectStream(b))
-	}
-	if p.ends, err = c.Streams.LastSeqs(ctx, streams...); err != nil {
-		return err
-	}
-	var last state
-	if err := c.Memory.Recall(ctx, &last); err != nil {
-		return err
-	}
-	for name, made := range last.Streams {
-		if now := p.Streams[name]; now != made {
-			p.Brakes = append(p.Brakes, Braked{BrakeRewind, fmt.Sprintf("%s was made %s; when gc last looked it was another one, made %s", name, now, made)})
-		}
-	}
-	if now := p.ends[events.RecordsStream]; now < last.Last && len(p.Brakes) == 0 {
-		p.Brakes = append(p.Brakes, Braked{BrakeRewind, fmt.Sprintf("%s ends at sequence %d; when gc last looked it went up to %d", events.RecordsStream, now, last.Last)})
-	}
-	return nil
 }
 
 var buckets = []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsBucket, events.InboxBucket}
@@ -241,12 +210,16 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 	for token := range w.bytes {
 		named[token] = true
 	}
+	p.waits, p.share = waiting{}, map[string]portion{}
 	for _, bucket := range buckets {
 		all, err := c.Bulk.Stored(ctx, bucket)
 		if err != nil {
 			return err
 		}
+		w.notStored(bucket, all)
+		part := portion{}
 		for _, s := range all {
+			part.all += s.Object.Size
 			why := "no record names it"
 			switch {
 			case s.Last > p.ends[events.ObjectStream(bucket)], named[w.hash(s.Object.NUID)]:
@@ -261,9 +234,16 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 				continue
 			case bucket == events.InboxBucket:
 				why = "no event claims it"
+			case !p.waited(bucket, s, c.cfg.ReclaimAge):
+				p.Kept.unnamed(s.Object.Size)
+				continue
+			}
+			if part.taken += s.Object.Size; bucket == events.InboxBucket { // all that it holds is on its way
+				part.taken = 0
 			}
 			p.Reclaim = append(p.Reclaim, Waste{bucket, s.Object.NUID, s.Object.Name, s.Last, s.Object.Size, why})
 		}
+		p.share[bucket] = part
 	}
 	slices.SortFunc(p.Reclaim, func(a, b Waste) int {
 		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Last, b.Last))
@@ -282,52 +262,6 @@ func ownArtifact(w *world, name string) bool {
 	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && events.CheckToken("", parts[1]) == nil && !w.names[w.hash(name)]
 }
 
-// alarms adds what stands of losses.
-func (c *Collector) alarms(ctx context.Context, p *Plan) error {
-	if c.Alarms == nil {
-		return nil
-	}
-	all, err := c.Alarms(ctx)
-	if err != nil {
-		return fmt.Errorf("look for alarms: %w", err)
-	}
-	for _, a := range all {
-		p.Brakes = append(p.Brakes, Braked{BrakeDamage, a})
-	}
-	return nil
-}
-
-// brake looks for signs that the plan is wrong.
-func (c *Collector) brake(p *Plan, w *world) {
-	packs, blobs := p.Stock.Packs, p.Stock.Blobs
-	if len(w.heads) == 0 && packs+blobs > 0 {
-		p.Brakes = append(p.Brakes, Braked{BrakeRoots, fmt.Sprintf("there is no thread, but %d packs and %d blobs", packs, blobs)})
-	}
-	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) {
-		p.Brakes = append(p.Brakes, Braked{BrakeShare, fmt.Sprintf("%d of %d packs and blobs would be condemned: more than %.0f %%", n, all, 100*c.cfg.Share)})
-	}
-	p.Allow(c.cfg.Allow...)
-}
-
-// ErrBrake: the plan is not applied, because it looks wrong.
-var ErrBrake = errors.New("not applied")
-
-// Allow takes brakes off a plan.
-func (p *Plan) Allow(brakes ...Brake) {
-	p.Brakes = slices.DeleteFunc(p.Brakes, func(b Braked) bool { return slices.Contains(brakes, b.Brake) })
-}
-
-func (p *Plan) braked() error {
-	if len(p.Brakes) == 0 {
-		return nil
-	}
-	errs := make([]error, len(p.Brakes))
-	for i, b := range p.Brakes {
-		errs[i] = fmt.Errorf("%w: %s; to go on nevertheless: --allow %s", ErrBrake, b.Why, b.Brake)
-	}
-	return errors.Join(errs...)
-}
-
 // key of a pack's record without its class.
 func packIDOf(key string) (casstore.PackID, bool) {
 	text, ok := strings.CutPrefix(key, events.PackKey(""))
@@ -341,6 +275,11 @@ func packIDOf(key string) (casstore.PackID, bool) {
 func (k *Kept) quarantine(bytes int64) {
 	k.Quarantine++
 	k.QuarantineBytes += bytes
+}
+
+func (k *Kept) unnamed(bytes int64) {
+	k.Unnamed++
+	k.UnnamedBytes += bytes
 }
 
 // kept counts why packs and blobs are kept.

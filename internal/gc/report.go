@@ -37,6 +37,9 @@ type Kept struct {
 	Quarantine int `json:"quarantine"` // tombstones whose bytes stay for Config.Quarantine
 
 	QuarantineBytes int64 `json:"quarantine_bytes"`
+
+	Unnamed      int   `json:"unnamed"` // objects that no record names, for less than Config.ReclaimAge
+	UnnamedBytes int64 `json:"unnamed_bytes"`
 }
 
 // Report is what a cycle found and did: all that a person or a monitor is told of it.
@@ -126,8 +129,8 @@ func (r Report) Write(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d messages\t%s\t%s\n", s.Stream, s.Messages, text.Bytes(int64(s.Bytes)), limit)
 	}
 	k := r.Kept
-	row("kept", k.Root, fmt.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting",
-		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting))
+	row("kept", k.Root, fmt.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
+		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting, k.Unnamed, text.Bytes(k.UnnamedBytes)))
 	p := r.Planned
 	row("bury", p.Bury, "packs with garbage that stay")
 	row("condemn", p.Condemn, text.Bytes(p.CondemnBytes))

@@ -34,6 +34,8 @@ type world struct {
 
 	sessions  map[uint64]bool // by hash of the key
 	seen      map[uint64]bool // hashes of all keys that were read
+	facts     int             // of these keys, those that are not of packs, blobs or moved packs
+	lost      map[uint64]bool // hashes of the tokens of blobs whose bytes are not there
 	seed      maphash.Seed
 	again     bool                      // the first reading has ended
 	markers   []record.Record           // of removed packs, blobs and moved records
@@ -124,9 +126,14 @@ const quietTries = 300
 // take learns one record. A class that this version does not know may hold on to something: it is an error.
 func (w *world) take(r record.Stamped) error {
 	class, err := record.ClassOf(r.Key)
-	w.seen[w.hash(r.Key)] = true
 	if err != nil {
 		return err
+	}
+	if key := w.hash(r.Key); !w.seen[key] {
+		w.seen[key] = true
+		if !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps) {
+			w.facts++
+		}
 	}
 	_, id, _ := strings.Cut(r.Key, ".")
 	switch class.Keeps {

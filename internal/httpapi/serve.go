@@ -14,6 +14,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/scrub"
 	"spool/pkg/client"
 )
 
@@ -69,9 +70,13 @@ func (s *stores) ask(ctx context.Context) error {
 // mostLag is how many events may wait for their persister before the process counts as not ready.
 const mostLag = 1_000_000
 
-// ready is why entries could not be stored and read: a stream is missing or not as it should be, or nobody takes them in.
+// ready is why entries could not be stored and read: a stream is missing, not as it should be, or not what it was, or
+// nobody takes them in.
 func ready(ctx context.Context, conn *natsio.Conn) error {
 	if err := conn.Verify(ctx); err != nil {
+		return err
+	}
+	if err := scrub.NotReady(ctx, conn.Records()); err != nil {
 		return err
 	}
 	b, err := conn.Events().Backlog(ctx)

@@ -177,7 +177,10 @@ func (a *asked) damage(ctx context.Context, sys natsadmin.System) error {
 	if err != nil {
 		return err
 	}
-	found := map[string]int{scrub.AlarmLost: 0, scrub.AlarmRewind: 0, scrub.AlarmHeads: 0, scrub.AlarmScrub: 0}
+	found := map[string]int{}
+	for _, kind := range scrub.AlarmKinds {
+		found[kind] = 0
+	}
 	for _, one := range all {
 		found[one.Kind] += one.Found
 	}

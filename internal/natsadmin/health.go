@@ -32,8 +32,12 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 			return nil, fmt.Errorf("%w: stream %s: who says to lead it has not heard from a majority lately; its word may be old", record.ErrBusy, cfg.Name)
 		}
 		st := record.StreamState{
-			Stream: cfg.Name, Created: info.Created.UnixNano(), Now: info.TimeStamp.UnixNano(), First: info.State.FirstSeq, Last: info.State.LastSeq,
+			Stream: cfg.Name, Store: natsio.StoreOf(info.Config), MaxAge: info.Config.MaxAge,
+			Created: info.Created.UnixNano(), Now: info.TimeStamp.UnixNano(), First: info.State.FirstSeq, Last: info.State.LastSeq,
 			Messages: info.State.Msgs, Bytes: info.State.Bytes, Limit: max(info.Config.MaxBytes, 0), Deleted: uint64(info.State.NumDeleted),
+		}
+		if !info.State.LastTime.IsZero() {
+			st.Newest = info.State.LastTime.UnixNano()
 		}
 		if lost := info.State.Lost; lost != nil {
 			st.Lost, st.LostBytes = len(lost.Msgs), lost.Bytes

@@ -110,15 +110,35 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	}
 	var errs []error
 	streams := Topology(l)
-	// EVENTS comes last: once something is published, and so is in use, all the others are there.
+	// EVENTS comes last: once something is published, and so is in use, all the others are there. The record bucket comes
+	// first: of several processes that start together one makes it, and what it says is the store's identity.
 	slices.Reverse(streams)
+	slices.SortStableFunc(streams, func(a, b jetstream.StreamConfig) int { return rank(a.Name) - rank(b.Name) })
+	var id map[string]string
+	if err := retry.Do(ctx, nil, func() (err error) { id, err = c.identity(ctx, streams); return err }); err != nil {
+		return err
+	}
 	for _, want := range streams {
-		errs = append(errs, retry.Do(ctx, nil, func() error { return c.ensureStream(ctx, want) }))
+		errs = append(errs, retry.Do(ctx, nil, func() error {
+			want.Metadata = id
+			cfg, err := c.ensureStream(ctx, want)
+			if err == nil && want.Name == events.RecordsStream {
+				id = map[string]string{metaStore: StoreOf(cfg)}
+			}
+			return err
+		}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return c.ensureConsumers(ctx)
+}
+
+func rank(stream string) int {
+	if stream == events.RecordsStream {
+		return 0
+	}
+	return 1
 }
 
 // kept are the streams whose messages are nowhere else and are referred to from other streams. Items are derived, and reports
@@ -200,7 +220,8 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	return l, nil
 }
 
-func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
+// ensureStream makes a stream that is not there, or compares it; it returns the stream's configuration.
+func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) (cfg jetstream.StreamConfig, err error) {
 	s, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = c.js.CreateStream(ctx, want)
@@ -209,21 +230,24 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) er
 		}
 	}
 	if err = WrapErr(err); errors.Is(err, record.ErrFull) {
-		return fmt.Errorf("%w: there is no room for %s, which is to hold %d MiB: %s (%v)",
+		return cfg, fmt.Errorf("%w: there is no room for %s, which is to hold %d MiB: %s (%v)",
 			record.ErrRefused, want.Name, want.MaxBytes>>20, c.makeRoom(ctx), err)
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		return cfg, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
-	cfg := s.CachedInfo().Config
-	if err := compare(cfg, want); err != nil || want.MaxConsumers <= 0 || cfg.MaxConsumers > 0 {
-		return err
+	cfg = s.CachedInfo().Config
+	if err := compare(cfg, want); err != nil {
+		return cfg, err
+	}
+	if cfg, err = c.mark(ctx, cfg, want.Metadata); err != nil || want.MaxConsumers <= 0 || cfg.MaxConsumers > 0 {
+		return cfg, err
 	}
 	cfg.MaxConsumers = want.MaxConsumers // an earlier version made it
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
+		return cfg, fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
 	}
-	return nil
+	return cfg, nil
 }
 
 // makeRoom says what an operator can do where a stream does not fit.

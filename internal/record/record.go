@@ -72,6 +72,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrValue: a record that cannot be read, or has a version this program does not know.
 	ErrValue = errors.New("bad record")
+	// ErrLater: the record has a version that this program does not know; it is an ErrValue. A later program reads it.
+	ErrLater = errors.New("a later version")
 )
 
 // denied is the error of ErrDenied.

@@ -127,7 +127,7 @@ func open(what string, b []byte, members int) *reader {
 	r := bare(what, b)
 	r.members = read(r, r.dec.DecodeArrayLen)
 	if v := r.int(); r.err == nil && v != version {
-		r.fail(fmt.Errorf("version %d; this program reads version %d", v, version))
+		r.fail(fmt.Errorf("%w: version %d; this program reads version %d", ErrLater, v, version))
 	}
 	if r.err == nil && r.members < members {
 		r.fail(fmt.Errorf("%d members, want %d", r.members, members))

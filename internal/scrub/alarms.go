@@ -3,9 +3,12 @@ package scrub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -13,9 +16,17 @@ import (
 const (
 	AlarmLost   = "lost"   // a server says that it has lost messages of a stream
 	AlarmRewind = "rewind" // a stream went back
+	AlarmWorld  = "world"  // a stream is gone, of another store, or has lost what it held
 	AlarmHeads  = "heads"  // a head does not resolve
 	AlarmScrub  = "scrub"  // bytes are not what was stored
 )
+
+// AlarmGC: the last cycle of gc refused to delete anything, by what it saw itself. It stands until a cycle sees
+// nothing.
+const AlarmGC = "gc"
+
+// AlarmKinds lists them.
+var AlarmKinds = []string{AlarmLost, AlarmRewind, AlarmWorld, AlarmHeads, AlarmScrub, AlarmClock, AlarmGC}
 
 // Alarm is something that was found and that nothing says is mended.
 type Alarm struct {
@@ -28,11 +39,11 @@ type Alarm struct {
 // Alarms reads what stands. While something does, a collector deletes nothing: what seems to be garbage may be what a lost
 // record named.
 func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
-	states, err := s.StreamStates(ctx)
+	marks, err := readMarks(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	marks, err := ReadMarks(ctx, s)
+	states, err := s.StreamStates(ctx) // after the marks: streams go on
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +53,21 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 				"run spool fsck --repair; look at the server's log and its disk", st.Lost})
 		}
 	}
-	for _, r := range marks.Open() {
-		out = append(out, Alarm{AlarmRewind, fmt.Sprintf("%s (found %s)", r, time.Unix(0, r.Found).UTC().Format(time.RFC3339)), r.Done + "; a clean spool fsck clears this", 1})
+	out = append(out, clocks(states, time.Now())...)
+	now, err := marks.confirmed(ctx, s, states)
+	if err != nil {
+		return nil, err
+	}
+	for i := range now { // nobody has taken marks since
+		now[i].Done = "look again in a minute, when a persister has dealt with it"
+	}
+	for _, r := range append(now, marks.Open()...) {
+		kind := AlarmRewind
+		if r.How != WentBack {
+			kind = AlarmWorld
+		}
+		out = append(out, Alarm{kind, fmt.Sprintf("%s (found %s)", r, stamp(time.Unix(0, r.Found))),
+			r.Done + "; a clean spool fsck clears this", 1})
 	}
 	heads, _, err := readHeads(ctx, s)
 	if err != nil {
@@ -52,6 +76,11 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 	if heads.Found > 0 {
 		out = append(out, Alarm{AlarmHeads, fmt.Sprintf("%d of %d heads do not resolve: %s", heads.Found, heads.Heads, first(heads.Findings)), "run spool fsck --repair", heads.Found})
 	}
+	refused, err := braked(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, refused...)
 	st, err := ReadState(ctx, s)
 	if err != nil {
 		return nil, err
@@ -64,6 +93,46 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 		out = append(out, Alarm{AlarmScrub, fmt.Sprintf("%d things are not as they were stored: %s", n, first(found)), "run spool fsck --repair", n})
 	}
 	return out, nil
+}
+
+// braked is what the report of the last cycle of gc says of its brakes, but for those that alarms are themselves.
+func braked(ctx context.Context, s Store) (out []Alarm, err error) {
+	rs, err := s.Records(ctx, events.GCReportKey)
+	if err != nil || !rs[0].Exists() {
+		return nil, err
+	}
+	var r struct {
+		Brakes []struct{ Brake, Why string }
+	}
+	if json.Unmarshal(rs[0].Value, &r) != nil { // whoever reads reports says so
+		return nil, nil
+	}
+	for _, b := range r.Brakes {
+		if b.Brake != "damage" {
+			out = append(out, Alarm{AlarmGC, "gc deletes nothing: " + b.Why,
+				"look what has happened; to go on nevertheless: spool gc --apply --allow " + b.Brake, 1})
+		}
+	}
+	return out, nil
+}
+
+// NotReady is why a store should be given nothing more until somebody has looked: a stream that nothing can replace is
+// gone, of another store, or has lost what it held. It reads one record, of what was found when marks were taken last.
+func NotReady(ctx context.Context, r interface {
+	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+}) error {
+	rs, err := r.Records(ctx, events.MarksKey)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, one := range decodeMarks(rs[0].Value).Open() {
+		derived := slices.Contains([]string{events.ItemsStream, events.GCStream, events.DeadStream}, one.Stream)
+		if one.How != WentBack && !derived {
+			errs = append(errs, fmt.Errorf("%s: %s", one, one.Done))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func first(all []Finding) string {

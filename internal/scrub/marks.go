@@ -15,30 +15,19 @@ import (
 	"spool/pkg/events"
 )
 
-// Mark is how far a stream was.
+// Mark is how far a stream was, and what it held.
 type Mark struct {
-	Created int64  `json:"created"` // Unix nanoseconds
-	Last    uint64 `json:"last"`    // its last sequence
-	At      int64  `json:"at"`      // by the server's clock, Unix nanoseconds
+	Created  int64  `json:"created"` // Unix nanoseconds
+	First    uint64 `json:"first,omitempty"`
+	Last     uint64 `json:"last"` // its last sequence
+	Messages uint64 `json:"messages,omitempty"`
+	Bytes    uint64 `json:"bytes,omitempty"`
+	Store    string `json:"store,omitempty"` // the store that it said it is of
+	At       int64  `json:"at"`              // by the server's clock, Unix nanoseconds
 }
 
-// Rewind is a stream that was found to be behind its mark: it was set back, or deleted and made anew. What came between is gone
-// from it, and its sequences are given out again.
-type Rewind struct {
-	Stream string `json:"stream"`
-	Found  int64  `json:"found"` // by the server's clock, Unix nanoseconds
-	Was    Mark   `json:"was"`
-	Now    uint64 `json:"now"` // the last sequence when it was found
-	Anew   bool   `json:"anew"`
-	Done   string `json:"done"` // what was done about it, or is to be done
-}
-
-func (r Rewind) String() string {
-	how := "went back"
-	if r.Anew {
-		how = "was made anew"
-	}
-	return fmt.Sprintf("%s %s: it was at %d and is at %d", r.Stream, how, r.Was.Last, r.Now)
+func markOf(s record.StreamState) Mark {
+	return Mark{s.Created, s.First, s.Last, s.Messages, s.Bytes, s.Store, s.Now}
 }
 
 // Marks are those of all streams, and the rewinds that nobody has cleared.
@@ -50,11 +39,15 @@ func (r Rewind) String() string {
 // Floor is sound because it lies in the record bucket itself: a commit comes before the acks of what it holds, these before the
 // marks, and a bucket that was set back, yet holds the marks, holds every commit before them.
 type Marks struct {
-	Streams map[string]Mark `json:"streams"`
-	Server  string          `json:"server,omitempty"` // the one that was asked (Store.Incarnation)
-	Floor   uint64          `json:"floor,omitempty"`  // what SPOOL_EVENTS has below it was applied
-	Rewinds []Rewind        `json:"rewinds,omitempty"`
-	Lost    map[string]int  `json:"lost,omitempty"` // messages that a server had lost when somebody had looked and all was well
+	Store      string          `json:"store,omitempty"`      // whose marks these are: the store that the record bucket says it is of
+	Generation uint64          `json:"generation,omitempty"` // how often somebody has said that what is there now is all there is (Clear)
+	Streams    map[string]Mark `json:"streams"`
+	Twice      bool            `json:"twice,omitempty"`  // a copy is in the stream of gc
+	Before     uint64          `json:"before,omitempty"` // the revision of the record that these replace
+	Server     string          `json:"server,omitempty"` // the one that was asked (Store.Incarnation)
+	Floor      uint64          `json:"floor,omitempty"`  // what SPOOL_EVENTS has below it was applied
+	Rewinds    []Rewind        `json:"rewinds,omitempty"`
+	Lost       map[string]int  `json:"lost,omitempty"` // messages that a server had lost when somebody had looked and all was well
 }
 
 // keptRewinds bounds the list.
@@ -72,28 +65,24 @@ func decodeMarks(b []byte) (m Marks) {
 }
 
 // join takes of two copies what is further: the stream that holds one of them may be the one that went back. What says how much
-// the record bucket has of the events is its own copy's.
+// the record bucket has of the events is its own copy's. Of different generations the earlier one knows nothing of what
+// was cleared.
 func join(own, other Marks) Marks {
-	out := Marks{Streams: maps.Clone(own.Streams), Server: own.Server, Floor: own.Floor, Rewinds: slices.Clone(own.Rewinds), Lost: own.Lost}
+	out := own
+	out.Streams, out.Rewinds = maps.Clone(own.Streams), slices.Clone(own.Rewinds)
+	out.Store, out.Generation = cmp.Or(own.Store, other.Store), max(own.Generation, other.Generation)
 	for name, m := range other.Streams {
 		if m.Last > out.Streams[name].Last {
 			out.Streams[name] = m
 		}
 	}
-	for _, r := range other.Rewinds {
-		if !slices.ContainsFunc(out.Rewinds, func(o Rewind) bool { return o.Stream == r.Stream && o.Was == r.Was }) {
-			out.Rewinds = append(out.Rewinds, r)
-		}
+	if other.Generation > own.Generation {
+		out.Rewinds, out.Lost = nil, other.Lost
 	}
-	return out
-}
-
-// compare gives the streams that are behind their marks.
-func (m Marks) compare(now []record.StreamState) (out []Rewind) {
-	for _, s := range now {
-		was, known := m.Streams[s.Stream]
-		if known && s.Last < was.Last {
-			out = append(out, Rewind{Stream: s.Stream, Found: s.Now, Was: was, Now: s.Last, Anew: s.Created != was.Created})
+	for _, r := range other.Rewinds {
+		if other.Generation >= own.Generation &&
+			!slices.ContainsFunc(out.Rewinds, func(o Rewind) bool { return o.Stream == r.Stream && o.Was == r.Was }) {
+			out.Rewinds = append(out.Rewinds, r)
 		}
 	}
 	return out
@@ -103,7 +92,7 @@ func (m Marks) compare(now []record.StreamState) (out []Rewind) {
 // and was stored after the mark was taken. What a thread has applied up to a sequence then says nothing about this one.
 func (m Marks) Reused(seq uint64, stored int64) bool {
 	return slices.ContainsFunc(m.Rewinds, func(r Rewind) bool {
-		return r.Stream == events.EventsStream && seq <= r.Was.Last && stored > r.Was.At
+		return r.Stream == events.EventsStream && r.reuses() && seq <= r.Was.Last && stored > r.Was.At
 	})
 }
 
@@ -118,6 +107,9 @@ type Store interface {
 	StoredMarks(ctx context.Context) ([]byte, error)
 	StoreMarks(ctx context.Context, marks []byte) error
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
+	List(ctx context.Context, filter string) ([]record.Record, error)
+	Holds(ctx context.Context, o record.Object) (bool, error)
+	Stored(ctx context.Context, bucket string) ([]record.Stored, error)
 	Write(ctx context.Context, p record.Put) (seq uint64, err error)
 }
 
@@ -128,20 +120,32 @@ type Replayer interface {
 
 // ReadMarks reads both copies.
 func ReadMarks(ctx context.Context, s Store) (Marks, error) {
-	m, _, err := readMarks(ctx, s)
-	return m, err
+	c, err := readMarks(ctx, s)
+	return c.Marks, err
 }
 
-func readMarks(ctx context.Context, s Store) (m Marks, rev uint64, err error) {
+// copies are both copies of the marks, joined.
+type copies struct {
+	Marks
+	rev    uint64          // of the record
+	absent map[string]bool // streams that have lost their copy, while the other stream has one that says so
+}
+
+func readMarks(ctx context.Context, s Store) (c copies, err error) {
 	rs, err := s.Records(ctx, events.MarksKey)
 	if err != nil {
-		return m, 0, err
+		return c, err
 	}
 	copied, err := s.StoredMarks(ctx)
 	if err != nil && !errors.Is(err, record.ErrNotFound) {
-		return m, 0, err
+		return c, err
 	}
-	return join(decodeMarks(rs[0].Value), decodeMarks(copied)), rs[0].Seq, nil
+	own, other := decodeMarks(rs[0].Value), decodeMarks(copied)
+	c = copies{Marks: join(own, other), rev: rs[0].Seq, absent: map[string]bool{}}
+	// A record that was ever written leaves at least a marker behind: only what empties the bucket takes that.
+	c.absent[events.RecordsStream] = rs[0].Seq == 0 && other.Before > 0
+	c.absent[events.GCStream] = own.Twice && len(copied) == 0
+	return c, nil
 }
 
 // sureAfter is when a stream that seems to have gone back is looked at again: it is believed when it still does.
@@ -159,20 +163,20 @@ const sureAfter = 3 * time.Second
 // not applied when they were taken is applied again then, as a matter of course.
 func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Marks, error) {
 	server := s.Incarnation()
-	m, rev, err := readMarks(ctx, s)
+	m, err := readMarks(ctx, s)
 	if err != nil {
-		return m, err
+		return m.Marks, err
 	}
-	if server != "" && server != m.Server {
+	if server != "" && server != m.Server && !m.absent[events.RecordsStream] {
 		if err := replay.ReplayEvents(ctx, m.Floor); err != nil {
-			return m, err
+			return m.Marks, err
 		}
 		log.Debug("the server was started: what it may have lost is applied again", "from", m.Floor)
 	}
 	floor := uint64(0)
 	if server != "" {
 		if floor, err = s.Unapplied(ctx); err != nil {
-			return m, err
+			return m.Marks, err
 		}
 	}
 	// After the marks: another process may take new ones any time, of streams that went on since an earlier look.
@@ -190,34 +194,49 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 			return Marks{}, err
 		}
 	}
-	for _, r := range m.compare(states) {
-		if r.Done, err = deal(ctx, r, replay); err != nil {
-			return m, fmt.Errorf("%s: %w", r, err) // the marks stay as they are, so that it is found again
+	found, err := m.confirmed(ctx, s, states)
+	if err != nil {
+		return m.Marks, err
+	}
+	for _, r := range found {
+		if r.Done, err = deal(ctx, r, states, replay); err != nil {
+			return m.Marks, fmt.Errorf("%s: %w", r, err) // the marks stay as they are, so that it is found again
 		}
-		log.Error("a stream has lost its newest messages", "stream", r.Stream, "was", r.Was.Last, "now", r.Now, "anew", r.Anew, "done", r.Done)
+		log.Error("a stream is not what it was", "stream", r.Stream, "found", r, "was", r.Was.Last, "now", r.Now, "done",
+			r.Done)
 		m.Rewinds = append(m.Rewinds, r)
 		delete(m.Streams, r.Stream)
 	}
 	m.Rewinds = m.Rewinds[max(0, len(m.Rewinds)-keptRewinds):]
 	for _, st := range states {
 		if old := m.Streams[st.Stream]; st.Created != 0 && (st.Last >= old.Last) {
-			m.Streams[st.Stream] = Mark{st.Created, st.Last, st.Now}
+			m.Streams[st.Stream] = markOf(st)
+		}
+		if st.Stream == events.RecordsStream && m.Store == "" {
+			m.Store = st.Store
 		}
 	}
 	if s.Incarnation() != server { // it was started meanwhile: these marks are not its own
-		return m, nil
+		return m.Marks, nil
 	}
 	m.Server, m.Floor = server, floor
-	return m, m.store(ctx, s, rev)
+	return m.Marks, m.store(ctx, s, m.rev)
 }
 
 // store writes both copies: the one in the other stream first, so that no moment has neither.
 func (m Marks) store(ctx context.Context, s Store, rev uint64) error {
+	m.Twice, m.Before = true, rev
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	if err := s.StoreMarks(ctx, b); err != nil && !errors.Is(err, record.ErrDenied) { // permissions that are older than the marks: one copy is better than none
+	switch err := s.StoreMarks(ctx, b); {
+	case errors.Is(err, record.ErrDenied), errors.Is(err, record.ErrNotFound): // one copy is better than none
+		m.Twice = false
+		if b, err = json.Marshal(m); err != nil {
+			return err
+		}
+	case err != nil:
 		return fmt.Errorf("keep the streams' marks: %w", err)
 	}
 	_, err = s.Write(ctx, record.Put{Key: events.MarksKey, Value: b, Expect: rev})
@@ -227,30 +246,13 @@ func (m Marks) store(ctx context.Context, s Store, rev uint64) error {
 	return err
 }
 
-func deal(ctx context.Context, r Rewind, replay Replayer) (string, error) {
-	switch r.Stream {
-	case events.RecordsStream:
-		if err := replay.ReplayEvents(ctx, 0); err != nil {
-			return "", err
-		}
-		return "all events that are stored are applied again; then run: spool fsck", nil
-	case events.EventsStream:
-		return fmt.Sprintf("what was published as its events %d to %d is lost where no thread has it: publish it again, under the same producers and sequences", r.Now+1, r.Was.Last), nil
-	case events.DeadStream:
-		return "those dead letters are lost", nil
-	case events.GCStream:
-		return "nothing is lost but reports", nil
-	}
-	return "run: spool fsck --repair", nil
-}
-
 // Clear forgets the rewinds, and what servers have lost so far: somebody has looked, and what can be had back is back.
 func Clear(ctx context.Context, s Store) error {
 	states, err := s.StreamStates(ctx)
 	if err != nil {
 		return err
 	}
-	m, rev, err := readMarks(ctx, s)
+	m, err := readMarks(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -260,16 +262,17 @@ func Clear(ctx context.Context, s Store) error {
 			lost[st.Stream] = st.Lost
 		}
 	}
-	if len(m.Open()) == 0 && maps.Equal(lost, m.Lost) {
-		return nil
+	now := maps.Clone(m.Streams)
+	for _, st := range states {
+		now[st.Stream] = markOf(st)
 	}
-	m.Lost = lost
+	m.Lost, m.Streams, m.Generation = lost, now, m.Generation+1
 	// Those of EVENTS say what sequences mean, for as long as threads can hold on to the ones before.
-	m.Rewinds = slices.DeleteFunc(m.Rewinds, func(r Rewind) bool { return r.Stream != events.EventsStream })
+	m.Rewinds = slices.DeleteFunc(m.Rewinds, func(r Rewind) bool { return r.Stream != events.EventsStream || !r.reuses() })
 	for i := range m.Rewinds {
 		m.Rewinds[i].Done = cleared
 	}
-	return m.store(ctx, s, rev)
+	return m.store(ctx, s, m.rev)
 }
 
 // cleared is what Rewind.Done says of one that nobody is told of any more.

@@ -51,6 +51,11 @@ const cycles = 6
 
 // Run erases the sessions. A receipt is for a session that is gone; the error says about the others, and what could not be done.
 func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, error) {
+	if !slices.Contains(e.Allow, gc.BrakeDamage) {
+		if err := Refuse(ctx, e.Conn); err != nil {
+			return nil, err
+		}
+	}
 	cl := client.New(e.Conn)
 	var errs []error
 	found := map[string]*evidence{}
@@ -165,9 +170,9 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 
 func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, error) {
 	cfg := gc.Safe()
-	cfg.Dense, cfg.Allow = true, allow
+	cfg.Dense, cfg.Allow, cfg.ReclaimAge = true, allow, 0
 	deps := gcnats.Deps(e.Conn, cfg.Lane)
-	deps.Bulk, deps.Log = over, e.Log
+	deps.Bulk, deps.Log, deps.Alarms = over, e.Log, alarms(e.Conn)
 	return gc.New(deps, cfg)
 }
 

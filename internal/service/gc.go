@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +27,11 @@ func GCFlags(fs *flag.FlagSet, g *GC) {
 	cfg, share := &g.Config, &g.RetainShare
 	fs.DurationVar(&cfg.Quarantine, "quarantine", 0, "how long what is condemned can be had back with spool gc undelete")
 	fs.DurationVar(&cfg.InboxAge, "inbox-age", cfg.InboxAge, "least age of a body in the inbox that no event claims")
-	fs.Float64Var(&cfg.Share, "share", 0.3, "most that one cycle may condemn of all packs and blobs")
+	fs.DurationVar(&cfg.ReclaimAge, "reclaim-age", cfg.ReclaimAge,
+		"how long bytes must have been seen that no record names")
+	fs.Float64Var(&cfg.Share, "share", 0.3,
+		"most that one cycle may condemn of all packs and blobs, or reclaim of a bucket")
+	fs.Int64Var(&cfg.Floor, "floor", 64<<20, "`bytes` that may always go, whatever share they are")
 	fs.Float64Var(share, "retention-share", retention.DefaultShare,
 		"most that retention may remove at a time of all sessions; ten may always go")
 	fs.Func("allow", fmt.Sprintf("go on in spite of a `brake`, several separated by commas: %v", gc.Brakes), func(s string) error {
@@ -40,18 +46,43 @@ func GCFlags(fs *flag.FlagSet, g *GC) {
 func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Collector, error) {
 	deps := gcnats.Deps(conn, cfg.Lane)
 	deps.Log = log
-	deps.Alarms = func(ctx context.Context) (out []string, err error) {
-		all, err := scrub.Alarms(ctx, natsadmin.Of(conn))
-		for _, a := range all {
-			out = append(out, a.Detail+": "+a.Do)
-		}
-		return out, err
-	}
+	deps.Alarms = alarms(conn)
 	c, err := gc.New(deps, cfg)
 	if err != nil {
 		return nil, UsageError{err}
 	}
 	return c, nil
+}
+
+// alarms is gc.Deps.Alarms.
+func alarms(conn *natsio.Conn) func(context.Context) ([]string, uint64, error) {
+	return func(ctx context.Context) (out []string, generation uint64, err error) {
+		sys := natsadmin.Of(conn)
+		all, err := scrub.Alarms(ctx, sys)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, a := range all {
+			if a.Kind != scrub.AlarmGC { // it looks for itself
+				out = append(out, a.Detail+": "+a.Do)
+			}
+		}
+		marks, err := scrub.ReadMarks(ctx, sys)
+		return out, marks.Generation, err
+	}
+}
+
+// Refuse is why nothing may be deleted: what stands of losses, or looks like one now. It wraps gc.ErrBrake.
+func Refuse(ctx context.Context, conn *natsio.Conn) error {
+	all, _, err := alarms(conn)(ctx)
+	if err != nil {
+		return fmt.Errorf("look for alarms: %w", err)
+	}
+	var errs []error
+	for _, a := range all {
+		errs = append(errs, fmt.Errorf("%w: %s; to go on nevertheless: --allow %s", gc.ErrBrake, a, gc.BrakeDamage))
+	}
+	return errors.Join(errs...)
 }
 
 // Collect runs one cycle, or with apply false the plan of one, and stores its report for whoever watches. The report is good
@@ -112,7 +143,8 @@ type GC struct {
 
 // Retention is what removes sessions before a cycle.
 func (g GC) Retention(conn *natsio.Conn, log *slog.Logger) Retention {
-	return Retention{Conn: conn, Policies: g.Retain, Share: g.RetainShare, By: "gc", Log: log}
+	return Retention{Conn: conn, Policies: g.Retain, Share: g.RetainShare, By: "gc", Log: log,
+		Damaged: slices.Contains(g.Allow, gc.BrakeDamage)}
 }
 
 // Run runs the cycles that are asked for, until ctx ends: by the schedule, which the server keeps, or by anybody. Of all that run on

@@ -40,6 +40,7 @@ type Retention struct {
 	By       string // for the receipts
 	Log      *slog.Logger
 	Share    float64          // most that may go at a time of all sessions, 0 to 1; 0 = retention.DefaultShare
+	Damaged  bool             // apply although something that was lost stands, or a clock is wrong (gc.BrakeDamage)
 	Now      func() time.Time // this host's clock; nil: time.Now
 }
 
@@ -56,13 +57,18 @@ func (r Retention) Report(ctx context.Context) (RetentionReport, error) {
 }
 
 // Apply removes what the policies say, session by session, and goes on when one can not be removed. One in which something happens
-// meanwhile stays. retention.ErrBrake: too much would go, or a clock is wrong.
+// meanwhile stays. retention.ErrBrake: too much would go, or a clock is wrong; gc.ErrBrake: something was lost
+// (Refuse).
 func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 	rep, err := r.look(ctx)
 	if err != nil {
 		return rep, err
 	}
-	if err := retention.Brake(len(rep.Due), rep.Sessions, r.Share); err != nil {
+	err = retention.Brake(len(rep.Due), rep.Sessions, r.Share)
+	if err == nil && !r.Damaged {
+		err = Refuse(ctx, r.Conn)
+	}
+	if err != nil {
 		rep.Refused = err.Error()
 		return rep, errors.Join(err, r.remember(ctx, rep))
 	}

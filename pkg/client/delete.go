@@ -12,6 +12,7 @@ import (
 	"spool/internal/record"
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -245,6 +246,9 @@ func (c *Client) passed(t events.Thread) func(context.Context) bool {
 // noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
 func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (bool, error) {
 	head, err := c.Thread(ctx, t)
+	if errors.Is(err, casstore.ErrMalformed) || errors.Is(err, casstore.ErrVersion) { // it goes with its session, unread
+		return false, nil
+	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err == nil && head.Duplicate(producer, 0, 1), err
 	}
@@ -283,6 +287,9 @@ func (c *Client) shared(ctx context.Context, session string) ([]Kept, error) {
 		kept = append(kept, Kept{What: "entries", Why: "forked sessions have them up to where they were forked", Sessions: forks})
 	}
 	rows, err := c.Artifacts(ctx, session)
+	if errors.Is(err, artifacts.ErrRecord) { // one that cannot be read goes as well: who else has its bytes is not known
+		return append(kept, Kept{What: "artifacts", Why: "other sessions may have the same bytes: " + err.Error()}), nil
+	}
 	if err != nil {
 		return nil, err
 	}

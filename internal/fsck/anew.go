@@ -1,0 +1,155 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"spool/internal/record"
+	"spool/internal/rehydrate"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// A thread whose record is lost begins anew with the next entry that comes for its name, and is sound from then on.
+// What tells of the entries before are its events, as long as SPOOL_EVENTS has them, and the items that were made of
+// states which it does not have.
+
+// begunAnew finds threads that have lost entries which were acked and applied.
+func (c *checker) begunAnew(ctx context.Context) error {
+	for i := range c.heads {
+		h := &c.heads[i]
+		it := c.items[h.id]
+		items := it != nil && it.old != nil && !it.old.node.IsZero() && !c.stands(h, it.old.node)
+		if h.Life != 0 || c.posted[h.id] <= h.Entries && !items || c.found(h) {
+			continue
+		}
+		rs, err := c.s.Records(ctx, events.LeftKey(h.id), events.DeletedKey(h.id.Session))
+		if err != nil {
+			return err
+		}
+		if rs[0].Exists() || rs[1].Exists() { // another thread had the name
+			continue
+		}
+		acc, lost, err := c.account(ctx, h.id)
+		if err != nil {
+			return err
+		}
+		var detail string
+		// Who does not know the masks of the persisters does not find what was masked: it is in the thread nevertheless.
+		switch n := min(lost, acc.Applied+lost-h.Entries); {
+		case n > 0:
+			detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s",
+				events.EventsStream, n, acc.Findings[0].Detail)
+		case items:
+			detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
+		default:
+			continue
+		}
+		c.anew = append(c.anew, h)
+		if err := c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key,
+			Detail: "it began anew, without what it had: " + detail}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account holds the events of one thread against what is stored, and counts those that are nowhere. A thread that
+// cannot be read, and dead letters that cannot, are told of elsewhere.
+func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost int64, err error) {
+	stored, err := c.s.ThreadEvents(ctx, t)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.ledger == nil {
+		c.ledger = &accountant{
+			l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
+				Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
+			letters: map[uint64][]uint64{}, floor: c.floor, oldest: 1,
+		}
+		err := c.s.Letters(ctx, c.ledger.letter)
+		if c.noLetters = errors.Is(err, record.ErrValue); err != nil && !c.noLetters && !errors.Is(err, record.ErrNotFound) {
+			return nil, 0, err
+		}
+	}
+	a := c.ledger
+	a.lost = map[name]bool{}
+	a.threads, a.accounts = map[events.Thread][]posting{}, &Accounts{Findings: []Finding{}}
+	for i := range stored {
+		if stored[i].Seq < c.floor {
+			a.postEvents(stored[i].Seq, &stored[i].Event)
+		}
+	}
+	err = a.thread(ctx, t, a.threads[t])
+	if unreadable := a.lost[(&posting{}).name()]; unreadable || c.noLetters {
+		a.accounts.Findings, a.lost = nil, nil
+	}
+	return a.accounts, int64(len(a.lost)), err
+}
+
+// blobsOf reads the blobs that were listed.
+type blobsOf struct{ c *checker }
+
+func (b blobsOf) Blob(ctx context.Context, ref casstore.Ref) (raw []byte, err error) {
+	one, ok := b.c.blobs[ref.Sum()]
+	if !ok || !one.good {
+		return nil, fmt.Errorf("blob %s: %w", ref, casstore.ErrNotFound)
+	}
+	err = b.c.s.ReadChunks(ctx, one.rec.Object, 0, func(chunk []byte) error { raw = append(raw, chunk...); return nil })
+	return raw, err
+}
+
+// putBack makes a thread that began anew what it would have been: as it was before, and behind that what has come
+// since. That is published again, so nothing is changed unless SPOOL_EVENTS has all that the thread holds now.
+func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
+	done = Repair{Record: h.key, From: h.Head.Head().Ref.String()}
+	stored, err := f.events(ctx, h.id)
+	if err != nil {
+		return done, err
+	}
+	acc, _, err := f.c.account(ctx, h.id)
+	if err != nil {
+		return done, err
+	}
+	if acc.Applied < h.Entries {
+		done.Detail = fmt.Sprintf("%s has not got all that it holds now: what it had before cannot be put in front of that; publish it again, as a producer of another name", events.EventsStream)
+		return done, nil
+	}
+	it := f.c.items[h.id]
+	if it != nil && it.old != nil {
+		it = it.old
+	}
+	known := it != nil && f.c.states[it.node] != nil && f.c.states[it.node].wrong == nil && !f.c.stands(h, it.node)
+	if known { // which events it has must be known, so that the others come behind it
+		step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[f.c.states[it.node].pack].id})
+		if err != nil {
+			return done, err
+		}
+		known = slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
+			return makesState(e.Event) && f.made(ctx,
+				e.Event, step)
+		})
+	}
+	if !known {
+		it = nil
+		if whole, err := f.whole(ctx, stored); err != nil || !whole {
+			done.Detail = fmt.Sprintf("no state of what it had is known, and %s may not have all its events: publish again what is missing, as a producer of another name", events.EventsStream)
+			return done, err
+		}
+	}
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return done, err
+	}
+	// A crash after this leaves a thread without a head, which the next repair makes again from the same events.
+	if _, err := f.w.Commit(ctx, fence, []record.Put{{Key: h.key, Expect: h.seq}}); err != nil {
+		return done, err
+	}
+	if f.c.items[h.id] = it; it == nil {
+		delete(f.c.items, h.id)
+	}
+	return f.recover(ctx, h.id)
+}

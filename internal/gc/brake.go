@@ -1,0 +1,222 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/text"
+	"spool/pkg/events"
+)
+
+// Before anything is deleted, what was read is held against what the cycle before remembered, in another stream, and
+// against what the buckets hold. The marks of all streams are package scrub's (Deps.Alarms).
+
+// Brake is a reason to delete nothing although a plan could be made. Whoever knows better names it.
+type Brake string
+
+const (
+	BrakeRoots  Brake = "no-roots" // there is no thread at all
+	BrakeShare  Brake = "share"    // more than Config.Share, and than Config.Floor, would be condemned
+	BrakeRewind Brake = "rewind"   // a stream was set back, or made anew, since the last cycle
+	// BrakeDamage: something was lost, or is not as it was stored, and nothing says that it is mended. What seems to be
+	// garbage may be what a lost record named, and the only copy that a repair has.
+	BrakeDamage Brake = "damage"
+	// BrakeReclaim: more than Config.Share of a bucket's bytes, and than Config.Floor, is named by no record.
+	BrakeReclaim Brake = "reclaim"
+	// BrakeWorld: records are gone that nothing removes, or bytes that records name.
+	BrakeWorld Brake = "world"
+	// AllowMissing goes on although something refers to what is missing; without it there is not even a plan.
+	AllowMissing Brake = "missing"
+)
+
+// Brakes lists them.
+var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, BrakeDamage, BrakeReclaim, BrakeWorld, AllowMissing}
+
+// state is what a cycle remembers for the next one.
+type state struct {
+	Streams    map[string]string `json:"streams"`
+	Last       uint64            `json:"last"`
+	Generation uint64            `json:"generation,omitempty"` // of Deps.Alarms
+
+	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is
+	// ever forgotten. Stored are the keys of those, without what the plan forgets.
+	Facts  int     `json:"facts,omitempty"`
+	Stored int     `json:"stored,omitempty"`
+	Waits  waiting `json:"waits,omitempty"`
+}
+
+func (c *Collector) state(p *Plan, w *world) state {
+	return state{Streams: p.Streams, Last: w.at, Generation: p.last.Generation, Facts: w.facts,
+		Stored: len(w.seen) - w.facts - len(p.Forget), Waits: p.waits}
+}
+
+// identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's
+// business.
+func (c *Collector) identify(ctx context.Context, p *Plan) (err error) {
+	if p.Streams, err = c.Memory.Birth(ctx); err != nil {
+		return err
+	}
+	streams := []string{events.RecordsStream}
+	for _, b := range buckets {
+		streams = append(streams, events.ObjectStream(b))
+	}
+	if p.ends, err = c.Streams.LastSeqs(ctx, streams...); err != nil {
+		return err
+	}
+	last := &p.last
+	if err := c.Memory.Recall(ctx, last); err != nil {
+		return err
+	}
+	for name, made := range last.Streams {
+		if now := p.Streams[name]; now != made {
+			p.brake(BrakeRewind, "%s was made %s; when gc last looked it was another one, made %s", name, now, made)
+		}
+	}
+	if now := p.ends[events.RecordsStream]; now < last.Last && len(p.Brakes) == 0 {
+		p.brake(BrakeRewind, "%s ends at sequence %d; when gc last looked it went up to %d", events.RecordsStream, now,
+			last.Last)
+	}
+	return nil
+}
+
+func (p *Plan) brake(b Brake, format string, args ...any) {
+	p.Brakes = append(p.Brakes, Braked{b, fmt.Sprintf(format, args...)})
+}
+
+// brake looks for signs that the plan is wrong.
+func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) error {
+	if c.Alarms != nil {
+		all, generation, err := c.Alarms(ctx)
+		if err != nil {
+			return fmt.Errorf("look for alarms: %w", err)
+		}
+		for _, a := range all {
+			p.brake(BrakeDamage, "%s", a)
+		}
+		if generation > p.last.Generation { // somebody has looked since: what was before says nothing
+			p.last = state{Generation: generation, Waits: p.last.Waits}
+		}
+	}
+	now := state{}
+	if err := c.Memory.Recall(ctx, &now); err != nil {
+		return err
+	}
+	facts, stored := min(p.last.Facts, now.Facts), min(p.last.Stored,
+		now.Stored) // another cycle may have ended during this one
+	if w.facts < facts {
+		p.brake(BrakeWorld, "%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one; run spool fsck --repair",
+			events.RecordsStream, w.facts, facts)
+	}
+	if there := len(w.seen) - w.facts; there < stored {
+		p.brake(BrakeWorld, "%s has %d keys of packs and blobs, and had %d when gc last looked, and gc alone removes them; run spool fsck --repair",
+			events.RecordsStream, there, stored)
+	}
+	lost := 0
+	for i, sum := range m.blobs.sums {
+		if m.blobs.marked.Has(i) && w.lost[w.blobs[sum].token] {
+			lost++
+		}
+	}
+	if lost > 0 {
+		p.brake(BrakeWorld, "the bytes of %d blobs that threads reach are not in %s; run spool fsck", lost,
+			events.ObjectStream(events.BlobsBucket))
+	}
+	c.brakeShares(p, w)
+	p.Allow(c.cfg.Allow...)
+	return nil
+}
+
+// brakeShares looks how much would go.
+func (c *Collector) brakeShares(p *Plan, w *world) {
+	packs, blobs, bytes := p.Stock.Packs, p.Stock.Blobs, int64(0)
+	if len(w.heads) == 0 && packs+blobs > 0 {
+		p.brake(BrakeRoots, "there is no thread, but %d packs and %d blobs", packs, blobs)
+	}
+	for _, v := range p.Condemn {
+		bytes += v.Bytes
+	}
+	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) && bytes > c.cfg.Floor {
+		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%, and than %s", n, all,
+			text.Bytes(bytes), 100*c.cfg.Share, text.Bytes(c.cfg.Floor))
+	}
+	for _, bucket := range buckets {
+		if part := p.share[bucket]; float64(part.taken) > c.cfg.Share*float64(part.all) && part.taken > c.cfg.Floor {
+			p.brake(BrakeReclaim, "%s of %s in %s are named by no record: more than %.0f %%, and than %s; spool fsck --repair finds packs by what they hold",
+				text.Bytes(part.taken), text.Bytes(part.all), events.ObjectStream(bucket), 100*c.cfg.Share, text.Bytes(c.cfg.Floor))
+		}
+	}
+}
+
+// portion is bytes of a bucket.
+type portion struct{ all, taken int64 }
+
+// notStored notes bytes that blobs name and that a bucket has not got.
+func (w *world) notStored(bucket string, all []record.Stored) {
+	if bucket != events.BlobsBucket {
+		return
+	}
+	there := map[uint64]bool{}
+	for _, s := range all {
+		there[w.hash(s.Object.NUID)] = true
+	}
+	w.lost = map[uint64]bool{}
+	for _, b := range w.blobs {
+		if !b.gone && !there[b.token] {
+			w.lost[b.token] = true
+		}
+	}
+}
+
+// waiting is bytes that no record names: by bucket, and by the age in seconds that they had when a cycle first found
+// them so, the sequences of their newest messages, ascending. How much older they are now is how long that is ago: no
+// clock is read.
+type waiting map[string]map[int64][]uint64
+
+// mostWaiting bounds what is remembered: what is left out is seen by a later cycle.
+const mostWaiting = 50_000
+
+// waited reports whether no record has named an object for long enough, by what the cycle before noted, and notes it
+// for the next one.
+func (p *Plan) waited(bucket string, s record.Stored, wait time.Duration) bool {
+	if wait == 0 {
+		return true
+	}
+	first := int64(s.Age / time.Second)
+	for age, list := range p.last.Waits[bucket] {
+		if _, found := slices.BinarySearch(list, s.Last); found {
+			first = min(first, age)
+		}
+	}
+	if p.noted++; p.noted <= mostWaiting {
+		if p.waits[bucket] == nil {
+			p.waits[bucket] = map[int64][]uint64{}
+		}
+		list := p.waits[bucket][first]
+		at, _ := slices.BinarySearch(list, s.Last)
+		p.waits[bucket][first] = slices.Insert(list, at, s.Last)
+	}
+	return s.Age-time.Duration(first)*time.Second >= wait
+}
+
+// ErrBrake: the plan is not applied, because it looks wrong.
+var ErrBrake = errors.New("not applied")
+
+// Allow takes brakes off a plan.
+func (p *Plan) Allow(brakes ...Brake) {
+	p.Brakes = slices.DeleteFunc(p.Brakes, func(b Braked) bool { return slices.Contains(brakes, b.Brake) })
+}
+
+func (p *Plan) braked() error {
+	if len(p.Brakes) == 0 {
+		return nil
+	}
+	errs := make([]error, len(p.Brakes))
+	for i, b := range p.Brakes {
+		errs[i] = fmt.Errorf("%w: %s; to go on nevertheless: --allow %s", ErrBrake, b.Why, b.Brake)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,48 @@
+package gc
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// memory is a Memory that keeps what it is given.
+type memory struct {
+	*fake
+	state []byte
+}
+
+func (m *memory) Remember(_ context.Context, state any) (err error) {
+	m.state, err = json.Marshal(state)
+	return err
+}
+
+func (m *memory) Recall(_ context.Context, state any) error {
+	if m.state == nil {
+		return nil
+	}
+	return json.Unmarshal(m.state, state)
+}
+
+// Bytes that no record names are reclaimed when cycles have seen them so for ReclaimAge, however old they are; a cycle
+// that is not applied loses nothing of that.
+func TestReclaimAge(t *testing.T) {
+	f := newFake(t)
+	f.upload([]byte("nobody names this"))
+	c := f.collector(Config{ReclaimAge: time.Hour})
+	c.Memory = &memory{fake: f}
+	for _, at := range []struct {
+		age  time.Duration
+		want int
+	}{{5 * time.Hour, 0}, {5*time.Hour + 30*time.Minute, 0}, {6 * time.Hour, 1}, {7 * time.Hour, 1}} {
+		f.age = at.age
+		p, err := c.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Reclaim) != at.want || p.Kept.Unnamed != 1-at.want {
+			t.Errorf("at the age %v: %d reclaimed, %d wait, want %d reclaimed", at.age, len(p.Reclaim), p.Kept.Unnamed, at.want)
+		}
+	}
+}
