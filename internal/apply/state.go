@@ -115,6 +115,7 @@ type Rules struct {
 	Past        bool                 // World.Past answers
 	OutputLease time.Duration        // of an output that does not say its own
 	Secrets     Secrets              // in what outputs print; nil: nobody looks for them
+	Head        threads.HeadRoom     // what a head itself names
 }
 
 // Staged is an event that is ready to be applied, or the reason why it can not be.

@@ -18,7 +18,7 @@ import (
 // scale is a store in memory that keeps packs, and counts what is written to it and read from it.
 type scale struct {
 	memoryStore
-	packs                  *casstore.Memory
+	packs                           *casstore.Memory
 	written, commits, records, read atomic.Int64
 }
 

@@ -18,7 +18,7 @@ import (
 // shrink does what a commit does with a head that grew: what is too much goes into nodes of the open pack.
 func (w *world) shrink(h *threads.Head) (nodes int) {
 	var d casstore.Draft
-	for _, l := range h.Shrink(&d, w.id) {
+	for _, l := range h.Shrink(w.room, &d, w.id) {
 		if !w.builder.Has(l.Ref) {
 			w.builder.Locate(l)
 		}
@@ -54,6 +54,7 @@ func told(h threads.Head) (list []string) {
 func TestShrunkHeadKnowsAll(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 30).Draw(rt, "perPack"))
+		w.room = threads.HeadRoom{Tips: rapid.IntRange(0, 32).Draw(rt, "tips"), Producers: rapid.IntRange(0, 64).Draw(rt, "producers")}
 		h := w.begin()
 		whole := h.Clone()
 		var states []casstore.Located
