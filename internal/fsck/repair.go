@@ -70,7 +70,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case broken && c.found(h):
 			gaps = append(gaps, g)
-		case h.lostTips() && c.found(h): // made again from the beginning they have the same hash
+		case c.lostTip(h) && c.found(h): // made again from the beginning they have the same hash
 			gaps = append(gaps, gap{h: h, above: h.Entries + 1})
 		}
 	}
@@ -81,7 +81,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	for _, done := range filled {
 		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
 		switch h := gaps[i].h; {
-		case done.To == "" && cfg.Cut && h.lostTips() && !c.lost(h):
+		case done.To == "" && cfg.Cut && c.lostTip(h) && !c.lost(h):
 			err = f.giveUpRest(ctx, h)
 		case done.To == "" && (cfg.Cut || c.lost(h)):
 			err = f.move(ctx, h)
