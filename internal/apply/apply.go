@@ -21,7 +21,7 @@ func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, 
 	if err != nil {
 		verdict = d.refuse(err)
 	}
-	if d.Noted {
+	if d.Noted && (d.Leaves == nil || d.Leaves.To != "") {
 		d.shrink()
 	}
 	return &d.Change, verdict, nil
@@ -41,7 +41,7 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.past() {
 		return Verdict{Is: Repeated}, nil
 	}
-	if d.st.Latched != nil {
+	if d.st.Latched != nil && (d.op.Op != events.OpRemove || d.opBad != nil || d.e.Bad != nil) { // what can be is to be got rid of
 		d.Doubt = true
 		return Refused(d.st.Latched), nil
 	}

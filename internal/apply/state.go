@@ -77,6 +77,7 @@ type Thread struct {
 	Head   threads.Head   // as all that was applied before leaves it
 	Memory dialect.Memory // projection memory at the head
 
+	Unread bool   // there is a record, and it cannot be read
 	Fresh  bool   // no event was seen since it was loaded
 	Looked uint64 // what EVENTS had when its record was looked at, or less
 	Reused bool   // when it was loaded there was no thread of its name, and there had been one

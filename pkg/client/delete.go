@@ -12,6 +12,7 @@ import (
 	"spool/internal/record"
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -246,6 +247,9 @@ func (c *Client) passed(t events.Thread) func(context.Context) bool {
 // noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
 func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (bool, error) {
 	head, err := c.Thread(ctx, t)
+	if errors.Is(err, casstore.ErrMalformed) { // it says nothing
+		return false, nil
+	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err == nil && head.Duplicate(producer, 0, 1), err
 	}
