@@ -41,7 +41,7 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.past() {
 		return Verdict{Is: Repeated}, nil
 	}
-	if d.st.Latched != nil && (d.op.Op != events.OpRemove || d.opBad != nil || d.e.Bad != nil) { // what can be is to be got rid of
+	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
 		return Refused(d.st.Latched), nil
 	}
@@ -53,6 +53,9 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	}
 	return d.change(ctx)
 }
+
+// removes reports whether an event takes its thread away: also one that takes no other is to be got rid of.
+func (d *draft) removes() bool { return d.e.Bad == nil && d.opBad == nil && d.op.Op == events.OpRemove }
 
 // past reports whether an event was published before its session was deleted.
 func (d *draft) past() bool { return d.st.Session.Deleted.Before(d.e.At, d.e.Stored) }

@@ -252,8 +252,8 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 		return err
 	}
 	if d.st.Unread && !op.Force {
-		return fmt.Errorf("%w: remove: the record of %s cannot be read: try to repair it (spool fsck --repair), or force the removal",
-			events.ErrControl, d.st.Key)
+		return fmt.Errorf("%w: remove: the record of %s cannot be read: repair it (spool fsck --repair), "+
+			"or force the removal", events.ErrControl, d.st.Key)
 	}
 	if err := d.learnLeft(ctx); err != nil {
 		return err

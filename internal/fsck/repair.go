@@ -284,7 +284,8 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	if now.Updated = step.Timestamp; step.Role == threads.RoleEnd {
 		now.Status = threads.StatusCompleted
 	}
-	if kept := h.kept.Clone(); !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
+	kept := h.kept.Clone()
+	if !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
 		now.Older, now.OlderTips = kept.Older, kept.OlderTips
 		now.Tips = slices.DeleteFunc(kept.Tips, gone)
 	}

@@ -53,8 +53,8 @@ func (c *checker) lostTip(h *head) bool {
 	return h.lostTips() || slices.ContainsFunc(h.Tips, func(l casstore.Located) bool { return c.states[l.Ref] == nil })
 }
 
-// giveUpRest makes a head do without the nodes and the tips that cannot be read: those branches are the thread's no more. Its
-// producers are those that SPOOL_EVENTS tells of, beside those that are known.
+// giveUpRest makes a head do without the nodes and the tips that cannot be read: those branches are the thread's no
+// more. Its producers are those that SPOOL_EVENTS tells of, beside those that are known.
 func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 	done := Repair{Record: h.key, From: h.Head.Head().Ref.String()}
 	now := h.Head.Clone()

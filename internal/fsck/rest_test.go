@@ -31,13 +31,14 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 func (w *world) tell(id events.Thread, producer string) int64 {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: producer})
-	w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: []byte(`{"type":"message","id":"twice","parentId":null,"message":{}}`), Seq: 1}))
+	body := []byte(`{"type":"message","id":"twice","parentId":null,"message":{}}`)
+	w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
 	h := w.branch(id, 1000, 1001)
 	return h.Entries
 }
 
-// What a head keeps in nodes is made again from the events when it is lost: the tips under their hash, the producers as the events
-// tell of them.
+// What a head keeps in nodes is made again from the events when it is lost: the tips under their hash, the producers
+// as the events tell of them.
 func TestLostNodesOfAHead(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost func(h threads.Head) casstore.Located

@@ -30,7 +30,8 @@ type latched struct {
 func latch(t *testing.T) *latched {
 	conn := natstest.Conn(t)
 	w := &latched{t, conn, client.New(conn), events.Thread{Session: "s", Name: "main"}}
-	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
+	cfg := service.PersisterConfig{Config: persist.Config{Lane: -1}}
+	run(t, service.NewPersister(conn, cfg, slog.New(slog.DiscardHandler)))
 	for i := range uint64(5) {
 		w.say(w.id, i+1)
 	}
@@ -52,7 +53,8 @@ func latch(t *testing.T) *latched {
 
 func (w *latched) publish(id events.Thread, seq uint64) {
 	w.Helper()
-	e := client.Entry{Thread: id, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"e%d","role":"coder","content":"x"}`, seq), Seq: seq}
+	body := fmt.Appendf(nil, `{"id":"e%d","role":"coder","content":"x"}`, seq)
+	e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}
 	if err := w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(w.Context(), e); err != nil {
 		w.Fatal(err)
 	}
@@ -111,7 +113,8 @@ func TestLatchedSessionIsDeleted(t *testing.T) {
 	w.fresh()
 }
 
-// A latched thread is repaired from its items, and goes on; the entries that were refused meanwhile are published again.
+// A latched thread is repaired from its items, and goes on; the entries that were refused meanwhile are published
+// again.
 func TestLatchedThreadIsRepaired(t *testing.T) {
 	w := latch(t)
 	admin := natsadmin.Of(w.conn)

@@ -50,11 +50,12 @@ func told(h threads.Head) (list []string) {
 	return list
 }
 
-// A head that keeps tips and producers in nodes knows what one knows that keeps all itself, however often it is read anew.
+// A head that keeps tips and producers in nodes knows what one knows that keeps all itself, however often it is read
+// anew.
 func TestShrunkHeadKnowsAll(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 30).Draw(rt, "perPack"))
-		w.room = threads.HeadRoom{Tips: rapid.IntRange(0, 32).Draw(rt, "tips"), Producers: rapid.IntRange(0, 64).Draw(rt, "producers")}
+		w.room.Tips, w.room.Producers = rapid.IntRange(0, 32).Draw(rt, "tips"), rapid.IntRange(0, 64).Draw(rt, "producers")
 		h := w.begin()
 		whole := h.Clone()
 		var states []casstore.Located
@@ -76,7 +77,8 @@ func TestShrunkHeadKnowsAll(t *testing.T) {
 			states = append(states, at)
 			whole.Advance(at)
 			whole.Entries, whole.N = h.Entries, h.N
-			id := fmt.Sprint(rapid.SampledFrom([]string{"", threads.Ephemeral}).Draw(rt, "kind"), rapid.IntRange(0, 150).Draw(rt, "id"))
+			kind := rapid.SampledFrom([]string{"", threads.Ephemeral}).Draw(rt, "kind")
+			id := fmt.Sprint(kind, rapid.IntRange(0, 150).Draw(rt, "id"))
 			for _, one := range []*threads.Head{&h, &whole} {
 				one.Saw(id, 1, uint64(i+1), uint64(i+1))
 			}
@@ -143,7 +145,9 @@ func compareEntries(rt *rapid.T, w *world, h, whole threads.Head) {
 		rt.Fatalf("entries with items from %d on %v, want %v", item, got, want)
 	}
 	last := h.Entries
-	step, err := w.reader().Find(w.t.Context(), h, func(s threads.State) bool { return s.Entry.ID == fmt.Sprint("src-", 1+last/2) })
+	step, err := w.reader().Find(w.t.Context(), h, func(s threads.State) bool {
+		return s.Entry.ID == fmt.Sprint("src-", 1+last/2)
+	})
 	if err != nil || step.Entry.Index != 1+last/2 {
 		rt.Fatalf("Find() = entry %d, %v, want %d", step.Entry.Index, err, 1+last/2)
 	}
@@ -196,7 +200,7 @@ func TestHeadIsBounded(t *testing.T) {
 		bytesAt[i/1000] += 7 * n
 	}
 	if first, last := bytesAt[2], bytesAt[23]; last > 2*first {
-		t.Errorf("a thousand events wrote %d bytes at 2,000 branches and %d at 24,000, want at most twice as much", first, last)
+		t.Errorf("a thousand events wrote %d bytes at 2,000 branches, %d at 24,000, want at most twice", first, last)
 	}
 	t.Logf("bytes of 1000 events: %v", bytesAt)
 }
@@ -223,7 +227,8 @@ func TestGrownHeadShrinks(t *testing.T) {
 		h = w.again(h)
 	}
 	if n := len(h.Encode()); n > 8<<10 || h.Branches() != 4999 || len(h.Producers) != 1000 {
-		t.Errorf("the head has %d bytes, %d branches and %d producers, want few bytes and all of the others", n, h.Branches(), len(h.Producers))
+		t.Errorf("the head has %d bytes, %d branches and %d producers, want few bytes and all of the others",
+			n, h.Branches(), len(h.Producers))
 	}
 	if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
 		t.Errorf("Verify = %v, want nil", err)
@@ -238,14 +243,17 @@ func TestRestRefuses(t *testing.T) {
 	}
 	bad := map[string]casstore.Node{
 		"type": {Type: threads.TypeContent, Payload: []byte{0x80}}, "none": threads.Tips{Before: located(1).Ref}.Node(),
-		"nil": threads.Tips{States: []casstore.Ref{{}}}.Node(), "blob": threads.Tips{States: []casstore.Ref{casstore.SumBlob(nil)}}.Node(),
+		"nil":  threads.Tips{States: []casstore.Ref{{}}}.Node(),
+		"blob": threads.Tips{States: []casstore.Ref{casstore.SumBlob(nil)}}.Node(),
 	}
 	for name, n := range bad {
 		if _, err := threads.ParseTips(n); !errors.Is(err, threads.ErrShape) {
 			t.Errorf("%s: ParseTips() = %v, want ErrShape", name, err)
 		}
 	}
-	twice := casstore.Node{Type: threads.TypeProducers, Payload: []byte{0x92, 0x94, 0xa1, 'a', 1, 1, 1, 0x94, 0xa1, 'a', 1, 1, 1}}
+	twice := casstore.Node{
+		Type: threads.TypeProducers, Payload: []byte{0x92, 0x94, 0xa1, 'a', 1, 1, 1, 0x94, 0xa1, 'a', 1, 1, 1},
+	}
 	for name, n := range map[string]casstore.Node{"type": state, "order": twice} {
 		if _, err := threads.ParseProducers(n); !errors.Is(err, threads.ErrShape) {
 			t.Errorf("%s: ParseProducers() = %v, want ErrShape", name, err)
