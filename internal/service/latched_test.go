@@ -15,11 +15,14 @@ import (
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/internal/service"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
-// latched is a system with a thread whose record is none, so that its events go to the dead letters.
+// latched is a system with a thread whose record, or a part of it, cannot be read, so that its events go to the dead
+// letters.
 type latched struct {
 	*testing.T
 	conn *natsio.Conn
@@ -27,7 +30,20 @@ type latched struct {
 	id   events.Thread
 }
 
-func latch(t *testing.T) *latched {
+// spoilt are what becomes of the record of a head.
+var spoilt = map[string]func(value []byte) []byte{
+	"no head": func([]byte) []byte { return []byte(`{"stream":"SPOOL_EVENTS"}`) },
+	"a lost node": func(value []byte) []byte {
+		h, err := threads.DecodeHead(value)
+		if err != nil {
+			panic(err)
+		}
+		h.Seen = casstore.Located{Ref: casstore.NodeRef([32]byte{7}), Pack: casstore.PackID{7}}
+		return h.Encode()
+	},
+}
+
+func latch(t *testing.T, spoil func(value []byte) []byte) *latched {
 	conn := natstest.Conn(t)
 	w := &latched{t, conn, client.New(conn), events.Thread{Session: "s", Name: "main"}}
 	cfg := service.PersisterConfig{Config: persist.Config{Lane: -1}}
@@ -35,7 +51,11 @@ func latch(t *testing.T) *latched {
 	for i := range uint64(5) {
 		w.say(w.id, i+1)
 	}
-	put := record.Put{Key: events.HeadKey(w.id), Value: []byte(`{"stream":"SPOOL_EVENTS"}`), Expect: record.Any}
+	rs, err := conn.Records().Records(t.Context(), events.HeadKey(w.id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := record.Put{Key: rs[0].Key, Value: spoil(rs[0].Value), Expect: rs[0].Seq}
 	if _, err := conn.Records().Write(t.Context(), put); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +65,7 @@ func latch(t *testing.T) *latched {
 			t.Fatal("no dead letter")
 		}
 	}
-	if why := w.letters()[0].Reason; !strings.Contains(why, "latched") || !strings.Contains(why, "head of s/main") {
+	if why := w.letters()[0].Reason; !strings.Contains(why, "latched") || !strings.Contains(why, "head") {
 		t.Errorf("the letter says %q, want that the thread is latched, and over what", why)
 	}
 	return w
@@ -95,39 +115,50 @@ func (w *latched) fresh() {
 
 // A latched thread is removed by the operations that remove any other.
 func TestLatchedThreadIsRemoved(t *testing.T) {
-	w := latch(t)
-	if err := w.cl.Remove(t.Context(), w.id); err == nil {
-		t.Error("Remove() = nil, want that it asks to be forced")
+	for name, spoil := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			w := latch(t, spoil)
+			if err := w.cl.Remove(t.Context(), w.id); err == nil {
+				t.Error("Remove() = nil, want that it asks to be forced")
+			}
+			if err := w.cl.ForceRemove(t.Context(), w.id); err != nil {
+				t.Fatalf("ForceRemove() = %v", err)
+			}
+			w.fresh()
+		})
 	}
-	if err := w.cl.ForceRemove(t.Context(), w.id); err != nil {
-		t.Fatalf("ForceRemove() = %v", err)
-	}
-	w.fresh()
 }
 
 func TestLatchedSessionIsDeleted(t *testing.T) {
-	w := latch(t)
-	if _, err := w.cl.DeleteSession(t.Context(), w.id.Session, client.Deletion{Force: true}); err != nil {
-		t.Fatalf("DeleteSession() = %v", err)
+	for name, spoil := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			w := latch(t, spoil)
+			if _, err := w.cl.DeleteSession(t.Context(), w.id.Session, client.Deletion{Force: true}); err != nil {
+				t.Fatalf("DeleteSession() = %v", err)
+			}
+			w.fresh()
+		})
 	}
-	w.fresh()
 }
 
-// A latched thread is repaired from its items, and goes on; the entries that were refused meanwhile are published
-// again.
+// A latched thread is repaired, from its items and events, and goes on.
 func TestLatchedThreadIsRepaired(t *testing.T) {
-	w := latch(t)
-	admin := natsadmin.Of(w.conn)
-	rep, err := fsck.Fix(t.Context(), admin, admin, w.conn.Store(0), fsck.Config{})
-	if err != nil || len(rep.Repairs) == 0 || rep.Repairs[0].To == "" {
-		t.Fatalf("Fix() = %+v, %v, want a repair", rep, err)
-	}
-	h, err := w.cl.Thread(t.Context(), w.id)
-	if err != nil || h.Entries < 5 {
-		t.Fatalf("the thread has %d entries, %v, want 5", h.Entries, err)
-	}
-	w.say(w.id, 200)
-	if rep, err := fsck.Check(t.Context(), admin, fsck.Config{}); err != nil || len(rep.Findings) > 0 {
-		t.Errorf("fsck finds %v, %v, want nothing", rep.Findings, err)
+	for name, spoil := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			w := latch(t, spoil)
+			admin := natsadmin.Of(w.conn)
+			rep, err := fsck.Fix(t.Context(), admin, admin, w.conn.Store(0), fsck.Config{})
+			if err != nil || len(rep.Repairs) == 0 || rep.Repairs[0].To == "" {
+				t.Fatalf("Fix() = %+v, %v, want a repair", rep, err)
+			}
+			h, err := w.cl.Thread(t.Context(), w.id)
+			if err != nil || h.Entries < 5 {
+				t.Fatalf("the thread has %d entries, %v, want 5", h.Entries, err)
+			}
+			w.say(w.id, 200)
+			if rep, err := fsck.Check(t.Context(), admin, fsck.Config{}); err != nil || len(rep.Findings) > 0 {
+				t.Errorf("fsck finds %v, %v, want nothing", rep.Findings, err)
+			}
+		})
 	}
 }
