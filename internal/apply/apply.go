@@ -21,7 +21,7 @@ func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, 
 	if err != nil {
 		verdict = d.refuse(err)
 	}
-	if d.Noted {
+	if d.Noted && (d.Leaves == nil || d.Leaves.To != "") {
 		d.shrink()
 	}
 	return &d.Change, verdict, nil
@@ -41,7 +41,7 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.past() {
 		return Verdict{Is: Repeated}, nil
 	}
-	if d.st.Latched != nil {
+	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
 		return Refused(d.st.Latched), nil
 	}
@@ -53,6 +53,9 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	}
 	return d.change(ctx)
 }
+
+// removes reports whether an event takes its thread away: also one that takes no other is to be got rid of.
+func (d *draft) removes() bool { return d.e.Bad == nil && d.opBad == nil && d.op.Op == events.OpRemove }
 
 // past reports whether an event was published before its session was deleted.
 func (d *draft) past() bool { return d.st.Session.Deleted.Before(d.e.At, d.e.Stored) }

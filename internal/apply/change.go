@@ -192,9 +192,10 @@ func (d *draft) note(head threads.Head) {
 	d.producers = d.Head.Producers
 }
 
-// shrink keeps the thread's head small enough for a record: what is too much goes into nodes beside the step's (SPEC P11).
+// shrink keeps the thread's head small enough for a record: what is too much goes into nodes beside the step's (SPEC
+// P11).
 func (d *draft) shrink() {
-	refers := d.Head.Shrink(&d.Nodes, d.st.Batch.Pack)
+	refers := d.Head.Shrink(d.st.Rules.Head, &d.Nodes, d.st.Batch.Pack)
 	d.Locate = append(d.Locate, refers...)
 	for _, at := range refers {
 		d.Beside = append(d.Beside, at.Pack)

@@ -89,7 +89,7 @@ func (d *draft) place(ctx context.Context, a addition, where dialect.Place) (thr
 	if where.Kind == dialect.Leaf || where.Kind == dialect.Parent && where.ID == d.Head.Leaf {
 		return d.Head, nil
 	}
-	if len(d.Head.Recent) == 0 && (len(d.Head.Tips) == 0 || where.Kind != dialect.Parent) {
+	if len(d.Head.Recent) == 0 && (d.Head.Branches() == 0 || where.Kind != dialect.Parent) {
 		return d.Head, nil
 	}
 	head := d.Head.Clone()

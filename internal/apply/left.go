@@ -126,7 +126,7 @@ func (l *Left) sentBefore(producer string) bool {
 
 // learnLeft reads what is known of the thread that had a name before, where the name is taken again.
 func (d *draft) learnLeft(ctx context.Context) error {
-	if d.AskedLeft || d.Left != nil || d.Head.Start.IsZero() {
+	if d.AskedLeft || d.Left != nil || d.Head.Start.IsZero() && !d.st.Unread {
 		return nil
 	}
 	known, err := ReadLeft(ctx, d.w, d.st.Key)

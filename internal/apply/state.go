@@ -80,6 +80,7 @@ type Thread struct {
 	Head   threads.Head   // as all that was applied before leaves it
 	Memory dialect.Memory // projection memory at the head
 
+	Unread bool   // there is a record, and it cannot be read
 	Fresh  bool   // no event was seen since it was loaded
 	Looked uint64 // what EVENTS had when its record was looked at, or less
 	Reused bool   // when it was loaded there was no thread of its name, and there had been one
@@ -121,6 +122,7 @@ type Rules struct {
 	Past        bool                 // World.Past answers
 	OutputLease time.Duration        // of an output that does not say its own
 	Secrets     Secrets              // in what outputs print; nil: nobody looks for them
+	Head        threads.HeadRoom     // what a head itself names
 }
 
 // Staged is an event that is ready to be applied, or the reason why it can not be.

@@ -16,7 +16,7 @@ import (
 
 // whole applies an operation on a thread as a whole.
 func (d *draft) whole(ctx context.Context, op events.Control) error {
-	if d.Head.Start.IsZero() {
+	if d.Head.Start.IsZero() && !(op.Op == events.OpRemove && d.st.Unread) {
 		return fmt.Errorf("%w: %s: there is no thread %s", events.ErrControl, op.Op, d.st.Key)
 	}
 	switch op.Op {
@@ -164,6 +164,7 @@ func (t *Thread) Load(key events.Thread, r record.Record, s *Session) (err error
 	}
 	head, err := threads.DecodeHead(r.Value)
 	if err != nil {
+		t.Unread = true
 		return fmt.Errorf("head of %s: %w", key, err)
 	}
 	t.Head = head
@@ -252,6 +253,10 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 	open, err := d.refuseBusy(ctx, op.Force)
 	if err != nil {
 		return err
+	}
+	if d.st.Unread && !op.Force {
+		return fmt.Errorf("%w: remove: the record of %s cannot be read: repair it (spool fsck --repair), "+
+			"or force the removal", events.ErrControl, d.st.Key)
 	}
 	if err := d.learnLeft(ctx); err != nil {
 		return err

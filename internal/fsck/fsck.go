@@ -126,7 +126,10 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	if c.floor, err = s.Unapplied(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway, c.checkOthers, c.checkItems} {
+	for _, step := range []func(context.Context) error{
+		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway,
+		c.checkOthers, c.checkItems,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -129,8 +129,10 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 			return nil, err
 		}
 		wanted, elsewhere := f.c.wanted(g, made)
-		if (why != "" || len(wanted) == 0) && !g.below.IsZero() {
-			// Where the gap begins was a guess: threads that begin alike have one start. From the beginning it needs none.
+		_, tips := wanted[g.h.kept.Older.Ref]
+		if (why != "" || len(wanted) == 0 || g.h.lostTips() && !tips) && !g.below.IsZero() {
+			// Where the gap begins was a guess: threads that begin alike have one start. From the beginning it needs
+			// none. What a head keeps in nodes depends on all that was before.
 			g.below = casstore.Located{}
 			if made, again, err := f.remake(ctx, g); err != nil {
 				return nil, err

@@ -75,7 +75,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
 		case broken && c.found(h):
 			gaps = append(gaps, g)
-		case h.lostTips() && c.found(h): // made again from the beginning they have the same hash
+		case c.lostTip(h) && c.found(h): // made again from the beginning they have the same hash
 			gaps = append(gaps, gap{h: h, above: h.Entries + 1})
 		}
 	}
@@ -86,7 +86,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	for _, done := range filled {
 		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
 		switch h := gaps[i].h; {
-		case done.To == "" && cfg.Cut && h.lostTips() && !c.lost(h):
+		case done.To == "" && cfg.Cut && c.lostTip(h) && !c.lost(h):
 			err = f.giveUpRest(ctx, h)
 		case done.To == "" && (cfg.Cut || c.lost(h)):
 			err = f.move(ctx, h)
@@ -302,7 +302,8 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	if now.Date(step.Timestamp, events.Believed(step.Timestamp, time.Now().UnixMilli())); step.Role == threads.RoleEnd {
 		now.Status = threads.StatusCompleted
 	}
-	if kept := h.kept.Clone(); !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
+	kept := h.kept.Clone()
+	if !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
 		now.Older, now.OlderTips = kept.Older, kept.OlderTips
 		now.Tips = slices.DeleteFunc(kept.Tips, gone)
 	}

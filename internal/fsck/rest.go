@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -47,15 +48,21 @@ func (h *head) lostTips() bool { return len(h.Tips) < h.kept.Branches() }
 // lostProducers reports whether the head has producers that are not known.
 func (h *head) lostProducers() bool { return len(h.rest) > 0 && (len(h.rest) > 1 || !h.lostTips()) }
 
-// giveUpRest makes a head do without the nodes that cannot be read: branches that were left long ago are the thread's no more. Its
-// producers are those that SPOOL_EVENTS tells of, beside those that are known.
+// lostTip reports whether a head has a tip that is not known, or is not there.
+func (c *checker) lostTip(h *head) bool {
+	return h.lostTips() || slices.ContainsFunc(h.Tips, func(l casstore.Located) bool { return c.states[l.Ref] == nil })
+}
+
+// giveUpRest makes a head do without the nodes and the tips that cannot be read: those branches are the thread's no
+// more. Its producers are those that SPOOL_EVENTS tells of, beside those that are known.
 func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 	done := Repair{Record: h.key, From: h.Head.Head().Ref.String()}
 	now := h.Head.Clone()
 	now.Seen, now.Older, now.OlderTips = casstore.Located{}, casstore.Located{}, 0
-	if !h.lostTips() {
+	if !f.c.lostTip(h) {
 		now.Tips, now.Older, now.OlderTips = h.kept.Tips, h.kept.Older, h.kept.OlderTips
 	}
+	now.Tips = slices.DeleteFunc(slices.Clone(now.Tips), func(l casstore.Located) bool { return f.c.states[l.Ref] == nil })
 	if h.lostProducers() {
 		stored, err := f.events(ctx, h.id)
 		if err != nil {
@@ -79,8 +86,8 @@ func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 	if h.lostProducers() {
 		done.Detail = "its producers are those that SPOOL_EVENTS tells of; what others publish again it takes for new"
 	}
-	if lost := h.kept.Branches() - len(h.Tips); lost > 0 {
-		done.Detail = fmt.Sprintf("%d branches that were left long ago are not known any more", lost)
+	if lost := h.kept.Branches() - now.Branches(); lost > 0 {
+		done.Detail = fmt.Sprintf("%d branches that were left are not the thread's any more", lost)
 	}
 	f.c.report.Repairs = append(f.c.report.Repairs, done)
 	return nil

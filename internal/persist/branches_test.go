@@ -18,7 +18,7 @@ import (
 // scale is a store in memory that keeps packs, and counts what is written to it and read from it.
 type scale struct {
 	memoryStore
-	packs                  *casstore.Memory
+	packs                           *casstore.Memory
 	written, commits, records, read atomic.Int64
 }
 
@@ -47,8 +47,8 @@ type costs struct {
 	processor             time.Duration
 }
 
-// An entry costs no more in a session of twenty thousand branches than in one of a hundred: wherever it branches, whoever wrote it, and
-// also where each entry is a commit of its own.
+// An entry costs no more in a session of twenty thousand branches than in one of a hundred: wherever it branches,
+// whoever wrote it, and also where each entry is a commit of its own.
 func TestCostOfABranch(t *testing.T) {
 	const far, step, window = 20_000, 500, 1000
 	for name, c := range map[string]struct {
@@ -63,7 +63,8 @@ func TestCostOfABranch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &scale{memoryStore: memoryStore{records: map[string]record.Record{}}, packs: casstore.NewMemory()}
-			p := persist.New(persist.Deps{Records: m, Bulk: m, Outbox: m, Inbox: m, Packs: casstore.NewPackCache(m, 8<<20)}, persist.Config{BatchEvents: step})
+			deps := persist.Deps{Records: m, Bulk: m, Outbox: m, Inbox: m, Packs: casstore.NewPackCache(m, 8<<20)}
+			p := persist.New(deps, persist.Config{BatchEvents: step})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- p.Run(ctx) }()
@@ -74,17 +75,19 @@ func TestCostOfABranch(t *testing.T) {
 				for ; sent < to; sent += step {
 					done := make(chan struct{})
 					for i := sent; i < sent+step; i++ {
-						body := fmt.Appendf(nil, `{"type":"message","id":"e%07d","parentId":%s,"message":{"role":"user","content":"x"}}`, i, c.parent(i))
+						body := fmt.Appendf(nil, `{"type":"message","id":"e%07d","parentId":%s,`+
+							`"message":{"role":"user","content":"x"}}`, i, c.parent(i))
 						e := events.Event{
-							Producer: fmt.Sprint("p", i%c.producers), Seq: uint64(i + 1), Kind: events.KindEntry, Thread: thread(0), Dialect: "omp",
-							Time: 1_760_000_000_000 + int64(i), Body: body,
+							Producer: fmt.Sprint("p", i%c.producers), Seq: uint64(i + 1), Kind: events.KindEntry,
+							Thread: thread(0), Dialect: "omp", Time: 1_760_000_000_000 + int64(i), Body: body,
 						}
 						ack := func() error { return nil }
 						if i == sent+step-1 {
 							ack = func() error { close(done); return nil }
 						}
 						p.Deliver(ctx, persist.Message{
-							Subject: strings.TrimSuffix(events.StoredFilter(e.Thread), "*") + e.Kind.String(), Data: e.Encode(), Seq: uint64(i + 1), Ack: ack,
+							Subject: strings.TrimSuffix(events.StoredFilter(e.Thread), "*") + e.Kind.String(),
+							Data:    e.Encode(), Seq: uint64(i + 1), Ack: ack,
 						})
 					}
 					<-done
@@ -104,7 +107,8 @@ func TestCostOfABranch(t *testing.T) {
 			}
 			key := events.HeadKey(thread(0))
 			rs, _ := m.Records(ctx, key)
-			if h, err := threads.DecodeHead(rs[0].Value); err != nil || int(h.Entries) != c.far+window || len(rs[0].Value) > threads.MaxHead/2 {
+			h, err := threads.DecodeHead(rs[0].Value)
+			if err != nil || int(h.Entries) != c.far+window || len(rs[0].Value) > threads.MaxHead/2 {
 				t.Errorf("the head has %d bytes and %d entries, %v", len(rs[0].Value), h.Entries, err)
 			}
 			cancel()

@@ -17,8 +17,8 @@ import (
 	"spool/pkg/events"
 )
 
-// A thread whose head has grown beyond what a record holds takes no events any more, and says why; other sessions go on. The rest of a
-// message of which some was taken is refused as well, also once the thread is looked at anew.
+// A thread whose head has grown beyond what a record holds takes no events any more, and says why; other sessions go
+// on. The rest of a message of which some was taken is refused as well, also once the thread is looked at anew.
 func TestHeadBeyondARecord(t *testing.T) {
 	t.Cleanup(persist.LatchFor(100 * time.Millisecond))
 	r := newRig(t)

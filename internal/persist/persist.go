@@ -144,6 +144,8 @@ type Config struct {
 	Artifacts artifacts.Thresholds // results over them become artifacts (SPEC A4)
 
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
+
+	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
 }
 
 func (c Config) withDefaults() Config {
@@ -224,7 +226,7 @@ func New(deps Deps, cfg Config) *Persister {
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{
 		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
-		OutputLease: cfg.OutputLease, Secrets: deps.Secrets,
+		OutputLease: cfg.OutputLease, Secrets: deps.Secrets, Head: cfg.Head,
 	}
 	p.lane = newLane(p)
 	return p

@@ -22,6 +22,7 @@ import (
 	"spool/internal/scrub"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // World is one run of a program: a server, the processes that speak to it, and what is known of them.
@@ -188,7 +189,9 @@ func (p *persister) run() error {
 		deps.Reused, begin = look.reused, look.begin
 		look.begin(p.ctx)
 	}
-	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax})
+	// So few that the nodes of heads have their part in every schedule.
+	small := threads.HeadRoom{Tips: 1, Producers: 1}
+	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax, Head: small})
 	g, ctx := errgroup.WithContext(p.ctx)
 	g.Go(func() error { return ps.Run(ctx) })
 	g.Go(func() error {

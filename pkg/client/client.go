@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -257,6 +258,12 @@ func (c *Client) head(ctx context.Context, value []byte) (threads.Head, error) {
 		h, err = c.reader.Recall(ctx, h)
 	}
 	return h, err
+}
+
+// isUnreadable reports whether a head, or a node that holds a part of it, is there no more or is none.
+func isUnreadable(err error) bool {
+	return errors.Is(err, casstore.ErrMalformed) || errors.Is(err, casstore.ErrNotFound) ||
+		errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt)
 }
 
 // Reader reads nodes.

@@ -12,7 +12,6 @@ import (
 	"spool/internal/record"
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
-	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -246,7 +245,7 @@ func (c *Client) passed(t events.Thread) func(context.Context) bool {
 // noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
 func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (bool, error) {
 	head, err := c.Thread(ctx, t)
-	if errors.Is(err, casstore.ErrMalformed) || errors.Is(err, casstore.ErrVersion) { // it goes with its session, unread
+	if isUnreadable(err) { // it says nothing
 		return false, nil
 	}
 	if !errors.Is(err, threads.ErrNoThread) {

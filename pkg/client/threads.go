@@ -121,7 +121,7 @@ func (c *Client) ForceRemove(ctx context.Context, t events.Thread) error {
 }
 
 func (c *Client) remove(ctx context.Context, t events.Thread, force bool) error {
-	if _, err := c.Thread(ctx, t); err != nil {
+	if _, err := c.Thread(ctx, t); err != nil && !(force && isUnreadable(err)) {
 		return err
 	}
 	if err := c.quiet(ctx, t, force); err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // EntriesBack iterates over all states of a thread, those of tips included, each once, the newest by Record.Index first. The first
-// error ends it. It reads as it goes, and holds of each branch a state; branches whose tips the head does not name are looked at when
-// their turn may have come.
+// error ends it. It reads as it goes, and holds of each branch a state; branches whose tips the head does not name
+// are looked at when their turn may have come.
 func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		b := backward{r: r}

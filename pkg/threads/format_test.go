@@ -77,7 +77,13 @@ func vectors(t *testing.T) (list []vector) {
 		encoded := nodes[i].AppendTo(nil)
 		list = append(list, vector{names[i] + " " + casstore.SumNode(encoded).String(), encoded})
 	}
-	return append(list, vector{packHeaderVector, header}, vector{packBodyVector, body}, vector{"head", head.Encode()})
+	tips := threads.Tips{States: []casstore.Ref{head.Recent[1].Ref}, Entries: 1, Items: 2}.Node()
+	encoded := tips.AppendTo(nil)
+	list = append(list, vector{"tips, not in the pack", encoded})
+	grown := head.Clone()
+	grown.Older, grown.OlderTips = casstore.Located{Ref: casstore.SumNode(encoded), Pack: head.Start.Pack}, 1
+	list = append(list, vector{packHeaderVector, header}, vector{packBodyVector, body})
+	return append(list, vector{"head", head.Encode()}, vector{"head with nodes", grown.Encode()})
 }
 
 // vectorSection is the part of the document that holds the vectors, and oneVector a vector in it.

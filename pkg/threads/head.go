@@ -182,8 +182,8 @@ func (h *Head) MoveTo(recent []casstore.Located) {
 	}
 }
 
-// Roots lists the nodes a collector must keep: the head, the tips, and the nodes that hold what the record does not. The start is
-// reachable from each state, and is the only root of a thread without one.
+// Roots lists the nodes a collector must keep: the head, the tips, and the nodes that hold what the record does not.
+// The start is reachable from each state, and is the only root of a thread without one.
 func (h *Head) Roots() []casstore.Located {
 	roots := append([]casstore.Located{h.Head()}, h.Tips...)
 	for _, l := range []casstore.Located{h.Older, h.Seen} {
@@ -194,8 +194,8 @@ func (h *Head) Roots() []casstore.Located {
 	return roots
 }
 
-// Newest lists the newest state of each branch that the head names: the head state, if there is one, and the tips. Reader.Newest has
-// the others.
+// Newest lists the newest state of each branch that the head names: the head state, if there is one, and the tips.
+// Reader.Newest has the others.
 func (h *Head) Newest() []casstore.Located {
 	if len(h.Recent) == 0 {
 		return h.Tips
@@ -203,8 +203,8 @@ func (h *Head) Newest() []casstore.Located {
 	return append([]casstore.Located{h.Head()}, h.Tips...)
 }
 
-// Branches is how many branches were left: as many as there are tips, and one more for each time that one was gone back to after it
-// went into a node.
+// Branches is how many branches were left: as many as there are tips, and one more for each time that one was gone
+// back to after it went into a node.
 func (h *Head) Branches() int { return len(h.Tips) + int(h.OlderTips) }
 
 // Producer is the last event that a thread has seen of one producer. The id, the epoch and the sequence in that epoch name

@@ -73,7 +73,8 @@ func TestDecodeHeadRefuses(t *testing.T) {
 		}
 	}
 	_, err := threads.DecodeHead([]byte{0x91, 3})
-	if !errors.Is(err, casstore.ErrVersion) || !strings.Contains(err.Error(), "3, this program reads the versions 1 and 2") {
+	const both = "3, this program reads the versions 1 and 2"
+	if !errors.Is(err, casstore.ErrVersion) || !strings.Contains(err.Error(), both) {
 		t.Errorf("DecodeHead(version 3) = %v, want ErrVersion naming all", err)
 	}
 	if _, err := threads.DecodeHead([]byte{0x91, 1}); !errors.Is(err, casstore.ErrMalformed) {

@@ -7,8 +7,8 @@ import (
 	"spool/pkg/casstore"
 )
 
-// The versions of the head encoding that this package writes and reads. The second one is that of a head with nodes that hold what is
-// too much for it: a program that does not know them must not take the rest for all.
+// The versions of the head encoding that this package writes and reads. The second one is that of a head with nodes
+// that hold what is too much for it: a program that does not know them must not take the rest for all.
 const HeadVersion, GrownHeadVersion = 1, 2
 
 // headFields is the length of the array, the version included, that the first version writes; of the last eight a reader can
@@ -19,7 +19,8 @@ const headFields, minHeadFields, grownHeadFields = 29, 21, 32
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
 func (h Head) Encode() []byte {
 	producers := h.own()
-	b := make([]byte, 0, 256+(casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))+48*len(producers)+len(h.Memory)+len(h.Later))
+	size := 256 + (casstore.LocatedSize+2)*(1+len(h.Recent)+len(h.Tips))
+	b := make([]byte, 0, size+48*len(producers)+len(h.Memory)+len(h.Later))
 	version, fields := int64(HeadVersion), headFields
 	grown := !h.Older.IsZero() || !h.Seen.IsZero()
 	dated := h.Claimed == 0 && len(h.Later) == 0 && !grown

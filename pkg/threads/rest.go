@@ -11,8 +11,8 @@ import (
 	"spool/pkg/casstore"
 )
 
-// A head has a bound (SPEC P11): what of it grows with what agents do goes into nodes, which the head refers to, once there is more
-// than a few of it. What is used next stays in the head.
+// A head has a bound (SPEC P11): what of it grows with what agents do goes into nodes, which the head refers to, once
+// there is more than a few of it. What is used next stays in the head.
 //
 //	tips       tips that were left long ago, and the node of those that were left before: a chain, newest first
 //	producers  all producers but those that were seen last; the head says of a producer what it says anew
@@ -25,14 +25,30 @@ const (
 	TypeProducers = "producers"
 )
 
-// MaxHead is how many bytes an encoded head has at most, but for fields of a later writer, once an event was applied to it.
+// MaxHead is how many bytes an encoded head has at most, but for fields of a later writer, once an event was applied
+// to it.
 const MaxHead = 64 << 10
 
+// HeadRoom is how much a head itself may name, before some of it goes into nodes. The zero value is good, another one
+// for tests.
+type HeadRoom struct {
+	Tips      int // half of them stay, one at least; 0 = 32, at most that
+	Producers int // a quarter of them stays; 0 = 64, at most that
+}
+
+func (r HeadRoom) withDefaults() HeadRoom {
+	if r.Tips <= 0 || r.Tips > 32 {
+		r.Tips = 32
+	}
+	if r.Producers <= 0 || r.Producers > 64 {
+		r.Producers = 64
+	}
+	return r
+}
+
 const (
-	mostTips, keptTips           = 32, 16 // of tips: above the first number they go into a node, but for the second
-	mostProducers, keptProducers = 64, 16 // the same of producers that the head itself tells of
-	tipsOfNode, nodesAtOnce      = 64, 16 // tips of a node, and nodes that one event makes, at most
-	maxLeaf, maxFailure          = 1 << 10, 4 << 10
+	tipsOfNode, nodesAtOnce = 64, 16 // tips of a node, and nodes that one event makes, at most
+	maxLeaf, maxFailure     = 1 << 10, 4 << 10
 )
 
 // Tips are tips that a head does not name itself: what the node of a head holds.
@@ -106,15 +122,16 @@ func ParseProducers(n casstore.Node) ([]Producer, error) {
 	return list, nil
 }
 
-// Shrink keeps a head within MaxHead: it moves what is too much into nodes of the pack that is being made, and gives what they refer
-// to. A head of many tips shrinks with several calls. The producers must be all of them, as Recall gives them. Equal calls make equal
-// nodes.
-func (h *Head) Shrink(nodes *casstore.Draft, pack casstore.PackID) (refers []casstore.Located) {
+// Shrink keeps a head within MaxHead: it moves what is too much into nodes of the pack that is being made, and gives
+// what they refer to. A head of many tips shrinks with several calls. The producers must be all of them, as Recall
+// gives them. Equal calls make equal nodes.
+func (h *Head) Shrink(room HeadRoom, nodes *casstore.Draft, pack casstore.PackID) (refers []casstore.Located) {
+	room = room.withDefaults()
 	for range nodesAtOnce {
-		if len(h.Tips) <= mostTips {
+		if len(h.Tips) <= room.Tips {
 			break
 		}
-		some := h.Tips[:min(len(h.Tips)-keptTips, tipsOfNode)]
+		some := h.Tips[:min(len(h.Tips)-max(room.Tips/2, 1), tipsOfNode)]
 		t := Tips{Before: h.Older.Ref, Entries: h.Entries, Items: h.N}
 		if refers = append(refers, some...); !h.Older.IsZero() {
 			refers = append(refers, h.Older)
@@ -127,7 +144,7 @@ func (h *Head) Shrink(nodes *casstore.Draft, pack casstore.PackID) (refers []cas
 		h.OlderTips += int64(len(some))
 		h.Tips = slices.Clone(h.Tips[len(some):])
 	}
-	h.storeProducers(nodes, pack)
+	h.storeProducers(room.Producers, nodes, pack)
 	if len(h.Leaf) > maxLeaf {
 		h.Leaf = "" // it is looked up
 	}
@@ -136,24 +153,25 @@ func (h *Head) Shrink(nodes *casstore.Draft, pack casstore.PackID) (refers []cas
 }
 
 // storeProducers makes a node of all producers but those that were seen last, when the head tells of too many.
-func (h *Head) storeProducers(nodes *casstore.Draft, pack casstore.PackID) {
+func (h *Head) storeProducers(most int, nodes *casstore.Draft, pack casstore.PackID) {
 	var own []int
 	for i := range h.Producers {
 		if h.Seen.IsZero() || !h.Producers[i].Stored {
 			own = append(own, i)
 		}
 	}
-	if len(own) <= mostProducers {
+	if len(own) <= most {
 		return
 	}
+	kept := most / 4
 	slices.SortFunc(own, func(a, b int) int {
 		p, q := &h.Producers[a], &h.Producers[b]
 		return cmp.Or(cmp.Compare(p.At, q.At), cmp.Compare(p.ID, q.ID))
 	})
-	for _, i := range own[len(own)-keptProducers:] {
+	for _, i := range own[len(own)-kept:] {
 		h.Producers[i].Stored = false
 	}
-	for _, i := range own[:len(own)-keptProducers] {
+	for _, i := range own[:len(own)-kept] {
 		h.Producers[i].Stored = true
 	}
 	list := slices.DeleteFunc(slices.Clone(h.Producers), func(p Producer) bool { return !p.Stored })
@@ -170,8 +188,8 @@ func (h *Head) own() []Producer {
 	return slices.DeleteFunc(slices.Clone(h.Producers), func(p Producer) bool { return p.Stored })
 }
 
-// Recall gives a head with all its producers: a decoded one may have some of them alone. What it does not tell itself is read. Errors
-// are those of Reader.
+// Recall gives a head with all its producers: a decoded one may have some of them alone. What it does not tell itself
+// is read. Errors are those of Reader.
 func (r Reader) Recall(ctx context.Context, h Head) (Head, error) {
 	if h.Seen.IsZero() {
 		return h, nil
@@ -206,9 +224,9 @@ func (h Head) WithProducers(stored []Producer) Head {
 	return h
 }
 
-// Newest iterates over the newest state of each branch: the head state if there is one, the tips that the head names, those that it
-// does not, left last first. One that was gone back to since may come twice, and be on the way to another one. Branches that have no
-// item from that number on may be left out. The first error ends it.
+// Newest iterates over the newest state of each branch: the head state if there is one, the tips that the head names,
+// those that it does not, left last first. One that was gone back to since may come twice, and be on the way to
+// another one. Branches that have no item from that number on may be left out. The first error ends it.
 func (r Reader) Newest(ctx context.Context, h Head, item int64) iter.Seq2[casstore.Located, error] {
 	return func(yield func(casstore.Located, error) bool) {
 		for _, l := range h.Newest() {
@@ -224,8 +242,8 @@ func (r Reader) Newest(ctx context.Context, h Head, item int64) iter.Seq2[cassto
 	}
 }
 
-// Older iterates over the tips that a head does not name itself, as Newest does. With an error comes where the node is that cannot be
-// read.
+// Older iterates over the tips that a head does not name itself, as Newest does. With an error comes where the node
+// is that cannot be read.
 func (r Reader) Older(ctx context.Context, h Head) iter.Seq2[casstore.Located, error] {
 	return r.olderFrom(ctx, h, 0)
 }
@@ -293,8 +311,11 @@ func (r Reader) older(ctx context.Context, h Head) iter.Seq2[olderTips, error] {
 	}
 }
 
-// readTips reads a node of tips, from the pack of the one behind it if it is there, and says where the one before it is.
-func (r Reader) readTips(ctx context.Context, at casstore.Located, t *olderTips, pack *opened) (next casstore.Located, err error) {
+// readTips reads a node of tips, from the pack of the one behind it if it is there, and says where the one before it
+// is.
+func (r Reader) readTips(
+	ctx context.Context, at casstore.Located, t *olderTips, pack *opened,
+) (next casstore.Located, err error) {
 	n, in, err := r.node(ctx, at, *pack)
 	if err != nil {
 		return next, fmt.Errorf("tips of a head: %w", err)

@@ -20,6 +20,7 @@ type world struct {
 	store   *casstore.Memory
 	packs   *counted
 	perPack int
+	room    threads.HeadRoom
 
 	builder *casstore.PackBuilder
 	id      casstore.PackID

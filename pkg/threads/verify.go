@@ -17,8 +17,8 @@ var ErrInconsistent = errors.New("inconsistent thread")
 const maxFindings = 100
 
 // Verify reads all that is reachable from a head, but for the bytes of blobs, and checks hashes, positions, ancestors,
-// indexes and item numbers, and what the head keeps in nodes. It goes on after an error as far as it can and returns the errors joined, at most 100; each
-// wraps ErrInconsistent, ErrShape or an error of casstore.
+// indexes and item numbers, and what the head keeps in nodes. It goes on after an error as far as it can and returns
+// the errors joined, at most 100; each wraps ErrInconsistent, ErrShape or an error of casstore.
 func Verify(ctx context.Context, r Reader, head Head) error {
 	v := &verifier{r: r, head: head, states: make(map[casstore.Ref]verified), nodes: make(map[casstore.Ref]bool)}
 	v.start(ctx)
