@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/memjs"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -20,6 +21,26 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	for range 2 {
 		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
 			t.Fatalf("Ensure again: %v", err)
+		}
+	}
+}
+
+// Where nobody says how large streams are, they fit what the account may store.
+func TestDefaultLimitsFitTheAccount(t *testing.T) {
+	const room = 6 << 30
+	server := memjs.New(memjs.Config{MaxStore: room})
+	t.Cleanup(server.Close)
+	c := natstest.Dial(t, server)
+	if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{events.EventsStream, events.ItemsStream} {
+		s, err := c.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := s.CachedInfo().Config.MaxBytes; limit != room/4 {
+			t.Errorf("%s takes %d bytes, want a quarter of the account's %d", name, limit, int64(room))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/memjs"
+	"spool/internal/natsadmin"
 	"spool/pkg/events"
 )
 
@@ -334,6 +335,11 @@ func (d *driver) rest() bool {
 			conn, err := d.operator.connect()
 			if err != nil {
 				return err
+			}
+			if d.p.EventsBytes > 0 { // whoever runs Spool trims it all the time: a full one takes nothing
+				if _, err := natsadmin.New(conn).Trim(ctx); err != nil {
+					return err
+				}
 			}
 			for _, part := range usedPartitions {
 				c, err := conn.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(part))
