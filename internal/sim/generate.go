@@ -68,6 +68,8 @@ var moods = []mood{
 	{name: "late ack", scene: (*Program).lateAck},
 	{name: "own queue", scene: (*Program).ownQueue},
 	{name: "deleted inside", scene: (*Program).deletedInside},
+	{name: "deleted between", scene: (*Program).deletedBetween},
+	{name: "lost events", scene: (*Program).lostEvents},
 	{name: "one id", scene: (*Program).oneID},
 	{name: "refused first", scene: (*Program).refusedFirst},
 	{name: "old reader", scene: (*Program).oldReader},
