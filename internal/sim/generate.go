@@ -70,6 +70,7 @@ var moods = []mood{
 	{name: "deleted inside", scene: (*Program).deletedInside},
 	{name: "deleted between", scene: (*Program).deletedBetween},
 	{name: "lost events", scene: (*Program).lostEvents},
+	{name: "unread", scene: (*Program).unread},
 	{name: "one id", scene: (*Program).oneID},
 	{name: "refused first", scene: (*Program).refusedFirst},
 	{name: "old reader", scene: (*Program).oldReader},
