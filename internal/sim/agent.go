@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/natsadmin"
+	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -386,7 +387,7 @@ func (c *call) read(ctx context.Context, cl *client.Client, t events.Thread) err
 		}
 		lines++
 	}
-	if err != nil && errors.Is(err, client.ErrNotFound) && !c.proc.dead.Load() {
+	if (errors.Is(err, client.ErrNotFound) || record.IsGone(err)) && !c.proc.dead.Load() {
 		if now, again := cl.Thread(ctx, t); again == nil && bytes.Equal(now.Encode(), head.Encode()) {
 			c.w.ledger.fault("a reader of %s, whose head did not change, did not find what is stored: %v", t, err)
 		}
