@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -57,7 +56,7 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 		err = jsonscan.Object(m.Data, func(key, value []byte) bool {
 			switch string(key) {
 			case "error":
-				err = json.Unmarshal(value, &refused)
+				refused, err = readError(value)
 			case "message":
 				err = got.parse(value)
 			}
