@@ -53,7 +53,7 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	var got newestMsg
 	err := jsonscan.Valid(m.Data)
 	if err == nil {
-		err = jsonscan.Object(m.Data, func(key, value []byte) bool {
+		end := jsonscan.Object(m.Data, func(key, value []byte) bool {
 			switch string(key) {
 			case "error":
 				refused, err = readError(value)
@@ -62,6 +62,7 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 			}
 			return err == nil
 		})
+		err = cmp.Or(err, end)
 	}
 	if err != nil {
 		return newestMsg{}, fmt.Errorf("%w: %w", record.ErrUnknown, err)
