@@ -114,8 +114,8 @@ func (c *apiCall) tellConsumers(kind string, part []*consumer, p server.ApiPaged
 	c.s.answer(c.reply, nil, append(b, "]}"...))
 }
 
-// parseGet reads the requests for a message that are most of all: {"last_by_subj":"…"}, and a sequence with or without
-// "next_by_subj". false: it is another one.
+// parseGet reads the requests for a message that are most of all: {"last_by_subj":"…"}, and a sequence with or
+// without "next_by_subj". false: it is another one.
 func parseGet(body []byte, req *server.JSApiMsgGetRequest) bool {
 	rest, ok := bytes.CutSuffix(body, []byte(`}`))
 	if !ok {

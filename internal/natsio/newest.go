@@ -44,7 +44,8 @@ func (c *Conn) newest(ctx context.Context, stream string, subjects []string) ([]
 	return out, nil
 }
 
-// parseNewest reads an answer. They come by the thousand: reading their few members is worth more than reading them by reflection.
+// parseNewest reads an answer. They come by the thousand: reading their few members is worth more than reading them by
+// reflection.
 func parseNewest(m *nats.Msg) (newestMsg, error) {
 	if m.Header.Get("Status") == "503" {
 		return newestMsg{}, record.ErrBusy

@@ -12,15 +12,16 @@ import (
 
 func TestParseNewest(t *testing.T) {
 	at := time.Date(2000, 1, 2, 3, 4, 5, 6, time.UTC)
+	const then = `"time":"2000-01-02T03:04:05.000000006Z"}}`
 	for _, c := range []struct {
 		text string
 		want newestMsg
 		err  error
 	}{
-		{`{"type":"t","message":{"subject":"a.\u0062","seq":18446744073709551615,"hdrs":"eA==","data":"eHk=","time":"2000-01-02T03:04:05.000000006Z"}}`,
+		{`{"message":{"subject":"a.\u0062","seq":18446744073709551615,"hdrs":"eA==","data":"eHk=",` + then,
 			newestMsg{"a.b", 1<<64 - 1, []byte("xy"), at}, nil},
-		{`{"type":"t","message":{"subject":"a","seq":1,"time":"2000-01-02T03:04:05.000000006Z"}}`, newestMsg{"a", 1, nil, at}, nil},
-		{`{"type":"t","error":null,"message":{"seq":1,"time":"2000-01-02T03:04:05.000000006Z"}}`, newestMsg{"", 1, nil, at}, nil},
+		{`{"type":"t","message":{"subject":"a","seq":1,` + then, newestMsg{"a", 1, nil, at}, nil},
+		{`{"type":"t","error":null,"message":{"seq":1,` + then, newestMsg{"", 1, nil, at}, nil},
 		{`{"type":"t","error":{"code":404,"err_code":10037,"description":"no message found"}}`, newestMsg{}, nil},
 		{`{"type":"t","error":{"code":503,"err_code":10008,"description":"not now"}}`, newestMsg{}, record.ErrBusy},
 		{`{"type":"t","message":{"subject":"a","seq":-1}}`, newestMsg{}, record.ErrUnknown},

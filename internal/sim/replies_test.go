@@ -35,11 +35,13 @@ type (
 	}
 )
 
-const oneConsumer = `"stream_name":"S","name":"c1","created":"2000-01-01T00:00:00.5Z","config":{"durable_name":"c1","name":"c1",` +
-	`"deliver_policy":"all","ack_policy":"explicit","ack_wait":30000000000,"filter_subject":"a.>","priority_groups":["g"],` +
+const oneConsumer = `"stream_name":"S","name":"c1","created":"2000-01-01T00:00:00.5Z",` +
+	`"config":{"durable_name":"c1","name":"c1","deliver_policy":"all","ack_policy":"explicit","ack_wait":30000000000,` +
+	`"filter_subject":"a.>","priority_groups":["g"],` +
 	`"metadata":{"k":"v"}},"delivered":{"consumer_seq":3,"stream_seq":7,"last_active":"2000-01-01T00:00:01Z"},` +
-	`"ack_floor":{"consumer_seq":2,"stream_seq":5},"num_ack_pending":1,"num_redelivered":2,"num_waiting":3,"num_pending":4,` +
-	`"priority_groups":[{"group":"g","pinned_client_id":"p","pinned_ts":"2000-01-01T00:00:02Z"}],"ts":"2000-01-01T00:00:03Z"}`
+	`"ack_floor":{"consumer_seq":2,"stream_seq":5},"num_ack_pending":1,"num_redelivered":2,"num_waiting":3,` +
+	`"num_pending":4,"priority_groups":[{"group":"g","pinned_client_id":"p","pinned_ts":"2000-01-01T00:00:02Z"}],` +
+	`"ts":"2000-01-01T00:00:03Z"}`
 
 // What is read by hand is what encoding/json reads, the first time and from what was kept.
 func TestRepliesAreReadAsJSON(t *testing.T) {
