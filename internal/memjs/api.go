@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/jsonscan"
 )
 
 // apiCall is a request to the JetStream API. Its name is the subject without "$JS.API." and the names of stream and
@@ -115,7 +117,18 @@ func (c *apiCall) respond(v any) {
 }
 
 func (c *apiCall) fail(kind string, err *server.ApiError) {
-	c.respond(server.ApiResponse{Type: kind, Error: err})
+	if c.reply == "" {
+		return
+	}
+	b := append(append(make([]byte, 0, 256), `{"type":"`...), kind...)
+	b = strconv.AppendInt(append(b, `","error":{"code":`...), int64(err.Code), 10)
+	if err.ErrCode != 0 {
+		b = appendMember(b, "err_code", int(err.ErrCode))
+	}
+	if err.Description != "" {
+		b = jsonscan.AppendString(append(b, `,"description":`...), err.Description)
+	}
+	c.s.answer(c.reply, nil, append(b, "}}"...))
 }
 
 // decode reads the request's JSON; an empty request is left at v's zero value. It answers itself when it is not JSON.

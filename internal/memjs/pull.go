@@ -82,8 +82,11 @@ func (o *consumer) parsePull(reply string, body []byte) (*pull, error) {
 	case len(body) == 0:
 	case body[0] == '{':
 		var r server.JSApiConsumerGetNextRequest
-		if err := json.Unmarshal(body, &r); err != nil {
-			return nil, err
+		if !parseNext(body, &r) {
+			r = server.JSApiConsumerGetNextRequest{}
+			if err := json.Unmarshal(body, &r); err != nil {
+				return nil, err
+			}
 		}
 		if r.Heartbeat > 0 && r.Heartbeat*2 > r.Expires {
 			return nil, errors.New("heartbeat value too large")

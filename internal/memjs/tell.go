@@ -13,8 +13,8 @@ import (
 // What a server is asked for most is put into JSON, and read from it, by hand: by reflection it would take a fifth of
 // a schedule.
 
-// appendNumber appends a member: ,"name":n.
-func appendNumber[N int | int64 | uint64](b []byte, name string, n N) []byte {
+// appendMember appends a member: ,"name":n.
+func appendMember[N int | int64 | uint64](b []byte, name string, n N) []byte {
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	return strconv.AppendInt(b, int64(n), 10)
 }
@@ -30,18 +30,18 @@ func appendState(b []byte, s *server.StreamState) []byte {
 		return append(b, mustJSON(s)...)
 	}
 	b = strconv.AppendUint(append(b, `{"messages":`...), s.Msgs, 10)
-	b = appendNumber(b, "bytes", s.Bytes)
-	b = appendNumber(b, "first_seq", s.FirstSeq)
+	b = appendMember(b, "bytes", s.Bytes)
+	b = appendMember(b, "first_seq", s.FirstSeq)
 	b = appendTime(b, "first_ts", s.FirstTime)
-	b = appendNumber(b, "last_seq", s.LastSeq)
+	b = appendMember(b, "last_seq", s.LastSeq)
 	b = appendTime(b, "last_ts", s.LastTime)
 	if s.NumSubjects > 0 {
-		b = appendNumber(b, "num_subjects", s.NumSubjects)
+		b = appendMember(b, "num_subjects", s.NumSubjects)
 	}
 	if s.NumDeleted > 0 {
-		b = appendNumber(b, "num_deleted", s.NumDeleted)
+		b = appendMember(b, "num_deleted", s.NumDeleted)
 	}
-	return append(appendNumber(b, "consumer_count", s.Consumers), '}')
+	return append(appendMember(b, "consumer_count", s.Consumers), '}')
 }
 
 // appendInfo appends the members of a server.ConsumerInfo, each with a comma before it.
@@ -56,16 +56,16 @@ func (o *consumer) appendInfo(b []byte) []byte {
 		server.SequenceInfo
 	}{{"delivered", i.Delivered}, {"ack_floor", i.AckFloor}} {
 		b = append(append(append(b, `,"`...), at.name...), `":{"consumer_seq":`...)
-		b = appendNumber(strconv.AppendUint(b, at.Consumer, 10), "stream_seq", at.Stream)
+		b = appendMember(strconv.AppendUint(b, at.Consumer, 10), "stream_seq", at.Stream)
 		if at.Last != nil {
 			b = appendTime(b, "last_active", *at.Last)
 		}
 		b = append(b, '}')
 	}
-	b = appendNumber(b, "num_ack_pending", i.NumAckPending)
-	b = appendNumber(b, "num_redelivered", i.NumRedelivered)
-	b = appendNumber(b, "num_waiting", i.NumWaiting)
-	b = appendNumber(b, "num_pending", i.NumPending)
+	b = appendMember(b, "num_ack_pending", i.NumAckPending)
+	b = appendMember(b, "num_redelivered", i.NumRedelivered)
+	b = appendMember(b, "num_waiting", i.NumWaiting)
+	b = appendMember(b, "num_pending", i.NumPending)
 	if i.PushBound {
 		b = append(b, `,"push_bound":true`...)
 	}
@@ -100,9 +100,9 @@ func (c *apiCall) tellConsumers(kind string, part []*consumer, p server.ApiPaged
 		return
 	}
 	b := append(append(make([]byte, 0, 256+1024*len(part)), `{"type":"`...), kind...)
-	b = appendNumber(append(b, '"'), "total", p.Total)
-	b = appendNumber(b, "offset", p.Offset)
-	b = append(appendNumber(b, "limit", p.Limit), `,"consumers":[`...)
+	b = appendMember(append(b, '"'), "total", p.Total)
+	b = appendMember(b, "offset", p.Offset)
+	b = append(appendMember(b, "limit", p.Limit), `,"consumers":[`...)
 	for i, o := range part {
 		if i > 0 {
 			b = append(b, ',')
@@ -114,8 +114,8 @@ func (c *apiCall) tellConsumers(kind string, part []*consumer, p server.ApiPaged
 	c.s.answer(c.reply, nil, append(b, "]}"...))
 }
 
-// parseGet reads the requests for a message that are most of all: {"last_by_subj":"…"}, and a sequence with or without
-// "next_by_subj". false: it is another one.
+// parseGet reads the requests for a message that are most of all: {"last_by_subj":"…"}, and a sequence with or
+// without "next_by_subj". false: it is another one.
 func parseGet(body []byte, req *server.JSApiMsgGetRequest) bool {
 	rest, ok := bytes.CutSuffix(body, []byte(`}`))
 	if !ok {
@@ -134,6 +134,35 @@ func parseGet(body []byte, req *server.JSApiMsgGetRequest) bool {
 	}
 	req.Seq = n
 	return true
+}
+
+// parseNext reads a request for messages as nats.go makes it; false: it says more than that.
+func parseNext(body []byte, req *server.JSApiConsumerGetNextRequest) bool {
+	known := true
+	err := jsonscan.Object(body, func(key, value []byte) bool {
+		n, number := jsonscan.Int(value)
+		is, truth := jsonscan.Bool(value)
+		switch string(key) {
+		case "batch":
+			req.Batch, known = int(n), number
+		case "max_bytes":
+			req.MaxBytes, known = int(n), number
+		case "expires":
+			req.Expires, known = time.Duration(n), number
+		case "idle_heartbeat":
+			req.Heartbeat, known = time.Duration(n), number
+		case "no_wait":
+			req.NoWait, known = is, truth
+		case "group":
+			known = plainText(value, &req.Group)
+		case "id":
+			known = plainText(value, &req.Id)
+		default:
+			known = false
+		}
+		return known
+	})
+	return known && err == nil
 }
 
 // plainText reads a string that has nothing to unescape.

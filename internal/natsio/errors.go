@@ -2,7 +2,6 @@ package natsio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -36,6 +35,31 @@ type apiError struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
+}
+
+// readError reads an error; nil is none. What is no object is an error of its own.
+func readError(raw []byte) (*apiError, error) {
+	if jsonscan.KindOf(raw) == jsonscan.KindNull {
+		return nil, nil //nolint:nilnil // as encoding/json reads it
+	}
+	e := &apiError{}
+	err := jsonscan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "code":
+			n, _ := jsonscan.Int(value)
+			e.Code = int(n)
+		case "err_code":
+			n, _ := jsonscan.Int(value)
+			e.ErrCode = int(n)
+		case "description":
+			e.Description, _ = jsonscan.Text(value)
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 func (e *apiError) verdict() error {
@@ -81,8 +105,8 @@ func parseAck(m *nats.Msg) (ack, error) {
 			n, _ := jsonscan.Int(value)
 			a.Count = int(n)
 		case "error":
-			a.Error = new(apiError)
-			return json.Unmarshal(value, a.Error) == nil
+			a.Error, _ = readError(value)
+			return a.Error != nil
 		}
 		return true
 	})

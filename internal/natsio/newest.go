@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -45,7 +44,8 @@ func (c *Conn) newest(ctx context.Context, stream string, subjects []string) ([]
 	return out, nil
 }
 
-// parseNewest reads an answer. They come by the thousand: reading their few members is worth more than reading them by reflection.
+// parseNewest reads an answer. They come by the thousand: reading their few members is worth more than reading them by
+// reflection.
 func parseNewest(m *nats.Msg) (newestMsg, error) {
 	if m.Header.Get("Status") == "503" {
 		return newestMsg{}, record.ErrBusy
@@ -54,15 +54,16 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	var got newestMsg
 	err := jsonscan.Valid(m.Data)
 	if err == nil {
-		err = jsonscan.Object(m.Data, func(key, value []byte) bool {
+		end := jsonscan.Object(m.Data, func(key, value []byte) bool {
 			switch string(key) {
 			case "error":
-				err = json.Unmarshal(value, &refused)
+				refused, err = readError(value)
 			case "message":
 				err = got.parse(value)
 			}
 			return err == nil
 		})
+		err = cmp.Or(err, end)
 	}
 	if err != nil {
 		return newestMsg{}, fmt.Errorf("%w: %w", record.ErrUnknown, err)

@@ -67,9 +67,10 @@
 //	go run ./internal/sim/cmd/sim -about sweep -stats             about one thing; which messages failed how
 //	go run ./internal/sim/cmd/sim -seed N -- -shrink 300          one, its trace, the least program that breaks the rule
 //	go run ./internal/sim/cmd/sim -replay 50                      are seeds exact?
+//	go run ./internal/sim/cmd/sim -count 2000 -profile FILE       where does the time go?
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
 //
-// A schedule is about 1,400 operations of the server: commands and timers that it executes, messages for clients.
+// A schedule is about 1,100 operations of the server: commands and timers that it executes, messages for clients.
 //
 // # How to add a defect
 //

@@ -12,10 +12,10 @@ import (
 	"spool/internal/jsonscan"
 )
 
-// readReply reads what nats.go asks a server about a stream, a consumer or a list of them into nats.go's own structures, as
-// encoding/json would. testdata/speed/replies.txt has encoding/json ask it first: by reflection these replies take a sixth of
-// a schedule, most of it for configurations that have not changed since the last reply. false: v is something else, or the
-// reply says something that is rare; then v is as it was.
+// readReply reads what nats.go asks a server about a stream, a consumer or a list of them into nats.go's own
+// structures, as encoding/json would. testdata/speed/replies.txt has encoding/json ask it first: by reflection these
+// replies take a sixth of a schedule, most of it for configurations that have not changed since the last reply. false:
+// v is something else, or the reply says something that is rare; then v is as it was.
 func readReply(data []byte, v any) bool {
 	t, paged := reflect.TypeOf(v), [3]int64{}
 	r := replies[t]
@@ -235,7 +235,8 @@ func readSequence(raw []byte, s *jetstream.SequenceInfo) bool {
 	})
 }
 
-// What was read before, by its text. Structures that are read from the same text share what is in them: nobody changes it.
+// What was read before, by its text. Structures that are read from the same text share what is in them: nobody changes
+// it.
 var (
 	keptStreams   = map[string]jetstream.StreamConfig{}
 	keptConsumers = map[string]jetstream.ConsumerConfig{}

@@ -298,7 +298,9 @@ func tempDir() (string, error) {
 	}
 	// MkdirTemp would draw names until one is free: chance must not follow from what other processes keep there.
 	dir := filepath.Join(base, fmt.Sprintf("spool-sim-%d-%d", os.Getpid(), dirs.Add(1)))
-	_ = os.RemoveAll(dir) // a process that was killed had the same number
+	if err := os.RemoveAll(dir); err != nil { // of a process that was killed, and had our id
+		return "", err
+	}
 	return dir, os.Mkdir(dir, 0o700)
 }
 

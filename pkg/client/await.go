@@ -22,8 +22,8 @@ type waited struct {
 }
 
 // Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
-// intervals: up to a quarter of a second, or a twentieth of the time that it has waited. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused:
-// the event was to begin a thread, and is a dead letter.
+// intervals: up to a quarter of a second, or a twentieth of the time that it has waited. *Renamed: the thread has another
+// name now, and takes nothing under this one. ErrRefused: the event was to begin a thread, and is a dead letter.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	return c.await(ctx, waited{t, producer, epoch, seq, false})
 }
@@ -37,8 +37,8 @@ func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer stri
 // often is how long whoever waits for a persister pauses before the next look, once the first have found nothing.
 const often = 250 * time.Millisecond
 
-// later is the pause behind a pause: twice as long, up to a quarter of a second, and behind long waiting up to a twentieth of
-// it. Where no persister runs, everybody waits, and nobody is to keep the server busy with it.
+// later is the pause behind a pause: twice as long, up to a quarter of a second, and behind long waiting up to a
+// twentieth of it. Where no persister runs, everybody waits, and nobody is to keep the server busy with it.
 func later(wait time.Duration, begun time.Time) time.Duration {
 	return min(2*wait, max(often, time.Since(begun)/20))
 }
