@@ -68,8 +68,8 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 // How long the events of a session, and those of all, may take in a batch: the rest is for the next one, and others
 // come before it.
 const (
-	sessionTime = 100 * time.Millisecond
-	batchTime   = 300 * time.Millisecond
+	sessionTime = 50 * time.Millisecond
+	batchTime   = 150 * time.Millisecond
 )
 
 // applyAll applies the events of a batch, as far as they fit into one commit. Where an event is for the next one, so
@@ -77,11 +77,19 @@ const (
 func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untaken []*staged, err error) {
 	aside, spent := map[string]bool{}, map[string]time.Duration{}
 	begun := time.Now()
-	now, id, its := begun, "", time.Duration(0) // what this session has spent
+	now, id, work := begun, "", time.Duration(0) // until when, and for whom, time was counted, and the estimate since
+	count := func() {
+		before := now
+		now = time.Now()
+		spent[id] += now.Sub(before) - work
+		if work = 0; spent[id] > sessionTime {
+			aside[id] = true
+		}
+	}
 	for i, s := range batch {
-		if of := s.event.Thread.Session; of != id {
-			spent[id] = its
-			id, its = of, spent[of]
+		if of := s.event.Thread.Session; of != id || i%countEvery == 0 {
+			count()
+			id = of
 		}
 		if len(aside) > 0 && aside[id] {
 			untaken = append(untaken, s)
@@ -93,9 +101,7 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 		}
 		l.deciding, l.beside = s, [...][]*staged{untaken, batch[i+1:]}
 		err := l.applySafely(ctx, c, s)
-		before := now
-		now = time.Now()
-		its += now.Sub(before) - s.work()
+		work += s.work()
 		if errors.Is(err, errBarrier) || errors.Is(err, apply.ErrNextCommit) {
 			aside[id] = true
 			untaken = append(untaken, s)
@@ -109,16 +115,16 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 			untaken = append(untaken, batch[i+1:]...)
 			break
 		}
-		if its > sessionTime {
-			aside[id] = true
-		}
 	}
-	spent[id] = its
+	count()
 	for id, more := range spent {
 		l.p.queue.charge(id, more)
 	}
 	return untaken, nil
 }
+
+// countEvery is after how many events of a session the time is counted that they took.
+const countEvery = 4
 
 // announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in
 // its way: both are made ready by the same hand.

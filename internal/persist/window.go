@@ -25,6 +25,7 @@ type window struct {
 	came  []*delivery // by their sequences, from the first one on that is not through
 	last  uint64      // the sequence of the last one
 	floor *delivery   // up to it all are through; nil: none is
+	fresh []delivery  // memory for the next ones
 }
 
 // delivery is a message of a window.
@@ -52,7 +53,12 @@ func (w *windows) open(m *Message) *delivery {
 func (w *window) open(m *Message) *delivery {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := &delivery{window: w, seq: m.Seq, ack: m.Ack}
+	if len(w.fresh) == 0 {
+		w.fresh = make([]delivery, 64)
+	}
+	d := &w.fresh[0]
+	w.fresh = w.fresh[1:]
+	*d = delivery{window: w, seq: m.Seq, ack: m.Ack}
 	if m.Seq > w.last {
 		w.came, w.last = append(w.came, d), m.Seq
 		return d
