@@ -12,8 +12,8 @@ import (
 	"spool/internal/service"
 )
 
-// unasked is the flag of every command that asks before it destroys something. --force is its earlier name; where a command has a
-// flag of that name beside this one, it does what would be refused.
+// unasked is the flag of every command that asks before it destroys something. --force is its earlier name; where a
+// command has a flag of that name beside this one, it does what would be refused.
 type unasked struct {
 	Yes bool `short:"y" aliases:"force" help:"Do not ask."`
 }

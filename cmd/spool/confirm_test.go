@@ -46,7 +46,8 @@ func TestReasonsOfRetriesAreToldOnce(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		note(errors.New("full"), 0)
-		const want = "trying again: away\nstill trying, 61 times in vain: away\nstill trying, 121 times in vain: away\ntrying again: full\n"
+		const want = "trying again: away\nstill trying, 61 times in vain: away\nstill trying, 121 times in vain: away\n" +
+			"trying again: full\n"
 		if out.String() != want {
 			t.Errorf("told %q, want %q", out.String(), want)
 		}

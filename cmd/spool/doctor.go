@@ -95,7 +95,8 @@ func connection(conn *natsio.Conn) finding {
 		f.OK, f.Do = false, "set max_payload of the server to 1 MB or more"
 	}
 	if tooOld(version) {
-		f.OK, f.Do = false, fmt.Sprintf("run nats-server %d.%d or later: this one says that it is %s", leastMajor, leastMinor, version)
+		f.OK = false
+		f.Do = fmt.Sprintf("run nats-server %d.%d or later: this one says that it is %s", leastMajor, leastMinor, version)
 	}
 	return f
 }

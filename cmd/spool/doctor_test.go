@@ -56,16 +56,19 @@ func TestDoctorTellsRefusedCredentials(t *testing.T) {
 	s := serve(t, tenant(t))
 	for _, args := range [][]string{{"doctor"}, {"session", "ls"}} {
 		out, code := spool(t, append(args, "--nats", s.ClientURL(), "--user", "nobody", "--password", "x")...)
-		if code != service.ExitFailure || !strings.Contains(out, "refused the credentials") || strings.Contains(out, "spool up") {
+		if code != service.ExitFailure || !strings.Contains(out, "refused the credentials") ||
+			strings.Contains(out, "spool up") {
 			t.Errorf("%v = %d: %s; want 1, and that the credentials were refused", args, code, out)
 		}
 	}
-	if out, code := spool(t, "doctor", "--nats", "127.0.0.1:1"); code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
+	out, code := spool(t, "doctor", "--nats", "127.0.0.1:1")
+	if code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
 		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
 	}
 }
 
-// TestDiskOfATenant: a limit that the streams do not fit into is refused before it is one, and says what to do when it is.
+// TestDiskOfATenant: a limit that the streams do not fit into is refused before it is one, and says what to do when
+// it is.
 func TestDiskOfATenant(t *testing.T) {
 	d := tenant(t)
 	for _, args := range [][]string{{"add", d.path, "brook"}, {"set", d.path, "acme"}} {

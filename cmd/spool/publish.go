@@ -68,8 +68,8 @@ func hostname() string {
 // noteAgain is how long a reason that was told is not told again.
 const noteAgain = time.Minute
 
-// noteRetries tells why publishing does not go on: each reason when it is a new one, and how often it was tried in vain when that
-// goes on for noteAgain.
+// noteRetries tells why publishing does not go on: each reason when it is a new one, and how often it was tried in
+// vain when that goes on for noteAgain.
 func noteRetries(w io.Writer) func(error, time.Duration) {
 	var told string
 	var last time.Time

@@ -59,7 +59,9 @@ func TestHiddenSessions(t *testing.T) {
 	row := func(cwd string, answered bool) sessions.Row {
 		return sessions.Row{Info: sessions.Info{Cwd: cwd, Answered: answered}}
 	}
-	rows := []sessions.Row{row("/srv/a", true), row("/srv/a", true), row("/srv/a", false), row("/srv/b", true), row("", false)}
+	rows := []sessions.Row{
+		row("/srv/a", true), row("/srv/a", true), row("/srv/a", false), row("/srv/b", true), row("", false),
+	}
 	for _, c := range []struct {
 		q    sessions.Query
 		want string

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spool/pkg/sessions"
 )
@@ -60,6 +61,21 @@ func leafOf(leaf any) sessions.Leaf {
 		return sessions.Last
 	}
 	return sessions.At(id)
+}
+
+// eachExpected gives f what each expected.*.json of a folder holds, packed or not.
+func eachExpected(dir string, f func(map[string]any) error) error {
+	files, err := filepath.Glob(filepath.Join(dir, "expected.*.json*"))
+	for i := 0; err == nil && i < len(files); i++ {
+		var all map[string]any
+		if all, err = readObject(strings.TrimSuffix(files[i], ".gz")); err == nil {
+			err = f(all)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", files[i], err)
+		}
+	}
+	return err
 }
 
 // readObject reads a file that holds an object.

@@ -26,28 +26,20 @@ func init() { groups["gc"] = gcVectors }
 // become nodes of a pack, with the blobs that they mention as refs, and the pack's header is marked from them, as the
 // collector does (DESIGN 9). What no mark reaches goes, whatever its age.
 func gcVectors(dir string, report func(Case)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "expected.*.json*"))
-	if err != nil {
-		return err
-	}
 	inputs, err := readJSON(filepath.Join(dir, "inputs.json"))
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		expected, err := readJSON(strings.TrimSuffix(file, ".gz"))
-		if err != nil {
-			return err
-		}
-		for name, want := range expected.(map[string]any) {
+	return eachExpected(dir, func(expected map[string]any) error {
+		for name, want := range expected {
 			input, err := memberAs[map[string]any](inputs, name)
 			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				return err
 			}
 			report(gcCase(name, input, want.(map[string]any)))
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // gcCase compares one collection, as a dry run and as a real one.

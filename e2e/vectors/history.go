@@ -17,20 +17,7 @@ func init() { groups["history"] = historyVectors }
 
 // historyVectors stores prompts and asks for them (SPEC S11).
 func historyVectors(dir string, report func(Case)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "expected.*.json*"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		expected, err := readObject(strings.TrimSuffix(file, ".gz"))
-		if err == nil {
-			err = historyCases(expected, report)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
+	return eachExpected(dir, func(expected map[string]any) error { return historyCases(expected, report) })
 }
 
 func historyCases(expected map[string]any, report func(Case)) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/big"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,21 +16,13 @@ func init() { groups["ids"] = idVectors }
 
 // idVectors gives out numbers and names after those that are there (SPEC A1, A9).
 func idVectors(dir string, report func(Case)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "expected.*.json*"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		all, err := readJSON(strings.TrimSuffix(file, ".gz"))
-		if err != nil {
-			return err
-		}
+	return eachExpected(dir, func(all map[string]any) error {
 		for kind, run := range map[string]func(string, map[string]any, func(Case)) error{
 			"artifactManager": artifactIDs, "agentOutputManager": agentIDs,
 		} {
 			cases, err := memberAs[[]any](all, kind)
 			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				return err
 			}
 			for _, c := range cases {
 				name, err := memberAs[string](c, "name")
@@ -39,12 +30,12 @@ func idVectors(dir string, report func(Case)) error {
 					err = run(kind+"."+name, c.(map[string]any), report)
 				}
 				if err != nil {
-					return fmt.Errorf("%s: %s: %w", file, name, err)
+					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // texts are the strings of an array; nil for anything else.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,26 +14,18 @@ func init() { groups["urls"] = urlVectors }
 
 // urlVectors resolves each address in each setup of folders (SPEC A8, A9).
 func urlVectors(dir string, report func(Case)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "expected.*.json*"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		all, err := readJSON(strings.TrimSuffix(file, ".gz"))
+	return eachExpected(dir, func(all map[string]any) error {
+		setups, err := memberAs[map[string]any](all, "setups")
 		if err != nil {
 			return err
 		}
-		setups, err := memberAs[map[string]any](all, "setups")
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
 		for name, setup := range setups {
 			if err := urlSetup(name, setup, report); err != nil {
-				return fmt.Errorf("%s: setup %s: %w", file, name, err)
+				return fmt.Errorf("setup %s: %w", name, err)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func urlSetup(setup string, v any, report func(Case)) error {

@@ -44,8 +44,8 @@ type Accounts struct {
 	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
 
-	// Masked are entries with a masked secret that no event leads to, of threads with findings: the persisters mask, and what is
-	// found was not compared as they store it.
+	// Masked are entries with a masked secret that no event leads to, of threads with findings: the persisters mask,
+	// and what is found was not compared as they store it.
 	Masked int64 `json:"masked,omitempty"`
 
 	Findings []Finding `json:"findings"` // events of which nothing of all this is true

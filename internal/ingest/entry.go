@@ -46,9 +46,9 @@ func (s *stream) event(l line) (*events.Event, error) {
 	return e, nil
 }
 
-// open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value, or a
-// string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have defaults. Another
-// member is refused: whoever sends it means something by it.
+// open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value,
+// or a string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have
+// defaults. Another member is refused: whoever sends it means something by it.
 func (s *stream) open(e *events.Event, text []byte) error {
 	if err := jsonscan.Valid(text); err != nil {
 		return fmt.Errorf("%w: envelope: %w", ErrEntry, err)
@@ -78,7 +78,7 @@ var (
 	errTime   = errors.New("want RFC 3339, or Unix milliseconds as a number")
 	errSeq    = errors.New("want a whole number from 1")
 	errMember = errors.New("no member of an envelope: it has session, thread, dialect, body, time, user and seq")
-	errNamed  = errors.New("all lines of a stream have one, which is named beside it (Spool-Producer and Spool-Epoch, or --producer)")
+	errNamed  = errors.New("all lines of a stream have one, named beside it (Spool-Producer and Spool-Epoch, or --producer)")
 	errKind   = errors.New("an envelope is an entry: leave it out; what is done to a thread has a request of its own")
 	errBase64 = errors.New("no member of an envelope: give the entry as body, or by itself, as a line that is no envelope")
 	errOwner  = errors.New("a sequence names an event only under a producer of your own: name one, or leave it out")

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Pipe runs Lines for a person: it names each refused line on w, several with one reason once, and then says what was stored.
-// It is an error when a line was refused.
+// Pipe runs Lines for a person: it names each refused line on w, several with one reason once, and then says what was
+// stored. It is an error when a line was refused.
 func Pipe(ctx context.Context, r io.Reader, out Publisher, cfg Config, w io.Writer) error {
 	cfg.Results = func(rs []Result, _ error) {
 		for len(rs) > 0 {

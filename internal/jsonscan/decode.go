@@ -13,8 +13,8 @@ import (
 // Decode is json.Unmarshal whose errors are for people: what was wrong, where, and what to give instead.
 func Decode(b []byte, v any) error { return Plain(json.Unmarshal(b, v)) }
 
-// DecodeExactly is Decode for what a person or a program just wrote: it refuses members that v does not have, and anything
-// behind the value.
+// DecodeExactly is Decode for what a person or a program just wrote: it refuses members that v does not have, and
+// anything behind the value.
 func DecodeExactly(r io.Reader, v any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()

@@ -38,7 +38,8 @@ func TestDecodeIsPlain(t *testing.T) {
 			Bytes []byte   `json:"bytes"`
 		}
 		err := jsonscan.DecodeExactly(strings.NewReader(in), &v)
-		if (want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "json:")) {
+		if (want == "") != (err == nil) ||
+			err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "json:")) {
 			t.Errorf("%s = %v, want %q", in, err, want)
 		}
 	}

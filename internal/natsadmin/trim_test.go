@@ -1,11 +1,8 @@
 package natsadmin_test
 
 import (
-	"context"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -25,40 +22,6 @@ func publish(t *testing.T, c *natsio.Conn, from, to int) {
 		}
 		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// partition finds the partition of the first stored event.
-func partition(t *testing.T, c *natsio.Conn) int {
-	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
-	if err != nil {
-		t.Fatalf("subject %q: %v", m.Subject, err)
-	}
-	return p
-}
-
-// ackFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
-func ackFloor(t *testing.T, c *natsio.Conn, p int, seq uint64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for {
-		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cons.CachedInfo().AckFloor.Stream >= seq {
-			return
 		}
 	}
 }
@@ -83,7 +46,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	if upTo, err := admin.Trim(t.Context()); upTo != 0 || err != nil {
 		t.Errorf("Trim with nothing applied = %d, %v, want 0", upTo, err)
 	}
-	p := partition(t, c)
+	p := natstest.Partition(t, c)
 	got := make(chan natsio.Delivery, 200)
 	stop, err := c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
 	if err != nil {
@@ -97,7 +60,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	if err := all[9].Ack(); err != nil {
 		t.Fatal(err)
 	}
-	ackFloor(t, c, p, 10)
+	natstest.AwaitAckFloor(t, c, p, 10)
 	for range 20 {
 		if _, err := admin.Trim(t.Context()); err != nil {
 			t.Fatal(err)
@@ -109,7 +72,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	if err := all[99].Ack(); err != nil {
 		t.Fatal(err)
 	}
-	ackFloor(t, c, p, 100)
+	natstest.AwaitAckFloor(t, c, p, 100)
 	if upTo, err := admin.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
 		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)
 	}

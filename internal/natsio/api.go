@@ -14,7 +14,8 @@ type api struct {
 	denied *denials
 }
 
-// ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of them.
+// ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of
+// them.
 func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (v T, err error) {
 	ctx, done, err := d.watch(ctx, func(subject string) bool { return asks(subject, subjects) })
 	if err != nil {
@@ -25,12 +26,13 @@ func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, err
 	return v, outcome(ctx, err)
 }
 
-// asks reports whether a subject is one of the API's that begin so: whole tokens, unless the last one ends with "_", which
-// is the name of a consumer that gets a number.
+// asks reports whether a subject is one of the API's that begin so: whole tokens, unless the last one ends with "_",
+// which is the name of a consumer that gets a number.
 func asks(subject string, subjects []string) bool {
 	_, request, ok := strings.Cut(subject, ".API.") // in a domain its name stands between "$JS" and "API"
 	for _, s := range subjects {
-		if rest, begins := strings.CutPrefix(request, s); ok && begins && (rest == "" || rest[0] == '.' || s[len(s)-1] == '_') {
+		rest, begins := strings.CutPrefix(request, s)
+		if ok && begins && (rest == "" || rest[0] == '.' || s[len(s)-1] == '_') {
 			return true
 		}
 	}
@@ -75,9 +77,9 @@ func (a api) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
 
 // consumer is ask for what answers with a consumer.
 func consumer(
-	ctx context.Context, d *denials, stream string, f func(context.Context) (jetstream.Consumer, error), subjects ...string,
+	ctx context.Context, d *denials, stream string, f func(context.Context) (jetstream.Consumer, error), subject string,
 ) (jetstream.Consumer, error) {
-	c, err := ask(ctx, d, f, subjects...)
+	c, err := ask(ctx, d, f, subject)
 	if err != nil {
 		return nil, err
 	}

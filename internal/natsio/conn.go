@@ -150,8 +150,9 @@ func located(err error, urls string) error {
 		servers[i] = strings.TrimSpace(server)
 	}
 	if refused {
-		return fmt.Errorf("%w: %s refused the credentials (%w): give those of a user that it knows, by --nkey, --creds, --user or "+
-			"--context; spool auth env writes them for a user of spool auth", record.ErrDenied, strings.Join(servers, ", "), err)
+		return fmt.Errorf("%w: %s refused the credentials (%w): give those of a user that it knows, by --nkey, --creds, "+
+			"--user or --context; spool auth env writes them for a user of spool auth",
+			record.ErrDenied, strings.Join(servers, ", "), err)
 	}
 	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 }

@@ -13,8 +13,8 @@ import (
 	"spool/internal/record"
 )
 
-// denials are the requests of a connection that wait for answers. A server drops what a user may not send, says so on the
-// connection, and answers nothing: whoever waits for the answer learns it here.
+// denials are the requests of a connection that wait for answers. A server drops what a user may not send, says so on
+// the connection, and answers nothing: whoever waits for the answer learns it here.
 type denials struct {
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}
@@ -27,9 +27,11 @@ type waiter struct {
 	end   context.CancelCauseFunc
 }
 
-// watch gives a context that ends when the server refuses a subject that sends is true for; outcome has the reason. done
-// must be called when the answer is there, or not waited for any more.
-func (d *denials) watch(ctx context.Context, sends func(subject string) bool) (_ context.Context, done func(), err error) {
+// watch gives a context that ends when the server refuses a subject that sends is true for; outcome has the reason.
+// done must be called when the answer is there, or not waited for any more.
+func (d *denials) watch(
+	ctx context.Context, sends func(subject string) bool,
+) (_ context.Context, done func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.deaf != nil {
@@ -49,8 +51,8 @@ func (d *denials) watch(ctx context.Context, sends func(subject string) bool) (_
 	}, nil
 }
 
-// Denied gives a context that ends when the server refuses a message on the subject; its cause is a record.ErrDenied. It is
-// for requests that do not go through this package. done must be called behind the request.
+// Denied gives a context that ends when the server refuses a message on the subject; its cause is a record.ErrDenied.
+// It is for requests that do not go through this package. done must be called behind the request.
 func (st Streams) Denied(ctx context.Context, subject string) (_ context.Context, done func(), err error) {
 	return st.c.denied.watch(ctx, func(s string) bool { return s == subject })
 }
@@ -96,6 +98,9 @@ func (d *denials) hear() {
 // violation finds what was refused in the server's words.
 var violation = regexp.MustCompile(`for (Publish|Subscription) to "([^"]+)"`)
 
+// askForIt is what to do without a permission.
+const askForIt = "ask for the permission, or use a user who has it"
+
 // refused is the subject that a user may not publish or subscribe to, if the server says that.
 func refused(err error) (subject string, publish, ok bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
@@ -114,13 +119,13 @@ func (d *denials) complaint(nc *nats.Conn, err error) (told bool) {
 	case !ok:
 		return false
 	case publish:
-		return d.deny(subject, fmt.Errorf("%w: %s: ask for the permission, or use a user who has it", record.ErrDenied, subject))
+		return d.deny(subject, fmt.Errorf("%w: %s: %s", record.ErrDenied, subject, askForIt))
 	}
 	inbox := strings.TrimSuffix(nc.NewInbox(), ".")
 	if inbox = inbox[:strings.LastIndexByte(inbox, '.')+1]; !strings.HasPrefix(subject, inbox) {
 		return false // of a subscription; whoever reads from it is told by nats.go
 	}
-	d.deafen(fmt.Errorf("%w: subscribe to %s, where answers come: give the prefix that this user has, by --inbox-prefix or "+
-		"NATS_INBOX_PREFIX (spool auth env says it)", record.ErrDenied, subject))
+	d.deafen(fmt.Errorf("%w: subscribe to %s, where answers come: give the prefix that this user has, by --inbox-prefix "+
+		"or NATS_INBOX_PREFIX (spool auth env says it)", record.ErrDenied, subject))
 	return true
 }

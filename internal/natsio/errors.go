@@ -119,8 +119,8 @@ func parseAck(m *nats.Msg) (ack, error) {
 	return a, nil
 }
 
-// errAway: nats.go keeps nothing for a server that is away, and calls that a full buffer. No subject is in it: whoever tries again says
-// a reason once.
+// errAway: nats.go keeps nothing for a server that is away, and calls that a full buffer. No subject is in it:
+// whoever tries again says a reason once.
 var errAway = errors.New("the connection to the server is lost, and not made again yet")
 
 // unsent is why a message was not sent. What that means for the call is verdict, or large if the message is too large.
@@ -155,7 +155,7 @@ func WrapErr(err error) error {
 		return fmt.Errorf("%w: %w", record.ErrBusy, err)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		subject, _, _ := refused(err)
-		return fmt.Errorf("%w: subscribe to %s: ask for the permission, or use a user who has it", record.ErrDenied, subject)
+		return fmt.Errorf("%w: subscribe to %s: %s", record.ErrDenied, subject, askForIt)
 	case errors.Is(err, context.Canceled):
 		return err
 	}

@@ -1,11 +1,9 @@
 package natsio_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,40 +31,6 @@ func one(t *testing.T, c *natsio.Conn, evs []*events.Event) {
 	for _, e := range evs {
 		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// partition finds the partition of the first stored event.
-func partition(t *testing.T, c *natsio.Conn) int {
-	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
-	if err != nil {
-		t.Fatalf("subject %q: %v", m.Subject, err)
-	}
-	return p
-}
-
-// ackFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
-func ackFloor(t *testing.T, c *natsio.Conn, p int, seq uint64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for {
-		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cons.CachedInfo().AckFloor.Stream >= seq {
-			return
 		}
 	}
 }
@@ -122,7 +86,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	one(t, a, entries("s", 1, 50, 10))
-	p := partition(t, a)
+	p := natstest.Partition(t, a)
 	first := make(chan natsio.Delivery, 100)
 	stop, err := a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d })
 	if err != nil {
@@ -135,7 +99,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 			}
 		}
 	}
-	ackFloor(t, a, p, 20)
+	natstest.AwaitAckFloor(t, a, p, 20)
 	stop()
 	second := make(chan natsio.Delivery, 100)
 	stop, err = b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d })

@@ -42,7 +42,8 @@ type call struct {
 
 func newPipe(nc *nats.Conn, denied *denials) (*pipe, error) {
 	p := &pipe{
-		nc: nc, denied: denied, prefix: nc.NewInbox() + ".", bytes: semaphore.NewWeighted(window), waiting: map[uint64]*call{},
+		nc: nc, denied: denied, prefix: nc.NewInbox() + ".", bytes: semaphore.NewWeighted(window),
+		waiting: map[uint64]*call{},
 	}
 	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
 	if err != nil {
@@ -88,7 +89,9 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	ctx, done, err := p.denied.watch(ctx, func(subject string) bool { return goesTo(before, subject) || goesTo(msgs, subject) })
+	ctx, done, err := p.denied.watch(ctx, func(subject string) bool {
+		return goesTo(before, subject) || goesTo(msgs, subject)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,8 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	for _, m := range before {
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.unsent(c, 0)
-			return nil, unsent(m, err, record.ErrBusy, record.ErrRefused) // the batch that it belongs to never gets its end: nothing of it is stored
+			// The batch that it belongs to never gets its end: nothing of it is stored.
+			return nil, unsent(m, err, record.ErrBusy, record.ErrRefused)
 		}
 	}
 	for i, m := range msgs {

@@ -254,8 +254,8 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) (c
 func (c *Conn) makeRoom(ctx context.Context) string {
 	const smaller = "give smaller --events-bytes and --items-bytes"
 	if info, err := c.js.AccountInfo(ctx); err == nil && info.Limits.MaxStore > 0 {
-		return fmt.Sprintf("this account may take %d MiB of the server's disk for all its streams. Raise that (of a tenant of "+
-			"spool auth: spool auth tenant set DIR NAME --disk SIZE, then restart the server or have it reload), or %s",
+		return fmt.Sprintf("this account may take %d MiB of the server's disk for all its streams. Raise that (of a tenant "+
+			"of spool auth: spool auth tenant set DIR NAME --disk SIZE, then restart the server or have it reload), or %s",
 			info.Limits.MaxStore>>20, smaller)
 	}
 	return "make room on the server's disk, raise max_file_store in its configuration, or " + smaller

@@ -5,6 +5,8 @@ package natstest
 import (
 	"context"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"spool/internal/embedded"
 	"spool/internal/memjs"
 	"spool/internal/natsio"
+	"spool/pkg/events"
 )
 
 // Running is a server that was started.
@@ -69,4 +72,38 @@ func Conn(t testing.TB) *natsio.Conn {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Partition finds the partition of the first stored event.
+func Partition(t testing.TB, c *natsio.Conn) int {
+	t.Helper()
+	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
+	if err != nil {
+		t.Fatalf("subject %q: %v", m.Subject, err)
+	}
+	return p
+}
+
+// AwaitAckFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
+func AwaitAckFloor(t testing.TB, c *natsio.Conn, p int, seq uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cons.CachedInfo().AckFloor.Stream >= seq {
+			return
+		}
+	}
 }

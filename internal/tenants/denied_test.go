@@ -88,8 +88,11 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			_, err := c.Records().Commit(ctx, record.Fence{}, []record.Put{{Key: "a", Value: []byte("v")}})
 			return err
 		},
-		"Forget":   func(ctx context.Context) error { return c.Records().Forget(ctx, 1) },
-		"FindPack": func(ctx context.Context) error { _, err := c.Records().FindPack(ctx, casstore.PackID{}); return err },
+		"Forget": func(ctx context.Context) error { return c.Records().Forget(ctx, 1) },
+		"FindPack": func(ctx context.Context) error {
+			_, err := c.Records().FindPack(ctx, casstore.PackID{})
+			return err
+		},
 		"Watch": func(ctx context.Context) error {
 			for _, err := range c.Records().Watch(ctx, ">", true, nil) {
 				return err
@@ -125,7 +128,8 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			return nil
 		},
 		"UntilNow": func(ctx context.Context) error {
-			return c.Items().UntilNow(ctx, []string{events.ItemSubjects}, natsio.Position{}, func(natsio.StoredItem) error { return nil })
+			ignore := func(natsio.StoredItem) error { return nil }
+			return c.Items().UntilNow(ctx, []string{events.ItemSubjects}, natsio.Position{}, ignore)
 		},
 		"Extent": func(ctx context.Context) error {
 			_, err := c.Items().Extent(ctx, []string{events.ItemSubjects})

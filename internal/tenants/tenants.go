@@ -66,7 +66,8 @@ func (d *Directory) AddTenant(t Tenant) error {
 	return nil
 }
 
-// LeastDisk is the least disk limit, in bytes: EVENTS and ITEMS have room for 64 MiB each, and what they become is as large.
+// LeastDisk is the least disk limit, in bytes: EVENTS and ITEMS have room for 64 MiB each, and what they become is as
+// large.
 const LeastDisk = 256 << 20
 
 // CheckDisk refuses a limit that a tenant's streams do not fit into.

@@ -67,7 +67,8 @@ func TestRefusals(t *testing.T) {
 	if err := d.AddTenant(tenants.Tenant{Name: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []tenants.Tenant{{Name: "acme"}, {Name: "SYS"}, {Name: ""}, {Name: "a.b"}, {Name: "$G"}, {Name: `x" {`}, {Name: "b", Disk: -1}, {Name: "b", Disk: tenants.LeastDisk - 1}} {
+	for _, bad := range []tenants.Tenant{{Name: "acme"}, {Name: "SYS"}, {Name: ""}, {Name: "a.b"},
+		{Name: "$G"}, {Name: `x" {`}, {Name: "b", Disk: -1}, {Name: "b", Disk: tenants.LeastDisk - 1}} {
 		if err := d.AddTenant(bad); err == nil {
 			t.Errorf("AddTenant(%+v) = nil, want a refusal", bad)
 		}

@@ -23,18 +23,8 @@ func TestDeletedByAnother(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			th := thread("s")
-			stop, err := persister(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pub := c.Publisher(client.PublisherConfig{})
-			if err = pub.Publish(ctx, post(th, "1")); err == nil {
-				err = c.Await(ctx, th, pub.Producer(), 0, 1)
-			}
-			stop()
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := publishApplied(ctx, t, conn, th)
+			var err error
 			told := make(chan error)
 			const callers = 3
 			for range callers { // all decide before anything is deleted
@@ -56,7 +46,8 @@ func TestDeletedByAnother(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if stop, err = persister(conn); err != nil {
+			stop, err := persister(conn)
+			if err != nil {
 				t.Fatal(err)
 			}
 			defer stop()

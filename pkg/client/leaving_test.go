@@ -33,18 +33,8 @@ func TestLeftByAnother(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			th := thread("s")
-			stop, err := persister(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pub := c.Publisher(client.PublisherConfig{})
-			if err = pub.Publish(ctx, post(th, "1")); err == nil {
-				err = c.Await(ctx, th, pub.Producer(), 0, 1)
-			}
-			stop()
-			if err != nil {
-				t.Fatal(err)
-			}
+			publishApplied(ctx, t, conn, th)
+			var err error
 			told := make([]chan error, len(ops))
 			for i, op := range ops { // each decides before anything has happened
 				told[i] = make(chan error, 1)
@@ -55,7 +45,8 @@ func TestLeftByAnother(t *testing.T) {
 					}
 				}
 			}
-			if stop, err = persister(conn); err != nil {
+			stop, err := persister(conn)
+			if err != nil {
 				t.Fatal(err)
 			}
 			defer stop()

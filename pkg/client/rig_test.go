@@ -125,6 +125,25 @@ func thread(session string) events.Thread {
 	return events.Thread{Session: session, Name: events.MainThread}
 }
 
+// publishApplied publishes one entry to a thread and waits until it is applied. Nobody applies anything behind that.
+func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th events.Thread) *client.Publisher {
+	t.Helper()
+	c := client.New(conn)
+	stop, err := persister(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub := c.Publisher(client.PublisherConfig{})
+	if err = pub.Publish(ctx, post(th, "1")); err == nil {
+		err = c.Await(ctx, th, pub.Producer(), 0, 1)
+	}
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pub
+}
+
 // post is an entry that makes one item.
 func post(t events.Thread, text string) client.Entry {
 	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}

@@ -130,7 +130,8 @@ func ParseChunk(b []byte) (Chunk, error) {
 	case ChunkData:
 		c.Seq, c.Stream, c.Data = r.uint(), Stream(min(r.uint(), 255)), r.alias(b, src)
 	case ChunkEnd:
-		c.Seq, c.End.ExitCode, c.End.IsError, c.End.DurationMS = r.uint(), int(r.int()), read(&r, "true or false", r.dec.DecodeBool), r.int()
+		c.Seq = r.uint()
+		c.End = OutputEnd{int(r.int()), read(&r, "true or false", r.dec.DecodeBool), r.int()}
 	case ChunkAbort:
 		c.Seq, c.Reason = r.uint(), r.string()
 	}

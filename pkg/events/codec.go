@@ -118,8 +118,8 @@ type reader struct {
 	err error
 }
 
-// read reads the next value. The decoder's own errors speak of its codes; whoever wrote the bytes is told which value, in their
-// order and from 1, is to be what.
+// read reads the next value. The decoder's own errors speak of its codes; whoever wrote the bytes is told which
+// value, in their order and from 1, is to be what.
 func read[T any](r *reader, want string, f func() (T, error)) (v T) {
 	if r.err != nil {
 		return v

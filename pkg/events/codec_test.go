@@ -205,7 +205,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A dead letter's reason is for whoever wrote the event: it names a member and what belongs there, and nothing of a decoder.
+// A dead letter's reason is for whoever wrote the event: it names a member and what belongs there, and nothing of a
+// decoder.
 func TestReasonsArePlain(t *testing.T) {
 	parse := func(body string) error { _, err := events.ParseControl([]byte(body)); return err }
 	envelope := (&events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw"}).Encode()
@@ -219,7 +220,8 @@ func TestReasonsArePlain(t *testing.T) {
 		"value 5: want a whole number":                      chunk,
 		"value 3: want a string":                            mixed,
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "msgpack:") || strings.Contains(err.Error(), "Go ") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "msgpack:") ||
+			strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
