@@ -72,6 +72,11 @@ func (c *fsckCmd) Run(a *app) error {
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}
+	if c.Repair {
+		if err := scrub.Repaired(a.ctx, sys); err != nil {
+			return fmt.Errorf("note the repair: %w", err)
+		}
+	}
 	if c.JSON {
 		err = json.NewEncoder(a.out).Encode(rep)
 	} else {

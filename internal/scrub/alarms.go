@@ -116,8 +116,9 @@ func braked(ctx context.Context, s Store) (out []Alarm, err error) {
 	return out, nil
 }
 
-// NotReady is why a store should be given nothing more until somebody has looked: a stream that nothing can replace is
-// gone, of another store, or has lost what it held. It reads one record, of what was found when marks were taken last.
+// NotReady is why a store should be given nothing more until somebody has looked: a stream that nothing can replace is gone, of
+// another store, or has lost what it held, and nobody has run a repair since. It reads one record, of what was found when marks
+// were taken last.
 func NotReady(ctx context.Context, r interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 }) error {
@@ -128,7 +129,7 @@ func NotReady(ctx context.Context, r interface {
 	var errs []error
 	for _, one := range decodeMarks(rs[0].Value).Open() {
 		derived := slices.Contains([]string{events.ItemsStream, events.GCStream, events.DeadStream}, one.Stream)
-		if one.How != WentBack && !derived {
+		if one.How != WentBack && !derived && !one.Repaired {
 			errs = append(errs, fmt.Errorf("%s: %s", one, one.Done))
 		}
 	}

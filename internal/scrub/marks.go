@@ -275,6 +275,28 @@ func Clear(ctx context.Context, s Store) error {
 	return m.store(ctx, s, m.rev)
 }
 
+// Repaired notes that a repair has brought back what can be, whatever it could not: the alarms stand, and the store is ready again.
+func Repaired(ctx context.Context, s Store) error {
+	for range 3 { // another process may take marks at the same time
+		m, err := readMarks(ctx, s)
+		if err != nil {
+			return err
+		}
+		news := false
+		for i := range m.Rewinds {
+			news = news || !m.Rewinds[i].Repaired
+			m.Rewinds[i].Repaired = true
+		}
+		if !news {
+			return nil
+		}
+		if err := m.store(ctx, s, m.rev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cleared is what Rewind.Done says of one that nobody is told of any more.
 const cleared = "cleared"
 

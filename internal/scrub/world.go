@@ -39,6 +39,8 @@ type Rewind struct {
 	Held   uint64 `json:"held,omitempty"` // the messages that were there then
 	Anew   bool   `json:"anew"`           // it was made after the mark
 	Done   string `json:"done"`           // what was done about it, or is to be done
+
+	Repaired bool `json:"repaired,omitempty"` // somebody has repaired what can be since
 }
 
 func (r Rewind) String() string {

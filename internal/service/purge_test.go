@@ -203,6 +203,8 @@ func TestPurged(t *testing.T) {
 			p.say("s1")
 			p.must(faulttest.Settle(t.Context(), p.conn))
 			repairs, clean := p.repair()
+			p.must(scrub.Repaired(t.Context(), natsadmin.Of(p.conn)))
+			p.must(scrub.NotReady(t.Context(), p.conn.Records())) // whatever is lost for good
 			said += strings.Join(repairs, "\n")
 			t.Logf("clean: %v\n%s", clean, said)
 			if !strings.Contains(said, c.says) {
