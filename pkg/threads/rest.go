@@ -278,17 +278,6 @@ func cutText(s string, limit int) string {
 	return s[:limit]
 }
 
-// newest lists what Newest iterates over.
-func (r Reader) newest(ctx context.Context, h Head, item int64) (list []casstore.Located, err error) {
-	for l, err := range r.Newest(ctx, h, item) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, l)
-	}
-	return list, nil
-}
-
 // olderTips are tips that a head does not name itself, and where they are.
 type olderTips struct {
 	Tips
