@@ -179,8 +179,11 @@ func TestStreamPurged(t *testing.T) {
 		}
 	}
 	load.stop()
-	w.eventually("ready, once a repair has found nothing", func() error {
+	w.eventually("clean, and ready", func() error {
 		w.run("spool", "fsck", "--repair", "--force")
+		if out, code := w.run("spool", "fsck"); code != 0 {
+			return fmt.Errorf("spool fsck: exit code %d\n%s", code, out)
+		}
 		return w.ready()
 	})
 	load.check()

@@ -415,7 +415,7 @@ func (b *book) standing(p *posting) events.Standing {
 
 func (b *book) find(p *posting, why string) {
 	detail := fmt.Sprintf("%s: %s", b.t, why)
-	if b.a.lost != nil {
+	if _, given := b.first[p.name()]; b.a.lost != nil && !given { // else what its sequence names is there
 		b.a.lost[p.name()] = true
 	}
 	if p.producer != "" {
