@@ -130,7 +130,7 @@ func (j *judgement) publishAgain(d *driver) {
 		m, ok := j.events[seq]
 		t, kind, err := events.ParseStored(m.Subject)
 		if e, bad := events.Open(m.Subject, m.Data); !ok || err != nil || bad != nil || e.Kind != events.KindEntry ||
-			!j.comparable(j.model.threads[t]) || seq < j.model.threads[t].began { // what an earlier thread of the name had is new
+			!j.comparable(j.model.threads[t]) || seq < j.model.threads[t].began { // else it is new
 			continue
 		}
 		msgs = append(msgs, natsadmin.StoredMessage{Subject: events.EventSubject(t, kind), Data: m.Data})
