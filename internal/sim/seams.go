@@ -25,7 +25,8 @@ func (p *Program) remembered(r *rand.Rand) []Op {
 	default: // pieces of an output every 9 s
 		ops = append(ops, Op{Do: Output, Who: 1, Kind: 1, N: 4 + r.IntN(4)})
 	}
-	ops = append(ops, Op{Do: Sleep, Ms: 1500 + r.IntN(9000)}, Op{Do: FreezeOne, Who: who}, Op{Do: Sleep, Ms: r.IntN(2) * 9000})
+	ops = append(ops, Op{Do: Sleep, Ms: 1500 + r.IntN(9000)}, Op{Do: FreezeOne, Who: who},
+		Op{Do: Sleep, Ms: r.IntN(2) * 9000})
 	ops = append(ops, middle...)
 	ops = append(ops, Op{Do: Sleep, Ms: 10_000 + r.IntN(20_000)},
 		Op{Do: []Verb{StopOne, KillOne, FreezeOne}[r.IntN(3)], Who: 1 - who}, Op{Do: ThawOne, Who: who},
@@ -77,7 +78,8 @@ func (p *Program) deletedInside(r *rand.Rand) []Op {
 		ops = append(ops, p.some(r, 0, 1))
 	}
 	ops = append(ops, Op{Do: Settle},
-		Op{Do: KillStep, On: []string{"purge", "purge", "done", "items", "remove"}[r.IntN(5)]}, Op{Do: Delete}, Op{Do: Sleep, Ms: []int{50, 3000, 22_000}[r.IntN(3)]})
+		Op{Do: KillStep, On: []string{"purge", "purge", "done", "items", "remove"}[r.IntN(5)]}, Op{Do: Delete},
+		Op{Do: Sleep, Ms: []int{50, 3000, 22_000}[r.IntN(3)]})
 	if r.IntN(2) == 0 {
 		ops = append(ops, p.some(r, 0, few(r, 2)))
 	}
