@@ -135,7 +135,7 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// unsent drops the items that are stored already.
+// unsent drops the items that are stored already. After an error they are as they were, and all are asked for again.
 func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events.Posted, error) {
 	type life struct {
 		thread events.Thread
@@ -149,7 +149,7 @@ func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events
 		if ok && !asked {
 			var err error
 			if n, err = p.Outbox.LastItemOf(ctx, t, it.Life); err != nil {
-				return nil, err
+				return items, err
 			}
 			last[life{t, it.Life}] = n
 		}

@@ -35,14 +35,15 @@ func (p *Program) garbage(r *rand.Rand, image int) []Op {
 	return append(ops, Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Settle})
 }
 
-// takenBack is a scene: a collector stands still between its plan and its deeds, and what is garbage in the plan is taken
-// up.
+// takenBack is a scene: a collector stands still between its plan and its deeds, and what is garbage in the plan is
+// taken up.
 func (p *Program) takenBack(r *rand.Rand) []Op {
 	image := 1 + r.IntN(2)
 	ops := p.garbage(r, image)
 	again := p.some(r, []int{0, 2}[r.IntN(2)], []int{0, 2}[r.IntN(2)])
 	again.Image = image
-	step := []string{"gc mark", "gc mark", "gc bury", "gc condemn", "gc repack", "gc reclaim", "gc second fence"}[r.IntN(7)]
+	step := []string{"gc mark", "gc mark", "gc bury", "gc condemn", "gc repack", "gc reclaim",
+		"gc second fence"}[r.IntN(7)]
 	collect := Op{Do: Collect, Kind: []int{0, 0, 1, 2}[r.IntN(4)]}
 	ops = append(ops, Op{Do: PauseStep, On: step, Ms: 2000 + r.IntN(3000)}, collect,
 		Op{Do: Sleep, Ms: 50 + r.IntN(500)}, again)
@@ -53,8 +54,8 @@ func (p *Program) takenBack(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Read, Session: again.Session, Thread: again.Thread})
 }
 
-// shortLife is a scene: while a collector stands still behind its second fence, an image comes and its thread goes again;
-// the image is taken up while the collector stands still once more, before its deeds.
+// shortLife is a scene: while a collector stands still behind its second fence, an image comes and its thread goes
+// again; the image is taken up while the collector stands still once more, before its deeds.
 func (p *Program) shortLife(r *rand.Rand) []Op {
 	image := 1 + r.IntN(2)
 	ops := []Op{p.some(r, 0, 0), {Do: Settle}}

@@ -134,8 +134,11 @@ func generate(seed uint64, moods []mood) Program {
 	return p
 }
 
-// sensible mends what no user may do: two live processes with one producer in one epoch.
+// sensible mends what no user may do, as two live processes with one producer in one epoch, and what nobody ends.
 func (p *Program) sensible() {
+	if p.Offline { // a full EVENTS would leave events on the disk for ever
+		p.EventsBytes = 0
+	}
 	replaces := p.wants(Replace)
 	for i := range p.Ops {
 		o := &p.Ops[i]

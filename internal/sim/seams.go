@@ -16,7 +16,7 @@ func (p *Program) remembered(r *rand.Rand) []Op {
 	case 0: // it ended, is removed, and begins anew
 		ops = append(ops, Op{Do: End}, one(1))
 		middle = []Op{{Do: Remove, Kind: 1}, one(0)}
-	case 1: // it was renamed, which somebody is told who does not know it, and has its name back
+	case 1: // it was renamed, which somebody is told, and has its name back
 		ops = append(ops, Op{Do: Rename, To: 2}, Op{Do: Settle}, one(0))
 		middle = []Op{{Do: Rename, Thread: 2, To: 0}, one(0)}
 	case 2: // its name was taken, and is free
@@ -25,10 +25,12 @@ func (p *Program) remembered(r *rand.Rand) []Op {
 	default: // pieces of an output every 9 s
 		ops = append(ops, Op{Do: Output, Who: 1, Kind: 1, N: 4 + r.IntN(4)})
 	}
-	ops = append(ops, Op{Do: Sleep, Ms: 1500 + r.IntN(9000)}, Op{Do: FreezeOne, Who: who}, Op{Do: Sleep, Ms: r.IntN(2) * 9000})
+	ops = append(ops, Op{Do: Sleep, Ms: 1500 + r.IntN(9000)}, Op{Do: FreezeOne, Who: who},
+		Op{Do: Sleep, Ms: r.IntN(2) * 9000})
 	ops = append(ops, middle...)
-	ops = append(ops, Op{Do: Sleep, Ms: 10_000 + r.IntN(20_000)}, Op{Do: []Verb{StopOne, KillOne, FreezeOne}[r.IntN(3)], Who: 1 - who},
-		Op{Do: ThawOne, Who: who}, Op{Do: Sleep, Ms: r.IntN(10_000)})
+	ops = append(ops, Op{Do: Sleep, Ms: 10_000 + r.IntN(20_000)},
+		Op{Do: []Verb{StopOne, KillOne, FreezeOne}[r.IntN(3)], Who: 1 - who}, Op{Do: ThawOne, Who: who},
+		Op{Do: Sleep, Ms: r.IntN(10_000)})
 	return append(ops, one(0), Op{Do: Sleep, Ms: 9000}, one(0))
 }
 
@@ -37,8 +39,8 @@ func (p *Program) remembered(r *rand.Rand) []Op {
 func (p *Program) lateAck(r *rand.Rand) []Op {
 	p.Persisters, p.BatchMax, p.Free = 2, 1+r.IntN(2), false
 	one := func(n int) Op { o := p.some(r, 0, 0); o.N, o.Split = n, true; return o }
-	ops := []Op{{Do: Late, On: "ack", Kind: 2, N: r.IntN(3), Ms: []int{12_000, 25_000}[r.IntN(2)]}, one(1 + r.IntN(3)),
-		{Do: Sleep, Ms: 1000 + r.IntN(2000)}}
+	ops := []Op{{Do: Late, On: "ack", Kind: 2, N: r.IntN(3), Ms: []int{12_000, 25_000}[r.IntN(2)]},
+		one(1 + r.IntN(3)), {Do: Sleep, Ms: 1000 + r.IntN(2000)}}
 	if r.IntN(3) > 0 {
 		ops = append(ops, Op{Do: PauseStep, On: []string{"fence", "bulk", "commit"}[r.IntN(3)], N: r.IntN(2), Ms: 12_000})
 	}
@@ -75,8 +77,9 @@ func (p *Program) deletedInside(r *rand.Rand) []Op {
 	if r.IntN(2) == 0 {
 		ops = append(ops, p.some(r, 0, 1))
 	}
-	ops = append(ops, Op{Do: Settle}, Op{Do: KillStep, On: []string{"purge", "purge", "done", "items", "remove"}[r.IntN(5)]},
-		Op{Do: Delete}, Op{Do: Sleep, Ms: []int{50, 3000, 22_000}[r.IntN(3)]})
+	ops = append(ops, Op{Do: Settle},
+		Op{Do: KillStep, On: []string{"purge", "purge", "done", "items", "remove"}[r.IntN(5)]}, Op{Do: Delete},
+		Op{Do: Sleep, Ms: []int{50, 3000, 22_000}[r.IntN(3)]})
 	if r.IntN(2) == 0 {
 		ops = append(ops, p.some(r, 0, few(r, 2)))
 	}
@@ -138,11 +141,13 @@ func (p *Program) nameAgain(r *rand.Rand) []Op {
 	p.Free = false
 	first, next := p.some(r, 0, 0), p.some(r, 0, 0)
 	first.As, next.As, next.Who, first.Who = 1, r.IntN(3)/2*2, 0, 0
-	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 30 + r.IntN(40)}, first, {Do: Remove, Kind: 1}, next, {Do: Rename, To: 2}}
+	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 30 + r.IntN(40)}, first, {Do: Remove, Kind: 1}, next,
+		{Do: Rename, To: 2}}
 	if r.IntN(3) == 0 {
 		ops = append(ops, p.some(r, 0, 0))
 	}
-	ops = append(ops, Op{Do: Rename, Thread: 2, To: 0}, Op{Do: Settle}, Op{Do: KillOne}, Op{Do: KillOne, Who: 1}, Op{Do: StartOne})
+	ops = append(ops, Op{Do: Rename, Thread: 2, To: 0}, Op{Do: Settle}, Op{Do: KillOne}, Op{Do: KillOne, Who: 1},
+		Op{Do: StartOne})
 	return append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}, p.some(r, 0, 0), Op{Do: Settle})
 }
 
@@ -151,8 +156,10 @@ func (p *Program) unread(r *rand.Rand) []Op {
 	p.Free = false
 	ops := []Op{p.some(r, 0, 0), p.some(r, 2, 0), {Do: Settle}}
 	for range 1 + r.IntN(3) {
-		ops = append(ops, Op{Do: []Verb{Refuse, Refuse, DropAsk, DropTell}[r.IntN(4)], On: "record get", Kind: 2, N: r.IntN(12),
-			Times: 1 + r.IntN(3), Ms: r.IntN(3)}, in(p.op(r, []Verb{Fork, Fork, Fork, Rename, Ask, Output}[r.IntN(6)]), []int{0, 2}[r.IntN(2)], 0))
+		ops = append(ops, Op{Do: []Verb{Refuse, Refuse, DropAsk, DropTell}[r.IntN(4)], On: "record get", Kind: 2,
+			N: r.IntN(12), Times: 1 + r.IntN(3), Ms: r.IntN(3)})
+		needs := p.op(r, []Verb{Fork, Fork, Fork, Rename, Ask, Output}[r.IntN(6)])
+		ops = append(ops, in(needs, []int{0, 2}[r.IntN(2)], 0))
 	}
 	return ops
 }
@@ -173,7 +180,8 @@ func (p *Program) deletedBetween(r *rand.Rand) []Op {
 func (p *Program) lostEvents(r *rand.Rand) []Op {
 	var ops []Op
 	for range 1 + r.IntN(2) {
-		lost := Op{Do: []Verb{DropAsk, DropAsk, Refuse, DropTell, Late}[r.IntN(5)], On: "event", Kind: 1, N: r.IntN(5), Ms: r.IntN(2)}
+		lost := Op{Do: []Verb{DropAsk, DropAsk, Refuse, DropTell, Late}[r.IntN(5)], On: "event", Kind: 1, N: r.IntN(5),
+			Ms: r.IntN(2)}
 		call := p.some(r, 0, few(r, 2))
 		call.N, call.Split, call.Again = 3+r.IntN(7), true, true
 		ops = append(ops, lost, call)
