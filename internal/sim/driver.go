@@ -105,7 +105,7 @@ func (d *driver) run() []string {
 	if d.p.wants(Subscribe) { // who follows a dead reader under its name waits for its pin
 		d.settleFor(time.Minute)
 	}
-	if !d.rest() {
+	if !d.rest() || !d.readOn() {
 		return d.verdict("the system does not come to rest: events stay unapplied, or unacknowledged, " +
 			restWithin.String() + " after the last fault")
 	}
@@ -356,6 +356,27 @@ func (d *driver) rest() bool {
 		}
 	}
 	return false
+}
+
+// readOn gives readers that take their time with each item as long as they need for all that is posted. It reports
+// whether the system is at rest then.
+func (d *driver) readOn() bool {
+	takes := time.Duration(0)
+	for _, r := range d.readers {
+		takes = max(takes, r.takes)
+	}
+	for read := 0; takes > 0; {
+		synctest.Wait()
+		if read == len(d.posted) {
+			break
+		}
+		read = len(d.posted)
+		d.settleFor(takes * time.Duration(read))
+		if !d.rest() {
+			return false
+		}
+	}
+	return true
 }
 
 // settleFor lets time pass while the server does all that it can.
