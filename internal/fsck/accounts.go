@@ -58,7 +58,7 @@ const Unaccounted = "unaccounted"
 // the persisters do with secrets: an entry that was masked is found in its thread only when it is masked again.
 func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets apply.Secrets) (*Accounts, error) {
 	a := &accountant{
-		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{},
+		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[refusal]bool{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -91,6 +91,7 @@ type accountant struct {
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
 	masks    map[[sha256.Size]byte]bool  // entries of the thread that is judged in which something is masked
+	refusals map[refusal]bool            // events that have a letter, whatever message they came in
 	lost     map[name]bool               // of findings
 	accounts *Accounts
 }
@@ -115,6 +116,13 @@ type name struct {
 }
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
+
+// refusal is an event that has a dead letter. Where it comes again in another message it has none of its own: after a
+// restore the message it came in first may be in no stream.
+type refusal struct {
+	name
+	sum [sha256.Size]byte
+}
 
 // chain is what the links of a producer are in.
 type chain struct {
@@ -144,23 +152,32 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
-		switch {
-		case one.Ref != nil:
-			p.sum, p.masked = one.Ref.Sum, a.secrets != nil
-		case one.Kind == events.KindEntry && a.secrets != nil:
-			clean, _ := a.secrets.Clean(one.Body, dialect.IsJSON(one.Dialect))
-			p.sum = sha256.Sum256(clean)
-		default:
-			p.sum = sha256.Sum256(one.Body)
-		}
+		p.sum, p.masked = a.sum(&one), one.Ref != nil && a.secrets != nil
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
+}
+
+// sum is the digest of what a thread has of an event's body.
+func (a *accountant) sum(e *events.Event) [sha256.Size]byte {
+	switch {
+	case e.Ref != nil:
+		return e.Ref.Sum
+	case e.Kind == events.KindEntry && a.secrets != nil:
+		clean, _ := a.secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
+		return sha256.Sum256(clean)
+	}
+	return sha256.Sum256(e.Body)
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
 func (a *accountant) letter(event uint64, data []byte) error {
 	e, err := events.Decode(data)
 	of, known := a.letters[event]
+	if err == nil {
+		for _, one := range e.Each() {
+			a.refusals[refusal{name{one.Producer, one.Epoch, one.Seq}, a.sum(&one)}] = true
+		}
+	}
 	switch {
 	case len(data) == 0 || err != nil || len(e.More) > 0:
 		a.letters[event] = nil
@@ -383,6 +400,7 @@ func (b *book) judge(p *posting) (why string) {
 		return "it came behind a later event of its producer, and was taken for a repeat"
 	case (p.kind != events.KindEntry || p.masked) && b.w.had(p):
 		n = &b.a.accounts.Noted
+	case b.a.refusals[refusal{p.name(), p.sum}]:
 	case b.standing(p) == events.Superseded:
 		b.a.accounts.Superseded++
 		return ""

@@ -68,7 +68,7 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 		c.ledger = &accountant{
 			l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
 				Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
-			letters: map[uint64][]uint64{}, floor: c.floor, oldest: 1,
+			letters: map[uint64][]uint64{}, refusals: map[refusal]bool{}, floor: c.floor, oldest: 1,
 		}
 		err := c.s.Letters(ctx, c.ledger.letter)
 		if c.noLetters = errors.Is(err, record.ErrValue); err != nil && !c.noLetters && !errors.Is(err, record.ErrNotFound) {

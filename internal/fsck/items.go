@@ -288,12 +288,6 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 	return p.c.open(ctx, &p.c.packs[i])
 }
 
-// unreadable reports whether a head's record is none that a persister wrote; one of a later version is.
-func unreadable(r record.Record) bool {
-	_, err := threads.DecodeHead(r.Value)
-	return r.Exists() && errors.Is(err, casstore.ErrMalformed)
-}
-
 // lostHeads finds threads that items, or events which were applied, tell of, and that have no record: no head, no history, no
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
@@ -324,10 +318,6 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		rs, err := c.s.Records(ctx, events.HeadKey(t), events.HistoryOf(t), events.LeftKey(t), events.DeletedKey(t.Session))
 		if err != nil {
 			return err
-		}
-		if unreadable(rs[0]) && !rs[1].Exists() && !rs[3].Exists() {
-			c.lostThreads = append(c.lostThreads, t)
-			continue
 		}
 		if slices.ContainsFunc(rs, func(r record.Record) bool { return r.Exists() }) { // it came meanwhile, or has gone as it should
 			continue

@@ -230,19 +230,6 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head)
 	return err
 }
 
-// dropUnreadable removes a record that is in the place of a head, and is none.
-func (f *fixer) dropUnreadable(ctx context.Context, t events.Thread) error {
-	fence, err := f.w.Fence(ctx, 0)
-	if err != nil {
-		return err
-	}
-	rs, err := f.c.s.Records(ctx, events.HeadKey(t))
-	if err == nil && unreadable(rs[0]) { // a crash after this leaves a thread without a head
-		_, err = f.w.Commit(ctx, fence, []record.Put{{Key: rs[0].Key, Expect: rs[0].Seq}})
-	}
-	return err
-}
-
 // replayAll has a thread made again from all its events.
 func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.StoredEvent, done Repair) (Repair, error) {
 	whole, err := f.whole(ctx, stored)
@@ -257,9 +244,6 @@ func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.
 	if !whole {
 		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
 		return done, nil
-	}
-	if err := f.dropUnreadable(ctx, t); err != nil {
-		return done, err
 	}
 	if err := f.w.PublishEvents(ctx, all); err != nil {
 		return done, err

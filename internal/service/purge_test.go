@@ -138,7 +138,7 @@ func (p *purged) empty(stream string, opts ...jetstream.StreamPurgeOpt) {
 func (p *purged) refused(stream string) {
 	p.Helper()
 	before := p.state(events.ObjectStream(events.NodesBucket)).Messages
-	if left, err := p.collect(); err == nil || left != before {
+	if left, err := p.collect(); err == nil || left < before { // a persister may add some
 		p.Errorf("a cycle of gc = %v, and left %d of %d messages of packs; want it refused", err, left, before)
 	}
 	r := service.Retention{Conn: p.conn, Policies: []retention.Policy{{Name: "all", KeepLast: 1}},

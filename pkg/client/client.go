@@ -260,9 +260,10 @@ func (c *Client) head(ctx context.Context, value []byte) (threads.Head, error) {
 	return h, err
 }
 
-// isUnreadable reports whether a head, or a node that holds a part of it, is there no more or is none.
+// isUnreadable reports whether a head, or a node that holds a part of it, is there no more, is none, or is one of a later
+// version.
 func isUnreadable(err error) bool {
-	return errors.Is(err, casstore.ErrMalformed) || errors.Is(err, casstore.ErrNotFound) ||
+	return errors.Is(err, casstore.ErrMalformed) || errors.Is(err, casstore.ErrVersion) || errors.Is(err, casstore.ErrNotFound) ||
 		errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt)
 }
 
