@@ -92,9 +92,7 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 	if m.past[name] == nil {
 		m.past[name] = producers{}
 	}
-	for p, at := range seen {
-		m.past[name][p] = at
-	}
+	m.past[name].inherit(seen) // the thread of the name may have seen more than those before it, or less
 }
 
 // inherit adds what others had seen: of a producer that both know, the later event.
