@@ -155,15 +155,19 @@ func (t *Thread) LeaveTo(to string) *Left {
 }
 
 // earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the
-// thread itself.
-func (l *Left) earlier() *Left {
+// thread itself. own is what is known of those that had the thread's present name before it. If one of them was seen
+// behind the rename, the renamed thread is among them: it was removed since, and another takes the name.
+func (l *Left) earlier(own *Left) *Left {
 	if l == nil || l.To == "" {
 		return l
 	}
-	if l.Head.Life == 0 {
-		return nil
-	}
 	seen := l.Head.Clone()
-	seen.Applied, seen.Life = seen.Life-1, 0
+	seen.Life = 0
+	if own == nil || own.Head.Applied <= l.Head.Applied { // the thread itself had the name last
+		if l.Head.Life == 0 {
+			return nil
+		}
+		seen.Applied = l.Head.Life - 1
+	}
 	return &Left{Head: seen}
 }

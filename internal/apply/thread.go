@@ -125,8 +125,8 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	d.Leaves = &Leaving{To: op.To, Takes: rev}
 	leaves := Thread{Head: d.Head, Left: d.Left}
 	d.put(record.Put{Key: events.LeftKey(d.st.Key), Value: leaves.LeaveTo(op.To).Encode(), Expect: record.Any})
-	earlier := other.Left.earlier()
-	if other.Left != earlier { // the thread itself had the name
+	earlier := other.Left.earlier(d.Left)
+	if other.Left != earlier { // the name was renamed to this thread's
 		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
 		if earlier != nil {
 			known.Value = earlier.Encode()

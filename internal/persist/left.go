@@ -40,7 +40,9 @@ func (l *lane) noteWithout(ctx context.Context, t *thread, s *staged) error {
 		}
 		if !known.Head.Duplicate(s.event.Producer, s.event.Epoch, s.event.Seq) {
 			known.Head.Saw(s.event.Producer, s.event.Epoch, s.event.Seq, s.msg.Seq)
-			known.Head.Applied = max(known.Head.Applied, s.msg.Seq)
+			if known.To == "" { // else it says when the thread was renamed
+				known.Head.Applied = max(known.Head.Applied, s.msg.Seq)
+			}
 			put := record.Put{Key: rs[0].Key, Value: known.Encode(), Expect: rs[0].Seq}
 			_, err = l.p.Records.Commit(ctx, fence, []record.Put{put})
 		}

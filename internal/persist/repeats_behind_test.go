@@ -278,3 +278,69 @@ func TestRemovalComesAgain(t *testing.T) {
 		t.Errorf("dead letters %q, want that of the first rename", why)
 	}
 }
+
+// A name that a thread left is free for it, and behind its removal for another one that has the thread's new name. What
+// the first one had is not done to the other when it comes again there, by a takeover or from its producer.
+func TestNameTakenByAnotherThread(t *testing.T) {
+	for _, removed := range []string{"other", "third"} { // the name that the first thread is removed under
+		t.Run(removed, func(t *testing.T) {
+			t.Parallel()
+			r, id := newRig(t), thread(0)
+			named := func(name string) events.Thread { return events.Thread{Session: id.Session, Name: name} }
+			entry := func(at events.Thread, producer string) {
+				r.store(&events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: at,
+					Time: 1, Body: message("e00000", "user", 10)})
+			}
+			entry(id, "first")
+			entry(id, "also")
+			again := r.lastSeq(events.EventsStream) + 1
+			r.control(id, "op", renameTo("other"))
+			if removed != "other" {
+				r.control(named("other"), "on", renameTo(removed))
+			}
+			r.control(named(removed), "rm", removal())
+			entry(named(removed), "second")
+			if removed != "other" {
+				r.control(named(removed), "back", renameTo("other"))
+			}
+			unless := events.Delete{UnchangedSince: 1} // it is refused, and noted beside what is known of the first thread
+			r.control(id, "deletes", events.Control{Op: events.OpDelete, Delete: &unless})
+			r.control(named("other"), "takes", renameTo(id.Name))
+			last := r.lastSeq(events.EventsStream)
+			p := r.deaf()
+			r.give(p, 1, last)
+			r.through(p, int64(last))
+			r.wantEntries(id, 1)
+
+			next := r.deaf() // none was acknowledged
+			r.give(next, 1, last)
+			r.through(next, int64(last))
+			r.wantEntries(id, 1)
+			r.control(id, "op", renameTo("other")) // its ack was lost
+			r.give(next, again, again)
+			r.give(next, last+1, last+1)
+			r.through(next, int64(last+2))
+			r.wantEntries(id, 1)
+			r.noDead()
+		})
+	}
+}
+
+// Under a name that a thread left, an entry of a later epoch is refused, and one of an earlier epoch behind it too: it
+// is no repeat of what was never applied, and does not end without a letter (SPEC P1).
+func TestEarlierEpochUnderAFormerName(t *testing.T) {
+	r, id := newRig(t), thread(0)
+	p := r.deaf()
+	r.linked(id, 1, 0)
+	r.control(id, "op", renameTo("other"))
+	for _, epoch := range []uint64{2, 1} {
+		r.store(&events.Event{Producer: "late", Epoch: epoch, Seq: 1, Kind: events.KindEntry, Dialect: "omp",
+			Thread: id, Time: 1, Body: message("e00000", "user", 10)})
+	}
+	r.give(p, 1, 4)
+	r.through(p, 4)
+	if why := r.whyDead(); len(why) != 2 {
+		t.Errorf("dead letters %q, want both entries", why)
+	}
+	r.wantEntries(events.Thread{Session: id.Session, Name: "other"}, 1)
+}

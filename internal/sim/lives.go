@@ -25,17 +25,24 @@ func (m *model) refused(e *events.Event, t *life) {
 
 // leaves has a thread leave its name, under which stays known what it had seen, and those that had the name before.
 func (m *model) leaves(name events.Thread, to string, t *life) {
-	l := &left{to: to, seen: t.seen.clone()}
+	l := &left{to: to, by: t, had: t.seen.clone(), seen: t.seen.clone()}
 	if was := m.lefts[name]; was != nil {
 		l.earlier = true
-		for p, at := range was.seen {
-			if now, ok := l.seen[p]; !ok || now.epoch < at.epoch || now.epoch == at.epoch && now.seq < at.seq {
-				l.seen[p] = at
-			}
-		}
+		l.had.inherit(was.had)
+		l.seen.inherit(was.seen)
 	}
 	m.lefts[name] = l
 	delete(m.threads, name)
+}
+
+// takes has a thread take a name that was renamed to its own. If it is that thread, it has its name back, and those
+// before it stay known. Else that one was removed meanwhile, and stays known too.
+func (m *model) takes(name events.Thread, l *left, t *life) {
+	if l.by == t && !l.earlier {
+		delete(m.lefts, name)
+		return
+	}
+	m.lefts[name] = &left{had: l.had, seen: l.seen}
 }
 
 // fork begins a thread with what another one has.
@@ -85,8 +92,15 @@ func (m *model) pastOf(name events.Thread, seen producers) {
 	if m.past[name] == nil {
 		m.past[name] = producers{}
 	}
-	for p, at := range seen {
-		m.past[name][p] = at
+	m.past[name].inherit(seen) // the thread of the name may have seen more than those before it, or less
+}
+
+// inherit adds what others had seen: of a producer that both know, the later event.
+func (p producers) inherit(from producers) {
+	for id, at := range from {
+		if now, ok := p[id]; !ok || now.epoch < at.epoch || now.epoch == at.epoch && now.seq < at.seq {
+			p[id] = at
+		}
 	}
 }
 

@@ -75,7 +75,9 @@ type held struct {
 
 type left struct {
 	to      string    // its new name; "" when it was removed
-	seen    producers // also by those that had the name before
+	by      *life     // that left it last
+	had     producers // what it had seen, and those that had the name before
+	seen    producers // the same, and what the name refused since
 	earlier bool      // there were such
 }
 
@@ -194,7 +196,9 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 	again := t == nil && (gone != nil && gone.seen.had(e, e.Seq) || m.past[e.Thread].had(e, e.Seq))
 	switch {
-	case t == nil && gone != nil && gone.to != "" && gone.seen.had(e, e.Seq):
+	case t == nil && gone != nil && gone.to != "" && !letter && e.Epoch < gone.had[e.Producer].epoch:
+		m.settle(mark, fenced, at, "")
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
@@ -254,7 +258,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case m.nowhere[identityOf(e)]:
 		m.bury(e, mark, at, letter, reason, "it was refused when it came first", true)
 		m.note(e, t)
-	case leaves(op) && gone != nil && gone.seen.had(e, e.Seq):
+	case leaves(op) && gone != nil && gone.had.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case e.Prev != 0 && !m.sawBefore(e, t, gone):
 		m.settle(mark, superseded, at, "")
@@ -393,10 +397,8 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		m.note(e, t)
 		to := events.Thread{Session: e.Thread.Session, Name: op.Rename.To}
 		m.leaves(e.Thread, op.Rename.To, t)
-		if l := m.lefts[to]; l != nil && l.to != "" && l.earlier {
-			m.lefts[to] = &left{seen: l.seen}
-		} else if l != nil && l.to != "" {
-			delete(m.lefts, to)
+		if l := m.lefts[to]; l != nil && l.to != "" {
+			m.takes(to, l, t)
 		}
 		t.thread, m.threads[to] = to, t
 		t.moved, t.dropped = true, t.dropped || op.Rename.Force
