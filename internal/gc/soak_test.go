@@ -91,7 +91,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		var stops []func()
 		for part := range events.Partitions {
 			stop, err := s.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
-				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Acker(), Working: d.Working})
+				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			if err != nil {
 				if ctx.Err() == nil {

@@ -81,8 +81,8 @@ type Delivery struct {
 // acknowledged then.
 func (d Delivery) Ack() error { return d.Acker()() }
 
-// Acker is Ack for later. It keeps nothing of the message but where its ack goes: what waits for its ack may be much more
-// than what waits to be applied.
+// Acker is Ack for later. It keeps nothing of the message but where its ack goes: what waits for its ack may be much
+// more than what waits to be applied.
 func (d Delivery) Acker() func() error {
 	if d.msg == nil {
 		return func() error { return nil }

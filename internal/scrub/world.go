@@ -155,8 +155,8 @@ func (c copies) confirm(ctx context.Context, s Store, r Rewind, now record.Strea
 	return c.unexplained(ctx, s, r)
 }
 
-// unexplained reports whether no session was deleted, and no dead letter removed, since a mark was taken. A deletion that
-// was begun before takes more for as long as it is not at its end.
+// unexplained reports whether no session was deleted, and no dead letter removed, since a mark was taken. A deletion
+// that was begun before takes more for as long as it is not at its end.
 func (c copies) unexplained(ctx context.Context, s Store, r Rewind) (bool, error) {
 	since := c.Streams[events.RecordsStream].Last
 	rs, err := s.List(ctx, events.DeletedKey("*"))

@@ -12,7 +12,7 @@ type Role string
 // The roles.
 const (
 	Admin     Role = "admin"     // everything in the tenant: operators, spool up, restore, erase
-	Persister Role = "persister" // applies events; publishes the ends of outputs whose agents fell silent, and no other ones
+	Persister Role = "persister" // applies events; publishes none but ends of silent outputs
 	Ingest    Role = "ingest"    // publishes events of all sessions but deletions, and reads: the HTTP side
 	Collector Role = "gc"        // collects garbage; publishes no events and no items
 	Reader    Role = "reader"    // reads all sessions, writes nothing
