@@ -79,12 +79,25 @@ type Delivery struct {
 // Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
 // delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
 // acknowledged then.
-func (d Delivery) Ack() error {
-	if d.msg == nil || d.Term != d.feed.term.Load() || d.Link != d.feed.c.Events().Link() {
-		return nil
+func (d Delivery) Ack() error { return d.Acker()() }
+
+// Acker is Ack for later. It keeps nothing of the message but where its ack goes: what waits for its ack may be much
+// more than what waits to be applied.
+func (d Delivery) Acker() func() error {
+	if d.msg == nil {
+		return func() error { return nil }
 	}
-	return d.msg.Ack()
+	f, term, link, reply := d.feed, d.Term, d.Link, d.msg.Reply()
+	return func() error {
+		if term != f.term.Load() || link != f.c.Events().Link() {
+			return nil
+		}
+		return f.c.nc.Publish(reply, ackBytes)
+	}
 }
+
+// ackBytes is the body of an ack.
+var ackBytes = []byte("+ACK")
 
 // Working asks for another ackWait before the delivery comes again. It does not wait either.
 func (d Delivery) Working() error {

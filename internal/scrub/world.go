@@ -155,7 +155,8 @@ func (c copies) confirm(ctx context.Context, s Store, r Rewind, now record.Strea
 	return c.unexplained(ctx, s, r)
 }
 
-// unexplained reports whether no session was deleted, and no dead letter removed, since a mark was taken.
+// unexplained reports whether no session was deleted, and no dead letter removed, since a mark was taken. A deletion
+// that was begun before takes more for as long as it is not at its end.
 func (c copies) unexplained(ctx context.Context, s Store, r Rewind) (bool, error) {
 	since := c.Streams[events.RecordsStream].Last
 	rs, err := s.List(ctx, events.DeletedKey("*"))
@@ -169,7 +170,16 @@ func (c copies) unexplained(ctx context.Context, s Store, r Rewind) (bool, error
 		}
 		rs = append(rs, letters...)
 	}
-	return !slices.ContainsFunc(rs, func(one record.Record) bool { return one.Seq > since }), nil
+	return !slices.ContainsFunc(rs, func(one record.Record) bool { return one.Seq > since || underWay(one) }), nil
+}
+
+// underWay reports whether a record is of a deletion that may not have taken all that the streams hold of its session.
+func underWay(r record.Record) bool {
+	if _, ok := events.ParseDeletedKey(r.Key); !ok {
+		return false
+	}
+	d, err := record.DecodeDeleted(r.Value)
+	return err == nil && (d.State != record.Done || d.Erase && !d.Erased)
 }
 
 // sample is how many records, or objects, are looked at when a bucket holds much less than it did, and quarter of them

@@ -12,7 +12,7 @@ type Role string
 // The roles.
 const (
 	Admin     Role = "admin"     // everything in the tenant: operators, spool up, restore, erase
-	Persister Role = "persister" // applies events; publishes none
+	Persister Role = "persister" // applies events; publishes none but ends of silent outputs
 	Ingest    Role = "ingest"    // publishes events of all sessions but deletions, and reads: the HTTP side
 	Collector Role = "gc"        // collects garbage; publishes no events and no items
 	Reader    Role = "reader"    // reads all sessions, writes nothing
@@ -157,6 +157,7 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 	case Persister:
 		// Streams are changed by sessions that are deleted and by trimming; none is removed, reconfigured or copied out.
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.EventsStream+any,
+			events.SessionEvents(allSessions, events.KindChunk),
 			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
 		subscribe = append(subscribe, events.ReaderRequests)
 	case Collector:

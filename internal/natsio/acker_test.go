@@ -1,0 +1,57 @@
+package natsio_test
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"time"
+
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// What waits for its ack is as much as a consumer gives: it keeps no message in memory.
+func TestAcksThatWaitKeepNoMessages(t *testing.T) {
+	const messages, size = 64, 512 << 10
+	c := natstest.Conn(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	body := bytes.Repeat([]byte("x"), size)
+	for range messages {
+		if _, err := c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, partition, err := c.Events().NewestEvent(t.Context(), th)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type freed struct{}
+	came, gone := make(chan func() error, messages), make(chan freed, messages)
+	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		runtime.AddCleanup(&d.Data[0], func(freed) { gone <- freed{} }, freed{})
+		came <- d.Acker()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acks []func() error
+	for len(acks) < messages {
+		select {
+		case a := <-came:
+			acks = append(acks, a)
+		case <-time.After(time.Minute):
+			t.Fatalf("%d messages came, want %d", len(acks), messages)
+		}
+	}
+	stop()
+	end := time.Now().Add(10 * time.Second)
+	for ; len(gone) < messages*3/4; runtime.Gosched() {
+		if runtime.GC(); time.Now().After(end) {
+			t.Fatalf("%d of %d messages are free while their acks wait, want nearly all", len(gone), messages)
+		}
+	}
+	if err := acks[len(acks)-1](); err != nil {
+		t.Error(err)
+	}
+}
