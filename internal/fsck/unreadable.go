@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"spool/internal/record"
@@ -97,7 +96,7 @@ func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) e
 // threads.
 func (f *fixer) mendHead(ctx context.Context, r record.Record, put func([]byte, string, ...any) error) error {
 	t, ok := events.ParseHeadKey(r.Key)
-	if !ok || unreadable(r) && slices.Contains(f.c.lostThreads, t) { // it is one of them already, and goes with them
+	if !ok {
 		return nil
 	}
 	stored, err := f.events(ctx, t)
