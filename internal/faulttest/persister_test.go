@@ -221,7 +221,7 @@ func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) 
 var limits = natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
 
 func persisterRow(t *testing.T, server natstest.Running, conn *natsio.Conn, name string, f faulttest.Fault) {
-	persisterTry(t, server, conn, name, f, 5)
+	persisterTry(t, server, conn, name, f, 20)
 }
 
 // persisterTry is a row whose fault may not be reached: which events share a commit, and so which of its messages has the answer, is a
