@@ -98,7 +98,7 @@ func (d *draft) saw(seq uint64) bool {
 // standing says how an event stands by what it is linked to (SPEC P2).
 func (d *draft) standing(ctx context.Context) (events.Standing, error) {
 	prev := d.e.Prev
-	if prev == 0 || d.saw(prev) {
+	if prev == 0 || d.e.PrevRefused || d.saw(prev) {
 		return events.Stands, nil
 	}
 	if m, ok := d.st.Session.Marks[MarkedBy(&d.e.Event)]; ok && m.Seq == prev {

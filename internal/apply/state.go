@@ -135,6 +135,8 @@ type Staged struct {
 
 	Refused error // why it was refused when it came before: it is refused again; nil: it was not
 
+	PrevRefused bool // what it is linked to was refused under a name without a thread, so that no head notes it
+
 	Text  []byte          // the entry as it will be stored
 	Cuts  truncate.Result // what the size rules did to it
 	Blobs []Blob          // what they moved out of it

@@ -24,6 +24,7 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 	}
 	w, st, e := world{l, c}, l.state(c, t, s), s.event
 	e.Now, e.Bad, e.Refused = c.now, cmp.Or(s.bad, l.refusedElsewhere(c, t, s)), refused
+	e.PrevRefused = l.refusedNowhere(c, t, s, e.Prev)
 	change, verdict, err := apply.Event(ctx, w, st, e)
 	if err != nil {
 		return err

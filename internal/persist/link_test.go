@@ -85,6 +85,31 @@ func TestUnlinked(t *testing.T) {
 	r.wantEntries(id, 2)
 }
 
+// An event that is linked to an operation which was refused under a name without a thread is applied also where EVENTS
+// has that one no more, as in a restored store.
+func TestLinkedToARefusalThatEventsForgot(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	r.control(id, "p", events.Control{Op: events.OpRemove, Remove: &events.Remove{}}) // there is no thread
+	first := r.deaf()
+	r.give(first, 1, 1)
+	r.through(first, 1)
+	r.linked(id, 2, 1)
+	r.linked(id, 3, 2)
+	s, err := r.conn.JetStream().Stream(t.Context(), events.EventsStream)
+	ok(t, err)
+	ok(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(2)))
+	second := r.deaf()
+	r.give(second, 2, 3)
+	r.through(second, 2)
+	if why := r.whyDead(); len(why) != 1 || strings.Contains(why[0], apply.ErrUnlinked.Error()) {
+		t.Errorf("dead letters %q, want the one of the operation", why)
+	}
+	if h, err := r.Thread(t.Context(), id); err != nil || h.Entries != 2 {
+		t.Errorf("the thread: %+v, %v, want two entries", h, err)
+	}
+}
+
 // A batch in the middle of which its session is deleted: the rest of it is not skipped without a word.
 func TestLinkedOverADeletion(t *testing.T) {
 	r := newRig(t)

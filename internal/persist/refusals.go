@@ -221,14 +221,21 @@ func (p *Persister) mostRefused() int { return max(1, p.MaxRecord()/record.Refus
 
 // refusedElsewhere is why an event is refused whose identity was, under a name without a thread; nil: none was.
 func (l *lane) refusedElsewhere(c *commit, t *thread, s *staged) error {
-	r := l.refusals[s.msg.Partition]
-	if len(r.known)+len(c.nowhere) == 0 {
-		return nil
-	}
-	if id := t.identity(s); r.known[id] || slices.Contains(c.nowhere[r], id) {
+	if l.refusedNowhere(c, t, s, s.event.Event.Seq) {
 		return ErrRefusedAgain
 	}
 	return nil
+}
+
+// refusedNowhere reports whether an event of the producer of this one was refused under the name while that had no
+// thread. SPOOL_EVENTS may have it no more, as in a restored store.
+func (l *lane) refusedNowhere(c *commit, t *thread, s *staged, seq uint64) bool {
+	r := l.refusals[s.msg.Partition]
+	if seq == 0 || len(r.known)+len(c.nowhere) == 0 {
+		return false
+	}
+	id := t.identity(s, seq)
+	return r.known[id] || slices.Contains(c.nowhere[r], id)
 }
 
 // noteNowhere notes in a commit that an event was refused of which no head says so.
@@ -237,16 +244,18 @@ func (l *lane) noteNowhere(c *commit, t *thread, s *staged) {
 		c.nowhere = map[*refusals][]record.Identity{}
 	}
 	r := l.refusals[s.msg.Partition]
-	c.nowhere[r] = append(c.nowhere[r], t.identity(s))
+	c.nowhere[r] = append(c.nowhere[r], t.identity(s, s.event.Event.Seq))
 }
 
-// identity is that of an event of the thread.
-func (t *thread) identity(s *staged) record.Identity {
+// identity is that of an event of the thread, by the producer of this one.
+func (t *thread) identity(s *staged, seq uint64) record.Identity {
 	deleted := uint64(0)
 	if t.session.Deleted != nil {
 		deleted = t.session.Deleted.Seq
 	}
-	return record.IdentityOf(&s.event.Event, deleted)
+	e := s.event.Event
+	e.Seq = seq
+	return record.IdentityOf(&e, deleted)
 }
 
 // remember adds identities to those that are known, and forgets the oldest for them.

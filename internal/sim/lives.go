@@ -72,6 +72,7 @@ func (m *model) delete(e *events.Event, op *events.Delete, at uint64, letter boo
 		return
 	}
 	m.deletes[id] = true
+	delete(m.missing, e.Thread.Session)
 	maps.DeleteFunc(m.nowhere, func(id identity, _ bool) bool { return id.thread.Session == e.Thread.Session })
 	for name, t := range m.threads {
 		if name.Session == e.Thread.Session {

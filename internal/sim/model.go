@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"spool/internal/apply"
@@ -27,6 +29,7 @@ type model struct {
 	lives   []*life                     // all that there were, in the order of their beginning
 	fates   map[string]*fate            // by mark
 	broken  []string                    // rules that the events and the letters alone show to be broken
+	missing map[string][]string         // by session, events that must be a dead letter and are none: a deletion takes them away
 	named   map[identity]string         // what a sequence of a producer names
 	nowhere map[identity]bool           // what a name without a thread refused
 	gaps    map[string]bool             // outputs that lack a piece which did not fit: none behind it has a place
@@ -108,7 +111,7 @@ func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
-		named: map[identity]string{}, gaps: map[string]bool{}, nowhere: map[identity]bool{},
+		named: map[identity]string{}, gaps: map[string]bool{}, nowhere: map[identity]bool{}, missing: map[string][]string{},
 	}
 }
 
@@ -329,9 +332,19 @@ func (m *model) repeat(e *events.Event, mark string, at uint64, letter bool, rea
 func (m *model) bury(e *events.Event, mark string, at uint64, letter bool, reason, why string, must bool) {
 	m.settle(mark, buried, at, why)
 	if !letter && must {
-		m.fail("the event at %d, %s of %s, is nowhere: it is not applied, because %s, and no dead letter (SPEC P1)",
-			at, what(e, mark), e.Thread, why)
+		m.missing[e.Thread.Session] = append(m.missing[e.Thread.Session], fmt.Sprintf(
+			"the event at %d, %s of %s, is nowhere: it is not applied, because %s, and no dead letter (SPEC P1)",
+			at, what(e, mark), e.Thread, why))
 	}
+}
+
+// faults are the rules that are broken once all events are taken. What had no dead letter when its session was deleted went with it.
+func (m *model) faults() []string {
+	out := m.broken
+	for _, session := range slices.Sorted(maps.Keys(m.missing)) {
+		out = append(out, m.missing[session]...)
+	}
+	return out
 }
 
 func what(e *events.Event, mark string) string {

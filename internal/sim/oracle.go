@@ -37,7 +37,7 @@ func (d *driver) judge() []string {
 	for _, seq := range slices.Sorted(maps.Keys(d.events)) {
 		m.take(d.events[seq].Subject, d.events[seq].Data, seq)
 	}
-	j := &judgement{driver: d, model: m, broken: append(slices.Clone(d.ledger.faults), m.broken...)}
+	j := &judgement{driver: d, model: m, broken: append(slices.Clone(d.ledger.faults), m.faults()...)}
 	j.accounts()
 	j.orders()
 	j.policies()
