@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,6 +44,10 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	}
 	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
+		// A server that was started again gives what was applied: its body is dropped since, if it had one of its own.
+		if d.duplicate() && (d.e.Bad == nil || errors.Is(d.e.Bad, ErrBody)) {
+			return Verdict{Is: Repeated}, nil
+		}
 		return Refused(d.st.Latched), nil
 	}
 	if verdict, skipped, err := d.skip(ctx); skipped || err != nil {

@@ -323,6 +323,29 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	}
 }
 
+// What a latched thread has is no dead letter when it comes again, as it does once a server was started again.
+func TestRepeatsOfALatchedThread(t *testing.T) {
+	r := newRig(t)
+	a := r.deaf()
+	id := thread(0)
+	r.linked(id, 1, 0)
+	r.linked(id, 2, 1)
+	r.give(a, 1, 2)
+	r.await(id, "p", 2)
+	_, err := r.conn.Records().Fences(t.Context())
+	ok(t, err)
+	head := r.head(id)
+	r.put(events.PackKey(head.Head().Pack.String()), nil)
+	ok(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1)))
+	r.give(a, 3, 3)
+	r.until("a dead letter", func() bool { return a.Stats().Dead == 1 })
+	r.give(a, 1, 2)
+	r.through(a, 5)
+	if why := r.whyDead(); len(why) != 1 {
+		t.Errorf("dead letters %q, want that of the third event", why)
+	}
+}
+
 // What is linked behind an operation that a name refused, which stays free, begins the thread.
 func TestLinkedToRefused(t *testing.T) {
 	for _, forget := range []bool{false, true} { // the persister has seen the operation, or another one has
