@@ -138,18 +138,18 @@ func (c *commit) messages() int {
 	return demands + 1 + len(c.infos) + len(c.records) + len(c.runs) + 2*len(c.threads) + 3*len(c.outputs) + len(c.numbers) + len(c.results)
 }
 
-// latchTooLarge latches the threads of a commit with a record that no message holds.
-func (l *lane) latchTooLarge(c *commit) (found bool) {
-	limit := l.p.MaxRecord()
+// latchTooLarge latches the threads of a commit with a record that no message holds, and gives errStale then. The commits
+// before it are through by then: the latch names the record that they left.
+func (l *lane) latchTooLarge(ctx context.Context, c *commit) error {
+	limit, large := l.p.MaxRecord(), map[*touched]error{}
 	check := func(what string, size int, of func(*touched) bool) {
 		if size <= limit {
 			return
 		}
 		for _, t := range c.threads {
 			if of(t) {
-				found = true
-				l.latch(t.was, t.rev, fmt.Errorf("%w: its %s would have %d bytes, and the server takes %d: go on in a fork of it, "+
-					"or let the server take larger messages (max_payload)", errTooLarge, what, size, limit))
+				large[t] = fmt.Errorf("%w: its %s would have %d bytes, and the server takes %d: go on in a fork of it, "+
+					"or let the server take larger messages (max_payload)", errTooLarge, what, size, limit)
 			}
 		}
 	}
@@ -173,7 +173,16 @@ func (l *lane) latchTooLarge(c *commit) (found bool) {
 			check("record "+key, len(put.Value), func(o *touched) bool { return o.was.Session == events.SessionOf(key) })
 		}
 	}
-	return found
+	if len(large) == 0 {
+		return nil
+	}
+	if err := l.settle(ctx, c.epoch); err != nil {
+		return err
+	}
+	for t, why := range large {
+		l.latch(t.was, t.rev, why)
+	}
+	return errStale
 }
 
 // errTooLarge: a thread has grown beyond a record.

@@ -54,7 +54,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 		err = l.verify(ctx, c)
 	}
 	if err == nil {
-		err = l.finish(c)
+		err = l.finish(ctx, c)
 	}
 	if err != nil && !errors.Is(err, errEpoch) {
 		err = cmp.Or(l.forgetBatch(ctx, batch, epoch), err)
@@ -166,7 +166,7 @@ func (l *lane) split(batch []*staged) (now, later []*staged) {
 
 // finish writes what the commit will leave of each thread it touches. errStale: one of them does not fit into its
 // record, and takes no events any more.
-func (l *lane) finish(c *commit) error {
+func (l *lane) finish(ctx context.Context, c *commit) error {
 	for _, t := range c.threads {
 		t.Head.Batch = c.id
 		t.Head.Sent = max(t.Head.Sent, t.sent.Load())
@@ -185,8 +185,8 @@ func (l *lane) finish(c *commit) error {
 		c.infos[s] = s.value
 	}
 	c.finishOutputs()
-	if l.latchTooLarge(c) {
-		return errStale
+	if err := l.latchTooLarge(ctx, c); err != nil {
+		return err
 	}
 	for _, t := range c.threads {
 		t.pending.Add(1)
