@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/embedded"
 	"spool/internal/memjs"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -41,6 +42,31 @@ func TestDefaultLimitsFitTheAccount(t *testing.T) {
 		}
 		if limit := s.CachedInfo().Config.MaxBytes; limit != room/4 {
 			t.Errorf("%s takes %d bytes, want a quarter of the account's %d", name, limit, int64(room))
+		}
+	}
+}
+
+// The server does not tell an account without limits how much disk it has for all: defaults get smaller until they fit.
+func TestDefaultLimitsFitTheServer(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), MaxStore: 3 << 30, Sync: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	c := natstest.Dial(t, server)
+	if err := c.Ensure(t.Context(), natsio.Limits{ItemsBytes: 4 << 30}); !errors.Is(err, record.ErrRefused) {
+		t.Errorf("items of 4 GiB that the operator asked for: %v, want record.ErrRefused", err)
+	}
+	if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{events.EventsStream, events.ItemsStream} {
+		s, err := c.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := s.CachedInfo().Config.MaxBytes; limit != 1<<30 {
+			t.Errorf("%s takes %d bytes on a server of 3 GiB, want 1 GiB", name, limit)
 		}
 	}
 }

@@ -17,18 +17,20 @@ import (
 
 // Limits are the sizes that an operator chooses when the streams are created. Zero values mean the defaults named here.
 type Limits struct {
-	Replicas    int   // copies of every stream; 0 = 1
-	EventsBytes int64 // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or a quarter of what the account has left
-	// ITEMS forgets the oldest items above this; 0 = 4 GiB, or a quarter of what the account has left. Items can be had again from the threads
-	ItemsBytes int64
-	ItemsAge   time.Duration // ITEMS forgets items older than this; 0 = never
+	Replicas    int           // copies of every stream; 0 = 1
+	EventsBytes int64         // EVENTS holds at most this much, then publishers wait; 0 = 4 GiB, or less where there is no room: see fit
+	ItemsBytes  int64         // ITEMS forgets the oldest items above this, which the threads still have; 0 = as EventsBytes
+	ItemsAge    time.Duration // ITEMS forgets items older than this; 0 = never
 
 	// First is the sequence that the first message of a new stream gets, by stream: a restore goes on where the backup ended,
 	// because records name sequences. Streams that exist are not changed.
 	First map[string]uint64
 }
 
-const defaultStreamBytes = 4 << 30
+const (
+	defaultStreamBytes = 4 << 30
+	leastStreamBytes   = 64 << 20 // a default is not made smaller
+)
 
 // maxReaders is how many may follow items, or heads, at a time: a stream that does not say gets the server's default, 1,000.
 const maxReaders = 100_000
@@ -101,6 +103,7 @@ var ErrGone = errors.New("stream is gone")
 // that differs in a way that matters is an error that names every difference; sizes and replicas are the operator's. A stream
 // that was lost is not replaced by an empty one, which would pass for the truth: ErrGone.
 func (c *Conn) Ensure(ctx context.Context, l Limits) error {
+	given := l
 	l, err := c.fit(ctx, l)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	for _, want := range streams {
 		errs = append(errs, retry.Do(ctx, nil, func() error {
 			want.Metadata = id
-			cfg, err := c.ensureStream(ctx, want)
+			cfg, err := c.ensureStream(ctx, want, given.bytes(want.Name) == 0)
 			if err == nil && want.Name == events.RecordsStream {
 				id = map[string]string{metaStore: StoreOf(cfg)}
 			}
@@ -132,6 +135,11 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 		return err
 	}
 	return c.ensureConsumers(ctx)
+}
+
+// bytes is the size that the operator gave a stream.
+func (l Limits) bytes(stream string) int64 {
+	return map[string]int64{events.EventsStream: l.EventsBytes, events.ItemsStream: l.ItemsBytes}[stream]
 }
 
 func rank(stream string) int {
@@ -197,7 +205,8 @@ func (c *Conn) Verify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fit chooses default limits: the server refuses a stream whose limit is above what the account has left.
+// fit chooses default limits: the server refuses a stream whose limit is above what the account has left. What the server has
+// for all accounts it does not tell: createStream finds that out.
 func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	if l.EventsBytes != 0 && l.ItemsBytes != 0 {
 		return l, nil
@@ -209,7 +218,7 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	size := int64(defaultStreamBytes)
 	if info.Limits.MaxStore > 0 {
 		left := info.Limits.MaxStore - int64(info.Store)
-		size = min(size, max(left/4, 64<<20))
+		size = min(size, max(left/4, leastStreamBytes))
 	}
 	if l.EventsBytes == 0 {
 		l.EventsBytes = size
@@ -220,11 +229,23 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	return l, nil
 }
 
-// ensureStream makes a stream that is not there, or compares it; it returns the stream's configuration.
-func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig) (cfg jetstream.StreamConfig, err error) {
+// createStream makes a stream. Where its size is free and the server has no room for it, it takes a quarter of that, and again.
+func (c *Conn) createStream(ctx context.Context, want jetstream.StreamConfig, free bool) (jetstream.Stream, error) {
+	for {
+		s, err := c.js.CreateStream(ctx, want)
+		if !free || want.MaxBytes/4 < leastStreamBytes || !errors.Is(WrapErr(err), record.ErrFull) {
+			return s, err
+		}
+		want.MaxBytes /= 4
+	}
+}
+
+// ensureStream makes a stream that is not there, or compares it; it returns the stream's configuration. A free size is a default,
+// which can be smaller.
+func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig, free bool) (cfg jetstream.StreamConfig, err error) {
 	s, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s, err = c.js.CreateStream(ctx, want)
+		s, err = c.createStream(ctx, want, free)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 			s, err = c.js.Stream(ctx, want.Name)
 		}
