@@ -172,32 +172,37 @@ func (w *world) notStored(bucket string, all []record.Stored) {
 }
 
 // waiting is bytes that no record names: by bucket, and by the age in seconds that they had when a cycle first found
-// them so, the sequences of their newest messages, ascending. How much older they are now is how long that is ago: no
-// clock is read.
+// them so, the sequences of their newest messages. How much older they are now is how long that is ago: no clock is read.
 type waiting map[string]map[int64][]uint64
 
 // mostWaiting bounds what is remembered: what is left out is seen by a later cycle.
 const mostWaiting = 50_000
 
-// waited reports whether no record has named an object for long enough, by what the cycle before noted, and notes it
-// for the next one.
-func (p *Plan) waited(bucket string, s record.Stored, wait time.Duration) bool {
+// since is the age at which each object of a bucket was first found, by sequence.
+func (w waiting) since(bucket string) map[uint64]int64 {
+	since := map[uint64]int64{}
+	for age, list := range w[bucket] {
+		for _, seq := range list {
+			since[seq] = age
+		}
+	}
+	return since
+}
+
+// waited reports whether no record has named an object for long enough, by since, and notes it for the next cycle.
+func (p *Plan) waited(bucket string, s record.Stored, since map[uint64]int64, wait time.Duration) bool {
 	if wait == 0 {
 		return true
 	}
 	first := int64(s.Age / time.Second)
-	for age, list := range p.last.Waits[bucket] {
-		if _, found := slices.BinarySearch(list, s.Last); found {
-			first = min(first, age)
-		}
+	if age, found := since[s.Last]; found {
+		first = min(first, age)
 	}
 	if p.noted++; p.noted <= mostWaiting {
 		if p.waits[bucket] == nil {
 			p.waits[bucket] = map[int64][]uint64{}
 		}
-		list := p.waits[bucket][first]
-		at, _ := slices.BinarySearch(list, s.Last)
-		p.waits[bucket][first] = slices.Insert(list, at, s.Last)
+		p.waits[bucket][first] = append(p.waits[bucket][first], s.Last)
 	}
 	return s.Age-time.Duration(first)*time.Second >= wait
 }

@@ -217,7 +217,7 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 			return err
 		}
 		w.notStored(bucket, all)
-		part := portion{}
+		part, since := portion{}, p.last.Waits.since(bucket)
 		for _, s := range all {
 			part.all += s.Object.Size
 			why := "no record names it"
@@ -234,7 +234,7 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 				continue
 			case bucket == events.InboxBucket:
 				why = "no event claims it"
-			case !p.waited(bucket, s, c.cfg.ReclaimAge):
+			case !p.waited(bucket, s, since, c.cfg.ReclaimAge):
 				p.Kept.unnamed(s.Object.Size)
 				continue
 			}
