@@ -2,7 +2,6 @@ package service
 
 import (
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,11 +16,8 @@ func withConfig(t *testing.T, text string) (path string) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv(ConfigEnv, "")
-	t.Setenv(timeoutEnv, "")
-	for _, f := range new(NATS).flags() {
-		if f.env != "" {
-			t.Setenv(f.env, "")
-		}
+	for _, env := range NewFlags("persister").env {
+		t.Setenv(env, "")
 	}
 	path = filepath.Join(dir, "spool", "config.toml")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -42,14 +38,14 @@ type daemon struct {
 }
 
 func parse(args ...string) (d daemon, err error) {
-	set := flag.NewFlagSet("persister", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	d.nats.Flags(set)
-	d.large.Flags(set)
-	set.IntVar(&d.lane, "lane", -1, "")
-	set.DurationVar(&d.lease, "output-lease", 0, "")
-	set.StringVar(&d.level, "log-level", "info", "")
-	return d, Parse(set, args)
+	f := NewFlags("persister")
+	f.SetOutput(io.Discard)
+	f.Take(&d.large)
+	f.IntVar(&d.lane, "lane", -1, "")
+	f.DurationVar(&d.lease, "output-lease", 0, "")
+	_, err = f.Parse(args)
+	d.nats, d.level = f.NATS, f.level
+	return d, err
 }
 
 func TestParseFlagsOverEnvironmentOverFile(t *testing.T) {
