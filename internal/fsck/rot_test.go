@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -116,27 +117,17 @@ func place(t *testing.T, dir, stream string, chunk []byte) (file string, at int)
 func rotten(t *testing.T, dir, stream string, chunk []byte, byte int, want map[events.Thread][]byte) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
 	file, at := place(t, copied, stream, chunk)
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(file))(t)
 	raw[at+byte] ^= 1 << (byte % 8)
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, raw, 0o600))
 	srv, err := embedded.Start(embedded.Config{Dir: copied})
 	if err != nil {
 		return // the server says so
 	}
 	defer srv.Stop()
-	conn, err := natsio.Dial(t.Context(), natsio.Config{InProcess: srv, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: srv, Timeout: time.Second}))(t)
 	defer conn.Close()
 	for id, b := range exports(t, client.New(conn)) {
 		if !bytes.Equal(b, want[id]) {
@@ -217,8 +208,6 @@ func (w *world) publish(js jetstream.JetStream, subject string, data []byte) {
 // newWorldIn is newWorld on a directory that stays.
 func newWorldIn(t *testing.T, dir string) *world {
 	conn := natstest.Dial(t, natstest.ServerIn(t, dir))
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	return runWorld(t, conn)
 }

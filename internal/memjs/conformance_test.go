@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natstest"
 )
 
@@ -64,15 +65,9 @@ func TestConformance(t *testing.T) {
 
 func play(t *testing.T, s nats.InProcessConnProvider, f func(*trace)) []string {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(s)))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	r := &trace{t: t, ctx: t.Context(), nc: nc, js: js, pins: map[string]string{}}
 	f(r)
 	return r.lines

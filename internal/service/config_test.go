@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +21,8 @@ func withConfig(t *testing.T, text string) (path string) {
 		t.Setenv(env, "")
 	}
 	path = filepath.Join(dir, "spool", "config.toml")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -69,10 +66,7 @@ data = "/srv/spool"
 	t.Setenv("NATS_CREDS", "env.creds")
 	t.Setenv("NATS_USER", "env")
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "2000")
-	d, err := parse("-user", "flag", "-output-lease=1m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(parse("-user", "flag", "-output-lease=1m"))(t)
 	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug", large: Artifacts{2000, 4000}}
 	if d != want {
 		t.Errorf("Parse = %+v, want %+v", d, want)
@@ -102,9 +96,7 @@ func TestParseNamesFileAndKey(t *testing.T) {
 func TestOpenConfigFinds(t *testing.T) {
 	path := withConfig(t, "[persister]\nlane = 1")
 	other := filepath.Join(t.TempDir(), "other.toml")
-	if err := os.WriteFile(other, []byte("[persister]\nlane = 2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(other, []byte("[persister]\nlane = 2"), 0o600))
 	lane := func(args ...string) int {
 		t.Helper()
 		d, err := parse(args...)
@@ -127,9 +119,7 @@ func TestOpenConfigFinds(t *testing.T) {
 		t.Errorf("a file that is named and missing: %v, want ErrNotExist", err)
 	}
 	t.Setenv(ConfigEnv, "")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if got := lane(); got != -1 {
 		t.Errorf("lane without a file = %d, want -1", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/retention"
@@ -287,9 +288,7 @@ func TestStreamRemoved(t *testing.T) {
 			t.Parallel()
 			p := newPurged(t)
 			p.must(p.conn.JetStream().DeleteStream(t.Context(), cfg.Name))
-			if _, err := service.NewCollector(p.conn, gc.Safe(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.NewCollector(p.conn, gc.Safe(), nil))(t)
 			if _, err := p.collectAny(); err == nil {
 				t.Error("a cycle of gc ended well")
 			}
