@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/artifacts"
@@ -166,13 +167,9 @@ func (s *scene) check() {
 
 func (s *scene) checkImages(ctx context.Context) {
 	s.t.Helper()
-	if err := s.Await(ctx, s.in("image"), "scene", 0, 2); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.Await(ctx, s.in("image"), "scene", 0, 2))
 	var got bytes.Buffer
-	if _, err := s.Export(ctx, s.in("image"), &got); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.Export(ctx, s.in("image"), &got))(s.t)
 	if want := append(bytes.Join(s.images, []byte("\n")), '\n'); !bytes.Equal(got.Bytes(), want) {
 		s.t.Errorf("images come back as %.200q, want %.200q", got.Bytes(), want)
 	}
