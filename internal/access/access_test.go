@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"spool/internal/access"
-	"spool/internal/must"
 )
 
 const first, second = "0123456789abcdef", "fedcba9876543210"
@@ -37,7 +36,9 @@ func TestParse(t *testing.T) {
 func TestBareToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for content, good := range map[string]bool{"": false, "short": false, "0123456789 abcdef": false, " " + first + "\n": true} {
-		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		tokens, err := access.ReadFile(file)
 		if (err == nil) != good {
 			t.Errorf("ReadFile of %q = %v, want ok = %v", content, err, good)

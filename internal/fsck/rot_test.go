@@ -54,15 +54,14 @@ func TestRotOnDisk(t *testing.T) {
 		want = exports(t, w.cl)
 		w.stop()
 		for stream, filter := range map[string]string{"OBJ_spool_nodes": events.PackKey("*"), "OBJ_spool_blobs": events.BlobKey("*"), "KV_spool": ">"} {
-			rs, err := w.conn.Records().List(t.Context(), filter)
-			w.must(err)
+			rs := must.Get(w.conn.Records().List(t.Context(), filter))(w)
 			for _, r := range rs {
 				if stream == "KV_spool" {
 					stored[stream] = append(stored[stream], r.Value)
 					continue
 				}
 				o := w.object(r)
-				w.must(w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
+				must.Do(w, w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
 			}
 		}
 	})
@@ -86,11 +85,10 @@ func TestRotOnDisk(t *testing.T) {
 func (w *world) object(r record.Record) record.Object {
 	w.Helper()
 	if p, err := record.DecodePack(r.Value); strings.HasPrefix(r.Key, events.PackKey("")) {
-		w.must(err)
+		must.Do(w, err)
 		return p.Object
 	}
-	b, err := record.DecodeBlob(r.Value)
-	w.must(err)
+	b := must.Get(record.DecodeBlob(r.Value))(w)
 	return b.Object
 }
 
@@ -145,39 +143,33 @@ func rotten(t *testing.T, dir, stream string, chunk []byte, byte int, want map[e
 func TestHostileWriter(t *testing.T) {
 	for name, attack := range map[string]func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte){
 		"a chunk replaced": func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
-			w.must(s.DeleteMsg(w.Context(), o.First+1))
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
+			must.Do(w, s.DeleteMsg(w.Context(), o.First+1))
 			w.publish(js, "$O."+o.Bucket+".C."+o.NUID, flip(chunks[1], len(chunks[1])/2))
 		},
 		"all chunks replaced": func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
 			subject := "$O." + o.Bucket + ".C." + o.NUID
-			w.must(s.Purge(w.Context(), jetstream.WithPurgeSubject(subject)))
+			must.Do(w, s.Purge(w.Context(), jetstream.WithPurgeSubject(subject)))
 			for _, c := range chunks {
 				w.publish(js, subject, flip(c, len(c)-1))
 			}
 		},
 		"a chunk removed": func(w *world, js jetstream.JetStream, o record.Object, _ [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
-			w.must(s.DeleteMsg(w.Context(), o.First))
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
+			must.Do(w, s.DeleteMsg(w.Context(), o.First))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			id, _ := w.fill()
 			w.stop()
-			head, err := w.cl.Thread(t.Context(), id)
-			w.must(err)
+			head := must.Get(w.cl.Thread(t.Context(), id))(w)
 			key := events.PackKey(head.Recent[4].Pack.String())
-			rs, err := w.conn.Records().Records(t.Context(), key)
-			w.must(err)
-			p, err := record.DecodePack(rs[0].Value)
-			w.must(err)
+			rs := must.Get(w.conn.Records().Records(t.Context(), key))(w)
+			p := must.Get(record.DecodePack(rs[0].Value))(w)
 			var chunks [][]byte
-			w.must(w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
+			must.Do(w, w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
 			attack(w, w.conn.JetStream(), p.Object, chunks)
 
 			fresh := client.New(w.conn)
@@ -201,8 +193,7 @@ func TestHostileWriter(t *testing.T) {
 
 func (w *world) publish(js jetstream.JetStream, subject string, data []byte) {
 	w.Helper()
-	_, err := js.Publish(w.Context(), subject, data)
-	w.must(err)
+	must.Get(js.Publish(w.Context(), subject, data))(w)
 }
 
 // newWorldIn is newWorld on a directory that stays.

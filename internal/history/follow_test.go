@@ -145,17 +145,11 @@ func TestForgottenItems(t *testing.T) {
 	fork := events.Thread{Session: "one", Name: "fork"}
 	must.Do(t, s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 4}))
 	s.say("one/fork", 300, "user:instead")
-	ok := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	main, whole := events.Thread{Session: "one", Name: "main"}, events.Thread{Session: "three", Name: "main"}
-	ok(s.Reset(t.Context(), main)) // the branch is a tip, of the fork too
-	ok(s.ForkSession(t.Context(), "one", "three", client.SessionFork{}))
+	must.Do(t, s.Reset(t.Context(), main)) // the branch is a tip, of the fork too
+	must.Do(t, s.ForkSession(t.Context(), "one", "three", client.SessionFork{}))
 	s.say("three", 350, "user:with all of it")
-	ok(s.Reset(t.Context(), whole))
+	must.Do(t, s.Reset(t.Context(), whole))
 	s.say("three", 360, "user:anew")
 	s.say("two", 400, "user:elsewhere")
 	want := []string{"two/main 1 elsewhere", "three/main 7 anew", "three/main 6 with all of it", "one/fork 5 instead", "one/main 5 third", "one/main 3 second", "one/main 1 first"}

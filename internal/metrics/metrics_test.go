@@ -18,7 +18,6 @@ import (
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/metrics"
-	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -49,9 +48,16 @@ func TestNames(t *testing.T) {
 	}
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
-	must.Do(t, cl.Await(wait, th, "p", 0, 1))
-	report := must.Get(json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2}))(t)
-	must.Do(t, natsadmin.New(conn).Report(ctx, report))
+	if err := cl.Await(wait, th, "p", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	report, err := json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := natsadmin.New(conn).Report(ctx, report); err != nil {
+		t.Fatal(err)
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", reg.Handler())
@@ -66,7 +72,10 @@ func TestNames(t *testing.T) {
 	}
 	answered := names(text)
 	for _, file := range []string{"../../deploy/grafana/spool.json", "../../docs/operations.md"} {
-		b := must.Get(os.ReadFile(file))(t)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		found := names(string(b))
 		if len(found) < 20 {
 			t.Errorf("%s names %d metrics", file, len(found))
@@ -101,7 +110,10 @@ func names(text string) []string {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	r := must.Get(http.Get(url))(t)
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -118,8 +130,14 @@ func TestStreamsAreNotTimed(t *testing.T) {
 	defer srv.Close()
 	for _, path := range []string{"/v1/live", "/v1/heads"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil))(t)
-		res := must.Get(srv.Client().Do(q))(t)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := srv.Client().Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		cancel()
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
@@ -144,7 +162,10 @@ func value(t *testing.T, text, name string) (v float64) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			v := must.Get(strconv.ParseFloat(strings.TrimSpace(rest), 64))(t)
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
 			return v
 		}
 	}
