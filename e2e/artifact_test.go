@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
+	"spool/internal/must"
 	"strings"
 	"testing"
 )
@@ -52,9 +53,7 @@ func TestArtifacts(t *testing.T) {
 	agent := put(`{"findings":[{"file":"a.go"}]}`, "--agent", "0-Review")
 	debug := put("wire", "--category", "debug", "--filename", "wire.txt")
 	local := filepath.Join(w.home, "report.txt")
-	if err := os.WriteFile(local, []byte("local\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(local, []byte("local\n"), 0o600))
 	registered := put("", local, "--register")
 
 	up.Kill()

@@ -10,21 +10,16 @@ import (
 	"testing"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // TestDeployed: what compose, systemd and Kubernetes are told to run exists, with the flags that they give it.
 func TestDeployed(t *testing.T) {
-	files, err := filepath.Glob("../deploy/*/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../deploy/*/*"))(t)
 	files = append(files, "../compose.yaml", "../compose.cluster.yaml")
 	found := map[string]int{}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		text := string(b)
 		var runs [][]string
 		switch ext := filepath.Ext(file); ext {

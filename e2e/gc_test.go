@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -47,15 +48,11 @@ func TestPausedPersister(t *testing.T) {
 	}
 	publish := func(es ...client.Entry) {
 		t.Helper()
-		if err := pub.Publish(ctx, es...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, es...))
 	}
 	await := func(th events.Thread) {
 		t.Helper()
-		if err := cl.Await(ctx, th, "agent", 0, seq); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cl.Await(ctx, th, "agent", 0, seq))
 	}
 	keep := events.Thread{Session: "keep", Name: events.MainThread}
 	publish(entry(keep, imageEntry("first", 9999)))
@@ -95,9 +92,7 @@ func TestPausedPersister(t *testing.T) {
 			var r struct {
 				Done struct{ Condemned, Spared int }
 			}
-			if err := json.Unmarshal([]byte(w.run("gc", "-once", "-json", "-allow", "share")), &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(w.run("gc", "-once", "-json", "-allow", "share")), &r))
 			condemned, spared = condemned+r.Done.Condemned, spared+r.Done.Spared
 		}
 		persister.Signal(syscall.SIGCONT)
@@ -112,9 +107,7 @@ func TestPausedPersister(t *testing.T) {
 		var r struct {
 			Done struct{ Condemned, Spared int }
 		}
-		if err := json.Unmarshal([]byte(w.run("gc", "-once", "-json", "-allow", "share")), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(w.run("gc", "-once", "-json", "-allow", "share")), &r))
 		condemned, spared = condemned+r.Done.Condemned, spared+r.Done.Spared
 	}
 	if t.Logf("%d condemned, %d spared", condemned, spared); condemned == 0 {
@@ -141,14 +134,8 @@ func TestCollectors(t *testing.T) {
 	collector := func() *proc.Process { return w.start(w.command("gc", "-every", "1s", "-log-level", "info")) }
 	first, second := collector(), collector()
 	reports := func() uint64 {
-		s, err := w.dial().JetStream().Stream(t.Context(), events.GCStream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.GetLastMsgForSubject(t.Context(), events.GCReportSubject)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(w.dial().JetStream().Stream(t.Context(), events.GCStream))(t)
+		m := must.Get(s.GetLastMsgForSubject(t.Context(), events.GCReportSubject))(t)
 		return m.Sequence
 	}
 	first.Await("gc cycle")

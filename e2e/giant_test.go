@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -180,10 +181,7 @@ func (w *world) readGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, session 
 	cmd := lean(w.command("spool", "read", address))
 	cmd.Stdout = log
 	runWithin(t, cmd, limit)
-	resp, err := http.Get("http://" + w.http + "/v1/sessions/" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get("http://" + w.http + "/v1/sessions/" + address))(t)
 	defer resp.Body.Close()
 	other := &logOf{block: g.block}
 	if _, err := io.Copy(other, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
@@ -233,16 +231,11 @@ func (w *world) importGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, g gian
 	header := `{"type":"session","version":3,"id":"imported","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/home/e2e"}` + "\n"
 	want := sha256.New()
 	path := filepath.Join(w.home, "giant.jsonl")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
 	if _, err := io.Copy(io.MultiWriter(f, want), io.MultiReader(strings.NewReader(header), g.open(), strings.NewReader("\n"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close())
 	for _, published := range []string{`"published":2`, `"published":0`} {
 		var out bytes.Buffer
 		cmd := lean(w.command("spool", "import", "--json", path))

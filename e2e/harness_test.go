@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,7 @@ func harnesses(t *testing.T, dir string) []*harness {
 	}
 	for _, h := range all {
 		h.file = filepath.Join(dir, h.file)
-		if err := os.MkdirAll(filepath.Dir(h.file), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(h.file), 0o755))
 	}
 	return all
 }
@@ -37,10 +36,7 @@ func harnesses(t *testing.T, dir string) []*harness {
 // grow appends lines. The last of them has no newline yet if open.
 func (h *harness) grow(t *testing.T, lines int, open bool) {
 	t.Helper()
-	f, err := os.OpenFile(h.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(h.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644))(t)
 	defer f.Close()
 	var b strings.Builder
 	for i := range lines {
@@ -50,9 +46,7 @@ func (h *harness) grow(t *testing.T, lines int, open bool) {
 		}
 		h.lines++
 	}
-	if _, err := f.WriteString(b.String()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteString(b.String()))(t)
 }
 
 func stamp(n int) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/client"
@@ -21,10 +22,7 @@ import (
 // dial connects the test itself.
 func (w *world) dial() *natsio.Conn {
 	w.t.Helper()
-	conn, err := natsio.Dial(w.t.Context(), natsio.Config{URL: w.url()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(w.t.Context(), natsio.Config{URL: w.url()}))(w.t)
 	w.t.Cleanup(conn.Close)
 	return conn
 }
@@ -32,10 +30,7 @@ func (w *world) dial() *natsio.Conn {
 // checkNoDead: nothing went to the dead letters.
 func (w *world) checkNoDead(conn *natsio.Conn) {
 	w.t.Helper()
-	usage, err := natsadmin.New(conn).Usage(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	usage := must.Get(natsadmin.New(conn).Usage(w.t.Context()))(w.t)
 	for _, u := range usage {
 		if u.Stream == events.DeadStream && u.Messages != 0 {
 			w.t.Errorf("%d dead letters, want none: %s", u.Messages, w.dead(conn))
@@ -125,10 +120,7 @@ func TestKilledWhileImporting(t *testing.T) {
 
 func open(t *testing.T, file string) bool {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	return !strings.HasSuffix(string(b), "\n")
 }
 
@@ -212,10 +204,7 @@ func (w *world) asked() {
 	conn := w.dial()
 	late := time.After(30 * time.Second)
 	for {
-		b, err := conn.Events().Backlog(w.t.Context())
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		b := must.Get(conn.Events().Backlog(w.t.Context()))(w.t)
 		if b.Waiting == events.Partitions {
 			return
 		}

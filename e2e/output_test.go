@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -52,10 +53,7 @@ func (w *outputWorld) begin() {
 func (w *outputWorld) replace(ctx context.Context) {
 	w.t.Helper()
 	w.persister.Kill()
-	s, err := w.conn.JetStream().Stream(ctx, events.EventsStream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := must.Get(w.conn.JetStream().Stream(ctx, events.EventsStream))(w.t)
 	for p := range events.Partitions {
 		_ = s.UnpinConsumer(ctx, events.PartitionConsumer(p), events.PersisterGroup) // fails where nobody is pinned
 	}
@@ -162,10 +160,7 @@ func TestOutputKilled(t *testing.T) {
 	w := newOutputWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
-	o, err := w.Output(ctx, events.Thread{Session: "s", Name: "main"}, client.OutputConfig{ID: "o", Head: 4000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(w.Output(ctx, events.Thread{Session: "s", Name: "main"}, client.OutputConfig{ID: "o", Head: 4000}))(t)
 	begun, b := time.Now(), newBuild(seed)
 	moment := rand.New(rand.NewPCG(seed, 1))
 	sent := make(chan error, 1)
@@ -189,12 +184,8 @@ func TestOutputKilled(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Close(client.OutputEnd{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Close(client.OutputEnd{}))
+	must.Do(t, o.Wait(ctx))
 	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills, time.Since(begun).Round(time.Millisecond), max(peak, w.persister.Peak())>>20)
 	w.wantArtifact(ctx, "s", b)
 	checkPeak(t, w.persister, leanPersister)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // runMark stands on the line before a ```sh block of a document that this test runs.
@@ -71,10 +72,7 @@ func TestReadme(t *testing.T) {
 
 func testDocument(t *testing.T, file string) {
 	t.Parallel()
-	text, err := os.ReadFile("../" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../" + file))(t)
 	blocks, err := snippets(string(text))
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
@@ -112,24 +110,14 @@ func (w *world) moved(text string) string {
 func (w *world) checkout() string {
 	w.t.Helper()
 	dir := filepath.Join(w.home, "spool")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.Mkdir(dir, 0o755))
+	root := must.Get(filepath.Abs(".."))(w.t)
+	entries := must.Get(os.ReadDir(root))(w.t)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(root, e.Name()), filepath.Join(dir, e.Name())); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, os.Symlink(filepath.Join(root, e.Name()), filepath.Join(dir, e.Name())))
 	}
 	return dir
 }
@@ -138,9 +126,7 @@ func (w *world) checkout() string {
 func (w *world) reader(up bool) []string {
 	w.t.Helper()
 	front := filepath.Join(w.home, "front")
-	if err := os.Mkdir(front, 0o755); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.Mkdir(front, 0o755))
 	wait := "true"
 	if up {
 		wait = "i=0; until " + proc.Bin() + "/spool session ls >/dev/null 2>&1 || [ $i -ge 200 ]; do i=$((i+1)); sleep 0.1; done"
@@ -154,16 +140,11 @@ func (w *world) reader(up bool) []string {
 		"esac",
 		"exec " + proc.Bin() + `/spool "$@"`, "",
 	}, "\n")
-	if err := os.WriteFile(filepath.Join(front, "spool"), []byte(script), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.WriteFile(filepath.Join(front, "spool"), []byte(script), 0o755))
 	env := append(w.command("spool").Env, "PATH="+front+string(os.PathListSeparator)+proc.Bin()+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"GOBIN="+filepath.Join(w.home, "bin"), "COLUMNS=120")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY"} {
-		value, err := exec.Command("go", "env", name).Output()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		value := must.Get(exec.Command("go", "env", name).Output())(w.t)
 		env = append(env, name+"="+strings.TrimSpace(string(value)))
 	}
 	return env

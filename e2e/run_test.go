@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -40,12 +41,8 @@ func TestRuns(t *testing.T) {
 	begin(ctx, "lives", artifacts.RunRunning, time.Hour)
 	begin(ctx, "waits", artifacts.RunQueued, 2*time.Hour)
 	done := begin(ctx, "done", artifacts.RunRunning, 0)
-	if err := done.End(ctx, artifacts.RunCompleted, "all of it"); err != nil {
-		t.Fatal(err)
-	}
-	if err := done.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, done.End(ctx, artifacts.RunCompleted, "all of it"))
+	must.Do(t, done.Wait(ctx))
 	dying, dies := context.WithCancel(ctx)
 	begin(dying, "died", artifacts.RunRunning, time.Second)
 	dies()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,7 @@ func transcripts(t *testing.T) []string {
 		dirs = append(dirs, "../../shared/transcripts")
 	}
 	for i, dir := range dirs {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		abs := must.Get(filepath.Abs(dir))(t)
 		dirs[i] = abs
 	}
 	return dirs
@@ -101,9 +99,7 @@ func (w *world) checkItems() {
 		}
 		last[id] = it.N
 	}
-	if err := lines.Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, lines.Err())
 	for id, th := range w.threads() {
 		if last[id] != th.Items {
 			w.t.Errorf("%s: tail ends with item %d, the head says %d", id, last[id], th.Items)
@@ -114,10 +110,7 @@ func (w *world) checkItems() {
 // checkExport holds what a thread gives back against the file.
 func (w *world) checkExport(f imported) {
 	w.t.Helper()
-	want, err := os.ReadFile(f.File)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(f.File))(w.t)
 	got := []byte(w.run("spool", "export", f.id()))
 	if bytes.Equal(got, want) {
 		return
@@ -146,16 +139,11 @@ func (w *world) healthy() {
 // post sends entries over HTTP and gives the answer.
 func (w *world) post(path, contentType, body string) (status int, answer string) {
 	w.t.Helper()
-	resp, err := http.Post("http://"+w.http+path, contentType, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	resp := must.Get(http.Post("http://"+w.http+path, contentType, strings.NewReader(body)))(w.t)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer resp.Body.Close()
 	var b bytes.Buffer
-	if _, err := b.ReadFrom(resp.Body); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(b.ReadFrom(resp.Body))(w.t)
 	return resp.StatusCode, b.String()
 }
 

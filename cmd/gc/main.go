@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/gc"
+	"spool/internal/retention"
 	"spool/internal/service"
 )
 
@@ -21,37 +21,34 @@ func main() { os.Exit(service.Exit("gc", run(os.Args[1:], os.Stdout), os.Stderr)
 
 func run(args []string, out io.Writer) error {
 	var (
-		nats   service.NATS
-		g      = service.GC{Config: gc.Safe(), AtOnce: true}
-		fs     = flag.NewFlagSet("gc", flag.ContinueOnError)
+		by     service.Collecting
+		g      = service.GC{AtOnce: true}
+		fs     = service.NewFlags("gc")
 		once   = fs.Bool("once", false, "run one cycle and end, whoever else is at it")
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
 		scrub  = fs.Duration("scrub-every", 0, "read all that is stored against its digests so often; 0: never")
 		rate   = fs.Int64("scrub-rate", 20<<20, "`bytes` that a scrub reads in a second at most; 0: as fast as it goes")
 		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
-		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
-		format = fs.String("log-format", "text", "`form` of the log: text, json")
 	)
-	nats.Flags(fs)
-	service.GCFlags(fs, &g)
+	fs.Take(&by)
+	fs.Float64Var(&g.RetainShare, "retention-share", retention.DefaultShare,
+		"most that retention may remove at a time of all sessions; ten may always go")
 	fs.DurationVar(&g.Every, "every", time.Hour, "time between cycles, of whichever gc runs them: the newest one to start decides")
 	fs.BoolVar(&g.DryRun, "dry-run", false, "say what a cycle would do, and delete nothing")
-	if err := service.Parse(fs, args); err != nil {
+	log, err := fs.Parse(args)
+	if err != nil {
 		return err
 	}
 	if g.Every < time.Second {
 		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", g.Every)}
 	}
-	log, err := service.Log(os.Stderr, *format, *level)
-	if err == nil {
-		g.Retain, err = service.OpenPolicies(fs.Lookup("config").Value.String())
-	}
-	if err != nil {
+	g.Config = by.Config()
+	if g.Retain, err = fs.Policies(); err != nil {
 		return err
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	conn, err := nats.Dial(ctx, "spool gc", log)
+	conn, err := fs.NATS.Dial(ctx, "spool gc", log)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"flag"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -15,19 +14,15 @@ func main() { os.Exit(service.Exit("persister", run(os.Args[1:]), os.Stderr)) }
 
 func run(args []string) error {
 	var (
-		nats   service.NATS
 		large  service.Artifacts
 		secret service.Secrets
 		limits natsio.Limits
 		cfg    service.PersisterConfig
-		fs     = flag.NewFlagSet("persister", flag.ContinueOnError)
-		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
-		format = fs.String("log-format", "text", "`form` of the log: text, json")
+		fs     = service.NewFlags("persister")
 		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
 	)
-	nats.Flags(fs)
-	large.Flags(fs)
-	secret.Flags(fs)
+	fs.Take(&large)
+	fs.Take(&secret)
 	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
@@ -36,10 +31,7 @@ func run(args []string) error {
 	fs.IntVar(&cfg.OutputBytes, "output-bytes", 0, "bytes of open tool outputs kept in memory (default 32 MiB)")
 	fs.DurationVar(&cfg.OutputLease, "output-lease", 0, "a tool output that is silent for so long is closed as aborted (default 10m)")
 	fs.IntVar(&limits.Replicas, "replicas", 1, "copies of each stream, when this process creates them")
-	if err := service.Parse(fs, args); err != nil {
-		return err
-	}
-	log, err := service.Log(os.Stderr, *format, *level)
+	log, err := fs.Parse(args)
 	if err != nil {
 		return err
 	}
@@ -51,7 +43,7 @@ func run(args []string) error {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	conn, err := nats.Dial(ctx, "spool persister", log)
+	conn, err := fs.NATS.Dial(ctx, "spool persister", log)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"spool/internal/must"
 	"spool/internal/service"
 )
 
@@ -16,15 +17,11 @@ import (
 func configured(t *testing.T, text string, args ...string) (c cli, path string, err error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	for _, name := range []string{"NATS_URL", "NATS_CONTEXT", "NATS_CREDS", "NATS_USER", "NATS_TIMEOUT"} {
 		if _, set := os.LookupEnv(name); set {
 			t.Setenv(name, "") // restores it
-			if err := os.Unsetenv(name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Unsetenv(name))
 		}
 	}
 	t.Setenv(service.ConfigEnv, path)
@@ -78,14 +75,9 @@ lane = 3
 func TestConfigFileUnderEnvironment(t *testing.T) {
 	var c cli
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte("user = \"file\"\ntimeout = \"9s\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("user = \"file\"\ntimeout = \"9s\"\n"), 0o600))
 	t.Setenv("NATS_USER", "env")
-	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parser := must.Get(kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()}))(t)
 	if _, err := parser.Parse([]string{"--config", path, "version"}); err != nil || c.NATS.User != "env" {
 		t.Errorf("user = %s, %v, want the environment's", c.NATS.User, err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,10 +14,7 @@ import (
 // --yes is for who does not want to be asked, --force for what would be refused: of every command, in these words.
 func TestOneWordForYes(t *testing.T) {
 	var c cli
-	parser, err := kong.New(&c, kong.Vars{"checks": checkNamesList()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
 	asks := 0
 	for _, leaf := range parser.Model.Leaves(false) {
 		for _, f := range leaf.Flags {

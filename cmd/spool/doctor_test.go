@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/embedded"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
@@ -32,22 +33,16 @@ func tenant(t *testing.T) *authDir {
 			t.Fatalf("%v = %d: %s", args, code, out)
 		}
 	}
-	d, err := openAuth(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(openAuth(dir))(t)
 	return d
 }
 
 // serve starts a server with the tenants of a directory.
 func serve(t *testing.T, d *authDir) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{
+	s := must.Get(embedded.Start(embedded.Config{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: d.conf(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -78,9 +73,7 @@ func TestDiskOfATenant(t *testing.T) {
 		}
 	}
 	d.Tenants[0].Disk = 100e6 // as an earlier version let it be
-	if err := d.save(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.save())
 	connect := func() (*natsio.Conn, error) {
 		return natsio.Dial(t.Context(), natsio.Config{
 			URL: serve(t, d).ClientURL(), NKey: d.seed("acme", adminUser), Inbox: tenants.User{Name: adminUser}.Inbox(),

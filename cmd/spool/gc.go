@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"spool/internal/gc"
 	"spool/internal/jsonscan"
@@ -22,25 +21,6 @@ type gcCmd struct {
 	Undelete gcUndeleteCmd `cmd:"" help:"Take back what was condemned and is still in quarantine."`
 }
 
-// gcFlags are what a collector decides by.
-type gcFlags struct {
-	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with undelete; default: not at all."`
-	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
-	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
-	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
-	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
-	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, missing."`
-}
-
-func (f *gcFlags) config() gc.Config {
-	cfg := gc.Safe()
-	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, f.Floor
-	for _, name := range f.Allow {
-		cfg.Allow = append(cfg.Allow, gc.Brake(name))
-	}
-	return cfg
-}
-
 // collector connects.
 func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
 	conn, err := a.dial()
@@ -52,14 +32,14 @@ func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
 }
 
 type gcRunCmd struct {
-	gcFlags
+	service.Collecting
 	DoApply bool   `name:"apply" help:"Collect; otherwise nothing is deleted."`
 	Plan    string `placeholder:"FILE" help:"Keep the plan in a file, for spool gc apply."`
 	JSON    bool   `name:"json" help:"The report as one JSON object."`
 }
 
 func (c *gcRunCmd) Run(a *app) error {
-	conn, col, err := a.collector(c.config())
+	conn, col, err := a.collector(c.Config())
 	if err != nil {
 		return err
 	}
@@ -82,7 +62,7 @@ func writeReport(w io.Writer, r gc.Report, asJSON bool) error {
 }
 
 type gcApplyCmd struct {
-	gcFlags
+	service.Collecting
 	File string `arg:"" type:"existingfile" help:"The plan."`
 	JSON bool   `name:"json" help:"The report as one JSON object."`
 }
@@ -96,7 +76,7 @@ func (c *gcApplyCmd) Run(a *app) error {
 	if err := jsonscan.Decode(b, &p); err != nil {
 		return service.UsageError{Err: fmt.Errorf("%s is no plan: %w", c.File, err)}
 	}
-	cfg := c.config()
+	cfg := c.Config()
 	p.Allow(cfg.Allow...)
 	conn, col, err := a.collector(cfg)
 	if err != nil {

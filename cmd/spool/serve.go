@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"spool/internal/access"
 	"spool/internal/dstreams"
 	"spool/internal/history"
 	"spool/internal/httpapi"
@@ -17,8 +16,7 @@ import (
 )
 
 type serveCmd struct {
-	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the page and the API (${default})."`
-	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that requests must carry; needed to listen beyond loopback."`
+	service.Door
 }
 
 func (c *serveCmd) Help() string {
@@ -27,14 +25,11 @@ func (c *serveCmd) Help() string {
 }
 
 func (c *serveCmd) Run(a *app) error {
-	cfg := httpapi.Config{Page: web.Handler(), Log: a.log}
-	if c.TokenFile != "" {
-		tokens, err := access.ReadFile(c.TokenFile)
-		if err != nil {
-			return service.UsageError{Err: err}
-		}
-		cfg.Tokens = tokens
+	cfg, err := c.API(a.log)
+	if err != nil {
+		return err
 	}
+	cfg.Page = web.Handler()
 	a.nats.Scope = cmp.Or(a.nats.Scope, string(events.Everywhere)) // what it publishes deletes nothing, but where it is to
 	conn, err := a.dial()
 	if err != nil {

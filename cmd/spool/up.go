@@ -7,25 +7,21 @@ import (
 	"strings"
 	"time"
 
-	"spool/internal/access"
 	"spool/internal/embedded"
 	"spool/internal/gc"
-	"spool/internal/httpapi"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/service"
 )
 
 type upCmd struct {
-	Data        string        `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
-	Listen      string        `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
-	HTTP        string        `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
+	Data   string `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Listen string `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
+	service.WebDoor
 	Sync        string        `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
 	EventsBytes size          `placeholder:"SIZE" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
 	ItemsBytes  size          `placeholder:"SIZE" help:"Size of ITEMS when it is created."`
 	ItemsAge    time.Duration `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
-	TokenFile   string        `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
-	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
 	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
 	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
 	RetainShare float64       `name:"retention-share" default:"0.3" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
@@ -64,14 +60,9 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if err != nil {
 		return service.UpConfig{}, err
 	}
-	api := httpapi.Config{Origins: c.CORSOrigin}
-	if err := httpapi.CheckOrigins(api.Origins); err != nil {
-		return service.UpConfig{}, service.UsageError{Err: err}
-	}
-	if c.TokenFile != "" {
-		if api.Tokens, err = access.ReadFile(c.TokenFile); err != nil {
-			return service.UpConfig{}, service.UsageError{Err: err}
-		}
+	api, err := c.API(nil)
+	if err != nil {
+		return service.UpConfig{}, err
 	}
 	if c.Data != "" && a.nats.Given() {
 		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --nats, --context, NATS_URL or NATS_CONTEXT " +

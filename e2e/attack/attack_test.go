@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 var (
@@ -86,13 +87,8 @@ func round(t *testing.T, seed uint64, length time.Duration, long bool) {
 	began := time.Now()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "retention.toml")
-	if err := os.WriteFile(config, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l, err := newLedger(filepath.Join(dir, "ledger.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte(policy), 0o600))
+	l := must.Get(newLedger(filepath.Join(dir, "ledger.jsonl")))(t)
 	a := &attack{t: t, l: l, long: long, slept: map[string]time.Duration{}}
 	a.w = newWorld(t, seed%2 == 1, config)
 	t.Cleanup(func() { a.keep(seed, filepath.Join(dir, "ledger.jsonl")) })

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -75,10 +76,7 @@ func (a *attack) judge(tail *tail) {
 	if tail.err != nil {
 		a.t.Error(tail.err)
 	}
-	all, err := letters(ctx, tail.nc)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	all := must.Get(letters(ctx, tail.nc))(a.t)
 	v := newVerdicts(a, tail)
 	reasons := map[string]int{}
 	for _, d := range all {

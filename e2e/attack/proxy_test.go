@@ -3,6 +3,7 @@ package attack_test
 import (
 	"io"
 	"net"
+	"spool/internal/must"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,10 +21,7 @@ type proxy struct {
 // newProxy listens until the test ends.
 func newProxy(t testing.TB, to string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{addr: l.Addr().String(), to: to, conns: map[net.Conn]struct{}{}}
 	t.Cleanup(func() { _ = l.Close(); p.cut() })
 	go func() {

@@ -6,15 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
 // TestJudgeFinds: the judge names an entry that is lost, one that is there twice, and one that came back, and no other.
 func TestJudgeFinds(t *testing.T) {
-	l, err := newLedger(filepath.Join(t.TempDir(), "ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(newLedger(filepath.Join(t.TempDir(), "ledger")))(t)
 	a, b := events.Thread{Session: "wild-0", Name: "main"}, events.Thread{Session: "wild-1", Name: "main"}
 	es := make([]*entry, 6)
 	tail := &tail{}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // world is the processes under attack. Each has its own proxy to the NATS server.
@@ -183,11 +184,8 @@ func (w *world) tool(within time.Duration, args ...string) (out string, code int
 // dial connects to an address, and goes on after every loss of the connection.
 func dial(t *testing.T, addr string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.PingInterval(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.PingInterval(2*time.Second)))(t)
 	t.Cleanup(nc.Close)
 	return nc
 }

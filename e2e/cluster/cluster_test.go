@@ -32,6 +32,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -89,25 +90,18 @@ func TestCluster(t *testing.T) {
 	}
 	dir := os.Getenv(insideEnv)
 	if dir != "" {
-		network, err := makeNetwork()
-		if err != nil {
-			t.Fatal(err)
-		}
+		network := must.Get(makeNetwork())(t)
 		if dir == probe {
 			return
 		}
 		data := filepath.Join(dir, "data")
 		// Faults here are of processes and networks, not of disks; memory keeps others' disks out of the elections.
-		if err := errors.Join(os.Mkdir(data, 0o755), sh("mount -t tmpfs -o size=8g none "+data)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Mkdir(data, 0o755), sh("mount -t tmpfs -o size=8g none "+data)))
 		attack(t, form, network, data, dir)
 		return
 	}
 	dir = t.TempDir()
-	if err := proc.Build(dir, "github.com/nats-io/nats-server/v2", "spool/cmd/persister", "spool/cmd/gc"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proc.Build(dir, "github.com/nats-io/nats-server/v2", "spool/cmd/persister", "spool/cmd/gc"))
 	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(), fmt.Sprintf("-seed=%d", *seed), "-fault=" + *fault}
 	runtime.LockOSThread() // the kernel kills a child with the thread that made it
 	defer runtime.UnlockOSThread()
@@ -277,10 +271,7 @@ func (r *run) checkEntries(ctx context.Context, cl *client.Client) {
 // checkFollowers: each gets every item, in order, without a gap.
 func (r *run) checkFollowers(ctx context.Context, cl *client.Client) {
 	t, want := r.c.t, map[events.Thread]int64{}
-	list, err := cl.Threads(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cl.Threads(ctx, ""))(t)
 	for _, th := range list {
 		if !doomed(th.Session) && !strings.HasPrefix(th.Session, "fork-") { // a fork has no items of its own here
 			want[th.Thread] = th.Head.N

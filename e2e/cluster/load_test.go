@@ -18,6 +18,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -420,9 +421,7 @@ func (r *reports) Write(p []byte) (int, error) {
 
 // collected: a collector has gone through a cycle.
 func (l *load) collected(context.Context) error {
-	if err := l.failed(); err != nil {
-		l.c.t.Fatal(err)
-	}
+	must.Do(l.c.t, l.failed())
 	for _, r := range l.gc {
 		r.mu.Lock()
 		n := r.applied

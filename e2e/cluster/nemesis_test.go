@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -55,9 +56,7 @@ func (r *run) goesOn() {
 	r.c.t.Helper()
 	entries, moves := r.l.progress()
 	r.c.await("the others go on", func(context.Context) error {
-		if err := r.l.failed(); err != nil {
-			r.c.t.Fatal(err)
-		}
+		must.Do(r.c.t, r.l.failed())
 		if e, m := r.l.progress(); e < entries+30 || m < moves+5 {
 			return fmt.Errorf("%d entries and %d moves of heads since", e-entries, m-moves)
 		}
@@ -73,9 +72,7 @@ func (r *run) whole() {
 
 func (r *run) must(errs ...error) {
 	r.c.t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		r.c.t.Fatal(err)
-	}
+	must.Do(r.c.t, errors.Join(errs...))
 }
 
 func (r *run) killed(n *node) {

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/pkg/events"
@@ -133,9 +134,7 @@ no_auth_user: spool
 cluster { name: spool, listen: "%s:%d", no_advertise: true, ping_interval: 2s, ping_max: 2, routes: [%s] }
 `, n.name(), n.net.address(clients, n.number), p.client, n.net.address(clients, n.number), p.monitor, n.data(),
 		n.net.address(routes, n.number), p.route, strings.Join(others, ", "))
-	if err := errors.Join(os.MkdirAll(n.dir, 0o755), os.WriteFile(n.conf(), []byte(conf), 0o644)); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Do(n.t, errors.Join(os.MkdirAll(n.dir, 0o755), os.WriteFile(n.conf(), []byte(conf), 0o644)))
 }
 
 func (n *node) start() {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/scrub"
@@ -33,9 +34,7 @@ func TestConsumersDeleted(t *testing.T) {
 	for range rounds {
 		load.acks(50)
 		for p := range events.Partitions {
-			if err := conn.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(p)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(p)))
 		}
 		load.acks(50)
 		persister.Await("the consumer of a partition was deleted")
@@ -61,9 +60,7 @@ func TestDerivedDeleted(t *testing.T) {
 	load := w.publish(faulttest.NewLedger(small()))
 	for _, stream := range []string{events.ItemsStream, events.GCStream, events.DeadStream} {
 		load.acks(50)
-		if err := conn.JetStream().DeleteStream(t.Context(), stream); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.JetStream().DeleteStream(t.Context(), stream))
 		load.acks(50)
 		w.persister()
 	}
@@ -86,9 +83,7 @@ func TestStreamDeleted(t *testing.T) {
 			l := faulttest.NewLedger(small())
 			load := w.publish(l)
 			load.acks(50)
-			if err := conn.JetStream().DeleteStream(t.Context(), stream); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.JetStream().DeleteStream(t.Context(), stream))
 			w.eventually("readiness is red", func() error {
 				err := w.ready()
 				if err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -59,9 +60,7 @@ func TestDiskFull(t *testing.T) {
 	if out, code := w.run("gc", "-once", "-allow", "share"); code != 1 || !strings.Contains(out, "nothing was deleted") {
 		t.Errorf("gc: exit code %d, want 1: nothing can be condemned where nothing can be written\n%s", code, out)
 	}
-	if err := w.inside.do("mount", "-o", "remount,size=512m", w.inside.at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.inside.do("mount", "-o", "remount,size=512m", w.inside.at))
 	w.server.Kill() // room alone does not wake it
 	w.serve()
 	load.acks(20)

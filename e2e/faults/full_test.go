@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -29,9 +30,7 @@ func TestEventsFull(t *testing.T) {
 	w := newWorld(t)
 	w.serve()
 	conn := w.dial()
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 64 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 64 << 20}))
 	w.start("ingest", "-http", w.http).Await("ingest listens")
 	some := small()
 	some.Entry = func(r *rand.Rand) int { return 1000 + r.IntN(5000) }
@@ -93,17 +92,12 @@ func TestStoreFull(t *testing.T) {
 func (w *world) limit(conn *natsio.Conn, stream string, more int64) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	s, err := conn.JetStream().Stream(ctx, stream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := must.Get(conn.JetStream().Stream(ctx, stream))(w.t)
 	cfg := s.CachedInfo().Config
 	if cfg.MaxBytes = -1; more >= 0 {
 		cfg.MaxBytes = int64(s.CachedInfo().State.Bytes) + more
 	}
-	if _, err := conn.JetStream().UpdateStream(ctx, cfg); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(conn.JetStream().UpdateStream(ctx, cfg))(w.t)
 }
 
 // TestInboxFull: a body that does not fit into the inbox any more is refused, and no broken object is left of it: a reader of
@@ -143,8 +137,6 @@ func TestInboxFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2))
 	w.must("spool", "fsck")
 }

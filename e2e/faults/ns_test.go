@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // namespace is a mount namespace of its own, which a process holds: what is mounted in there nobody else sees, and it goes with
@@ -42,9 +43,7 @@ func (w *world) isolate(tools ...string) {
 		skip(w.t, fmt.Sprintf("no mount namespace: %v: %s", err, strings.TrimSpace(string(out))))
 	}
 	ns := &namespace{w: w, nsenter: nsenter, at: filepath.Join(w.dir, "mnt")}
-	if err := os.Mkdir(ns.at, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.Mkdir(ns.at, 0o700))
 	ns.holder = proc.Start(w.t, exec.Command(unshare, "-m", "--propagation", "private", "sh", "-c", "echo held; exec sleep 20000"))
 	ns.holder.Await("held")
 	w.inside, w.data = ns, filepath.Join(ns.at, "jetstream")

@@ -18,6 +18,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -66,13 +67,9 @@ func (w *world) lose(d *disk) {
 	w.t.Helper()
 	w.server.Signal(syscall.SIGSTOP)
 	w.eventually("the server stands still", func() error { return stopped(w.server) })
-	if err := d.cut(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, d.cut())
 	w.server.Kill()
-	if err := d.again(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, d.again())
 }
 
 // TestPowerLossRelaxed is what sync_interval 1s costs: what was acked since the last sync may be lost, each stream since a sync of its
@@ -94,41 +91,26 @@ func TestPowerLossRelaxed(t *testing.T) {
 	agent := &agent{c: client.New(w.dial()), thread: events.Thread{Session: "s", Name: events.MainThread}}
 	const safe = 300
 	for n := 1; n <= safe; n++ {
-		if err := agent.publish(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, agent.publish(ctx, n))
 	}
-	if err := faulttest.Settle(ctx, w.dial()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.inside.do("sync", "-f", w.inside.at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, w.dial()))
+	must.Do(t, w.inside.do("sync", "-f", w.inside.at))
 	seconds := 3 * time.Second
 	if long {
 		seconds = 30 * time.Second
 	}
 	acked := make([]time.Time, safe, 1<<16)
 	for begin := time.Now(); time.Since(begin) < seconds; acked = append(acked, time.Now()) {
-		if err := agent.publish(ctx, len(acked)+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, agent.publish(ctx, len(acked)+1))
 	}
 	cut := time.Now()
 	w.lose(disk)
 	w.serve()
-	if err := faulttest.Settle(ctx, w.dial()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, w.dial()))
 	out, code := w.run("spool", "fsck", "--repair", "--yes")
 	t.Logf("fsck --repair: exit code %d, %d lines", code, strings.Count(out, "\n"))
-	if err := faulttest.Settle(ctx, w.dial()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := agent.numbers(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, w.dial()))
+	left := must.Get(agent.numbers(ctx))(t)
 	if len(left) < safe || left[safe-1] != safe {
 		t.Fatalf("%d entries are left, want the first %d at least", len(left), safe)
 	}
@@ -142,13 +124,9 @@ func TestPowerLossRelaxed(t *testing.T) {
 	}
 	t.Logf("%d entries acked, %d lost; the first of them was acked %v before the cut", len(acked), len(acked)-len(left), back.Round(time.Millisecond))
 	for n := len(acked) + 1; n <= len(acked)+10; n++ {
-		if err := agent.publish(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, agent.publish(ctx, n))
 	}
-	if err := agent.c.Await(ctx, agent.thread, "agent", 0, uint64(len(acked)+10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.c.Await(ctx, agent.thread, "agent", 0, uint64(len(acked)+10)))
 	if got, err := agent.numbers(ctx); err != nil || len(got) < len(left)+10 || got[len(got)-1] != len(acked)+10 {
 		t.Errorf("%d entries, %v, want the %d that were left and ten more", len(got), err, len(left))
 	}

@@ -19,6 +19,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -116,13 +117,9 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	for n := range before {
-		if err := pub.Publish(ctx, entry(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, entry(n)))
 	}
-	if err := c.Await(ctx, id, "p", 0, before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Await(ctx, id, "p", 0, before))
 	second := w.start("persister", "-batch-events", "2") // so that it can be stopped in the middle
 	second.Await("persister runs")
 	first.Signal(syscall.SIGSTOP)
@@ -130,15 +127,10 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	for n := before; n < entries; n++ {
 		batch = append(batch, entry(n))
 	}
-	if err := pub.Publish(ctx, batch...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(ctx, batch...))
 	applied := func() int64 {
 		t.Helper()
-		h, err := c.Thread(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(c.Thread(ctx, id))(t)
 		return h.Entries
 	}
 	w.eventually("the second takes over", func() error {
@@ -207,9 +199,7 @@ func TestIngestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &agent{c: client.New(w.dial()), thread: events.Thread{Session: "posted", Name: events.MainThread}}
-	if err := a.c.Await(ctx, a.thread, "poster", 0, uint64(rounds*each)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.c.Await(ctx, a.thread, "poster", 0, uint64(rounds*each)))
 	if n, err := a.read(ctx); err != nil || n != rounds*each {
 		t.Errorf("%d entries, %v, want %d", n, err, rounds*each)
 	}
@@ -258,15 +248,10 @@ func TestImportKilled(t *testing.T) {
 		if n == 0 {
 			line["type"], line["payload"] = "session_meta", map[string]any{"id": id, "cwd": "/", "originator": "codex_cli_rs", "cli_version": "0.169.0", "timestamp": line["timestamp"]}
 		}
-		text, err := json.Marshal(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(line))(t)
 		b.Write(append(text, '\n'))
 	}
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(b.String()), 0o600))
 	kills := 8
 	if long {
 		kills = 500

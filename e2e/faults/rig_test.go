@@ -19,6 +19,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 )
@@ -53,9 +54,7 @@ func (w *world) configure() string {
 	w.t.Helper()
 	conf := filepath.Join(w.dir, "nats.conf")
 	text := fmt.Sprintf("server_name: faults\nlisten: %s\nhttp: %s\njetstream { store_dir: %q, max_file_store: 20G, sync_interval: %s }\n%s\n", w.nats, w.monitor, w.data, w.sync, w.more)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.WriteFile(conf, []byte(text), 0o600))
 	return conf
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -91,9 +92,7 @@ func TestRot(t *testing.T) {
 	w.serve()
 	persister := w.fleet()
 	l := faulttest.NewLedger(small())
-	if err := l.Publish(t.Context(), client.New(w.dial()), 200); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Publish(t.Context(), client.New(w.dial()), 200))
 	w.check(l)
 	whole := w.items(l)
 	persister.Stop()
@@ -125,22 +124,13 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 	base := w.data
 	there := newWorld(t)
 	there.data = filepath.Join(there.dir, "jetstream") // as spool up has it, for stuck
-	if err := os.CopyFS(there.data, os.DirFS(base)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(there.data, os.DirFS(base)))
 	file := filepath.Join(there.data, "jetstream", "$G", "streams", d.stream, d.file)
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, d.do(b), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
+	must.Do(t, os.WriteFile(file, d.do(b), 0o600))
 	if d.then == stuck {
 		there.stuck(d.stream)
-		if err := os.Remove(filepath.Join(filepath.Dir(file), "index.db")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(filepath.Dir(file), "index.db")))
 		d.then = mended
 	}
 	there.server = there.start("nats-server", "-c", there.configure())

@@ -18,6 +18,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
@@ -34,9 +35,7 @@ func (w *world) letters(session ...string) (all []letter) {
 	w.t.Helper()
 	for line := range bytes.Lines(w.run("spool", append([]string{"dead", "ls", "--json"}, session...)...)) {
 		var l letter
-		if err := json.Unmarshal(line, &l); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, json.Unmarshal(line, &l))
 		all = append(all, l)
 	}
 	return all
@@ -392,7 +391,7 @@ func (w *world) checkNames(t *testing.T) {
 // files are those around the world, but not the server's.
 func (w *world) files(t *testing.T) (all []string) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Dir(w.home), func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(filepath.Dir(w.home), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case path == w.data, strings.HasPrefix(path, filepath.Join(w.home, ".")):
 			if d.IsDir() && path != w.home {
@@ -403,10 +402,7 @@ func (w *world) files(t *testing.T) (all []string) {
 			all = append(all, path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

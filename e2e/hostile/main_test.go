@@ -16,6 +16,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 )
 
@@ -61,10 +62,7 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 
 func (w *world) dial() *natsio.Conn {
 	w.t.Helper()
-	conn, err := natsio.Dial(w.t.Context(), natsio.Config{URL: w.url()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(w.t.Context(), natsio.Config{URL: w.url()}))(w.t)
 	w.t.Cleanup(conn.Close)
 	return conn
 }
@@ -96,23 +94,15 @@ func (w *world) settle() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), proc.Patience)
 	defer cancel()
-	if err := faulttest.Settle(ctx, w.dial()); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, faulttest.Settle(ctx, w.dial()))
 }
 
 // post sends a body.
 func (w *world) post(path, kind string, body io.Reader) (status int, answer string) {
 	w.t.Helper()
-	resp, err := http.Post("http://"+w.http+path, kind, body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	resp := must.Get(http.Post("http://"+w.http+path, kind, body))(w.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(w.t)
 	return resp.StatusCode, string(b)
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"spool/internal/must"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,23 +36,15 @@ func (c *cycle) Read(p []byte) (n int, err error) {
 func (w *world) write(name string, r io.Reader) string {
 	w.t.Helper()
 	path := filepath.Join(w.home, name)
-	f, err := os.Create(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(w.t)
 	defer f.Close()
 	var out io.Writer = f
 	if strings.HasSuffix(name, ".zst") {
-		z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		z := must.Get(zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)))(w.t)
 		defer z.Close()
 		out = z
 	}
-	if _, err := io.Copy(out, r); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(io.Copy(out, r))(w.t)
 	return path
 }
 
@@ -120,10 +113,7 @@ func TestHostileMemory(t *testing.T) {
 		_ = os.Remove(filepath.Join(w.home, name))
 	}
 	for i, path := range []string{"/v1/sessions/m/threads", "/v1/sessions/m/threads/one-long-string/items", "/v1/sessions/m/threads/one-long-string/logs/thread.log", "/v1/sessions/out/threads/lines/items"} {
-		resp, err := http.Get("http://" + w.http + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get("http://" + w.http + path))(t)
 		n, err := io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK {

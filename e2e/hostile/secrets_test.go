@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -125,9 +126,7 @@ func TestCanariesNeverReachTheDisk(t *testing.T) {
 		t.Fatalf("exec: %s", errs)
 	}
 	for _, name := range []string{"a.jsonl", "b.jsonl.zst", "secrets.txt"} {
-		if err := os.Remove(filepath.Join(w.home, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(w.home, name)))
 	}
 	w.settle()
 	if n := len(w.letters()); n != 0 {
@@ -196,10 +195,7 @@ func (w *world) want(status int, path, kind string, body io.Reader) {
 
 func (w *world) get(path string) []byte {
 	w.t.Helper()
-	resp, err := http.Get("http://" + w.http + path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	resp := must.Get(http.Get("http://" + w.http + path))(w.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

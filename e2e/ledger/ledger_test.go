@@ -21,6 +21,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -119,10 +120,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("the ledger and the threads differ:\n%v", err)
 	}
 	t.Logf("checked in %v", time.Since(published).Round(time.Second))
-	want, err := r.items(check, conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(r.items(check, conn))(t)
 	for end := time.Now().Add(2 * time.Minute); r.seen.Load() < want && time.Now().Before(end) && len(watched) == 0; {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -152,10 +150,7 @@ type round struct {
 
 func (r *round) dial() *natsio.Conn {
 	r.t.Helper()
-	conn, err := natsio.Dial(r.t.Context(), natsio.Config{URL: r.f.url()})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(r.t.Context(), natsio.Config{URL: r.f.url()}))(r.t)
 	r.t.Cleanup(conn.Close)
 	return conn
 }

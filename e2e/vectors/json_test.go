@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"spool/internal/must"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,14 +53,8 @@ func TestExpand(t *testing.T) {
 		t.Fatalf("found %d recipes, %v", len(specs), err)
 	}
 	for _, name := range specs {
-		spec, err := readJSON(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := readJSON(filepath.Join(filepath.Dir(name), "input.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec := must.Get(readJSON(name))(t)
+		want := must.Get(readJSON(filepath.Join(filepath.Dir(name), "input.json")))(t)
 		got, err := expand(spec)
 		if err != nil || !cmp.Equal(got, want) {
 			t.Errorf("expand(%s) is not the input: %v", name, err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"spool/internal/must"
 	"strings"
 	"testing"
 )
@@ -16,21 +17,13 @@ var unfinished []string
 
 // TestGolden runs every group over the recorded cases. A deviation that no case needs must be shown by a case of testdata.
 func TestGolden(t *testing.T) {
-	known, err := readDeviations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dirs, err := os.ReadDir(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(readDeviations())(t)
+	dirs := must.Get(os.ReadDir(golden))(t)
 	used := make([]bool, len(known))
 	run := func(t *testing.T, dir, group string) {
 		var out strings.Builder
 		r := &runner{out: &out, deviations: known, used: used}
-		if err := r.run(dir, []string{group}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.run(dir, []string{group}, nil))
 		if r.failed > 0 || r.passed == 0 {
 			t.Errorf("%d passed, %d failed:\n%s", r.passed, r.failed, out.String())
 		}
@@ -42,10 +35,7 @@ func TestGolden(t *testing.T) {
 		t.Run(d.Name(), func(t *testing.T) { run(t, golden, d.Name()) })
 	}
 	t.Run("made by hand", func(t *testing.T) {
-		own, err := os.ReadDir("testdata")
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(os.ReadDir("testdata"))(t)
 		for _, d := range own {
 			if d.IsDir() {
 				run(t, "testdata", d.Name())
@@ -76,9 +66,7 @@ func TestUnfinished(t *testing.T) {
 func fake(t *testing.T, name string, g group) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	if g != nil {
 		groups[name] = g
 		t.Cleanup(func() { delete(groups, name) })
@@ -118,9 +106,7 @@ func TestRunner(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
 			r := &runner{out: &out, deviations: tt.deviations}
-			if err := r.run(fake(t, "fake", tt.group), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.run(fake(t, "fake", tt.group), nil, nil))
 			if r.passed != tt.passed || r.failed != tt.failed || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("%d passed, %d failed, %q; want %d, %d, %q", r.passed, r.failed, out.String(), tt.passed, tt.failed, tt.says)
 			}
@@ -133,9 +119,7 @@ func TestRunner(t *testing.T) {
 
 func TestRunnerChoosesGroups(t *testing.T) {
 	dir := fake(t, "one", func(_ string, report func(Case)) error { report(Case{Name: "a"}); return nil })
-	if err := os.Mkdir(filepath.Join(dir, "two"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "two"), 0o755))
 	for _, tt := range []struct {
 		only, skip     []string
 		passed, failed int

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -157,9 +158,7 @@ func (m *memory) state(e *Staged) State {
 	t := m.threads[e.Thread]
 	if t == nil {
 		t = &Thread{}
-		if err := t.Load(e.Thread, m.records[events.HeadKey(e.Thread)], s); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, t.Load(e.Thread, m.records[events.HeadKey(e.Thread)], s))
 		if left := m.records[events.LeftKey(e.Thread)]; left.Exists() {
 			t.Left, _ = DecodeLeft(left.Value)
 		}

@@ -126,7 +126,7 @@ var rules = []rule{
 		}), []string{any_}},
 
 	{test, []string{
-		"internal/memjs", "internal/sim/...", "internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom",
+		"internal/memjs", "internal/sim/...", "internal/must", "internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom",
 		"e2e/...", "tools/...", "pkg/casstore/storetest",
 	}, []string{any_}, []string{any_}},
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spool/internal/artifactstore"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -27,10 +28,7 @@ func newArtifact(session string) artifactstore.NewArtifact {
 
 func put(t *testing.T, a *artifactstore.Artifacts, n artifactstore.NewArtifact, body string) artifacts.Record {
 	t.Helper()
-	r, err := a.Put(t.Context(), n, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(a.Put(t.Context(), n, strings.NewReader(body)))(t)
 	return r
 }
 
@@ -60,17 +58,12 @@ func TestArtifactPut(t *testing.T) {
 	if got, err := readArtifact(t, a, r); err != nil || got != text {
 		t.Errorf("read %d bytes, %v, want %d", len(got), err, len(text))
 	}
-	store, err := c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket))(t)
 	if b, err := store.GetBytes(t.Context(), r.Object); err != nil || string(b) != text {
 		t.Errorf("ObjectStore read %d bytes, %v", len(b), err)
 	}
 	second := put(t, a, newArtifact("s1"), "x")
-	if err := a.Remove(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), second))
 	if third := put(t, a, newArtifact("s1"), "x"); third.Seq != "2" {
 		t.Errorf("number after 1 was removed = %s, want 2", third.Seq)
 	}
@@ -128,9 +121,7 @@ func TestArtifactTaken(t *testing.T) {
 			t.Errorf("second put in %s = %v, want %v", session, err, artifacts.ErrTaken)
 		}
 	}
-	if err := a.Remove(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
 		t.Errorf("put after the removal = %v, want %v", err, artifacts.ErrTaken)
 	}
@@ -178,10 +169,7 @@ func TestArtifactPutFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := c.Records().Fence(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(c.Records().Fence(t.Context(), 3))(t)
 	if o, err := record.DecodeLocator(r.Locator); err != nil || o.First <= 1 {
 		t.Errorf("locator = %+v, %v, want that of a second upload; fence %d", o, err, f.Seq)
 	}
@@ -200,9 +188,7 @@ func TestArtifactFork(t *testing.T) {
 	a := artifactstore.Of(c, 0)
 	r := put(t, a, newArtifact("old"), "bytes")
 	for range 2 {
-		if _, err := a.Fork(t.Context(), "old", "new", 5); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Fork(t.Context(), "old", "new", 5))(t)
 	}
 	forks, err := a.Records(t.Context(), "new", "")
 	if err != nil || len(forks) != 1 || forks[0].ForkedFrom != r.ID || forks[0].Seq != r.Seq || forks[0].ID == r.ID {
@@ -211,15 +197,11 @@ func TestArtifactFork(t *testing.T) {
 	if next := put(t, a, newArtifact("new"), ""); next.Seq != "1" {
 		t.Errorf("next number of the fork = %s, want 1", next.Seq)
 	}
-	if err := a.Remove(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), r))
 	if got, err := readArtifact(t, a, forks[0]); err != nil || got != "bytes" {
 		t.Errorf("the fork reads %q, %v", got, err)
 	}
-	if err := a.Remove(t.Context(), forks[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), forks[0]))
 	if _, err := c.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("object after its last row = %v, want %v", err, record.ErrNotFound)
 	}
@@ -232,13 +214,8 @@ func TestArtifactFork(t *testing.T) {
 func TestArtifactRegister(t *testing.T) {
 	c := natstest.Conn(t)
 	a := artifactstore.Of(c, 0)
-	store, err := c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.PutString(t.Context(), "trace.bin", "traced"); err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(c.JetStream().ObjectStore(t.Context(), events.ArtifactsBucket))(t)
+	must.Get(store.PutString(t.Context(), "trace.bin", "traced"))(t)
 	r, err := a.RegisterObject(t.Context(), newArtifact("s"), "trace.bin")
 	if err != nil || r.Writer != artifacts.FromObject || r.Size != 6 {
 		t.Fatalf("RegisterObject = %+v, %v", r, err)
@@ -246,9 +223,7 @@ func TestArtifactRegister(t *testing.T) {
 	if got, err := readArtifact(t, a, r); err != nil || got != "traced" {
 		t.Errorf("read %q, %v", got, err)
 	}
-	if err := a.Remove(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := store.GetBytes(t.Context(), "trace.bin"); err == nil {
 		t.Error("the object outlived its artifact")
 	}
@@ -257,9 +232,7 @@ func TestArtifactRegister(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "with space.txt")
-	if err := os.WriteFile(file, []byte("local"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("local"), 0o600))
 	r, err = a.RegisterFile(t.Context(), newArtifact("s"), file)
 	if err != nil || r.Filename != "with space.txt" || r.Size != 5 {
 		t.Fatalf("RegisterFile = %+v, %v", r, err)
@@ -271,9 +244,7 @@ func TestArtifactRegister(t *testing.T) {
 	if got, err := readArtifact(t, a, r); err != nil || got != "local" {
 		t.Errorf("read %q, %v", got, err)
 	}
-	if err := a.Remove(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("the file went with its artifact: %v", err)
 	}
@@ -328,17 +299,11 @@ func TestArtifactRace(t *testing.T) {
 			if got, err := readArtifact(t, a, made[winner]); err != nil || got != want {
 				t.Errorf("the artifact has %q, %v, want %q", got, err, want)
 			}
-			o, err := c.Objects().Stat(ctx, events.ArtifactsBucket, made[winner].Object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(c.Objects().Stat(ctx, events.ArtifactsBucket, made[winner].Object))(t)
 			if got, err := c.Objects().Read(ctx, o); err != nil || string(got) != want {
 				t.Errorf("the object has %q, %v, want %q", got, err, want)
 			}
-			s, err := c.JetStream().Stream(ctx, events.ObjectStream(events.ArtifactsBucket))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(c.JetStream().Stream(ctx, events.ObjectStream(events.ArtifactsBucket)))(t)
 			if n := s.CachedInfo().State.Msgs; n != 2 {
 				t.Errorf("the bucket holds %d messages, want the winner's chunk and its name", n)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spool/internal/artifactstore"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -17,9 +18,7 @@ func TestArtifactPutOverADeletion(t *testing.T) {
 	c := natstest.Conn(t)
 	a := artifactstore.Of(c, 0)
 	write := func(key string, value []byte) {
-		if _, err := c.Records().Write(t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Records().Write(t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}))(t)
 	}
 	put(t, a, newArtifact("s"), "one")
 	body := &during{strings.NewReader("two"), func() {
@@ -29,10 +28,7 @@ func TestArtifactPutOverADeletion(t *testing.T) {
 	if r, err := a.Put(t.Context(), newArtifact("s"), body); !errors.Is(err, record.ErrBusy) {
 		t.Errorf("put over a deletion = %+v, %v, want %v", r, err, record.ErrBusy)
 	}
-	s, err := c.JetStream().Stream(t.Context(), events.ObjectStream(events.ArtifactsBucket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.JetStream().Stream(t.Context(), events.ObjectStream(events.ArtifactsBucket)))(t)
 	if n := s.CachedInfo().State.Msgs; n != 2 {
 		t.Errorf("the bucket holds %d messages, want those of the first artifact", n)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/backup"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -70,9 +71,7 @@ func (s *system) await(t *testing.T, th events.Thread, producer string, seq uint
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Await(ctx, th, producer, 0, seq); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Await(ctx, th, producer, 0, seq))
 }
 
 // A backup that is taken while writers go on, restored elsewhere, holds every entry that was acknowledged before it began, in
@@ -129,48 +128,32 @@ func TestBackupUnderLoad(t *testing.T) {
 	src.await(t, poison, "bad", 2)
 	large := bytes.Repeat([]byte(`{"type":"custom","data":1}       `), 60_000) // a body that waits in the inbox until it is applied
 	large = append([]byte(`{"type":"custom","text":"`), append(bytes.Repeat([]byte("x"), len(large)), `"}`...)...)
-	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "omp", Body: large, Seq: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "omp", Body: large, Seq: 3}))
 
 	open, printed := openOutput(t, src)
 
 	over := events.Thread{Session: "s0", Name: "over"} // its head is in the history
-	if err := bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}))
 	src.await(t, over, "bad", 4)
-	if err := src.End(ctx, over, events.End{Summary: "done"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, src.End(ctx, over, events.End{Summary: "done"}))
 
 	close(go1)
-	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := backup.Create(ctx, src.conn, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(ctx, src.conn, repo, nil))(t)
 	close(stop)
 	total := make([]int, writers)
 	for range writers {
 		n := <-totals
 		total[n[0]] = n[1]
 	}
-	if err := backup.Verify(ctx, repo, m, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Verify(ctx, repo, m, nil))
 	again, err := backup.Create(ctx, src.conn, repo, nil)
 	if err != nil || again.NewObjects >= again.Objects || again.Objects < m.Objects-m.Events {
 		t.Errorf("a second backup copied %d of %d objects anew, %v", again.NewObjects, again.Objects, err)
 	}
 
 	empty := natstest.Dial(t, natstest.Server(t))
-	if err := backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil))
 	dst := work(t, empty)
 	for w := range writers {
 		dst.await(t, thread(w), fmt.Sprint("w", w), uint64(acked[w]))
@@ -221,16 +204,11 @@ func TestBackupUnderLoad(t *testing.T) {
 func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 	t.Helper()
 	th = events.Thread{Session: "s0", Name: "printing"}
-	out, err := s.Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(s.Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{}`)}))(t)
 	for n := range 40_000 {
 		printed += fmt.Sprintf("line %d of many\n", n)
 	}
-	if _, err := io.WriteString(out, printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(out, printed))(t)
 	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) }) // of no interest any more
 	for late := time.Now().Add(time.Minute); s.output(t).Total < int64(len(printed)); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -243,17 +221,11 @@ func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 // output is the record of the output that is open.
 func (s *system) output(t *testing.T) record.Output {
 	t.Helper()
-	rs, err := s.conn.Records().List(t.Context(), events.OutputKeys("s0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(s.conn.Records().List(t.Context(), events.OutputKeys("s0")))(t)
 	if len(rs) == 0 {
 		return record.Output{}
 	}
-	o, err := record.DecodeOutput(rs[0].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(record.DecodeOutput(rs[0].Value))(t)
 	return o
 }
 
@@ -269,14 +241,9 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 	} {
 		evs = append(evs, &events.Event{Producer: "another", Seq: uint64(i + 1), Kind: events.KindChunk, Thread: th, Body: c.Encode()})
 	}
-	if err := s.conn.Events().PublishEvents(ctx, evs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.conn.Events().PublishEvents(ctx, evs))
 	s.await(t, th, "another", 2)
-	rows, err := s.Artifacts(ctx, "s0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(s.Artifacts(ctx, "s0"))(t)
 	for _, row := range rows {
 		if row.Size != int64(len(printed)+len("the last line\n")) {
 			continue
@@ -308,9 +275,7 @@ func TestRestoreRefuses(t *testing.T) {
 	ctx := t.Context()
 	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
 	for n := range 60 {
-		if err := pub.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
 	}
 	src.await(t, thread(0), "p", 60)
 	dir := filepath.Join(t.TempDir(), "b")
@@ -339,15 +304,10 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, path := range files {
-		was, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := must.Get(os.ReadFile(path))(t)
 		bad := slices.Clone(was)
 		bad[len(bad)/2] ^= 4
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, bad, 0o600))
 		if err := backup.Verify(ctx, repo, m, nil); err == nil {
 			t.Errorf("Verify with a bit flipped in %s finds nothing", path)
 		}
@@ -355,8 +315,6 @@ func TestRestoreRefuses(t *testing.T) {
 		if err := backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil); err == nil {
 			t.Errorf("Restore with a bit flipped in %s says nothing", path)
 		}
-		if err := os.WriteFile(path, was, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, was, 0o600))
 	}
 }

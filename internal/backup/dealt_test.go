@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/backup"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -60,9 +61,7 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 				if kind == events.KindEntry {
 					e.Dialect = "omp"
 				}
-				if err := to.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, to.Events().PublishEvents(ctx, []*events.Event{e}))
 			}
 			control := func(name, producer string, op events.Control) {
 				publish(name, producer, 1, events.KindControl, op.Encode())
@@ -75,9 +74,7 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 			publish("before/main", "p", 1, events.KindEntry, line(6))
 			large := events.Event{Kind: events.KindEntry, Dialect: "cobol", Thread: events.Thread{Session: "bad", Name: "main"}, Producer: "p", Seq: 1}
 			large.Body = bytes.Repeat([]byte("x"), src.MaxPayload()-4000) // its letter is an object
-			if _, err := src.JetStream().Publish(ctx, events.EventSubject(large.Thread, large.Kind), large.Encode()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(src.JetStream().Publish(ctx, events.EventSubject(large.Thread, large.Kind), large.Encode()))(t)
 			workOff(t, src)
 
 			control("ended/main", "end", events.Control{Op: events.OpEnd, End: &events.End{}})
@@ -90,10 +87,7 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 			publish("meanwhile/main", "p", 1, events.KindEntry, line(7))
 			publish("large/main", "p", 1, events.KindEntry, fmt.Appendf(nil, `{"type":"custom","text":"%s"}`, bytes.Repeat([]byte("y"), 2<<20)))
 
-			repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
 			worked := false
 			m, err := backup.Create(ctx, src, repo, func(p backup.Progress) {
 				if !worked && (at == "behind the events" || p.Bytes > 5<<19) { // the letter is copied behind the large body
@@ -105,9 +99,7 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 				t.Fatalf("Create = %v, worked meanwhile: %v", err, worked)
 			}
 			dst := natstest.Dial(t, natstest.Server(t))
-			if err := backup.Restore(ctx, dst, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, backup.Restore(ctx, dst, repo, m, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}, nil))
 			to = dst
 			control("before/main", "remove", remove)
 			workOff(t, dst)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/backup"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/client"
@@ -20,29 +21,16 @@ func TestRestoreOfAHeadWithNodes(t *testing.T) {
 	for n := range 90 {
 		pub := src.Publisher(client.PublisherConfig{Producer: fmt.Sprint("p", n)})
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"message":{"role":"user","content":"x"}}`, n)
-		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: body, Seq: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: body, Seq: 1}))
 		src.await(t, th, fmt.Sprint("p", n), 1)
 	}
-	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := backup.Create(ctx, src.conn, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(ctx, src.conn, repo, nil))(t)
 	conn := natstest.Dial(t, natstest.Server(t))
 	limits := natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}
-	if err := backup.Restore(ctx, conn, repo, m, limits, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backup.Restore(ctx, conn, repo, m, limits, nil))
 	cl := client.New(conn)
-	want, err := src.Thread(ctx, th)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(src.Thread(ctx, th))(t)
 	got, err := cl.Thread(ctx, th)
 	if err != nil || !bytes.Equal(got.Encode(), want.Encode()) || got.Seen.IsZero() || got.Older.IsZero() {
 		t.Errorf("the head is %+v, %v, want %+v", got, err, want)
@@ -50,10 +38,7 @@ func TestRestoreOfAHeadWithNodes(t *testing.T) {
 	if len(got.Producers) != 90 || got.Branches() != 89 {
 		t.Errorf("%d producers and %d branches, want 90 and 89", len(got.Producers), got.Branches())
 	}
-	state, err := conn.JetStream().Stream(ctx, events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := must.Get(conn.JetStream().Stream(ctx, events.EventsStream))(t)
 	if n := state.CachedInfo().State.Msgs; n != 0 {
 		t.Errorf("%d events are published again, want none", n)
 	}

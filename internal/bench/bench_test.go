@@ -8,15 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/dialect"
 )
 
 // Every part must finish and hold what it must, and the report must say all that readers of its JSON rely on.
 func TestRun(t *testing.T) {
-	rep, err := Run(t.Context(), Config{Seconds: 1, Rounds: 1, Entries: 300, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := must.Get(Run(t.Context(), Config{Seconds: 1, Rounds: 1, Entries: 300, Dir: t.TempDir()}))(t)
 	for _, v := range versus {
 		if rep.Ratios[v.name] <= 0 {
 			t.Errorf("Ratios[%s] = %v, want more than 0", v.name, rep.Ratios[v.name])
@@ -32,9 +30,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("Floors has %v, want %v", got, want)
 	}
 	var table strings.Builder
-	if err := rep.Write(&table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rep.Write(&table))
 	for _, row := range rows {
 		if !strings.Contains(table.String(), row.what) {
 			t.Errorf("the table has no row %q:\n%s", row.what, &table)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"spool/internal/must"
 	"strings"
 	"testing"
 )
@@ -24,9 +25,7 @@ func TestSubscribe(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	if err := rep.Write(&table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rep.Write(&table))
 	for _, row := range []string{"nats", "sse", "catching up with 6000 items"} {
 		if !strings.Contains(table.String(), row) {
 			t.Errorf("the table has no %q:\n%s", row, &table)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 )
 
@@ -18,14 +19,9 @@ func TestThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(rep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(rep))(t)
 	var figures map[string]float64
-	if err := json.Unmarshal(raw, &figures); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &figures))
 	for name, v := range figures {
 		if v <= 0 {
 			t.Errorf("%s = %v, want more than 0", name, v)
@@ -55,17 +51,10 @@ func BenchmarkContext10k(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer done()
-	if err := t.write(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	head, err := client.New(t.spool.conn).Thread(b.Context(), t.short.thread)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, t.write(b.Context()))
+	head := must.Get(client.New(t.spool.conn).Thread(b.Context(), t.short.thread))(b)
 	for b.Loop() {
-		if err := t.context(b.Context(), head); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, t.context(b.Context(), head))
 	}
 }
 
@@ -74,10 +63,7 @@ func TestStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 4,000 nodes and forks 60 threads")
 	}
-	rep, err := Store(t.Context(), StoreConfig{Nodes: 4_000, Depth: 30, Forks: 30, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := must.Get(Store(t.Context(), StoreConfig{Nodes: 4_000, Depth: 30, Forks: 30, Dir: t.TempDir()}))(t)
 	if missed := rep.Missed(); len(missed) > 0 {
 		t.Errorf("missed: %v", missed)
 	}

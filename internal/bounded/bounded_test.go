@@ -9,6 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/internal/bounded"
+	"spool/internal/must"
 )
 
 func TestCheckAcceptsEveryForm(t *testing.T) {
@@ -18,10 +19,7 @@ func TestCheckAcceptsEveryForm(t *testing.T) {
 		float32(1), 1.5, "", "short", long[:200], long[:300], long, []byte(long[:3]), []byte(long[:300]), []byte(long),
 		[]any{}, []any{1, "two", []any{3}}, make([]int, 16), make([]int, 70_000), map[string]any{"a": map[string]any{"b": nil}},
 	} {
-		b, err := msgpack.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(msgpack.Marshal(v))(t)
 		if n, err := bounded.Check(append(b, 0xff)); n != len(b) || err != nil {
 			t.Errorf("Check(%.20T of %d bytes) = %d, %v, want %d, nil", v, len(b), n, err, len(b))
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spool/internal/dstreams"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -59,9 +60,7 @@ func (r *rig) restart() { r.h, r.url = r.serve() }
 // change changes a stream's record, as somebody who died might have left it.
 func (r *rig) change(name string, change func(*dstreams.Stream)) {
 	r.t.Helper()
-	if err := r.h.Change(r.ctx, name, change); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.h.Change(r.ctx, name, change))
 	r.restart()
 }
 
@@ -76,10 +75,7 @@ func (a answer) next() string { return a.header.Get("Stream-Next-Offset") }
 // do asks; pairs are headers.
 func (r *rig) do(method, path, body string, pairs ...string) answer {
 	r.t.Helper()
-	a, err := request(r.ctx, r.url, method, path, body, pairs...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	a := must.Get(request(r.ctx, r.url, method, path, body, pairs...))(r.t)
 	return a
 }
 
@@ -270,9 +266,7 @@ func TestUnfinished(t *testing.T) {
 	// sweep does as much when nobody asks.
 	write("a", func(s *dstreams.Stream) { s.Gone = true })
 	write("f", func(s *dstreams.Stream) { s.Pending, s.Created = true, 1 })
-	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Sweep(r.ctx, time.Now()))
 	if rs, err := r.conn.Records().List(r.ctx, "*.*.*"); err != nil || slices.ContainsFunc(rs, func(r record.Record) bool {
 		return strings.HasPrefix(r.Key, "stream.") || strings.HasPrefix(r.Key, "thread.")
 	}) {
@@ -281,16 +275,12 @@ func TestUnfinished(t *testing.T) {
 	// A thread that was removed or renamed by other means.
 	r.want(201, "PUT", "a", "x", ct, plain)
 	r.holds("a", "x")
-	if err := r.h.Client().Remove(r.ctx, events.Thread{Session: "a", Name: "main"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Client().Remove(r.ctx, events.Thread{Session: "a", Name: "main"}))
 	r.want(404, "GET", "a", "")
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(201, "PUT", "a", "y", ct, plain)
 	r.holds("a", "y")
-	if err := r.h.Client().Rename(r.ctx, events.Thread{Session: "a", Name: "main"}, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Client().Rename(r.ctx, events.Thread{Session: "a", Name: "main"}, "b"))
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(409, "PUT", "a", "x", ct, plain)
 	r.holds("a/b", `["y"]`) // a thread, read as JSON
@@ -304,16 +294,12 @@ func TestThreadsAreStreams(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "t"}
 	publish := func(dialect, body string) {
 		t.Helper()
-		if err := pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: dialect, Body: []byte(body)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: dialect, Body: []byte(body)}))
 	}
 	publish("claude", `{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hi"}}`)
 	publish("raw", "no \"JSON\"")
 	publish("claude", `{"type":"summary","leafUuid":"a","summary":"one"}`)
-	if err := c.Await(r.ctx, th, pub.Producer(), 0, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Await(r.ctx, th, pub.Producer(), 0, 3))
 	a := r.want(200, "GET", "s/t", "")
 	var got []any
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil || len(got) != 3 || got[1] != `no "JSON"` {
@@ -354,13 +340,9 @@ func TestBranches(t *testing.T) {
 	}
 	all := []string{line("a", "null"), line("b", `"a"`), line("c", `"b"`), line("d", `"a"`), line("e", `"d"`)}
 	for _, l := range all {
-		if err := pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}))
 	}
-	if err := r.h.Client().Await(r.ctx, th, pub.Producer(), 0, uint64(len(all))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Client().Await(r.ctx, th, pub.Producer(), 0, uint64(len(all))))
 	r.holds("s", "["+strings.Join(all, ",")+"]")
 	for i := range all {
 		want := "[" + strings.Join(all[i:], ",") + "]"
@@ -402,13 +384,9 @@ func TestProducersEverywhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}))
 	var got [][2]int
-	if err := json.Unmarshal([]byte(r.want(200, "GET", "s", "").body), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.want(200, "GET", "s", "").body), &got))
 	next := [producers]int{}
 	for _, m := range got {
 		if m[1] != next[m[0]] {
@@ -454,10 +432,7 @@ func TestLarge(t *testing.T) {
 	if got, _ := read("f"); got != large[:strings.Index(large, "7777€")+4]+"!" {
 		t.Errorf("fork inside of an append has %d bytes, and ends with %q", len(got), got[max(len(got)-10, 0):])
 	}
-	quoted, err := json.Marshal(large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := must.Get(json.Marshal(large))(t)
 	r.want(201, "PUT", "j", `[1,`+string(quoted)+`,2]`, ct, "application/json")
 	r.want(204, "POST", "j", "[3]", ct, "application/json")
 	a := r.want(200, "GET", "j", "")
@@ -482,12 +457,8 @@ func TestLong(t *testing.T) {
 	for i := range entries {
 		entries[i] = client.Entry{Thread: th, Dialect: "raw", Body: fmt.Appendf(nil, "%d,", i+1)}
 	}
-	if err := pub.Publish(r.ctx, entries...); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.h.Client().Await(r.ctx, th, pub.Producer(), 0, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(r.ctx, entries...))
+	must.Do(t, r.h.Client().Await(r.ctx, th, pub.Producer(), 0, n))
 	next, at := 1, "-1"
 	for done := false; !done; {
 		a := r.want(200, "GET", "s?offset="+at, "")
@@ -543,10 +514,7 @@ func TestManyReaders(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	s, err := r.conn.JetStream().Stream(r.ctx, events.RecordsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.ctx, events.RecordsStream))(t)
 	consumers := 0
 	for range s.ListConsumers(r.ctx).Info() {
 		consumers++
@@ -592,9 +560,7 @@ func TestExpiry(t *testing.T) {
 	}
 	r.want(200, "HEAD", "c", "")
 	age("b", 68*time.Minute)
-	if err := r.h.Sweep(r.ctx, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Sweep(r.ctx, time.Now()))
 	r.want(410, "HEAD", "b", "")
 	r.holds("f", "x")
 	r.want(204, "DELETE", "f", "")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spool/internal/embedded"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 )
@@ -18,7 +19,7 @@ const marker = "orchard-marker-5512"
 // found is the files below dir that hold the marker.
 func found(t *testing.T, dir string) (files []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -27,10 +28,7 @@ func found(t *testing.T, dir string) (files []string) {
 			files = append(files, path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -47,9 +45,7 @@ func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	stream, err := c.JetStream().Stream(t.Context(), events.EventsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -72,9 +68,7 @@ func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 func secret(t *testing.T, b byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, bytes.Repeat([]byte{b}, 40), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, bytes.Repeat([]byte{b}, 40), 0o600))
 	return path
 }
 
@@ -104,12 +98,8 @@ func TestSecretRefused(t *testing.T) {
 	plain := embedded.Config{Dir: t.TempDir()}
 	fill(t, plain)
 	short, open := secret(t, 'k'), secret(t, 'k')
-	if err := os.WriteFile(short, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(short, []byte("short"), 0o600))
+	must.Do(t, os.Chmod(open, 0o644))
 	for want, c := range map[string]embedded.Config{
 		"--key-file":        {Dir: cfg.Dir},
 		"another secret":    {Dir: cfg.Dir, KeyFile: secret(t, 'x')},
@@ -136,9 +126,7 @@ func TestSecretRefused(t *testing.T) {
 // TestDoors: beyond loopback nobody is let in without a key.
 func TestDoors(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "accounts.conf")
-	if err := os.WriteFile(empty, []byte("accounts { }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, []byte("accounts { }\n"), 0o600))
 	for want, c := range map[string]embedded.Config{
 		"spool auth":     {Listen: "0.0.0.0:0"},
 		"names no users": {Listen: "127.0.0.1:0", Auth: empty},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -67,9 +68,7 @@ func TestLedgerGivesUp(t *testing.T) {
 	faulttest.Start(t, conn, nil)
 	l := faulttest.NewLedger(faulttest.Workload{GiveUp: time.Nanosecond})
 	c := client.New(conn)
-	if err := l.Publish(within(t), c, 50); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Publish(within(t), c, 50))
 	if l.Acked() != 0 || l.Unknown() != 50 {
 		t.Errorf("acked %d, unknown %d, want 0 and 50", l.Acked(), l.Unknown())
 	}
@@ -105,12 +104,8 @@ func TestLedgerFinds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := faulttest.NewLedger(faulttest.Workload{Name: tt.name})
-			if err := l.Publish(within(t), c, 20); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.CheckThreads(within(t), conn); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Publish(within(t), c, 20))
+			must.Do(t, l.CheckThreads(within(t), conn))
 			w := faulttest.NewForger(t, c, l)
 			tt.do(l, w)
 			w.Await()
@@ -128,30 +123,17 @@ func TestLedgerFindsItems(t *testing.T) {
 	faulttest.Start(t, conn, nil)
 	c := client.New(conn)
 	l := faulttest.NewLedger(faulttest.Workload{})
-	if err := l.Publish(within(t), c, 20); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Check(within(t), conn); err != nil {
-		t.Fatal(err)
-	}
-	items, err := conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := items.SecureDeleteMsg(t.Context(), 7); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Publish(within(t), c, 20))
+	must.Do(t, l.Check(within(t), conn))
+	items := must.Get(conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
+	must.Do(t, items.SecureDeleteMsg(t.Context(), 7))
 	if err := l.CheckThreads(within(t), conn); err != nil {
 		t.Errorf("CheckThreads() without item 7 = %v, want it made from the nodes", err)
 	}
-	if err := items.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, items.Purge(t.Context()))
 	thread := events.Thread{Session: l.Sessions()[0], Name: events.MainThread}
 	forged := fmt.Sprintf(`{"n":1,"session":%q,"thread":%q,"content":[]}`, thread.Session, thread.Name)
-	if _, err := conn.JetStream().Publish(t.Context(), events.ItemSubject(thread, "", ""), []byte(forged)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.JetStream().Publish(t.Context(), events.ItemSubject(thread, "", ""), []byte(forged)))(t)
 	if err := l.CheckThreads(within(t), conn); err == nil || !strings.Contains(err.Error(), "item 1 =") {
 		t.Errorf("CheckThreads() = %v, want it to name item 1", err)
 	}

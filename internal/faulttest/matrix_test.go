@@ -20,6 +20,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
 	"spool/internal/ingest"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -49,9 +50,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	server := natstest.Server(t)
 	conn := natstest.Dial(t, server)
-	if err := conn.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), limits))
 	return &world{t, server, conn, client.New(conn), faulttest.Start(t, conn, nil)}
 }
 
@@ -66,9 +65,7 @@ func matrix(t *testing.T, all bool, prepare func(w *world, name string) job, own
 	}
 	quiet, conn := process(t, w.server, fault)
 	j := prepare(w, "quiet")
-	if err := j.run(within(t), conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, j.run(within(t), conn))
 	j.check()
 	if len(rows(quiet)) == 0 {
 		t.Fatal("it sends nothing")
@@ -242,10 +239,7 @@ func TestImportMatrix(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no example: %v", err)
 	}
-	example, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.Get(os.ReadFile(files[0]))(t)
 	id := sessionOf(t, example)
 	var n atomic.Int64
 	matrix(t, false, func(w *world, name string) job {
@@ -253,9 +247,7 @@ func TestImportMatrix(t *testing.T) {
 		text := bytes.ReplaceAll(example, []byte(id), []byte(session))
 		dir := w.t.TempDir()
 		file := filepath.Join(dir, session+".jsonl")
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, os.WriteFile(file, text, 0o600))
 		var last transcript.FileResult
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
@@ -396,32 +388,19 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 		}
 		w.await(gone, "p", 0, uint64(i+1))
 	}
-	if _, err := w.DeleteSession(ctx, gone.Session, client.Deletion{Force: true}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.DeleteSession(ctx, gone.Session, client.Deletion{Force: true}))(w.t)
 	bytes := []byte("waste of " + name)
-	if _, err := w.conn.Store(0).UploadBlob(ctx, casstore.SumBlob(bytes), bytes); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.conn.Inbox().CheckIn(ctx, strings.NewReader("nobody claims this")); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := faulttest.Settle(ctx, w.conn); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.conn.Store(0).UploadBlob(ctx, casstore.SumBlob(bytes), bytes))(w.t)
+	must.Get(w.conn.Inbox().CheckIn(ctx, strings.NewReader("nobody claims this")))(w.t)
+	must.Do(w.t, faulttest.Settle(ctx, w.conn))
 }
 
 // TestBackupMatrix: a backup whose process fails at any request leaves no snapshot, or a whole one; the next one is whole.
 func TestBackupMatrix(t *testing.T) {
 	matrix(t, true, func(w *world, name string) job {
 		l := faulttest.NewLedger(faulttest.Workload{Name: name})
-		if err := errors.Join(l.Publish(within(w.t), w.Client, 20), l.CheckThreads(within(w.t), w.conn)); err != nil {
-			w.t.Fatal(err)
-		}
-		repo, err := backup.Open(filepath.Join(w.t.TempDir(), "b"), true)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, errors.Join(l.Publish(within(w.t), w.Client, 20), l.CheckThreads(within(w.t), w.conn)))
+		repo := must.Get(backup.Open(filepath.Join(w.t.TempDir(), "b"), true))(w.t)
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
 				_, err := backup.Create(ctx, conn, repo, nil)
@@ -454,17 +433,9 @@ func TestBackupMatrix(t *testing.T) {
 func TestRestoreMatrix(t *testing.T) {
 	src := newWorld(t)
 	l := faulttest.NewLedger(faulttest.Workload{ThreadsEach: 2})
-	if err := errors.Join(l.Publish(within(t), src.Client, 40), l.CheckThreads(within(t), src.conn)); err != nil {
-		t.Fatal(err)
-	}
-	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := backup.Create(within(t), src.conn, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(l.Publish(within(t), src.Client, 40), l.CheckThreads(within(t), src.conn)))
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(within(t), src.conn, repo, nil))(t)
 	restore := func(t *testing.T, f faulttest.Fault) (*faulttest.Wire, natstest.Running, error) {
 		server := natstest.Server(t)
 		wire, conn := process(t, server, f)
@@ -488,9 +459,7 @@ func TestRestoreMatrix(t *testing.T) {
 	}
 	conn := natstest.Dial(t, server)
 	faulttest.Start(t, conn, nil)
-	if err := l.Check(within(t), conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Check(within(t), conn))
 	for class, faults := range rows(quiet) {
 		for _, f := range faults {
 			if strings.HasPrefix(class, "create ") && f.Mode != faulttest.DieAfter && !long {

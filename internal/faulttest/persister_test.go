@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -85,15 +86,9 @@ func rows(w *faulttest.Wire) map[string][]faulttest.Fault {
 // steps are the durable steps that the files of a package declare.
 func steps(t *testing.T, glob string) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob(glob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(glob))(t)
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(f))(t)
 		for _, m := range regexp.MustCompile(`(?m)^\tStep\w+ +Step += "(.+?)"`).FindAllSubmatch(text, -1) {
 			names = append(names, string(m[1]))
 		}
@@ -105,15 +100,10 @@ func steps(t *testing.T, glob string) (names []string) {
 // server waits.
 func takeOver(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
-	s, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	for p := range events.Partitions {
 		// Asked this, the server forgets what it was asked for by those who are gone, and pins none of them.
-		if _, err := s.Consumer(t.Context(), events.PartitionConsumer(p)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Consumer(t.Context(), events.PartitionConsumer(p)))(t)
 		if err := s.UnpinConsumer(t.Context(), events.PartitionConsumer(p), events.PersisterGroup); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			t.Fatal(err)
 		}
@@ -125,9 +115,7 @@ func takeOver(t *testing.T, conn *natsio.Conn) {
 func TestPersisterMatrix(t *testing.T) {
 	server := natstest.Server(t)
 	conn := natstest.Dial(t, server)
-	if err := conn.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), limits))
 	quiet, faulty := process(t, server, faulttest.Fault{})
 	var mu sync.Mutex
 	taken := map[persist.Step]bool{}
@@ -143,9 +131,7 @@ func TestPersisterMatrix(t *testing.T) {
 		}
 	})
 	s.check()
-	if err := p.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Stop())
 	all := steps(t, "../persist/*.go")
 	for _, step := range all {
 		if !taken[persist.Step(step)] {
@@ -161,9 +147,7 @@ func TestPersisterMatrix(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
 			conn := natstest.Dial(t, server)
-			if err := conn.Ensure(t.Context(), limits); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.Ensure(t.Context(), limits))
 			for i, f := range faults {
 				t.Run(fmt.Sprintf("%s %d", f.Mode, f.K), func(t *testing.T) { persisterRow(t, server, conn, fmt.Sprintf("r%d", i), f) })
 			}
@@ -182,9 +166,7 @@ func TestPersisterReadsFail(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
 			conn := natstest.Dial(t, server)
-			if err := conn.Ensure(t.Context(), limits); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.Ensure(t.Context(), limits))
 			wire, faulty := process(t, server, f)
 			s := newScene(t, conn, "reads")
 			s.publish()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -13,17 +14,10 @@ import (
 // the pin of the one that is gone, in partitions of which it was never given anything neither.
 func TestStoppedPersisterIsNotPinned(t *testing.T) {
 	conn := natstest.Conn(t)
-	if err := faulttest.Start(t, conn, nil).Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Start(t, conn, nil).Stop())
 	l := faulttest.NewLedger(faulttest.Workload{Sessions: 20})
-	if err := l.Publish(within(t), client.New(conn), 10); err != nil {
-		t.Fatal(err)
-	}
-	s, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Publish(within(t), client.New(conn), 10))
+	s := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	list := s.ListConsumers(t.Context())
 	for info := range list.Info() {
 		for _, g := range info.PriorityGroups {
@@ -32,9 +26,7 @@ func TestStoppedPersisterIsNotPinned(t *testing.T) {
 			}
 		}
 	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, list.Err())
 	faulttest.Start(t, conn, nil)
 	if err := l.Check(within(t), conn); err != nil {
 		t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -27,23 +28,15 @@ import (
 func (w *world) raw(t events.Thread, kind events.Kind, header nats.Header, data []byte) {
 	w.t.Helper()
 	m := &nats.Msg{Subject: events.EventSubject(t, kind), Header: header, Data: data}
-	if _, err := w.conn.JetStream().PublishMsg(within(w.t), m); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.conn.JetStream().PublishMsg(within(w.t), m))(w.t)
 }
 
 // events reads all of SPOOL_EVENTS.
 func (w *world) events() (all []*jetstream.RawStreamMsg) {
 	w.t.Helper()
-	s, err := w.conn.JetStream().Stream(w.t.Context(), events.EventsStream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := must.Get(w.conn.JetStream().Stream(w.t.Context(), events.EventsStream))(w.t)
 	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
-		m, err := s.GetMsg(w.t.Context(), seq)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		m := must.Get(s.GetMsg(w.t.Context(), seq))(w.t)
 		all = append(all, m)
 	}
 	return all
@@ -75,9 +68,7 @@ func (w *world) letters(session string, want int) (all []faulttest.DeadLetter) {
 func TestRepeatedAndReordered(t *testing.T) {
 	w := newWorld(t)
 	l := faulttest.NewLedger(faulttest.Workload{Sessions: 2, ThreadsEach: 2, ProducersEach: 2, Batch: 4})
-	if err := errors.Join(l.Publish(within(t), w.Client, 40), l.Check(within(t), w.conn)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(l.Publish(within(t), w.Client, 40), l.Check(within(t), w.conn)))
 	all := w.events()
 	for i := len(all) - 1; i >= 0; i-- {
 		th, kind, err := events.ParseStored(all[i].Subject)
@@ -168,10 +159,7 @@ func TestOversizedMessages(t *testing.T) {
 	checkExport(w, to, []byte(said("with a header")+"\n"+said("after")+"\n"), 2, "p")
 	letters := w.letters(to.Session, 2)
 	for i, want := range [][]byte{poison, full} {
-		r, err := w.OpenDeadLetter(t.Context(), letters[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(w.OpenDeadLetter(t.Context(), letters[i]))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("dead letter %d: %d bytes, %v, want the %d that came", i, len(got), err, len(want))
 		}
@@ -197,13 +185,8 @@ func TestRecordsFromTheFuture(t *testing.T) {
 			}
 			say(to, 1)
 			w.await(to, "p", 0, 1)
-			if err := faulttest.Settle(within(t), w.conn); err != nil {
-				t.Fatal(err)
-			}
-			head, err := w.Thread(within(t), to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, faulttest.Settle(within(t), w.conn))
+			head := must.Get(w.Thread(within(t), to))(t)
 			at := key(record.Record{Key: events.HeadKey(to)}, head.Head().Pack.String())
 			rs, err := w.conn.Records().Records(within(t), at)
 			if err != nil || !rs[0].Exists() {
@@ -215,9 +198,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 				version = 3
 			}
 			later[version] = 99
-			if _, err := w.conn.Records().Write(within(t), record.Put{Key: at, Value: later, Expect: rs[0].Seq}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.conn.Records().Write(within(t), record.Put{Key: at, Value: later, Expect: rs[0].Seq}))(t)
 			for range 2 { // it moves the fences first: from then on what is built on is looked at
 				if p, err := collect(within(t), w); err == nil {
 					t.Errorf("a cycle of gc did %+v, want it to fail", p)
@@ -244,9 +225,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 // newPersister is another persister, which has the partitions for itself.
 func newPersister(w *world) *faulttest.Persister {
 	w.t.Helper()
-	if err := w.persister.Stop(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.persister.Stop())
 	takeOver(w.t, w.conn)
 	w.persister = faulttest.Start(w.t, w.conn, nil)
 	return w.persister
@@ -285,9 +264,7 @@ func (panics) Reader(r io.Reader, _ bool, _ *int) io.Reader { return r }
 // it comes to.
 func TestPanicOverAnEvent(t *testing.T) {
 	w := newWorld(t)
-	if err := w.persister.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.persister.Stop())
 	faulttest.Start(t, w.conn, func(d *persist.Deps, _ *persist.Config) { d.Secrets = panics{} })
 	to := events.Thread{Session: "panic", Name: events.MainThread}
 	pub := w.Publisher(client.PublisherConfig{Producer: "p"})
@@ -314,22 +291,14 @@ func TestHalfAnObject(t *testing.T) {
 	ref := casstore.SumBlob(data)
 	for _, bucket := range buckets {
 		for i, name := range []string{"half-0", ref.Hex() + ".half"} {
-			o, err := w.conn.Objects().UploadFrom(ctx, bucket, name, bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := js.Stream(ctx, events.ObjectStream(bucket))
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(w.conn.Objects().UploadFrom(ctx, bucket, name, bytes.NewReader(data)))(t)
+			s := must.Get(js.Stream(ctx, events.ObjectStream(bucket)))(t)
 			lose := "$O." + bucket + ".C." + o.NUID
 			if i == 1 {
 				lose = "$O." + bucket + ".M.>"
 			}
 			if i == 0 || bucket != events.InboxBucket {
-				if err := s.Purge(ctx, jetstream.WithPurgeSubject(lose)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Purge(ctx, jetstream.WithPurgeSubject(lose)))
 			}
 		}
 	}
@@ -356,19 +325,12 @@ func TestHalfAnObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := faulttest.Settle(ctx, w.conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, w.conn))
 	for range 2 {
-		if _, err := collect(ctx, w); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(collect(ctx, w))(t)
 	}
 	for _, bucket := range []string{events.InboxBucket, events.ArtifactsBucket} {
-		left, err := w.conn.Objects().Stored(ctx, bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := must.Get(w.conn.Objects().Stored(ctx, bucket))(t)
 		if bucket == events.ArtifactsBucket { // gc never takes artifacts (SPEC A5)
 			continue
 		}
@@ -377,10 +339,7 @@ func TestHalfAnObject(t *testing.T) {
 		}
 	}
 	for _, bucket := range []string{events.BlobsBucket, events.NodesBucket} {
-		left, err := w.conn.Objects().Stored(ctx, bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := must.Get(w.conn.Objects().Stored(ctx, bucket))(t)
 		for _, o := range left {
 			if strings.Contains(o.Object.Name, "half") || o.Object.Name == "" {
 				t.Errorf("%s holds %+v, want only what a record names", bucket, o)

@@ -15,6 +15,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -88,14 +89,8 @@ func spoken(w *world, text string) bool {
 		w.t.Fatalf("%d streams, %v", len(all), names.Err())
 	}
 	for _, name := range all {
-		s, err := w.conn.JetStream().Stream(ctx, name)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		s := must.Get(w.conn.JetStream().Stream(ctx, name))(w.t)
+		cons := must.Get(s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{}))(w.t)
 		for pending := cons.CachedInfo().NumPending; pending > 0; {
 			m, err := cons.Next()
 			if err != nil {
@@ -104,10 +99,7 @@ func spoken(w *world, text string) bool {
 			if bytes.Contains(m.Data(), []byte(text)) {
 				return true
 			}
-			meta, err := m.Metadata()
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			meta := must.Get(m.Metadata())(w.t)
 			pending = meta.NumPending
 		}
 	}
@@ -123,14 +115,10 @@ func TestRetentionMatrix(t *testing.T) {
 		for i := range 3 {
 			old := events.Thread{Session: fmt.Sprintf("%s-old-%d", name, i), Name: events.MainThread}
 			body := []byte(`{"role":"coder","content":"x"}`)
-			if err := pub.Publish(ctx, client.Entry{Thread: old, Dialect: "step", Body: body, Seq: uint64(i + 1)}); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, pub.Publish(ctx, client.Entry{Thread: old, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
 			w.await(old, name, 0, uint64(i+1))
 		}
-		if err := errors.Join(l.Publish(ctx, w.Client, 5), faulttest.Settle(ctx, w.conn)); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, errors.Join(l.Publish(ctx, w.Client, 5), faulttest.Settle(ctx, w.conn)))
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
 				policy := retention.Policy{Name: name, Session: name + "-old-*", MaxAge: time.Nanosecond}
@@ -168,27 +156,14 @@ func TestRepairMatrix(t *testing.T) {
 		l := faulttest.NewLedger(faulttest.Workload{Name: name, ThreadsEach: 2, Batch: 1})
 		ctx := within(w.t)
 		for range 4 { // a pack for each, at least
-			if err := errors.Join(l.Publish(ctx, w.Client, 2), faulttest.Settle(ctx, w.conn)); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, errors.Join(l.Publish(ctx, w.Client, 2), faulttest.Settle(ctx, w.conn)))
 		}
 		lose := func(at int, of events.Thread) {
-			head, err := w.Thread(ctx, of)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			head := must.Get(w.Thread(ctx, of))(w.t)
 			key := events.PackKey(head.Recent[at].Pack.String())
-			rs, err := w.conn.Records().Records(ctx, key)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			p, err := record.DecodePack(rs[0].Value)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			if _, err := w.conn.Records().Write(ctx, record.Put{Key: key, Expect: record.Any}); err != nil {
-				w.t.Fatal(err)
-			}
+			rs := must.Get(w.conn.Records().Records(ctx, key))(w.t)
+			p := must.Get(record.DecodePack(rs[0].Value))(w.t)
+			must.Get(w.conn.Records().Write(ctx, record.Put{Key: key, Expect: record.Any}))(w.t)
 			if err := w.conn.Objects().Reclaim(ctx, p.Object); err != nil { // else its record is made again from them
 				w.t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/artifacts"
@@ -60,25 +61,18 @@ func (s *scene) in(kind string) events.Thread {
 	return events.Thread{Session: s.name + "-" + kind, Name: events.MainThread}
 }
 
-func (s *scene) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // publish stores all of it in SPOOL_EVENTS.
 func (s *scene) publish() {
 	s.t.Helper()
 	ctx := within(s.t)
-	s.must(s.ledger.Publish(ctx, s.Client, 25))
+	must.Do(s.t, s.ledger.Publish(ctx, s.Client, 25))
 
 	pub := s.Publisher(client.PublisherConfig{Producer: "scene"})
 	seq := uint64(0)
 	say := func(t events.Thread, dialect string, body []byte) {
 		s.t.Helper()
 		seq++
-		s.must(pub.Publish(ctx, client.Entry{Thread: t, Dialect: dialect, Body: body, Seq: seq}))
+		must.Do(s.t, pub.Publish(ctx, client.Entry{Thread: t, Dialect: dialect, Body: body, Seq: seq}))
 	}
 	plain := func(text string) []byte { return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text) }
 	for i := range 2 {
@@ -88,34 +82,34 @@ func (s *scene) publish() {
 	}
 	say(s.in("end"), "item", plain("to the history"))
 	seq++
-	s.must(pub.Control(ctx, s.in("end"), seq, events.Control{Op: events.OpEnd, End: &events.End{}}))
+	must.Do(s.t, pub.Control(ctx, s.in("end"), seq, events.Control{Op: events.OpEnd, End: &events.End{}}))
 	say(s.in("ask"), "item", []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`))
 
 	out, err := s.Output(ctx, s.in("output"), client.OutputConfig{Tool: "bash", ID: "out-" + s.name})
-	s.must(err)
+	must.Do(s.t, err)
 	for i := range 4000 {
 		s.output = fmt.Appendf(s.output, "line %06d of the output of a tool that says the same again and again\n", i)
 	}
 	_, err = out.Write(s.output)
-	s.must(errors.Join(err, out.Close(client.OutputEnd{})))
+	must.Do(s.t, errors.Join(err, out.Close(client.OutputEnd{})))
 
 	s.poison = []byte("poison for " + s.name)
 	_, err = s.conn.JetStream().PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(s.in("ledger-0"), events.KindEntry), Data: s.poison})
-	s.must(err)
+	must.Do(s.t, err)
 
 	gone := s.in("gone")
 	say(gone, "item", plain("to be deleted"))
 	_, err = s.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}}, strings.NewReader("bytes of "+s.name))
-	s.must(err)
+	must.Do(s.t, err)
 	seq++
-	s.must(pub.Control(ctx, gone, seq, events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}))
+	must.Do(s.t, pub.Control(ctx, gone, seq, events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}))
 }
 
 // check holds all of it against what is stored, when a persister runs that meets no faults.
 func (s *scene) check() {
 	s.t.Helper()
 	ctx := within(s.t)
-	s.must(s.ledger.Publish(ctx, s.Client, 5))
+	must.Do(s.t, s.ledger.Publish(ctx, s.Client, 5))
 	if err := s.ledger.Check(ctx, s.conn); err != nil {
 		s.t.Error(err)
 	}
@@ -166,13 +160,9 @@ func (s *scene) check() {
 
 func (s *scene) checkImages(ctx context.Context) {
 	s.t.Helper()
-	if err := s.Await(ctx, s.in("image"), "scene", 0, 2); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.Await(ctx, s.in("image"), "scene", 0, 2))
 	var got bytes.Buffer
-	if _, err := s.Export(ctx, s.in("image"), &got); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.Export(ctx, s.in("image"), &got))(s.t)
 	if want := append(bytes.Join(s.images, []byte("\n")), '\n'); !bytes.Equal(got.Bytes(), want) {
 		s.t.Errorf("images come back as %.200q, want %.200q", got.Bytes(), want)
 	}

@@ -4,16 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"spool/internal/must"
 	"strings"
 	"testing"
 )
 
 // TestFaultsDocument: every row of docs/faults.md names its tests as `folder`: TestA, TestB; and each of them exists there.
 func TestFaultsDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/faults.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/faults.md"))(t)
 	token := regexp.MustCompile("`([a-z0-9/_]+)`|((?:Test|Fuzz)[A-Za-z0-9_]+)")
 	tests := map[string]map[string]bool{}
 	rows := 0
@@ -54,15 +52,9 @@ func TestFaultsDocument(t *testing.T) {
 func testsOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join("../..", folder, "*_test.go")))(t)
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(f))(t)
 		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
 			names[string(m[1])] = true
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/redact"
 	"spool/pkg/client"
@@ -42,8 +43,7 @@ func (w *world) accountLost(l lostLedger) *fsck.Accounts {
 	w.Helper()
 	w.settle()
 	l.Ledger = natsadmin.Of(w.conn)
-	a, err := fsck.Account(w.Context(), l, w.cl.Source(), nil)
-	w.must(err)
+	a := must.Get(fsck.Account(w.Context(), l, w.cl.Source(), nil))(w)
 	return a
 }
 
@@ -84,7 +84,7 @@ func TestAccountFindsALostEntryOfAFork(t *testing.T) {
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(a, "p", 2, 0, "two"))
 	w.settle()
-	w.must(w.cl.Fork(w.Context(), b, events.Fork{Session: "s", Thread: "a", Index: 1}))
+	must.Do(w, w.cl.Fork(w.Context(), b, events.Fork{Session: "s", Thread: "a", Index: 1}))
 	lost := entryOf(b, "q", 1, 0, "one")
 	got := w.accountLost(lostLedger{lost: &lost})
 	if len(got.Findings) == 0 {
@@ -98,10 +98,10 @@ func TestAccountFindsALostEntryOfAReusedName(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(a, "p", 2, 0, "two"))
-	w.must(w.cl.Await(w.Context(), a, "p", 0, 2))
-	w.must(w.cl.Remove(w.Context(), a))
+	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 2))
+	must.Do(w, w.cl.Remove(w.Context(), a))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
-	w.must(w.cl.Await(w.Context(), a, "p", 0, 1))
+	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 1))
 	lost := entryOf(a, "p", 2, 0, "two")
 	got := w.accountLost(lostLedger{lost: &lost})
 	if len(got.Findings) == 0 {
@@ -115,7 +115,7 @@ func TestAccountOfAReusedName(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.settle()
-	w.must(w.cl.Remove(w.Context(), a))
+	must.Do(w, w.cl.Remove(w.Context(), a))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	got := w.account(fsck.Config{})
 	same(t, got, fsck.Accounts{Events: 3, Applied: 1, Removed: 2})
@@ -128,17 +128,17 @@ func TestAccountOfRenamesThereAndBack(t *testing.T) {
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.settle()
-	w.must(w.cl.Rename(ctx, a, "b"))
+	must.Do(w, w.cl.Rename(ctx, a, "b"))
 	w.raw(entryOf(b, "p", 2, 0, "two"))
 	w.settle()
-	w.must(w.cl.Rename(ctx, b, "a"))
+	must.Do(w, w.cl.Rename(ctx, b, "a"))
 	w.raw(entryOf(a, "p", 3, 0, "three"))
 	w.settle()
-	w.must(w.cl.Rename(ctx, a, "c"))
+	must.Do(w, w.cl.Rename(ctx, a, "c"))
 	c := events.Thread{Session: "s", Name: "c"}
-	w.must(w.cl.Fork(ctx, events.Thread{Session: "t", Name: "f"}, events.Fork{Session: "s", Thread: "c", Index: 1}))
-	w.must(w.cl.End(ctx, c, events.End{Summary: "x"}))
-	w.must(w.cl.Remove(ctx, c))
+	must.Do(w, w.cl.Fork(ctx, events.Thread{Session: "t", Name: "f"}, events.Fork{Session: "s", Thread: "c", Index: 1}))
+	must.Do(w, w.cl.End(ctx, c, events.End{Summary: "x"}))
+	must.Do(w, w.cl.Remove(ctx, c))
 	w.raw(entryOf(c, "p", 9, 0, "nine"))
 	w.settle()
 	got := w.account(fsck.Config{})
@@ -170,10 +170,9 @@ func TestAccountFindsADroppedOperation(t *testing.T) {
 	w.raw(entryOf(a, "p", 5, 0, "five"))
 	op := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
 	w.raw(events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 2, Body: op.Encode()})
-	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
+	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 5))
 	got := w.account(fsck.Config{})
-	h, err := w.cl.Thread(w.Context(), a)
-	w.must(err)
+	h := must.Get(w.cl.Thread(w.Context(), a))(w)
 	if h.Status != threads.StatusCompleted && len(got.Findings) == 0 {
 		t.Errorf("the end was acked and dropped, and Account() = %+v", got)
 	}
@@ -184,9 +183,8 @@ func TestAccountFindsADroppedGiant(t *testing.T) {
 	w := newWorld(t)
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 5, 0, "five"))
-	w.must(w.cl.Await(w.Context(), a, "p", 0, 5))
-	ref, err := w.conn.Inbox().CheckIn(w.Context(), strings.NewReader(string(step("two"))))
-	w.must(err)
+	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 5))
+	ref := must.Get(w.conn.Inbox().CheckIn(w.Context(), strings.NewReader(string(step("two")))))(w)
 	w.raw(events.Event{Thread: a, Producer: "p", Seq: 2, Ref: &ref})
 	rules := redact.New(redact.Default(), true)
 	got := w.account(fsck.Config{Secrets: rules})
@@ -202,8 +200,8 @@ func TestAccountOfARenameToARemovedName(t *testing.T) {
 	w.raw(entryOf(b, "p", 1, 0, "old"))
 	w.raw(entryOf(a, "p", 1, 0, "new"))
 	w.settle()
-	w.must(w.cl.Remove(w.Context(), b))
-	w.must(w.cl.Rename(w.Context(), a, "b"))
+	must.Do(w, w.cl.Remove(w.Context(), b))
+	must.Do(w, w.cl.Rename(w.Context(), a, "b"))
 	got := w.account(fsck.Config{})
 	if len(got.Findings) > 0 {
 		t.Errorf("findings %v in a healthy system", got.Findings)
@@ -217,7 +215,7 @@ func TestAccountOfARefusedDeletion(t *testing.T) {
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.settle()
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}
-	w.must(w.cl.Publisher(client.PublisherConfig{Producer: "d"}).Control(w.Context(), main, 1, op))
+	must.Do(w, w.cl.Publisher(client.PublisherConfig{Producer: "d"}).Control(w.Context(), main, 1, op))
 	got := w.account(fsck.Config{})
 	if len(got.Findings) > 0 {
 		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
@@ -231,11 +229,11 @@ func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
 	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(c, "p", 1, 0, "other"))
-	w.must(w.cl.Await(ctx, a, "p", 0, 1))
-	w.must(w.cl.Await(ctx, c, "p", 0, 1))
-	w.must(w.cl.Rename(ctx, a, "b"))
-	w.must(w.cl.Remove(ctx, b))
-	w.must(w.cl.Rename(ctx, c, "b"))
+	must.Do(w, w.cl.Await(ctx, a, "p", 0, 1))
+	must.Do(w, w.cl.Await(ctx, c, "p", 0, 1))
+	must.Do(w, w.cl.Rename(ctx, a, "b"))
+	must.Do(w, w.cl.Remove(ctx, b))
+	must.Do(w, w.cl.Rename(ctx, c, "b"))
 	if _, err := w.cl.Thread(ctx, a); err != nil {
 		t.Logf("who asks for s/a is told: %v", err)
 	}
@@ -252,10 +250,9 @@ func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
 	one := events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")}
 	two := events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")}
 	later := events.Event{Thread: id, Producer: "p", Seq: 3, Body: step("later")}
-	remove := func(w *world) { w.must(w.cl.Remove(w.Context(), id)) }
+	remove := func(w *world) { must.Do(w, w.cl.Remove(w.Context(), id)) }
 	del := func(w *world) {
-		_, err := w.cl.DeleteSession(w.Context(), "s", client.Deletion{})
-		w.must(err)
+		must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w)
 	}
 	for _, c := range []struct {
 		name   string

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/redact"
@@ -22,8 +23,7 @@ import (
 func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 	w.Helper()
 	w.settle()
-	a, err := fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), cfg.Secrets)
-	w.must(err)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), cfg.Secrets))(w)
 	return a
 }
 
@@ -31,8 +31,7 @@ func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 func (w *world) settle() {
 	w.Helper()
 	for {
-		b, err := w.conn.Events().Backlog(w.Context())
-		w.must(err)
+		b := must.Get(w.conn.Events().Backlog(w.Context()))(w)
 		if b.Pending == 0 && b.Unacked == 0 {
 			return
 		}
@@ -53,8 +52,7 @@ func (w *world) raw(e events.Event) {
 	if e.Kind == 0 {
 		e.Kind = events.KindEntry
 	}
-	_, err := w.conn.JetStream().Publish(w.Context(), events.EventSubject(e.Thread, e.Kind), e.Encode())
-	w.must(err)
+	must.Get(w.conn.JetStream().Publish(w.Context(), events.EventSubject(e.Thread, e.Kind), e.Encode()))(w)
 }
 
 func step(text string) []byte {
@@ -93,7 +91,7 @@ func TestAccountClasses(t *testing.T) {
 	gone := events.Thread{Session: "s", Name: "gone"}
 	w.raw(events.Event{Thread: gone, Producer: "p", Seq: 1, Body: step("gone")})
 	w.settle()
-	w.must(w.cl.Remove(w.Context(), gone))
+	must.Do(w, w.cl.Remove(w.Context(), gone))
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 10, Applied: 4, Repeated: 1, Refused: 1, Superseded: 2, Removed: 2})
 	if len(a.Findings) > 0 {
@@ -108,7 +106,7 @@ func TestAccountOfRepeatedOperations(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	remove := func(producer string) {
 		op := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
-		w.must(w.cl.Publisher(client.PublisherConfig{Producer: producer}).Control(w.Context(), id, 1, op))
+		must.Do(w, w.cl.Publisher(client.PublisherConfig{Producer: producer}).Control(w.Context(), id, 1, op))
 	}
 	remove("early") // there is no thread
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
@@ -132,12 +130,11 @@ func TestAccountOfRemovedLetters(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: []byte("{")})
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: []byte("[")})
 	w.settle()
-	letters, err := w.cl.DeadLetters(w.Context(), "")
-	w.must(err)
+	letters := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)
 	if len(letters) != 2 {
 		t.Fatalf("%d dead letters, want 2", len(letters))
 	}
-	w.must(w.cl.RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
+	must.Do(w, w.cl.RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 2, Refused: 2})
 	if len(a.Findings) > 0 {
@@ -162,21 +159,21 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "p"})
 	publish := func(text string) {
-		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
+		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
 		w.settle()
 	}
 	publish("kept")
 	rs, err := w.conn.Records().Records(w.Context(), events.HeadKey(id))
-	w.must(err)
+	must.Do(w, err)
 	publish("lost")
 	publish("lost too")
 	w.stop()
 	now, err := w.conn.Records().Records(w.Context(), events.HeadKey(id))
-	w.must(err)
+	must.Do(w, err)
 	fence, err := w.conn.Records().Fence(w.Context(), 0)
-	w.must(err)
+	must.Do(w, err)
 	_, err = w.conn.Records().Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
-	w.must(err)
+	must.Do(w, err)
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 3, Applied: 1})
 	w.finds(a, "SPOOL_EVENTS 2", "neither in its thread nor in the dead letters")
@@ -191,8 +188,7 @@ func TestAccountLeavesWhatWaits(t *testing.T) {
 	w.settle()
 	w.stop()
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
-	a, err := fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), nil)
-	w.must(err)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), nil))(w)
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -65,22 +66,14 @@ func (w *world) startWith(cfg service.PersisterConfig) {
 	}
 }
 
-// must fails the test on an error.
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 // steps appends steps to a thread, each in a commit of its own.
 func (w *world) steps(id events.Thread, from, to int) {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent." + id.Name})
 	for i := from; i < to; i++ {
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
-		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		w.must(w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i)))
+		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i)))
 	}
 }
 
@@ -90,28 +83,27 @@ func (w *world) fill() (id, fork events.Thread) {
 	ctx := w.Context()
 	id, fork = events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
 	w.steps(id, 1, 15)
-	w.must(w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: "main", Index: 9}))
+	must.Do(w, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: "main", Index: 9}))
 	w.steps(fork, 1, 4)
-	w.must(w.cl.Compact(ctx, fork, "a summary", "fork1"))
-	w.must(w.cl.End(ctx, fork, events.End{Summary: "done"}))
+	must.Do(w, w.cl.Compact(ctx, fork, "a summary", "fork1"))
+	must.Do(w, w.cl.End(ctx, fork, events.End{Summary: "done"}))
 	blob, err := w.cl.PutBlob(ctx, []byte(strings.Repeat("a blob that a step refers to ", 100)))
-	w.must(err)
+	must.Do(w, err)
 	with := events.Thread{Session: "other", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "q"})
-	w.must(p.Publish(ctx, client.Entry{Thread: with, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
-	w.must(w.cl.Await(ctx, with, "q", 0, 1))
-	w.must(w.cl.Branch(ctx, id, "main12"))
+	must.Do(w, p.Publish(ctx, client.Entry{Thread: with, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
+	must.Do(w, w.cl.Await(ctx, with, "q", 0, 1))
+	must.Do(w, w.cl.Branch(ctx, id, "main12"))
 	w.steps(id, 15, 17)
-	w.must(w.cl.Rename(ctx, with, "renamed"))
+	must.Do(w, w.cl.Rename(ctx, with, "renamed"))
 	_, err = w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}}, strings.NewReader(strings.Repeat("report ", 50)))
-	w.must(err)
+	must.Do(w, err)
 	return id, fork
 }
 
 func (w *world) check() *fsck.Report {
 	w.Helper()
-	rep, err := fsck.Check(w.Context(), natsadmin.Of(w.conn), fsck.Config{})
-	w.must(err)
+	rep := must.Get(fsck.Check(w.Context(), natsadmin.Of(w.conn), fsck.Config{}))(w)
 	return rep
 }
 
@@ -179,23 +171,18 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 		}{key, o})
 	}
 	for _, filter := range []string{"pack.*", "blob.*", "artifact.>"} {
-		rs, err := w.conn.Records().List(ctx, filter)
-		w.must(err)
+		rs := must.Get(w.conn.Records().List(ctx, filter))(w)
 		for _, r := range rs {
 			switch filter {
 			case "pack.*":
-				p, err := record.DecodePack(r.Value)
-				w.must(err)
+				p := must.Get(record.DecodePack(r.Value))(w)
 				add(r.Key, p.Object)
 			case "blob.*":
-				b, err := record.DecodeBlob(r.Value)
-				w.must(err)
+				b := must.Get(record.DecodeBlob(r.Value))(w)
 				add(r.Key, b.Object)
 			default:
-				a, err := artifacts.DecodeRecord(r.Value)
-				w.must(err)
-				o, err := record.DecodeLocator(a.Locator)
-				w.must(err)
+				a := must.Get(artifacts.DecodeRecord(r.Value))(w)
+				o := must.Get(record.DecodeLocator(a.Locator))(w)
 				add(r.Key, o)
 			}
 		}
@@ -207,8 +194,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	flips, at, lists := 0, 0, map[string][]record.Record{}
 	for _, one := range objects {
 		for ; at < int(one.o.Size); at += step {
-			rep, err := fsck.Check(ctx, flipped{natsadmin.Of(w.conn), lists, one.o.NUID, at}, fsck.Config{})
-			w.must(err)
+			rep := must.Get(fsck.Check(ctx, flipped{natsadmin.Of(w.conn), lists, one.o.NUID, at}, fsck.Config{}))(w)
 			if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == one.key && f.Kind == fsck.Corrupt }) {
 				t.Errorf("byte %d of %s flipped: not found in %v", at, one.key, rep.Findings)
 			}
@@ -225,27 +211,22 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 func (w *world) spoil(key string, change func([]byte) []byte) {
 	w.Helper()
 	ctx := w.Context()
-	rs, err := w.conn.Records().Records(ctx, key)
-	w.must(err)
-	p, err := record.DecodePack(rs[0].Value)
-	w.must(err)
-	raw, err := w.conn.Objects().Read(ctx, p.Object)
-	w.must(err)
+	rs := must.Get(w.conn.Records().Records(ctx, key))(w)
+	p := must.Get(record.DecodePack(rs[0].Value))(w)
+	raw := must.Get(w.conn.Objects().Read(ctx, p.Object))(w)
 	raw = change(raw)
 	o, err := w.conn.Objects().Upload(ctx, p.Object.Bucket, p.Object.Name+".bad", [][]byte{raw[:p.Header], raw[p.Header:]})
-	w.must(err)
+	must.Do(w, err)
 	o.Sum = p.Object.Sum
 	p.Object, p.Order = o, cmp.Or(p.Order, rs[0].Seq)
-	_, err = w.conn.Records().Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq})
-	w.must(err)
+	must.Get(w.conn.Records().Write(ctx, record.Put{Key: key, Value: p.Encode(), Expect: rs[0].Seq}))(w)
 }
 
 // A flipped byte in a stored chunk is found, told of every thread that needs it, and never returned as data.
 func TestFlippedChunkIsNeverData(t *testing.T) {
 	w := newWorld(t)
 	id, fork := w.fill()
-	head, err := w.cl.Thread(t.Context(), fork)
-	w.must(err)
+	head := must.Get(w.cl.Thread(t.Context(), fork))(w)
 	shared := head.Recent[len(head.Recent)-1].Pack // an ancestor that both have
 	w.stop()
 	for _, where := range []int{3, 60, -1} {
@@ -261,8 +242,7 @@ func TestFlippedChunkIsNeverData(t *testing.T) {
 			}
 		}
 		fresh := client.New(w.conn)
-		h, err := fresh.Thread(t.Context(), id)
-		w.must(err)
+		h := must.Get(fresh.Thread(t.Context(), id))(w)
 		if err := threads.Verify(t.Context(), fresh.Reader(), h); err == nil {
 			t.Errorf("flip at %d: Verify finds nothing", where)
 		}
@@ -281,20 +261,17 @@ func TestFlippedChunkIsNeverData(t *testing.T) {
 // put writes a record as nobody should.
 func (w *world) put(key string, value []byte) {
 	w.Helper()
-	_, err := w.conn.Records().Write(w.Context(), record.Put{Key: key, Value: value, Expect: record.Any})
-	w.must(err)
+	must.Get(w.conn.Records().Write(w.Context(), record.Put{Key: key, Value: value, Expect: record.Any}))(w)
 }
 
 // lose removes a pack's record, and its bytes.
 func (w *world) lose(key string) {
 	w.Helper()
-	rs, err := w.conn.Records().Records(w.Context(), key)
-	w.must(err)
+	rs := must.Get(w.conn.Records().Records(w.Context(), key))(w)
 	if rs[0].Exists() { // else it was lost before
-		p, err := record.DecodePack(rs[0].Value)
-		w.must(err)
+		p := must.Get(record.DecodePack(rs[0].Value))(w)
 		w.put(key, nil)
-		w.must(w.conn.Objects().Reclaim(w.Context(), p.Object))
+		must.Do(w, w.conn.Objects().Reclaim(w.Context(), p.Object))
 	}
 }
 
@@ -303,10 +280,8 @@ func TestFindsWhatDiffers(t *testing.T) {
 	w := newWorld(t)
 	id, fork := w.fill()
 	w.stop()
-	good, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
-	ended, err := w.cl.Thread(t.Context(), fork)
-	w.must(err)
+	good := must.Get(w.cl.Thread(t.Context(), id))(w)
+	ended := must.Get(w.cl.Thread(t.Context(), fork))(w)
 	key := events.HeadKey(id)
 	change := func(f func(*threads.Head)) []byte {
 		h := good.Clone()
@@ -314,17 +289,14 @@ func TestFindsWhatDiffers(t *testing.T) {
 		return h.Encode()
 	}
 	var pack record.Record
-	packs, err := w.conn.Records().List(t.Context(), "pack.*")
-	w.must(err)
+	packs := must.Get(w.conn.Records().List(t.Context(), "pack.*"))(w)
 	for _, r := range packs {
 		if r.Key == events.PackKey(good.Recent[2].Pack.String()) {
 			pack = r
 		}
 	}
-	p, err := record.DecodePack(pack.Value)
-	w.must(err)
-	blobs, err := w.conn.Records().List(t.Context(), "blob.*")
-	w.must(err)
+	p := must.Get(record.DecodePack(pack.Value))(w)
+	blobs := must.Get(w.conn.Records().List(t.Context(), "blob.*"))(w)
 	for name, c := range map[string]struct {
 		key   string
 		value []byte
@@ -354,8 +326,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Inconsistent},
 		"left":           {events.LeftKey(events.Thread{Session: "other", Name: "main"}), []byte{9}, "left.other.main", fsck.Unreadable},
 	} {
-		was, err := w.conn.Records().Records(t.Context(), c.key)
-		w.must(err)
+		was := must.Get(w.conn.Records().Records(t.Context(), c.key))(w)
 		w.put(c.key, c.value)
 		rep := w.check()
 		if !slices.ContainsFunc(rep.Findings, func(f fsck.Finding) bool { return f.Record == c.want && f.Kind == c.kind }) {
@@ -375,8 +346,7 @@ func TestNewestStatesAreMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 20)
-	want, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	want := must.Get(w.cl.Thread(t.Context(), id))(w)
 	w.stop()
 	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
 		w.lose(events.PackKey(l.Pack.String()))
@@ -384,8 +354,7 @@ func TestNewestStatesAreMadeAgain(t *testing.T) {
 	if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != want.Head().Ref.String() || done.Lost != 0 || done.Replayed != 0 || done.Remade < 3 {
 		t.Fatalf("repair = %+v, %v, want 3 states made again", done, ok)
 	}
-	got, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	got := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if got.Head() != want.Head() || got.N != want.N || got.Entries != want.Entries {
 		t.Errorf("head %s, %d entries, %d items, want it as it was: %s, %d, %d", got.Head(), got.Entries, got.N, want.Head(), want.Entries, want.N)
 	}
@@ -407,11 +376,10 @@ func TestRepairReplays(t *testing.T) {
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
 	for i := 17; i < 20; i++ {
 		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i, i, leaked, 1795176000000+int64(i))
-		w.must(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		w.must(w.cl.Await(t.Context(), id, "agent.main", 0, uint64(i)))
+		must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, uint64(i)))
 	}
-	want, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	want := must.Get(w.cl.Thread(t.Context(), id))(w)
 	for _, l := range want.Recent[:3] {
 		w.lose(events.PackKey(l.Pack.String()))
 	}
@@ -421,9 +389,8 @@ func TestRepairReplays(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	w.must(w.cl.Await(ctx, id, "agent.main", 0, 19))
-	got, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	must.Do(w, w.cl.Await(ctx, id, "agent.main", 0, 19))
+	got := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if got.Head().Ref != want.Head().Ref || got.N != want.N || got.Entries != want.Entries {
 		t.Errorf("head %s, %d entries, %d items, want %s, %d, %d", got.Head().Ref, got.Entries, got.N, want.Head().Ref, want.Entries, want.N)
 	}
@@ -437,33 +404,29 @@ func TestRepairWithoutEvents(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 20)
-	head, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	head := must.Get(w.cl.Thread(t.Context(), id))(w)
 	w.stop()
-	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	w.must(err)
-	w.must(stream.Purge(t.Context()))
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
+	must.Do(w, stream.Purge(t.Context()))
 	for _, l := range head.Recent {
 		w.lose(events.PackKey(l.Pack.String()))
 	}
 	fix := func() *fsck.Report {
 		rep, err := fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{})
-		w.must(err)
+		must.Do(w, err)
 		return rep
 	}
 	rep := fix()
 	if len(rep.Repairs) != 1 || rep.Repairs[0].To == "" || rep.Repairs[0].Lost != 11 || !strings.Contains(rep.Repairs[0].Detail, "last 11 entries") {
 		t.Fatalf("repairs = %+v, want a way back over 11 entries", rep.Repairs)
 	}
-	got, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	got := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if got.Entries != 8 || got.N != 8 || got.Leaf != "main8" {
 		t.Errorf("head: %d entries, %d items, leaf %s, want 8, 8, main8", got.Entries, got.N, got.Leaf)
 	}
 	w.wantClean()
 
-	all, err := w.conn.Records().List(t.Context(), "pack.*")
-	w.must(err)
+	all := must.Get(w.conn.Records().List(t.Context(), "pack.*"))(w)
 	for _, r := range all {
 		w.lose(r.Key)
 	}
@@ -486,10 +449,10 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 		for _, t := range ts {
 			es = append(es, client.Entry{Thread: t, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
 		}
-		w.must(p.Publish(w.Context(), es...))
+		must.Do(w, p.Publish(w.Context(), es...))
 		for _, t := range ts {
 			seq++
-			w.must(w.cl.Await(w.Context(), t, "both", 0, seq))
+			must.Do(w, w.cl.Await(w.Context(), t, "both", 0, seq))
 		}
 	}
 	for i := 1; i <= entries; i++ {
@@ -506,8 +469,7 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 // fix repairs, and gives what was done to a thread.
 func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
 	w.Helper()
-	rep, err := fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), cfg)
-	w.must(err)
+	rep := must.Get(fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), cfg))(w)
 	for _, r := range rep.Repairs {
 		if r.Record == events.HeadKey(id) {
 			return r, true
@@ -519,11 +481,10 @@ func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
 // path are the places of a thread's states, newest first.
 func (w *world) path(id events.Thread) []casstore.Located {
 	w.Helper()
-	head, err := w.cl.Thread(w.Context(), id)
-	w.must(err)
+	head := must.Get(w.cl.Thread(w.Context(), id))(w)
 	var at []casstore.Located
 	for s, err := range w.cl.Reader().Walk(w.Context(), head.Head()) {
-		w.must(err)
+		must.Do(w, err)
 		at = append(at, s.At)
 	}
 	return at
@@ -555,16 +516,14 @@ func TestGapIsFilled(t *testing.T) {
 				t.Fatal("nothing is found")
 			}
 			for _, id := range []events.Thread{a, b} {
-				before, err := w.cl.Thread(t.Context(), id)
-				w.must(err)
+				before := must.Get(w.cl.Thread(t.Context(), id))(w)
 				if id == a {
 					done, ok := w.fix(id, fsck.Config{})
 					if !ok || done.Remade < 6 || done.To != before.Head().Ref.String() || done.Lost != 0 {
 						t.Fatalf("repair = %+v, %v, want the gap filled", done, ok)
 					}
 				}
-				after, err := w.cl.Thread(t.Context(), id)
-				w.must(err)
+				after := must.Get(w.cl.Thread(t.Context(), id))(w)
 				if string(after.Encode()) != string(before.Encode()) {
 					t.Errorf("%s: the head is another one", id)
 				}
@@ -594,7 +553,7 @@ func TestGapAtTheBeginning(t *testing.T) {
 	w := newWorld(t)
 	id, fork := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
 	w.steps(id, 1, 6)
-	w.must(w.cl.Fork(t.Context(), fork, events.Fork{Session: "s", Thread: "main", Index: 2}))
+	must.Do(w, w.cl.Fork(t.Context(), fork, events.Fork{Session: "s", Thread: "main", Index: 2}))
 	w.steps(fork, 1, 20)
 	w.steps(id, 6, 30)
 	w.stop()
@@ -616,20 +575,17 @@ func TestGapWithoutEvents(t *testing.T) {
 	w.steps(id, 1, 31)
 	w.stop()
 	path := w.path(id)
-	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	w.must(err)
-	w.must(stream.Purge(t.Context()))
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
+	must.Do(w, stream.Purge(t.Context()))
 	for _, l := range path[10:13] { // entries 18 to 20
 		w.lose(events.PackKey(l.Pack.String()))
 	}
-	before, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	before := must.Get(w.cl.Thread(t.Context(), id))(w)
 	done, ok := w.fix(id, fsck.Config{})
 	if !ok || done.To != "" || done.Remade != 0 || !strings.Contains(done.Detail, "entries 18 to 20") || !strings.Contains(done.Detail, "--cut") {
 		t.Fatalf("repair = %+v, %v, want it to say what is lost", done, ok)
 	}
-	after, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	after := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if after.Head() != before.Head() || after.Entries != before.Entries {
 		t.Errorf("the head moved to %s", after.Head())
 	}

@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -27,11 +28,10 @@ func (w *world) found(key string) (out []fsck.Finding) {
 // dropItems deletes items of a thread by their numbers, as a disk that lost them.
 func (w *world) dropItems(id events.Thread, drop func(n int64) bool) {
 	w.Helper()
-	s, err := w.conn.JetStream().Stream(w.Context(), events.ItemsStream)
-	w.must(err)
+	s := must.Get(w.conn.JetStream().Stream(w.Context(), events.ItemsStream))(w)
 	var seqs []uint64
 	n := int64(0)
-	w.must(natsadmin.New(w.conn).Messages(w.Context(), events.ItemsStream, 1, func(seq uint64, subject string, _ []byte) error {
+	must.Do(w, natsadmin.New(w.conn).Messages(w.Context(), events.ItemsStream, 1, func(seq uint64, subject string, _ []byte) error {
 		if t, ok := events.ParseItemSubject(subject); ok && t == id {
 			if n++; drop(n) { // each step makes one item
 				seqs = append(seqs, seq)
@@ -40,7 +40,7 @@ func (w *world) dropItems(id events.Thread, drop func(n int64) bool) {
 		return nil
 	}))
 	for _, seq := range seqs {
-		w.must(s.DeleteMsg(w.Context(), seq))
+		must.Do(w, s.DeleteMsg(w.Context(), seq))
 	}
 }
 
@@ -58,7 +58,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 			w := newWorld(t)
 			id := events.Thread{Session: "s", Name: "main"}
 			w.steps(id, 1, 21)
-			w.must(faulttest.Settle(t.Context(), w.conn))
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
 			w.stop()
 			if rep := w.wantClean(); rep.Items != 20 {
 				t.Errorf("%d items, want 20", rep.Items)
@@ -73,7 +73,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 			}
 			w.wantClean()
 			last, _, err := w.conn.Items().LastItem(t.Context(), id)
-			w.must(err)
+			must.Do(w, err)
 			if last != 20 {
 				t.Errorf("the newest item is %d, want 20", last)
 			}
@@ -86,27 +86,25 @@ func TestItemsAgainstNodes(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 6)
-	w.must(faulttest.Settle(t.Context(), w.conn))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	var all []events.Posted
-	w.must(natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+	must.Do(w, natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
 		all = append(all, events.Posted{Subject: subject, N: int64(len(all) + 1), Data: slices.Clone(data)})
 		return nil
 	}))
 	for _, n := range []int64{3, 5} {
-		s, err := w.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-		w.must(err)
-		w.must(s.Purge(t.Context()))
+		s := must.Get(w.conn.JetStream().Stream(t.Context(), events.ItemsStream))(w)
+		must.Do(w, s.Purge(t.Context()))
 		for i := range all {
 			p := all[i]
 			if p.N == n {
 				p.Data = []byte(strings.Replace(string(p.Data), "step", "Step", 1))
 			}
-			w.must(w.conn.Items().PublishItems(t.Context(), []events.Posted{p}))
+			must.Do(w, w.conn.Items().PublishItems(t.Context(), []events.Posted{p}))
 		}
 		for _, full := range []bool{false, true} {
-			rep, err := fsck.Check(t.Context(), natsadmin.Of(w.conn), fsck.Config{Items: full})
-			w.must(err)
+			rep := must.Get(fsck.Check(t.Context(), natsadmin.Of(w.conn), fsck.Config{Items: full}))(w)
 			want := 0
 			if full || n == 5 {
 				want = 1
@@ -143,9 +141,8 @@ func TestLostHead(t *testing.T) {
 			if strings.HasPrefix(name, "beside") {
 				c.lose(w, id)
 			}
-			w.must(faulttest.Settle(t.Context(), w.conn))
-			want, err := w.cl.Thread(t.Context(), id)
-			w.must(err)
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			want := must.Get(w.cl.Thread(t.Context(), id))(w)
 			w.stop()
 			if !strings.HasPrefix(name, "beside") {
 				c.lose(w, id)
@@ -160,11 +157,10 @@ func TestLostHead(t *testing.T) {
 				t.Fatalf("repair = %+v, %v", done, ok)
 			}
 			w.start()
-			w.must(w.cl.Await(t.Context(), id, "agent.main", 0, 12))
+			must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, 12))
 			w.steps(id, 13, 15)
-			w.must(faulttest.Settle(t.Context(), w.conn))
-			got, err := client.New(w.conn).Thread(t.Context(), id)
-			w.must(err)
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w)
 			if got.Entries != want.Entries+2 || got.N != want.N+2 || got.Recent[2].Ref != want.Head().Ref {
 				t.Errorf("head: %d entries, %d items, two before it %s, want %d, %d, %s", got.Entries, got.N, got.Recent[2].Ref, want.Entries+2, want.N+2, want.Head().Ref)
 			}
@@ -179,17 +175,14 @@ func TestHeadBehindItsItems(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 9)
-	w.must(faulttest.Settle(t.Context(), w.conn))
-	rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(id))
-	w.must(err)
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	rs := must.Get(w.conn.Records().Records(t.Context(), events.HeadKey(id)))(w)
 	old := rs[0]
 	w.steps(id, 9, 13)
-	w.must(faulttest.Settle(t.Context(), w.conn))
-	want, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	want := must.Get(w.cl.Thread(t.Context(), id))(w)
 	w.stop()
-	_, err = w.conn.Records().Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
-	w.must(err)
+	must.Get(w.conn.Records().Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any}))(w)
 	if f := w.found(events.HeadKey(id)); len(f) != 1 || !strings.Contains(f[0].Detail, "up to 12, it counts 8") {
 		t.Fatalf("findings = %v", f)
 	}
@@ -198,13 +191,12 @@ func TestHeadBehindItsItems(t *testing.T) {
 		t.Fatalf("repair = %+v, %v, want four events applied again", done, ok)
 	}
 	w.start()
-	w.must(w.cl.Await(t.Context(), id, "agent.main", 0, 12))
-	got, err := client.New(w.conn).Thread(t.Context(), id)
-	w.must(err)
+	must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, 12))
+	got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w)
 	if got.Head().Ref != want.Head().Ref || got.N != want.N {
 		t.Errorf("head %s, %d items, want %s, %d", got.Head().Ref, got.N, want.Head().Ref, want.N)
 	}
-	w.must(faulttest.Settle(t.Context(), w.conn))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	w.wantClean()
 }
@@ -215,27 +207,23 @@ func TestStatesOfOthers(t *testing.T) {
 	a, b := events.Thread{Session: "a", Name: "x"}, events.Thread{Session: "b", Name: "y"}
 	w.steps(a, 1, 20)
 	w.steps(b, 1, 26)
-	w.must(faulttest.Settle(t.Context(), w.conn))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
-	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	w.must(err)
-	w.must(stream.Purge(t.Context()))
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
+	must.Do(w, stream.Purge(t.Context()))
 	for _, id := range []events.Thread{a, b} {
-		head, err := w.cl.Thread(t.Context(), id)
-		w.must(err)
+		head := must.Get(w.cl.Thread(t.Context(), id))(w)
 		for _, l := range head.Recent {
 			w.lose(events.PackKey(l.Pack.String()))
 		}
 	}
-	rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(a), events.HeadKey(b))
-	w.must(err)
+	rs := must.Get(w.conn.Records().Records(t.Context(), events.HeadKey(a), events.HeadKey(b)))(w)
 	for i, id := range []events.Thread{a, b} {
 		done, ok := w.fix(id, fsck.Config{})
 		if !ok || done.To != "" || !strings.Contains(done.Detail, "cannot be told whose") {
 			t.Errorf("%s: repair = %+v, %v, want none", id, done, ok)
 		}
-		now, err := w.conn.Records().Records(t.Context(), rs[i].Key)
-		w.must(err)
+		now := must.Get(w.conn.Records().Records(t.Context(), rs[i].Key))(w)
 		if now[0].Seq != rs[i].Seq {
 			t.Errorf("%s: its head was changed", id)
 		}
@@ -247,15 +235,15 @@ func TestLateItemAtTheEnd(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 6)
-	w.must(faulttest.Settle(t.Context(), w.conn))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	var second events.Posted
-	w.must(natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(seq uint64, subject string, data []byte) error {
+	must.Do(w, natsadmin.New(w.conn).Messages(t.Context(), events.ItemsStream, 1, func(seq uint64, subject string, data []byte) error {
 		if seq == 2 {
 			second = events.Posted{Subject: subject, N: 2, Data: slices.Clone(data)}
 		}
 		return nil
 	}))
-	w.must(w.conn.Items().PublishItems(t.Context(), []events.Posted{second}))
+	must.Do(w, w.conn.Items().PublishItems(t.Context(), []events.Posted{second}))
 	w.wantClean()
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -15,22 +16,21 @@ import (
 func TestMisnamed(t *testing.T) {
 	w := newWorld(t)
 	r, err := w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine"))
-	w.must(err)
+	must.Do(w, err)
 	_, err = w.conn.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, r.Object, strings.NewReader("another's"))
-	w.must(err)
+	must.Do(w, err)
 	if found := w.check().Findings; len(found) != 1 || found[0].Kind != fsck.Misnamed {
 		t.Errorf("findings = %v, want one that is %s", found, fsck.Misnamed)
 	}
 	rep, err := fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{})
-	w.must(err)
+	must.Do(w, err)
 	if len(rep.Repairs) != 1 || rep.Repairs[0].Name != r.Object {
 		t.Errorf("repairs = %v, want that of %s", rep.Repairs, r.Object)
 	}
 	if found := w.check().Findings; len(found) > 0 {
 		t.Errorf("findings after the repair = %v", found)
 	}
-	o, err := w.conn.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object)
-	w.must(err)
+	o := must.Get(w.conn.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object))(w)
 	if b, err := w.conn.Objects().Read(t.Context(), o); err != nil || string(b) != "mine" {
 		t.Errorf("the name leads to %q, %v", b, err)
 	}

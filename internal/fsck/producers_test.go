@@ -6,6 +6,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -17,8 +18,8 @@ func (w *world) turns(id events.Thread, from, to int) {
 	for i := from; i < to; i++ {
 		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("agent.", i%3), Epoch: uint64(i / 10)})
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
-		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		w.must(w.cl.Await(w.Context(), id, p.Producer(), uint64(i/10), uint64(i)))
+		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
+		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), uint64(i/10), uint64(i)))
 	}
 }
 
@@ -36,19 +37,17 @@ func TestRepairOfSeveralProducers(t *testing.T) {
 		},
 		"an older head": func(w *world, old record.Record) {
 			_, err := w.conn.Records().Write(w.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any})
-			w.must(err)
+			must.Do(w, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.turns(id, 1, 7)
-			w.must(faulttest.Settle(t.Context(), w.conn))
-			rs, err := w.conn.Records().Records(t.Context(), events.HeadKey(id))
-			w.must(err)
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			rs := must.Get(w.conn.Records().Records(t.Context(), events.HeadKey(id)))(w)
 			w.turns(id, 7, 19)
-			w.must(faulttest.Settle(t.Context(), w.conn))
-			want, err := w.cl.Thread(t.Context(), id)
-			w.must(err)
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			want := must.Get(w.cl.Thread(t.Context(), id))(w)
 			if want.N != 18 {
 				t.Fatalf("the thread has %d items, want 18", want.N)
 			}
@@ -64,8 +63,7 @@ func TestRepairOfSeveralProducers(t *testing.T) {
 func TestRepairOfRepeatedEvents(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
-	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	w.must(err)
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
 	w.stop()
 	var all []*events.Event
 	for i := range uint64(4) {
@@ -73,14 +71,13 @@ func TestRepairOfRepeatedEvents(t *testing.T) {
 		e := events.Event{Producer: "agent", Seq: i + 1, Kind: events.KindEntry, Dialect: "step", Thread: id, Trace: fmt.Sprint(i), Body: body}
 		all = append(all, &e)
 	}
-	w.must(w.conn.Events().PublishEvents(t.Context(), all[:3]))
-	w.must(stream.DeleteMsg(t.Context(), 1)) // as if it had never come
-	w.must(w.conn.Events().PublishEvents(t.Context(), all))
+	must.Do(w, w.conn.Events().PublishEvents(t.Context(), all[:3]))
+	must.Do(w, stream.DeleteMsg(t.Context(), 1)) // as if it had never come
+	must.Do(w, w.conn.Events().PublishEvents(t.Context(), all))
 	w.start()
-	w.must(w.cl.Await(t.Context(), id, "agent", 0, 4))
-	w.must(faulttest.Settle(t.Context(), w.conn))
-	want, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	must.Do(w, w.cl.Await(t.Context(), id, "agent", 0, 4))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	want := must.Get(w.cl.Thread(t.Context(), id))(w)
 	w.stop()
 	w.dropItems(id, func(n int64) bool { return n > 1 })
 	w.loseHead(id)
@@ -95,9 +92,8 @@ func (w *world) wantWhole(id events.Thread, items int64) {
 		w.Fatalf("repair = %+v, %v, want events applied again", done, ok)
 	}
 	w.start()
-	w.must(faulttest.Settle(w.Context(), w.conn))
-	got, err := client.New(w.conn).Thread(w.Context(), id)
-	w.must(err)
+	must.Do(w, faulttest.Settle(w.Context(), w.conn))
+	got := must.Get(client.New(w.conn).Thread(w.Context(), id))(w)
 	if got.N != items || got.Entries != items {
 		w.Errorf("repair = %+v: the thread has %d items, %d entries, want %d", done, got.N, got.Entries, items)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -19,11 +20,10 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("p", i)})
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"timestamp":"2026-11-20T10:00:00.000Z",`+
 			`"message":{"role":"user","content":"x"}}`, i)
-		w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
-		w.must(w.cl.Await(w.Context(), id, p.Producer(), 0, 1))
+		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
+		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, 1))
 	}
-	h, err := w.cl.Thread(w.Context(), id)
-	w.must(err)
+	h := must.Get(w.cl.Thread(w.Context(), id))(w)
 	return h
 }
 
@@ -32,7 +32,7 @@ func (w *world) tell(id events.Thread, producer string) int64 {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: producer})
 	body := []byte(`{"type":"message","id":"twice","parentId":null,"message":{}}`)
-	w.must(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
+	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
 	h := w.branch(id, 1000, 1001)
 	return h.Entries
 }
@@ -65,12 +65,11 @@ func TestLostNodesOfAHead(t *testing.T) {
 			}
 			w.wantClean()
 			w.cl = client.New(w.conn)
-			after, err := w.cl.Thread(t.Context(), id)
-			w.must(err)
+			after := must.Get(w.cl.Thread(t.Context(), id))(w)
 			if after.Branches() != 99 || len(after.Producers) != 100 || c.made && string(after.Encode()) != string(h.Encode()) {
 				t.Errorf("the head has %d branches and %d producers, want 99 and 100", after.Branches(), len(after.Producers))
 			}
-			w.must(threads.Verify(t.Context(), w.cl.Reader(), after))
+			must.Do(w, threads.Verify(t.Context(), w.cl.Reader(), after))
 			w.start()
 			if n := w.tell(id, "p3"); n != 101 {
 				t.Errorf("%d entries after an event that came before, want 101", n)
@@ -86,9 +85,8 @@ func TestLostTipsWithoutEvents(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	h := w.branch(id, 0, 60)
 	w.stop()
-	stream, err := w.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	w.must(err)
-	w.must(stream.Purge(t.Context()))
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
+	must.Do(w, stream.Purge(t.Context()))
 	broken := h.Clone()
 	broken.Older.Ref, broken.Older.Pack = casstore.NodeRef([32]byte{7}), casstore.PackID{7}
 	w.put(events.HeadKey(id), broken.Encode())
@@ -99,10 +97,9 @@ func TestLostTipsWithoutEvents(t *testing.T) {
 	if done, ok = w.fix(id, fsck.Config{Cut: true}); !ok || done.To == "" {
 		t.Errorf("repair = %+v, %v, want that the thread does without", done, ok)
 	}
-	after, err := w.cl.Thread(t.Context(), id)
-	w.must(err)
+	after := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if !after.Older.IsZero() || after.Head() != h.Head() || len(after.Tips) != len(h.Tips) {
 		t.Errorf("the head is %+v, want that of before without older tips", after)
 	}
-	w.must(threads.Verify(t.Context(), w.cl.Reader(), after))
+	must.Do(w, threads.Verify(t.Context(), w.cl.Reader(), after))
 }

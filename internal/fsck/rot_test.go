@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -53,15 +54,14 @@ func TestRotOnDisk(t *testing.T) {
 		want = exports(t, w.cl)
 		w.stop()
 		for stream, filter := range map[string]string{"OBJ_spool_nodes": events.PackKey("*"), "OBJ_spool_blobs": events.BlobKey("*"), "KV_spool": ">"} {
-			rs, err := w.conn.Records().List(t.Context(), filter)
-			w.must(err)
+			rs := must.Get(w.conn.Records().List(t.Context(), filter))(w)
 			for _, r := range rs {
 				if stream == "KV_spool" {
 					stored[stream] = append(stored[stream], r.Value)
 					continue
 				}
 				o := w.object(r)
-				w.must(w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
+				must.Do(w, w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
 			}
 		}
 	})
@@ -85,11 +85,10 @@ func TestRotOnDisk(t *testing.T) {
 func (w *world) object(r record.Record) record.Object {
 	w.Helper()
 	if p, err := record.DecodePack(r.Value); strings.HasPrefix(r.Key, events.PackKey("")) {
-		w.must(err)
+		must.Do(w, err)
 		return p.Object
 	}
-	b, err := record.DecodeBlob(r.Value)
-	w.must(err)
+	b := must.Get(record.DecodeBlob(r.Value))(w)
 	return b.Object
 }
 
@@ -116,27 +115,17 @@ func place(t *testing.T, dir, stream string, chunk []byte) (file string, at int)
 func rotten(t *testing.T, dir, stream string, chunk []byte, byte int, want map[events.Thread][]byte) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
 	file, at := place(t, copied, stream, chunk)
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(file))(t)
 	raw[at+byte] ^= 1 << (byte % 8)
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, raw, 0o600))
 	srv, err := embedded.Start(embedded.Config{Dir: copied})
 	if err != nil {
 		return // the server says so
 	}
 	defer srv.Stop()
-	conn, err := natsio.Dial(t.Context(), natsio.Config{InProcess: srv, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: srv, Timeout: time.Second}))(t)
 	defer conn.Close()
 	for id, b := range exports(t, client.New(conn)) {
 		if !bytes.Equal(b, want[id]) {
@@ -154,39 +143,33 @@ func rotten(t *testing.T, dir, stream string, chunk []byte, byte int, want map[e
 func TestHostileWriter(t *testing.T) {
 	for name, attack := range map[string]func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte){
 		"a chunk replaced": func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
-			w.must(s.DeleteMsg(w.Context(), o.First+1))
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
+			must.Do(w, s.DeleteMsg(w.Context(), o.First+1))
 			w.publish(js, "$O."+o.Bucket+".C."+o.NUID, flip(chunks[1], len(chunks[1])/2))
 		},
 		"all chunks replaced": func(w *world, js jetstream.JetStream, o record.Object, chunks [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
 			subject := "$O." + o.Bucket + ".C." + o.NUID
-			w.must(s.Purge(w.Context(), jetstream.WithPurgeSubject(subject)))
+			must.Do(w, s.Purge(w.Context(), jetstream.WithPurgeSubject(subject)))
 			for _, c := range chunks {
 				w.publish(js, subject, flip(c, len(c)-1))
 			}
 		},
 		"a chunk removed": func(w *world, js jetstream.JetStream, o record.Object, _ [][]byte) {
-			s, err := js.Stream(w.Context(), "OBJ_"+o.Bucket)
-			w.must(err)
-			w.must(s.DeleteMsg(w.Context(), o.First))
+			s := must.Get(js.Stream(w.Context(), "OBJ_"+o.Bucket))(w)
+			must.Do(w, s.DeleteMsg(w.Context(), o.First))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			id, _ := w.fill()
 			w.stop()
-			head, err := w.cl.Thread(t.Context(), id)
-			w.must(err)
+			head := must.Get(w.cl.Thread(t.Context(), id))(w)
 			key := events.PackKey(head.Recent[4].Pack.String())
-			rs, err := w.conn.Records().Records(t.Context(), key)
-			w.must(err)
-			p, err := record.DecodePack(rs[0].Value)
-			w.must(err)
+			rs := must.Get(w.conn.Records().Records(t.Context(), key))(w)
+			p := must.Get(record.DecodePack(rs[0].Value))(w)
 			var chunks [][]byte
-			w.must(w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
+			must.Do(w, w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
 			attack(w, w.conn.JetStream(), p.Object, chunks)
 
 			fresh := client.New(w.conn)
@@ -210,15 +193,12 @@ func TestHostileWriter(t *testing.T) {
 
 func (w *world) publish(js jetstream.JetStream, subject string, data []byte) {
 	w.Helper()
-	_, err := js.Publish(w.Context(), subject, data)
-	w.must(err)
+	must.Get(js.Publish(w.Context(), subject, data))(w)
 }
 
 // newWorldIn is newWorld on a directory that stays.
 func newWorldIn(t *testing.T, dir string) *world {
 	conn := natstest.Dial(t, natstest.ServerIn(t, dir))
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	return runWorld(t, conn)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/redact"
 	"spool/internal/service"
 	"spool/pkg/casstore"
@@ -37,8 +38,8 @@ func TestGapOfMaskedEntries(t *testing.T) {
 			id := events.Thread{Session: "s", Name: "main"}
 			p := w.cl.Publisher(client.PublisherConfig{Producer: "agent"})
 			for i := 1; i <= 12; i++ {
-				w.must(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: c.dialect, Body: c.body(i), Seq: uint64(i)}))
-				w.must(w.cl.Await(t.Context(), id, "agent", 0, uint64(i)))
+				must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: c.dialect, Body: c.body(i), Seq: uint64(i)}))
+				must.Do(w, w.cl.Await(t.Context(), id, "agent", 0, uint64(i)))
 			}
 			w.stop()
 			want := w.path(id)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -23,14 +24,9 @@ type applied struct {
 // promised reads it off the plan, as a person would who has its file.
 func promised(t *testing.T, p *gc.Plan) (a applied) {
 	t.Helper()
-	file, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(json.Marshal(p))(t)
 	var kept gc.Plan
-	if err := json.Unmarshal(file, &kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(file, &kept))
 	for _, v := range kept.Bury {
 		a.Buried = append(a.Buried, fmt.Sprintf("%s %x", v.Key, v.Nodes))
 	}
@@ -67,17 +63,12 @@ type world struct {
 func (r *rig) world() world {
 	r.t.Helper()
 	w := world{map[string][]byte{}, map[string]bool{}}
-	if _, err := r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
+	must.Get(r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
 		w.records[s.Key] = slices.Clone(s.Value)
 		return nil
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	for _, bucket := range []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsBucket, events.InboxBucket} {
-		all, err := r.conn.Objects().Stored(r.t.Context(), bucket)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		all := must.Get(r.conn.Objects().Stored(r.t.Context(), bucket))(r.t)
 		for _, s := range all {
 			w.bytes[bucket+" "+s.Object.NUID] = true
 		}
@@ -90,10 +81,7 @@ func happened(t *testing.T, was, now world) (a applied) {
 	t.Helper()
 	own := map[string]bool{}
 	pack := func(v []byte) record.Pack {
-		p, err := record.DecodePack(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(record.DecodePack(v))(t)
 		return p
 	}
 	for _, key := range slices.Sorted(maps.Keys(was.records)) {
@@ -111,10 +99,7 @@ func happened(t *testing.T, was, now world) (a applied) {
 		case string(v) == string(to) || class == "moved":
 		case class == "blob.":
 			a.Condemned = append(a.Condemned, key)
-			b, err := record.DecodeBlob(v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(record.DecodeBlob(v))(t)
 			own[events.BlobsBucket+" "+b.Object.NUID] = true
 		case pack(to).Gone && moved:
 			p := pack(to)
@@ -154,23 +139,14 @@ func TestDryRunIsWhatHappens(t *testing.T) {
 	r.mixed()
 	for cycle := range 3 {
 		c := r.collector(brave(), nil)
-		dry, err := c.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := c.Plan(t.Context()) // the dry run moved the fences; it changes nothing else
-		if err != nil {
-			t.Fatal(err)
-		}
+		dry := must.Get(c.Plan(t.Context()))(t)
+		p := must.Get(c.Plan(t.Context()))(t) // the dry run moved the fences; it changes nothing else
 		want := promised(t, dry)
 		if diff := cmp.Diff(want, promised(t, p)); diff != "" {
 			t.Errorf("cycle %d: the plan differs from the dry run (-dry +plan):\n%s", cycle, diff)
 		}
 		was := r.world()
-		d, err := c.Apply(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(c.Apply(t.Context(), p))(t)
 		got := happened(t, was, r.world())
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("cycle %d (-promised +happened):\n%s", cycle, diff)

@@ -3,6 +3,7 @@ package gc
 import (
 	"context"
 	"encoding/json"
+	"spool/internal/must"
 	"testing"
 	"time"
 )
@@ -37,10 +38,7 @@ func TestReclaimAge(t *testing.T) {
 		want int
 	}{{5 * time.Hour, 0}, {5*time.Hour + 30*time.Minute, 0}, {6 * time.Hour, 1}, {7 * time.Hour, 1}} {
 		f.age = at.age
-		p, err := c.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(c.Plan(t.Context()))(t)
 		if len(p.Reclaim) != at.want || p.Kept.Unnamed != 1-at.want {
 			t.Errorf("at the age %v: %d reclaimed, %d wait, want %d reclaimed", at.age, len(p.Reclaim), p.Kept.Unnamed, at.want)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -63,10 +64,7 @@ func TestSessionOfManyBranches(t *testing.T) {
 	small(th, branches, branches-1)
 	r.say(th, under("a", "n1"), under("b", "a"), under("c", fmt.Sprint("n", branches/2)), under("d", "a"))
 	h := small(th, branches+4, branches-1)
-	point, err := r.Reader().At(t.Context(), h, threads.Point{Source: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	point := must.Get(r.Reader().At(t.Context(), h, threads.Point{Source: "b"}))(t)
 	ctx, err := r.Reader().Context(t.Context(), point.At)
 	if err != nil || len(ctx.Steps) != 3 || ctx.Steps[0].Entry.ID != "n1" {
 		t.Errorf("the context of an old branch has %d steps, %v, want n1, a and b", len(ctx.Steps), err)
@@ -75,12 +73,8 @@ func TestSessionOfManyBranches(t *testing.T) {
 	e := &events.Event{
 		Producer: "f", Seq: 1, Kind: events.KindControl, Thread: fork, Time: 1795000000000, Body: op.Encode(),
 	}
-	if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Await(t.Context(), fork, "f", 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
+	must.Do(t, r.Await(t.Context(), fork, "f", 0, 1))
 	f := small(fork, branches+5, branches-1)
 	if f.Older != h.Older {
 		t.Errorf("the fork's older tips are at %s, want those of its source at %s", f.Older, h.Older)

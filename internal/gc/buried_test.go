@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -38,10 +39,7 @@ func TestBuriedNode(t *testing.T) {
 		r.publish(said{keep, talk(9, "keep")}, said{drop, [][]byte{image("d", byte(i))}})
 		r.await(drop)
 		for at, th := range map[*casstore.Located]events.Thread{&alive: keep, &dead: drop} {
-			h, err := r.Thread(t.Context(), th)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := must.Get(r.Thread(t.Context(), th))(t)
 			*at = h.Head()
 		}
 	}
@@ -89,10 +87,7 @@ func TestRefByAnOldName(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), talk(2, "first")...) // its head names the pack of its start
 	r.say(th("keep"), talk(2, "old")...)
-	h, err := r.Thread(t.Context(), th("keep"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
 	at := h.Head()
 	r.say(th("keep"), talk(15, "new")...) // and that of these
 	cfg := brave()
@@ -113,16 +108,11 @@ func TestRefByAnOldName(t *testing.T) {
 		}
 		return nil
 	})
-	p, err := c.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.Plan(t.Context()))(t)
 	if !slices.ContainsFunc(p.Forget, func(o gc.Old) bool { return o.Key == events.MovedKey(at.Pack.String()) }) {
 		t.Fatalf("plan forgets %+v, want where %s moved to among them", p.Forget, at.Pack)
 	}
-	if _, err := c.Apply(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Apply(t.Context(), p))(t)
 	if h, err := r.Thread(t.Context(), th("steps")); err != nil || h.Entries != 1 || !published {
 		t.Errorf("%d entries, %v, want the step", h.Entries, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -15,9 +16,7 @@ func TestDiskUse(t *testing.T) {
 	r.persister(0)
 	r.say(th("a"), append(talk(40, "talk"), image("i", 1))...)
 	r.say(th("b"), image("j", 1))
-	if err := r.Fork(t.Context(), th("c"), events.Fork{Session: "a", Thread: events.MainThread}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Fork(t.Context(), th("c"), events.Fork{Session: "a", Thread: events.MainThread}))
 	use, all, err := gc.DiskUse(t.Context(), r.conn.Records(), "")
 	if err != nil || len(use) != 3 || all.Blobs != 1 || all.Packs < 2 || all.Tombstones != 0 {
 		t.Fatalf("DiskUse() = %+v, %+v, %v, want three sessions, one blob, no tombstones", use, all, err)

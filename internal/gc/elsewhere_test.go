@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/threads"
@@ -109,10 +110,7 @@ func readItem(t *testing.T, c *client.Client, name string, dice *rand.Rand) {
 // readSome reads a thread from its head back, with the contents, down to some state.
 func readSome(t *testing.T, r *rig, from threads.Reader, name string, dice *rand.Rand) {
 	t.Helper()
-	h, err := r.Thread(t.Context(), th(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(r.Thread(t.Context(), th(name)))(t)
 	left := 1 + dice.IntN(30)
 	for step, err := range from.Walk(t.Context(), h.Head()) {
 		if err == nil {

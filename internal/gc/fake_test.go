@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -201,10 +202,7 @@ func (f *fake) pack(id casstore.PackID, b *casstore.PackBuilder) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	p, err := f.UploadPack(f.t.Context(), id, header, body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	p := must.Get(f.UploadPack(f.t.Context(), id, header, body))(f.t)
 	f.put(packKey(id), p.Encode())
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 )
@@ -21,13 +22,9 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.conn.Store(0).PutPack(t.Context(), at.Pack, header, body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Store(0).PutPack(t.Context(), at.Pack, header, body))
 	step := fmt.Appendf(nil, `{"role":"coder","content":"see there","refs":[%q]}`, at)
-	if err := r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: step, Seq: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: step, Seq: 1}))
 	r.seq = 1
 	r.await(th("keep"))
 	for i := range 5 { // small neighbours
@@ -44,10 +41,7 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	if now, err := r.conn.Records().FindPack(t.Context(), at.Pack); err != nil || now.ID == at.Pack {
 		t.Fatalf("the pack is %s, %v, want it moved", now.ID, err)
 	}
-	p, err := r.conn.Store(0).Pack(t.Context(), at.Pack)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.conn.Store(0).Pack(t.Context(), at.Pack))(t)
 	n, err := p.Node(at.Ref)
 	if err != nil || !bytes.Equal(n.Extra, later.Extra) || !bytes.Equal(n.AppendTo(nil), later.AppendTo(nil)) {
 		t.Errorf("node = %+v, %v, want it as it was", n, err)

@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -92,20 +93,12 @@ func TestPlanIsKept(t *testing.T) {
 	r.say(th("keep"), talk(3, "keep")...)
 	r.say(th("drop"), append(talk(3, "drop"), image("d", 1))...)
 	r.remove(th("drop"))
-	p, err := r.collector(brave(), nil).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.collector(brave(), nil).Plan(t.Context()))(t)
+	file := must.Get(json.Marshal(p))(t)
 	r.say(th("keep"), image("k", 1)) // takes the blob up again
 	r.say(th("more"), talk(3, "more")...)
 	var kept gc.Plan
-	if err := json.Unmarshal(file, &kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(file, &kept))
 	d, err := r.collector(brave(), nil).Apply(t.Context(), &kept)
 	if err != nil || d.Condemned != len(p.Condemn)-1 || d.Spared != 1 {
 		t.Errorf("Apply() = %+v, %v, want all %d condemned but the blob that is in use again", d, err, len(p.Condemn))
@@ -116,9 +109,7 @@ func TestPlanIsKept(t *testing.T) {
 	r.verify(th("keep"))
 	r.verify(th("more"))
 
-	if _, err := r.collector(brave(), nil).Plan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.collector(brave(), nil).Plan(t.Context()))(t)
 	for what, change := range map[string]func(*gc.Plan){
 		"another cycle has begun": func(*gc.Plan) {},
 		"is of one made":          func(p *gc.Plan) { p.Streams = map[string]string{events.RecordsStream: "2000"} },
@@ -126,9 +117,7 @@ func TestPlanIsKept(t *testing.T) {
 		"it has version":          func(p *gc.Plan) { p.Version++ },
 	} {
 		var other gc.Plan
-		if err := json.Unmarshal(file, &other); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(file, &other))
 		change(&other)
 		if _, err := r.collector(brave(), nil).Apply(t.Context(), &other); !errors.Is(err, gc.ErrStale) || !strings.Contains(err.Error(), what) {
 			t.Errorf("Apply() = %v, want ErrStale: %s", err, what)
@@ -208,9 +197,7 @@ func TestFailClosed(t *testing.T) {
 
 func (r *rig) put(key string, value []byte) {
 	r.t.Helper()
-	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}))(r.t)
 }
 
 func (r *rig) purge(bucket string) {
@@ -226,10 +213,7 @@ func (r *rig) purge(bucket string) {
 
 func (r *rig) dropRecords(prefix string) {
 	r.t.Helper()
-	all, err := r.conn.Records().List(r.t.Context(), prefix+"*")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	all := must.Get(r.conn.Records().List(r.t.Context(), prefix+"*"))(r.t)
 	for _, rec := range all {
 		r.put(rec.Key, nil)
 	}
@@ -237,9 +221,7 @@ func (r *rig) dropRecords(prefix string) {
 
 func (r *rig) remembered(last uint64) {
 	r.t.Helper()
-	if err := gcnats.Of(r.conn).Remember(r.t.Context(), map[string]any{"last": last}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, gcnats.Of(r.conn).Remember(r.t.Context(), map[string]any{"last": last}))
 }
 
 // A collector that is killed at any step, any number of times, leaves what the next cycle finishes; nothing that is in use is
@@ -305,12 +287,8 @@ func (r *rig) mixed() {
 	r.remove(th("drop"))
 	r.remove(th("gone"))
 	store := r.conn.Store(0)
-	if _, err := store.UploadBlob(r.t.Context(), casstore.SumBlob([]byte("waste")), []byte("waste")); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.conn.Inbox().CheckIn(r.t.Context(), strings.NewReader("nobody claims this")); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(store.UploadBlob(r.t.Context(), casstore.SumBlob([]byte("waste")), []byte("waste")))(r.t)
+	must.Get(r.conn.Inbox().CheckIn(r.t.Context(), strings.NewReader("nobody claims this")))(r.t)
 }
 
 // sharePack reports whether newest nodes of two threads are in one pack: whether they are is up to the persister.
@@ -318,10 +296,7 @@ func (r *rig) sharePack(a, b events.Thread) bool {
 	r.t.Helper()
 	packs := map[casstore.PackID]bool{}
 	for i, name := range []events.Thread{a, b} {
-		h, err := r.Thread(r.t.Context(), name)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		h := must.Get(r.Thread(r.t.Context(), name))(r.t)
 		for _, l := range h.Recent {
 			if i == 1 && packs[l.Pack] {
 				return true
@@ -367,10 +342,7 @@ func TestUndelete(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), talk(3, "keep")...)
 	r.say(th("drop"), append(talk(3, "drop"), image("d", 1))...)
-	rs, err := r.conn.Records().Records(t.Context(), events.HeadKey(th("drop")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(r.conn.Records().Records(t.Context(), events.HeadKey(th("drop"))))(t)
 	r.remove(th("drop"))
 	cfg := brave()
 	cfg.Quarantine = 24 * time.Hour
@@ -409,9 +381,7 @@ func TestUndelete(t *testing.T) {
 func TestInbox(t *testing.T) {
 	r := newRig(t)
 	r.publish(said{th("waits"), [][]byte{entry("big", strings.Repeat("y", 2<<20))}})
-	if _, err := r.conn.Inbox().CheckIn(t.Context(), strings.NewReader("nobody claims this")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Inbox().CheckIn(t.Context(), strings.NewReader("nobody claims this")))(t)
 	big := bytes.Repeat([]byte("x"), 2<<20)
 	if err := r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
 		t.Fatal(err)
@@ -444,10 +414,7 @@ func TestMentionedBlob(t *testing.T) {
 	r := newRig(t)
 	cfg := brave()
 	cfg.Allow = append(cfg.Allow, gc.BrakeRoots)
-	ref, err := r.conn.Store(0).PutBlob(t.Context(), bytes.Repeat([]byte("image"), 300))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(r.conn.Store(0).PutBlob(t.Context(), bytes.Repeat([]byte("image"), 300)))(t)
 	r.publish(said{th("keep"), [][]byte{fmt.Appendf(nil, `{"type":"message","id":"m","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`, ref)}})
 	if p, _ := r.collect(cfg); len(p.Condemn) != 0 {
 		t.Errorf("plan condemns %+v, want nothing", p.Condemn)
@@ -465,10 +432,7 @@ func TestPlansAgree(t *testing.T) {
 	r := newRig(t)
 	r.mixed()
 	plan := func() *gc.Plan {
-		p, err := r.collector(brave(), nil).Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(r.collector(brave(), nil).Plan(t.Context()))(t)
 		p.Cycle, p.First, p.Second, p.Last = "", 0, 0, 0
 		return p
 	}
@@ -485,18 +449,12 @@ func TestExplain(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), append(talk(2, "keep"), image("k", 1))...)
 	r.say(th("drop"), append(talk(2, "drop"), image("d", 2))...)
-	gone, err := r.Thread(t.Context(), th("drop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gone := must.Get(r.Thread(t.Context(), th("drop")))(t)
 	dropped := gone.Head()
 	r.remove(th("drop"))
 	r.collect(gc.Config{Allow: []gc.Brake{gc.BrakeShare}, Quarantine: time.Hour})
 	states := map[string]int{}
-	all, err := r.conn.Records().List(t.Context(), "blob.*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(r.conn.Records().List(t.Context(), "blob.*"))(t)
 	for _, b := range all {
 		e, err := r.collector(brave(), nil).Explain(t.Context(), "blob:sha256:"+strings.TrimPrefix(b.Key, "blob."))
 		if err != nil {
@@ -510,10 +468,7 @@ func TestExplain(t *testing.T) {
 	if want := map[string]int{"live": 1, "tombstone": 1}; !cmp.Equal(states, want) {
 		t.Errorf("states = %v, want %v", states, want)
 	}
-	h, err := r.Thread(t.Context(), th("keep"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
 	for _, name := range []string{h.Head().Ref.String(), h.Head().Pack.String()} {
 		if e, err := r.collector(brave(), nil).Explain(t.Context(), name); err != nil || e.State != "live" || !slices.Contains(e.Chain, h.Head().String()) {
 			t.Errorf("Explain(%s) = %+v, %v, want live", name, e, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 )
 
@@ -31,14 +32,9 @@ type scenario struct {
 // TestOriginalScenarios runs the scenarios of seed 004 with a node to a pack. Where the original lost data ours keeps it, or
 // refuses to collect.
 func TestOriginalScenarios(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/golden/cas/05_gc.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../../testdata/golden/cas/05_gc.json"))(t)
 	var all struct{ Scenarios []scenario }
-	if err := json.Unmarshal(raw, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &all))
 	for _, s := range all.Scenarios {
 		t.Run(s.Scenario, func(t *testing.T) {
 			kept, err := runScenario(t, s)

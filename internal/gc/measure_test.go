@@ -2,6 +2,7 @@ package gc
 
 import (
 	"os"
+	"spool/internal/must"
 	"strconv"
 	"testing"
 )
@@ -10,17 +11,11 @@ import (
 func TestMeasure(t *testing.T) {
 	nodes := 100_000
 	if text := os.Getenv("SPOOL_GC_MARK_NODES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(text))(t)
 		nodes = n
 	}
 	for n := 10_000; n <= nodes; n *= 10 {
-		m, err := Measure(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(Measure(t.Context(), n))(t)
 		t.Logf("%+v", m)
 		if m.Nodes < n || m.PerSecond < 100_000 || m.PerMillion > 64 {
 			t.Errorf("Measure(%d) = %+v, want at least 100,000 nodes a second, and at most 64 MiB for a million", n, m)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 )
@@ -29,14 +30,9 @@ func (g *gen) addPack(t *rapid.T) {
 	id := packID(g.packs)
 	g.packs++
 	n := rapid.IntRange(1, 6).Draw(t, "nodes")
-	found, err := g.walk()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(g.walk())(t)
 	if rapid.Bool().Draw(t, "any") { // a step may refer to what no thread reaches
-		if err := g.known(func(l casstore.Located) error { found[l.Ref] = l; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.known(func(l casstore.Located) error { found[l.Ref] = l; return nil }))
 	}
 	there := slices.SortedFunc(maps.Values(found), func(a, b casstore.Located) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
 	var own []casstore.Located
@@ -172,13 +168,8 @@ func (g *gen) check(t *rapid.T, ctx context.Context, c *Collector) {
 			t.Fatalf("%s: reached %v, stored %v", ref, live[ref], there)
 		}
 	}
-	p, err := c.Plan(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.sound(); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.Plan(ctx))(t)
+	must.Do(t, g.sound())
 	if len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
 		t.Fatalf("a plan right after: %+v, want nothing to condemn or repack", p.Sum())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -44,10 +45,7 @@ func TestSpare(t *testing.T) {
 	f := newFake(t)
 	top, bottom, blob := chain(f)
 	c := f.collector(Config{Allow: []Brake{BrakeShare}})
-	p, err := c.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.Plan(t.Context()))(t)
 	if len(p.Condemn) != 3 || p.Condemn[0].Key != packKey(top.Pack) || p.Condemn[1].Key != packKey(bottom.Pack) || p.Condemn[2].Key != blobKey(blob.Sum()) {
 		t.Fatalf("plan condemns %+v, want the referrers before what they refer to", p.Condemn)
 	}
@@ -72,20 +70,14 @@ func TestSpareKeepsNames(t *testing.T) {
 	f := newFake(t)
 	top, bottom, _ := chain(f)
 	was := f.recs[packKey(bottom.Pack)]
-	p, err := record.DecodePack(was.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(record.DecodePack(was.Value))(t)
 	p.Order = was.Seq
 	delete(f.recs, was.Key)
 	to := packID(9)
 	f.put(packKey(to), p.Encode())
 	f.put(events.MovedKey(bottom.Pack.String()), record.Moved{To: to}.Encode())
 	c := f.collector(Config{Allow: []Brake{BrakeShare}})
-	plan, err := c.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(c.Plan(t.Context()))(t)
 	if len(plan.Condemn) != 3 || len(plan.Forget) != 1 {
 		t.Fatalf("plan = %+v, want three condemned and the moved record forgotten", plan.Sum())
 	}
@@ -106,10 +98,7 @@ func TestNoClock(t *testing.T) {
 		chain(f)
 		f.upload([]byte("waste"))
 		f.age = age
-		p, err := f.collector(Config{}).Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(f.collector(Config{}).Plan(t.Context()))(t)
 		return p
 	}
 	want := plan(0)
@@ -125,19 +114,13 @@ func TestNoClock(t *testing.T) {
 
 // No file that plans or applies asks what time it is.
 func TestNobodyAsksTheTime(t *testing.T) {
-	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir("."))(t)
 	for _, file := range files {
 		name := file.Name()
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || name == "measure.go" {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if id, ok := sel.X.(*ast.Ident); ok && id.Name == "time" && (sel.Sel.Name == "Now" || sel.Sel.Name == "Since" || sel.Sel.Name == "Until") {
@@ -197,10 +180,7 @@ func TestLossIsConfirmed(t *testing.T) {
 	f := newFake(t)
 	top, bottom, _ := chain(f)
 	f.head("thread.s.t", casstore.Located{}, top)
-	p, err := record.DecodePack(f.recs[packKey(bottom.Pack)].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(record.DecodePack(f.recs[packKey(bottom.Pack)].Value))(t)
 	p.Order = f.recs[packKey(bottom.Pack)].Seq
 	to := packID(9)
 	f.put(packKey(to), p.Encode())

@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -35,10 +36,7 @@ func TestReadersDuringRepacks(t *testing.T) {
 		r.await(th("keep"))
 	}
 	r.say(th("drop"), entry("last", "last"))
-	old, err := r.Thread(t.Context(), th("keep"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(r.Thread(t.Context(), th("keep")))(t)
 	r.remove(th("drop"))
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -88,10 +86,7 @@ func TestWaysStayShort(t *testing.T) {
 	r := newRig(t)
 	r.persister(0)
 	r.say(th("keep"), talk(3, "first")...)
-	h, err := r.Thread(t.Context(), th("keep"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
 	names := []casstore.PackID{h.Start.Pack}
 	for i := range 600 {
 		from := casstore.PackID{1, byte(i >> 8), byte(i)}
@@ -109,10 +104,7 @@ func TestWaysStayShort(t *testing.T) {
 			}
 			return nil
 		})
-		p, err := c.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(c.Plan(t.Context()))(t)
 		if _, err := c.Apply(t.Context(), p); err != nil && !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
@@ -125,15 +117,9 @@ func TestWaysStayShort(t *testing.T) {
 		t.Fatalf("the first pack was repacked %d times, want 100", repacked)
 	}
 	moved := map[casstore.PackID]casstore.PackID{}
-	all, err := r.conn.Records().List(t.Context(), events.MovedKey("*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(r.conn.Records().List(t.Context(), events.MovedKey("*")))(t)
 	for _, one := range all {
-		id, err := casstore.ParsePackID(one.Key[len(events.MovedKey("")):])
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(casstore.ParsePackID(one.Key[len(events.MovedKey("")):]))(t)
 		if m, err := record.DecodeMoved(one.Value); err == nil {
 			moved[id] = m.To
 		}
@@ -172,10 +158,7 @@ func TestRepackAlone(t *testing.T) {
 		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(), err)
 	}
 	collector := r.collector(cfg, nil)
-	plan, err := collector.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(collector.Plan(t.Context()))(t)
 	plan.Bury, plan.Condemn, plan.Reclaim, plan.Forget = nil, nil, nil, nil
 	plan.Allow(gc.BrakeShare) // it condemns nothing
 	d, err := collector.Apply(t.Context(), plan)
@@ -194,15 +177,10 @@ func TestRepackAlone(t *testing.T) {
 // the server syncs it writes those anew of which less than half is left, but the newest.
 func TestDiskShrinks(t *testing.T) {
 	dir := t.TempDir()
-	server, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.Start(embedded.Config{Dir: dir, Sync: time.Second}))(t)
 	t.Cleanup(server.Stop)
 	conn := natstest.Dial(t, server)
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	r := &rig{t: t, conn: conn, Client: client.New(conn)}
 	r.producer = r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.persister(0)
@@ -235,10 +213,7 @@ func TestDiskShrinks(t *testing.T) {
 
 func (r *rig) bytes(stream string) int64 {
 	r.t.Helper()
-	all, err := natsadmin.New(r.conn).Usage(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	all := must.Get(natsadmin.New(r.conn).Usage(r.t.Context()))(r.t)
 	for _, u := range all {
 		if u.Stream == stream {
 			return int64(u.Bytes)

@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/scrub"
@@ -18,27 +19,17 @@ import (
 // returned counts the packs that have moved and whose records are live, and the blobs that have a live record and no bytes.
 func (r *rig) returned() (packs, blobs int) {
 	r.t.Helper()
-	must := func(err error) {
-		r.t.Helper()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-	}
 	for _, one := range r.bulk() {
 		if id, ok := strings.CutPrefix(one.Key, events.PackKey("")); ok {
-			p, err := record.DecodePack(one.Value)
-			must(err)
-			moved, err := r.conn.Records().Records(r.t.Context(), events.MovedKey(id))
-			must(err)
+			p := must.Get(record.DecodePack(one.Value))(r.t)
+			moved := must.Get(r.conn.Records().Records(r.t.Context(), events.MovedKey(id)))(r.t)
 			if !p.Gone && moved[0].Exists() {
 				packs++
 			}
 			continue
 		}
-		b, err := record.DecodeBlob(one.Value)
-		must(err)
-		there, err := r.conn.Objects().Holds(r.t.Context(), b.Object)
-		must(err)
+		b := must.Get(record.DecodeBlob(one.Value))(r.t)
+		there := must.Get(r.conn.Objects().Holds(r.t.Context(), b.Object))(r.t)
 		if !there && !b.Gone {
 			blobs++
 		}
@@ -50,10 +41,7 @@ func (r *rig) returned() (packs, blobs int) {
 func (r *rig) bulk() (all []record.Record) {
 	r.t.Helper()
 	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {
-		some, err := r.conn.Records().List(r.t.Context(), filter)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		some := must.Get(r.conn.Records().List(r.t.Context(), filter))(r.t)
 		all = append(all, some...)
 	}
 	return all
@@ -70,9 +58,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 		r.publish(said{th("drop"), talk(6, "drop")}, said{th("keep"), talk(6, "keep")})
 		r.await(th("keep"))
 	}
-	if err := faulttest.Settle(t.Context(), r.conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(t.Context(), r.conn))
 	r.remove(th("drop"))
 	before := r.bulk()
 	cfg := brave()
@@ -89,9 +75,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 		if now, err := r.conn.Records().Records(t.Context(), one.Key); err != nil || now[0].Exists() {
 			continue // it is as it was, or has a tombstone still
 		}
-		if _, err := r.conn.Records().Write(t.Context(), record.Put{Key: one.Key, Value: one.Value, Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.conn.Records().Write(t.Context(), record.Put{Key: one.Key, Value: one.Value, Expect: record.Any}))(t)
 	}
 	packs, blobs := r.returned()
 	if t.Logf("back: %d packs, %d blobs", packs, blobs); packs == 0 || blobs == 0 {
@@ -100,10 +84,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	r.verify(th("keep"))
 	check := func() int {
 		t.Helper()
-		rep, err := fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rep := must.Get(fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{}))(t)
 		for _, f := range rep.Findings {
 			if f.Record != events.HeadKey(th("drop")) { // which this test removed in its own way
 				t.Errorf("fsck: %s", f)
@@ -144,16 +125,9 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 		r.await(th("keep"))
 	}
 	r.say(th("drop"), talk(3, "of its own")...)
-	if err := faulttest.Settle(t.Context(), r.conn); err != nil {
-		t.Fatal(err)
-	}
-	head, err := r.Thread(t.Context(), th("drop"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.DeleteSession(t.Context(), "drop", client.Deletion{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(t.Context(), r.conn))
+	head := must.Get(r.Thread(t.Context(), th("drop")))(t)
+	must.Get(r.DeleteSession(t.Context(), "drop", client.Deletion{}))(t)
 	stop()
 	before := map[string]record.Record{}
 	for _, one := range r.bulk() {
@@ -183,20 +157,14 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	b := casstore.NewPackBuilder()
 	left := casstore.Node{Type: "later", Payload: casstore.AppendText(nil, []byte("left")), Refs: []casstore.Ref{head.Start.Ref}}
 	b.AddNode(&left)
-	at, err := casstore.ParsePackID(strings.TrimPrefix(gone, events.PackKey("")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(casstore.ParsePackID(strings.TrimPrefix(gone, events.PackKey(""))))(t)
 	b.Locate(casstore.Located{Ref: head.Start.Ref, Pack: at})
 	header, body, err := b.Finish()
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := casstore.PackID{7}
-	p, err := r.conn.Store(0).UploadPack(t.Context(), id, header, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.conn.Store(0).UploadPack(t.Context(), id, header, body))(t)
 	r.put(events.PackKey(id.String()), p.Encode())
 
 	rep, err := fsck.Check(t.Context(), natsadmin.Of(r.conn), fsck.Config{})

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -70,10 +71,7 @@ func (r *rig) collector(cfg gc.Config, at func(gc.Step) error) *gc.Collector {
 	r.t.Helper()
 	deps := gcnats.Deps(r.conn, cfg.Lane)
 	deps.At = at
-	c, err := gc.New(deps, cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	c := must.Get(gc.New(deps, cfg))(r.t)
 	return c
 }
 
@@ -81,14 +79,8 @@ func (r *rig) collector(cfg gc.Config, at func(gc.Step) error) *gc.Collector {
 func (r *rig) collect(cfg gc.Config) (*gc.Plan, gc.Done) {
 	r.t.Helper()
 	c := r.collector(cfg, nil)
-	p, err := c.Plan(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	d, err := c.Apply(r.t.Context(), p)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	p := must.Get(c.Plan(r.t.Context()))(r.t)
+	d := must.Get(c.Apply(r.t.Context(), p))(r.t)
 	return p, d
 }
 
@@ -119,9 +111,7 @@ func (r *rig) publish(all ...said) {
 			es = append(es, client.Entry{Thread: s.to, Dialect: "omp", Body: b, Seq: r.seq})
 		}
 	}
-	if err := r.producer.Publish(r.t.Context(), es...); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.producer.Publish(r.t.Context(), es...))
 }
 
 // say publishes entries to a thread and waits until they are applied.
@@ -136,9 +126,7 @@ func (r *rig) await(t events.Thread) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	if err := r.Await(ctx, t, "p", 0, r.seq); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.Await(ctx, t, "p", 0, r.seq))
 }
 
 // talk is n entries of a thread.
@@ -156,9 +144,7 @@ func (r *rig) remove(t events.Thread) {
 	if err != nil || !rs[0].Exists() {
 		r.t.Fatalf("remove %s: %v, %v", t, rs, err)
 	}
-	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: rs[0].Key, Expect: rs[0].Seq}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Write(r.t.Context(), record.Put{Key: rs[0].Key, Expect: rs[0].Seq}))(r.t)
 }
 
 // verify reads everything that a thread reaches, blobs too.
@@ -204,10 +190,7 @@ func (r *rig) verifyBlobs(h threads.Head) error {
 // bucket is how many messages a bucket holds.
 func (r *rig) bucket(name string) uint64 {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.ObjectStream(name))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.ObjectStream(name)))(r.t)
 	return s.CachedInfo().State.Msgs
 }
 

@@ -15,6 +15,7 @@ import (
 	"spool/internal/apply"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
@@ -279,10 +280,7 @@ func (s *soak) finish() {
 func (s *soak) everything() func() {
 	return func() {
 		s.t.Helper()
-		list, err := s.conn.Records().List(s.t.Context(), "thread.>")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		list := must.Get(s.conn.Records().List(s.t.Context(), "thread.>"))(s.t)
 		for _, rec := range list {
 			h, err := threads.DecodeHead(rec.Value)
 			if err == nil {
@@ -301,15 +299,9 @@ func (s *soak) everything() func() {
 
 // letters looks for events that were not applied because something was missing.
 func (s *soak) letters() {
-	stream, err := s.conn.JetStream().Stream(s.t.Context(), events.DeadStream)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	stream := must.Get(s.conn.JetStream().Stream(s.t.Context(), events.DeadStream))(s.t)
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(s.t.Context(), seq)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(s.t.Context(), seq))(s.t)
 		reason := m.Header.Get(natsio.HeaderReason)
 		if strings.Contains(reason, apply.ErrMissingRef.Error()) { // it was, when the step was published
 			continue

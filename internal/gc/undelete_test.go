@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -35,10 +36,7 @@ func (r *rig) shared() record.Record {
 		r.say(th("keep"), talk(1, "later"+string(rune('a'+i)))...)
 	}
 	stop()
-	rs, err := r.conn.Records().Records(r.t.Context(), events.HeadKey(victim))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	rs := must.Get(r.conn.Records().Records(r.t.Context(), events.HeadKey(victim)))(r.t)
 	r.remove(victim)
 	return rs[0]
 }
@@ -127,17 +125,14 @@ func TestUndeleteAfterHalfACycle(t *testing.T) {
 func (r *rig) buriedFor() time.Duration {
 	r.t.Helper()
 	least := time.Duration(1 << 62)
-	_, err := r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
+	must.Get(r.conn.Records().Scan(r.t.Context(), 1, func(s record.Stamped) error {
 		if len(s.Key) > 5 && s.Key[:5] == "pack." && s.Exists() {
 			if p, err := record.DecodePack(s.Value); err == nil && !p.Gone && len(p.Buried) > 0 {
 				least = min(least, s.Age)
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	return least
 }
 
@@ -151,9 +146,7 @@ func TestUndeleteTellsWhatIsLost(t *testing.T) {
 	for _, one := range r.bulk() { // the bytes of the oldest tombstone of a pack
 		p, err := record.DecodePack(one.Value)
 		if _, isPack := packOf(one.Key); isPack && err == nil && p.Gone && lost == 0 {
-			if err := r.conn.Objects().Reclaim(t.Context(), p.Object); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.conn.Objects().Reclaim(t.Context(), p.Object))
 			lost++
 		}
 	}

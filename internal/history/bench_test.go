@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -34,9 +35,7 @@ func many(b *testing.B) *history.DB {
 			batch.Posts = append(batch.Posts, history.Post{
 				Thread: events.Thread{Session: fmt.Sprintf("s%d", j%1000), Name: "main"}, N: int64(j), Time: int64(j) * 60_000, Text: text})
 		}
-		if err := db.Apply(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, db.Apply(b.Context(), batch))
 	}
 	return db
 }
@@ -55,9 +54,7 @@ func BenchmarkSearch(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := db.Search(b.Context(), c.query, c.f, 100); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(db.Search(b.Context(), c.query, c.f, 100))(b)
 			}
 		})
 	}
@@ -76,10 +73,7 @@ func BenchmarkApply(b *testing.B) {
 
 func open(t testing.TB, path string) *history.DB {
 	t.Helper()
-	db, err := history.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(history.Open(path))(t)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

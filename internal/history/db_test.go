@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -44,18 +45,12 @@ func TestOrderOfArrival(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1))
 		rng.Shuffle(len(arrive), func(i, j int) { arrive[i], arrive[j] = arrive[j], arrive[i] })
 		files++
-		db, err := history.Open(filepath.Join(dir, fmt.Sprint(files)))
-		if err != nil {
-			r.Fatal(err)
-		}
+		db := must.Get(history.Open(filepath.Join(dir, fmt.Sprint(files))))(r)
 		defer db.Close()
 		for b := range slices.Chunk(arrive, rapid.IntRange(1, 9).Draw(r, "batch")) {
 			apply(t, db, history.Batch{Posts: b})
 		}
-		found, err := db.Recent(t.Context(), history.Filter{}, 100)
-		if err != nil {
-			r.Fatal(err)
-		}
+		found := must.Get(db.Recent(t.Context(), history.Filter{}, 100))(r)
 		got := map[string]bool{}
 		for _, p := range found {
 			got[fmt.Sprintf("%s %d %s", p.Thread, p.N, p.Text)] = true
@@ -172,9 +167,7 @@ func TestMaxLimit(t *testing.T) {
 // A batch that began behind where the history is now would leave a hole.
 func TestSetBack(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
-	if err := db.Reset(t.Context(), "s1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Reset(t.Context(), "s1"))
 	from := history.Position{Stream: "s1", Seq: 0}
 	apply(t, db, history.Batch{To: 10, Posts: []history.Post{post("a/main", 1, 1, "one")}})
 	if err := db.Apply(t.Context(), history.Batch{From: from, To: 5, Posts: []history.Post{post("a/main", 1, 1, "one")}}); err != nil {
@@ -185,9 +178,7 @@ func TestSetBack(t *testing.T) {
 	}
 	late := history.Batch{From: history.Position{Stream: "s1", Seq: 10}, To: 20, Posts: []history.Post{post("a/main", 2, 2, "two")}}
 	for _, stream := range []string{"s1", "s2"} {
-		if err := db.Reset(t.Context(), stream); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Reset(t.Context(), stream))
 		if err := db.Apply(t.Context(), late); !errors.Is(err, history.ErrMoved) {
 			t.Errorf("Apply after Reset(%s) = %v, want ErrMoved", stream, err)
 		}
@@ -204,9 +195,7 @@ func TestForget(t *testing.T) {
 		Filled: map[events.Thread]history.Filled{{Session: "a", Name: "main"}: {N: 7}, {Session: "b", Name: "main"}: {N: 8}},
 	}
 	apply(t, db, b)
-	if err := db.Forget(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Forget(t.Context(), "a"))
 	for _, query := range []string{"keep", "ecre"} {
 		if found, err := db.Search(t.Context(), query, history.Filter{}, 9); err != nil || slices.Contains(texts(found), "keep secret") {
 			t.Errorf("Search(%s) = %q, %v, want nothing of a", query, texts(found), err)
@@ -249,17 +238,13 @@ func TestTogether(t *testing.T) {
 // A file that is no good is moved aside, and the history begins anew; a later version's is left alone.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.db")
-	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600))
 	var log bytes.Buffer
 	add := func(db *history.DB) error {
 		apply(t, db, history.Batch{Posts: []history.Post{post("a/main", 1, 1, "one")}})
 		return nil
 	}
-	if err := history.WithSound(path, slog.New(slog.NewTextHandler(&log, nil)), add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, history.WithSound(path, slog.New(slog.NewTextHandler(&log, nil)), add))
 	aside, err := filepath.Glob(path + ".damaged-*")
 	if err != nil || len(aside) != 1 || !strings.Contains(log.String(), aside[0]) {
 		t.Errorf("moved aside = %q, log %q, want one file, named in the log", aside, &log)
@@ -272,18 +257,11 @@ func TestDamaged(t *testing.T) {
 	if err := db.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v", err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close())
+	f := must.Get(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	for at := int64(8192); at < 60_000; at += 4096 {
-		if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 2000), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.WriteAt(bytes.Repeat([]byte{0xa5}, 2000), at))(t)
 	}
 	if err := open(t, path).Check(t.Context()); !errors.Is(err, history.ErrCorrupt) {
 		t.Errorf("Check of a damaged file = %v, want ErrCorrupt", err)
@@ -294,14 +272,9 @@ func TestVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.db")
 	set := func(version int) {
 		t.Helper()
-		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(sql.Open("sqlite", path))(t)
 		defer db.Close()
-		if _, err := db.Exec(fmt.Sprintf("PRAGMA user_version = %d", version)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(fmt.Sprintf("PRAGMA user_version = %d", version)))(t)
 	}
 	apply(t, open(t, path), history.Batch{Posts: []history.Post{post("a/main", 1, 1, "one")}})
 	set(99)

@@ -19,6 +19,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -55,10 +56,7 @@ func newSpool(t *testing.T) *spool {
 // say publishes omp entries, users' and others, and waits until their items are out. Text before a colon is the role.
 func (s *spool) say(thread string, seconds int, lines ...string) {
 	s.t.Helper()
-	t, err := events.ParseThread(thread)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	t := must.Get(events.ParseThread(thread))(s.t)
 	before := int64(0)
 	if head, err := s.Thread(s.t.Context(), t); err == nil {
 		before = head.N
@@ -74,9 +72,7 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 		}
 		entries = append(entries, client.Entry{Thread: t, Dialect: "omp", Body: body})
 	}
-	if err := s.Publish(s.t.Context(), entries...); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.Publish(s.t.Context(), entries...))
 	s.sent(t, before+int64(len(lines)))
 }
 
@@ -99,18 +95,13 @@ func (s *spool) sent(t events.Thread, n int64) {
 // caughtUp is what a history has once it has caught up, each prompt as "thread n text".
 func (s *spool) caughtUp(db *history.DB) []string {
 	s.t.Helper()
-	if err := history.NewFollower(db, s.conn, nil).CatchUp(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, history.NewFollower(db, s.conn, nil).CatchUp(s.t.Context()))
 	return all(s.t, db)
 }
 
 func all(t testing.TB, db *history.DB) (lines []string) {
 	t.Helper()
-	found, err := db.Recent(t.Context(), history.Filter{}, history.MaxLimit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(db.Recent(t.Context(), history.Filter{}, history.MaxLimit))(t)
 	for _, p := range found {
 		lines = append(lines, fmt.Sprintf("%s %d %s", p.Thread, p.N, p.Text))
 	}
@@ -152,49 +143,32 @@ func TestForgottenItems(t *testing.T) {
 	s.caughtUp(db)
 	s.say("one", 200, "user:second", "assistant:done", "user:third")
 	fork := events.Thread{Session: "one", Name: "fork"}
-	if err := s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 4}))
 	s.say("one/fork", 300, "user:instead")
-	ok := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	main, whole := events.Thread{Session: "one", Name: "main"}, events.Thread{Session: "three", Name: "main"}
-	ok(s.Reset(t.Context(), main)) // the branch is a tip, of the fork too
-	ok(s.ForkSession(t.Context(), "one", "three", client.SessionFork{}))
+	must.Do(t, s.Reset(t.Context(), main)) // the branch is a tip, of the fork too
+	must.Do(t, s.ForkSession(t.Context(), "one", "three", client.SessionFork{}))
 	s.say("three", 350, "user:with all of it")
-	ok(s.Reset(t.Context(), whole))
+	must.Do(t, s.Reset(t.Context(), whole))
 	s.say("three", 360, "user:anew")
 	s.say("two", 400, "user:elsewhere")
 	want := []string{"two/main 1 elsewhere", "three/main 7 anew", "three/main 6 with all of it", "one/fork 5 instead", "one/main 5 third", "one/main 3 second", "one/main 1 first"}
 
-	items, err := s.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := items.Purge(t.Context(), jetstream.WithPurgeKeep(1)); err != nil {
-		t.Fatal(err)
-	}
+	items := must.Get(s.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
+	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeKeep(1)))
 	fresh := open(t, filepath.Join(t.TempDir(), "fresh.db"))
 	for name, h := range map[string]*history.DB{"behind": db, "fresh": fresh} {
 		if diff := cmp.Diff(want, s.caughtUp(h)); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
-	if err := items.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, items.Purge(t.Context()))
 	s.say("two", 500, "user:once more")
 	want = append([]string{"two/main 2 once more"}, want...)
 	if diff := cmp.Diff(want, s.caughtUp(db)); diff != "" {
 		t.Errorf("after everything was purged:\n%s", diff)
 	}
-	if err := history.NewFollower(fresh, s.conn, nil).Rebuild(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, history.NewFollower(fresh, s.conn, nil).Rebuild(t.Context()))
 	if diff := cmp.Diff(want, all(t, fresh)); diff != "" {
 		t.Errorf("rebuilt:\n%s", diff)
 	}
@@ -212,17 +186,9 @@ func TestAnotherStream(t *testing.T) {
 	if got, want := b.caughtUp(db), []string{"c/main 1 of c", "b/main 1 of b"}; !slices.Equal(got, want) {
 		t.Errorf("a history of another stream = %q, want %q", got, want)
 	}
-	kv, err := b.conn.JetStream().KeyValue(t.Context(), events.RecordsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Delete(t.Context(), events.SessionKey("b")); err != nil {
-		t.Fatal(err)
-	}
-	names, err := db.Sessions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(b.conn.JetStream().KeyValue(t.Context(), events.RecordsBucket))(t)
+	must.Do(t, kv.Delete(t.Context(), events.SessionKey("b")))
+	names := must.Get(db.Sessions(t.Context()))(t)
 	if gone, err := history.NewFollower(db, b.conn, nil).Forget(t.Context(), names); err != nil || gone != 1 {
 		t.Errorf("Forget = %d, %v, want 1", gone, err)
 	}
@@ -235,9 +201,7 @@ func TestAnotherStream(t *testing.T) {
 func TestKeep(t *testing.T) {
 	s := newSpool(t)
 	path := filepath.Join(t.TempDir(), "history.db")
-	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
@@ -266,13 +230,9 @@ func TestForgottenAsDeleted(t *testing.T) {
 	s.say("b/main", 2, "user: where is the ladder?")
 	s.say("c/main", 3, "user: thank you")
 	awaitPrompts(t, path, 3)
-	if _, err := s.DeleteSession(ctx, "a", client.Deletion{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.DeleteSession(ctx, "a", client.Deletion{}))(t)
 	awaitCount(t, path, func(n int64) bool { return n == 2 })
-	if _, err := s.DeleteSession(ctx, "b", client.Deletion{Erase: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.DeleteSession(ctx, "b", client.Deletion{Erase: true}))(t)
 	awaitCount(t, path, func(n int64) bool { return n == 1 })
 	stop()
 	if err := <-done; err != nil {
@@ -328,15 +288,10 @@ func victim() error {
 
 // TestKilled kills a follower again and again, while items are published, some of them twice. Each prompt is in once.
 func TestKilled(t *testing.T) {
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
 	t.Cleanup(server.Stop)
 	conn := natstest.Dial(t, server)
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	const prompts, kills, sessionCount = 3000, 8, 7
 	for i := range sessionCount { // one without a record counts as deleted
 		info := sessions.Info{ID: fmt.Sprint("s", i)}
@@ -380,9 +335,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := open(t, path)
-	if err := history.NewFollower(db, conn, nil).CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, history.NewFollower(db, conn, nil).CatchUp(t.Context()))
 	if n, err := db.Count(t.Context()); err != nil || n != prompts {
 		t.Errorf("Count = %d, %v, want %d", n, err, prompts)
 	}

@@ -9,15 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
 // TestAsTheProgram holds a history against what the program that SPEC S11 describes gave for the same prompts.
 func TestAsTheProgram(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/golden/omp/history/expected.14.9.9.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../../testdata/golden/omp/history/expected.14.9.9.json"))(t)
 	var want struct {
 		Adds, Recent, Recent3, SearchLimit1 []string
 		Search                              []struct {
@@ -25,9 +23,7 @@ func TestAsTheProgram(t *testing.T) {
 			Hits []string
 		}
 	}
-	if err := json.Unmarshal(raw, &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &want))
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
 	var posts []history.Post
 	for i, text := range want.Adds {
@@ -74,9 +70,7 @@ func apply(t testing.TB, db *history.DB, b history.Batch) {
 	if b.From, err = db.Position(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Apply(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Apply(t.Context(), b))
 }
 
 func texts(found []history.Prompt) []string {

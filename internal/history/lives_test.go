@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -38,13 +39,8 @@ func TestPromptsOfLives(t *testing.T) {
 		t.Helper()
 		var got []string
 		for range 2000 {
-			if err := f.CatchUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			found, err := db.Search(t.Context(), "prompt", history.Filter{}, 99)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.CatchUp(t.Context()))
+			found := must.Get(db.Search(t.Context(), "prompt", history.Filter{}, 99))(t)
 			got = texts(found)
 			if slices.Sort(got); slices.Equal(got, all) {
 				return
@@ -55,27 +51,19 @@ func TestPromptsOfLives(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	s.said(th, "prompt a")
 	want("first life", "prompt a")
-	if err := s.Remove(t.Context(), th); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Remove(t.Context(), th))
 	s.said(th, "prompt b")
 	want("after a removal", "prompt a", "prompt b")
-	if _, err := s.DeleteSession(t.Context(), "s", client.Deletion{Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.DeleteSession(t.Context(), "s", client.Deletion{Force: true}))(t)
 	s.said(th, "prompt c")
 	want("after a deletion", "prompt c")
 	stop()
 	if err := <-done; err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), th); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Remove(t.Context(), th))
 	s.said(th, "prompt d")
 	want("after a pause", "prompt c", "prompt d")
-	if err := f.Rebuild(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Rebuild(t.Context()))
 	want("made again", "prompt c", "prompt d")
 }

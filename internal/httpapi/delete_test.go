@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -41,9 +42,7 @@ func TestDelete(t *testing.T) {
 	if status, body := remove("/v1/sessions/s"); status != 409 || !strings.Contains(body, "session_active") || !strings.Contains(body, "r1") {
 		t.Errorf("DELETE of an active session = %d %s, want 409, session_active and the run", status, body)
 	}
-	if err := errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)))
 	status, body := remove("/v1/sessions/s?by=mira")
 	var receipt client.Receipt
 	if err := json.Unmarshal([]byte(body), &receipt); status != 200 || err != nil || !receipt.Deleted || receipt.By != "mira" || receipt.Gone.Threads != 1 {

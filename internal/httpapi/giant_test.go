@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -36,36 +37,21 @@ func TestGiantEntries(t *testing.T) {
 // checkClaims: that many events carry a claim check for the body, and the inbox holds no other object.
 func checkClaims(t *testing.T, conn *natsio.Conn, body string, want int) {
 	t.Helper()
-	stream, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	claims := 0
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := events.Decode(m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
+		e := must.Get(events.Decode(m.Data))(t)
 		if e.Ref == nil {
 			continue
 		}
 		claims++
-		o, err := conn.Objects().Stat(t.Context(), events.InboxBucket, e.Ref.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(conn.Objects().Stat(t.Context(), events.InboxBucket, e.Ref.Object))(t)
 		if got, err := conn.Objects().Read(t.Context(), o); err != nil || string(got) != body || e.Ref.Sum != sha256.Sum256(got) {
 			t.Errorf("the inbox holds %d bytes, %v, want %d and their hash", len(got), err, len(body))
 		}
 	}
-	inbox, err := conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inbox := must.Get(conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket)))(t)
 	const chunks = 21 // of half a mebibyte, and the meta message
 	if got := inbox.CachedInfo().State.Msgs; claims != want || got != uint64(want)*(chunks+1) {
 		t.Errorf("%d claim checks, %d messages in the inbox, want %d and %d", claims, got, want, want*(chunks+1))

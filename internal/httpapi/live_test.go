@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/service"
@@ -36,17 +37,11 @@ type stream struct {
 func follow(t testing.TB, ctx context.Context, url, last string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, "GET", url, nil))(t)
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
 		t.Fatalf("GET %s = %d %s", url, res.StatusCode, kind)
 	}
@@ -133,9 +128,7 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 			t.Fatal(err)
 		}
 	}
-	if err := cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))))
 }
 
 // tally is what a reader has of a thread.
@@ -269,16 +262,11 @@ func TestCutEverywhere(t *testing.T) {
 func TestJoinInTheMiddle(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
-	out, err := cl.Output(ctx, th, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"}))(t)
 	var all strings.Builder
 	print := func(text string) {
 		all.WriteString(text)
-		if _, err := out.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(out.Write([]byte(text)))(t)
 	}
 	for range 10_000 { // no part of the artifact ends where a character does, but for every third
 		print(strings.Repeat("木", 10) + "\n")
@@ -313,9 +301,7 @@ func TestJoinInTheMiddle(t *testing.T) {
 		t.Fatalf("first event = %+v, want what is open, from its beginning", e)
 	}
 	print("and now they do\n")
-	if err := out.Close(client.OutputEnd{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Close(client.OutputEnd{}))
 	for name, s := range map[string]*stream{"late": late, "whole": whole} {
 		got := newTally(t)
 		from := int64(0)
@@ -354,9 +340,7 @@ func TestForgottenItemsStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := items.Purge(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, items.Purge(ctx))
 	say(ctx, t, cl, th, "5", "6")
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "2")
 	for len(got.items) < 6 {
@@ -451,10 +435,7 @@ func TestReadersShare(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, th, "1")
 	consumers := func() int {
-		s, err := conn.JetStream().Stream(ctx, events.ItemsStream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
 		return s.CachedInfo().State.Consumers
 	}
 	before := consumers()
@@ -486,16 +467,12 @@ func TestStreamOfWhatGoes(t *testing.T) {
 	say(ctx, t, cl, a, "1")
 	s := follow(t, ctx, url+"/v1/sessions/s/threads/a/live?from=1", "")
 	_, first := s.until("item")
-	if err := cl.Rename(ctx, a, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Rename(ctx, a, "b"))
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
 		t.Errorf("reset = %s, want the new name", e.data)
 	}
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", first.id)
-	if err := cl.Remove(ctx, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Remove(ctx, b))
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"removed"`) {
 		t.Errorf("reset = %s, want that it was removed", e.data)
 	}
@@ -530,9 +507,7 @@ func TestStreamsAcrossLives(t *testing.T) {
 	last := map[string]string{}
 	for life, texts := range [][]string{{"a", "b"}, {"a", "b"}, {"a", "b", "c"}, {"x", "y", "z", "u"}} {
 		if end := ends[life]; end != nil {
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, end())
 		}
 		for _, text := range texts {
 			say(ctx, t, cl, th, text)
@@ -558,9 +533,7 @@ func TestStreamsAcrossLives(t *testing.T) {
 		live[path] = follow(t, ctx, url+path, last[path])
 	}
 	live[paths[0]].until("open")
-	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Force: true}))(t)
 	live[paths[0]].until("reset")
 	say(ctx, t, cl, th, "again")
 	for _, path := range paths[1:] {
@@ -579,12 +552,8 @@ func TestItemStreams(t *testing.T) {
 	pub := cl.Publisher(client.PublisherConfig{})
 	for i, failed := range []string{"false", "true"} {
 		body := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"tool_result","tool":{"invocation_id":"i","is_error":` + failed + `,"output":"x"}}}`
-		if err := pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.Await(ctx, b, pub.Producer(), 0, uint64(i+1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}))
+		must.Do(t, cl.Await(ctx, b, pub.Producer(), 0, uint64(i+1)))
 	}
 	where := func(path, last string, n int) string {
 		t.Helper()

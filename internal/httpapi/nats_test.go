@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -19,9 +20,7 @@ func TestOnAServer(t *testing.T) {
 	if status, _, body := do(t, url.URL, request{method: "GET", path: "/readyz"}); status != 503 {
 		t.Errorf("readyz without streams = %d %s, want 503", status, body)
 	}
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 256 << 10, ItemsBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 256 << 10, ItemsBytes: 1 << 20}))
 	if status, _, body := do(t, url.URL, request{method: "GET", path: "/readyz"}); status != 200 {
 		t.Errorf("readyz = %d %s, want 200", status, body)
 	}
@@ -29,14 +28,8 @@ func TestOnAServer(t *testing.T) {
 	if status != 200 || strings.Count(body, `"ok":true`) != 3 {
 		t.Errorf("stream = %d %s, want three stored", status, body)
 	}
-	stream, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := stream.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	m := must.Get(stream.GetMsg(t.Context(), 1))(t)
 	if e, err := events.Decode(m.Data); err != nil || len(e.Each()) != 3 {
 		t.Errorf("EVENTS has %d entries in its first message, %v, want 3", len(e.Each()), err)
 	}

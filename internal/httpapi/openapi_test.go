@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/history"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -160,12 +161,6 @@ func bodies(media, body string) []string {
 // furnish makes something of everything, and gives requests that succeed.
 func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]example {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	th := events.Thread{Session: "s", Name: "main"}
 	pub := cl.Publisher(client.PublisherConfig{User: "mira"})
 	lines := []string{
@@ -174,11 +169,11 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		`{"type":"message","id":"aaaaaaa2","parentId":"aaaaaaa1","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Found it"}],"stopReason":"stop","usage":{"input":10,"output":2}}}`,
 	}
 	for _, line := range lines {
-		must(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
 	}
-	must(cl.Await(ctx, th, pub.Producer(), 0, uint64(len(lines))))
+	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(lines))))
 	for _, name := range []string{"compacted", "ended", "renamed"} {
-		must(cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
+		must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	}
 	items := events.Thread{Session: "items", Name: "main"}
 	say(ctx, t, cl, items, "first", "second")
@@ -188,8 +183,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		asked <- err
 	}()
 	for waiting := 0; waiting == 0; {
-		list, err := cl.Prompts(ctx, "items")
-		must(err)
+		list := must.Get(cl.Prompts(ctx, "items"))(t)
 		waiting = len(list)
 	}
 	t.Cleanup(func() {
@@ -197,27 +191,22 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 			t.Errorf("Ask = %v", err)
 		}
 	})
-	run, err := cl.StartRun(ctx, items, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"})
-	must(err)
-	must(run.Wait(ctx))
-	must(run.End(ctx, artifacts.RunCompleted, "done"))
-	must(run.Wait(ctx))
-	out, err := cl.Output(ctx, items, client.OutputConfig{ID: "open", Tool: "make"})
-	must(err)
-	_, err = out.Write([]byte("building\n"))
-	must(err)
+	run := must.Get(cl.StartRun(ctx, items, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"}))(t)
+	must.Do(t, run.Wait(ctx))
+	must.Do(t, run.End(ctx, artifacts.RunCompleted, "done"))
+	must.Do(t, run.Wait(ctx))
+	out := must.Get(cl.Output(ctx, items, client.OutputConfig{ID: "open", Tool: "make"}))(t)
+	must.Get(out.Write([]byte("building\n")))(t)
 	for f, err := range cl.Follow(ctx, items, "open") {
-		must(err)
+		must.Do(t, err)
 		if len(f.Text) > 0 {
 			break
 		}
 	}
 	art, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "items"}}, strings.NewReader("log\n"))
-	must(err)
-	blob, err := cl.PutBlob(ctx, []byte("blob"))
-	must(err)
-	head, err := cl.Thread(ctx, th)
-	must(err)
+	must.Do(t, err)
+	blob := must.Get(cl.PutBlob(ctx, []byte("blob")))(t)
+	head := must.Get(cl.Thread(ctx, th))(t)
 
 	const js, nd = "application/json", "application/x-ndjson"
 	main, other := "/v1/sessions/s/threads/main", "/v1/sessions/items/threads/main"

@@ -13,6 +13,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
@@ -95,9 +96,7 @@ func TestReadArtifact(t *testing.T) {
 
 	// What is registered on this machine is not given to others.
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("secret"), 0o600))
 	if r, err = cl.RegisterFile(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file); err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +160,9 @@ func TestReadLog(t *testing.T) {
 	pub := cl.Publisher(client.PublisherConfig{User: "u"})
 	for i, text := range []string{"short", long, "last"} {
 		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "metadata": map[string]any{"type": "text"}})
-		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(i + 1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(i + 1)}))
 	}
-	if err := cl.Await(ctx, th, pub.Producer(), 0, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, 3))
 	posted, err := faulttest.ItemsOf(ctx, cl, th, 1, 3)
 	if err != nil || len(posted) != 3 {
 		t.Fatalf("ItemsOf = %d items, %v", len(posted), err)

@@ -13,16 +13,14 @@ import (
 	"time"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
 // dial sends the beginning of a request whose body is not complete.
 func dial(t testing.TB, url, path, kind, token, body string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n", path, kind, token)
 	if body != "" {
@@ -156,10 +154,7 @@ func TestBodiesThatAreNotWhatTheySeem(t *testing.T) {
 		"Content-Length: 7\r\nContent-Length: 8\r\n\r\n" + inner,
 		"Content-Length : 0\r\n\r\n" + inner,
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s", linesPath, head)
 		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		in := bufio.NewReader(c)

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"spool/internal/ingest"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -118,9 +119,7 @@ func TestOneOfAnySize(t *testing.T) {
 			var inbox box
 			cfg := config()
 			cfg.Inbox = &inbox
-			if _, err := ingest.One(t.Context(), strings.NewReader(body+end), &out, cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(ingest.One(t.Context(), strings.NewReader(body+end), &out, cfg))(t)
 			want := body + strings.TrimPrefix(end, "\n")
 			if len(want) > room {
 				want = "inbox:" + want

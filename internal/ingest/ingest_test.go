@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spool/internal/ingest"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -263,9 +264,7 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("Lines = %+v, %v with %d events", sum, err, len(out.all()))
 		}
 		for _, e := range out.all() {
-			if err := e.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Validate())
 		}
 	})
 }

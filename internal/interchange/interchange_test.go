@@ -20,6 +20,7 @@ import (
 	"spool/examples"
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -58,10 +59,7 @@ func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	sources, err := transcript.Find(disk{}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must.Get(transcript.Find(disk{}, dir))(t)
 	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn.Inbox()})
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("Import: %v, notes %q", err, notes)
@@ -72,9 +70,7 @@ func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 			if p.Seq == 0 || f.Err != nil {
 				continue
 			}
-			if err := cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq))
 		}
 	}
 	return res
@@ -84,16 +80,10 @@ func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Exported) {
 	t.Helper()
 	dir = t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(os.OpenRoot(dir))(t)
 	defer func() { _ = root.Close() }()
 	cl := client.New(conn)
-	list, err := cl.Sessions(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cl.Sessions(t.Context(), ""))(t)
 	for _, s := range list {
 		x := interchange.Exporter{Client: cl, Artifacts: artifactstore.Of(conn, 0), Dir: root, Home: "/home/u", Tmp: "/tmp"}
 		one, err := x.Session(t.Context(), s.ID)
@@ -109,10 +99,7 @@ func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Export
 func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 	t.Helper()
 	cl := client.New(conn)
-	list, err := cl.Threads(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cl.Threads(t.Context(), ""))(t)
 	out := map[string]string{}
 	for _, th := range list {
 		var tips []string
@@ -131,20 +118,14 @@ func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
 	t.Helper()
 	reg := artifactstore.Of(conn, 0)
-	rs, err := reg.Records(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(reg.Records(t.Context(), "", ""))(t)
 	out := map[string]string{}
 	for _, r := range rs {
 		f, _, err := reg.Open(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := io.ReadAll(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(f))(t)
 		_ = f.Close()
 		out[fmt.Sprintf("%s/%s %s seq %q %s", r.Session, r.Filename, r.ID, r.Seq, r.Writer)] = string(body)
 	}
@@ -153,29 +134,22 @@ func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
 
 func write(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, content, 0o644))
 }
 
 // files are the files of a tree by their path.
 func files(t *testing.T, fsys fs.FS) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := fs.ReadFile(fsys, name)
 		out[name] = string(b)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 
@@ -283,10 +257,7 @@ func large(t *testing.T, id string) *sessions.Tree {
 	add := func(d sessions.Draft) string {
 		t.Helper()
 		now = now.Add(time.Second)
-		e, err := tree.Append(d, sessions.Stamp{Time: now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(tree.Append(d, sessions.Stamp{Time: now}))(t)
 		return e.ID
 	}
 	block := func(data string) string { return `{"type":"image","data":"` + data + `","mimeType":"image/png"}` }
@@ -295,9 +266,7 @@ func large(t *testing.T, id string) *sessions.Tree {
 	second := add(sessions.Message([]byte(`{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"` + strings.Repeat("long ", 120_000) + `"}],"stopReason":"stop"}`)))
 	add(sessions.Label(first, "begin"))
 	add(sessions.Message([]byte(`{"role":"toolResult","toolCallId":"c","toolName":"read","content":[{"type":"text","text":"` + strings.Repeat("x", 500_001) + `"},` + block(std) + `]}`)))
-	if err := tree.Branch(second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tree.Branch(second))
 	add(sessions.Message([]byte(`{"role":"user","content":"again"}`)))
 	add(sessions.Custom("state", []byte(`{"image_url":"data:image/gif;base64,R0lGODlh","partialJson":"gone"}`)))
 	if _, err := tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}); err != nil {
@@ -312,9 +281,7 @@ func large(t *testing.T, id string) *sessions.Tree {
 func text(t *testing.T, tree *sessions.Tree) string {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := tree.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.WriteTo(&b))(t)
 	return b.String()
 }
 
@@ -368,10 +335,7 @@ func TestGeneratedSessions(t *testing.T) {
 	if id, err := artifactstore.Of(conn, 0).TakeAgent(t.Context(), "damaged", "", "Next"); err != nil || id != "1-Next" {
 		t.Errorf("the next agent is %s, %v, want 1-Next", id, err)
 	}
-	tree, err := client.New(conn).Tree(t.Context(), events.Thread{Session: "damaged", Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(client.New(conn).Tree(t.Context(), events.Thread{Session: "damaged", Name: "main"}))(t)
 	var ids []string
 	for _, e := range tree.Entries() {
 		ids = append(ids, e.ID)
@@ -388,9 +352,7 @@ func TestStoredLeaf(t *testing.T) {
 		tree := large(t, fmt.Sprint("leaf", i))
 		tree.ResetLeaf()
 		if i == 1 {
-			if err := tree.Branch(tree.Entries()[1].ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tree.Branch(tree.Entries()[1].ID))
 		}
 		write(t, filepath.Join(dir, fmt.Sprint(i, ".jsonl")), []byte(text(t, tree)))
 	}
@@ -450,14 +412,8 @@ func TestMissingBlobs(t *testing.T) {
 	if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || out.String() != file {
 		t.Errorf("export = %s, %v, want the file", out.String(), err)
 	}
-	head, err := cl.Thread(t.Context(), f.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := cl.Reader().Step(t.Context(), head.Head())
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(cl.Thread(t.Context(), f.ID()))(t)
+	step := must.Get(cl.Reader().Step(t.Context(), head.Head()))(t)
 	content, err := step.ReadContent(t.Context())
 	if err != nil || !slices.Equal(content.Refs, []casstore.Ref{good}) {
 		t.Errorf("the entry holds %v, %v, want the blob that is there", content.Refs, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -24,19 +25,13 @@ func TestLegacyFiles(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for i, name := range from {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		write(t, filepath.Join(dir, filepath.Base(filepath.Dir(name))+".jsonl"), bytes.ReplaceAll(b, []byte(`"sess1"`), fmt.Appendf(nil, `"sess%d"`, i)))
 	}
 	conn := system(t)
 	cl := client.New(conn)
 	for _, f := range load(t, conn, dir).Files {
-		text, err := os.ReadFile(f.File)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(f.File))(t)
 		want, err := sessions.Load(text)
 		if err != nil {
 			if empty := len(bytes.TrimSpace(text)) == 0; f.Session != "" || !empty && !errors.Is(f.Err, sessions.ErrHeader) {
@@ -48,10 +43,7 @@ func TestLegacyFiles(t *testing.T) {
 			t.Errorf("%s: %v", f.File, f.Err)
 			continue
 		}
-		tree, err := cl.Tree(t.Context(), f.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := must.Get(cl.Tree(t.Context(), f.ID()))(t)
 		var out bytes.Buffer
 		if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || !bytes.Equal(out.Bytes(), text) {
 			t.Errorf("%s: exported as %q, %v, want %q", f.File, out.Bytes(), err, text)
@@ -86,24 +78,15 @@ func TestExportOfAFork(t *testing.T) {
 	conn := system(t)
 	load(t, conn, dir)
 	cl := client.New(conn)
-	if err := cl.ForkSession(t.Context(), "source", "fork", client.SessionFork{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.ForkSession(t.Context(), "source", "fork", client.SessionFork{}))
 	fork := events.Thread{Session: "fork", Name: "main"}
-	if _, err := cl.Label(t.Context(), fork, "a", "here"); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.Branch(t.Context(), fork, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.Label(t.Context(), fork, "a", "here"))(t)
+	must.Do(t, cl.Branch(t.Context(), fork, "a"))
 	exported, out := save(t, conn)
 	second := system(t)
 	load(t, second, exported)
 	for _, x := range out {
-		body, err := os.ReadFile(filepath.Join(exported, x.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(os.ReadFile(filepath.Join(exported, x.File)))(t)
 		f, err := sessions.Load(body)
 		if err != nil || f.Migrated {
 			t.Fatalf("%s: %v", x.File, err)
@@ -144,14 +127,8 @@ func version1(t *testing.T, old, id string) {
 	if _, err := cl.Export(t.Context(), main, &raw); err != nil || raw.String() != old {
 		t.Errorf("spool export gives %d bytes, %v, want %d", raw.Len(), err, len(old))
 	}
-	f, err := sessions.Load([]byte(old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, err := cl.Thread(t.Context(), main)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(sessions.Load([]byte(old)))(t)
+	head := must.Get(cl.Thread(t.Context(), main))(t)
 	n := 0
 	for step, err := range cl.Reader().Entries(t.Context(), head) {
 		if err != nil {
@@ -170,14 +147,9 @@ func version1(t *testing.T, old, id string) {
 	}
 
 	exported, out := save(t, conn)
-	body, err := os.ReadFile(filepath.Join(exported, out[0].File))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(os.ReadFile(filepath.Join(exported, out[0].File)))(t)
 	raw.Reset()
-	if _, err := cl.ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil))(t)
 	if f, err = sessions.Load(raw.Bytes()); err != nil {
 		t.Fatal(err)
 	}
@@ -196,9 +168,6 @@ func TestRecordedVersion1(t *testing.T) {
 	if err != nil {
 		return // it is not part of the module
 	}
-	h, err := sessions.ParseHeader(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(sessions.ParseHeader(text))(t)
 	version1(t, string(text), h.ID)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 func TestValid(t *testing.T) {
@@ -128,9 +129,7 @@ var agentEntry = []byte(`{"type":"message","id":"a1b2c3d4","parentId":"00ff00ff"
 func BenchmarkValid(b *testing.B) {
 	b.SetBytes(int64(len(agentEntry)))
 	for b.Loop() {
-		if err := jsonscan.Valid(agentEntry); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, jsonscan.Valid(agentEntry))
 	}
 }
 

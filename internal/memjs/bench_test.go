@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natsio"
 )
 
@@ -15,10 +16,7 @@ func BenchmarkConnect(b *testing.B) {
 	s := memjs.New(memjs.Config{})
 	defer s.Close()
 	for b.Loop() {
-		nc, err := nats.Connect("", nats.InProcessServer(s))
-		if err != nil {
-			b.Fatal(err)
-		}
+		nc := must.Get(nats.Connect("", nats.InProcessServer(s)))(b)
 		nc.Close()
 	}
 }
@@ -27,10 +25,7 @@ func BenchmarkConnect(b *testing.B) {
 func BenchmarkPublish(b *testing.B) {
 	s := memjs.New(memjs.Config{})
 	defer s.Close()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		b.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(s)))(b)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err == nil {
@@ -42,9 +37,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	data := make([]byte, 200)
 	for b.Loop() {
-		if _, err := nc.Request("s", data, nats.DefaultTimeout); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(nc.Request("s", data, nats.DefaultTimeout))(b)
 	}
 }
 
@@ -52,10 +45,7 @@ func BenchmarkPublish(b *testing.B) {
 func BenchmarkServerAlone(b *testing.B) {
 	s := memjs.New(memjs.Config{})
 	defer s.Close()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		b.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(s)))(b)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err == nil {
@@ -65,10 +55,7 @@ func BenchmarkServerAlone(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	conn, err := s.InProcessConn()
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := must.Get(s.InProcessConn())(b)
 	defer conn.Close()
 	buf := make([]byte, 4096)
 	ask := func(text []byte) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/must"
 )
 
 const (
@@ -30,18 +32,16 @@ var cases = []struct {
 	{"QueueGroups", func(r *trace) {
 		got := make(chan string, 100)
 		for range 3 {
-			_, err := r.nc.QueueSubscribe("q.*", "group", func(m *nats.Msg) { got <- m.Subject })
-			r.must(err)
+			must.Get(r.nc.QueueSubscribe("q.*", "group", func(m *nats.Msg) { got <- m.Subject }))(r.t)
 		}
-		_, err := r.nc.Subscribe("q.>", func(m *nats.Msg) { got <- m.Subject })
-		r.must(err)
+		must.Get(r.nc.Subscribe("q.>", func(m *nats.Msg) { got <- m.Subject }))(r.t)
 		for range 5 {
-			r.must(r.nc.Publish("q.a", nil))
+			must.Do(r.t, r.nc.Publish("q.a", nil))
 		}
 		for range 10 {
 			r.note("%s", <-got)
 		}
-		r.must(r.nc.Flush())
+		must.Do(r.t, r.nc.Flush())
 		r.note("%d more", len(got))
 	}},
 	{"Streams", func(r *trace) {
@@ -190,9 +190,8 @@ var cases = []struct {
 			{`{"multi_last":["s.1.x","s.2.x"],"up_to_seq":5}`, 3},
 		} {
 			inbox := nats.NewInbox()
-			sub, err := r.nc.SubscribeSync(inbox)
-			r.must(err)
-			r.must(r.nc.PublishRequest("$JS.API.DIRECT.GET.S", inbox, []byte(b.body)))
+			sub := must.Get(r.nc.SubscribeSync(inbox))(r.t)
+			must.Do(r.t, r.nc.PublishRequest("$JS.API.DIRECT.GET.S", inbox, []byte(b.body)))
 			r.note("%s", b.body)
 			r.receive(sub, b.n)
 		}
@@ -276,10 +275,9 @@ var cases = []struct {
 		r.fast("fail", msg("s.i", "1", "Nats-Msg-Id", "i"), msg("s.i", "2", "Nats-Msg-Id", "i"), msg("s.i", "3"))
 		r.state("S")
 		inbox := nats.NewInbox()
-		sub, err := r.nc.SubscribeSync(inbox + ".>")
-		r.must(err)
+		sub := must.Get(r.nc.SubscribeSync(inbox + ".>"))(r.t)
 		send := func(id string, seq, op int) {
-			r.must(r.nc.PublishMsg(&nats.Msg{Subject: "s.x", Reply: fmt.Sprintf("%s.%s.2.fail.%d.%d.$FI", inbox, id,
+			must.Do(r.t, r.nc.PublishMsg(&nats.Msg{Subject: "s.x", Reply: fmt.Sprintf("%s.%s.2.fail.%d.%d.$FI", inbox, id,
 				seq, op)}))
 		}
 		for seq := 1; seq <= 7; seq++ { // reports come every two messages
@@ -294,7 +292,7 @@ var cases = []struct {
 		send("none", 5, 1)
 		send("bad", 5, 0)
 		r.receive(sub, 2)
-		r.must(sub.Unsubscribe())
+		must.Do(r.t, sub.Unsubscribe())
 		r.stream(jetstream.StreamConfig{Name: "O", Subjects: []string{"o"}})
 		r.fast("fail", msg("o", "1"))
 		r.state("S")
@@ -308,7 +306,7 @@ var cases = []struct {
 		m.Data, m.Header = []byte("hello"), nats.Header{"Nats-Schedule": {"@at " + at},
 			"Nats-Schedule-Target": {"s.then"}, "Own": {"1"}}
 		ack, err := r.nc.RequestMsg(m, time.Second)
-		r.must(err)
+		must.Do(r.t, err)
 		r.note("%s", r.show(ack))
 		r.put("s.bad", "", "Nats-Schedule", "@never", "Nats-Schedule-Target", "s.then")
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s")
@@ -317,17 +315,16 @@ var cases = []struct {
 		r.put("s.bad", "", "Nats-Scheduler", "s.when")
 		sub, err := r.js.OrderedConsumer(r.ctx, "S",
 			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.then"}})
-		r.must(err)
+		must.Do(r.t, err)
 		got, err := sub.Next(jetstream.FetchMaxWait(5 * time.Second))
-		r.must(err)
+		must.Do(r.t, err)
 		r.note("%s %s %s", got.Subject(), headers(got.Headers()), got.Data())
 		r.state("S")
 		r.put("s.every", "e", "Nats-Schedule", "@every 1s", "Nats-Schedule-Target", "s.tick")
 		sub, err = r.js.OrderedConsumer(r.ctx, "S", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.tick"}})
-		r.must(err)
+		must.Do(r.t, err)
 		for range 2 {
-			got, err := sub.Next(jetstream.FetchMaxWait(5 * time.Second))
-			r.must(err)
+			got := must.Get(sub.Next(jetstream.FetchMaxWait(5 * time.Second)))(r.t)
 			h := got.Headers()
 			h.Del("Nats-Schedule-Next")
 			r.note("%s %s %s", got.Subject(), headers(h), got.Data())

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natstest"
 )
 
@@ -64,31 +65,17 @@ func TestConformance(t *testing.T) {
 
 func play(t *testing.T, s nats.InProcessConnProvider, f func(*trace)) []string {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(s)))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	r := &trace{t: t, ctx: t.Context(), nc: nc, js: js, pins: map[string]string{}}
 	f(r)
 	return r.lines
 }
 
-func (r *trace) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 func (r *trace) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	r.t.Helper()
-	s, err := r.js.CreateStream(r.ctx, cfg)
-	r.must(err)
+	s := must.Get(r.js.CreateStream(r.ctx, cfg))(r.t)
 	return s
 }
 
@@ -197,7 +184,7 @@ func (r *trace) atomic(msgs ...*nats.Msg) {
 			m.Header["Nats-Batch-Commit"] = []string{"1"}
 			r.ask(m.Subject, m.Header, string(m.Data))
 		} else {
-			r.must(r.nc.PublishMsg(m))
+			must.Do(r.t, r.nc.PublishMsg(m))
 		}
 	}
 }
@@ -216,8 +203,7 @@ func (r *trace) fast(gap string, msgs ...*nats.Msg) {
 	r.t.Helper()
 	r.batch++
 	inbox := nats.NewInbox()
-	sub, err := r.nc.SubscribeSync(inbox + ".>")
-	r.must(err)
+	sub := must.Get(r.nc.SubscribeSync(inbox + ".>"))(r.t)
 	defer func() { _ = sub.Unsubscribe() }()
 	for i, m := range msgs {
 		op := 1
@@ -228,7 +214,7 @@ func (r *trace) fast(gap string, msgs ...*nats.Msg) {
 			op = 0
 		}
 		m.Reply = fmt.Sprintf("%s.f%d.100.%s.%d.%d.$FI", inbox, r.batch, gap, i+1, op)
-		r.must(r.nc.PublishMsg(m))
+		must.Do(r.t, r.nc.PublishMsg(m))
 	}
 	for {
 		m, err := sub.NextMsg(5 * time.Second)
@@ -252,10 +238,9 @@ func (r *trace) state(name string) {
 func (r *trace) pull(stream, consumer, request string, most int) []*nats.Msg {
 	r.t.Helper()
 	inbox := nats.NewInbox()
-	sub, err := r.nc.SubscribeSync(inbox)
-	r.must(err)
+	sub := must.Get(r.nc.SubscribeSync(inbox))(r.t)
 	defer func() { _ = sub.Unsubscribe() }()
-	r.must(r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, inbox, []byte(request)))
+	must.Do(r.t, r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, inbox, []byte(request)))
 	return r.receive(sub, most)
 }
 
@@ -267,7 +252,7 @@ func (r *trace) receive(sub *nats.Subscription, most int) (got []*nats.Msg) {
 			r.note("nothing")
 			return got
 		}
-		r.must(err)
+		must.Do(r.t, err)
 		reply := ackTime.ReplaceAllString(m.Reply, ".<time>.")
 		subject := m.Subject
 		if strings.HasPrefix(subject, "_INBOX") {
@@ -293,7 +278,7 @@ func (r *trace) ack(m *nats.Msg, body string) {
 func (r *trace) consumer(stream string, cfg string) {
 	r.t.Helper()
 	var c struct{ Name string }
-	r.must(json.Unmarshal([]byte(cfg), &c))
+	must.Do(r.t, json.Unmarshal([]byte(cfg), &c))
 	r.ask("$JS.API.CONSUMER.CREATE."+stream+"."+c.Name, nil, `{"stream_name":"`+stream+`","config":`+cfg+`}`)
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/must"
 )
 
 func init() { cases = append(cases, consumerCases...) }
@@ -99,11 +101,11 @@ var consumerCases = []struct {
 		r.info("S", "E")
 		r.ack(got[0], "")
 		r.info("S", "E")
-		r.must(r.nc.Publish(got[2].Reply, []byte("-NAK")))
+		must.Do(r.t, r.nc.Publish(got[2].Reply, []byte("-NAK")))
 		r.ack(got[3], "+TERM")
 		got = r.pull("S", "E", `{"batch":2,"expires":500000000}`, 2)
 		r.info("S", "E")
-		r.must(r.nc.Publish(got[0].Reply, []byte(`-NAK {"delay":100000000}`)))
+		must.Do(r.t, r.nc.Publish(got[0].Reply, []byte(`-NAK {"delay":100000000}`)))
 		r.pull("S", "E", `{"batch":1,"expires":2000000000}`, 1)
 		r.ask("$JS.API.STREAM.MSG.DELETE.S", nil, `{"seq":5}`)
 		r.info("S", "E")
@@ -174,10 +176,9 @@ var consumerCases = []struct {
 		r.pull("S", "C", `{"batch":1,"expires":300000000,"idle_heartbeat":300000000}`, 1)
 		r.pull("S", "C", `{broken`, 1)
 		inbox := nats.NewInbox()
-		sub, err := r.nc.SubscribeSync(inbox)
-		r.must(err)
+		sub := must.Get(r.nc.SubscribeSync(inbox))(r.t)
 		for range 3 {
-			r.must(r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.C", inbox,
+			must.Do(r.t, r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.C", inbox,
 				[]byte(`{"batch":1,"expires":3000000000}`)))
 		}
 		r.receive(sub, 1)
@@ -246,24 +247,21 @@ var consumerCases = []struct {
 		r.consumer("S", `{"name":"I","ack_policy":"none","inactive_threshold":500000000}`)
 		time.Sleep(2 * time.Second)
 		r.info("S", "I")
-		s, err := r.js.Stream(r.ctx, "S")
-		r.must(err)
+		s := must.Get(r.js.Stream(r.ctx, "S"))(r.t)
 		cons, err := s.OrderedConsumer(r.ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.1", "s.2"}})
-		r.must(err)
-		batch, err := cons.Fetch(10, jetstream.FetchMaxWait(time.Second))
-		r.must(err)
+		must.Do(r.t, err)
+		batch := must.Get(cons.Fetch(10, jetstream.FetchMaxWait(time.Second)))(r.t)
 		for m := range batch.Messages() {
-			meta, err := m.Metadata()
-			r.must(err)
+			meta := must.Get(m.Metadata())(r.t)
 			r.note("%s %s %d %d %d", m.Subject(), m.Data(), meta.Sequence.Stream, meta.Sequence.Consumer,
 				meta.NumPending)
 		}
 	}},
 	{"KeyValue", func(r *trace) {
 		kv, err := r.js.CreateKeyValue(r.ctx, jetstream.KeyValueConfig{Bucket: "K", History: 3})
-		r.must(err)
+		must.Do(r.t, err)
 		w, err := kv.WatchAll(r.ctx)
-		r.must(err)
+		must.Do(r.t, err)
 		r.note("%v", <-w.Updates())
 		for i := range 5 {
 			rev, err := kv.PutString(r.ctx, "k"+fmt.Sprint(i%2), fmt.Sprint(i))
@@ -275,40 +273,35 @@ var consumerCases = []struct {
 		r.note("%v %v", err != nil, strings.Contains(err.Error(), "wrong last sequence"))
 		_, err = kv.Create(r.ctx, "k0", nil)
 		r.note("%v", errors.Is(err, jetstream.ErrKeyExists))
-		r.must(kv.Delete(r.ctx, "k0"))
-		r.must(kv.Purge(r.ctx, "k1"))
+		must.Do(r.t, kv.Delete(r.ctx, "k0"))
+		must.Do(r.t, kv.Purge(r.ctx, "k1"))
 		keys, err := kv.Keys(r.ctx)
 		r.note("%v %v", keys, err)
 		hist, err := kv.History(r.ctx, "k0")
-		r.must(err)
+		must.Do(r.t, err)
 		for _, e := range hist {
 			r.note("%s %s %d %v", e.Key(), e.Value(), e.Revision(), e.Operation())
 		}
-		r.must(w.Stop())
+		must.Do(r.t, w.Stop())
 	}},
 	{"Objects", func(r *trace) {
-		os, err := r.js.CreateObjectStore(r.ctx, jetstream.ObjectStoreConfig{Bucket: "O"})
-		r.must(err)
+		os := must.Get(r.js.CreateObjectStore(r.ctx, jetstream.ObjectStoreConfig{Bucket: "O"}))(r.t)
 		big := strings.Repeat("0123456789", 50_000)
-		info, err := os.PutString(r.ctx, "big", big)
-		r.must(err)
+		info := must.Get(os.PutString(r.ctx, "big", big))(r.t)
 		r.note("%d %d %s", info.Size, info.Chunks, info.Digest)
 		back, err := os.GetString(r.ctx, "big")
 		r.note("%v %v", back == big, err)
-		r.must(os.Delete(r.ctx, "big"))
+		must.Do(r.t, os.Delete(r.ctx, "big"))
 		_, err = os.GetString(r.ctx, "big")
 		r.note("%v", err)
-		list, err := os.List(r.ctx, jetstream.ListObjectsShowDeleted())
-		r.must(err)
+		list := must.Get(os.List(r.ctx, jetstream.ListObjectsShowDeleted()))(r.t)
 		r.note("%d %s", len(list), list[0].Name)
-		status, err := os.Status(r.ctx)
-		r.must(err)
+		status := must.Get(os.Status(r.ctx))(r.t)
 		r.note("%d", status.Size())
 	}},
 	{"Account", func(r *trace) {
 		r.fill(jetstream.StreamConfig{MaxBytes: 1 << 20})
-		info, err := r.js.AccountInfo(r.ctx)
-		r.must(err)
+		info := must.Get(r.js.AccountInfo(r.ctx))(r.t)
 		r.note("%d %d %d %d", info.Store, info.Memory, info.Streams, info.Consumers)
 	}},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -51,15 +52,9 @@ func first(ready []memjs.Action) (memjs.Action, memjs.Fault) { return ready[0], 
 
 func connect(t *testing.T, p nats.InProcessConnProvider) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(p), nats.MaxReconnects(-1),
-		nats.ReconnectWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(p), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond)))(t)
+	js := must.Get(jetstream.New(nc))(t)
 	return nc, js
 }
 
@@ -69,32 +64,22 @@ func TestProductInVirtualTime(t *testing.T) {
 	memjs.Bubble(t, func(t *testing.T) {
 		s := memjs.New(memjs.Config{})
 		defer s.Close()
-		c, err := natsio.Dial(t.Context(), natsio.Config{InProcess: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
 		defer c.Close()
-		if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 		th := events.Thread{Session: "s", Name: events.MainThread}
 		var evs []*events.Event
 		for seq := uint64(1); seq <= 20; seq++ {
 			evs = append(evs, &events.Event{Thread: th, Kind: events.KindEntry, Dialect: "raw", Producer: "p",
 				Epoch: 1, Seq: seq, Body: make([]byte, 40_000)})
 		}
-		if err := c.Events().PublishEvents(t.Context(), evs); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Events().PublishEvents(t.Context(), evs))
 		_, partition, err := c.Events().NewestEvent(t.Context(), th)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := make(chan natsio.Delivery, 100)
-		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
 		first, begin := <-got, time.Now()
 		for range 19 {
 			<-got
@@ -252,27 +237,17 @@ func TestCrash(t *testing.T) {
 	memjs.Bubble(t, func(t *testing.T) {
 		s := memjs.New(memjs.Config{SyncEvery: time.Minute})
 		defer s.Close()
-		c, err := natsio.Dial(t.Context(), natsio.Config{InProcess: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
 		defer c.Close()
-		if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 		write := func(value string) {
 			t.Helper()
-			if _, err := c.Records().Write(t.Context(), record.Put{Key: "k", Value: []byte(value),
-				Expect: record.Any}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Records().Write(t.Context(), record.Put{Key: "k", Value: []byte(value),
+				Expect: record.Any}))(t)
 		}
 		read := func() string {
 			t.Helper()
-			rs, err := c.Records().Records(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			rs := must.Get(c.Records().Records(t.Context(), "k"))(t)
 			return fmt.Sprintf("%s %d", rs[0].Value, rs[0].Seq)
 		}
 		write("old")
@@ -309,20 +284,12 @@ func TestCrashSetsConsumersBack(t *testing.T) {
 		defer s.Close()
 		nc, js := connect(t, s)
 		defer nc.Close()
-		st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
 		for range 4 {
-			if _, err := js.Publish(t.Context(), "s", nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(js.Publish(t.Context(), "s", nil))(t)
 		}
-		cons, err := st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "D",
-			AckPolicy: jetstream.AckAllPolicy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cons := must.Get(st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "D",
+			AckPolicy: jetstream.AckAllPolicy}))(t)
 		for range 3 {
 			m, err := cons.Next()
 			if err == nil {
@@ -334,10 +301,7 @@ func TestCrashSetsConsumersBack(t *testing.T) {
 		}
 		s.Crash(func(name string, n int) int { return map[string]int{"S.D": 2}[name] })
 		time.Sleep(time.Second)
-		info, err := cons.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(cons.Info(t.Context()))(t)
 		if info.AckFloor.Stream != 1 || info.NumAckPending != 1 {
 			t.Errorf("the consumer is %+v, %d unacknowledged; want its floor at 1, and the second delivery open",
 				info.AckFloor, info.NumAckPending)
@@ -358,15 +322,10 @@ func TestStale(t *testing.T) {
 		defer s.Close()
 		nc, js := connect(t, s)
 		defer nc.Close()
-		st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"},
-			MaxMsgsPerSubject: 1, AllowDirect: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"},
+			MaxMsgsPerSubject: 1, AllowDirect: true}))(t)
 		for i := range 3 {
-			if _, err := js.Publish(t.Context(), "s.a", fmt.Append(nil, i)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(js.Publish(t.Context(), "s.a", fmt.Append(nil, i)))(t)
 		}
 		for writes, want := range []string{"2", "1", "0"} {
 			behind = writes

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -16,10 +17,7 @@ import (
 
 func TestInspect(t *testing.T) {
 	conn := natstest.Conn(t)
-	before, err := conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream))(t)
 	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
@@ -61,16 +59,11 @@ func TestMayNotPublish(t *testing.T) {
 		t.Fatal("no server")
 	}
 	dial := func(user string) *natsio.Conn {
-		c, err := natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL(), User: user, Password: user})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL(), User: user, Password: user}))(t)
 		t.Cleanup(c.Close)
 		return c
 	}
-	if err := dial("all").Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, dial("all").Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}))
 	if err := natsadmin.New(dial("reader")).MayPublish(t.Context()); !errors.Is(err, record.ErrDenied) {
 		t.Errorf("MayPublish = %v, want ErrDenied", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -22,13 +23,10 @@ func TestAnnounce(t *testing.T) {
 	type stats struct {
 		Entries int `json:"entries"`
 	}
-	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{
+	stop := must.Get(natsadmin.New(conn).Announce(natsadmin.Service{
 		Role: "persister", Description: "applies events to threads", Version: "0.0.0-devel",
 		Metadata: map[string]string{"lane": "7"}, Stats: func() any { return stats{42} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	nc := natstest.Dial(t, s).JetStream().Conn()
 	ask := func(subject string, into any) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -20,18 +21,13 @@ func publish(t *testing.T, c *natsio.Conn, from, to int) {
 			Producer: "p", Seq: uint64(i), Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"},
 			Body: []byte(strings.Repeat("x", 8_000)),
 		}
-		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 }
 
 func state(t *testing.T, c *natsio.Conn) jetstream.StreamState {
 	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	return s.CachedInfo().State
 }
 
@@ -39,39 +35,28 @@ func state(t *testing.T, c *natsio.Conn) jetstream.StreamState {
 func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	c := natstest.Dial(t, natstest.Server(t))
 	admin := natsadmin.New(c)
-	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}))
 	publish(t, c, 1, 100)
 	if upTo, err := admin.Trim(t.Context()); upTo != 0 || err != nil {
 		t.Errorf("Trim with nothing applied = %d, %v, want 0", upTo, err)
 	}
 	p := natstest.Partition(t, c)
 	got := make(chan natsio.Delivery, 200)
-	stop, err := c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d })
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d }))(t)
 	defer stop()
 	var all []natsio.Delivery
 	for range 100 {
 		all = append(all, <-got)
 	}
-	if err := all[9].Ack(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, all[9].Ack())
 	natstest.AwaitAckFloor(t, c, p, 10)
 	for range 20 {
-		if _, err := admin.Trim(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.Trim(t.Context()))(t)
 	}
 	if first := state(t, c).FirstSeq; first > 11 || first == 1 {
 		t.Errorf("EVENTS begins at %d after trimming, want it to keep 11 and to drop some", first)
 	}
-	if err := all[99].Ack(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, all[99].Ack())
 	natstest.AwaitAckFloor(t, c, p, 100)
 	if upTo, err := admin.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
 		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -18,9 +19,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	body := bytes.Repeat([]byte("x"), size)
 	for range messages {
-		if _, err := c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), body); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), body))(t)
 	}
 	_, partition, err := c.Events().NewestEvent(t.Context(), th)
 	if err != nil {
@@ -28,13 +27,10 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	}
 	type freed struct{}
 	came, gone := make(chan func() error, messages), make(chan freed, messages)
-	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		runtime.AddCleanup(&d.Data[0], func(freed) { gone <- freed{} }, freed{})
 		came <- d.Acker()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var acks []func() error
 	for len(acks) < messages {
 		select {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -15,10 +16,7 @@ import (
 func TestAnnouncedCommit(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	fence := func() record.Fence {
-		f, err := c.Records().Fence(ctx, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(c.Records().Fence(ctx, 5))(t)
 		return f
 	}
 	put := func(value string, expect uint64) []record.Put {
@@ -45,9 +43,7 @@ func TestAnnouncedCommit(t *testing.T) {
 		t.Errorf("Commit on a wrong expectation = %v, want ErrConflict", err)
 	}
 	c.Records().WillCommit(f)
-	if _, err := c.Records().Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Records().Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}))(t)
 	if _, err := c.Records().Commit(ctx, f, put("three", record.Any)); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit behind a fence that moved after the announcement = %v, want ErrConflict", err)
 	}
@@ -61,28 +57,16 @@ func TestAnnouncedCommit(t *testing.T) {
 
 	// The server gives the batch up: nothing is stored, and the next try begins one of its own.
 	nc := c.JetStream().Conn()
-	lane, err := nc.SubscribeSync(events.RecordSubject(events.LaneKey(5)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	lane := must.Get(nc.SubscribeSync(events.RecordSubject(events.LaneKey(5))))(t)
+	must.Do(t, nc.Flush())
 	c.Records().WillCommit(f)
-	announced, err := lane.NextMsgWithContext(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	announced := must.Get(lane.NextMsgWithContext(ctx))(t)
 	gap := &nats.Msg{Subject: announced.Subject, Header: nats.Header{"Nats-Batch-Id": announced.Header["Nats-Batch-Id"], "Nats-Batch-Sequence": {"9"}}}
-	if err := nc.PublishMsg(gap); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nc.PublishMsg(gap))
 	if _, err := c.Records().Commit(ctx, f, put("five", record.Any)); !errors.Is(err, record.ErrBusy) {
 		t.Errorf("Commit of a batch that was given up = %v, want ErrBusy", err)
 	}
 	holds("four")
-	if _, err := c.Records().Commit(ctx, f, put("five", record.Any)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Records().Commit(ctx, f, put("five", record.Any)))(t)
 	holds("five")
 }

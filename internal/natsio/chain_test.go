@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -122,14 +123,9 @@ func taken(t *testing.T, c *natsio.Conn) (head threads.Head, n int) {
 func TestNoLinkBreaksInACall(t *testing.T) {
 	s := natstest.Server(t)
 	sound := natstest.Dial(t, s)
-	if err := sound.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sound.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	wire := &cutter{server: s}
-	c, err := natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 300 * time.Millisecond}))(t)
 	defer c.Close()
 	const calls, each, size = 12, 30, 200
 	failed := 0
@@ -155,25 +151,17 @@ func TestNoLinkBreaksInACall(t *testing.T) {
 func TestRefusedInACall(t *testing.T) {
 	for _, n := range []int{3, 7, 40} { // alone, while the way of sending is tried, and in a batch
 		c := natstest.Conn(t)
-		stream, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 		cfg := stream.CachedInfo().Config
 		cfg.MaxMsgSize = 2000
-		if _, err := c.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.JetStream().UpdateStream(t.Context(), cfg))(t)
 		evs := chainOf(0, n, 100)
 		bad := n / 2
 		evs[bad].Body = make([]byte, 4000)
 		if err := c.Events().PublishEvents(t.Context(), evs); !errors.Is(err, record.ErrRefused) {
 			t.Fatalf("PublishEvents of %d with one that is too large = %v, want ErrRefused", n, err)
 		}
-		stored, err := stream.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := must.Get(stream.Info(t.Context()))(t)
 		if got := stored.State.LastSeq; got > uint64(bad) {
 			t.Errorf("of %d events, the %dth of which is refused, %d are stored, want those before it at most", n, bad+1, got)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -20,15 +21,10 @@ func cluster(t *testing.T) []*server.Server {
 	var routes []*url.URL
 	ports := make([]int, 3)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 	var out []*server.Server
 	for i, port := range ports {
@@ -50,10 +46,7 @@ func cluster(t *testing.T) []*server.Server {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	servers := cluster(t)
-	conn, err := natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second}))(t)
 	t.Cleanup(conn.Close)
 	eventually := func(what string, f func() error) {
 		t.Helper()
@@ -95,10 +88,7 @@ func TestCluster(t *testing.T) {
 func quiet(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	ctx := t.Context()
-	at, err := conn.Records().Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any})
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(conn.Records().Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any}))(t)
 	for _, ask := range []struct {
 		last uint64
 		want bool

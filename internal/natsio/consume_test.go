@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -19,16 +20,12 @@ import (
 func TestTakeOverWhileUnacked(t *testing.T) {
 	srv := natstest.Server(t)
 	first, second := natstest.Dial(t, srv), natstest.Dial(t, srv)
-	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	publish := func(from, to uint64) {
 		t.Helper()
 		for seq := from; seq <= to; seq++ {
 			e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
-			if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		}
 	}
 	publish(1, 5)
@@ -39,10 +36,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
-		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq })
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq }))(t)
 		return got, stop
 	}
 	take := func(who string, from chan uint64, want ...uint64) {
@@ -76,18 +70,14 @@ func TestTerms(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Server(t)
 	first, second := natstest.Dial(t, srv), natstest.Dial(t, srv)
-	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	th := events.Thread{Session: "s", Name: "main"}
 	published := uint64(0)
 	publish := func() {
 		t.Helper()
 		published++
 		e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
-		if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish()
 	_, partition, err := first.Events().NewestEvent(t.Context(), th)
@@ -96,13 +86,10 @@ func TestTerms(t *testing.T) {
 	}
 	consume := func(c *natsio.Conn, got chan natsio.Delivery) (stop func()) {
 		t.Helper()
-		stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 			_ = d.Ack()
 			got <- d
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return stop
 	}
 	take := func(from chan natsio.Delivery, seq uint64) natsio.Delivery {
@@ -139,9 +126,7 @@ func TestTerms(t *testing.T) {
 
 	// The same process stays pinned, and another one has the consumer reset.
 	before := take(a, func() uint64 { publish(); return published }())
-	if _, err := second.JetStream().ResetConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.JetStream().ResetConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)))(t)
 	publish()
 	if after := take(a, published); after.Term <= before.Term {
 		t.Errorf("term %d after %d, want a later one: the consumer was reset", after.Term, before.Term)
@@ -154,9 +139,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Server(t)
 	first, second := natstest.Dial(t, srv), natstest.Dial(t, srv)
-	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	th := events.Thread{Session: "s", Name: "main"}
 	const old, open = 400, 5
 	published := uint64(0)
@@ -165,9 +148,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		for range n { // one by one: several would share a message
 			published++
 			e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x")}
-			if err := first.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		}
 	}
 	publish(old)
@@ -185,11 +166,9 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	}
 	cfg := consumer().Config
 	cfg.AckWait = time.Second // what is not acknowledged comes again soon
-	if _, err := first.JetStream().UpdateConsumer(t.Context(), events.EventsStream, cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.JetStream().UpdateConsumer(t.Context(), events.EventsStream, cfg))(t)
 	got, late := make(chan natsio.Delivery, 1000), atomic.Bool{}
-	stop, err := first.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+	stop := must.Get(first.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		if d.Seq <= old || late.Load() {
 			_ = d.Ack()
 		}
@@ -197,10 +176,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		case got <- d:
 		default: // nobody looks any more
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer stop()
 	receive := func(what string, n int) (last natsio.Delivery) {
 		t.Helper()
@@ -226,9 +202,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive("more", open)
 	// The feed sends no ack of an earlier term any more; one that is on its way already arrives all the same.
 	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, events.PartitionConsumer(partition), unacked.Seq, unacked.Seq, unacked.Stored)
-	if err := first.JetStream().Conn().Publish(ack, []byte("+ACK")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.JetStream().Conn().Publish(ack, []byte("+ACK")))
 	for end := time.Now().Add(60 * time.Second); consumer().AckFloor.Stream < old+open; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the late ack never arrived")

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -37,9 +38,7 @@ func TestDeadLettersComeOnce(t *testing.T) {
 		{"one of another partition", elsewhere, 5},
 		{"one that is younger than the letters", anew, 6},
 	} {
-		if err := c.DeadLetters().Dead(t.Context(), []events.Dead{step.d}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{step.d}))
 		n := 0
 		if err := c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
 			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -29,13 +30,8 @@ func TestChain(t *testing.T) {
 	if seq, _, err := conn.Events().NewestEvent(ctx, a); seq != 0 || err != nil {
 		t.Fatalf("newest of nothing = %d, %v", seq, err)
 	}
-	first, err := after(t, conn, 0, entry(a, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := after(t, conn, 0, entry(b, 1)); err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(after(t, conn, 0, entry(a, 1)))(t)
+	must.Get(after(t, conn, 0, entry(b, 1)))(t)
 	if _, err := after(t, conn, 0, entry(a, 2)); !errors.Is(err, record.ErrConflict) {
 		t.Fatalf("publish after nothing = %v, want a conflict", err)
 	}
@@ -43,10 +39,7 @@ func TestChain(t *testing.T) {
 		t.Fatalf("two after nothing = %v, want a conflict", err)
 	}
 	end := &events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 3, Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()}
-	last, err := after(t, conn, first, entry(a, 2), end)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(after(t, conn, first, entry(a, 2), end))(t)
 	seq, partition, err := conn.Events().NewestEvent(ctx, a)
 	if err != nil || seq != last || last != first+3 {
 		t.Fatalf("newest = %d, %v, want %d after %d", seq, err, last, first)

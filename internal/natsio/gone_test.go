@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -21,21 +22,15 @@ func TestEnsureDoesNotHideALoss(t *testing.T) {
 			c := natstest.Dial(t, natstest.Server(t))
 			drop := func() {
 				t.Helper()
-				if err := c.JetStream().DeleteStream(t.Context(), stream); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.JetStream().DeleteStream(t.Context(), stream))
 			}
-			if err := c.Ensure(t.Context(), goneLimits); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Ensure(t.Context(), goneLimits))
 			drop()
 			if err := c.Ensure(t.Context(), goneLimits); err != nil {
 				t.Fatalf("Ensure of a system that was not used = %v", err)
 			}
 			for _, subject := range []string{"spool.v1.event.s.main.entry", events.RecordSubject("thread.s.main")} {
-				if _, err := c.JetStream().Publish(t.Context(), subject, []byte("x")); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.JetStream().Publish(t.Context(), subject, []byte("x")))(t)
 			}
 			drop()
 			if err := c.Ensure(t.Context(), goneLimits); !errors.Is(err, natsio.ErrGone) || !strings.Contains(err.Error(), stream) {
@@ -51,15 +46,11 @@ func TestEnsureDoesNotHideALoss(t *testing.T) {
 // A partition's consumer that somebody deleted is made again, and its events come from the first on.
 func TestConsumerDeleted(t *testing.T) {
 	c := natstest.Dial(t, natstest.Server(t))
-	if err := c.Ensure(t.Context(), goneLimits); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), goneLimits))
 	publish := func(seq uint64) {
 		t.Helper()
 		e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
-		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish(1)
 	_, partition, err := c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
@@ -67,10 +58,7 @@ func TestConsumerDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan natsio.Delivery, 100)
-	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d })
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
 	defer stop()
 	next := func(want uint64) {
 		t.Helper()
@@ -79,18 +67,14 @@ func TestConsumerDeleted(t *testing.T) {
 			if d.Seq != want {
 				t.Fatalf("event %d, want %d", d.Seq, want)
 			}
-			if err := d.Ack(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Ack())
 		case <-time.After(time.Minute):
 			t.Fatalf("event %d never comes", want)
 		}
 	}
 	next(1)
 	for range 2 {
-		if err := c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)))
 		next(1)
 	}
 	publish(2)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -29,9 +30,7 @@ func entries(session string, from, to, size int) []*events.Event {
 func one(t *testing.T, c *natsio.Conn, evs []*events.Event) {
 	t.Helper()
 	for _, e := range evs {
-		if err := c.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 }
 
@@ -82,30 +81,20 @@ func TestVerifySaysWhatIsMissing(t *testing.T) {
 func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	s := natstest.Server(t)
 	a, b := natstest.Dial(t, s), natstest.Dial(t, s)
-	if err := a.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}))
 	one(t, a, entries("s", 1, 50, 10))
 	p := natstest.Partition(t, a)
 	first := make(chan natsio.Delivery, 100)
-	stop, err := a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d })
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d }))(t)
 	for range 50 {
 		if d := <-first; d.Seq == 20 {
-			if err := d.Ack(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Ack())
 		}
 	}
 	natstest.AwaitAckFloor(t, a, p, 20)
 	stop()
 	second := make(chan natsio.Delivery, 100)
-	stop, err = b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d })
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop = must.Get(b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d }))(t)
 	defer stop()
 	one(t, a, entries("s", 51, 60, 10))
 	for want := uint64(21); want <= 60; want++ {
@@ -123,20 +112,11 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 // TestRecordsAreAKeyValueBucket: a standard client reads and watches what a commit wrote.
 func TestRecordsAreAKeyValueBucket(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
-	kv, err := c.JetStream().KeyValue(ctx, events.RecordsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch, err := kv.Watch(ctx, "thread.>", jetstream.UpdatesOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(c.JetStream().KeyValue(ctx, events.RecordsBucket))(t)
+	watch := must.Get(kv.Watch(ctx, "thread.>", jetstream.UpdatesOnly()))(t)
 	defer func() { _ = watch.Stop() }()
 	head := events.HeadKey(events.Thread{Session: "s", Name: "t"})
-	fence, err := c.Records().Fence(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fence := must.Get(c.Records().Fence(ctx, 1))(t)
 	seq, err := c.Records().Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any}, {Key: head, Value: []byte("h"), Expect: 0}})
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +138,7 @@ func TestItemsAreAPlainStream(t *testing.T) {
 	for n := int64(1); n <= 100; n++ {
 		items = append(items, events.Posted{Subject: events.ItemSubject(th, "tool_result", "ok"), N: n, Data: fmt.Appendf(nil, `{"n":%d}`, n)})
 	}
-	if err := c.Items().PublishItems(ctx, items); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Items().PublishItems(ctx, items))
 	if n, _, err := c.Items().LastItem(ctx, th); n != 100 || err != nil {
 		t.Errorf("LastItem = %d, %v, want 100", n, err)
 	}
@@ -172,10 +150,7 @@ func TestItemsAreAPlainStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch, err := cons.Fetch(100, jetstream.FetchMaxWait(10*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := must.Get(cons.Fetch(100, jetstream.FetchMaxWait(10*time.Second)))(t)
 		n := 0
 		for m := range batch.Messages() {
 			n++

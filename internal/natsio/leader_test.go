@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -19,18 +20,10 @@ import (
 func TestMessagesComeFromTheLeader(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, th := t.Context(), events.Thread{Session: "s", Name: events.MainThread}
-	direct, err := c.JetStream().Conn().SubscribeSync("$JS.API.DIRECT.GET.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(c.JetStream().Conn().SubscribeSync("$JS.API.DIRECT.GET.>"))(t)
 	item := events.Posted{Subject: "spool.v1.item.s.main.message", N: 1, Data: []byte(`{"n":1}`)}
-	if err := c.Items().PublishItems(ctx, []events.Posted{item}); err != nil {
-		t.Fatal(err)
-	}
-	o, err := c.Objects().Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Items().PublishItems(ctx, []events.Posted{item}))
+	o := must.Get(c.Objects().Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")}))(t)
 	for what, read := range map[string]func() error{
 		"Stat":        func() error { _, err := c.Objects().Stat(ctx, events.InboxBucket, "body"); return err },
 		"LastItem":    func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
@@ -64,25 +57,14 @@ func TestCopyThatIsBehind(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, stream := t.Context(), events.ObjectStream(events.NodesBucket)
 	chunks := [][]byte{[]byte("one "), []byte("two "), []byte("three")}
-	o, err := c.Objects().Upload(ctx, events.NodesBucket, "pack", chunks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.JetStream().Stream(ctx, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(c.Objects().Upload(ctx, events.NodesBucket, "pack", chunks))(t)
+	s := must.Get(c.JetStream().Stream(ctx, stream))(t)
 	cfg := s.CachedInfo().Config
 	cfg.AllowDirect = false // the server does not answer direct reads any more: the test does
-	if _, err := c.JetStream().UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
-	behind, err := c.JetStream().Conn().Subscribe("$JS.API.DIRECT.GET."+stream, func(m *nats.Msg) {
+	must.Get(c.JetStream().UpdateStream(ctx, cfg))(t)
+	behind := must.Get(c.JetStream().Conn().Subscribe("$JS.API.DIRECT.GET."+stream, func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = behind.Unsubscribe() }()
 	want := bytes.Join(chunks, nil)
 	if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -32,9 +33,7 @@ var lettersBegin = time.Now().Add(-time.Hour)
 func storeLetters(t *testing.T, c *natsio.Conn, all []events.Dead, batch int) {
 	t.Helper()
 	for some := range slices.Chunk(all, batch) {
-		if err := c.DeadLetters().Dead(t.Context(), some); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.DeadLetters().Dead(t.Context(), some))
 	}
 }
 
@@ -42,15 +41,12 @@ func storeLetters(t *testing.T, c *natsio.Conn, all []events.Dead, batch int) {
 func wantLetters(t *testing.T, c *natsio.Conn, name string, n int) {
 	t.Helper()
 	var got []uint64
-	err := c.DeadLetters().EachLetter(t.Context(), "s", func(l natsio.DeadLetter) error {
+	must.Do(t, c.DeadLetters().EachLetter(t.Context(), "s", func(l natsio.DeadLetter) error {
 		if l.Thread.Name == name {
 			got = append(got, l.Seq)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := make([]uint64, n)
 	for i := range want {
 		want[i] = uint64(i + 1)
@@ -86,9 +82,7 @@ func TestDeadLettersCostTheSame(t *testing.T) {
 func TestDeadLettersAreReadOnceAfterATakeover(t *testing.T) {
 	s := natstest.Server(t)
 	first := natstest.Dial(t, s)
-	if err := first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	const n, batch = 1000, 50
 	storeLetters(t, first, letters("main", 1, n), batch) // and it dies before it acknowledges anything
 	second := natstest.Dial(t, s)
@@ -112,9 +106,7 @@ func TestDeadLettersAreReadOnceAfterATakeover(t *testing.T) {
 func TestDeadLettersOfTwoProcesses(t *testing.T) {
 	s := natstest.Server(t)
 	a, b := natstest.Dial(t, s), natstest.Dial(t, s)
-	if err := a.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	const n = 300
 	errs := make(chan error)
 	for i, c := range []*natsio.Conn{a, b} {
@@ -144,15 +136,10 @@ func TestDeadLettersOfTwoProcesses(t *testing.T) {
 func TestDeadLettersOfAnEarlierVersion(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, js := t.Context(), c.JetStream()
-	stream, err := js.Stream(ctx, events.DeadStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(js.Stream(ctx, events.DeadStream))(t)
 	cfg := stream.CachedInfo().Config
 	cfg.AllowAtomicPublish = false
-	if _, err := js.UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.UpdateStream(ctx, cfg))(t)
 	if err := c.Ensure(ctx, natsio.Limits{}); err != nil {
 		t.Errorf("Ensure = %v, want the stream taken as it is", err)
 	}
@@ -174,16 +161,9 @@ func TestDeadLettersOfAnEarlierVersion(t *testing.T) {
 func TestDeadLettersAreRemoved(t *testing.T) {
 	c := natstest.Conn(t)
 	storeLetters(t, c, append(letters("main", 1, 100), letters("other", 1, 100)...), 200)
-	stream, err := c.JetStream().Stream(t.Context(), events.DeadStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.dead.s.other.*")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.DeadLetters().DropLetters(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(c.JetStream().Stream(t.Context(), events.DeadStream))(t)
+	must.Do(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.dead.s.other.*")))
+	must.Do(t, c.DeadLetters().DropLetters(t.Context(), 100))
 	more := append(letters("main", 101, 120), letters("other", 101, 120)...)
 	if _, in := traffic(c, func() { storeLetters(t, c, more, 40) }); in > 4 {
 		t.Errorf("40 letters after a removal: %d messages received, want two answers and the newest of two threads", in)

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -32,14 +33,9 @@ func TestDefaultLimitsFitTheAccount(t *testing.T) {
 	server := memjs.New(memjs.Config{MaxStore: room})
 	t.Cleanup(server.Close)
 	c := natstest.Dial(t, server)
-	if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
 	for _, name := range []string{events.EventsStream, events.ItemsStream} {
-		s, err := c.JetStream().Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(c.JetStream().Stream(t.Context(), name))(t)
 		if limit := s.CachedInfo().Config.MaxBytes; limit != room/4 {
 			t.Errorf("%s takes %d bytes, want a quarter of the account's %d", name, limit, int64(room))
 		}
@@ -76,22 +72,15 @@ func TestEnsureAllowsReaders(t *testing.T) {
 	c := natstest.Conn(t)
 	most := func() int {
 		t.Helper()
-		s, err := c.JetStream().Stream(t.Context(), events.ItemsStream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(c.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 		cfg := s.CachedInfo().Config
 		was := cfg.MaxConsumers
 		cfg.MaxConsumers = -1
-		if _, err := c.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.JetStream().UpdateStream(t.Context(), cfg))(t)
 		return was
 	}
 	made := most()
-	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	if again := most(); made != again || again < 10_000 {
 		t.Errorf("SPOOL_ITEMS was made for %d consumers and then for %d, want the same, and many", made, again)
 	}
@@ -117,9 +106,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit with a wrong revision = %v, want ErrConflict", err)
 	}
-	if _, err := c.Records().Write(ctx, record.Put{Key: events.FenceKey(3), Value: []byte("x"), Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Records().Write(ctx, record.Put{Key: events.FenceKey(3), Value: []byte("x"), Expect: record.Any}))(t)
 	_, err = c.Records().Commit(ctx, f, []record.Put{{Key: "pack.c", Value: []byte("3"), Expect: record.Any}})
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit behind a moved fence = %v, want ErrConflict", err)
@@ -144,25 +131,17 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 		evs = append(evs, &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "raw",
 			Thread: events.Thread{Session: fmt.Sprintf("s%d", i%20), Name: "main"}, Body: []byte(fmt.Sprint(i))})
 	}
-	if err := c.Events().PublishEvents(ctx, evs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Events().PublishEvents(ctx, evs))
 	got := make(chan natsio.Delivery, 1000)
 	for p := range events.Partitions {
-		stop, err := c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t)
 		defer stop()
 	}
 	last := map[string]uint64{}
 	for n := 0; n < len(evs); {
 		select {
 		case d := <-got:
-			e, err := events.Decode(d.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(events.Decode(d.Data))(t)
 			n += len(e.Each())
 			th, kind, err := events.ParseStored(d.Subject)
 			if err != nil || th != e.Thread || kind != events.KindEntry {
@@ -172,9 +151,7 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 				t.Fatalf("session %s: seq %d after %d", th.Session, e.Seq, last[th.Session])
 			}
 			last[th.Session] = e.Each()[len(e.More)].Seq
-			if err := d.Ack(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Ack())
 		case <-time.After(20 * time.Second):
 			t.Fatal("events missing")
 		}
@@ -185,17 +162,11 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 	c := natstest.Conn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // without a deadline the store's own client gives an object 5 s
 	defer cancel()
-	obs, err := c.JetStream().ObjectStore(ctx, events.BlobsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	obs := must.Get(c.JetStream().ObjectStore(ctx, events.BlobsBucket))(t)
 	for _, size := range []int{0, 1, 100, 128 << 10, 3<<20 + 17, 50 << 20} {
 		want := bytes.Repeat([]byte("0123456789abcdef!"), size/17+1)[:size]
 		name := fmt.Sprintf("ours-%d", size)
-		o, err := c.Objects().UploadFrom(ctx, events.BlobsBucket, name, bytes.NewReader(want))
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(c.Objects().UploadFrom(ctx, events.BlobsBucket, name, bytes.NewReader(want)))(t)
 		if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Read(%s) = %d bytes, %v", name, len(got), err)
 		}
@@ -203,13 +174,8 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 			t.Errorf("ObjectStore.GetBytes(%s) = %d bytes, %v", name, len(got), err)
 		}
 		name = fmt.Sprintf("theirs-%d", size)
-		if _, err := obs.PutBytes(ctx, name, want); err != nil {
-			t.Fatal(err)
-		}
-		o, err = c.Objects().Stat(ctx, events.BlobsBucket, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(obs.PutBytes(ctx, name, want))(t)
+		o = must.Get(c.Objects().Stat(ctx, events.BlobsBucket, name))(t)
 		if got, err := c.Objects().Read(ctx, o); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Read(%s) = %d bytes, %v", name, len(got), err)
 		}
@@ -217,9 +183,7 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 	if _, err := c.Objects().Stat(ctx, events.BlobsBucket, "nothing"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("Stat(nothing) = %v, want ErrNotFound", err)
 	}
-	if err := c.Store(0).DropBlob(ctx, record.Object{Bucket: events.BlobsBucket, Name: "ours-100"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Store(0).DropBlob(ctx, record.Object{Bucket: events.BlobsBucket, Name: "ours-100"}))
 	if _, err := obs.GetBytes(ctx, "ours-100"); err == nil {
 		t.Error("a discarded object can still be read")
 	}
@@ -229,15 +193,10 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	body := bytes.Repeat([]byte("x"), 50<<20)
 	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: body}
-	if err := c.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
 	got := make(chan natsio.Delivery, 1)
 	for p := range events.Partitions {
-		stop, err := c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d })
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t)
 		defer stop()
 	}
 	d := <-got
@@ -245,10 +204,7 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	if err != nil || claim.Ref == nil || claim.Ref.Size != int64(len(body)) {
 		t.Fatalf("Decode = %+v, %v", claim.Ref, err)
 	}
-	o, err := c.Objects().Stat(ctx, events.InboxBucket, claim.Ref.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(c.Objects().Stat(ctx, events.InboxBucket, claim.Ref.Object))(t)
 	r, w := io.Pipe()
 	go func() {
 		_ = w.CloseWithError(c.Objects().ReadChunks(context.Background(), o, 0, func(b []byte) error { _, err := w.Write(b); return err }))

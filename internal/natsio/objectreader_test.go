@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -16,23 +17,16 @@ import (
 func TestObjectReader(t *testing.T) {
 	c := natstest.Conn(t)
 	text := []byte(strings.Repeat("0123456789", 200_000))
-	o, err := c.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(c.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, "x", bytes.NewReader(text)))(t)
 	r := c.Objects().OpenObject(t.Context(), o)
 	for _, at := range []int64{1_999_990, 5, 0, 1_000_000} {
-		if _, err := r.Seek(at, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Seek(at, io.SeekStart))(t)
 		got := make([]byte, 10)
 		if _, err := io.ReadFull(r, got); err != nil || string(got) != string(text[at:at+10]) {
 			t.Errorf("at %d: %q, %v, want %q", at, got, err, text[at:at+10])
 		}
 	}
-	if _, err := r.Seek(7, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Seek(7, io.SeekStart))(t)
 	if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, text[7:]) {
 		t.Errorf("from 7: %d bytes, %v", len(rest), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -14,17 +15,9 @@ import (
 func TestCommitOf(t *testing.T) {
 	conn := natstest.Dial(t, cluster(t)[0])
 	ctx := t.Context()
-	if err := conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20, Replicas: 3}); err != nil {
-		t.Fatal(err)
-	}
-	f, err := conn.Records().Fence(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	was, err := conn.Records().Write(ctx, record.Put{Key: "artifact.s.a", Value: []byte{1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20, Replicas: 3}))
+	f := must.Get(conn.Records().Fence(ctx, 0))(t)
+	was := must.Get(conn.Records().Write(ctx, record.Put{Key: "artifact.s.a", Value: []byte{1}}))(t)
 	commit := func(of string, seq uint64) error {
 		_, err := conn.Records().Commit(ctx, f, []record.Put{
 			{Key: "lane.0", Value: []byte{1}, Of: of, Expect: seq}, {Key: "artifact.s.b", Value: []byte{2}, Expect: record.Any},

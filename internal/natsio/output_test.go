@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -26,9 +27,7 @@ func TestPutPart(t *testing.T) {
 		return seq
 	}
 	first := put(0, "one")
-	if _, err := c.Outputs().PutPart(ctx, "another", 0, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Outputs().PutPart(ctx, "another", 0, []byte("x")))(t)
 	second := put(first, "two")
 	third := put(second, "three")
 	if a, b := put(first, "two"), put(0, "one"); a != second || b != first {
@@ -41,14 +40,9 @@ func TestPutPart(t *testing.T) {
 	}
 	o := record.Object{Bucket: events.ArtifactsBucket, Name: "s/a/f.log", NUID: "token", Size: 11, Chunks: 3, First: first, Sum: sha256.Sum256([]byte("onetwothree"))}
 	for range 2 {
-		if err := c.Outputs().FinishParts(ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Outputs().FinishParts(ctx, o))
 	}
-	store, err := c.JetStream().ObjectStore(ctx, events.ArtifactsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(c.JetStream().ObjectStore(ctx, events.ArtifactsBucket))(t)
 	if got, err := store.GetBytes(ctx, o.Name); err != nil || string(got) != "onetwothree" {
 		t.Errorf("GetBytes = %q, %v", got, err)
 	}
@@ -74,10 +68,7 @@ func TestSilentOutputs(t *testing.T) {
 	write("ended", open("ended"))
 	write("ended", nil)
 	for {
-		old, err := c.Outputs().SilentOutputs(ctx, 300*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(c.Outputs().SilentOutputs(ctx, 300*time.Millisecond))(t)
 		if len(old) > 0 {
 			if len(old) != 1 || old[0].ID != "old" || old[0].Session != "s" || old[0].Output.Seq != 3 || old[0].For < 300*time.Millisecond {
 				t.Errorf("SilentOutputs = %+v, want the old one", old)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -101,15 +102,12 @@ func TestScanIsExact(t *testing.T) {
 			clear(got)
 			from = 1
 		}
-		last, err := h.c.Records().Scan(t.Context(), from, func(r record.Stamped) error {
+		last := must.Get(h.c.Records().Scan(t.Context(), from, func(r record.Stamped) error {
 			if delete(got, r.Key); r.Exists() {
 				got[r.Key] = r.Seq
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		scanned.Store(true)
 		scans[last] = maps.Clone(got)
 		from = last + 1
@@ -126,10 +124,7 @@ func TestScanIsExact(t *testing.T) {
 // A fence that moved refuses what was prepared before, in every lane.
 func TestFences(t *testing.T) {
 	c := natstest.Conn(t)
-	first, err := c.Records().Fences(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(c.Records().Fences(t.Context()))(t)
 	for _, lane := range []int{0, 17, events.Lanes - 1} {
 		f, err := c.Records().Fence(t.Context(), lane)
 		if err != nil || f.Seq != first+uint64(lane) {

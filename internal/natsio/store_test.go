@@ -3,6 +3,7 @@ package natsio_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -29,33 +30,22 @@ func (h handled) record(key string) []byte {
 
 func (h handled) write(key string, value []byte) {
 	h.t.Helper()
-	if _, err := h.c.Records().Write(h.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(h.c.Records().Write(h.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}))(h.t)
 }
 
 // damaged is an object like that one but for a bit of its last byte.
 func (h handled) damaged(o record.Object) record.Object {
 	h.t.Helper()
-	b, err := h.c.Objects().Read(h.t.Context(), o)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	b := must.Get(h.c.Objects().Read(h.t.Context(), o))(h.t)
 	b[len(b)-1] ^= 1
-	bad, err := h.c.Objects().Upload(h.t.Context(), o.Bucket, o.Name+".damaged", [][]byte{b})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	bad := must.Get(h.c.Objects().Upload(h.t.Context(), o.Bucket, o.Name+".damaged", [][]byte{b}))(h.t)
 	return bad
 }
 
 func (h handled) pack(id casstore.PackID) (key string, p record.Pack) {
 	h.t.Helper()
 	key = events.PackKey(id.String())
-	p, err := record.DecodePack(h.record(key))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	p = must.Get(record.DecodePack(h.record(key)))(h.t)
 	return key, p
 }
 
@@ -67,10 +57,7 @@ func (h handled) CorruptPack(id casstore.PackID) {
 
 func (h handled) CorruptBlob(ref casstore.Ref) {
 	key := events.BlobKey(ref.Hex())
-	b, err := record.DecodeBlob(h.record(key))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	b := must.Get(record.DecodeBlob(h.record(key)))(h.t)
 	b.Object = h.damaged(b.Object)
 	h.write(key, b.Encode())
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/events"
 )
@@ -35,13 +36,8 @@ func (l unawareList) Info() <-chan *jetstream.ConsumerInfo {
 func TestUnappliedBeforeConsumersKnow(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	e := &events.Event{Kind: events.KindEntry, Dialect: "omp", Thread: events.Thread{Session: "s", Name: "main"}, Producer: "p", Seq: 1, Body: []byte(`{}`)}
-	if err := c.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.JetStream().Stream(ctx, events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
+	s := must.Get(c.JetStream().Stream(ctx, events.EventsStream))(t)
 	if floor, err := c.Streams().UnappliedOf(ctx, unaware{s}); err != nil || floor != 1 {
 		t.Errorf("UnappliedOf = %d, %v, want 1", floor, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/events"
@@ -24,10 +25,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 		if status != "" {
 			m.Data, m.Header = nil, nats.Header{"Status": {status}, "Description": {"Consumer Deleted"}}
 		}
-		ack, err := c.JetStream().PublishMsg(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ack := must.Get(c.JetStream().PublishMsg(t.Context(), m))(t)
 		all = append(all, ack.Sequence)
 	}
 	for _, status := range []string{"100", "", "", "409", "", "100", "503", "423", "", "404", ""} {
@@ -38,7 +36,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan uint64, 100)
-	stop, err := c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		if err := d.Working(); err != nil {
 			t.Error(err)
 		}
@@ -46,10 +44,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 			t.Error(err)
 		}
 		got <- d.Seq
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer stop()
 	last := uint64(0)
 	take := func() {
@@ -77,10 +72,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 	for range 3 { // a pin that the server did not give
 		all = nil
 		m := &nats.Msg{Subject: subject, Data: []byte("x"), Header: nats.Header{"Nats-Pin-Id": {"x"}}}
-		ack, err := c.JetStream().PublishMsg(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ack := must.Get(c.JetStream().PublishMsg(t.Context(), m))(t)
 		all = append(all, ack.Sequence)
 		take()
 		all = nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -20,10 +21,7 @@ import (
 // messages is how many messages a bucket holds.
 func messages(t *testing.T, c *natsio.Conn, bucket string) uint64 {
 	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.ObjectStream(bucket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.JetStream().Stream(t.Context(), events.ObjectStream(bucket)))(t)
 	return s.CachedInfo().State.Msgs
 }
 
@@ -40,10 +38,7 @@ func TestUploadInPieces(t *testing.T) {
 		want := noise(size)
 		up := store.NewBlob(ctx)
 		for rest := want; len(rest) > 0; {
-			n, err := up.Write(rest[:min(len(rest), 300_007)])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(up.Write(rest[:min(len(rest), 300_007)]))(t)
 			rest = rest[n:]
 		}
 		o, err := up.Commit()
@@ -64,10 +59,7 @@ func TestUploadInPieces(t *testing.T) {
 		if _, err := c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := store.OpenBlob(ctx, ref)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(store.OpenBlob(ctx, ref))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("OpenBlob(%d bytes) = %d bytes, %v", size, len(got), err)
 		}
@@ -80,31 +72,20 @@ func TestUploadGivenUp(t *testing.T) {
 	store := c.Store(0)
 	for _, size := range []int{0, 100, 9 << 20} {
 		up := store.NewBlob(t.Context())
-		if _, err := up.Write(noise(size)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(up.Write(noise(size)))(t)
 		up.Abort()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	up := store.NewBlob(ctx)
-	if _, err := up.Write(noise(9 << 20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(up.Write(noise(9 << 20)))(t)
 	cancel()
 	if _, err := up.Commit(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Commit() after the end of its context = %v", err)
 	}
 	up = store.NewBlob(t.Context())
-	if _, err := up.Write(noise(5 << 20)); err != nil {
-		t.Fatal(err)
-	}
-	o, err := up.Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.DropBlob(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(up.Write(noise(5 << 20)))(t)
+	o := must.Get(up.Commit())(t)
+	must.Do(t, store.DropBlob(t.Context(), o))
 	if n := messages(t, c, events.BlobsBucket); n != 0 {
 		t.Errorf("%d messages are left, want none", n)
 	}
@@ -122,24 +103,12 @@ func TestOpenDamaged(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	store := c.Store(0)
 	body := noise(9 << 20)
-	ref, err := store.PutBlob(ctx, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs, err := c.Records().Records(ctx, events.BlobKey(ref.Hex()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	good, err := record.DecodeBlob(rs[0].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(store.PutBlob(ctx, body))(t)
+	rs := must.Get(c.Records().Records(ctx, events.BlobKey(ref.Hex())))(t)
+	good := must.Get(record.DecodeBlob(rs[0].Value))(t)
 	wrong := bytes.Clone(body)
 	wrong[len(wrong)-1] ^= 1
-	other, err := c.Objects().UploadFrom(ctx, events.BlobsBucket, "other", bytes.NewReader(wrong))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(c.Objects().UploadFrom(ctx, events.BlobsBucket, "other", bytes.NewReader(wrong)))(t)
 	more, fewer, longer := good.Object, good.Object, good.Object
 	more.Chunks++
 	fewer.Chunks--

@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/memjs"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 )
@@ -45,10 +46,7 @@ func Server(t testing.TB) Running {
 // ServerIn starts a real server on a directory that outlives it.
 func ServerIn(t testing.TB, dir string) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(embedded.Start(embedded.Config{Dir: dir, Sync: time.Minute}))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -56,10 +54,7 @@ func ServerIn(t testing.TB, dir string) *embedded.Server {
 // Dial connects to a server.
 func Dial(t testing.TB, s nats.InProcessConnProvider) *natsio.Conn {
 	t.Helper()
-	c, err := natsio.Dial(context.Background(), natsio.Config{InProcess: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(natsio.Dial(context.Background(), natsio.Config{InProcess: s}))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -68,23 +63,15 @@ func Dial(t testing.TB, s nats.InProcessConnProvider) *natsio.Conn {
 func Conn(t testing.TB) *natsio.Conn {
 	t.Helper()
 	c := Dial(t, Server(t))
-	if err := c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	return c
 }
 
 // Partition finds the partition of the first stored event.
 func Partition(t testing.TB, c *natsio.Conn) int {
 	t.Helper()
-	s, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	m := must.Get(s.GetMsg(t.Context(), s.CachedInfo().State.FirstSeq))(t)
 	p, err := strconv.Atoi(strings.Split(m.Subject, ".")[3])
 	if err != nil {
 		t.Fatalf("subject %q: %v", m.Subject, err)
@@ -98,10 +85,7 @@ func AwaitAckFloor(t testing.TB, c *natsio.Conn, p int, seq uint64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {
-		cons, err := c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p))
-		if err != nil {
-			t.Fatal(err)
-		}
+		cons := must.Get(c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p)))(t)
 		if cons.CachedInfo().AckFloor.Stream >= seq {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -17,9 +18,7 @@ func left(t *testing.T, dir, producer string, n int) *Queue {
 	t.Helper()
 	q := open(t, Config{Dir: dir})
 	for i := range n {
-		if err := q.Append([]*events.Event{event(producer, uint64(i+1), 10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Append([]*events.Event{event(producer, uint64(i+1), 10)}))
 	}
 	return q
 }
@@ -41,18 +40,14 @@ func TestBehindAPredecessor(t *testing.T) {
 	behind(t, q, "p", true)
 	behind(t, q, "other", false)
 	behind(t, q, "~one", false)
-	if err := q.Append([]*events.Event{event("p", 4, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Append([]*events.Event{event("p", 4, 10)}))
 	s := &sink{fail: record.ErrBusy}
 	if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) {
 		t.Errorf("Drain without a server = %v, want ErrBusy", err)
 	}
 	behind(t, q, "p", true)
 	s.fail = nil
-	if err := q.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Drain(t.Context(), s.send))
 	if want := slices.Concat(ids("p", 1, 3), ids("~one", 1, 1), ids("p", 4, 4)); !slices.Equal(s.got, want) {
 		t.Errorf("drained %v, want %v", s.got, want)
 	}
@@ -75,9 +70,7 @@ func TestBehindAnotherDrain(t *testing.T) {
 	}()
 	<-sending
 	behind(t, next, "p", true)
-	if err := next.Append([]*events.Event{event("p", 4, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, next.Append([]*events.Event{event("p", 4, 10)}))
 	if err := next.Drain(t.Context(), s.send); !errors.Is(err, errBehind) || !record.Temporary(err) {
 		t.Errorf("Drain beside another = %v, want errBehind", err)
 	}
@@ -85,9 +78,7 @@ func TestBehindAnotherDrain(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := next.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, next.Drain(t.Context(), s.send))
 	if want := ids("p", 1, 4); !slices.Equal(s.got, want) {
 		t.Errorf("drained %v, want %v", s.got, want)
 	}
@@ -101,12 +92,8 @@ func TestBehindALivingProcess(t *testing.T) {
 	b := open(t, Config{Dir: dir})
 	behind(t, b, "q", false)
 	behind(t, b, "p", true)
-	if err := a.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Drain(t.Context(), s.send))
+	must.Do(t, b.Drain(t.Context(), s.send))
 	behind(t, b, "p", false)
 }
 
@@ -131,18 +118,14 @@ func TestBehindWhatCannotBeRead(t *testing.T) {
 			_ = old.lock.Close()
 			q := open(t, Config{Dir: dir})
 			behind(t, q, "p", true)
-			if err := q.Append([]*events.Event{event("p", 4, 10)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Append([]*events.Event{event("p", 4, 10)}))
 			s.fail = record.ErrBusy
 			if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) {
 				t.Errorf("Drain without a server = %v, want ErrBusy", err)
 			}
 			behind(t, q, "p", true)
 			s.fail = nil
-			if err := q.Drain(t.Context(), s.send); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Drain(t.Context(), s.send))
 			want := ids("p", 1, 4)
 			if name == "torn" {
 				want = slices.Concat(ids("p", 1, 2), ids("p", 4, 4))

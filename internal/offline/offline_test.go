@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -48,10 +49,7 @@ func (s *sink) send(_ context.Context, evs []*events.Event) error {
 
 func open(t *testing.T, cfg Config) *Queue {
 	t.Helper()
-	q, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(Open(cfg))(t)
 	return q
 }
 
@@ -65,18 +63,14 @@ func ids(producer string, from, to int) (out []string) {
 func TestDrainInOrder(t *testing.T) {
 	q := open(t, Config{Dir: t.TempDir(), Segment: 1000})
 	for i := range 50 {
-		if err := q.Append([]*events.Event{event("p", uint64(2*i+1), 100), event("p", uint64(2*i+2), 300)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Append([]*events.Event{event("p", uint64(2*i+1), 100), event("p", uint64(2*i+2), 300)}))
 	}
 	s := &sink{fail: record.ErrBusy}
 	if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) || q.Empty() {
 		t.Fatalf("Drain while the server is away = %v, empty: %v, want ErrBusy and not empty", err, q.Empty())
 	}
 	s.fail = nil
-	if err := q.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Drain(t.Context(), s.send))
 	if want := ids("p", 1, 100); !slices.Equal(s.got, want) {
 		t.Errorf("drained %v, want 1 to 100 in order", s.got)
 	}
@@ -84,9 +78,7 @@ func TestDrainInOrder(t *testing.T) {
 		t.Errorf("after the drain empty is %v, used %d bytes, want true and 0", q.Empty(), q.used)
 	}
 	<-q.Drained()
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Close())
 	if left, err := os.ReadDir(q.cfg.Dir); len(left) != 0 || err != nil {
 		t.Errorf("Close left %v, %v, want nothing", left, err)
 	}
@@ -97,15 +89,10 @@ func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		sub := filepath.Join(dir, rapid.StringMatching("[a-z]{12}").Draw(rt, "dir"))
-		q, err := Open(Config{Dir: sub, Segment: 600})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		q := must.Get(Open(Config{Dir: sub, Segment: 600}))(rt)
 		n := rapid.IntRange(1, 12).Draw(rt, "events")
 		for i := range n {
-			if err := q.Append([]*events.Event{event("p", uint64(i+1), 50+10*i)}); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, q.Append([]*events.Event{event("p", uint64(i+1), 50+10*i)}))
 		}
 		names, _ := segments(q.dir())
 		last := filepath.Join(q.dir(), names[len(names)-1])
@@ -119,25 +106,16 @@ func TestTornTail(t *testing.T) {
 				kept--
 			}
 		}
-		if err := os.Truncate(last, int64(cut)); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, os.Truncate(last, int64(cut)))
 		_ = q.lock.Close() // the process is dead
 
-		next, err := Open(Config{Dir: sub})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		next := must.Get(Open(Config{Dir: sub}))(rt)
 		s := &sink{}
-		if err := next.Drain(context.Background(), s.send); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, next.Drain(context.Background(), s.send))
 		if want := ids("p", 1, kept); !slices.Equal(s.got, want) {
 			rt.Errorf("cut at byte %d of %d: drained %v, want %v", cut, len(whole), s.got, want)
 		}
-		if err := next.Close(); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, next.Close())
 		if left, _ := filepath.Glob(filepath.Join(sub, "*", "*")); len(left) != 0 {
 			rt.Errorf("left behind: %v", left)
 		}
@@ -158,22 +136,16 @@ func TestDamageIsKept(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, Config{Dir: dir, Segment: 400})
 	for i := range 6 {
-		if err := q.Append([]*events.Event{event("p", uint64(i+1), 100)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Append([]*events.Event{event("p", uint64(i+1), 100)}))
 	}
 	names, _ := segments(q.dir())
 	first := filepath.Join(q.dir(), names[0])
 	b, _ := os.ReadFile(first)
 	b[len(b)-1] ^= 1
-	if err := os.WriteFile(first, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(first, b, 0o600))
 	_ = q.lock.Close()
 	next, s := open(t, Config{Dir: dir}), &sink{}
-	if err := next.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, next.Drain(t.Context(), s.send))
 	if len(s.got) != 5 || s.got[4] != "p:6" {
 		t.Errorf("drained %v, want the five whole events", s.got)
 	}
@@ -205,13 +177,9 @@ func TestRefusedMovesAside(t *testing.T) {
 	q := open(t, Config{Dir: t.TempDir()})
 	bad := event("p", 2, 0)
 	bad.Body = []byte("refuse")
-	if err := q.Append([]*events.Event{event("p", 1, 1), bad, event("p", 3, 1)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Append([]*events.Event{event("p", 1, 1), bad, event("p", 3, 1)}))
 	s := &sink{}
-	if err := q.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Drain(t.Context(), s.send))
 	if want := []string{"p:1", "p:3"}; !slices.Equal(s.got, want) {
 		t.Errorf("drained %v, want %v", s.got, want)
 	}
@@ -235,21 +203,15 @@ func TestProcessesKeepApart(t *testing.T) {
 		q *Queue
 		p string
 	}{{a, "a"}, {b, "b"}} {
-		if err := one.q.Append([]*events.Event{event(one.p, 1, 10), event(one.p, 2, 10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, one.q.Append([]*events.Event{event(one.p, 1, 10), event(one.p, 2, 10)}))
 	}
 	s := &sink{}
-	if err := b.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Drain(t.Context(), s.send))
 	if want := ids("b", 1, 2); !slices.Equal(s.got, want) {
 		t.Errorf("b drained %v, want its own", s.got)
 	}
 	_ = a.lock.Close() // a dies
-	if err := b.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Drain(t.Context(), s.send))
 	if want := slices.Concat(ids("b", 1, 2), ids("a", 1, 2)); !slices.Equal(s.got, want) {
 		t.Errorf("b drained %v, want also what a left", s.got)
 	}
@@ -266,13 +228,8 @@ func TestKilled(t *testing.T) {
 		producer := fmt.Sprintf("p%d", round)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 		cmd.Env = append(os.Environ(), "SPOOL_OFFLINE_CHILD="+producer, "SPOOL_OFFLINE_DIR="+dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.Do(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		for n := 0; n < 20+7*round && lines.Scan(); n++ {
 			want[producer]++ // it said that one more is kept
@@ -284,9 +241,7 @@ func TestKilled(t *testing.T) {
 		_ = cmd.Wait()
 	}
 	q, s := open(t, Config{Dir: dir}), &sink{}
-	if err := q.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Drain(t.Context(), s.send))
 	got := map[string]int{}
 	for _, id := range s.got {
 		var seq int

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -21,9 +22,7 @@ func TestSecondPredecessorWaitsForTheFirst(t *testing.T) {
 	_ = left(t, dir, "p", 3).lock.Close() // the first is dead
 	second := open(t, Config{Dir: dir})
 	behind(t, second, "p", true)
-	if err := second.Append([]*events.Event{event("p", 4, 10), event("p", 5, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.Append([]*events.Event{event("p", 4, 10), event("p", 5, 10)}))
 	_ = second.lock.Close() // and so is the second
 
 	one, two, s := open(t, Config{Dir: dir}), open(t, Config{Dir: dir}), &sink{}
@@ -58,15 +57,11 @@ func TestSuccessorsLeftoversWaitForALivingPredecessor(t *testing.T) {
 	living := left(t, dir, "p", 3)
 	second := open(t, Config{Dir: dir})
 	behind(t, second, "p", true)
-	if err := second.Append([]*events.Event{event("p", 4, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.Append([]*events.Event{event("p", 4, 10)}))
 	_ = second.lock.Close()
 	third, s := open(t, Config{Dir: dir}), &sink{}
 	_ = third.Drain(t.Context(), s.send)
-	if err := living.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, living.Drain(t.Context(), s.send))
 	_ = third.Drain(t.Context(), s.send)
 	if want := ids("p", 1, 4); !slices.Equal(s.got, want) {
 		t.Errorf("sent %v, want %v", s.got, want)
@@ -80,14 +75,10 @@ func TestLeftoversInTheOrderOfTheirEvents(t *testing.T) {
 	older := open(t, Config{Dir: dir})
 	_ = left(t, dir, "p", 3).lock.Close()
 	behind(t, older, "p", true)
-	if err := older.Append([]*events.Event{event("p", 4, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, older.Append([]*events.Event{event("p", 4, 10)}))
 	_ = older.lock.Close()
 	third, s := open(t, Config{Dir: dir}), &sink{}
-	if err := third.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, third.Drain(t.Context(), s.send))
 	if want := ids("p", 1, 4); !slices.Equal(s.got, want) {
 		t.Errorf("sent %v, want %v", s.got, want)
 	}
@@ -98,10 +89,7 @@ func TestLeftoversInTheOrderOfTheirEvents(t *testing.T) {
 // end everything is.
 func TestOrderOfEachProducer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			rt.Fatal(err)
-		}
+		dir := must.Get(os.MkdirTemp(t.TempDir(), ""))(rt)
 		var live []*Queue
 		begin := func() {
 			q, err := Open(Config{Dir: dir, Segment: int64(rapid.SampledFrom([]int{60, 200, 10000}).Draw(rt, "segment"))})
@@ -130,9 +118,7 @@ func TestOrderOfEachProducer(t *testing.T) {
 			case "append":
 				p := rapid.SampledFrom([]string{"p", "q", "r"}).Draw(rt, "producer")
 				appended[p]++
-				if err := live[i].Append([]*events.Event{event(p, appended[p], 10)}); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, live[i].Append([]*events.Event{event(p, appended[p], 10)}))
 			case "begin":
 				begin()
 			case "die":
@@ -175,14 +161,10 @@ func TestQueuesBehindEachOther(t *testing.T) {
 	dir, s := t.TempDir(), &sink{}
 	for _, evs := range [][]*events.Event{{event("p", 2, 1), event("q", 1, 1)}, {event("q", 2, 1), event("p", 1, 1)}} {
 		q := open(t, Config{Dir: dir})
-		if err := q.Append(evs); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Append(evs))
 		_ = q.lock.Close()
 	}
-	if err := open(t, Config{Dir: dir}).Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open(t, Config{Dir: dir}).Drain(t.Context(), s.send))
 	if want := "p:2 q:1 q:2 p:1"; strings.Join(s.got, " ") != want {
 		t.Errorf("sent %v, want %s", s.got, want)
 	}
@@ -210,23 +192,16 @@ func TestRotInTheNewestSegmentDropsNothing(t *testing.T) {
 			dead := left(t, dir, "p", 5)
 			_ = dead.lock.Close()
 			path := filepath.Join(dead.dir(), "00000001.log")
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(path))(t)
 			at := c.at
 			if ends := []int{len(magic)}; c.frame >= 0 {
 				scanEnds(b, &ends)
 				at += ends[c.frame]
 			}
 			b[at] ^= 1
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, b, 0o600))
 			q, s := open(t, Config{Dir: dir}), &sink{}
-			if err := q.Drain(t.Context(), s.send); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Drain(t.Context(), s.send))
 			if !slices.Equal(s.got, c.want) {
 				t.Errorf("sent %v, want %v", s.got, c.want)
 			}
@@ -257,9 +232,7 @@ func TestZerosAreATornTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	q, s := open(t, Config{Dir: dir}), &sink{}
-	if err := q.Drain(t.Context(), s.send); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Drain(t.Context(), s.send))
 	if _, err := os.Stat(dead.dir()); !slices.Equal(s.got, ids("p", 1, 2)) || !os.IsNotExist(err) {
 		t.Errorf("sent %v, the queue: %v; want two events, and it gone", s.got, err)
 	}

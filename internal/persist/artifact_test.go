@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 )
@@ -21,16 +22,9 @@ func TestForkHasArtifacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.ForkSession(ctx, "s1", "forked", client.SessionFork{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.DeleteArtifact(ctx, source.ID); err != nil {
-		t.Fatal(err)
-	}
-	res, err := r.Resolve(ctx, "forked", "artifact://0", artifacts.Lines{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ForkSession(ctx, "s1", "forked", client.SessionFork{}))
+	must.Do(t, r.DeleteArtifact(ctx, source.ID))
+	res := must.Get(r.Resolve(ctx, "forked", "artifact://0", artifacts.Lines{}))(t)
 	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "kept" {
 		t.Errorf("artifact://0 of the fork = %q, %v", b, err)
 	}

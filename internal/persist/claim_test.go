@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -18,15 +19,10 @@ func TestClaimCheckAgain(t *testing.T) {
 	p := r.deaf()
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	large := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 3<<20)...), '"')
-	if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large}))
 	r.feed(p)
 	r.await(thread(0), "p", 1)
-	inbox, err := r.conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inbox := must.Get(r.conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket)))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for { // until it is discarded; listing the bucket would hang when its last object goes meanwhile

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -43,9 +44,7 @@ func poisons(r *rig) []poison {
 	future := spoil(func(*events.Event) {})
 	future[1] = 77
 	body := []byte(`{"type":"message","id":"inbox"}`)
-	if _, err := r.conn.Objects().UploadFrom(r.t.Context(), events.InboxBucket, "there", bytes.NewReader(body)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.conn.Objects().UploadFrom(r.t.Context(), events.InboxBucket, "there", bytes.NewReader(body)))(r.t)
 	claim := func(object string, size int64, sum [32]byte) []byte {
 		return spoil(func(e *events.Event) { e.Body, e.Ref = nil, &events.BodyRef{Object: object, Size: size, Sum: sum} })
 	}
@@ -92,9 +91,7 @@ func TestPoisonGoesToTheDeadLetters(t *testing.T) {
 		if p.kind == 0 {
 			p.kind = events.KindEntry
 		}
-		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(thread(0), p.kind), Data: p.data}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(thread(0), p.kind), Data: p.data}))(t)
 	}
 	p := r.start(nil)
 	pub := r.Publisher(client.PublisherConfig{Producer: "good"})
@@ -105,10 +102,7 @@ func TestPoisonGoesToTheDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	dead, err := js.Stream(ctx, events.DeadStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := must.Get(js.Stream(ctx, events.DeadStream))(t)
 	if got := dead.CachedInfo().State.Msgs; got != uint64(len(all)) {
 		t.Errorf("%d dead letters, want %d", got, len(all))
 	}
@@ -149,15 +143,11 @@ func TestEntriesBehindABadOneAreApplied(t *testing.T) {
 	for i, body := range []string{`{"type":"custom"}`, `{"type":`, `{"type":"custom"}`, `{"type":"custom"}`} {
 		es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(body), Seq: uint64(i + 1)})
 	}
-	if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
 	if head := r.await(thread(0), "p", 4); head.Entries != 3 {
 		t.Errorf("%d entries, want 3", head.Entries)
 	}
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	if s := p.Stats(); s.Dead != 1 || s.Repeated != 0 {
 		t.Errorf("stats = %+v, want 1 dead, 0 repeated", s)
 	}
@@ -171,9 +161,7 @@ func TestAThreadThatBeginsWithABadEntry(t *testing.T) {
 		{Thread: thread(0), Dialect: "cobol", Body: []byte("1"), Seq: 1},
 		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2},
 	}
-	if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
 	if head := r.await(thread(0), "p", 2); head.Entries != 1 {
 		t.Errorf("%d entries, want 1", head.Entries)
 	}
@@ -183,29 +171,16 @@ func TestAThreadThatBeginsWithABadEntry(t *testing.T) {
 func TestALetterThatFillsAMessage(t *testing.T) {
 	r := newRig(t)
 	garbage := bytes.Repeat([]byte{0xc1}, r.conn.MaxPayload())
-	if _, err := r.conn.JetStream().Publish(t.Context(), events.EventSubject(thread(0), events.KindEntry), garbage); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.JetStream().Publish(t.Context(), events.EventSubject(thread(0), events.KindEntry), garbage))(t)
 	p := r.start(nil)
 	pub := r.Publisher(client.PublisherConfig{Producer: "good"})
 	r.publish(pub, thread(0), 0, 10)
 	r.await(thread(0), "good", 10)
 	r.check(thread(0), 10)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.conn.JetStream().Stream(t.Context(), events.DeadStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := r.conn.Objects().Stat(t.Context(), events.InboxBucket, m.Header.Get(natsio.HeaderObject))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.DeadStream))(t)
+	m := must.Get(s.GetMsg(t.Context(), 1))(t)
+	o := must.Get(r.conn.Objects().Stat(t.Context(), events.InboxBucket, m.Header.Get(natsio.HeaderObject)))(t)
 	if got, err := r.conn.Objects().Read(t.Context(), o); err != nil || !bytes.Equal(got, garbage) {
 		t.Errorf("the letter's object holds %d bytes, %v, want the %d that came", len(got), err, len(garbage))
 	}
@@ -223,13 +198,9 @@ func TestReplay(t *testing.T) {
 		{Thread: thread(0), Dialect: "omp", Body: large, Seq: 2},
 		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom","data":3}`), Seq: 3},
 	}
-	if err := pub.Publish(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), es...))
 	r.await(thread(0), "p", 3)
-	if err := small.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, small.stop())
 	dead, err := r.DeadLetters(t.Context(), "s0")
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "10000") || dead[0].Thread != thread(0) || dead[0].Kind != "entry" {
 		t.Fatalf("DeadLetters = %+v, %v", dead, err)
@@ -237,10 +208,7 @@ func TestReplay(t *testing.T) {
 	if others, err := r.DeadLetters(t.Context(), "s1"); err != nil || len(others) != 0 {
 		t.Errorf("dead letters of another session = %+v, %v", others, err)
 	}
-	body, err := r.OpenDeadLetter(t.Context(), dead[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(r.OpenDeadLetter(t.Context(), dead[0]))(t)
 	raw, err := io.ReadAll(body)
 	if e, bad := events.Decode(raw); err != nil || bad != nil || !bytes.Equal(e.Body, large) {
 		t.Errorf("the letter holds %d bytes, %v, %v", len(raw), err, bad)
@@ -248,9 +216,7 @@ func TestReplay(t *testing.T) {
 
 	r.start(nil)
 	for range 2 {
-		if err := r.ReplayDeadLetter(t.Context(), dead[0].At); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.ReplayDeadLetter(t.Context(), dead[0].At))
 	}
 	r.publish(pub, thread(0), 3, 4)
 	r.await(thread(0), "p", 4)
@@ -260,9 +226,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("Export = %d entries, %v: %.200s", n, err, out.String())
 	}
 	for range 2 {
-		if err := r.RemoveDeadLetters(t.Context(), dead[0].At); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.RemoveDeadLetters(t.Context(), dead[0].At))
 	}
 	if _, err := r.DeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("DeadLetter after its removal = %v, want ErrNotFound", err)

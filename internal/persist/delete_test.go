@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -27,25 +28,16 @@ func (r *rig) furnish(session string) {
 	main, sub := events.Thread{Session: session, Name: "main"}, events.Thread{Session: session, Name: "0-sub"}
 	r.steps(main, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 6)
 	r.steps(sub, r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 3)
-	if err := r.End(ctx, sub, events.End{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.End(ctx, sub, events.End{}))
 	if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("the whole output of "+session)); err != nil {
 		r.t.Fatal(err)
 	}
 	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
 	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
-	if err := pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))
 	r.await(main, pub.Producer(), 1)
-	run, err := r.StartRun(ctx, main, client.RunConfig{ID: "r1"})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)); err != nil {
-		r.t.Fatal(err)
-	}
+	run := must.Get(r.StartRun(ctx, main, client.RunConfig{ID: "r1"}))(r.t)
+	must.Do(r.t, errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)))
 }
 
 // applied returns when all that was published to a session is applied: an entry behind it is.
@@ -58,10 +50,7 @@ func (r *rig) applied(session string) {
 func (r *rig) records(session string) (keys []string) {
 	r.t.Helper()
 	for _, filter := range events.OfSession(session) {
-		rs, err := r.conn.Records().List(r.t.Context(), filter)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		rs := must.Get(r.conn.Records().List(r.t.Context(), filter))(r.t)
 		for _, one := range rs {
 			keys = append(keys, one.Key)
 		}
@@ -72,14 +61,8 @@ func (r *rig) records(session string) (keys []string) {
 // stored counts the messages of a stream that match a filter.
 func (r *rig) stored(stream, filter string) (n int) {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), stream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter(filter))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), stream))(r.t)
+	info := must.Get(s.Info(r.t.Context(), jetstream.WithSubjectFilter(filter)))(r.t)
 	for _, count := range info.State.Subjects {
 		n += int(count)
 	}
@@ -112,17 +95,12 @@ func TestDeleteSession(t *testing.T) {
 	ctx := t.Context()
 	r.furnish("s")
 	r.furnish("other")
-	if err := r.ForkSession(ctx, "s", "child", client.SessionFork{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ForkSession(ctx, "s", "child", client.SessionFork{}))
 	rows, err := r.Artifacts(ctx, "s")
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("Artifacts = %v, %v", rows, err)
 	}
-	got, err := r.DeleteSession(ctx, "s", client.Deletion{By: "mira"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(r.DeleteSession(ctx, "s", client.Deletion{By: "mira"}))(t)
 	g := got.Gone
 	if !got.Deleted || got.By != "mira" || g.Threads != 2 || g.Artifacts != 1 || g.Runs != 1 || g.Prompts != 1 || g.Entries == 0 || g.Items == 0 {
 		t.Errorf("receipt = %+v", got)
@@ -163,9 +141,7 @@ func TestDeleteSession(t *testing.T) {
 		t.Errorf("the name begins anew with %d entries, %d items, want 2 of each", h.Entries, h.N)
 	}
 	r.items(events.Thread{Session: "s", Name: "main"}, 2)
-	if _, err := r.DeleteSession(ctx, "child", client.Deletion{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.DeleteSession(ctx, "child", client.Deletion{}))(t)
 	if n := r.stored(events.ObjectStream(events.ArtifactsBucket), "$O.spool_artifacts.>"); n != 2 { // the chunk and the name of "other"
 		t.Errorf("the bucket of artifacts holds %d messages, want the 2 of the session that is left", n)
 	}
@@ -184,10 +160,7 @@ func TestDeleteActiveSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := r.Output(ctx, id, client.OutputConfig{ID: "o1", Tool: "Bash"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(r.Output(ctx, id, client.OutputConfig{ID: "o1", Tool: "Bash"}))(t)
 	r.applied("s")
 	var active *artifacts.ActiveError
 	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); !errors.As(err, &active) || !errors.Is(err, artifacts.ErrSessionActive) {
@@ -198,16 +171,10 @@ func TestDeleteActiveSession(t *testing.T) {
 	}
 	// Whoever does not ask first is refused by the persister, and can tell why.
 	pub := r.Publisher(client.PublisherConfig{Producer: "rude"})
-	if err := pub.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	r.await(id, "rude", 1)
-	if err := run.End(ctx, artifacts.RunCancelled, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(run.Wait(ctx), out.Close(client.OutputEnd{}), out.Wait(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run.End(ctx, artifacts.RunCancelled, ""))
+	must.Do(t, errors.Join(run.Wait(ctx), out.Close(client.OutputEnd{}), out.Wait(ctx)))
 	_ = p.stop()
 	if n := p.Stats().Dead; n != 1 {
 		t.Errorf("%d dead letters, want the refused deletion", n)
@@ -219,13 +186,9 @@ func TestDeleteActiveSession(t *testing.T) {
 	r.gone("s")
 
 	// Forced, whatever is live goes.
-	if _, err := r.StartRun(ctx, id, client.RunConfig{ID: "r2", Lease: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.StartRun(ctx, id, client.RunConfig{ID: "r2", Lease: time.Hour}))(t)
 	r.applied("s")
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{Force: true}))(t)
 	r.gone("s")
 }
 
@@ -245,15 +208,11 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			say := func(seq uint64) {
 				t.Helper()
 				body := fmt.Appendf(nil, `{"role":"coder","content":"late %d","timestamp":1795176000000}`, seq)
-				if err := pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
 			}
 			say(1)
 			del := r.Publisher(client.PublisherConfig{Producer: "eraser"})
-			if err := del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 			say(2)
 			for range 2 { // the step was not taken: the next persister comes to it again
 				p := r.start(func(d *persist.Deps, _ *persist.Config) {
@@ -285,10 +244,7 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			if n := r.stored(events.ItemsStream, events.ItemsOfSession("s")); n != 2 {
 				t.Errorf("%d items are stored, want the 2 behind the deletion", n)
 			}
-			d, err := r.conn.Records().Records(ctx, events.DeletedKey("s"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(r.conn.Records().Records(ctx, events.DeletedKey("s")))(t)
 			if rec, err := record.DecodeDeleted(d[0].Value); err != nil || rec.State != record.Done || rec.Gone.Threads != 2 || rec.Gone.Artifacts != 1 {
 				t.Errorf("the deletion's record = %+v, %v, want it done, with 2 threads and an artifact", rec, err)
 			}
@@ -311,9 +267,7 @@ func TestDeleteLargeSession(t *testing.T) {
 		es = append(es, client.Entry{Thread: events.Thread{Session: "s", Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(i + 1)})
 	}
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-	if err := pub.Publish(ctx, es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(ctx, es...))
 	r.await(es[many-1].Thread, "p", many)
 	_ = first.stop()
 	if n := len(r.records("s")); n != many+1 {
@@ -371,18 +325,14 @@ func TestTwoPersistersDelete(t *testing.T) {
 		t.Helper()
 		for seq := from; seq < to; seq++ {
 			body := fmt.Appendf(nil, `{"role":"coder","content":"%d","timestamp":1795176000000}`, seq)
-			if err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
 		}
 	}
 	old, next := r.Publisher(client.PublisherConfig{Producer: "old"}), r.Publisher(client.PublisherConfig{Producer: "new"})
 	for round := range 3 {
 		say(old, uint64(20*round+1), uint64(20*round+21))
 		del := r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("del", round)})
-		if err := del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	}
 	say(next, 1, 31)
 	r.feed(a, b)
@@ -411,27 +361,16 @@ func TestLeavingWhileLive(t *testing.T) {
 		t.Errorf("Rename = %v, want ErrBusyThread: r1", err)
 	}
 	rude := r.Publisher(client.PublisherConfig{Producer: "rude"})
-	if err := rude.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rude.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	r.await(id, "rude", 1)
-	if err := r.ForceRename(ctx, id, "b"); err != nil {
-		t.Fatal(err)
-	}
-	out, err := r.Output(ctx, to, client.OutputConfig{ID: "o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Write([]byte("so far")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ForceRename(ctx, id, "b"))
+	out := must.Get(r.Output(ctx, to, client.OutputConfig{ID: "o1"}))(t)
+	must.Get(out.Write([]byte("so far")))(t)
 	r.applied("s")
 	if err := r.Remove(ctx, to); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "o1") {
 		t.Errorf("Remove = %v, want ErrBusyThread: o1", err)
 	}
-	if err := r.ForceRemove(ctx, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ForceRemove(ctx, to))
 	if open, err := r.Outputs(ctx, "s"); err != nil || len(open) != 0 {
 		t.Errorf("open outputs = %v, %v, want none", open, err)
 	}
@@ -480,9 +419,7 @@ func TestStalledDeletion(t *testing.T) {
 			_ = first.stop()
 			id := events.Thread{Session: "s", Name: "main"}
 			del := r.Publisher(client.PublisherConfig{Producer: "eraser"})
-			if err := del.Control(t.Context(), id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, del.Control(t.Context(), id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 			stalled, goOn := make(chan struct{}), make(chan struct{})
 			var once atomic.Bool
 			a, b := r.deaf(func(d *persist.Deps, _ *persist.Config) {
@@ -498,9 +435,7 @@ func TestStalledDeletion(t *testing.T) {
 				t.Helper()
 				body := []byte(`{"role":"coder","content":"late","timestamp":1795176000000}`)
 				e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 1}
-				if err := r.Publisher(client.PublisherConfig{Producer: producer}).Publish(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.Publisher(client.PublisherConfig{Producer: producer}).Publish(t.Context(), e))
 			}
 			r.feed(a)
 			<-stalled
@@ -545,16 +480,12 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 			es = append(es, client.Entry{Thread: events.Thread{Session: fmt.Sprint("s", round), Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(round*each + i + 1)})
 		}
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-		if err := pub.Publish(t.Context(), es...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), es...))
 		for _, e := range es {
 			r.await(e.Thread, "p", e.Seq)
 		}
 		whole.Store(int64(round + 1))
-		if _, err := r.DeleteSession(t.Context(), es[0].Thread.Session, client.Deletion{Plain: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.DeleteSession(t.Context(), es[0].Thread.Session, client.Deletion{Plain: true}))(t)
 		whole.Store(0)
 	}
 	stop()

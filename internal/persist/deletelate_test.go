@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -31,13 +32,9 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 		}
 	})
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
-	if err := p.Publish(ctx, stepEntry(id, 1, "old")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "old")))
 	r.await(id, "p", 1)
-	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	<-at
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.stop() }() // gives its partitions away, and is not done yet
@@ -46,9 +43,7 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(id, "p", 4)
-	if err := second.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
 		t.Helper()
 		ls, err := r.DeadLetters(ctx, "")
@@ -98,19 +93,14 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 		}}
 	})
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
-	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
 	r.await(id, "p", 1)
 	last, err := r.conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = r.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
-	list, e := r.Artifacts(ctx, "s")
-	if e != nil {
-		t.Fatal(e)
-	}
+	list := must.Get(r.Artifacts(ctx, "s"))(t)
 	if !errors.Is(err, client.ErrSessionWritten) || len(list) != 1 {
 		t.Errorf("DeleteSession = %v, and %d artifacts are left, want ErrSessionWritten and the artifact", err, len(list))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -67,7 +68,7 @@ func TestItemRefusedForGood(t *testing.T) {
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, size := range []int{10, 3000, 10} {
 				e := client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", size)}
-				ok(t, pub.Publish(t.Context(), e))
+				must.Do(t, pub.Publish(t.Context(), e))
 			}
 			r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(1), 0, 5)
 			r.give(p, 1, r.lastSeq(events.EventsStream))
@@ -79,8 +80,7 @@ func TestItemRefusedForGood(t *testing.T) {
 			if n := p.Stats().ItemsRefused; n != 1 {
 				t.Errorf("%d items are counted as refused, want 1", n)
 			}
-			whole, err := r.Past(t.Context(), thread(0), 2, 2)
-			ok(t, err)
+			whole := must.Get(r.Past(t.Context(), thread(0), 2, 2))(t)
 			if len(whole) != 1 || len(whole[0].Text()) < 3000 {
 				t.Errorf("from its thread: %d items, %.100v, want the whole one", len(whole), whole)
 			}
@@ -91,13 +91,11 @@ func TestItemRefusedForGood(t *testing.T) {
 // sentTexts are the texts of a thread's items as SPOOL_ITEMS has them.
 func (r *rig) sentTexts(id events.Thread) (texts []string) {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.ItemsStream)
-	ok(r.t, err)
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.ItemsStream))(r.t)
 	for seq := uint64(1); seq <= r.lastSeq(events.ItemsStream); seq++ {
-		m, err := s.GetMsg(r.t.Context(), seq)
-		ok(r.t, err)
+		m := must.Get(s.GetMsg(r.t.Context(), seq))(r.t)
 		var item struct{ Content []struct{ Text string } }
-		ok(r.t, json.Unmarshal(m.Data, &item))
+		must.Do(r.t, json.Unmarshal(m.Data, &item))
 		if t, _ := events.ParseItemSubject(m.Subject); t == id {
 			texts = append(texts, item.Content[0].Text)
 		}
@@ -118,24 +116,21 @@ func TestLetterRefusedForGood(t *testing.T) {
 			bad := message("bad", "user", 5000)
 			for i := range 2 {
 				pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-				ok(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "nobody", Body: bad}))
-				ok(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "omp", Body: message("e00000", "user", 10)}))
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "nobody", Body: bad}))
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "omp", Body: message("e00000", "user", 10)}))
 			}
 			r.give(p, 1, r.lastSeq(events.EventsStream))
 			r.through(p, 4)
 			for i := range 2 {
 				r.wantEntries(thread(i), 1)
 			}
-			letters, err := r.DeadLetters(t.Context(), "")
-			ok(t, err)
+			letters := must.Get(r.DeadLetters(t.Context(), ""))(t)
 			if want, lost := map[int]int{1000: 2, -1: 1}[most], p.Stats().LettersRefused; len(letters) != want || lost != int64(2-want) {
 				t.Fatalf("%d dead letters, %d counted as refused, want %d and %d", len(letters), lost, want, 2-want)
 			}
 			for _, d := range letters {
-				from, err := r.OpenDeadLetter(t.Context(), d)
-				ok(t, err)
-				b, err := io.ReadAll(from)
-				ok(t, err)
+				from := must.Get(r.OpenDeadLetter(t.Context(), d))(t)
+				b := must.Get(io.ReadAll(from))(t)
 				if e, err := events.Decode(b); err != nil || string(e.Body) != string(bad) || !strings.Contains(d.Reason, "nobody") {
 					t.Errorf("letter %d, %q: %v, with %d bytes, want the event as it came", d.At, d.Reason, err, len(b))
 				}
@@ -148,11 +143,11 @@ func TestLetterRefusedForGood(t *testing.T) {
 func TestLettersApart(t *testing.T) {
 	server := natstest.Server(t)
 	first, other := natstest.Dial(t, server), natstest.Dial(t, server)
-	ok(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	must.Do(t, first.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	letter := func(data string) events.Dead {
 		return events.Dead{Thread: thread(0), Kind: "entry", Subject: "x", Seq: 7, Stored: 1, Data: []byte(data), Apart: true, Reason: "why"}
 	}
-	ok(t, first.DeadLetters().Dead(t.Context(), []events.Dead{letter("one")}))
+	must.Do(t, first.DeadLetters().Dead(t.Context(), []events.Dead{letter("one")}))
 	there, err := other.DeadLetters().HaveDead(t.Context(), []events.Dead{letter("one"), letter("two")})
 	if err != nil || !slices.Equal(there, []bool{true, false}) {
 		t.Errorf("HaveDead() = %v, %v, want the first", there, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -89,9 +90,7 @@ func TestLatchIsLifted(t *testing.T) {
 	say := func(seq uint64) {
 		t.Helper()
 		body := fmt.Appendf(nil, `{"type":"message","id":"x%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[]}}`, seq)
-		if err := refused.Publish(t.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: seq}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, refused.Publish(t.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: seq}))
 	}
 	dead := func(want int64) {
 		t.Helper()
@@ -109,9 +108,7 @@ func TestLatchIsLifted(t *testing.T) {
 	dead(1)
 
 	// The pack that the next entry builds on is lost; with a collector in the system that is noticed.
-	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Fences(t.Context()))(t)
 	head = r.head(id)
 	pack := r.record(events.PackKey(head.Head().Pack.String()))
 	r.put(pack.Key, nil)
@@ -174,7 +171,5 @@ func (r *rig) record(key string) record.Record {
 
 func (r *rig) put(key string, value []byte) {
 	r.t.Helper()
-	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Write(r.t.Context(), record.Put{Key: key, Value: value, Expect: record.Any}))(r.t)
 }

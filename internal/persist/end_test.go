@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -19,9 +20,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, 5)
 	r.await(thread(0), "p", 5)
-	if err := r.End(t.Context(), thread(0), events.End{ReturnCode: 3, Summary: "gave up"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), thread(0), events.End{ReturnCode: 3, Summary: "gave up"}))
 
 	head := r.head(thread(0))
 	if head.Status != threads.StatusCompleted || head.N != 6 {
@@ -94,10 +93,7 @@ func TestEndSurvivesLostAnswers(t *testing.T) {
 		r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 		body := []byte(`{"role":"__end__","meta":{"returnCode":0},"timestamp":1795176001000}`)
-		err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body}))
 		if h := r.await(thread(0), "p", 1); h.Status != threads.StatusCompleted || h.Entries != 1 {
 			t.Errorf("stored %v: head = %v with %d entries, want completed with 1", stored, h.Status, h.Entries)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -19,10 +20,7 @@ import (
 // giveTerm delivers the stored events from one sequence up to another to one persister, in a term of the partition.
 func (r *rig) giveTerm(term uint64, p *persist.Persister, from, to uint64) {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.EventsStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.EventsStream))(r.t)
 	for seq := from; seq <= to; seq++ {
 		m, err := s.GetMsg(r.t.Context(), seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) { // of a session that was deleted
@@ -46,10 +44,7 @@ func (r *rig) give(p *persist.Persister, from, to uint64) {
 // lastSeq is the sequence of a stream's newest message.
 func (r *rig) lastSeq(stream string) uint64 {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), stream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), stream))(r.t)
 	return s.CachedInfo().State.LastSeq
 }
 
@@ -72,10 +67,7 @@ func (r *rig) through(p *persist.Persister, n int64) {
 // whyDead lists why events are among the dead letters.
 func (r *rig) whyDead() (out []string) {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.DeadStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.DeadStream))(r.t)
 	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
 		if m, err := s.GetMsg(r.t.Context(), seq); err == nil {
 			out = append(out, m.Header.Get("Spool-Reason"))
@@ -132,21 +124,15 @@ func TestLinkedBatchOverFailback(t *testing.T) {
 			a, b := r.deaf(), r.deaf()
 			id := thread(0)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-			if err := pub.Publish(t.Context(), large(id, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), large(id, 0)))
 			r.give(a, 1, 1)
 			r.await(id, "p", 1)
-			if err := pub.Publish(t.Context(), large(id, 1), large(id, 2), large(id, 3), large(id, 4)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), large(id, 1), large(id, 2), large(id, 3), large(id, 4)))
 			r.give(b, 1, 2)
 			r.await(id, "p", 2)
 			r.giveTerm(back, a, 3, 5)
 			r.through(a, 4)
-			if err := pub.Publish(t.Context(), large(id, 5)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), large(id, 5)))
 			r.giveTerm(back, a, 6, 6)
 			r.await(id, "p", 6)
 			r.wantEntries(id, 6)
@@ -172,9 +158,7 @@ func TestRefusalOnOldHead(t *testing.T) {
 	r.await(id, "p", 2)
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
 	label := events.Control{Op: events.OpLabel, Label: &events.Label{Target: "e00001", Label: "here"}}
-	if err := q.Control(t.Context(), id, 1, label); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, label))
 	r.give(a, 3, 3)
 	r.through(a, 2)
 	r.noDead()
@@ -188,14 +172,10 @@ func TestEndedOnOldHead(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, id, 0, 1)
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
-	if err := q.Control(t.Context(), id, 1, events.Control{Op: events.OpEnd, End: &events.End{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, events.Control{Op: events.OpEnd, End: &events.End{}}))
 	r.give(a, 1, 2)
 	r.await(id, "q", 1)
-	if err := q.Control(t.Context(), id, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	r.publish(pub, id, 1, 2)
 	r.give(b, 1, 4)
 	r.await(id, "p", 2)
@@ -218,9 +198,7 @@ func TestOutputOverFailback(t *testing.T) {
 	stored(1)
 	write := func(s string, seq uint64) {
 		t.Helper()
-		if _, err := o.Write([]byte(s)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(o.Write([]byte(s)))(t)
 		stored(seq)
 	}
 	write("one\n", 2)
@@ -266,17 +244,9 @@ func TestOldHeadIsNotLatched(t *testing.T) {
 	}
 	cfg := gc.Config{Lane: events.Lanes - 1, Allow: []gc.Brake{gc.BrakeShare}}
 	for range 4 {
-		c, err := gc.New(gcnats.Deps(r.conn, cfg.Lane), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := c.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Apply(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(gc.New(gcnats.Deps(r.conn, cfg.Lane), cfg))(t)
+		p := must.Get(c.Plan(t.Context()))(t)
+		must.Get(c.Apply(t.Context(), p))(t)
 	}
 	r.publish(pub, id, 30, 34)
 	r.give(a, 31, r.lastSeq(events.EventsStream))
@@ -295,16 +265,12 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 0, 1)
 	r.give(a, 1, 1)
 	r.await(id, "p", 1)
-	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Fences(t.Context()))(t)
 	head := r.head(id)
 	pack := r.record(events.PackKey(head.Head().Pack.String()))
 	r.put(pack.Key, nil)
 	pub := r.Publisher(client.PublisherConfig{Producer: "p2"})
-	if err := pub.Publish(t.Context(), large(id, 1), large(id, 2), large(id, 3), large(id, 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), large(id, 1), large(id, 2), large(id, 3), large(id, 4)))
 	r.give(a, 2, 3)
 	r.until("two dead letters", func() bool { return a.Stats().Dead >= 2 })
 	r.put(pack.Key, pack.Value)
@@ -332,11 +298,10 @@ func TestRepeatsOfALatchedThread(t *testing.T) {
 	r.linked(id, 2, 1)
 	r.give(a, 1, 2)
 	r.await(id, "p", 2)
-	_, err := r.conn.Records().Fences(t.Context())
-	ok(t, err)
+	must.Get(r.conn.Records().Fences(t.Context()))(t)
 	head := r.head(id)
 	r.put(events.PackKey(head.Head().Pack.String()), nil)
-	ok(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1)))
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1)))
 	r.give(a, 3, 3)
 	r.until("a dead letter", func() bool { return a.Stats().Dead == 1 })
 	r.give(a, 1, 2)
@@ -360,9 +325,7 @@ func TestLinkedToRefused(t *testing.T) {
 				{Producer: "x", Seq: 2, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1, Body: message("e00000", "user", 10)},
 				{Producer: "x", Seq: 3, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1, Body: message("e00001", "user", 10)},
 			}
-			if err := r.conn.Events().PublishEvents(t.Context(), evs); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.conn.Events().PublishEvents(t.Context(), evs))
 			r.give(p, 1, 1)
 			r.until("a dead letter", func() bool { return p.Stats().Dead == 1 })
 			if forget {
@@ -395,9 +358,7 @@ func TestPieceOfADroppedOutput(t *testing.T) {
 		t.Helper()
 		for _, e := range evs {
 			e.Time = 1
-			if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		}
 	}
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), b, 0, 1)

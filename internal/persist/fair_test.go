@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -195,9 +196,7 @@ func TestBranchesShareCommits(t *testing.T) {
 			es = append(es, client.Entry{Thread: id, Dialect: "omp", Body: b})
 		}
 		from = r.lastSeq(events.EventsStream) + 1
-		if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
 		return from, r.lastSeq(events.EventsStream)
 	}
 	var refs [2][]casstore.Ref

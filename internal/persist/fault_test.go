@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
 	"spool/internal/record"
@@ -123,10 +124,7 @@ func TestItemsWithLostAnswers(t *testing.T) {
 	r.publish(pub, thread(0), 0, entries)
 	r.await(thread(0), "p", entries)
 	r.check(thread(0), entries)
-	s, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	if got := s.CachedInfo().State.Msgs; got != entries {
 		t.Errorf("ITEMS holds %d messages, want %d", got, entries)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -25,10 +26,7 @@ func (r *rig) moveFence() {
 // pack reads the record of a pack.
 func (r *rig) pack(id casstore.PackID) (record.Record, record.Pack) {
 	r.t.Helper()
-	rs, err := r.conn.Records().Records(r.t.Context(), events.PackKey(id.String()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	rs := must.Get(r.conn.Records().Records(r.t.Context(), events.PackKey(id.String())))(r.t)
 	p, err := record.DecodePack(rs[0].Value)
 	if err != nil {
 		r.t.Fatalf("record of pack %s: %v", id, err)
@@ -101,22 +99,13 @@ func (r *rig) movePack(from casstore.PackID) (to casstore.PackID) {
 	r.t.Helper()
 	ctx, store := r.t.Context(), r.conn.Store(lane)
 	was, old := r.pack(from)
-	raw, err := r.conn.Objects().Read(ctx, old.Object)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	raw := must.Get(r.conn.Objects().Read(ctx, old.Object))(r.t)
 	to = casstore.PackID{0xaa, from[0], from[1]}
-	moved, err := store.UploadPack(ctx, to, raw[:old.Header], raw[old.Header:])
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	moved := must.Get(store.UploadPack(ctx, to, raw[:old.Header], raw[old.Header:]))(r.t)
 	if moved.Order = old.Order; moved.Order == 0 {
 		moved.Order = was.Seq
 	}
-	fence, err := r.conn.Records().Fence(ctx, lane)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	fence := must.Get(r.conn.Records().Fence(ctx, lane))(r.t)
 	if _, err := r.conn.Records().Commit(ctx, fence, []record.Put{
 		{Key: events.PackKey(to.String()), Value: moved.Encode(), Expect: 0},
 		{Key: events.MovedKey(from.String()), Value: record.Moved{To: to}.Encode(), Expect: 0},
@@ -204,20 +193,15 @@ func TestDuplicatesAndFencedProducers(t *testing.T) {
 	r.await(thread(0), "p", 30)
 	say := func(epoch, seq uint64, id string) {
 		t.Helper()
-		err := r.Publisher(client.PublisherConfig{Producer: "p", Epoch: epoch}).Publish(t.Context(),
-			client.Entry{Thread: thread(0), Dialect: "omp", Body: message(id, "user", 100), Seq: seq})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p", Epoch: epoch}).Publish(t.Context(),
+			client.Entry{Thread: thread(0), Dialect: "omp", Body: message(id, "user", 100), Seq: seq}))
 	}
 	say(2, 1, "e00030")
 	say(0, 31, "fenced")
 	say(1, 99, "fenced")
 	say(2, 1, "fenced")
 	say(2, 2, "e00031")
-	if err := r.Await(t.Context(), thread(0), "p", 2, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Await(t.Context(), thread(0), "p", 2, 2))
 	r.check(thread(0), 32)
 	if s := p.Stats(); s.Repeated != 63 || s.Entries != 32 || s.Dead != 0 {
 		t.Errorf("Stats() = %+v, want 63 repeated, 32 entries, 0 dead", s)

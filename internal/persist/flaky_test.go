@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -52,9 +53,7 @@ func (r *rig) everyKind() {
 		r.t.Helper()
 		seq++
 		e.Producer, e.Seq, e.Time = "p", seq, 1795000000000+int64(seq)
-		if err := r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}))
 	}
 	entry := func(t events.Thread, id string) {
 		r.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -21,9 +22,9 @@ func TestForkSession(t *testing.T) {
 	ctx, th, to := soon(t), thread(0), events.Thread{Session: "child", Name: events.MainThread}
 	r.say(th, "omp", sessionHeader, node("a", ""), node("b", "a"), node("c", "a"), bare("d"))
 	r.say(th, "omp", `{"type":"message","id":"e","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Done"}],"stopReason":"stop"}}`)
-	ok(t, r.Branch(ctx, th, "b"))
+	must.Do(t, r.Branch(ctx, th, "b"))
 	source := r.head(th)
-	ok(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}))
+	must.Do(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}))
 	if got, want := r.shape(t, to), r.shape(t, th); got != want || got != "a< b<a c<a d<c e<d leaf b" {
 		t.Errorf("fork = %s, want the source's: %s", got, want)
 	}
@@ -35,23 +36,22 @@ func TestForkSession(t *testing.T) {
 		t.Errorf("fork after an entry = %s, want %s", got, want)
 	}
 	r.unmoved(source)
-	ok(t, threads.Verify(ctx, r.Reader(), r.head(to)))
+	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
 
-	ok(t, r.Branch(ctx, to, "e"))
+	must.Do(t, r.Branch(ctx, to, "e"))
 	var out bytes.Buffer
 	n, err := r.ExportAs(ctx, to, rehydrate.Full, &out, nil)
 	if err != nil || n != 6 {
 		t.Fatalf("ExportAs = %d, %v, want 6 entries", n, err)
 	}
-	f, err := sessions.Load(out.Bytes())
-	ok(t, err)
+	f := must.Get(sessions.Load(out.Bytes()))(t)
 	if h := f.Header; h.ID != "child" || h.ParentSession != "s0" || h.Version != 3 || h.Title != "Mill" || h.Cwd != "/srv/mill" {
 		t.Errorf("header of the export = %+v, want that of the new session", h)
 	}
 	if tree := f.Tree(); tree.Leaf().ID() != "e" || len(f.Skipped) != 0 || tree.Entries()[5].Parent != "b" || tree.Entries()[3].Parent != "c" {
 		t.Errorf("the export loads with leaf %v and entries %+v, want leaf e, and f under b", tree.Leaf(), tree.Entries())
 	}
-	list := must(r.Sessions(ctx, "child"))(t)
+	list := must.Get(r.Sessions(ctx, "child"))(t)
 	if row := list[0].Row(); row.Parent != "s0" || row.Cwd != "/srv/mill" || !row.Answered || row.Prompt == "" || row.Messages != 6 {
 		t.Errorf("listing of the fork = %+v, want what the source's says", row)
 	}
@@ -65,11 +65,11 @@ func TestForkSession(t *testing.T) {
 func (r *rig) forkForks(t *testing.T, from events.Thread) {
 	t.Helper()
 	ctx := soon(t)
-	ok(t, second(r.Label(ctx, from, "a", "begin")))
-	ok(t, second(r.Label(ctx, from, "b", "elsewhere")))
+	must.Do(t, second(r.Label(ctx, from, "a", "begin")))
+	must.Do(t, second(r.Label(ctx, from, "b", "elsewhere")))
 	to := events.Thread{Session: "path", Name: events.MainThread}
-	ok(t, r.ForkSession(ctx, "child", "path", client.SessionFork{Path: true, Leaf: "d"}))
-	tree := must(r.Tree(ctx, to))(t)
+	must.Do(t, r.ForkSession(ctx, "child", "path", client.SessionFork{Path: true, Leaf: "d"}))
+	tree := must.Get(r.Tree(ctx, to))(t)
 	ids := []string{}
 	for _, e := range tree.Entries() {
 		ids = append(ids, e.ID)
@@ -80,7 +80,7 @@ func (r *rig) forkForks(t *testing.T, from events.Thread) {
 	if h := tree.Header(); h.ID != "path" || h.ParentSession != "child" {
 		t.Errorf("header of the path = %+v, want parent child", h)
 	}
-	ok(t, threads.Verify(ctx, r.Reader(), r.head(to)))
+	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
 	if err := r.ForkSession(ctx, "child", "other", client.SessionFork{Path: true, Leaf: "zz"}); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("fork at an unknown entry = %v, want not found", err)
 	}

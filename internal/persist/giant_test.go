@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -44,14 +45,8 @@ func streaming(_ *persist.Deps, c *persist.Config) { c.Lane, c.StreamBytes = lan
 // blobChunks counts the chunks in the blobs' bucket by object; an upload that was dropped has none.
 func (r *rig) blobChunks() map[string]uint64 {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.ObjectStream(events.BlobsBucket))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter("$O."+events.BlobsBucket+".C.>"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.ObjectStream(events.BlobsBucket)))(r.t)
+	info := must.Get(s.Info(r.t.Context(), jetstream.WithSubjectFilter("$O."+events.BlobsBucket+".C.>")))(r.t)
 	return info.State.Subjects
 }
 
@@ -63,10 +58,7 @@ func (r *rig) checkGiant(t events.Thread, orphans int, lines ...string) {
 		r.t.Errorf("export of %s = %d bytes, want the %d that were published", t, len(got), len(want))
 	}
 	r.verify(t)
-	records, err := r.conn.Records().List(r.t.Context(), events.BlobKey("*"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	records := must.Get(r.conn.Records().List(r.t.Context(), events.BlobKey("*")))(r.t)
 	for wait := time.Millisecond; ; wait *= 2 { // uploads that nobody names are dropped behind the commit
 		got := len(r.blobChunks())
 		if got >= len(records) && got <= len(records)+orphans {
@@ -85,18 +77,14 @@ func TestGiantAsAStreamAndInMemory(t *testing.T) {
 	lines := []string{node("a", ""), giantEntry("b", 1), giantEntry("c", 1), node("d", "b"), strings.Replace(giantEntry("e", 2), "much ", "mor ", 299_999)}
 	p := r.start(streaming)
 	one := r.say(thread(0), "omp", lines...)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	r.checkGiant(thread(0), 0, lines...)
 	if one.Truncated != 3 || one.Externalized != 15 {
 		t.Errorf("head: %d truncated, %d externalized, want 3, 15", one.Truncated, one.Externalized)
 	}
 	p = r.start(func(_ *persist.Deps, c *persist.Config) { c.StreamBytes = 1 << 40 })
 	two := r.say(thread(1), "omp", lines...)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	if one.Head().Ref != two.Head().Ref || one.BytesIn != two.BytesIn || one.N != two.N {
 		t.Errorf("as a stream: head %s, %d bytes, %d items; in memory: %s, %d, %d", one.Head().Ref, one.BytesIn, one.N, two.Head().Ref, two.BytesIn, two.N)
 	}
@@ -219,10 +207,7 @@ func TestGiantWhileACollectorStarts(t *testing.T) {
 			if uploads.Load() != 2 || moved.Load() == 0 {
 				t.Errorf("%d uploads, collector at %d, want 2 uploads", uploads.Load(), moved.Load())
 			}
-			rs, err := r.conn.Records().List(t.Context(), events.BlobKey("*"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rs := must.Get(r.conn.Records().List(t.Context(), events.BlobKey("*")))(t)
 			for _, rec := range rs {
 				if b, err := record.DecodeBlob(rec.Value); err != nil || b.Object.First <= moved.Load() {
 					t.Errorf("%s: its bytes begin at %d, %v, want them above %d", rec.Key, b.Object.First, err, moved.Load())
@@ -245,10 +230,7 @@ func (r *rig) lastBlobSeq() uint64 {
 func TestGiantPoison(t *testing.T) {
 	r := newRig(t)
 	good := giantEntry("a", 1)
-	ref, err := r.conn.Inbox().CheckIn(t.Context(), strings.NewReader(good))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(r.conn.Inbox().CheckIn(t.Context(), strings.NewReader(good)))(t)
 	claim := func(size int64, sum [32]byte) *events.BodyRef {
 		return &events.BodyRef{Object: ref.Object, Size: size, Sum: sum}
 	}
@@ -273,9 +255,7 @@ func TestGiantPoison(t *testing.T) {
 		{ref: &events.BodyRef{Object: "nowhere", Size: 1 << 40}, reason: "not there"},
 	} {
 		e := &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(0), Body: []byte(c.body), Ref: c.ref}
-		if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		r.await(thread(0), pub.Producer(), e.Seq)
 		var got string
 		n := 0
@@ -305,9 +285,7 @@ func TestGiantOfAnyBytes(t *testing.T) {
 	}
 	p := r.start(streaming)
 	one := r.say(thread(0), "raw", lines...)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	r.start(func(_ *persist.Deps, c *persist.Config) { c.StreamBytes = 1 << 40 })
 	two := r.say(thread(1), "raw", lines...)
 	if one.Head().Ref != two.Head().Ref || one.Truncated != 2 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -43,19 +44,11 @@ func TestArtifactRefsOfAStep(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
-	blob, err := r.PutBlob(t.Context(), []byte("the artifact"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blob := must.Get(r.PutBlob(t.Context(), []byte("the artifact")))(t)
 	body := fmt.Appendf(nil, `{"role":"coder","content":"role output text","refs":[%q],"timestamp":1778308464007}`, blob)
-	if err := p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 1}))
 	head := r.await(thread(0), "p", 1)
-	step, err := r.Reader().Step(t.Context(), head.Head())
-	if err != nil {
-		t.Fatal(err)
-	}
+	step := must.Get(r.Reader().Step(t.Context(), head.Head()))(t)
 	content, err := step.ReadContent(t.Context())
 	if err != nil || string(content.Text) != "role output text" || len(content.Refs) != 1 || content.Refs[0] != blob {
 		t.Errorf("content = %q, refs %v, %v, want the text and the artifact", content.Text, content.Refs, err)
@@ -66,10 +59,7 @@ func TestArtifactRefsOfAStep(t *testing.T) {
 		t.Errorf("%d nodes, %v, want %d", pack.Len(), err, want)
 	}
 	for i := range pack.Len() {
-		n, err := pack.Node(pack.Ref(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(pack.Node(pack.Ref(i)))(t)
 		shape := "type: " + n.Type + "\n"
 		found := false
 		for _, hash := range scenario.After {

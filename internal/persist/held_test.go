@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -36,10 +37,7 @@ func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content, err := step.ReadContent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(step.ReadContent(t.Context()))(t)
 			held[step.State.Entry.ID] = content.Refs
 		}
 		for id, want := range map[string][]casstore.Ref{"a": {ref}, "b": {ref}, "c": nil, "d": nil} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -32,9 +33,7 @@ func TestHeadBeyondARecord(t *testing.T) {
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"x"}}`, i)
 		es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: body})
 	}
-	if err := r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "ok"}), thread(1), 0, 10)
 	r.give(p, 1, r.lastSeq(events.EventsStream))
 	r.await(thread(1), "ok", 10)
@@ -85,15 +84,11 @@ func TestCommitOfManyRecords(t *testing.T) {
 	first := r.deaf()
 	for i := range n { // each in a pack of its own
 		e := publish(thread(i), &events.Event{Kind: events.KindEntry, Dialect: "omp", Body: header(fmt.Sprint("a", i))})
-		if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		r.give(first, uint64(i+1), uint64(i+1))
 		r.through(first, int64(i+1))
 	}
-	if _, err := r.conn.Records().Fences(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Fences(t.Context()))(t)
 	var evs []*events.Event
 	for i := range n {
 		end := events.Control{Op: events.OpEnd, End: &events.End{}}
@@ -102,9 +97,7 @@ func TestCommitOfManyRecords(t *testing.T) {
 			publish(thread(i), &events.Event{Kind: events.KindEntry, Dialect: "omp", Body: image(i)}),
 			publish(thread(i), &events.Event{Kind: events.KindControl, Body: end.Encode()}))
 	}
-	if err := r.conn.Events().PublishEvents(t.Context(), evs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(t.Context(), evs))
 	s := &sizes{bucket: r.conn.Records()}
 	hold, held := make(chan struct{}), make(chan struct{}, 1)
 	var once atomic.Bool

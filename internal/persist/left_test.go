@@ -3,6 +3,7 @@ package persist_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -18,25 +19,15 @@ func TestRenamedInADeletedSession(t *testing.T) {
 	r.publish(pub, id, 0, 1)
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
 	rename := events.Control{Op: events.OpRename, Rename: &events.Rename{To: "elsewhere"}}
-	if err := q.Control(t.Context(), id, 1, rename); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, rename))
 	r.publish(pub, id, 1, 2)
 	r.publish(pub, id, 2, 3)
 	r.give(a, 1, 3)
 	r.through(a, 3)
-	s, err := r.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, err := s.GetMsg(t.Context(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	late := must.Get(s.GetMsg(t.Context(), 4))(t)
 	remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
-	if err := q.Control(t.Context(), events.Thread{Session: id.Session, Name: "main"}, 2, remove); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), events.Thread{Session: id.Session, Name: "main"}, 2, remove))
 	r.give(b, 1, 4)
 	r.through(b, 4)
 	if n := len(r.whyDead()); n != 2 {
@@ -76,14 +67,10 @@ func TestRefusedBeforeADeletion(t *testing.T) {
 	r.give(p, 1, 1)
 	<-held
 	rename := events.Control{Op: events.OpRename, Rename: &events.Rename{To: "elsewhere"}}
-	if err := q.Control(t.Context(), id, 1, rename); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, rename))
 	r.publish(pub, id, 1, 2)
 	remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
-	if err := q.Control(t.Context(), id, 2, remove); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 2, remove))
 	r.give(p, 2, 4) // the last two are in one batch behind the rename
 	close(hold)
 	r.through(p, 4)

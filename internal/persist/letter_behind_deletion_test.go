@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -59,8 +60,7 @@ func deletion() events.Control {
 func (r *rig) refusedIn(seq uint64) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("event %d is noted as refused", seq), func() bool {
-		rs, err := r.conn.Records().Records(r.t.Context(), events.RefusedKey(0))
-		ok(r.t, err)
+		rs := must.Get(r.conn.Records().Records(r.t.Context(), events.RefusedKey(0)))(r.t)
 		v, err := record.DecodeRefused(rs[0].Value)
 		return rs[0].Exists() && err == nil && v.Top >= seq
 	})

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -31,9 +32,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 	const entries = 40
 	for i := range entries {
 		e := client.Entry{Thread: thread(i % 3), Dialect: []string{"nobody", "omp"}[i%2], Body: []byte(`{`)}
-		if err := pub.Publish(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), e))
 	}
 	p := r.start(func(d *persist.Deps, c *persist.Config) {
 		c.BatchEvents = 15
@@ -45,9 +44,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(thread(0), "p", entries+1)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	letters, err := r.DeadLetters(t.Context(), "")
 	seen := map[uint64]int{}
 	for _, l := range letters {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -40,9 +41,7 @@ func TestLetterOfANotedEvent(t *testing.T) {
 			})
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte(`{}`)}
-			if err := pub.Publish(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), e))
 			if err := <-first.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v, want it killed at %s", err, step)
 			}
@@ -52,9 +51,7 @@ func TestLetterOfANotedEvent(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.await(thread(0), "p", 2)
-			if err := second.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, second.stop())
 			letters, err := r.DeadLetters(t.Context(), "")
 			if err != nil || len(letters) != 1 || letters[0].Seq != 1 {
 				t.Errorf("dead letters %v, %v, want one, of event 1", letters, err)
@@ -68,17 +65,13 @@ func TestLetterOfANotedEvent(t *testing.T) {
 func TestLettersOfACommitGoTogether(t *testing.T) {
 	server := natstest.Server(t)
 	conn, other := natstest.Dial(t, server), natstest.Dial(t, server)
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	r := &rig{t: t, conn: conn, Client: client.New(conn)}
 	const entries, batch = 1000, 100
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries { // alone in its message, each
 		e := client.Entry{Thread: thread(0), Dialect: "omp", Body: fmt.Appendf(nil, `{"type":%d`, i)}
-		if err := pub.Publish(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), e))
 	}
 	first := r.start(func(d *persist.Deps, c *persist.Config) {
 		c.BatchEvents = batch
@@ -106,9 +99,7 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 	good := r.Publisher(client.PublisherConfig{Producer: "good"})
 	r.publish(good, thread(0), 0, 1)
 	r.await(thread(0), "good", 1)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	if commits := (entries + batch) / batch; second.calls > 2*commits || second.letters < entries-3*batch {
 		t.Errorf("%d letters in %d calls, want about a call for %d", second.letters, second.calls, batch)
 	}

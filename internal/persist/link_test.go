@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/apply"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -26,9 +27,7 @@ func (r *rig) linked(id events.Thread, seq, prev uint64) {
 func (r *rig) store(e *events.Event) {
 	r.t.Helper()
 	m := &nats.Msg{Subject: events.EventSubject(e.Thread, e.Kind), Data: e.Encode()}
-	if _, err := r.conn.JetStream().PublishMsg(r.t.Context(), m); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.conn.JetStream().PublishMsg(r.t.Context(), m))(r.t)
 }
 
 // What is linked to an event that was never stored is skipped, and counted: its producer was told, and publishes both again.
@@ -66,13 +65,8 @@ func TestUnlinked(t *testing.T) {
 		r.linked(thread(7), uint64(i+1), 0)
 	}
 	r.linked(id, 2, 1)
-	s, err := r.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(3)); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
 	r.give(p, 4, 4)
 	r.through(p, 1)
 	if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], apply.ErrUnlinked.Error()) {
@@ -96,9 +90,8 @@ func TestLinkedToARefusalThatEventsForgot(t *testing.T) {
 	r.through(first, 1)
 	r.linked(id, 2, 1)
 	r.linked(id, 3, 2)
-	s, err := r.conn.JetStream().Stream(t.Context(), events.EventsStream)
-	ok(t, err)
-	ok(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(2)))
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(2)))
 	second := r.deaf()
 	r.give(second, 2, 3)
 	r.through(second, 2)
@@ -118,9 +111,7 @@ func TestLinkedOverADeletion(t *testing.T) {
 	r.linked(id, 1, 0)
 	r.linked(id, 2, 1)
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
-	if err := q.Control(t.Context(), id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	r.linked(id, 3, 2)
 	r.linked(id, 4, 3)
 	r.give(p, 1, 5)
@@ -141,9 +132,7 @@ func TestNothingOfAFormerLife(t *testing.T) {
 	id := thread(0)
 	r.linked(id, 1, 0)
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
-	if err := q.Control(t.Context(), id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(t.Context(), id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "x"}), id, 0, 1)
 	r.give(p, 1, 3)
 	r.await(id, "x", 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -36,9 +37,7 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	p, q, x := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"}), r.Publisher(client.PublisherConfig{Producer: "x"})
 	publish := func(p *client.Publisher, es ...client.Entry) {
 		t.Helper()
-		if err := p.Publish(ctx, es...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(ctx, es...))
 	}
 	got := map[string]chan string{}
 	for name, from := range map[string]client.Position{"all": {All: true}, "from 1": {N: 1}} {
@@ -60,9 +59,7 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	go func() { stopped <- first.stop() }()
 	r.start(nil)
 	r.await(id, "p", 2)
-	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	publish(x, stepBy(id, 1, "new1"), stepBy(id, 2, "new2"))
 	r.await(id, "x", 2)
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -122,20 +119,18 @@ func TestItemsOfAnEarlierLifeWithALostAnswer(t *testing.T) {
 	r.give(a, 1, 1)
 	<-o.stored
 	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
-	ok(t, r.Publisher(client.PublisherConfig{Producer: "q"}).Control(t.Context(), id, 1, remove))
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "q"}).Control(t.Context(), id, 1, remove))
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "x"}), id, 0, 2)
 	r.give(b, 1, 3)
 	r.through(b, 6)
 	close(o.goOn)
 	r.through(a, 3)
 	var got []string
-	s, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	ok(t, err)
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	for seq := uint64(1); seq <= r.lastSeq(events.ItemsStream); seq++ {
-		m, err := s.GetMsg(t.Context(), seq)
-		ok(t, err)
+		m := must.Get(s.GetMsg(t.Context(), seq))(t)
 		var item struct{ N int }
-		ok(t, json.Unmarshal(m.Data, &item))
+		must.Do(t, json.Unmarshal(m.Data, &item))
 		got = append(got, fmt.Sprintf("%d of life %q", item.N, m.Header.Get(events.HeaderLife)))
 	}
 	if want := []string{`1 of life ""`, `2 of life ""`, `3 of life ""`, `1 of life "3"`, `2 of life "3"`}; !slices.Equal(got, want) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/client"
@@ -22,9 +23,7 @@ func (r *rig) again() {
 			r.t.Fatal(err)
 		}
 	}
-	if err := r.conn.Ensure(r.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.conn.Ensure(r.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 }
 
 // applies runs a persister over that many events, until they are acknowledged.
@@ -33,9 +32,7 @@ func (r *rig) applies(n int64) persist.Stats {
 	run := r.start(nil)
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
 	}
-	if err := run.stop(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, run.stop())
 	return run.Stats()
 }
 
@@ -58,18 +55,12 @@ func TestEventsOfANameRemovedTwiceComeAgain(t *testing.T) {
 	ctx := t.Context()
 	b := events.Thread{Session: "s", Name: "b"}
 	pub := func(name string) *client.Publisher { return r.Publisher(client.PublisherConfig{Producer: name}) }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
-	must(pub("q").Publish(ctx, stepEntry(b, 1, "one")))
-	must(pub("q2").Control(ctx, b, 1, remove))
-	must(pub("x").Publish(ctx, stepEntry(b, 1, "two")))
-	must(pub("y").Control(ctx, b, 1, remove))
-	must(pub("z").Publish(ctx, stepEntry(b, 1, "three")))
+	must.Do(t, pub("q").Publish(ctx, stepEntry(b, 1, "one")))
+	must.Do(t, pub("q2").Control(ctx, b, 1, remove))
+	must.Do(t, pub("x").Publish(ctx, stepEntry(b, 1, "two")))
+	must.Do(t, pub("y").Control(ctx, b, 1, remove))
+	must.Do(t, pub("z").Publish(ctx, stepEntry(b, 1, "three")))
 	r.applies(5)
 	want := []string{"one", "two", "three"}
 	if got := r.itemTexts(b); !slices.Equal(got, want) {
@@ -90,16 +81,10 @@ func (r *rig) renamedToARemovedName() (p *client.Publisher, a, b events.Thread) 
 	a, b = events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	p = r.Publisher(client.PublisherConfig{Producer: "p"})
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
-	must := func(err error) {
-		r.t.Helper()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	must(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
-	must(q.Publish(ctx, stepEntry(b, 1, "old")))
-	must(q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
-	must(p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
+	must.Do(r.t, p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
+	must.Do(r.t, q.Publish(ctx, stepEntry(b, 1, "old")))
+	must.Do(r.t, q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
+	must.Do(r.t, p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
 	return p, a, b
 }
 
@@ -148,9 +133,7 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 		t.Fatalf("before: %d entries, want 2", h.Entries)
 	}
 	second := r.start(nil)
-	if err := p.Publish(ctx, stepEntry(b, 4, "kept3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, stepEntry(b, 4, "kept3")))
 	r.await(b, "p", 4)
 	_ = second.stop()
 	h, err := r.Thread(ctx, b)
@@ -165,25 +148,19 @@ func TestEventsOfARemovedNameComeAgainAfterRenamesThereAndBack(t *testing.T) {
 	ctx := t.Context()
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	pub := func(name string) *client.Publisher { return r.Publisher(client.PublisherConfig{Producer: name}) }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	rename := func(to string) events.Control {
 		return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
 	}
-	must(pub("q").Publish(ctx, stepEntry(b, 1, "old")))
-	must(pub("q").Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
-	must(pub("x").Publish(ctx, stepEntry(b, 1, "kept1"), stepEntry(b, 2, "kept2")))
-	must(pub("y").Control(ctx, b, 1, rename("a")))
+	must.Do(t, pub("q").Publish(ctx, stepEntry(b, 1, "old")))
+	must.Do(t, pub("q").Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
+	must.Do(t, pub("x").Publish(ctx, stepEntry(b, 1, "kept1"), stepEntry(b, 2, "kept2")))
+	must.Do(t, pub("y").Control(ctx, b, 1, rename("a")))
 	r.applies(5)
 	r.again()
 	if st, h := r.applies(5), r.head(a); st.Repeated != 5 || h.Entries != 2 {
 		t.Fatalf("renamed away: %d entries, want 2; %+v", h.Entries, st)
 	}
-	must(pub("y").Control(ctx, a, 2, rename("b")))
+	must.Do(t, pub("y").Control(ctx, a, 2, rename("b")))
 	r.applies(1)
 	r.again()
 	if st, h := r.applies(6), r.head(b); st.Repeated != 6 || h.Entries != 2 {

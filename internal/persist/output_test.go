@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -77,9 +78,7 @@ func (r *rig) results(t events.Thread, n int) (all []result) {
 			r.t.Fatal(err)
 		}
 		var res result
-		if err := json.Unmarshal(it.Raw, &res); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, json.Unmarshal(it.Raw, &res))
 		if all = append(all, res); len(all) == n {
 			return all
 		}
@@ -93,10 +92,7 @@ func (r *rig) reason(n int) string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := r.conn.JetStream().Stream(ctx, events.DeadStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(ctx, events.DeadStream))(r.t)
 	for {
 		m, err := s.GetMsg(ctx, uint64(n))
 		if err == nil {
@@ -116,10 +112,7 @@ func (r *rig) reason(n int) string {
 // begin opens an output.
 func (r *rig) begin(t events.Thread, cfg client.OutputConfig) *client.Output {
 	r.t.Helper()
-	o, err := r.Output(r.t.Context(), t, cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	o := must.Get(r.Output(r.t.Context(), t, cfg))(r.t)
 	return o
 }
 
@@ -128,21 +121,14 @@ func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
 	defer cancel()
-	if err := o.Close(end); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := o.Wait(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, o.Close(end))
+	must.Do(r.t, o.Wait(ctx))
 }
 
 // artifact reads an artifact twice: as Spool does, and as any client of the object store does. Both must be whole.
 func (r *rig) artifact(id string, want []byte) artifacts.Record {
 	r.t.Helper()
-	rec, err := r.Artifact(r.t.Context(), artifacts.ID(id))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	rec := must.Get(r.Artifact(r.t.Context(), artifacts.ID(id)))(r.t)
 	body, size, err := r.OpenArtifact(r.t.Context(), rec)
 	if err != nil {
 		r.t.Fatal(err)
@@ -151,10 +137,7 @@ func (r *rig) artifact(id string, want []byte) artifacts.Record {
 	if err != nil || !bytes.Equal(got, want) || size != int64(len(want)) || rec.Size != size {
 		r.t.Errorf("artifact %s: %d bytes of %d, %v, want %d", id, len(got), size, err, len(want))
 	}
-	store, err := r.conn.JetStream().ObjectStore(r.t.Context(), events.ArtifactsBucket)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	store := must.Get(r.conn.JetStream().ObjectStore(r.t.Context(), events.ArtifactsBucket))(r.t)
 	got, err = store.GetBytes(r.t.Context(), rec.Object)
 	if err != nil || !bytes.Equal(got, want) {
 		r.t.Errorf("object %s: %d bytes, %v, want %d", rec.Object, len(got), err, len(want))
@@ -183,9 +166,7 @@ func TestOutput(t *testing.T) {
 	if open, err := r.Outputs(t.Context(), "s0"); err != nil || len(open) != 0 {
 		t.Errorf("Outputs = %v, %v, want none", open, err)
 	}
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.stop())
 	if s := p.Stats(); s.Dead != 0 || s.Outputs != 1 || s.OutputBytes != 21 {
 		t.Errorf("Stats = %+v", s)
 	}
@@ -201,9 +182,7 @@ func TestOutputSpills(t *testing.T) {
 		o := r.begin(thread(0), cfg)
 		for rest := raw; len(rest) > 0; {
 			k := min(len(rest), 7001)
-			if _, err := o.Write(rest[:k]); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(o.Write(rest[:k]))(t)
 			rest = rest[k:]
 		}
 		r.finish(o, client.OutputEnd{})
@@ -308,9 +287,7 @@ func (r *rig) writePart(open []*client.Output, text []byte, part, parts int) {
 	for i, o := range open {
 		for rest := text[len(text)*part/parts : len(text)*(part+1)/parts]; len(rest) > 0; {
 			k := min(len(rest), 3000+i)
-			if _, err := o.Write(rest[:k]); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Get(o.Write(rest[:k]))(r.t)
 			rest = rest[k:]
 		}
 	}
@@ -322,12 +299,8 @@ func TestOutputTwoPersisters(t *testing.T) {
 	raw, clean := lines(15_000)
 	for i := range 3 {
 		o := r.begin(thread(i), client.OutputConfig{ID: "o"})
-		if _, err := o.Write(raw); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Close(client.OutputEnd{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(o.Write(raw))(t)
+		must.Do(t, o.Close(client.OutputEnd{}))
 	}
 	a, b := r.deaf(), r.deaf()
 	r.feed(a, b)
@@ -350,9 +323,7 @@ func TestOutputCommitsWithLostAnswers(t *testing.T) {
 	p := r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 5 })
 	raw, clean := lines(12_000)
 	o := r.begin(thread(0), client.OutputConfig{Window: 20_000})
-	if _, err := o.Write(raw); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.Write(raw))(t)
 	r.finish(o, client.OutputEnd{})
 	m := r.result(thread(0), 1).Metadata
 	if m.Artifact == nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -73,10 +74,7 @@ func (r *rig) printed(session string, bytes int64) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		rs, err := r.conn.Records().Records(ctx, events.OutputKey(session, "o"))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		rs := must.Get(r.conn.Records().Records(ctx, events.OutputKey(session, "o")))(r.t)
 		if rec, err := record.DecodeOutput(rs[0].Value); rs[0].Exists() && err == nil && rec.Total >= bytes {
 			return
 		}
@@ -99,9 +97,7 @@ func TestOutputAnyChunking(t *testing.T) {
 		pieces := cutAs(raw, size)
 		r.chunks(thread(n), pieces[:len(pieces)/2], nil)
 		r.printed("s"+fmt.Sprint(n), 1)
-		if err := p.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.stop())
 		p = r.start(nil)
 		r.chunks(thread(n), pieces[len(pieces)/2:], pieces)
 		m := r.result(thread(n), 1).Metadata
@@ -115,9 +111,7 @@ func TestOutputAnyChunking(t *testing.T) {
 		if m.Tool.Output != want {
 			t.Errorf("chunking %d shows %d bytes, not the %d that the first shows", n, len(m.Tool.Output), len(want))
 		}
-		if err := p.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.stop())
 	}
 	if !strings.HasPrefix(want, string(clean[:4_000])) || !strings.HasSuffix(want, string(clean[len(clean)-20_000:])) {
 		t.Error("what is shown is not the head and the tail")
@@ -156,9 +150,7 @@ func (r *rig) chunks(t events.Thread, pieces, all [][]byte) {
 	}
 	for len(evs) > 0 {
 		n := min(len(evs), 500)
-		if err := r.conn.Events().PublishEvents(r.t.Context(), evs[:n]); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.conn.Events().PublishEvents(r.t.Context(), evs[:n]))
 		evs = evs[n:]
 	}
 }

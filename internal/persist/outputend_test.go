@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -101,9 +102,7 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.End(t.Context(), thread(0), events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), thread(0), events.End{}))
 	frames, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for f, err := range r.Follow(frames, thread(0), "o") {
@@ -187,9 +186,7 @@ func TestManyOutputs(t *testing.T) {
 		fmt.Fprintf(o, "still %s\n", o.ID())
 	}
 	for i, o := range open {
-		if err := o.Close(client.OutputEnd{ExitCode: i % 3}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.Close(client.OutputEnd{ExitCode: i % 3}))
 	}
 	seen := map[string]bool{}
 	for i := range 7 {
@@ -235,9 +232,7 @@ func TestOutputIsNamedBeforeItsParts(t *testing.T) {
 	small := r.begin(thread(0), client.OutputConfig{Columns: 10})
 	_, _ = small.Write(raw[:1000])
 	for _, o := range []*client.Output{small, big} {
-		if err := o.Close(client.OutputEnd{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.Close(client.OutputEnd{}))
 	}
 	w := &witness{Parts: r.conn.Outputs(), r: r}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Parts = w })
@@ -257,9 +252,7 @@ func TestOutputPieces(t *testing.T) {
 	send := func(t events.Thread, c events.Chunk) {
 		seq++
 		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t, Time: 1_000 + int64(seq), Body: c.Encode()}
-		if err := r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}))
 	}
 	piece := func(n uint64, text string) events.Chunk {
 		return events.Chunk{Op: events.ChunkData, Output: "o", Seq: n, Stream: events.Stdout, Data: []byte(text)}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -26,10 +27,7 @@ func brief(t *testing.T) context.Context {
 func (r *rig) open(ctx context.Context, session string, want int) []client.Prompt {
 	r.t.Helper()
 	for {
-		ps, err := r.Prompts(ctx, session)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		ps := must.Get(r.Prompts(ctx, session))(r.t)
 		if len(ps) == want {
 			return ps
 		}
@@ -174,9 +172,7 @@ func TestPromptDeadline(t *testing.T) {
 	// The agent is gone: nobody notes the deadline, and an approval that comes after it denies.
 	pub := r.Publisher(client.PublisherConfig{})
 	q := events.Prompt{ID: "gone", Kind: events.PromptApproval, Text: "?", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-	if err := pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))
 	if open := r.open(ctx, "s3", 1)[0]; open.Overdue(time.Now()) || !open.Overdue(time.Now().Add(2*time.Minute)) {
 		t.Errorf("Overdue is wrong about %+v", open)
 	}
@@ -185,9 +181,7 @@ func TestPromptDeadline(t *testing.T) {
 	}
 	late := events.Event{Producer: "late", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline + 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "gone", Answer: json.RawMessage("true"), By: "mira"}}.Encode()}
-	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{&late}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{&late}))
 	r.await(thread(3), "late", 1)
 	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied || p.Resolution.By != events.ByDeadline {
 		t.Errorf("settled late = %+v, %v, want it denied", p.Resolution, err)
@@ -195,15 +189,11 @@ func TestPromptDeadline(t *testing.T) {
 
 	// An answer that says it was given in time, and was stored when the time was over.
 	q.ID, q.Deadline = "dated back", time.Now().Add(-time.Second).UnixMilli()
-	if err := pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))
 	answer := events.Answer{Prompt: q.ID, Answer: json.RawMessage("true"), By: "mira"}
 	back := events.Event{Producer: "back", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline - 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &answer}.Encode()}
-	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{&back}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{&back}))
 	r.await(thread(3), "back", 1)
 	if p, err := r.Prompt(ctx, thread(3), q.ID); err != nil || p.Resolution.Outcome != events.OutcomeDenied {
 		t.Errorf("settled by an answer that is dated back = %+v, %v, want it denied", p.Resolution, err)
@@ -218,9 +208,7 @@ func TestPromptKilled(t *testing.T) {
 			first := r.start(nil)
 			done := r.ask(ctx, thread(4), events.Prompt{ID: "k", Kind: events.PromptText, Text: "?"})
 			r.open(ctx, "s4", 1)
-			if err := first.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, first.stop())
 			pub := r.Publisher(client.PublisherConfig{User: "mira"})
 			if err := pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}); err != nil {
 				t.Fatal(err)
@@ -257,9 +245,7 @@ func TestPromptOfOthers(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{})
 	claude := func(lines ...string) {
 		for _, l := range lines {
-			if err := pub.Publish(ctx, client.Entry{Thread: thread(5), Dialect: "claude", Body: []byte(l)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(5), Dialect: "claude", Body: []byte(l)}))
 		}
 	}
 	claude(`{"type":"assistant","uuid":"u1","sessionId":"x","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"assistant","id":"m1","content":[{"type":"tool_use","id":"toolu_1","name":"AskUserQuestion","input":{"questions":[{"question":"Red or blue?"}]}}]}}`)
@@ -276,9 +262,7 @@ func TestPromptOfOthers(t *testing.T) {
 	own := events.Prompt{ID: "own", Kind: events.PromptText, Text: "?"}.Item()
 	settle := events.PendingPromptResolved("own", events.PromptText, events.Resolution{Outcome: "answered", By: "terminal", At: 7, Answer: []byte(`"x"`)})
 	for i, it := range []events.Item{own, settle} {
-		if err := pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}))
 		r.open(ctx, "s6", 1-i)
 	}
 	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 || string(p.Resolution.Answer) != `"x"` {
@@ -287,12 +271,8 @@ func TestPromptOfOthers(t *testing.T) {
 	if err := pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.End(ctx, thread(6), events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5))
+	must.Do(t, r.End(ctx, thread(6), events.End{}))
 	_ = run.stop() // what is committed is published first
 	if n := run.Stats().Dead; n != 1 {
 		t.Errorf("%d dead letters, want the answer to no prompt", n)
@@ -306,16 +286,12 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	run := r.start(nil)
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
-	if err := p.Publish(ctx, stepEntry(id, 1, "one")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
 	r.await(id, "p", 1)
 	if _, err := r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < 2; time.Sleep(10 * time.Millisecond) {
 	}
 	if st := run.Stats(); st.Dead != 1 {

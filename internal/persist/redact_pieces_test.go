@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/redact"
 	"spool/pkg/client"
@@ -35,12 +36,11 @@ func TestHeldIsKept(t *testing.T) {
 				run := start()
 				o := r.begin(thread(0), client.OutputConfig{ID: "o", Window: 3})
 				for i := 0; i < len(text); i += 3 {
-					_, err := io.WriteString(o, text[i:min(i+3, len(text))])
-					ok(t, err)
+					must.Get(io.WriteString(o, text[i:min(i+3, len(text))]))(t)
 					if i%12 == 0 {
 						seq := r.lastSeq("SPOOL_EVENTS")
 						r.until("it is applied", func() bool { return run.Stats().Applied > 0 && seq > 0 })
-						ok(t, run.stop())
+						must.Do(t, run.stop())
 						n++
 						run = start()
 					}

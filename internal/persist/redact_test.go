@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/redact"
 	"spool/pkg/client"
@@ -53,32 +54,18 @@ func TestSecretsAreNeverStored(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			out, err := r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := fmt.Fprintf(out, "key: %s\n", leaked); err != nil {
-				t.Fatal(err)
-			}
-			if err := out.Close(client.OutputEnd{}); err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true}))(t)
+			must.Get(fmt.Fprintf(out, "key: %s\n", leaked))(t)
+			must.Do(t, out.Close(client.OutputEnd{}))
 			// Behind the output's end, in the same session.
 			if err := pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}); err != nil {
 				t.Fatal(err)
 			}
 			var stored bytes.Buffer
 			for th, seq := range map[events.Thread]uint64{at: 13, text: 12} {
-				if err := r.Await(t.Context(), th, "p", 0, seq); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := r.Export(t.Context(), th, &stored); err != nil {
-					t.Fatal(err)
-				}
-				items, err := r.Past(t.Context(), th, 1, 100)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.Await(t.Context(), th, "p", 0, seq))
+				must.Get(r.Export(t.Context(), th, &stored))(t)
+				items := must.Get(r.Past(t.Context(), th, 1, 100))(t)
 				for _, item := range items {
 					fmt.Fprintf(&stored, "%+v", item)
 				}
@@ -92,9 +79,7 @@ func TestSecretsAreNeverStored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := stored.ReadFrom(rc); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(stored.ReadFrom(rc))(t)
 				_ = rc.Close()
 			}
 			if got := bytes.Contains(stored.Bytes(), []byte(leaked)); got == mask {
@@ -150,9 +135,7 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	seq := uint64(0)
 	publish := func(dialect, body string) {
 		seq++
-		if err := pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(body), Seq: seq}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(body), Seq: seq}))
 	}
 	for _, way := range hidden() {
 		publish("omp", way.body)
@@ -163,25 +146,16 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	}
 	cores = append(cores, leaked, leaked[4:12], leaked[12:])
 	const piece = 9 // bytes: what is not durable yet fills the window, so that each write is an event
-	out, err := r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true, Window: piece})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true, Window: piece}))(t)
 	text := "key: " + leaked + "\nfine\nagain " + leaked
 	for i := 0; i < len(text); i += piece {
 		for _, w := range []io.Writer{out, out.Stderr()} {
-			if _, err := io.WriteString(w, text[i:min(len(text), i+piece)]); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(w, text[i:min(len(text), i+piece)]))(t)
 		}
 	}
-	if err := out.Close(client.OutputEnd{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Close(client.OutputEnd{}))
 	publish("omp", string(secretBody("last", 0)))
-	if err := r.Await(t.Context(), at, "p", 0, seq); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Await(t.Context(), at, "p", 0, seq))
 	stored := everything(t, r, at)
 	stored += log.String()
 	for _, core := range cores {
@@ -198,18 +172,11 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 func everything(t *testing.T, r *rig, at events.Thread) string {
 	t.Helper()
 	var stored bytes.Buffer
-	if _, err := r.Export(t.Context(), at, &stored); err != nil {
-		t.Fatal(err)
-	}
-	items, err := r.Past(t.Context(), at, 1, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Export(t.Context(), at, &stored))(t)
+	items := must.Get(r.Past(t.Context(), at, 1, 1000))(t)
 	for _, item := range items {
 		fmt.Fprintf(&stored, "%+v", item)
-		if err := json.NewEncoder(&stored).Encode(item); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewEncoder(&stored).Encode(item))
 	}
 	list, err := r.Artifacts(t.Context(), at.Session)
 	if err != nil || len(list) == 0 {
@@ -220,9 +187,7 @@ func everything(t *testing.T, r *rig, at events.Thread) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stored.ReadFrom(rc); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(stored.ReadFrom(rc))(t)
 		_ = rc.Close()
 	}
 	letters, err := r.DeadLetters(t.Context(), at.Session)
@@ -230,13 +195,8 @@ func everything(t *testing.T, r *rig, at events.Thread) string {
 		t.Fatalf("%d dead letters, %v, want one of each way at least", len(letters), err)
 	}
 	for _, letter := range letters {
-		body, err := r.OpenDeadLetter(t.Context(), letter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stored.ReadFrom(body); err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(r.OpenDeadLetter(t.Context(), letter))(t)
+		must.Get(stored.ReadFrom(body))(t)
 		fmt.Fprintf(&stored, "%+v", letter)
 	}
 	return stored.String()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/redact"
 	"spool/pkg/client"
@@ -51,7 +52,7 @@ func TestOneLetterUnderOtherRules(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte("key: " + leaked)}
-			ok(t, pub.Publish(t.Context(), e))
+			must.Do(t, pub.Publish(t.Context(), e))
 			first := r.doomed(persist.StepAck, with(masked))
 			first.Deliver(t.Context(), r.message(1, 1))
 			first.wait(t, persist.StepAck)

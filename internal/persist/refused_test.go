@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
 	"spool/internal/record"
@@ -56,13 +57,13 @@ type passing struct {
 func forkOf(source events.Thread) func(*rig, events.Thread) {
 	return func(r *rig, in events.Thread) {
 		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: source.Session, Thread: source.Name}}
-		ok(r.t, r.Publisher(client.PublisherConfig{Producer: "late"}).Control(r.t.Context(), in, 1, op))
+		must.Do(r.t, r.Publisher(client.PublisherConfig{Producer: "late"}).Control(r.t.Context(), in, 1, op))
 	}
 }
 
 func saysSmall(r *rig, in events.Thread) {
 	e := client.Entry{Thread: in, Dialect: "omp", Body: message("small", "user", 3000), Seq: 1}
-	ok(r.t, r.Publisher(client.PublisherConfig{Producer: "late"}).Publish(r.t.Context(), e))
+	must.Do(r.t, r.Publisher(client.PublisherConfig{Producer: "late"}).Publish(r.t.Context(), e))
 }
 
 func hasEntry(r *rig, in events.Thread) bool {
@@ -175,10 +176,8 @@ func (m *mortal) wait(t *testing.T, at persist.Step) {
 // message is a stored event as a consumer gives it in a term of its partition.
 func (r *rig) message(seq, term uint64) persist.Message {
 	r.t.Helper()
-	s, err := r.conn.JetStream().Stream(r.t.Context(), events.EventsStream)
-	ok(r.t, err)
-	m, err := s.GetMsg(r.t.Context(), seq)
-	ok(r.t, err)
+	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.EventsStream))(r.t)
+	m := must.Get(s.GetMsg(r.t.Context(), seq))(r.t)
 	return persist.Message{
 		Subject: m.Subject, Data: m.Data, Seq: seq, Stored: m.Time.UnixNano(), Term: term, Ack: func() error { return nil },
 	}
@@ -274,7 +273,7 @@ func TestRefusedInAMessage(t *testing.T) {
 			for i := range 4 {
 				es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 100+2000*(i%2))})
 			}
-			ok(t, pub.Publish(t.Context(), es...))
+			must.Do(t, pub.Publish(t.Context(), es...))
 			first := r.doomed(at, func(_ *persist.Deps, c *persist.Config) { c.MaxEntry = 1000 })
 			first.Deliver(t.Context(), r.message(1, 1))
 			first.wait(t, at)
@@ -303,7 +302,7 @@ func TestRefusedIsBounded(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries { // alone in its message, each
 		dialect := fmt.Sprintf("nobody-%d-%s", i, strings.Repeat("x", 80))
-		ok(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: dialect, Body: []byte(`{}`)}))
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: dialect, Body: []byte(`{}`)}))
 	}
 	r.give(p, 1, entries)
 	r.through(p, entries)
@@ -313,7 +312,7 @@ func TestRefusedIsBounded(t *testing.T) {
 	if n := len(r.whyDead()); n != entries {
 		t.Errorf("%d dead letters, want %d", n, entries)
 	}
-	ok(t, pub.Control(t.Context(), thread(0), entries+1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
+	must.Do(t, pub.Control(t.Context(), thread(0), entries+1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	r.give(p, entries+1, entries+1)
 	r.through(p, entries+1)
 	if v, err := record.DecodeRefused(r.record(events.RefusedKey(0)).Value); err != nil || len(v.Events) != 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -122,9 +123,7 @@ func TestEqualResultsOfTwoSessions(t *testing.T) {
 		t.Errorf("items name artifacts that their sessions do not have: %v", ids)
 	}
 
-	if err := r.ForkSession(t.Context(), "s0", "fork", client.SessionFork{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ForkSession(t.Context(), "s0", "fork", client.SessionFork{}))
 	fork := events.Thread{Session: "fork", Name: "main"}
 	past, err := r.Past(t.Context(), fork, 1, 1)
 	if err != nil || len(past) != 1 {
@@ -212,10 +211,7 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 		if res.Metadata.Artifact == nil {
 			t.Fatalf("item %d names no artifact", i+1)
 		}
-		rec, err := r.Artifact(t.Context(), artifacts.ID(res.Metadata.Artifact.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := must.Get(r.Artifact(t.Context(), artifacts.ID(res.Metadata.Artifact.ID)))(t)
 		body, _, err := r.OpenArtifact(t.Context(), rec)
 		if err != nil {
 			t.Fatal(err)
@@ -244,9 +240,7 @@ func TestResultThresholds(t *testing.T) {
 		} else if want {
 			r.artifact(got.ID, []byte(largeResult(bytes)))
 		}
-		if err := p.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.stop())
 	}
 	say(artifacts.Thresholds{Bytes: 2000}, 2000, false)
 	say(artifacts.Thresholds{Bytes: 2000}, 2001, true)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -95,9 +96,7 @@ func (r *rig) publish(p *client.Publisher, t events.Thread, from, to int) {
 	for i := from; i < to; i++ {
 		es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 100), Seq: uint64(i + 1)})
 		if len(es) == 37 || i == to-1 {
-			if err := p.Publish(r.t.Context(), es...); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Do(r.t, p.Publish(r.t.Context(), es...))
 			es = nil
 		}
 	}
@@ -108,18 +107,13 @@ func (r *rig) await(t events.Thread, producer string, seq uint64) threads.Head {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	if err := r.Await(ctx, t, producer, 0, seq); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.Await(ctx, t, producer, 0, seq))
 	return r.head(t)
 }
 
 func (r *rig) head(t events.Thread) threads.Head {
 	r.t.Helper()
-	h, err := r.Thread(r.t.Context(), t)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	h := must.Get(r.Thread(r.t.Context(), t))(r.t)
 	return h
 }
 

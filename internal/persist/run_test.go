@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/pkg/artifacts"
@@ -18,10 +19,7 @@ import (
 // runs reads the runs of a session by id.
 func (r *rig) runs(session string) map[string]client.RunInfo {
 	r.t.Helper()
-	list, err := r.Runs(r.t.Context(), session)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.Runs(r.t.Context(), session))(r.t)
 	out := map[string]client.RunInfo{}
 	for _, run := range list {
 		out[run.ID] = run
@@ -33,9 +31,7 @@ func (r *rig) runs(session string) map[string]client.RunInfo {
 func (r *rig) signs(p *client.Publisher, t events.Thread, seq uint64, ops ...events.Run) {
 	r.t.Helper()
 	for i := range ops {
-		if err := p.Control(r.t.Context(), t, seq+uint64(i), events.Control{Op: events.OpRun, Run: &ops[i]}); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, p.Control(r.t.Context(), t, seq+uint64(i), events.Control{Op: events.OpRun, Run: &ops[i]}))
 	}
 	r.await(t, p.Producer(), seq+uint64(len(ops))-1)
 }
@@ -43,10 +39,7 @@ func (r *rig) signs(p *client.Publisher, t events.Thread, seq uint64, ops ...eve
 // reasons reads why events went to the dead letters, in order.
 func (r *rig) reasons(want int) []string {
 	r.t.Helper()
-	dead, err := r.conn.JetStream().Stream(r.t.Context(), events.DeadStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	dead := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.DeadStream))(r.t)
 	var out []string
 	for deadline := time.Now().Add(10 * time.Second); len(out) < want && time.Now().Before(deadline); {
 		m, err := dead.GetMsg(r.t.Context(), uint64(len(out)+1))
@@ -69,18 +62,18 @@ func TestRunLife(t *testing.T) {
 	p := r.start(nil)
 	th := thread(1)
 	run, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour, Summary: "fix it"})
-	ok(t, err)
-	ok(t, run.Wait(ctx))
+	must.Do(t, err)
+	must.Do(t, run.Wait(ctx))
 	got := r.runs("s1")["r1"]
 	if got.Thread != th || got.Agent != "coder" || got.State != artifacts.RunQueued || got.Summary != "fix it" || !got.Active() ||
 		got.Left < 59*time.Minute || got.Left > time.Hour || got.Begun == 0 || got.Expired {
 		t.Errorf("queued run = %+v", got)
 	}
-	ok(t, run.Set(ctx, artifacts.RunRunning, "fixing it"))
+	must.Do(t, run.Set(ctx, artifacts.RunRunning, "fixing it"))
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, th, 0, 5)
 	r.await(th, "p", 5)
-	ok(t, run.Wait(ctx))
+	must.Do(t, run.Wait(ctx))
 	if got := r.runs("")["r1"]; got.State != artifacts.RunRunning || got.Summary != "fixing it" || got.Agent != "coder" {
 		t.Errorf("running run = %+v", got)
 	}
@@ -88,9 +81,9 @@ func TestRunLife(t *testing.T) {
 		t.Error("a run that runs was made pending")
 	}
 	r.check(th, 5)
-	ok(t, r.Client.End(ctx, th, events.End{}))
-	ok(t, run.End(ctx, artifacts.RunCompleted, "fixed"))
-	ok(t, run.Wait(ctx))
+	must.Do(t, r.Client.End(ctx, th, events.End{}))
+	must.Do(t, run.End(ctx, artifacts.RunCompleted, "fixed"))
+	must.Do(t, run.Wait(ctx))
 	if got := r.runs("s1")["r1"]; got.State != artifacts.RunCompleted || got.Active() || got.Left != 0 || got.Summary != "fixed" {
 		t.Errorf("ended run = %+v", got)
 	}
@@ -99,7 +92,7 @@ func TestRunLife(t *testing.T) {
 	default:
 		t.Error("Ended is open after End")
 	}
-	ok(t, run.End(ctx, artifacts.RunCompleted, ""))
+	must.Do(t, run.End(ctx, artifacts.RunCompleted, ""))
 	if err := run.End(ctx, artifacts.RunFailed, ""); !errors.Is(err, client.ErrRunEnded) {
 		t.Errorf("End in another state = %v, want %v", err, client.ErrRunEnded)
 	}
@@ -144,9 +137,8 @@ func TestRunLease(t *testing.T) {
 func TestRunBeats(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	p := r.start(nil)
-	run, err := r.StartRun(ctx, thread(3), client.RunConfig{Lease: time.Second})
-	ok(t, err)
-	ok(t, run.Wait(ctx))
+	run := must.Get(r.StartRun(ctx, thread(3), client.RunConfig{Lease: time.Second}))(t)
+	must.Do(t, run.Wait(ctx))
 	first := r.runs("s3")[run.ID()].Touched
 	for r.runs("s3")[run.ID()].Touched-first < 1_100 { // longer than the lease
 		if ctx.Err() != nil {
@@ -160,7 +152,7 @@ func TestRunBeats(t *testing.T) {
 	if err := r.EndRun(ctx, "s3", "nothing", artifacts.RunCancelled, ""); !errors.Is(err, client.ErrNoRun) {
 		t.Errorf("EndRun(nothing) = %v, want %v", err, client.ErrNoRun)
 	}
-	ok(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunCancelled, "not needed"))
+	must.Do(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunCancelled, "not needed"))
 	select {
 	case <-run.Ended():
 	case <-ctx.Done():
@@ -195,7 +187,7 @@ func TestRunRefused(t *testing.T) {
 	)
 	other := events.Thread{Session: "s4", Name: "other"}
 	r.signs(pub, other, 100, events.Run{ID: "its", State: "pending"}, events.Run{ID: "live", State: "running"})
-	ok(t, r.Client.End(t.Context(), thread(4), events.End{}))
+	must.Do(t, r.Client.End(t.Context(), thread(4), events.End{}))
 	r.signs(pub, thread(4), 200, events.Run{ID: "late", State: "queued"})
 	want := []string{
 		"run done has ended, it is completed, and can not be running", "it is completed, and can not be failed", "run live is running, and can not be queued",
@@ -222,10 +214,9 @@ func TestRunRenewal(t *testing.T) {
 		t.Helper()
 		e := events.Event{Producer: "beats", Seq: seq, Kind: events.KindControl, Thread: thread(5), Time: at,
 			Body: events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: state, Lease: 30_000}}.Encode()}
-		ok(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
 		r.await(thread(5), "beats", seq)
-		rs, err := r.conn.Records().Records(t.Context(), events.RunKey("s5", "r"))
-		ok(t, err)
+		rs := must.Get(r.conn.Records().Records(t.Context(), events.RunKey("s5", "r")))(t)
 		return rs[0].Seq
 	}
 	const t0 = 1_795_000_000_000
@@ -256,9 +247,9 @@ func TestRunKilled(t *testing.T) {
 			first := r.start(nil)
 			pub := r.Publisher(client.PublisherConfig{})
 			r.signs(pub, thread(6), 1, events.Run{ID: "k", State: "running", Lease: 60_000, Agent: "a"})
-			ok(t, first.stop())
+			must.Do(t, first.stop())
 			done := events.Run{ID: "k", State: "completed"}
-			ok(t, pub.Control(ctx, thread(6), 2, events.Control{Op: events.OpRun, Run: &done}))
+			must.Do(t, pub.Control(ctx, thread(6), 2, events.Control{Op: events.OpRun, Run: &done}))
 			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
 				d.At = func(s persist.Step) error {
 					if s == step {
@@ -279,7 +270,7 @@ func TestRunKilled(t *testing.T) {
 			if got := r.reasons(1); !strings.Contains(got[0], "it is completed") {
 				t.Errorf("reason = %q", got[0])
 			}
-			ok(t, last.stop()) // it counts a letter behind sending it
+			must.Do(t, last.stop()) // it counts a letter behind sending it
 			if n := last.Stats().Dead; n != 1 {
 				t.Errorf("%d dead letters, want the run that would run again", n)
 			}
@@ -297,10 +288,10 @@ func TestRunTwoPersisters(t *testing.T) {
 	r.await(thread(7), "p", 1)
 	pub := r.Publisher(client.PublisherConfig{Producer: "signs"})
 	for range 30 {
-		ok(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "pending", Lease: 60_000}}))
+		must.Do(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "pending", Lease: 60_000}}))
 	}
 	for _, op := range []events.Run{{ID: "r", State: "running"}, {ID: "r", State: "failed", Summary: "no"}} {
-		ok(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &op}))
+		must.Do(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &op}))
 	}
 	r.feed(a)
 	r.await(thread(7), "signs", 32)
@@ -323,8 +314,8 @@ func TestRunOneID(t *testing.T) {
 	for i, name := range names { // one batch, as nobody takes them yet
 		th := events.Thread{Session: "s8", Name: name}
 		op := events.Run{ID: "same", State: "queued", Agent: name}
-		ok(t, pub.Control(ctx, th, uint64(2*i+1), events.Control{Op: events.OpRun, Run: &op}))
-		ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: message("x", "user", 5), Seq: uint64(2*i + 2)}))
+		must.Do(t, pub.Control(ctx, th, uint64(2*i+1), events.Control{Op: events.OpRun, Run: &op}))
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: message("x", "user", 5), Seq: uint64(2*i + 2)}))
 	}
 	r.start(nil)
 	for i, name := range names {
@@ -346,7 +337,7 @@ func TestRunMany(t *testing.T) {
 	say := func(round int, state string) {
 		for i := range many {
 			op := events.Run{ID: fmt.Sprintf("r%d", i), State: state, Lease: 60_000}
-			ok(t, pub.Control(t.Context(), thread(9), uint64(round*many+i+1), events.Control{Op: events.OpRun, Run: &op}))
+			must.Do(t, pub.Control(t.Context(), thread(9), uint64(round*many+i+1), events.Control{Op: events.OpRun, Run: &op}))
 		}
 	}
 	say(0, "queued")
@@ -354,7 +345,7 @@ func TestRunMany(t *testing.T) {
 	r.await(thread(9), pub.Producer(), many)
 	say(1, "running")
 	r.await(thread(9), pub.Producer(), 2*many)
-	ok(t, p.stop())
+	must.Do(t, p.stop())
 	say(2, "aborted")
 	r.start(nil)
 	r.await(thread(9), pub.Producer(), 3*many)

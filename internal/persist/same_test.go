@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/examples"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/persist"
 	"spool/pkg/client"
@@ -81,9 +82,7 @@ func (r *rig) tell(all map[events.Thread]story, each int) map[events.Thread]*cli
 			for _, line := range s.lines[at:min(at+each, len(s.lines))] {
 				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Body: line})
 			}
-			if err := p.Publish(r.t.Context(), es...); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Do(r.t, p.Publish(r.t.Context(), es...))
 		}
 	}
 	return pubs
@@ -247,10 +246,7 @@ func TestHugeEntry(t *testing.T) {
 	}
 	r.verify(thread(0))
 	<-discarded
-	usage, err := natsadmin.New(r.conn).Usage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := must.Get(natsadmin.New(r.conn).Usage(t.Context()))(t)
 	for _, u := range usage {
 		if u.Stream == events.ObjectStream(events.InboxBucket) && u.Messages != 0 {
 			t.Errorf("the inbox holds %d messages, want none", u.Messages)

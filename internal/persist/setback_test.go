@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -23,10 +24,7 @@ func TestStoreSetBack(t *testing.T) {
 	r.publish(pub, thread(1), 3, 10)
 	r.await(thread(1), "p", 10)
 
-	fence, err := r.conn.Records().Fence(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fence := must.Get(r.conn.Records().Fence(t.Context(), 0))(t)
 	if _, err := r.conn.Records().Commit(t.Context(), fence, []record.Put{{Key: events.HeadKey(thread(1)), Value: before.Encode(), Expect: record.Any}}); err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +32,7 @@ func TestStoreSetBack(t *testing.T) {
 	again := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(again, thread(1), 3, 10)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		b, err := r.conn.Events().Backlog(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(r.conn.Events().Backlog(t.Context()))(t)
 		if b.Pending+b.Unacked == 0 {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -59,9 +60,7 @@ func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head
 	for i, line := range lines {
 		es[i] = client.Entry{Thread: t, Dialect: dialect, Body: []byte(line)}
 	}
-	if err := p.Publish(r.t.Context(), es...); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, p.Publish(r.t.Context(), es...))
 	return r.await(t, p.Producer(), uint64(len(lines)))
 }
 
@@ -313,9 +312,7 @@ func TestTail(t *testing.T) {
 	tail := func(seq uint64, tl events.Tail) {
 		t.Helper()
 		p := r.Publisher(client.PublisherConfig{Producer: "tail"})
-		if err := p.Control(context.Background(), thread(0), seq, events.Control{Op: events.OpTail, Tail: &tl}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Control(context.Background(), thread(0), seq, events.Control{Op: events.OpTail, Tail: &tl}))
 		r.await(thread(0), "tail", seq)
 	}
 	for i, tt := range []struct {

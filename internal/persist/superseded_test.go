@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -15,16 +16,11 @@ func TestSupersededEventKeepsItsBody(t *testing.T) {
 	ctx := t.Context()
 	id := thread(0)
 	body := `{"id":"big","role":"coder","content":"` + strings.Repeat("x", 5000) + `"}`
-	ref, err := r.conn.Inbox().CheckIn(ctx, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(r.conn.Inbox().CheckIn(ctx, strings.NewReader(body)))(t)
 	publish := func(e events.Event) {
 		t.Helper()
 		e.Kind, e.Dialect, e.Thread, e.Producer = events.KindEntry, "step", id, "p"
-		if _, err := r.conn.JetStream().Publish(ctx, events.EventSubject(id, e.Kind), e.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.conn.JetStream().Publish(ctx, events.EventSubject(id, e.Kind), e.Encode()))(t)
 	}
 	run := r.start(nil)
 	until := func(n int64) {
@@ -39,10 +35,7 @@ func TestSupersededEventKeepsItsBody(t *testing.T) {
 	publish(events.Event{Seq: 1, Body: []byte(`{"id":"one","role":"coder","content":"one"}`)})
 	publish(events.Event{Seq: 2, Prev: 1, Ref: &ref})
 	until(3)
-	letters, err := r.DeadLetters(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	letters := must.Get(r.DeadLetters(ctx, ""))(t)
 	if h := r.head(id); h.Entries != 2 || len(letters) > 0 {
 		t.Errorf("%d entries, want 2; %d dead letters", h.Entries, len(letters))
 		for _, l := range letters {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -24,9 +25,7 @@ func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.
 	r.t.Helper()
 	for i := from; i < to; i++ {
 		body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step %d","timestamp":%d}`, i, i, 1795176000000+int64(i))
-		if err := p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: uint64(i)}); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: uint64(i)}))
 	}
 	return r.await(t, p.Producer(), uint64(to-1))
 }
@@ -35,10 +34,7 @@ func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.
 func (r *rig) texts(steps []threads.Step) (list []string) {
 	r.t.Helper()
 	for _, s := range steps {
-		c, err := s.ReadContent(r.t.Context())
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		c := must.Get(s.ReadContent(r.t.Context()))(r.t)
 		list = append(list, string(c.Text))
 	}
 	return list
@@ -58,14 +54,10 @@ func TestCompact(t *testing.T) {
 			t.Errorf("Compact keeping %s = %v, want ErrNotFound", bad, err)
 		}
 	}
-	if err := r.Compact(ctx, id, "sum one", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Compact(ctx, id, "sum one", ""))
 	r.steps(id, p, 6, 8)
 	r.wantContext(id, "sum one", "", "step 6,step 7")
-	if err := r.Compact(ctx, id, "sum two", "s4"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Compact(ctx, id, "sum two", "s4"))
 	head = r.steps(id, p, 8, 9)
 	r.wantContext(id, "sum two", "step 4,step 5,step 6,step 7", "step 8")
 
@@ -77,9 +69,7 @@ func TestCompact(t *testing.T) {
 	if err != nil || !slices.Contains(content.Refs, last[1].Compact) || last[1].Role != threads.RoleCompact {
 		t.Errorf("the summary %s is not among the content's refs %v, %v", last[1].Compact, content.Refs, err)
 	}
-	if err := r.Compact(ctx, id, "sum three", last[3].At.Ref.String()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Compact(ctx, id, "sum three", last[3].At.Ref.String()))
 	r.wantContext(id, "sum three", "step 6,step 7,step 8", "")
 	if n := r.items(id, 11); n != 11 {
 		t.Errorf("%d items, want 11", n)
@@ -88,9 +78,7 @@ func TestCompact(t *testing.T) {
 
 	// A step with a summary says something itself: the summary is of what came before.
 	body := []byte(`{"role":"coder","content":"mine","compact":"sum four","firstKept":"nobody"}`)
-	if err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 9}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 9}))
 	r.await(id, "p", 9)
 	r.wantContext(id, "sum four", "", "mine")
 }
@@ -106,10 +94,7 @@ func (r *rig) intact(id events.Thread) {
 func (r *rig) wantContext(id events.Thread, summary, kept, steps string) {
 	r.t.Helper()
 	head := r.head(id)
-	c, err := r.Reader().Context(r.t.Context(), head.Head())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	c := must.Get(r.Reader().Context(r.t.Context(), head.Head()))(r.t)
 	gotKept, gotSteps := strings.Join(r.texts(c.Kept), ","), strings.Join(r.texts(c.Steps), ",")
 	if string(c.Summary.Text) != summary || gotKept != kept || gotSteps != steps {
 		r.t.Errorf("context = %q, kept %s, steps %s, want %q, %s, %s", c.Summary.Text, gotKept, gotSteps, summary, kept, steps)
@@ -122,9 +107,7 @@ func TestCompactOfOmp(t *testing.T) {
 	r.start(nil)
 	id := thread(0)
 	r.say(id, "omp", node("a", ""), node("b", "a"), node("c", "b"))
-	if err := r.Compact(t.Context(), id, "so far", "c"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Compact(t.Context(), id, "so far", "c"))
 	c, err := r.Context(t.Context(), id, sessions.Last, nil)
 	if err != nil || len(c.Messages) != 2 || !strings.Contains(string(c.Messages[0]), "so far") {
 		t.Errorf("Context = %d messages, %v, want the summary and c", len(c.Messages), err)
@@ -142,9 +125,7 @@ func TestRename(t *testing.T) {
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	before := r.steps(a, pub, 1, 4)
 	ctx := t.Context()
-	if err := r.Rename(ctx, a, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Rename(ctx, a, "b"))
 	if h := r.head(b); h.Head() != before.Head() || h.N != 3 {
 		t.Errorf("head = %s with %d items, want %s with 3", h.Head(), h.N, before.Head())
 	}
@@ -165,9 +146,7 @@ func TestRename(t *testing.T) {
 	// What comes for the old name is refused, by this persister and by one that starts anew; the new name goes on.
 	for i := range 2 {
 		late := client.Entry{Thread: a, Dialect: "step", Body: []byte(`{"role":"coder","content":"late"}`), Seq: uint64(4 + i)}
-		if err := pub.Publish(ctx, late); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, late))
 		r.steps(b, r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("q", i)}), 1, 2)
 		_ = p.stop()
 		if dead := p.Stats().Dead; dead != 1 {
@@ -197,9 +176,7 @@ func TestRename(t *testing.T) {
 	if h := r.head(a); h.Entries != 6 {
 		t.Errorf("%d entries after the way back, want 6", h.Entries)
 	}
-	if err := r.End(ctx, a, events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(ctx, a, events.End{}))
 	if h := r.head(a); h.Status != threads.StatusCompleted {
 		t.Errorf("status %s, want completed", h.Status)
 	}
@@ -213,15 +190,9 @@ func TestRemove(t *testing.T) {
 	ctx := t.Context()
 	id, fork := thread(0), events.Thread{Session: "s0", Name: "fork"}
 	r.steps(id, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 5)
-	if err := r.Fork(ctx, fork, events.Fork{Session: "s0", Thread: "main", Index: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.End(ctx, fork, events.End{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Remove(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Fork(ctx, fork, events.Fork{Session: "s0", Thread: "main", Index: 3}))
+	must.Do(t, r.End(ctx, fork, events.End{}))
+	must.Do(t, r.Remove(ctx, id))
 	if _, err := r.Thread(ctx, id); !errors.Is(err, threads.ErrNoThread) || !strings.Contains(err.Error(), "removed") {
 		t.Errorf("Thread = %v, want ErrNoThread: removed", err)
 	}
@@ -234,9 +205,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("%d entries, %d items under the free name, want 2 of each", h.Entries, h.N)
 	}
 	for _, gone := range []events.Thread{fork, id} {
-		if err := r.Remove(ctx, gone); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Remove(ctx, gone))
 	}
 	_ = p.stop()
 	r.start(nil)
@@ -258,14 +227,10 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 			p := r.Publisher(client.PublisherConfig{Producer: "p"})
 			publish := func(t events.Thread, seq uint64) {
 				body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step"}`, seq)
-				if err := p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: seq}); err != nil {
-					r.t.Fatal(err)
-				}
+				must.Do(r.t, p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: seq}))
 			}
 			control := func(t events.Thread, seq uint64, op events.Control) {
-				if err := p.Control(r.t.Context(), t, seq, op); err != nil {
-					r.t.Fatal(err)
-				}
+				must.Do(r.t, p.Control(r.t.Context(), t, seq, op))
 			}
 			publish(a, 1)
 			publish(a, 2)
@@ -319,9 +284,7 @@ func TestReopen(t *testing.T) {
 	if h := r.say(id, "item", large); h.Status != threads.StatusFailed {
 		t.Fatalf("status %s, want failed", h.Status)
 	}
-	if err := r.Reopen(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Reopen(t.Context(), id))
 	if h := r.head(id); h.Status != threads.StatusActive || h.Failure != "" {
 		t.Errorf("status %s %q, want active", h.Status, h.Failure)
 	}
@@ -337,24 +300,16 @@ func TestStepRefs(t *testing.T) {
 	run := r.start(nil)
 	ctx := t.Context()
 	other := r.steps(thread(1), r.Publisher(client.PublisherConfig{Producer: "o"}), 11, 13)
-	blob, err := r.PutBlob(ctx, []byte("a result"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blob := must.Get(r.PutBlob(ctx, []byte("a result")))(t)
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
 	own := r.steps(thread(0), p, 1, 3)
 	located, bare := other.Recent[1], other.Recent[0]
 	old := casstore.Located{Ref: own.Recent[0].Ref, Pack: casstore.PackID{9}}
 	want := []casstore.Ref{own.Recent[1].Ref, located.Ref, bare.Ref, old.Ref, blob}
 	body := fmt.Appendf(nil, `{"role":"coder","content":"c","refs":[%q,%q,%q,%q,%q]}`, own.Recent[1].Ref, located, bare.Ref, old, blob)
-	if err := p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}))
 	head := r.await(thread(0), "p", 3)
-	step, err := r.Reader().Step(ctx, head.Head())
-	if err != nil {
-		t.Fatal(err)
-	}
+	step := must.Get(r.Reader().Step(ctx, head.Head()))(t)
 	c, err := step.ReadContent(ctx)
 	if err != nil || !slices.Equal(c.Refs, want) {
 		t.Fatalf("refs = %v, %v, want %v", c.Refs, err, want)
@@ -369,9 +324,7 @@ func TestStepRefs(t *testing.T) {
 			t.Errorf("Publish with %s = %v, want ErrMissingRef", ref, err)
 		}
 		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
-		if err := r.conn.Events().PublishEvents(ctx, []*events.Event{ev}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{ev}))
 	}
 	if h := r.await(thread(0), "x", 3); h.Entries != 3 {
 		t.Errorf("%d entries, want 3", h.Entries)
@@ -389,9 +342,7 @@ func TestHeads(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.steps(thread(0), pub, 1, 2)
 	r.steps(thread(2), r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 2)
-	if err := r.End(t.Context(), thread(2), events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), thread(2), events.End{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	moves := make(chan client.Thread)
@@ -422,9 +373,7 @@ func TestHeads(t *testing.T) {
 	if th := next(); th.Thread != thread(0) || th.Head.Head() != want.Head() {
 		t.Errorf("move = %s at %s, want %s", th.Thread, th.Head.Head(), want.Head())
 	}
-	if err := r.End(ctx, thread(0), events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(ctx, thread(0), events.End{}))
 	r.steps(thread(3), r.Publisher(client.PublisherConfig{Producer: "r"}), 1, 2)
 	if th := next(); th.Thread != thread(3) {
 		t.Errorf("after an end: %s, want %s: an end tells nothing", th.Thread, thread(3))
@@ -452,9 +401,7 @@ func TestManyForks(t *testing.T) {
 	forks := r.Publisher(client.PublisherConfig{Producer: "forks"})
 	fork := func(to, from events.Thread, index int64) {
 		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: from.Name, Index: index}}
-		if err := forks.Control(ctx, to, 0, op); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, forks.Control(ctx, to, 0, op))
 	}
 	for i := range deep {
 		fork(name("deep", i+1), name("deep", i), int64(20+i))
@@ -464,9 +411,7 @@ func TestManyForks(t *testing.T) {
 	}
 	r.steps(source, pub, 21, 22)
 	last := name("wide", wide-1)
-	if err := r.Await(ctx, last, "forks", 0, uint64(deep+wide)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Await(ctx, last, "forks", 0, uint64(deep+wide)))
 	took := time.Since(began)
 	deepest := r.head(name("deep", deep))
 	if deepest.Entries != int64(20+deep) || deepest.N != 20 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/rehydrate"
 	"spool/pkg/client"
@@ -27,24 +28,6 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// must fails the test on an error and gives the value otherwise.
-func must[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // bare is a message that names no parent.
 func bare(id string) string {
 	return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"I am %s"}}`, id, id)
@@ -55,10 +38,7 @@ const sessionHeader = `{"type":"session","version":3,"id":"s0","timestamp":"2026
 // shape is a tree as text: each entry with its parent, the leaf marked.
 func (r *rig) shape(t *testing.T, th events.Thread) string {
 	t.Helper()
-	tree, err := r.Tree(soon(t), th)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(r.Tree(soon(t), th))(t)
 	var b strings.Builder
 	for _, e := range tree.Entries() {
 		fmt.Fprintf(&b, "%s<%s ", e.ID, e.Parent)
@@ -78,7 +58,7 @@ func TestBranchOperation(t *testing.T) {
 	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
 	before := r.say(th, "omp", lines...)
 
-	ok(t, r.Branch(ctx, th, "a"))
+	must.Do(t, r.Branch(ctx, th, "a"))
 	after := r.head(th)
 	if after.Leaf != "a" || after.Entries != before.Entries || after.N != before.N || after.Updated != before.Updated {
 		t.Errorf("head after branch = %+v, want leaf a and all else as before: %+v", after, before)
@@ -86,7 +66,7 @@ func TestBranchOperation(t *testing.T) {
 	if got := r.export(th); got != strings.Join(lines, "\n")+"\n" {
 		t.Errorf("export after branch = %s, want the lines as they came", got)
 	}
-	ok(t, p.stop())
+	must.Do(t, p.stop())
 	r.start(nil) // reads the leaf from the record
 	r.say(th, "omp", bare("d"), bare("e"))
 	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d leaf e"; got != want {
@@ -95,7 +75,7 @@ func TestBranchOperation(t *testing.T) {
 	if got, want := r.path(r.head(th), entryID), []string{"s0", "a", "d", "e"}; !slices.Equal(got, want) {
 		t.Errorf("path of the head = %v, want %v", got, want)
 	}
-	ok(t, r.Branch(ctx, th, "c")) // a tip
+	must.Do(t, r.Branch(ctx, th, "c")) // a tip
 	r.say(th, "omp", node("f", "a"), bare("g"))
 	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d f<a g<f leaf g"; got != want {
 		t.Errorf("tree with an explicit parent = %s, want %s", got, want)
@@ -109,19 +89,19 @@ func TestResetOperation(t *testing.T) {
 	p := r.start(nil)
 	ctx, th := soon(t), thread(0)
 	r.say(th, "omp", node("a", ""), node("b", "a"))
-	ok(t, r.Reset(ctx, th))
+	must.Do(t, r.Reset(ctx, th))
 	if got, want := r.shape(t, th), "a< b<a leaf root"; got != want {
 		t.Errorf("tree = %s, want %s", got, want)
 	}
 	if c, err := r.Context(ctx, th, sessions.Last, nil); err != nil || len(c.Messages) != 0 {
 		t.Errorf("context without a leaf = %d messages, %v, want none (SPEC S7)", len(c.Messages), err)
 	}
-	ok(t, p.stop())
+	must.Do(t, p.stop())
 	r.start(nil)
 	r.say(th, "omp", node("c", "b")) // from no leaf back to a branch
-	ok(t, r.Reset(ctx, th))
+	must.Do(t, r.Reset(ctx, th))
 	r.say(th, "omp", bare("d"))
-	ok(t, r.Reset(ctx, th))
+	must.Do(t, r.Reset(ctx, th))
 	r.say(th, "omp", node("e", ""))
 	if got, want := r.shape(t, th), "a< b<a c<b d< e< leaf e"; got != want {
 		t.Errorf("tree = %s, want %s", got, want)
@@ -141,10 +121,10 @@ func TestLabelAndSummaryOperations(t *testing.T) {
 	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
 	r.say(th, "omp", lines...)
 
-	label := must(r.Label(ctx, th, "a", "start <here> & \"now\""))(t)
-	sum := must(r.BranchWithSummary(ctx, th, "b", sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
-	root := must(r.BranchWithSummary(ctx, th, "", sessions.Summarized{Summary: "anew"}))(t)
-	cleared := must(r.Label(ctx, th, "a", ""))(t)
+	label := must.Get(r.Label(ctx, th, "a", "start <here> & \"now\""))(t)
+	sum := must.Get(r.BranchWithSummary(ctx, th, "b", sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
+	root := must.Get(r.BranchWithSummary(ctx, th, "", sessions.Summarized{Summary: "anew"}))(t)
+	cleared := must.Get(r.Label(ctx, th, "a", ""))(t)
 	if got, want := r.shape(t, th), fmt.Sprintf("a< b<a c<b %s<c %s<b %s< %s<%s leaf %s", label, sum, root, cleared, root, cleared); got != want {
 		t.Errorf("tree = %s, want %s", got, want)
 	}
@@ -199,8 +179,8 @@ func TestOperationsRefuse(t *testing.T) {
 	if _, err := r.Label(ctx, thread(1), "u1", "x"); err == nil || !strings.Contains(err.Error(), "claude") {
 		t.Errorf("label in a claude thread = %v, want it refused", err)
 	}
-	ok(t, r.Branch(ctx, thread(1), "u1"))
-	ok(t, r.Reset(ctx, thread(1)))
+	must.Do(t, r.Branch(ctx, thread(1), "u1"))
+	must.Do(t, r.Reset(ctx, thread(1)))
 
 	// The persister refuses the same, for publishers that do not ask first.
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
@@ -214,19 +194,19 @@ func TestOperationsRefuse(t *testing.T) {
 		{Op: events.OpBranch, Branch: &events.Branch{}},
 	}
 	for i, op := range ops {
-		ok(t, pub.Control(ctx, th, uint64(i+1), op))
+		must.Do(t, pub.Control(ctx, th, uint64(i+1), op))
 	}
 	head := r.await(th, "p", uint64(len(ops)))
 	if head.Entries != 2 || head.Leaf != "a" {
 		t.Errorf("%d entries, leaf %s, want 2 and a", head.Entries, head.Leaf)
 	}
-	ok(t, p.stop())
+	must.Do(t, p.stop())
 	if dead := p.Stats().Dead; dead != int64(len(ops)) {
 		t.Errorf("%d dead letters, want %d", dead, len(ops))
 	}
 	n := 0
 	for m, err := range r.letters() {
-		ok(t, err)
+		must.Do(t, err)
 		want := "Entry zz not found"
 		switch n {
 		case 4:
@@ -261,7 +241,7 @@ func TestTwoWriters(t *testing.T) {
 		}
 		results := make(chan result)
 		for i := range 2 {
-			w := must(r.SessionWriter(ctx, th, fmt.Sprint(i)))(t)
+			w := must.Get(r.SessionWriter(ctx, th, fmt.Sprint(i)))(t)
 			if w.Leaf() != parent {
 				t.Fatalf("round %d: writer begins at %s, want %s", round, w.Leaf(), parent)
 			}
@@ -278,8 +258,7 @@ func TestTwoWriters(t *testing.T) {
 		if one.err != nil || !errors.As(two.err, &moved) || moved.Entry != two.id || moved.Taken != one.id {
 			t.Fatalf("round %d: winner %v, loser %v, want one winner and a loser who is told of it", round, one, two)
 		}
-		tree, err := r.Tree(ctx, th)
-		ok(t, err)
+		tree := must.Get(r.Tree(ctx, th))(t)
 		if kids := tree.Children(sessions.At(parent)); len(kids) != 2 || tree.Leaf().ID() != one.id {
 			t.Fatalf("round %d: children of %s = %v, leaf %s, want two and %s", round, parent, kids, tree.Leaf().ID(), one.id)
 		}
@@ -299,16 +278,16 @@ func TestLoserGoesOn(t *testing.T) {
 	entry := func(n int) json.RawMessage {
 		return fmt.Appendf(nil, `{"type":"custom","customType":"n","data":%d}`, n)
 	}
-	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(node("a", "")), Seq: 1}))
-	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("b")), Seq: 2}))
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(node("a", "")), Seq: 1}))
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("b")), Seq: 2}))
 	at := func(id string) *string { return &id }
 	id := func(seq uint64) string { return events.AppendedID(th, "p", 0, seq) }
-	ok(t, pub.Control(ctx, th, 3, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(3), Leaf: at("a")}})) // lost
-	ok(t, pub.Control(ctx, th, 4, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(4), Leaf: at("b")}}))
-	ok(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))
-	ok(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}})) // lost again
-	ok(t, pub.Control(ctx, th, 7, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(7), Leaf: at("")}}))    // as a root
-	ok(t, pub.Control(ctx, th, 8, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(8)}}))
+	must.Do(t, pub.Control(ctx, th, 3, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(3), Leaf: at("a")}})) // lost
+	must.Do(t, pub.Control(ctx, th, 4, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(4), Leaf: at("b")}}))
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))
+	must.Do(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}})) // lost again
+	must.Do(t, pub.Control(ctx, th, 7, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(7), Leaf: at("")}}))    // as a root
+	must.Do(t, pub.Control(ctx, th, 8, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(8)}}))
 	r.start(nil) // all of it in as few batches as can be
 	head := r.await(th, "p", 8)
 	want := fmt.Sprintf("a< b<a %s<a %s<b c<%s %s<%s %s< %s<c leaf %s", id(3), id(4), id(4), id(6), id(3), id(7), id(8), id(8))
@@ -352,7 +331,7 @@ func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
 			op(events.Control{Op: events.OpSummary, Summary: &events.Summary{Entry: "b", Summary: "left"}}), entry(bare("d")),
 			op(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), entry(bare("e")),
 		}
-		ok(t, r.conn.Events().PublishEvents(soon(t), evs))
+		must.Do(t, r.conn.Events().PublishEvents(soon(t), evs))
 		r.start(change(r))
 		head := r.await(th, pub.Producer(), seq)
 		shapes = append(shapes, headOf(head).Ref.String()+" "+r.shape(t, th))
@@ -373,24 +352,21 @@ func TestVersion1(t *testing.T) {
 	}
 	lines := []string{`{"type":"session","id":"s0","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/w"}`, line("a"), line("b"), line("c")}
 	r.say(th, "omp", lines...)
-	f, err := sessions.Load([]byte(strings.Join(lines, "\n")))
-	ok(t, err)
+	f := must.Get(sessions.Load([]byte(strings.Join(lines, "\n"))))(t)
 	ids := []string{f.Entries[0].ID, f.Entries[1].ID, f.Entries[2].ID}
 	if got, want := r.shape(t, th), fmt.Sprintf("%s< %s<%s %s<%s leaf %s", ids[0], ids[1], ids[0], ids[2], ids[1], ids[2]); got != want {
 		t.Errorf("tree = %s, want that of the file: %s", got, want)
 	}
-	ok(t, r.Branch(ctx, th, ids[0]))
+	must.Do(t, r.Branch(ctx, th, ids[0]))
 	c, err := r.Context(ctx, th, sessions.Last, nil)
 	if err != nil || len(c.Messages) != 1 {
 		t.Errorf("context after the branch = %s, %v, want one message", c.JSON(), err)
 	}
-	label := must(r.Label(ctx, th, ids[1], "x"))(t)
-	ok(t, r.ForkSession(ctx, "s0", "s9", client.SessionFork{}))
+	label := must.Get(r.Label(ctx, th, ids[1], "x"))(t)
+	must.Do(t, r.ForkSession(ctx, "s0", "s9", client.SessionFork{}))
 	var out bytes.Buffer
-	_, err = r.ExportAs(ctx, events.Thread{Session: "s9", Name: "main"}, rehydrate.Full, &out, nil)
-	ok(t, err)
-	g, err := sessions.Load(out.Bytes())
-	ok(t, err)
+	must.Get(r.ExportAs(ctx, events.Thread{Session: "s9", Name: "main"}, rehydrate.Full, &out, nil))(t)
+	g := must.Get(sessions.Load(out.Bytes()))(t)
 	if g.Migrated || len(g.Entries) != 4 || g.Entries[2].Parent != ids[1] || g.Entries[3].Parent != ids[0] || g.Tree().Leaf().ID() != label {
 		t.Errorf("export of the fork = %s, want version 3", out.String())
 	}
@@ -418,13 +394,13 @@ func TestOperationsTouchWhatTheyBuildOn(t *testing.T) {
 		}
 	}
 	touched("lost entry", func() {
-		w := must(r.SessionWriter(ctx, th, ""))(t)
+		w := must.Get(r.SessionWriter(ctx, th, ""))(t)
 		w.GoTo("a")
 		var moved *client.LeafMoved
 		if _, err := w.Append(ctx, sessions.Custom("x", nil)); !errors.As(err, &moved) || moved.Taken != "b" {
 			t.Errorf("Append after a = %v, want to be told of b", err)
 		}
 	})
-	ok(t, r.Branch(ctx, th, "a")) // b is a tip
-	touched("forked session", func() { ok(t, r.ForkSession(ctx, "s0", "whole", client.SessionFork{})) })
+	must.Do(t, r.Branch(ctx, th, "a")) // b is a tip
+	touched("forked session", func() { must.Do(t, r.ForkSession(ctx, "s0", "whole", client.SessionFork{})) })
 }

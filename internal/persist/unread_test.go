@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
@@ -30,9 +31,7 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 		events.PromptKey(thread(0), "bad"):                      []byte("?"),
 		events.LeftKey(events.Thread{Session: "s0", Name: "x"}): []byte("?"),
 	} {
-		if _, err := r.conn.Records().Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.conn.Records().Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any}))(t)
 	}
 	live, err := sessionstore.Of(r.conn).SessionLive(ctx, "s0")
 	if err != nil || len(live.Unread) != 3 {
@@ -40,9 +39,7 @@ func TestDeleteSessionWithUnreadableRecords(t *testing.T) {
 	}
 	remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{}}
 	e := &events.Event{Producer: "operator", Seq: 1, Kind: events.KindControl, Thread: thread(0), Body: remove.Encode()}
-	if err := r.conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{e}))
 	r.applied("s0")
 	want := []string{events.HeadKey(events.Thread{Session: "s0", Name: "last"}), events.SessionKey("s0")}
 	if keys := r.records("s0"); !slices.Equal(keys, want) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -61,21 +62,13 @@ func TestFullOfGiants(t *testing.T) {
 				if err != nil || cut.Full == nil {
 					t.Fatalf("%s %d: Entry = %v, want a cut", name, i, err)
 				}
-				e, err := d.Read(cut.Text, &dialect.Memory{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must.Get(d.Read(cut.Text, &dialect.Memory{}))(t)
 				st := threads.State{Timestamp: 1_000, Entry: threads.Record{
 					Dialect: name, Projection: project.Version(d), First: 1, Count: int64(len(e.Items)), ID: e.ID, Memory: (&dialect.Memory{}).Encode(),
 				}}
-				want, err := project.Full(th, at, st, cut.Full)
-				if err != nil {
-					t.Fatal(err)
-				}
+				want := must.Get(project.Full(th, at, st, cut.Full))(t)
 				var got bytes.Buffer
-				if err := project.FullTo(&got, th, at, st, bytes.NewReader(cut.Full), bytes.NewReader(cut.Full)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, project.FullTo(&got, th, at, st, bytes.NewReader(cut.Full), bytes.NewReader(cut.Full)))
 				lines := bytes.Split(bytes.TrimSuffix(got.Bytes(), []byte("\n")), []byte("\n"))
 				if len(lines) != len(want) || len(want) == 0 {
 					t.Fatalf("%s %d: %d items as a stream, %d in memory", name, i, len(lines), len(want))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/project"
 	"spool/pkg/dialect"
 	"spool/pkg/sessions"
@@ -33,10 +34,7 @@ func read(t *testing.T, name string, lines ...string) (info sessions.Info, head 
 	}
 	var m dialect.Memory
 	for _, line := range lines {
-		e, err := d.Read([]byte(line), &m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(d.Read([]byte(line), &m))(t)
 		project.Learn(&info, &e, true)
 		project.Count(&head, &e)
 	}
@@ -128,10 +126,7 @@ func TestLearnSettles(t *testing.T) {
 func TestLearnFromASubagent(t *testing.T) {
 	d, _ := dialect.Lookup("omp")
 	var m dialect.Memory
-	e, err := d.Read([]byte(user), &m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(d.Read([]byte(user), &m))(t)
 	var info sessions.Info
 	if project.Learn(&info, &e, false); info != (sessions.Info{}) {
 		t.Errorf("learned %+v", info)
@@ -156,10 +151,7 @@ func TestCountTurns(t *testing.T) {
 func TestCountAllocatesNothing(t *testing.T) {
 	d, _ := dialect.Lookup("omp")
 	var m dialect.Memory
-	e, err := d.Read([]byte(call), &m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(d.Read([]byte(call), &m))(t)
 	info, head := sessions.Info{Prompt: "x", Answered: true}, threads.Head{}
 	if n := testing.AllocsPerRun(100, func() { project.Count(&head, &e); project.Learn(&info, &e, true) }); n != 0 {
 		t.Errorf("%v allocations an entry, want none", n)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -39,10 +40,7 @@ func keyPrefixes(t *testing.T) map[string]string {
 			if !ok || lit.Kind != token.STRING || out[name] != "" {
 				return true
 			}
-			text, err := strconv.Unquote(lit.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(strconv.Unquote(lit.Value))(t)
 			if word, _, ok := strings.Cut(text, "."); ok && word != "" {
 				out[name] = word
 			}
@@ -53,14 +51,8 @@ func keyPrefixes(t *testing.T) map[string]string {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, src, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must.Get(os.ReadFile(file))(t)
+		parsed := must.Get(parser.ParseFile(token.NewFileSet(), file, src, 0))(t)
 		for _, decl := range parsed.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:

@@ -3,6 +3,7 @@ package record_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
@@ -13,10 +14,7 @@ func TestCounter(t *testing.T) {
 	var c record.Counter
 	again := func() {
 		t.Helper()
-		got, err := record.DecodeCounter(c.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(record.DecodeCounter(c.Encode()))(t)
 		c = got
 	}
 	for _, want := range []artifacts.Seq{"0", "1", "2"} {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -14,10 +15,7 @@ func TestDeleted(t *testing.T) {
 		Delete: events.Delete{Force: true, Erase: true, By: "mira"}, Gone: Gone{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 		Free: [][]byte{{1, 2}, {3}}, Items: 11, Dead: 12, Erased: true,
 	}
-	got, err := DecodeDeleted(want.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(DecodeDeleted(want.Encode()))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("DecodeDeleted (-want +got):\n%s", diff)
 	}

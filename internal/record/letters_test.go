@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 )
 
@@ -25,10 +26,7 @@ func TestLetters(t *testing.T) {
 					delete(want, e)
 				}
 			}
-			got, err := record.DecodeLetters(l.Encode())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(record.DecodeLetters(l.Encode()))(t)
 			if !slices.IsSorted(got.Events) || len(got.Events) != len(want) {
 				t.Fatalf("letters of events %v, want %v", got.Events, want)
 			}

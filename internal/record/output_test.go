@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -20,10 +21,7 @@ func TestOutputRecord(t *testing.T) {
 		Held:   []record.Held{{Stream: events.Stderr, Context: []byte("before"), Bytes: []byte("end")}},
 	}
 	b := want.Encode()
-	got, err := record.DecodeOutput(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(record.DecodeOutput(b))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("DecodeOutput(Encode) (-want +got):\n%s", d)
 	}
@@ -40,10 +38,7 @@ func TestOutputRecord(t *testing.T) {
 func TestOutputBaseRecord(t *testing.T) {
 	want := record.OutputBase{Seq: 7, Part: []byte("part"), Sum: []byte("sum"), Sink: []byte("sink")}
 	b := want.Encode()
-	got, err := record.DecodeOutputBase(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(record.DecodeOutputBase(b))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("DecodeOutputBase(Encode) (-want +got):\n%s", d)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -25,10 +26,7 @@ func TestRefused(t *testing.T) {
 		for _, seq := range rapid.SliceOf(rapid.Uint64()).Draw(t, "nowhere") {
 			r.Nowhere = append(r.Nowhere, record.IdentityOf(&events.Event{Seq: seq}, seq%3))
 		}
-		got, err := record.DecodeRefused(r.Encode(1 << 20))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(record.DecodeRefused(r.Encode(1 << 20)))(t)
 		slices.SortStableFunc(r.Events, func(a, b record.RefusedEvent) int { return int(a.Seq) - int(b.Seq) })
 		if got.Batch != r.Batch || got.Top != r.Top || got.Latest != r.Latest || len(got.Events) != len(r.Events) || !slices.Equal(got.Nowhere, r.Nowhere) {
 			t.Fatalf("DecodeRefused(Encode()) = %+v, want %+v", got, r)

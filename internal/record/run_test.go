@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 )
@@ -16,10 +17,7 @@ func TestRunRecord(t *testing.T) {
 		ID: "r1", Thread: "main", Agent: "coder", Status: artifacts.RunRunning, Lease: 60_000, Summary: "half done", Begun: 1_000, Touched: 2_000,
 	}
 	b := want.Encode()
-	got, err := record.DecodeRun(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(record.DecodeRun(b))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("DecodeRun(Encode) (-want +got):\n%s", d)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/redact"
 )
 
@@ -20,10 +21,7 @@ var update = flag.Bool("update", false, "write the tables of docs/secrets.md")
 // TestDocument: docs/secrets.md has the table of the rules and the list of the kinds that the tests try.
 func TestDocument(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "secrets.md")
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(os.ReadFile(path))(t)
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
 		names[i] = strings.TrimSpace(k.name)
@@ -45,9 +43,7 @@ func TestDocument(t *testing.T) {
 		old = slices.Concat(old[:from+len(begin)], []byte(text), old[to:])
 	}
 	if *update {
-		if err := os.WriteFile(path, old, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, old, 0o600))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"spool/internal/must"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,9 +102,7 @@ func TestKinds(t *testing.T) {
 						t.Errorf("%s, %s: no JSON any more: %s", k.name, name, got)
 					}
 					var v struct{ Text string }
-					if err := json.Unmarshal(got, &v); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, json.Unmarshal(got, &v))
 					plain = unescapeHex.ReplaceAllStringFunc(strings.ReplaceAll(v.Text, `\`, ""),
 						func(escape string) string {
 							c, _ := strconv.ParseUint(escape[1:], 16, 8)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"spool/internal/must"
 	"testing"
 )
 
@@ -33,10 +34,7 @@ func TestRecorded(t *testing.T) {
 		t.Skipf("no recorded transcripts in %s; SPOOL_TRANSCRIPTS names a folder of *.jsonl", recordedIn())
 	}
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		name, total := filepath.Base(path), 0
 		found := map[string]int{}
 		var places []string
@@ -69,10 +67,7 @@ func BenchmarkRecorded(b *testing.B) {
 	var lines [][]byte
 	size := 0
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(b)
 		for line := range bytes.Lines(text) {
 			lines = append(lines, line)
 			size += len(line)

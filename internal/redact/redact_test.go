@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/redact"
 )
 
@@ -104,10 +105,7 @@ func TestEscapedTwice(t *testing.T) {
 	for rule, secret := range secrets {
 		raw := entry(rule)
 		for depth := 2; depth <= 3; depth++ {
-			outer, err := json.Marshal(map[string]string{"text": string(raw)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			outer := must.Get(json.Marshal(map[string]string{"text": string(raw)}))(t)
 			raw = outer
 			core := strings.TrimSpace(strings.SplitN(strings.TrimSpace(secret), "\n", 2)[0])
 			got, n := mask().Clean(raw, true)
@@ -143,10 +141,7 @@ func TestReader(t *testing.T) {
 		b := beside[rule]
 		for _, at := range []int{0, 1<<20 - 200, 1<<20 - 30, 1<<20 - 12, 1<<20 - 1, 1 << 20, 1<<20 + 64<<10 - 5, 2 << 20} {
 			text := strings.Repeat("x\n", at/2+1)[:at] + "\n" + b[0] + secrets[rule] + b[1] + strings.Repeat("\ny", 100<<10)
-			raw, err := json.Marshal(map[string]string{"text": text})
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(json.Marshal(map[string]string{"text": text}))(t)
 			for _, c := range []struct {
 				name string
 				raw  []byte
@@ -195,7 +190,7 @@ func TestExamples(t *testing.T) {
 
 // TestRules of a file like gitleaks'.
 func TestRules(t *testing.T) {
-	rules, err := redact.Parse([]byte(`
+	rules := must.Get(redact.Parse([]byte(`
 [allowlist]
 paths = ['''vendor/''']
 stopwords = ["sample"]
@@ -218,10 +213,7 @@ stopwords = ["deadbeef"]
 condition = "AND"
 paths = ['''x''']
 regexes = ['''.''']
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	r := redact.New(rules, true)
 	for in, want := range map[string]string{
 		"tok-a-k3j9x2m4":                "tok-a-[redacted:tok]",

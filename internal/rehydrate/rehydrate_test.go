@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
@@ -59,10 +60,7 @@ func thread(t *testing.T, store blobs, lines ...string) (rehydrate.Source, threa
 	prompt := add(threads.Content{}.Node())
 	head := threads.Head{Start: add(threads.Start{Prompt: prompt.Ref}.Node())}
 	for i, line := range lines {
-		r, err := truncate.Entry([]byte(line), store.put, truncate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(truncate.Entry([]byte(line), store.put, truncate.Options{}))(t)
 		st := head.Next("user")
 		st.Content = add(threads.Content{Text: r.Text}.Node()).Ref
 		st.Entry = threads.Record{Dialect: "omp", Index: int64(i + 1)}
@@ -80,9 +78,7 @@ func thread(t *testing.T, store blobs, lines ...string) (rehydrate.Source, threa
 		t.Fatal(err)
 	}
 	packs := casstore.NewMemory()
-	if err := packs.PutPack(t.Context(), pack, header, body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, packs.PutPack(t.Context(), pack, header, body))
 	return rehydrate.Source{Reader: threads.Reader{Packs: packs}, Blobs: store}, head
 }
 
@@ -95,10 +91,7 @@ var entries = []string{
 func export(t *testing.T, s rehydrate.Source, head threads.Head, form rehydrate.Form) []string {
 	t.Helper()
 	var out bytes.Buffer
-	n, err := s.Export(t.Context(), head, form, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(s.Export(t.Context(), head, form, &out))(t)
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if n != len(lines) {
 		t.Fatalf("Export = %d entries, %d lines", n, len(lines))
@@ -115,10 +108,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	for i, line := range export(t, s, head, rehydrate.Stored) {
-		want, err := truncate.Entry([]byte(entries[i]), nil, truncate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(truncate.Entry([]byte(entries[i]), nil, truncate.Options{}))(t)
 		if line != string(want.Text) || !strings.Contains(line, "blob:sha256:") {
 			t.Errorf("stored entry %d = %.200s, want %.200s", i+1, line, want.Text)
 		}
@@ -163,10 +153,7 @@ func TestMissingBlobs(t *testing.T) {
 func TestMissingFull(t *testing.T) {
 	store := blobs{}
 	s, head := thread(t, store, entries[2])
-	cut, err := truncate.Entry([]byte(entries[2]), nil, truncate.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cut := must.Get(truncate.Entry([]byte(entries[2]), nil, truncate.Options{}))(t)
 	delete(store, casstore.SumBlob(cut.Full))
 	told := 0
 	s.Warn = func(rehydrate.Missing) { told++ }
@@ -239,10 +226,7 @@ func FuzzResolve(f *testing.F) {
 			return
 		}
 		store := blobs{}
-		r, err := truncate.Entry(raw, store.put, truncate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(truncate.Entry(raw, store.put, truncate.Options{}))(t)
 		out, err := rehydrate.Resolve(t.Context(), r.Text, store, func(rehydrate.Missing) {})
 		if err != nil || jsonscan.Valid(out) != nil {
 			t.Fatalf("Resolve(%q) = %q, %v", r.Text, out, err)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"spool/internal/must"
 	"strings"
 	"testing"
 )
@@ -31,21 +32,14 @@ func TestWhatIsBuilt(t *testing.T) {
 	}
 	var first, again bytes.Buffer
 	for _, w := range []*bytes.Buffer{&first, &again} {
-		if err := run(w, []string{filepath.Join(dir, "gc")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(w, []string{filepath.Join(dir, "gc")}))
 	}
 	if !bytes.Equal(first.Bytes(), again.Bytes()) {
 		t.Error("the same binary gives another list")
 	}
 	var b bom
-	if err := json.Unmarshal(first.Bytes(), &b); err != nil {
-		t.Fatal(err)
-	}
-	sums, err := os.ReadFile("../../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first.Bytes(), &b))
+	sums := must.Get(os.ReadFile("../../go.sum"))(t)
 	got := map[string]string{}
 	for _, c := range b.Components {
 		if c.Name == "std" {
@@ -77,17 +71,12 @@ func TestWhatIsBuilt(t *testing.T) {
 // requires are the versions of go.mod. Every one is of a release or a commit: nothing is taken from a branch or a directory.
 func requires(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.Command("go", "mod", "edit", "-json", "../../go.mod").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "mod", "edit", "-json", "../../go.mod").Output())(t)
 	var mod struct {
 		Require []struct{ Path, Version string }
 		Replace []any
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out, &mod))
 	if len(mod.Replace) > 0 {
 		t.Errorf("go.mod replaces %v", mod.Replace)
 	}
@@ -115,9 +104,7 @@ func TestLicenses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for text, want := range map[string]string{"": "", "GNU GENERAL PUBLIC LICENSE\nVersion 3": "", "Mozilla Public License Version 2.0": "", "Apache License\n   Version 2.0, January 2004": "Apache-2.0"} {
-		if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "LICENSE"), []byte(text), 0o600))
 		if id, err := licenseOf(dir); id != want || (err != nil) != (want == "") {
 			t.Errorf("license of %q = %q, %v, want %q", text, id, err, want)
 		}

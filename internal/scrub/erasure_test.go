@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/internal/scrub"
@@ -33,21 +34,16 @@ func TestDeletionsUnderWay(t *testing.T) {
 			th := events.Thread{Session: "s", Name: "main"}
 			for i := range 2000 {
 				m := &nats.Msg{Subject: events.EventSubject(th, events.KindEntry), Data: fmt.Append(nil, i)}
-				_, err := conn.JetStream().PublishMsgAsync(m)
-				must(t, err)
+				must.Get(conn.JetStream().PublishMsgAsync(m))(t)
 			}
 			<-conn.JetStream().PublishAsyncComplete()
 			d := record.Deleted{State: c.state, Seq: 3000, Delete: events.Delete{Erase: c.erase}, Erased: c.erased}
-			_, err := conn.Records().Write(t.Context(), record.Put{Key: events.DeletedKey("s"), Value: d.Encode()})
-			must(t, err)
+			must.Get(conn.Records().Write(t.Context(), record.Put{Key: events.DeletedKey("s"), Value: d.Encode()}))(t)
 			sys := natsadmin.Of(conn)
-			_, err = scrub.Look(t.Context(), sys, sys, slog.New(slog.DiscardHandler))
-			must(t, err)
-			s, err := conn.JetStream().Stream(t.Context(), events.EventsStream)
-			must(t, err)
-			must(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(1900)))
-			all, err := scrub.Alarms(t.Context(), sys)
-			must(t, err)
+			must.Get(scrub.Look(t.Context(), sys, sys, slog.New(slog.DiscardHandler)))(t)
+			s := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+			must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(1900)))
+			all := must.Get(scrub.Alarms(t.Context(), sys))(t)
 			if len(all) != c.alarms {
 				t.Errorf("alarms: %+v, want %d", all, c.alarms)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -32,19 +33,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // open starts a server on a directory; stop ends it.
 func open(t *testing.T, dir string) (conn *natsio.Conn, stop func()) {
 	t.Helper()
 	srv := natstest.ServerIn(t, dir)
 	conn = natstest.Dial(t, srv)
-	must(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	return conn, func() { conn.Close(); srv.Stop() }
 }
 
@@ -60,20 +54,19 @@ func fill(t *testing.T, conn *natsio.Conn) *faulttest.Ledger {
 	p := faulttest.Start(t, conn, nil)
 	l := faulttest.NewLedger(faulttest.Workload{Sessions: 2, ThreadsEach: 2})
 	cl := client.New(conn)
-	must(t, l.Publish(t.Context(), cl, 40))
-	must(t, faulttest.Settle(t.Context(), conn))
+	must.Do(t, l.Publish(t.Context(), cl, 40))
+	must.Do(t, faulttest.Settle(t.Context(), conn))
 	_, err := cl.PutBlob(t.Context(), []byte(blobText))
-	must(t, err)
+	must.Do(t, err)
 	_, err = cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0], Filename: "f.txt"}}, strings.NewReader(fileText))
-	must(t, err)
-	must(t, p.Stop())
+	must.Do(t, err)
+	must.Do(t, p.Stop())
 	return l
 }
 
 func pass(t *testing.T, conn *natsio.Conn, cfg scrub.Config) scrub.Pass {
 	t.Helper()
-	p, err := scrub.Scrub(t.Context(), natsadmin.Of(conn), cfg)
-	must(t, err)
+	p := must.Get(scrub.Scrub(t.Context(), natsadmin.Of(conn), cfg))(t)
 	return p
 }
 
@@ -116,7 +109,7 @@ func TestGoesOn(t *testing.T) {
 func flipOnDisk(t *testing.T, dir, stream string, what []byte) {
 	t.Helper()
 	found := false
-	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || found || filepath.Ext(path) != ".blk" || !strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)) {
 			return err
 		}
@@ -142,15 +135,14 @@ func TestFindsRot(t *testing.T) {
 	}
 	value := func(filter string) func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte {
 		return func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) []byte {
-			rs, err := conn.Records().List(t.Context(), filter)
-			must(t, err)
+			rs := must.Get(conn.Records().List(t.Context(), filter))(t)
 			return rs[0].Value
 		}
 	}
 	message := func(stream string) func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte {
 		return func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) (data []byte) {
 			n := 0
-			must(t, natsadmin.New(conn).Messages(t.Context(), stream, 1, func(_ uint64, _ string, b []byte) error {
+			must.Do(t, natsadmin.New(conn).Messages(t.Context(), stream, 1, func(_ uint64, _ string, b []byte) error {
 				if n++; n == 3 {
 					data = bytes.Clone(b)
 				}
@@ -163,11 +155,9 @@ func TestFindsRot(t *testing.T) {
 		"blob":     {events.ObjectStream(events.BlobsBucket), "blob.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(blobText) }},
 		"artifact": {events.ObjectStream(events.ArtifactsBucket), "artifact.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(fileText) }},
 		"pack": {events.ObjectStream(events.NodesBucket), "pack.", func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) (b []byte) {
-			rs, err := conn.Records().List(t.Context(), "pack.*")
-			must(t, err)
-			p, err := record.DecodePack(rs[0].Value)
-			must(t, err)
-			must(t, conn.Objects().ReadChunks(t.Context(), p.Object, 1, func(c []byte) error { b = bytes.Clone(c); return nil }))
+			rs := must.Get(conn.Records().List(t.Context(), "pack.*"))(t)
+			p := must.Get(record.DecodePack(rs[0].Value))(t)
+			must.Do(t, conn.Objects().ReadChunks(t.Context(), p.Object, 1, func(c []byte) error { b = bytes.Clone(c); return nil }))
 			return b
 		}},
 		"event":  {events.EventsStream, events.EventsStream, message(events.EventsStream)},
@@ -179,8 +169,7 @@ func TestFindsRot(t *testing.T) {
 			conn, stop := open(t, dir)
 			l := fill(t, conn)
 			what := c.what(t, conn, l)
-			_, err := scrub.Look(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), slog.New(slog.DiscardHandler))
-			must(t, err)
+			must.Get(scrub.Look(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), slog.New(slog.DiscardHandler)))(t)
 			stop()
 			flipOnDisk(t, dir, c.stream, what)
 			conn, _ = open(t, dir)
@@ -191,13 +180,11 @@ func TestFindsRot(t *testing.T) {
 			if !slices.ContainsFunc(p.Findings, func(f scrub.Finding) bool { return strings.HasPrefix(f.Record, c.record) }) {
 				t.Fatalf("findings = %+v, want one at %s…", p.Findings, c.record)
 			}
-			all, err := scrub.Alarms(t.Context(), natsadmin.Of(conn))
-			must(t, err)
+			all := must.Get(scrub.Alarms(t.Context(), natsadmin.Of(conn)))(t)
 			if !slices.ContainsFunc(all, func(a scrub.Alarm) bool { return a.Kind == scrub.AlarmScrub }) {
 				t.Errorf("alarms = %+v, want the scrub's", all)
 			}
-			col, err := service.NewCollector(conn, gc.Safe(), nil)
-			must(t, err)
+			col := must.Get(service.NewCollector(conn, gc.Safe(), nil))(t)
 			plan, err := col.Plan(t.Context())
 			if err != nil { // some damage ends even the planning
 				return
@@ -237,34 +224,28 @@ func TestHeads(t *testing.T) {
 	look := func() scrub.HeadsReport {
 		t.Helper()
 		rep, err := scrub.Heads(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), store, "a", time.Now(), log)
-		must(t, err)
+		must.Do(t, err)
 		return rep
 	}
 	if rep := look(); rep.Found != 0 || rep.Heads != 4 || rep.Ended == 0 {
 		t.Fatalf("a whole store: %+v", rep)
 	}
 	id := events.Thread{Session: l.Sessions()[0], Name: "main"}
-	head, err := client.New(conn).Thread(t.Context(), id)
-	must(t, err)
+	head := must.Get(client.New(conn).Thread(t.Context(), id))(t)
 	key := events.PackKey(head.Head().Pack.String())
-	rs, err := conn.Records().Records(t.Context(), key)
-	must(t, err)
-	_, err = conn.Records().Write(t.Context(), record.Put{Key: key, Expect: rs[0].Seq})
-	must(t, err)
+	rs := must.Get(conn.Records().Records(t.Context(), key))(t)
+	must.Get(conn.Records().Write(t.Context(), record.Put{Key: key, Expect: rs[0].Seq}))(t)
 	rep := look()
 	if !slices.ContainsFunc(rep.Findings, func(f scrub.Finding) bool { return f.Record == events.HeadKey(id) && f.Kind == scrub.Missing }) {
 		t.Fatalf("findings = %+v, want %s", rep.Findings, id)
 	}
-	all, err := scrub.Alarms(t.Context(), natsadmin.Of(conn))
-	must(t, err)
+	all := must.Get(scrub.Alarms(t.Context(), natsadmin.Of(conn)))(t)
 	if len(all) != 1 || all[0].Kind != scrub.AlarmHeads || !strings.Contains(all[0].Do, "fsck --repair") {
 		t.Errorf("alarms = %+v", all)
 	}
-	p, err := record.DecodePack(rs[0].Value)
-	must(t, err)
+	p := must.Get(record.DecodePack(rs[0].Value))(t)
 	p.Order = rs[0].Seq
-	_, err = conn.Records().Write(t.Context(), record.Put{Key: key, Value: p.Encode(), Expect: record.Any})
-	must(t, err)
+	must.Get(conn.Records().Write(t.Context(), record.Put{Key: key, Value: p.Encode(), Expect: record.Any}))(t)
 	if rep := look(); rep.Found != 0 {
 		t.Errorf("after it is back: %+v", rep)
 	}
@@ -276,12 +257,11 @@ func TestHeads(t *testing.T) {
 // What the server itself says is lost is an alarm.
 func TestLost(t *testing.T) {
 	conn, _ := open(t, t.TempDir())
-	all, err := scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)})
-	must(t, err)
+	all := must.Get(scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)}))(t)
 	if len(all) != 1 || all[0].Kind != scrub.AlarmLost || all[0].Found != 3 || !strings.Contains(all[0].Detail, events.ItemsStream) {
 		t.Errorf("alarms = %+v, want three lost items", all)
 	}
-	must(t, scrub.Cleared(t.Context(), lossy{natsadmin.Of(conn)}))
+	must.Do(t, scrub.Cleared(t.Context(), lossy{natsadmin.Of(conn)}))
 	if all, err := scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)}); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: %+v, %v", all, err)
 	}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -132,60 +131,4 @@ func (c *Config) Unknown(s Setting, program string) error {
 // InEnv reports whether one of the environment variables says something, which the file then does not change.
 func InEnv(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return name != "" && os.Getenv(name) != "" })
-}
-
-// Parse reads a daemon's command line, then the configuration file for the flags that neither it nor the environment sets:
-// the table of the daemon's name over the keys at the top, which are flags that every program has.
-func Parse(set *flag.FlagSet, args []string) error {
-	path := set.String("config", os.Getenv(ConfigEnv),
-		"configuration `file` (default: spool/config.toml where XDG keeps configuration) ["+ConfigEnv+"]")
-	if err := set.Parse(args); err != nil {
-		return UsageError{Err: err}
-	}
-	c, err := OpenConfig(*path)
-	if err != nil {
-		return err
-	}
-	given := map[string]bool{}
-	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	common, env := commonFlags()
-	for name, variable := range artifactEnv {
-		env[name] = variable
-		if set.Lookup(name) == nil || given[name] || !InEnv(variable) {
-			continue
-		}
-		if err := set.Set(name, os.Getenv(variable)); err != nil {
-			return UsageError{fmt.Errorf("%s: %q: %w", variable, os.Getenv(variable), err)}
-		}
-	}
-	for _, section := range []string{"", set.Name()} {
-		for _, s := range c.Settings() {
-			if s.Section != section {
-				continue
-			}
-			if set.Lookup(s.Key) == nil || s.Key == "config" || section == "" && !common[s.Key] {
-				return c.Unknown(s, set.Name())
-			}
-			if given[s.Key] || InEnv(env[s.Key]) {
-				continue
-			}
-			text, ok := c.Value(s).(string)
-			if !ok {
-				return c.Bad(s, errors.New("one value, not a list"))
-			}
-			if err := set.Set(s.Key, text); err != nil {
-				return c.Bad(s, err)
-			}
-		}
-	}
-	return nil
-}
-
-// commonFlags are the flags that every program has, and the environment variables of some.
-func commonFlags() (names map[string]bool, env map[string]string) {
-	names, env = map[string]bool{"log-level": true, "log-format": true, "timeout": true}, map[string]string{"timeout": timeoutEnv}
-	for _, f := range new(NATS).flags() {
-		names[f.name], env[f.name] = true, f.env
-	}
-	return names, env
 }

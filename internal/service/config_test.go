@@ -2,10 +2,10 @@ package service
 
 import (
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -17,19 +17,12 @@ func withConfig(t *testing.T, text string) (path string) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv(ConfigEnv, "")
-	t.Setenv(timeoutEnv, "")
-	for _, f := range new(NATS).flags() {
-		if f.env != "" {
-			t.Setenv(f.env, "")
-		}
+	for _, env := range NewFlags("persister").env {
+		t.Setenv(env, "")
 	}
 	path = filepath.Join(dir, "spool", "config.toml")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -42,14 +35,14 @@ type daemon struct {
 }
 
 func parse(args ...string) (d daemon, err error) {
-	set := flag.NewFlagSet("persister", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	d.nats.Flags(set)
-	d.large.Flags(set)
-	set.IntVar(&d.lane, "lane", -1, "")
-	set.DurationVar(&d.lease, "output-lease", 0, "")
-	set.StringVar(&d.level, "log-level", "info", "")
-	return d, Parse(set, args)
+	f := NewFlags("persister")
+	f.SetOutput(io.Discard)
+	f.Take(&d.large)
+	f.IntVar(&d.lane, "lane", -1, "")
+	f.DurationVar(&d.lease, "output-lease", 0, "")
+	_, err = f.Parse(args)
+	d.nats, d.level = f.NATS, f.level
+	return d, err
 }
 
 func TestParseFlagsOverEnvironmentOverFile(t *testing.T) {
@@ -73,10 +66,7 @@ data = "/srv/spool"
 	t.Setenv("NATS_CREDS", "env.creds")
 	t.Setenv("NATS_USER", "env")
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "2000")
-	d, err := parse("-user", "flag", "-output-lease=1m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(parse("-user", "flag", "-output-lease=1m"))(t)
 	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug", large: Artifacts{2000, 4000}}
 	if d != want {
 		t.Errorf("Parse = %+v, want %+v", d, want)
@@ -106,9 +96,7 @@ func TestParseNamesFileAndKey(t *testing.T) {
 func TestOpenConfigFinds(t *testing.T) {
 	path := withConfig(t, "[persister]\nlane = 1")
 	other := filepath.Join(t.TempDir(), "other.toml")
-	if err := os.WriteFile(other, []byte("[persister]\nlane = 2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(other, []byte("[persister]\nlane = 2"), 0o600))
 	lane := func(args ...string) int {
 		t.Helper()
 		d, err := parse(args...)
@@ -131,9 +119,7 @@ func TestOpenConfigFinds(t *testing.T) {
 		t.Errorf("a file that is named and missing: %v, want ErrNotExist", err)
 	}
 	t.Setenv(ConfigEnv, "")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if got := lane(); got != -1 {
 		t.Errorf("lane without a file = %d, want -1", got)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/history"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -34,7 +35,7 @@ const secret = "zq7Vw0-PXk3mJ9dLr5TbN1yHsGfC4uA8eQ2o"
 // holding lists the files below a directory that have a text in them, by their first folder of streams.
 func holding(t *testing.T, dir, text string) (streams []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -48,10 +49,7 @@ func holding(t *testing.T, dir, text string) (streams []string) {
 			streams = append(streams, name)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(streams)
 	return slices.Compact(streams)
 }
@@ -61,9 +59,7 @@ func TestErase(t *testing.T) {
 	dir := t.TempDir()
 	conn := natstest.Dial(t, natstest.ServerIn(t, dir))
 	ctx := t.Context()
-	if err := conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)))
 	cl := client.New(conn)
 	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
@@ -86,17 +82,11 @@ func TestErase(t *testing.T) {
 		say("mine", fmt.Sprintf("%s %d", secret, i))
 		say("yours", fmt.Sprint("harmless ", i))
 	}
-	if err := cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, seq-1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, seq-1))
 	say("yours", "the last")
-	if err := cl.Await(ctx, events.Thread{Session: "yours", Name: "main"}, "p", 0, seq); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, events.Thread{Session: "yours", Name: "main"}, "p", 0, seq))
 	put := client.NewArtifact{Record: artifacts.Record{Session: "mine"}}
-	if _, err := cl.PutArtifact(ctx, put, strings.NewReader("an output with "+secret)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.PutArtifact(ctx, put, strings.NewReader("an output with "+secret)))(t)
 	prompts := filepath.Join(t.TempDir(), "history.db")
 	err := history.With(prompts, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) })
 	if err != nil {
@@ -140,10 +130,7 @@ func TestErase(t *testing.T) {
 	}
 	// Packs are compressed, and text in them is not found so: there must be none but those that the other session has now.
 	live := map[string]bool{}
-	packs, err := conn.Records().List(ctx, events.PackKey("*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	packs := must.Get(conn.Records().List(ctx, events.PackKey("*")))(t)
 	for _, rec := range packs {
 		if p, err := record.DecodePack(rec.Value); err == nil && !p.Gone {
 			live[p.Object.NUID] = true
@@ -184,17 +171,11 @@ func TestEraseShared(t *testing.T) {
 	for seq := range uint64(10) {
 		picture := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(seq)}, 2000))
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"image","data":%q,"mimeType":"image/png"}]}}`, seq+1, picture)
-		if err := pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}))
 	}
-	if err := cl.Await(ctx, from, "p", 0, 10); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, from, "p", 0, 10))
 	to := events.Thread{Session: "child", Name: "main"}
-	if err := cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}))
 	receipts, err := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}.Run(ctx, "mine", "nobody")
 	if !errors.Is(err, client.ErrSessionNotFound) || len(receipts) != 1 {
 		t.Fatalf("Run = %+v, %v, want a receipt, and one session not found", receipts, err)
@@ -245,18 +226,12 @@ func TestEraseResumed(t *testing.T) {
 	say := func(seq uint64) {
 		t.Helper()
 		body := []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`)
-		if err := pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.Await(ctx, id, "p", 0, seq); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
+		must.Do(t, cl.Await(ctx, id, "p", 0, seq))
 	}
 	say(1)
 	say(2)
-	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}))(t)
 	e := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}
 	receipts, err := e.Run(ctx, "s")
 	if !errors.Is(err, gc.ErrBrake) || len(receipts) != 1 || receipts[0].Gone.Entries != 2 || receipts[0].Collected.Refused == "" {
@@ -279,9 +254,7 @@ func TestEraseResumed(t *testing.T) {
 
 	// What begins behind the deletion is not written over by whoever goes on with it.
 	say(3)
-	if _, err := cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}))(t)
 	say(4)
 	if streams, err := cl.EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
 		t.Fatalf("EraseStreams = %v, %v", streams, err)

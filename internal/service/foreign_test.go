@@ -9,6 +9,7 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -86,9 +87,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Records().Write(ctx, record.Put{Key: key, Value: []byte(value), Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Records().Write(ctx, record.Put{Key: key, Value: []byte(value), Expect: record.Any}))(t)
 	listed(t, cl)
 	say("good", 2)
 	say("fresh", 1)
@@ -105,9 +104,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 	if err == nil || !strings.Contains(err.Error(), key) {
 		t.Errorf("gc = %v, want that it names %s: what that keeps is not known", err, key)
 	}
-	if _, err := conn.Records().Write(ctx, record.Put{Key: key, Value: was[0].Value, Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Records().Write(ctx, record.Put{Key: key, Value: was[0].Value, Expect: record.Any}))(t)
 	if err := collect(t, conn, gc.BrakeDamage); err != nil { // the damage may have been noted while it was there
 		t.Errorf("gc once it is gone = %v", err)
 	}

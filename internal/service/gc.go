@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/gc"
@@ -21,26 +19,6 @@ import (
 	"spool/internal/scrub"
 	"spool/pkg/events"
 )
-
-// GCFlags registers what a collector, and retention before it, decide by.
-func GCFlags(fs *flag.FlagSet, g *GC) {
-	cfg, share := &g.Config, &g.RetainShare
-	fs.DurationVar(&cfg.Quarantine, "quarantine", 0, "how long what is condemned can be had back with spool gc undelete")
-	fs.DurationVar(&cfg.InboxAge, "inbox-age", cfg.InboxAge, "least age of a body in the inbox that no event claims")
-	fs.DurationVar(&cfg.ReclaimAge, "reclaim-age", cfg.ReclaimAge,
-		"how long bytes must have been seen that no record names")
-	fs.Float64Var(&cfg.Share, "share", 0.3,
-		"most that one cycle may condemn of all packs and blobs, or reclaim of a bucket")
-	fs.Int64Var(&cfg.Floor, "floor", 64<<20, "`bytes` that may always go, whatever share they are")
-	fs.Float64Var(share, "retention-share", retention.DefaultShare,
-		"most that retention may remove at a time of all sessions; ten may always go")
-	fs.Func("allow", fmt.Sprintf("go on in spite of a `brake`, several separated by commas: %v", gc.Brakes), func(s string) error {
-		for name := range strings.SplitSeq(s, ",") {
-			cfg.Allow = append(cfg.Allow, gc.Brake(name))
-		}
-		return nil
-	})
-}
 
 // NewCollector wires a collector to a connection.
 func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Collector, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -52,14 +53,9 @@ func latch(t *testing.T, spoil func(value []byte) []byte) *latched {
 	for i := range uint64(5) {
 		w.say(w.id, i+1)
 	}
-	rs, err := conn.Records().Records(t.Context(), events.HeadKey(w.id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(conn.Records().Records(t.Context(), events.HeadKey(w.id)))(t)
 	put := record.Put{Key: rs[0].Key, Value: spoil(rs[0].Value), Expect: rs[0].Seq}
-	if _, err := conn.Records().Write(t.Context(), put); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Records().Write(t.Context(), put))(t)
 	w.publish(w.id, 6)
 	for len(w.letters()) == 0 {
 		if t.Context().Err() != nil {
@@ -76,9 +72,7 @@ func (w *latched) publish(id events.Thread, seq uint64) {
 	w.Helper()
 	body := fmt.Appendf(nil, `{"id":"e%d","role":"coder","content":"x"}`, seq)
 	e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}
-	if err := w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(w.Context(), e); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(w.Context(), e))
 }
 
 // say publishes an entry, and waits until it is applied.
@@ -87,17 +81,12 @@ func (w *latched) say(id events.Thread, seq uint64) {
 	w.publish(id, seq)
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
 	defer cancel()
-	if err := w.cl.Await(ctx, id, "p", 0, seq); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, w.cl.Await(ctx, id, "p", 0, seq))
 }
 
 func (w *latched) letters() []client.DeadLetter {
 	w.Helper()
-	all, err := w.cl.DeadLetters(w.Context(), "")
-	if err != nil {
-		w.Fatal(err)
-	}
+	all := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)
 	return all
 }
 

@@ -1,11 +1,8 @@
 package service
 
 import (
-	"cmp"
 	"context"
-	"flag"
 	"log/slog"
-	"os"
 	"time"
 
 	"spool/internal/natsio"
@@ -13,7 +10,7 @@ import (
 )
 
 // NATS is how every command reaches a NATS system: flags over environment over file over the context, with the names that the nats
-// CLI has. The tags are kong's; the daemons use Flags.
+// CLI has.
 type NATS struct {
 	Server   string        `name:"nats" short:"s" env:"NATS_URL" placeholder:"URL" help:"NATS server URL (default nats://127.0.0.1:4222)."`
 	Context  string        `env:"NATS_CONTEXT" placeholder:"NAME" help:"Context saved with the nats CLI."`
@@ -29,51 +26,6 @@ type NATS struct {
 	Scope    string        `env:"SPOOL_SCOPE" placeholder:"SESSIONS" help:"Sessions that events may name; +: all."`
 	Domain   string        `name:"js-domain" placeholder:"NAME" help:"JetStream domain."`
 	Timeout  time.Duration `env:"NATS_TIMEOUT" default:"5s" help:"Time for one request."`
-}
-
-const timeoutEnv = "NATS_TIMEOUT"
-
-// natsFlag is a flag of text.
-type natsFlag struct {
-	p                *string
-	name, env, usage string
-}
-
-func (n *NATS) flags() []natsFlag {
-	return []natsFlag{
-		{&n.Server, "nats", "NATS_URL", "NATS server `URL` (default nats://127.0.0.1:4222)"},
-		{&n.Context, "context", "NATS_CONTEXT", "`name` of a context saved with the nats CLI"},
-		{&n.Creds, "creds", "NATS_CREDS", "credentials `file`"},
-		{&n.NKey, "nkey", "NATS_NKEY", "nkey seed `file`"},
-		{&n.User, "user", "NATS_USER", "user `name`"},
-		{&n.Password, "password", "NATS_PASSWORD", "`password`"},
-		{&n.Token, "token", "NATS_TOKEN", "`token`"},
-		{&n.TLSCert, "tlscert", "NATS_CERT", "client certificate `file`"},
-		{&n.TLSKey, "tlskey", "NATS_KEY", "client key `file`"},
-		{&n.TLSCA, "tlsca", "NATS_CA", "CA bundle `file`"},
-		{&n.Inbox, "inbox-prefix", "NATS_INBOX_PREFIX", "prefix of the `subjects` where answers come"},
-		{&n.Scope, "scope", "SPOOL_SCOPE", "`sessions` that events may name; +: all"},
-		{&n.Domain, "js-domain", "", "JetStream domain `name`"},
-	}
-}
-
-// Flags registers the flags on a standard flag set; the environment gives the defaults.
-func (n *NATS) Flags(fs *flag.FlagSet) {
-	for _, f := range n.flags() {
-		fs.StringVar(f.p, f.name, os.Getenv(f.env), f.usage+envNote(f.env))
-	}
-	timeout, err := time.ParseDuration(cmp.Or(os.Getenv(timeoutEnv), "5s"))
-	if err != nil {
-		timeout = 5 * time.Second
-	}
-	fs.DurationVar(&n.Timeout, "timeout", timeout, "time for one request ["+timeoutEnv+"]")
-}
-
-func envNote(env string) string {
-	if env == "" {
-		return ""
-	}
-	return " [" + env + "]"
 }
 
 // Given reports whether an outside NATS system is named.

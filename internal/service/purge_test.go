@@ -15,6 +15,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/retention"
@@ -42,16 +43,13 @@ func newPurged(t *testing.T) *purged {
 	picture := `{"type":"message","id":"i","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":"` +
 		strings.Repeat("ABCD", 512) + `"}]}}`
 	p.publish("s2", "omp", picture)
-	_, err := client.New(p.conn).PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1",
+	must.Get(client.New(p.conn).PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1",
 		Filename: "f.txt"}},
-		strings.NewReader("an artifact"))
-	p.must(err)
-	_, err = p.conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s3", Name: "main"},
-		events.KindEntry), []byte("poison"))
-	p.must(err)
-	p.must(faulttest.Settle(t.Context(), p.conn))
-	_, err = p.collect()
-	p.must(err)
+		strings.NewReader("an artifact")))(p)
+	must.Get(p.conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s3", Name: "main"},
+		events.KindEntry), []byte("poison")))(p)
+	must.Do(p, faulttest.Settle(t.Context(), p.conn))
+	must.Get(p.collect())(p)
 	p.look()
 	p.look() // a mark tells of a record that was there before it
 	return p
@@ -62,7 +60,7 @@ func (p *purged) publish(session, dialect, body string) {
 	p.seq++
 	to := events.Thread{Session: session, Name: "main"}
 	pub := client.New(p.conn).Publisher(client.PublisherConfig{Producer: "p"})
-	p.must(pub.Publish(p.Context(), client.Entry{Thread: to, Dialect: dialect, Body: []byte(body), Seq: p.seq}))
+	must.Do(p, pub.Publish(p.Context(), client.Entry{Thread: to, Dialect: dialect, Body: []byte(body), Seq: p.seq}))
 	p.acked[session] = append(p.acked[session], body)
 }
 
@@ -75,7 +73,7 @@ func (p *purged) say(session string) {
 func (p *purged) collect() (objects uint64, err error) {
 	p.Helper()
 	c, err := service.NewCollector(p.conn, gc.Safe(), slog.New(slog.DiscardHandler))
-	p.must(err)
+	must.Do(p, err)
 	_, _, err = service.Collect(p.Context(), p.conn, c, true)
 	return p.state(events.ObjectStream(events.NodesBucket)).Messages, err
 }
@@ -110,17 +108,16 @@ func (p *purged) repairWith(cfg fsck.Config) (said []string, clean bool) {
 	p.Helper()
 	sys := natsadmin.Of(p.conn)
 	for range 4 {
-		rep, err := fsck.Fix(p.Context(), sys, sys, p.conn.Store(0), cfg)
-		p.must(err)
+		rep := must.Get(fsck.Fix(p.Context(), sys, sys, p.conn.Store(0), cfg))(p)
 		for _, f := range rep.Findings {
 			said = append(said, f.String())
 		}
 		for _, r := range rep.Repairs {
 			said = append(said, r.Record+": "+r.Detail)
 		}
-		p.must(faulttest.Settle(p.Context(), p.conn))
+		must.Do(p, faulttest.Settle(p.Context(), p.conn))
 		if len(rep.Findings) == 0 {
-			p.must(scrub.Cleared(p.Context(), sys))
+			must.Do(p, scrub.Cleared(p.Context(), sys))
 			return said, true
 		}
 	}
@@ -129,9 +126,8 @@ func (p *purged) repairWith(cfg fsck.Config) (said []string, clean bool) {
 
 func (p *purged) empty(stream string, opts ...jetstream.StreamPurgeOpt) {
 	p.Helper()
-	s, err := p.conn.JetStream().Stream(p.Context(), stream)
-	p.must(err)
-	p.must(s.Purge(p.Context(), opts...))
+	s := must.Get(p.conn.JetStream().Stream(p.Context(), stream))(p)
+	must.Do(p, s.Purge(p.Context(), opts...))
 }
 
 // refused wants gc, retention and erasures to delete nothing, and somebody to say so.
@@ -150,8 +146,7 @@ func (p *purged) refused(stream string) {
 	if out, err := e.Run(p.Context(), "s3"); err == nil || len(out) > 0 {
 		p.Errorf("an erasure = %v, %v, want it refused", out, err)
 	}
-	all, err := scrub.Alarms(p.Context(), natsadmin.Of(p.conn))
-	p.must(err)
+	all := must.Get(scrub.Alarms(p.Context(), natsadmin.Of(p.conn)))(p)
 	if !slices.ContainsFunc(all, func(a scrub.Alarm) bool { return strings.Contains(a.Detail, stream) && a.Do != "" }) {
 		p.Errorf("alarms = %+v, want one that names %s", all, stream)
 	}
@@ -201,10 +196,10 @@ func TestPurged(t *testing.T) {
 				p.refused(stream)
 			}
 			p.say("s1")
-			p.must(faulttest.Settle(t.Context(), p.conn))
+			must.Do(p, faulttest.Settle(t.Context(), p.conn))
 			repairs, clean := p.repair()
-			p.must(scrub.Repaired(t.Context(), natsadmin.Of(p.conn)))
-			p.must(scrub.NotReady(t.Context(), p.conn.Records())) // whatever is lost for good
+			must.Do(p, scrub.Repaired(t.Context(), natsadmin.Of(p.conn)))
+			must.Do(p, scrub.NotReady(t.Context(), p.conn.Records())) // whatever is lost for good
 			said += strings.Join(repairs, "\n")
 			t.Logf("clean: %v\n%s", clean, said)
 			if !strings.Contains(said, c.says) {
@@ -235,7 +230,7 @@ func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 	p.empty(events.RecordsStream)
 	p.say("s1")
 	p.say("s2")
-	p.must(faulttest.Settle(t.Context(), p.conn))
+	must.Do(p, faulttest.Settle(t.Context(), p.conn))
 	p.look()
 	p.refused(events.RecordsStream)
 	if len(p.missing()) == 0 {
@@ -253,7 +248,7 @@ func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 		t.Errorf("gc after a clean fsck = %v, %d messages of packs", err, left)
 	}
 	p.say("s1")
-	p.must(faulttest.Settle(t.Context(), p.conn))
+	must.Do(p, faulttest.Settle(t.Context(), p.conn))
 	if missing := p.missing(); len(missing) > 0 {
 		t.Errorf("then missing: %v", missing)
 	}
@@ -264,12 +259,10 @@ func TestSmallStoreIsCollected(t *testing.T) {
 	p := newPurged(t)
 	before := p.state(events.ObjectStream(events.NodesBucket)).Messages
 	for _, session := range []string{"s1", "s2"} {
-		_, err := client.New(p.conn).DeleteSession(t.Context(), session, client.Deletion{Force: true})
-		p.must(err)
+		must.Get(client.New(p.conn).DeleteSession(t.Context(), session, client.Deletion{Force: true}))(p)
 		delete(p.acked, session)
 	}
-	left, err := p.collect()
-	p.must(err)
+	left := must.Get(p.collect())(p)
 	p.look()
 	if all, err := scrub.Alarms(t.Context(), natsadmin.Of(p.conn)); err != nil || len(all) > 0 || left == before {
 		t.Errorf("alarms %v, %v; %d of %d messages of packs are left", all, err, left, before)
@@ -286,10 +279,8 @@ func TestStreamRemoved(t *testing.T) {
 		t.Run(cfg.Name, func(t *testing.T) {
 			t.Parallel()
 			p := newPurged(t)
-			p.must(p.conn.JetStream().DeleteStream(t.Context(), cfg.Name))
-			if _, err := service.NewCollector(p.conn, gc.Safe(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(p, p.conn.JetStream().DeleteStream(t.Context(), cfg.Name))
+			must.Get(service.NewCollector(p.conn, gc.Safe(), nil))(t)
 			if _, err := p.collectAny(); err == nil {
 				t.Error("a cycle of gc ended well")
 			}
@@ -300,14 +291,14 @@ func TestStreamRemoved(t *testing.T) {
 				}
 				return
 			}
-			p.must(err)
+			must.Do(p, err)
 			marks := p.look()
 			if open := marks.Open(); len(open) != 1 || open[0].Stream != cfg.Name {
 				t.Errorf("open = %v, want %s", open, cfg.Name)
 			}
 			p.refused(cfg.Name)
 			p.say("s1")
-			p.must(faulttest.Settle(t.Context(), p.conn))
+			must.Do(p, faulttest.Settle(t.Context(), p.conn))
 			if said, clean := p.repair(); !clean {
 				t.Errorf("fsck is not clean: %v", said)
 			}
@@ -322,8 +313,7 @@ func TestStreamRemoved(t *testing.T) {
 func (p *purged) collectAny() (gc.Report, error) {
 	ctx, cancel := context.WithTimeout(p.Context(), 30*time.Second)
 	defer cancel()
-	c, err := service.NewCollector(p.conn, gc.Safe(), slog.New(slog.DiscardHandler))
-	p.must(err)
+	c := must.Get(service.NewCollector(p.conn, gc.Safe(), slog.New(slog.DiscardHandler)))(p)
 	_, r, err := service.Collect(ctx, p.conn, c, true)
 	return r, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/retention"
@@ -55,10 +56,7 @@ func (k *keeper) say(session string, at time.Time) {
 
 func (k *keeper) sessions() string {
 	k.t.Helper()
-	list, err := k.cl.Sessions(k.t.Context(), "")
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	list := must.Get(k.cl.Sessions(k.t.Context(), ""))(k.t)
 	var ids []string
 	for _, s := range list {
 		ids = append(ids, s.ID)
@@ -68,10 +66,7 @@ func (k *keeper) sessions() string {
 
 func (k *keeper) dead() uint64 {
 	k.t.Helper()
-	s, err := k.Conn.JetStream().Stream(k.t.Context(), events.DeadStream)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	s := must.Get(k.Conn.JetStream().Stream(k.t.Context(), events.DeadStream))(k.t)
 	return s.CachedInfo().State.Msgs
 }
 
@@ -82,10 +77,7 @@ func TestRetention(t *testing.T) {
 	k.say("old", time.Now())
 	k.say("busy", time.Now().Add(-100*time.Hour))
 	live := events.Thread{Session: "busy", Name: events.MainThread}
-	out, err := k.cl.Output(t.Context(), live, client.OutputConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(k.cl.Output(t.Context(), live, client.OutputConfig{}))(t)
 	defer func() { _ = out.Close(client.OutputEnd{}) }()
 	r, err := k.cl.StartRun(t.Context(), live, client.RunConfig{Lease: time.Hour})
 	if err == nil {
@@ -96,9 +88,7 @@ func TestRetention(t *testing.T) {
 	}
 	k.say("new", time.Now().Add(-200*time.Hour))
 	for i, want := range []string{"busy new old", "busy new", "busy new"} {
-		if err := k.Run(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.Run(t.Context(), false))
 		if got := k.sessions(); got != want {
 			t.Errorf("after run %d: %s, want %s", i+1, got, want)
 		}
@@ -108,9 +98,7 @@ func TestRetention(t *testing.T) {
 		t.Errorf("a session of this minute with entries of last week: %+v, %v, want nothing due", rep, err)
 	}
 	k.Policies = []retention.Policy{{Name: "none", Session: "new", MaxAge: time.Nanosecond}}
-	if err := k.Run(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Run(t.Context(), false))
 	rep, err := service.LastRetention(t.Context(), k.Conn.Records())
 	if err != nil || rep.Applied || len(rep.Due) != 1 || rep.Due[0].Session != "new" || k.sessions() != "busy new" {
 		t.Errorf("other policies: report %+v, %v, sessions %s; want new to be reported alone", rep, err, k.sessions())
@@ -183,9 +171,7 @@ func TestPolicies(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("nats = \"nats://x:1\"\n[[retention]]\nname = \"scratch\"\nsession = \"tmp-*\"\nmax-age = \"24h\"\nkeep-last = 2\n[[retention]]\nname = \"all\"\nmax-bytes = 1000\n")
 	got, err := service.OpenPolicies(path)

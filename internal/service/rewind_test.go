@@ -18,6 +18,7 @@ import (
 	"spool/internal/embedded"
 	"spool/internal/faulttest"
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -62,8 +63,8 @@ func (s *site) start() {
 	halt := s.serve()
 	var err error
 	s.conn, err = natsio.Dial(context.Background(), natsio.Config{InProcess: s})
-	s.must(err)
-	s.must(s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	must.Do(s, err)
+	must.Do(s, s.conn.Ensure(s.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	ctx, cancel := context.WithCancel(context.Background())
 	p, done := service.NewPersister(s.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
 	s.p = p
@@ -88,23 +89,19 @@ func newSite(t *testing.T) *site {
 
 func (s *site) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 }
 
 // look takes the marks, as a persister does every few seconds.
 func (s *site) look() scrub.Marks {
 	s.Helper()
-	m, err := scrub.Look(s.Context(), natsadmin.Of(s.conn), natsadmin.Of(s.conn), slog.New(slog.DiscardHandler))
-	s.must(err)
+	m := must.Get(scrub.Look(s.Context(), natsadmin.Of(s.conn), natsadmin.Of(s.conn), slog.New(slog.DiscardHandler)))(s)
 	return m
 }
 
 func (s *site) state(stream string) record.StreamState {
 	s.Helper()
-	states, err := natsadmin.New(s.conn).StreamStates(s.Context())
-	s.must(err)
+	states := must.Get(natsadmin.New(s.conn).StreamStates(s.Context()))(s)
 	return states[slices.IndexFunc(states, func(st record.StreamState) bool { return st.Stream == stream })]
 }
 
@@ -112,19 +109,18 @@ func (s *site) state(stream string) record.StreamState {
 func (s *site) cut(stream string, keep func(size int64) int64) {
 	s.Helper()
 	newest := s.newest(stream)
-	info, err := os.Stat(newest)
-	s.must(err)
+	info := must.Get(os.Stat(newest))(s)
 	if err := os.Remove(filepath.Join(filepath.Dir(newest), "index.db")); !errors.Is(err, fs.ErrNotExist) { // it knows of what goes
-		s.must(err)
+		must.Do(s, err)
 	}
-	s.must(os.Truncate(newest, keep(info.Size())))
+	must.Do(s, os.Truncate(newest, keep(info.Size())))
 }
 
 // newest is a stream's newest block.
 func (s *site) newest(stream string) (newest string) {
 	s.Helper()
 	var at int
-	s.must(filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(s, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)+"msgs"+string(filepath.Separator)) {
 			return err
 		}
@@ -147,13 +143,12 @@ func TestForgottenCommits(t *testing.T) {
 			l := faulttest.NewLedger(faulttest.Workload{Sessions: 4, ThreadsEach: 2, ProducersEach: 2})
 			publish := func(n int) {
 				t.Helper()
-				s.must(l.Publish(t.Context(), client.New(s.conn), n))
-				s.must(faulttest.Settle(t.Context(), s.conn))
+				must.Do(s, l.Publish(t.Context(), client.New(s.conn), n))
+				must.Do(s, faulttest.Settle(t.Context(), s.conn))
 			}
 			publish(20)
 			s.look()
-			info, err := os.Stat(s.newest(events.RecordsStream))
-			s.must(err)
+			info := must.Get(os.Stat(s.newest(events.RecordsStream)))(s)
 			marked := info.Size()
 			publish(60)
 			forget := func() { s.cut(events.RecordsStream, func(size int64) int64 { return marked + (size-marked)/3 }) }
@@ -179,8 +174,7 @@ func TestForgottenCommits(t *testing.T) {
 
 func (s *site) alarms(kind string) (out []scrub.Alarm) {
 	s.Helper()
-	all, err := scrub.Alarms(s.Context(), natsadmin.Of(s.conn))
-	s.must(err)
+	all := must.Get(scrub.Alarms(s.Context(), natsadmin.Of(s.conn)))(s)
 	for _, a := range all {
 		if a.Kind == kind {
 			out = append(out, a)
@@ -196,8 +190,8 @@ func TestRewound(t *testing.T) {
 		t.Run(stream, func(t *testing.T) {
 			s := newSite(t)
 			l := faulttest.NewLedger(faulttest.Workload{Sessions: 4, ThreadsEach: 2, ProducersEach: 2})
-			s.must(l.Publish(t.Context(), client.New(s.conn), 60))
-			s.must(faulttest.Settle(t.Context(), s.conn))
+			must.Do(s, l.Publish(t.Context(), client.New(s.conn), 60))
+			must.Do(s, faulttest.Settle(t.Context(), s.conn))
 			s.look()
 			was := s.state(stream)
 			s.stop()
@@ -207,8 +201,8 @@ func TestRewound(t *testing.T) {
 			if marks, err := scrub.ReadMarks(t.Context(), natsadmin.Of(s.conn)); err != nil || marks.Streams[stream].Last == 0 {
 				t.Fatalf("marks = %+v, %v", marks, err)
 			}
-			s.must(l.Publish(t.Context(), client.New(s.conn), 20))
-			s.must(faulttest.Settle(t.Context(), s.conn))
+			must.Do(s, l.Publish(t.Context(), client.New(s.conn), 20))
+			must.Do(s, faulttest.Settle(t.Context(), s.conn))
 			marks := s.look()
 			if open := marks.Open(); len(open) != 1 || open[0].Stream != stream || open[0].Was.Last+1 < was.Last || // the marks themselves are a record
 				open[0].Now >= was.Last || open[0].Anew {
@@ -220,12 +214,11 @@ func TestRewound(t *testing.T) {
 			if err := l.Check(t.Context(), s.conn); err != nil {
 				t.Error(err)
 			}
-			rep, err := fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{})
-			s.must(err)
+			rep := must.Get(fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{}))(s)
 			for _, f := range rep.Findings {
 				t.Errorf("finding: %s", f)
 			}
-			s.must(scrub.Cleared(t.Context(), natsadmin.Of(s.conn)))
+			must.Do(s, scrub.Cleared(t.Context(), natsadmin.Of(s.conn)))
 			if all, err := scrub.Alarms(t.Context(), natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 				t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 			}
@@ -245,37 +238,34 @@ func TestAStartChangesNothing(t *testing.T) {
 		seq++
 		pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
 		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, seq)
-		s.must(pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))
-		s.must(cl.Await(t.Context(), to, "p", 0, seq))
+		must.Do(s, pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))
+		must.Do(s, cl.Await(t.Context(), to, "p", 0, seq))
 	}
 	s.look()
 	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"), id("gone", "main"), id("back", "main")} {
 		say(to)
 	}
-	s.must(cl.Fork(t.Context(), id("a", "fork"), events.Fork{Session: "a", Thread: "main"}))
-	s.must(cl.Rename(t.Context(), id("a", "old"), "new"))
-	s.must(cl.ForceRemove(t.Context(), id("a", "removed")))
-	s.must(cl.End(t.Context(), id("a", "ended"), events.End{}))
+	must.Do(s, cl.Fork(t.Context(), id("a", "fork"), events.Fork{Session: "a", Thread: "main"}))
+	must.Do(s, cl.Rename(t.Context(), id("a", "old"), "new"))
+	must.Do(s, cl.ForceRemove(t.Context(), id("a", "removed")))
+	must.Do(s, cl.End(t.Context(), id("a", "ended"), events.End{}))
 	for _, session := range []string{"gone", "back"} {
-		_, err := cl.DeleteSession(t.Context(), session, client.Deletion{Force: true})
-		s.must(err)
+		must.Get(cl.DeleteSession(t.Context(), session, client.Deletion{Force: true}))(s)
 	}
 	say(id("back", "main"))
 	_, err := s.conn.JetStream().Publish(t.Context(), events.EventSubject(id("a", "main"), events.KindEntry), []byte("poison"))
-	s.must(err)
+	must.Do(s, err)
 	say(id("a", "fork"))
-	s.must(faulttest.Settle(t.Context(), s.conn))
+	must.Do(s, faulttest.Settle(t.Context(), s.conn))
 
 	picture := func() string {
 		t.Helper()
 		var b strings.Builder
-		all, err := cl.Threads(t.Context(), "")
-		s.must(err)
+		all := must.Get(cl.Threads(t.Context(), ""))(s)
 		for _, one := range all {
 			fmt.Fprintf(&b, "%s %s: %d entries, %d items\n", one.Thread, one.Head.Status, one.Head.Entries, one.Head.N)
 		}
-		letters, err := cl.DeadLetters(t.Context(), "")
-		s.must(err)
+		letters := must.Get(cl.DeadLetters(t.Context(), ""))(s)
 		items := s.state(events.ItemsStream)
 		fmt.Fprintf(&b, "%d dead letters, %d items in %s", len(letters), items.Messages, events.ItemsStream)
 		return b.String()
@@ -289,17 +279,16 @@ func TestAStartChangesNothing(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // until the connection is made again
 		}
 		say(id("other", "main"))
-		s.must(faulttest.Settle(t.Context(), s.conn))
+		must.Do(s, faulttest.Settle(t.Context(), s.conn))
 		if s.p.Stats().Repeated == repeated {
 			t.Error("nothing came again: nothing is tried here")
 		}
-		s.must(cl.ForceRemove(t.Context(), id("other", "main")))
+		must.Do(s, cl.ForceRemove(t.Context(), id("other", "main")))
 		if now := picture(); !strings.HasPrefix(now, before[:strings.LastIndex(before, ", ")]) {
 			t.Errorf("before the server was started again:\n%s\nsince:\n%s", before, now)
 		}
 	}
-	rep, err := fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{})
-	s.must(err)
+	rep := must.Get(fsck.Check(t.Context(), natsadmin.Of(s.conn), fsck.Config{}))(s)
 	for _, f := range rep.Findings {
 		t.Errorf("fsck: %s", f)
 	}
@@ -313,13 +302,13 @@ func TestReusedSequences(t *testing.T) {
 		t.Helper()
 		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, i)
 		e := events.Event{Thread: id, Producer: fmt.Sprintf("p%d", i), Seq: 1, Kind: events.KindEntry, Dialect: "step", Body: body}
-		s.must(s.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
+		must.Do(s, s.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
 	}
 	const crowd = threads.MaxProducers + 10
 	for i := range crowd {
 		publish(i)
 	}
-	s.must(faulttest.Settle(t.Context(), s.conn))
+	must.Do(s, faulttest.Settle(t.Context(), s.conn))
 	s.look()
 	s.stop()
 	s.cut(events.EventsStream, func(size int64) int64 { return size / 2 })
@@ -329,9 +318,8 @@ func TestReusedSequences(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// What the server counts as pending is not to be trusted right after it found its consumers to be ahead of their stream.
-	s.must(cl.Await(ctx, id, fmt.Sprintf("p%d", crowd), 0, 1))
-	head, err := cl.Thread(ctx, id)
-	s.must(err)
+	must.Do(s, cl.Await(ctx, id, fmt.Sprintf("p%d", crowd), 0, 1))
+	head := must.Get(cl.Thread(ctx, id))(s)
 	if st := s.state(events.EventsStream); st.Last >= head.Applied && st.Last > crowd {
 		t.Fatalf("EVENTS is at %d: it did not go back", st.Last)
 	}
@@ -351,8 +339,8 @@ func TestPacksLost(t *testing.T) {
 func packsLost(t *testing.T, before bool) {
 	s := newSite(t)
 	l := faulttest.NewLedger(faulttest.Workload{Sessions: 3, ThreadsEach: 2})
-	s.must(l.Publish(t.Context(), client.New(s.conn), 60))
-	s.must(faulttest.Settle(t.Context(), s.conn))
+	must.Do(s, l.Publish(t.Context(), client.New(s.conn), 60))
+	must.Do(s, faulttest.Settle(t.Context(), s.conn))
 	s.look()
 	s.stop()
 	s.cut(events.ObjectStream(events.NodesBucket), func(size int64) int64 { return size * 2 / 3 })
@@ -370,16 +358,15 @@ func packsLost(t *testing.T, before bool) {
 		t.Error("that the bucket went back is not told")
 	}
 	more := func() {
-		s.must(l.Publish(ctx, client.New(s.conn), 20))
-		s.must(faulttest.Settle(ctx, s.conn))
+		must.Do(s, l.Publish(ctx, client.New(s.conn), 20))
+		must.Do(s, faulttest.Settle(ctx, s.conn))
 	}
 	if before {
 		more()
 	}
 	repair := func() *fsck.Report {
 		t.Helper()
-		rep, err := fsck.Fix(ctx, natsadmin.Of(s.conn), natsadmin.Of(s.conn), s.conn.Store(0), fsck.Config{})
-		s.must(err)
+		rep := must.Get(fsck.Fix(ctx, natsadmin.Of(s.conn), natsadmin.Of(s.conn), s.conn.Store(0), fsck.Config{}))(s)
 		return rep
 	}
 	rep := repair()
@@ -391,14 +378,14 @@ func packsLost(t *testing.T, before bool) {
 			t.Errorf("not repaired: %+v", r)
 		}
 	}
-	s.must(faulttest.Settle(ctx, s.conn))
+	must.Do(s, faulttest.Settle(ctx, s.conn))
 	if !before {
 		more()
 	}
 	if err := l.Check(ctx, s.conn); err != nil {
 		t.Error(err)
 	}
-	s.must(scrub.Cleared(ctx, natsadmin.Of(s.conn)))
+	must.Do(s, scrub.Cleared(ctx, natsadmin.Of(s.conn)))
 	if all, err := scrub.Alarms(ctx, natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 	}

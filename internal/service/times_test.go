@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/retention"
 	"spool/internal/transcript"
 	"spool/pkg/client"
@@ -61,10 +62,7 @@ var ways = []struct {
 {"type":"message","id":"00000001","parentId":null,"timestamp":%[2]d,"message":{"role":"assistant","content":[]}}
 `, session, ms)
 		fsys := fstest.MapFS{session + ".jsonl": {Data: []byte(file)}}
-		sources, err := transcript.Find(fsys, ".")
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		sources := must.Get(transcript.Find(fsys, "."))(k.t)
 		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(k.t.Context(), sources)
 		if len(res.Files) != 1 || res.Files[0].Err != nil {
 			k.t.Fatalf("import of %s = %+v", session, res)
@@ -92,10 +90,7 @@ func (k *keeper) entry(e client.Entry) {
 
 func (k *keeper) post(url, kind, body string) {
 	k.t.Helper()
-	resp, err := http.Post(url, kind, strings.NewReader(body)) //nolint:noctx // a server of this test's
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	resp := must.Get(http.Post(url, kind, strings.NewReader(body)))(k.t) //nolint:noctx // a server of this test's
 	defer func() { _ = resp.Body.Close() }()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode/100 != 2 {
 		k.t.Fatalf("POST %s = %d %s", url, resp.StatusCode, text)
@@ -105,23 +100,16 @@ func (k *keeper) post(url, kind, body string) {
 // read decodes an answer, and sees to it that every time in it is RFC 3339.
 func (k *keeper) read(url string, to any) {
 	k.t.Helper()
-	resp, err := http.Get(url) //nolint:noctx // a server of this test's
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	resp := must.Get(http.Get(url))(k.t) //nolint:noctx // a server of this test's
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		k.t.Fatalf("GET %s = %d %s, %v", url, resp.StatusCode, text, err)
 	}
 	var all any
-	if err := json.Unmarshal(text, &all); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, json.Unmarshal(text, &all))
 	k.checkTimes(url, all)
-	if err := json.Unmarshal(text, to); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, json.Unmarshal(text, to))
 }
 
 func (k *keeper) checkTimes(at string, v any) {
@@ -201,9 +189,7 @@ func TestClaimedTimes(t *testing.T) {
 // listed is the listing, once everything is applied.
 func (k *keeper) listed(t *testing.T, url string, want int) []sessionLine {
 	t.Helper()
-	if err := faulttest.Settle(t.Context(), k.Conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(t.Context(), k.Conn))
 	var page struct{ Sessions []sessionLine }
 	if k.read(url+"/v1/sessions?limit=500", &page); len(page.Sessions) != want {
 		t.Fatalf("%d sessions are listed, want %d: %+v", len(page.Sessions), want, page.Sessions)

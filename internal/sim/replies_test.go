@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"reflect"
+	"spool/internal/must"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,9 +59,7 @@ func TestRepliesAreReadAsJSON(t *testing.T) {
 		{`{"type":"t","total":2,"offset":0,"limit":9,"consumers":[{` + oneConsumer + `,{` + oneConsumer + `]}`,
 			&consumerListResponse{}, &consumerListResponse{}, &consumerListResponse{}},
 	} {
-		if err := json.Unmarshal([]byte(c.text), c.a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(c.text), c.a))
 		reflect.ValueOf(c.a).Elem().FieldByName("Type").SetString("") // nobody asks for it
 		for _, to := range []any{c.b, c.c} {
 			if !readReply([]byte(c.text), to) {

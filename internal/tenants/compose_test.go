@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/tenants"
@@ -31,10 +32,7 @@ func TestComposeAccounts(t *testing.T) {
 		want.WriteString("      " + line)
 	}
 	for _, file := range []string{"../../compose.yaml", "../../compose.cluster.yaml"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		text := string(b)
 		from := strings.Index(text, begin)
 		if from < 0 {
@@ -48,9 +46,7 @@ func TestComposeAccounts(t *testing.T) {
 			t.Errorf("%s has other accounts than the roles: go test ./internal/tenants -run TestComposeAccounts -update", file)
 			continue
 		}
-		if err := os.WriteFile(file, []byte(text[:from]+want.String()+text[to:]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text[:from]+want.String()+text[to:]), 0o644))
 	}
 }
 
@@ -58,10 +54,7 @@ func TestComposeAccounts(t *testing.T) {
 // variable. Only the places are other ones.
 func composed(t *testing.T, file, store string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	_, rest, ok := strings.Cut(string(b), "\n    content: |\n")
 	if !ok {
 		t.Fatalf("%s has no configuration", file)
@@ -95,18 +88,10 @@ func TestComposed(t *testing.T) {
 	run := func(text string) (url string, stop func()) {
 		t.Helper()
 		path := filepath.Join(dir, "nats.conf")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		opts, err := server.ProcessConfigFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		opts := must.Get(server.ProcessConfigFile(path))(t)
 		opts.NoSigs, opts.NoLog = true, true
-		srv, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := must.Get(server.NewServer(opts))(t)
 		srv.Start()
 		if !srv.ReadyForConnections(time.Minute) {
 			t.Fatal("the server is not ready")
@@ -125,24 +110,16 @@ func TestComposed(t *testing.T) {
 	// As it was: one user, and no account.
 	url, stop := run(conf[:from] + "authorization { user: spool, password: SPOOL_NATS_PASSWORD }\n" + conf[to+1:])
 	old := dial(url, "spool", "SPOOL_NATS_PASSWORD")
-	if err := old.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Events().PublishEvents(t.Context(), []*events.Event{event("old", "from before", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, old.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
+	must.Do(t, old.Events().PublishEvents(t.Context(), []*events.Event{event("old", "from before", 1)}))
 	old.Close()
 	stop()
-	if err := os.Rename(filepath.Join(store, "jetstream", "$G"), filepath.Join(store, "jetstream", "spool")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(store, "jetstream", "$G"), filepath.Join(store, "jetstream", "spool")))
 
 	url, stop = run(conf)
 	defer stop()
 	system := dial(url, "spool", "SPOOL_NATS_PASSWORD")
-	if err := system.Verify(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, system.Verify(t.Context()))
 	p := service.NewPersister(system, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -156,9 +133,7 @@ func TestComposed(t *testing.T) {
 	limited, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
 	agent, reader := dial(url, "agents", "SPOOL_AGENT_PASSWORD"), client.New(dial(url, "readers", "SPOOL_READER_PASSWORD"))
-	if err := agent.Events().PublishEvents(limited, []*events.Event{event("new", "hello", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.Events().PublishEvents(limited, []*events.Event{event("new", "hello", 1)}))
 	for _, session := range []string{"old", "new"} {
 		if err := reader.Await(limited, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 1); err != nil {
 			t.Errorf("session %s: %v", session, err)
@@ -176,13 +151,8 @@ func TestComposed(t *testing.T) {
 func TestComposedCluster(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	t.Setenv("SERVER_NAME", "nats-1")
-	if err := os.WriteFile(path, []byte(composed(t, "../../compose.cluster.yaml", t.TempDir())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opts, err := server.ProcessConfigFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(composed(t, "../../compose.cluster.yaml", t.TempDir())), 0o600))
+	opts := must.Get(server.ProcessConfigFile(path))(t)
 	if len(opts.Accounts) != 3 {
 		t.Errorf("%d accounts, want Spool's, the agents' and the readers'", len(opts.Accounts))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -47,12 +48,9 @@ func TestDeniedIsTold(t *testing.T) {
 // patient connects as a user of acme, and waits for any answer as long as a test runs.
 func (s *site) patient(user, inbox string) *natsio.Conn {
 	s.t.Helper()
-	conn, err := natsio.Dial(s.t.Context(), natsio.Config{
+	conn := must.Get(natsio.Dial(s.t.Context(), natsio.Config{
 		URL: s.srv.ClientURL(), NKey: s.seeds["acme/"+user], Inbox: inbox, Timeout: time.Hour,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	s.t.Cleanup(conn.Close)
 	return conn
 }

@@ -22,6 +22,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -53,31 +54,20 @@ func newUsers(t *testing.T) *site {
 	s := &site{t: t, dir: t.TempDir(), seeds: map[string]string{}, conns: map[string]*natsio.Conn{}}
 	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
 	for _, name := range []string{"acme", "brook"} {
-		if err := s.conf.AddTenant(tenants.Tenant{Name: name, Disk: 1 << 30}); err != nil {
-			t.Fatal(err)
-		}
-		tenant, err := s.conf.Tenant(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.conf.AddTenant(tenants.Tenant{Name: name, Disk: 1 << 30}))
+		tenant := must.Get(s.conf.Tenant(name))(t)
 		for _, role := range tenants.Roles {
 			u := tenants.User{Name: string(role), Role: role}
 			if role == tenants.Agent {
 				u.Sessions = []string{"mine", "mine-too"}
 			}
 			u.Key = s.key(name + "/" + u.Name)
-			if err := tenant.Add(u); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tenant.Add(u))
 		}
 		second := tenants.User{Name: auditor, Role: tenants.Reader, Key: s.key(name + "/" + auditor)}
-		if err := tenant.Add(second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tenant.Add(second))
 	}
-	if err := os.WriteFile(s.accounts(), s.conf.Conf(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(s.accounts(), s.conf.Conf(), 0o600))
 	return s
 }
 
@@ -94,9 +84,7 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(s.srv.Stop)
 	for _, name := range []string{"acme", "brook"} {
 		admin := s.dial(name, tenants.Admin, nil)
-		if err := admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 		s.persist(name)
 	}
 	s.acme, s.brook = client.New(s.conns["acme/admin"]), client.New(s.conns["brook/admin"])
@@ -109,9 +97,7 @@ func (s *site) key(name string) (public string) {
 		s.t.Fatal(err)
 	}
 	s.seeds[name] = filepath.Join(s.dir, strings.ReplaceAll(name, "/", "-")+".nk")
-	if err := os.WriteFile(s.seeds[name], seed, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, os.WriteFile(s.seeds[name], seed, 0o600))
 	return public
 }
 
@@ -149,10 +135,7 @@ func (s *site) persist(tenant string) {
 // raw connects as a user without Spool: what a hostile program does. The server's complaints come on the channel.
 func (s *site) raw(tenant string, role tenants.Role, inbox string) (*nats.Conn, <-chan error) {
 	s.t.Helper()
-	opt, err := nats.NkeyOptionFromSeed(s.seeds[tenant+"/"+string(role)])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds[tenant+"/"+string(role)]))(s.t)
 	complaints := make(chan error, 100)
 	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		select {
@@ -199,28 +182,18 @@ func TestTenants(t *testing.T) {
 	spy, _ := s.raw("brook", tenants.Admin, "_INBOX.spy")
 	heard := make(chan *nats.Msg, 10_000)
 	for _, subject := range []string{">", "$SYS.>", "$JS.>", "$KV.>", "$SRV.>", "spool.v1.>"} {
-		if _, err := spy.ChanSubscribe(subject, heard); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(spy.ChanSubscribe(subject, heard))(t)
 	}
-	if err := spy.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, spy.Flush())
 	before := account(t, spy)
 	s.publish("acme", tenants.Agent, "mine", marker, 1)
 	thread := events.Thread{Session: "mine", Name: events.MainThread}
-	blob, err := s.acme.PutBlob(t.Context(), []byte(marker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blob := must.Get(s.acme.PutBlob(t.Context(), []byte(marker)))(t)
 	art, err := s.acme.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker))
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := s.acme.Thread(t.Context(), thread)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.acme.Thread(t.Context(), thread))(t)
 	var out bytes.Buffer
 	if _, err := s.acme.Export(t.Context(), thread, &out); err != nil || !strings.Contains(out.String(), marker) {
 		t.Fatalf("acme's own export = %q, %v, want its entry", out.String(), err)
@@ -265,10 +238,7 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%s as brook's admin = %s", req.subject, m.Data)
 		}
 	}
-	js, err := jetstream.New(spy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(spy))(t)
 	if err := js.DeleteStream(t.Context(), "steal"); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatal(err)
 	}
@@ -276,9 +246,7 @@ func TestTenants(t *testing.T) {
 		t.Errorf("brook's account was %v and is %v: what acme does shows in it", before, after)
 	}
 	s.overHTTP(string(art.ID), blob)
-	if err := spy.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, spy.Flush())
 	for len(heard) > 0 {
 		m := <-heard
 		if strings.Contains(string(m.Data)+m.Subject, marker) || strings.HasPrefix(m.Subject, "spool.v1.") && strings.Contains(m.Subject, "mine") {
@@ -295,10 +263,7 @@ func (s *site) overHTTP(artifact string, blob casstore.Ref) {
 		"/v1/sessions", "/v1/sessions/mine", "/v1/sessions/mine/threads", "/v1/sessions/mine/threads/main", "/v1/sessions/mine/threads/main/items",
 		"/v1/artifacts/" + artifact, "/v1/sessions/mine/artifacts", "/v1/blobs/" + blob.String(), "/v1/prompts",
 	} {
-		resp, err := http.Get(srv.URL + path)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		resp := must.Get(http.Get(srv.URL + path))(s.t)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		found := strings.Contains(strings.ReplaceAll(string(body), path, ""), marker) || resp.StatusCode == http.StatusOK && strings.Contains(string(body), `"mine"`)
@@ -311,14 +276,8 @@ func (s *site) overHTTP(artifact string, blob casstore.Ref) {
 // account is what an account's server says it uses, but for what its own persister writes every few seconds: how far its streams are.
 func account(t *testing.T, nc *nats.Conn) map[string]uint64 {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := js.AccountInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
+	info := must.Get(js.AccountInfo(t.Context()))(t)
 	used := map[string]uint64{"streams": uint64(info.Streams), "consumers": uint64(info.Consumers)}
 	streams := js.ListStreams(t.Context())
 	for s := range streams.Info() {
@@ -326,9 +285,7 @@ func account(t *testing.T, nc *nats.Conn) map[string]uint64 {
 			used[s.Config.Name] = s.State.Bytes
 		}
 	}
-	if err := streams.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, streams.Err())
 	return used
 }
 
@@ -354,18 +311,12 @@ func TestRoles(t *testing.T) {
 	} {
 		nc, complaints := s.raw("acme", role, tenants.User{Name: string(role)}.Inbox())
 		for _, subject := range c.publish {
-			if err := nc.Publish(subject, []byte("{}")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, nc.Publish(subject, []byte("{}")))
 			denied(t, complaints, fmt.Sprintf("publish %s as %s", subject, role), subject)
 		}
 		for _, subject := range c.subscribe {
-			if _, err := nc.SubscribeSync(subject); err != nil {
-				t.Fatal(err)
-			}
-			if err := nc.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(nc.SubscribeSync(subject))(t)
+			must.Do(t, nc.Flush())
 			denied(t, complaints, fmt.Sprintf("subscribe %s as %s", subject, role), subject)
 		}
 	}
@@ -407,10 +358,7 @@ func TestRolesSuffice(t *testing.T) {
 	}
 	api := httptest.NewServer(httpapi.For(s.dial("acme", tenants.Ingest, &complaints), httpapi.Config{}))
 	defer api.Close()
-	resp, err := http.Get(api.URL + "/v1/sessions/mine/threads/main/items")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(api.URL + "/v1/sessions/mine/threads/main/items"))(t)
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), marker) {
@@ -432,10 +380,7 @@ func TestHostileHeaders(t *testing.T) {
 	nc, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
 	send := func(session string, seq uint64, header nats.Header) string {
 		m := &nats.Msg{Subject: events.EventSubject(events.Thread{Session: session, Name: events.MainThread}, events.KindEntry), Header: header, Data: event(session, "x", seq).Encode()}
-		answer, err := nc.RequestMsg(m, wait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(nc.RequestMsg(m, wait))(t)
 		return string(answer.Data)
 	}
 	for i, header := range []nats.Header{
@@ -452,10 +397,7 @@ func TestHostileHeaders(t *testing.T) {
 		t.Errorf("events of one message id = %s, %s", a, b)
 	}
 	s.publish("acme", tenants.Ingest, "other", "after", 1)
-	info, err := s.conns["acme/admin"].JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(s.conns["acme/admin"].JetStream().Stream(t.Context(), events.EventsStream))(t)
 	if got := info.CachedInfo().State.Msgs; got != 3 {
 		t.Errorf("EVENTS holds %d messages, want the first, one by message id and the last", got)
 	}
@@ -467,10 +409,7 @@ func TestConfusedDeputy(t *testing.T) {
 	s := newSite(t)
 	s.publish("acme", tenants.Ingest, "other", "first", 1)
 	victim := events.Thread{Session: "other", Name: events.MainThread}
-	head, err := s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim))
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim)))(t)
 	own := events.EventSubject(events.Thread{Session: "mine", Name: events.MainThread}, events.KindEntry)
 	agent, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
 	reader, _ := s.raw("acme", tenants.Reader, "_INBOX.reader")
@@ -485,13 +424,9 @@ func TestConfusedDeputy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(agent.Flush(), reader.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(agent.Flush(), reader.Flush()))
 	for nc, subject := range map[*nats.Conn]string{agent: own, reader: "$JS.API.INFO"} { // what came before is answered
-		if _, err := nc.Request(subject, event("mine", "x", 1).Encode(), wait); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(nc.Request(subject, event("mine", "x", 1).Encode(), wait))(t)
 	}
 	if again, err := s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim), events.DeletingKey("other")); err != nil || again[0].Seq != head[0].Seq || again[1].Seq != 0 {
 		t.Errorf("the victim's head is now %+v, %v", again, err)
@@ -515,19 +450,11 @@ func TestDurableOfAnEarlierVersion(t *testing.T) {
 	}
 	filters, old := []string{events.ItemFilter("other", "", "")}, events.ReaderConsumer("billing", "")
 	js := s.conns["acme/admin"].JetStream()
-	cons, err := js.CreateConsumer(t.Context(), events.ItemsStream, jetstream.ConsumerConfig{
+	cons := must.Get(js.CreateConsumer(t.Context(), events.ItemsStream, jetstream.ConsumerConfig{
 		Durable: old, FilterSubjects: filters, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := cons.Next(jetstream.FetchMaxWait(wait))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.DoubleAck(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	m := must.Get(cons.Next(jetstream.FetchMaxWait(wait)))(t)
+	must.Do(t, m.DoubleAck(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	for item, err := range s.dial("acme", tenants.Reader, nil).Items().FollowDurable(ctx, "billing", filters, natsio.Position{All: true}, nil) {

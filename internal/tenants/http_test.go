@@ -15,6 +15,7 @@ import (
 	"spool/internal/dstreams"
 	"spool/internal/httpapi"
 	"spool/internal/metrics"
+	"spool/internal/must"
 	"spool/internal/tenants"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -26,13 +27,8 @@ func (s *site) over(tenant string) (url, token string) {
 	s.t.Helper()
 	token = "token-of-" + tenant + "-0123456789abcdef"
 	path := filepath.Join(s.dir, tenant+".tokens")
-	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	tokens, err := access.ReadFile(path) // a token that stands alone may do everything
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, os.WriteFile(path, []byte(token), 0o600))
+	tokens := must.Get(access.ReadFile(path))(s.t) // a token that stands alone may do everything
 	conn := s.conns[tenant+"/admin"]
 	reg := metrics.New("up", "test")
 	reg.System(conn, nil)
@@ -50,25 +46,16 @@ type answer struct {
 
 func get(t *testing.T, method, url, token string, header http.Header) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	for k, v := range header {
 		req.Header[k] = v
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(io.LimitReader(resp.Body, 1<<20)))(t)
 	return answer{resp.StatusCode, string(body)}
 }
 
@@ -82,14 +69,8 @@ func TestTenantsOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blob, err := s.acme.PutBlob(ctx, []byte(marker))
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, err := s.acme.Thread(ctx, thread)
-	if err != nil {
-		t.Fatal(err)
-	}
+	blob := must.Get(s.acme.PutBlob(ctx, []byte(marker)))(t)
+	head := must.Get(s.acme.Thread(ctx, thread))(t)
 	other, nobodys := strings.Repeat("0", 64), "art_20200101_000000_0123456789ABCDEF"
 	brook, brooks := s.over("brook")
 	_, acmes := s.over("acme")
@@ -173,15 +154,9 @@ func TestTenantsFollowed(t *testing.T) {
 	for i, path := range []string{"/v1/live", "/v1/live?session=mine", "/v1/live?session=*", "/v1/live?session=%3E", "/v1/sessions/mine/threads/main/live", "/v1/heads"} {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, brook+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, brook+path, nil))(t)
 		req.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultClient.Do(req))(t)
 		if resp.StatusCode != http.StatusOK { // a filter that is none
 			_ = resp.Body.Close()
 			if resp.StatusCode != http.StatusBadRequest {

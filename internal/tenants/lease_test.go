@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/pkg/events"
@@ -17,17 +18,12 @@ import (
 func TestThePersisterClosesSilentOutputs(t *testing.T) {
 	s := newSite(t)
 	admin := s.conns["acme/admin"]
-	if err := admin.Events().PublishEvents(t.Context(), []*events.Event{{
+	must.Do(t, admin.Events().PublishEvents(t.Context(), []*events.Event{{
 		Kind: events.KindChunk, Thread: events.Thread{Session: "mine", Name: "main"}, Producer: "p", Seq: 1,
 		Body: events.Chunk{Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "x"}}.Encode(),
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	open := func() int {
-		outputs, err := s.acme.Outputs(t.Context(), "mine")
-		if err != nil {
-			t.Fatal(err)
-		}
+		outputs := must.Get(s.acme.Outputs(t.Context(), "mine"))(t)
 		return len(outputs)
 	}
 	eventually(t, "an open output", func() error {

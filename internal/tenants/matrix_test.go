@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/tenants"
@@ -34,10 +35,7 @@ type target struct {
 // connect is a user without Spool.
 func (s *target) connect(user string, server int) *nats.Conn {
 	s.Helper()
-	opt, err := nats.NkeyOptionFromSeed(s.seeds["acme/"+user])
-	if err != nil {
-		s.Fatal(err)
-	}
+	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds["acme/"+user]))(s)
 	nc, err := nats.Connect(s.urls[server%len(s.urls)], opt, nats.CustomInboxPrefix("_INBOX."+user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		s.Fatal(err)
@@ -49,12 +47,9 @@ func (s *target) connect(user string, server int) *nats.Conn {
 // spool is a user with Spool's own client.
 func (s *target) spool(user string, server int) *natsio.Conn {
 	s.Helper()
-	c, err := natsio.Dial(s.Context(), natsio.Config{
+	c := must.Get(natsio.Dial(s.Context(), natsio.Config{
 		URL: s.urls[server%len(s.urls)], NKey: s.seeds["acme/"+user], Inbox: "_INBOX." + user, Timeout: wait,
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))(s)
 	s.Cleanup(c.Close)
 	return c
 }
@@ -77,16 +72,10 @@ func (s *target) prepare() (durable string) {
 				s.Fatal(err)
 			}
 		}
-		if err := cl.Await(ctx, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 4); err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, cl.Await(ctx, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 4))
 	}
-	if _, err := cl.DeleteSession(ctx, "gone", client.Deletion{}); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.spool("agent", 0).Events().PublishEvents(ctx, []*events.Event{event("mine", "hello", 1)}); err != nil {
-		s.Fatal(err)
-	}
+	must.Get(cl.DeleteSession(ctx, "gone", client.Deletion{}))(s)
+	must.Do(s, s.spool("agent", 0).Events().PublishEvents(ctx, []*events.Event{event("mine", "hello", 1)}))
 	for item, err := range s.spool(auditor, 1).Items().FollowDurable(ctx, billing, []string{events.ItemFilter("other", "", "")}, natsio.Position{All: true}, nil) {
 		if err != nil {
 			s.Fatal(err)
@@ -95,9 +84,7 @@ func (s *target) prepare() (durable string) {
 			break
 		}
 	}
-	if err := faulttest.Settle(ctx, s.admin); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, faulttest.Settle(ctx, s.admin))
 	for name := range s.consumers(events.ItemsStream) {
 		if ok, tagged := events.ReaderDurable(name); ok && tagged {
 			return name
@@ -110,27 +97,19 @@ func (s *target) prepare() (durable string) {
 // consumers are the durable ones of a stream: what they are configured to and, of subscriptions, where they stand.
 func (s *target) consumers(stream string) map[string]string {
 	s.Helper()
-	st, err := s.admin.JetStream().Stream(s.Context(), stream)
-	if err != nil {
-		s.Fatal(err)
-	}
+	st := must.Get(s.admin.JetStream().Stream(s.Context(), stream))(s)
 	all, list := map[string]string{}, st.ListConsumers(s.Context())
 	for info := range list.Info() {
 		if info.Config.Durable == "" {
 			continue
 		}
-		cfg, err := json.Marshal(info.Config)
-		if err != nil {
-			s.Fatal(err)
-		}
+		cfg := must.Get(json.Marshal(info.Config))(s)
 		all[info.Name] = string(cfg)
 		if stream == events.ItemsStream {
 			all[info.Name] += fmt.Sprint(info.Delivered.Consumer, info.AckFloor.Consumer)
 		}
 	}
-	if err := list.Err(); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, list.Err())
 	return all
 }
 
@@ -156,16 +135,10 @@ func (s *target) store() map[string]string {
 		for name, at := range s.consumers(cfg.Name) {
 			all["consumer "+cfg.Name+" "+name] = at
 		}
-		st, err := s.admin.JetStream().Stream(s.Context(), cfg.Name)
-		if err != nil {
-			s.Fatal(err)
-		}
+		st := must.Get(s.admin.JetStream().Stream(s.Context(), cfg.Name))(s)
 		got := st.CachedInfo().Config
 		got.Metadata = nil
-		text, err := json.Marshal(got)
-		if err != nil {
-			s.Fatal(err)
-		}
+		text := must.Get(json.Marshal(got))(s)
 		all["config "+cfg.Name] = string(text)
 		eventually(s.T, "read "+cfg.Name, func() error { // on a machine that is busy the server may drop the consumer meanwhile
 			return s.admin.Streams().Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -265,9 +238,7 @@ func (s *target) attack(user string, durable string, server int) {
 	victims, before := s.victims(durable), s.store()
 	nc := s.connect(user, server)
 	send := func(m *nats.Msg) {
-		if err := nc.PublishMsg(m); err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, nc.PublishMsg(m))
 	}
 	requests := requestsOf(user)
 	for _, kind := range []struct {
@@ -330,9 +301,7 @@ func (s *target) settle(nc *nats.Conn, user string) {
 	})
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
-	if err := faulttest.Settle(ctx, s.admin); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, faulttest.Settle(ctx, s.admin))
 }
 
 type request struct {

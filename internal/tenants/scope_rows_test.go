@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -206,10 +207,7 @@ func whole(session string) func(*scoped) any {
 
 // TestEveryFieldHasARow: whoever adds a field to an event says whether it can name what is another session's.
 func TestEveryFieldHasARow(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../docs/security.md"))(t)
 	rows := map[string]bool{}
 	for field := range foreign {
 		rows[field] = true

@@ -19,6 +19,7 @@ import (
 	"spool/internal/dstreams"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/tenants"
 	"spool/pkg/casstore"
@@ -51,12 +52,9 @@ func newScoped(t *testing.T) *scoped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := natsio.Dial(t.Context(), natsio.Config{
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{
 		URL: s.srv.ClientURL(), NKey: s.seeds["acme/ingest"], Inbox: "_INBOX.ingest", Scope: events.Everywhere,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(conn.Close)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{
 		Tokens: tokens, Streams: dstreams.New(dstreams.On(conn, nil)),
@@ -83,10 +81,7 @@ func newScoped(t *testing.T) *scoped {
 		t.Fatal(err)
 	}
 	s.settle()
-	head, err := s.acme.Thread(ctx, at("other", "main"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.acme.Thread(ctx, at("other", "main")))(t)
 	s.node = head.Head().Ref
 	return s
 }
@@ -95,9 +90,7 @@ func (s *scoped) settle() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	if err := faulttest.Settle(ctx, s.admin); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, faulttest.Settle(ctx, s.admin))
 }
 
 // records are those of a session, with their revisions.
@@ -105,10 +98,7 @@ func (s *scoped) records(session string) map[string]uint64 {
 	s.t.Helper()
 	all := map[string]uint64{}
 	for _, filter := range events.OfSession(session) {
-		rs, err := s.admin.Records().List(s.t.Context(), filter)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		rs := must.Get(s.admin.Records().List(s.t.Context(), filter))(s.t)
 		for _, r := range rs {
 			all[r.Key] = r.Seq
 		}
@@ -119,10 +109,7 @@ func (s *scoped) records(session string) map[string]uint64 {
 // letters are the reasons of a session's dead letters.
 func (s *scoped) letters(session string) (reasons []string) {
 	s.t.Helper()
-	all, err := s.acme.DeadLetters(s.t.Context(), session)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	all := must.Get(s.acme.DeadLetters(s.t.Context(), session))(s.t)
 	for _, d := range all {
 		reasons = append(reasons, d.Reason)
 	}
@@ -234,21 +221,13 @@ func (s *scoped) overHTTP(t *testing.T, row names) {
 
 func (s *scoped) ask(t *testing.T, method, path, token, body string) (status int, text string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body)))(t)
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
 	var b bytes.Buffer
-	if _, err := b.ReadFrom(resp.Body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.ReadFrom(resp.Body))(t)
 	return resp.StatusCode, b.String()
 }
 
@@ -256,10 +235,7 @@ func (s *scoped) ask(t *testing.T, method, path, token, body string) (status int
 func (s *scoped) readsNothing(t *testing.T) {
 	t.Helper()
 	for _, session := range []string{"mine", "mine-too"} {
-		all, err := s.acme.Threads(t.Context(), session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(s.acme.Threads(t.Context(), session))(t)
 		for _, th := range all {
 			path := "/v1/sessions/" + session + "/threads/" + th.Thread.Name + "/items"
 			status, text := s.ask(t, http.MethodGet, path, scopedToken, "")
@@ -312,10 +288,7 @@ func TestWithinTheScope(t *testing.T) {
 // stamped: the newest event of a session is stored with a scope.
 func (s *scoped) stamped(t *testing.T, session, scope string) {
 	t.Helper()
-	stream, err := s.admin.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(s.admin.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	m, err := stream.GetLastMsgForSubject(t.Context(), events.StoredOfSession(session))
 	if err != nil || !strings.HasSuffix(m.Subject, scope) {
 		t.Errorf("the newest event of %s is stored as %v, %v, want %s at the end", session, m, err, scope)
@@ -326,17 +299,13 @@ func (s *scoped) stamped(t *testing.T, session, scope string) {
 func (s *scoped) replayed(t *testing.T) {
 	t.Helper()
 	e := s.event(names{op: whole("other")})
-	if _, err := s.agent.Request(events.EventSubject(e.Thread, e.Kind), e.Encode(), wait); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.agent.Request(events.EventSubject(e.Thread, e.Kind), e.Encode(), wait))(t)
 	s.settle()
 	all, err := s.acme.DeadLetters(t.Context(), "mine")
 	if err != nil || len(all) != 1 {
 		t.Fatalf("dead letters = %v, %v", all, err)
 	}
-	if err := s.acme.ReplayDeadLetter(t.Context(), all[0].At); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), all[0].At))
 	s.settle()
 	reasons := s.letters("mine")
 	if len(reasons) != 2 || !strings.Contains(reasons[1], "beyond the publisher's sessions") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/tenants"
@@ -39,10 +40,7 @@ func (s *site) cluster() (urls []string) {
 	var routes []string
 	var held []net.Listener
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(s.t)
 		held, routes = append(held, l), append(routes, "nats://"+l.Addr().String())
 	}
 	for i, route := range routes {
@@ -50,18 +48,10 @@ func (s *site) cluster() (urls []string) {
 		path := filepath.Join(s.dir, fmt.Sprintf("n%d.conf", i))
 		conf := fmt.Sprintf("server_name: n%d\nlisten: 127.0.0.1:-1\nmax_payload: 1MB\njetstream { store_dir: %q }\ninclude ./accounts.conf\n"+
 			"cluster { name: spool, listen: %q, routes: [%s] }\n", i, filepath.Join(s.dir, fmt.Sprint("n", i)), strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", "))
-		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
-		opts, err := server.ProcessConfigFile(path)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, os.WriteFile(path, []byte(conf), 0o600))
+		opts := must.Get(server.ProcessConfigFile(path))(s.t)
 		opts.NoSigs, opts.NoLog = true, true
-		srv, err := server.NewServer(opts)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		srv := must.Get(server.NewServer(opts))(s.t)
 		srv.Start()
 		s.t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
 		if !srv.ReadyForConnections(time.Minute) {
@@ -93,10 +83,7 @@ func TestNothingReachesTheStoreOfACluster(t *testing.T) {
 		}
 		return admin.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 64 << 20, ItemsBytes: 64 << 20})
 	})
-	conn, err := natsio.Dial(t.Context(), config(tenants.Persister, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(t.Context(), config(tenants.Persister, 1)))(t)
 	t.Cleanup(conn.Close)
 	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,21 +120,13 @@ func TestNothingReachesTheStoreOfUp(t *testing.T) {
 		run(bin, args...)
 		seeds["acme/"+user] = filepath.Join(auth, "acme", user+".nk")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	_ = l.Close()
 	up := exec.Command(bin, "up", "--data", filepath.Join(dir, "data"), "--auth", auth, "--tenant", "acme", "--listen", address, "--http", "127.0.0.1:0")
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
 	up.Stdout, up.Stderr, up.Env = log, log, append(os.Environ(), "XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "NATS_URL=")
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, up.Start())
 	t.Cleanup(func() {
 		_ = up.Process.Signal(os.Interrupt)
 		_ = up.Wait()

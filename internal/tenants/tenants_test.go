@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"spool/internal/must"
 	"spool/internal/tenants"
 	"spool/pkg/events"
 )
@@ -46,9 +47,7 @@ func TestLongScope(t *testing.T) {
 			u.Sessions = append(u.Sessions, long+string(rune('a'+i)))
 		}
 		tenant := tenants.Tenant{Name: "acme"}
-		if err := tenant.Add(u); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tenant.Add(u))
 		d.Tenants = append(d.Tenants, tenant)
 		want := strings.Join(u.Sessions, ",")
 		if n == 5 {
@@ -64,22 +63,15 @@ func TestLongScope(t *testing.T) {
 // TestRefusals: names that are none, names that are taken, and lists of sessions where there must be none.
 func TestRefusals(t *testing.T) {
 	var d tenants.Directory
-	if err := d.AddTenant(tenants.Tenant{Name: "acme"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.AddTenant(tenants.Tenant{Name: "acme"}))
 	for _, bad := range []tenants.Tenant{{Name: "acme"}, {Name: "SYS"}, {Name: ""}, {Name: "a.b"},
 		{Name: "$G"}, {Name: `x" {`}, {Name: "b", Disk: -1}, {Name: "b", Disk: tenants.LeastDisk - 1}} {
 		if err := d.AddTenant(bad); err == nil {
 			t.Errorf("AddTenant(%+v) = nil, want a refusal", bad)
 		}
 	}
-	acme, err := d.Tenant("acme")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := acme.Add(tenants.User{Name: "a", Role: tenants.Agent, Sessions: []string{"s1", "s2"}}); err != nil {
-		t.Fatal(err)
-	}
+	acme := must.Get(d.Tenant("acme"))(t)
+	must.Do(t, acme.Add(tenants.User{Name: "a", Role: tenants.Agent, Sessions: []string{"s1", "s2"}}))
 	for _, bad := range []tenants.User{
 		{Name: "a", Role: tenants.Reader}, {Name: "b", Role: "king"}, {Name: "b.>", Role: tenants.Reader}, {Name: "b", Role: tenants.Agent},
 		{Name: "b", Role: tenants.Reader, Sessions: []string{"s"}}, {Name: "b", Role: tenants.Agent, Sessions: []string{"*"}},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/text"
 )
 
@@ -17,9 +18,7 @@ func TestTable(t *testing.T) {
 		fmt.Fprintf(table, "%s\t1\tend\n", name)
 	}
 	fmt.Fprintln(table, "a line without columns may be as long as it likes")
-	if err := table.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Flush())
 	for i, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
 		mark := strings.LastIndexAny(line, "1")
 		if i == 0 {

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"spool/internal/must"
 	"strings"
 	"testing"
 
@@ -21,16 +22,9 @@ func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func packed(t *testing.T, r io.Reader) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := zstd.NewWriter(&b, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(w, r); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(zstd.NewWriter(&b, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)))(t)
+	must.Get(io.Copy(w, r))(t)
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -41,10 +42,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	sources, err := transcript.Find(disk{}, paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must.Get(transcript.Find(disk{}, paths...))(t)
 	cl := client.New(conn)
 	res := transcript.New(cl, conn.Events(), transcript.Config{}).Import(ctx, sources)
 	for _, f := range res.Files {
@@ -55,9 +53,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 			if p.Seq == 0 {
 				continue
 			}
-			if err := cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq))
 		}
 	}
 	return res
@@ -66,10 +62,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 // items and entries of everything that is stored.
 func counts(t testing.TB, conn *natsio.Conn) (items, entries int64) {
 	t.Helper()
-	ts, err := client.New(conn).Threads(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(client.New(conn).Threads(t.Context(), ""))(t)
 	for _, th := range ts {
 		items, entries = items+th.Head.N, entries+th.Head.Entries
 	}
@@ -78,10 +71,7 @@ func counts(t testing.TB, conn *natsio.Conn) (items, entries int64) {
 
 func exported(t testing.TB, conn *natsio.Conn, f transcript.FileResult) {
 	t.Helper()
-	want, err := os.ReadFile(f.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(f.File))(t)
 	var got bytes.Buffer
 	if _, err := client.New(conn).Export(t.Context(), f.ID(), &got); err != nil {
 		t.Errorf("%s: export: %v", f.File, err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -108,10 +109,7 @@ func (s *store) export(t testing.TB, id events.Thread) []byte {
 	glued := true
 	for _, e := range st.order {
 		if e.Kind == events.KindControl {
-			c, err := events.ParseControl(e.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(events.ParseControl(e.Body))(t)
 			if c.Op == events.OpTail {
 				tail = *c.Tail
 			}

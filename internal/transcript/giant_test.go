@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/internal/transcript"
 	"spool/pkg/events"
@@ -52,10 +53,7 @@ func (b *boxed) PublishEvents(ctx context.Context, evs []*events.Event) error {
 // imports runs an import, and then again from nothing in memory.
 func (b *boxed) imports(t *testing.T, path string) transcript.Result {
 	t.Helper()
-	sources, err := transcript.Find(disk{}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must.Get(transcript.Find(disk{}, path))(t)
 	return transcript.New(b.store, b, transcript.Config{Inbox: b}).Import(t.Context(), sources)
 }
 
@@ -83,10 +81,7 @@ func TestGiantLines(t *testing.T) {
 			b := &boxed{store: newStore(), bodies: map[string][]byte{}}
 			stored := c.content
 			if strings.HasSuffix(c.file, ".zst") {
-				w, err := zstd.NewWriter(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := must.Get(zstd.NewWriter(nil))(t)
 				stored = string(w.EncodeAll([]byte(c.content), nil))
 			}
 			path := write(t, filepath.Join(t.TempDir(), c.file), stored)

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/sessions"
 )
 
@@ -135,10 +136,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal("no golden files")
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		agree(t, string(text))
 	}
 }

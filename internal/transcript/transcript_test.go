@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/internal/transcript"
 	"spool/pkg/events"
@@ -20,22 +21,15 @@ var mainThread = events.Thread{Session: sessionID, Name: "main"}
 
 func write(t testing.TB, name string, content string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, []byte(content), 0o644))
 	return name
 }
 
 // run imports paths and fails the test for a file that failed.
 func run(t testing.TB, s *store, cfg transcript.Config, paths ...string) transcript.Result {
 	t.Helper()
-	sources, err := transcript.Find(disk{}, paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must.Get(transcript.Find(disk{}, paths...))(t)
 	res := transcript.New(s, s, cfg).Import(t.Context(), sources)
 	for _, f := range res.Files {
 		if f.Err != nil {
@@ -108,10 +102,7 @@ func TestGrownFile(t *testing.T) {
 func growTo(t testing.TB, s *store, path, content string) transcript.Result {
 	t.Helper()
 	write(t, path, content)
-	sources, err := transcript.Find(disk{}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must.Get(transcript.Find(disk{}, path))(t)
 	return transcript.New(s, s, transcript.Config{}).Import(t.Context(), sources)
 }
 
@@ -239,10 +230,7 @@ func TestFilesThatPart(t *testing.T) {
 	check := func(res transcript.Result) {
 		t.Helper()
 		for _, f := range res.Files {
-			content, err := os.ReadFile(f.File)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(f.File))(t)
 			got := s.export(t, f.ID())
 			if !bytes.Equal(got, content) && !bytes.HasPrefix(got, content) {
 				t.Errorf("%s in %s: %d bytes, want %d", f.File, f.ID(), len(got), len(content))
@@ -273,9 +261,7 @@ func TestFilesThatPart(t *testing.T) {
 func TestThreadOfAnAgentIsNotMixedWith(t *testing.T) {
 	s := newStore()
 	live := &events.Event{Kind: events.KindEntry, Producer: "~live", Seq: 1, Dialect: "claude", Thread: mainThread, Body: []byte("{}")}
-	if err := s.PublishEvents(t.Context(), []*events.Event{live}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.PublishEvents(t.Context(), []*events.Event{live}))
 	res := run(t, s, transcript.Config{}, write(t, filepath.Join(t.TempDir(), "a.jsonl"), userLines(2)))
 	if got := res.Files[0].Thread; got == "main" || len(s.threads[mainThread].order) != 1 {
 		t.Errorf("imported into %s, want a thread of its own", got)

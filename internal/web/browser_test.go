@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"spool/internal/must"
 	"strings"
 	"sync"
 	"testing"
@@ -119,9 +120,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, chromedp.Do(ctx, steps...))
 }
 
 // eval is the value of an expression.
@@ -170,9 +169,7 @@ func (p *tab) press(keys string) {
 			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
 		}
 		for _, e := range []*input.DispatchKeyEventParams{down, up} {
-			if _, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, *e); err != nil {
-				p.t.Fatal(err)
-			}
+			must.Get(chromedp.Call(p.ctx, input.DispatchKeyEvent, *e))(p.t)
 		}
 	}
 }

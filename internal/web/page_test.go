@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"spool/internal/must"
 	"strings"
 	"testing"
 
@@ -431,9 +432,7 @@ func TestHostile(t *testing.T) {
 func TestPictures(t *testing.T) {
 	f := newFleet(t)
 	var file bytes.Buffer
-	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 40, 30))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&file, image.NewGray(image.Rect(0, 0, 40, 30))))
 	sum := fmt.Sprintf("%x", sha256.Sum256(file.Bytes()))
 	f.blobs[sum] = file.Bytes()
 	f.blobs[strings.Repeat("0", 64)] = []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"/>`)

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/truncate"
 )
@@ -203,10 +204,7 @@ func TestLinesNeedNoMemory(t *testing.T) {
 		return source, 5 << 30, nil
 	})
 	s := artifacts.Sources{Dirs: []artifacts.Dir{folder}}
-	res, err := s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 513, Limit: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 513, Limit: 2}))(t)
 	if n, err := io.Copy(io.Discard, res.Body); n != 2<<20 || err != nil {
 		t.Errorf("read %d bytes, %v, want 2 MiB", n, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 )
 
@@ -27,14 +28,9 @@ type result struct {
 
 func golden(t *testing.T, section string, into any) {
 	t.Helper()
-	b, err := os.ReadFile("../../testdata/golden/soong/10_soong_artifacts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../testdata/golden/soong/10_soong_artifacts.json"))(t)
 	var all map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(b, &all), json.Unmarshal(all[section], into)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(json.Unmarshal(b, &all), json.Unmarshal(all[section], into)))
 }
 
 // registry is records in memory.
@@ -167,10 +163,7 @@ func TestCleanPromises(t *testing.T) {
 	g.rows[1].Category, g.rows[4].Category = artifacts.HookLog, artifacts.Traceback
 	g.broken = g.rows[1].ID
 	c := artifacts.Cleanup{EverySession: true, IncludeAll: true, MaxBytes: &limit}
-	dry, err := artifacts.Clean(ctx, g, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry := must.Get(artifacts.Clean(ctx, g, c))(t)
 	want := [][]any{{"debug.txt", artifacts.ReasonDebug, 20.0}, {"raw.json", artifacts.ReasonRaw, 30.0}, {"plain.txt", artifacts.ReasonSize, 10.0}}
 	if got := asResult(dry).Candidates; !reflect.DeepEqual(got, want) {
 		t.Errorf("candidates = %v, want %v", got, want)
@@ -196,9 +189,7 @@ func TestDelete(t *testing.T) {
 	var unknown struct {
 		Errors []struct{ Message string }
 	}
-	if err := json.Unmarshal(cases["unknown id"], &unknown); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(cases["unknown id"], &unknown))
 	g := recorded()
 	err := artifacts.Delete(context.Background(), g, "art_none")
 	if !errors.Is(err, artifacts.ErrNotFound) || err.Error() != unknown.Errors[0].Message {
@@ -230,9 +221,7 @@ func TestDeletableAsRecorded(t *testing.T) {
 			Deleted bool
 			Error   *struct{ Message string }
 		}
-		if err := json.Unmarshal(raw, &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(raw, &want))
 		a := artifacts.Activity{Runs: []artifacts.Run{{ID: "r", Status: artifacts.RunStatus(status), Lease: created.Add(time.Second)}}}
 		err := a.Deletable(created)
 		if (err == nil) != want.Deleted || err != nil && (err.Error() != want.Error.Message || !errors.Is(err, artifacts.ErrSessionActive)) {
@@ -280,10 +269,7 @@ func replay(t *testing.T, events ...string) map[string]artifacts.TaskStatus {
 	for _, e := range events {
 		lines = append(lines, []byte(`{"event_type":"`+e+`","task_id":"t"}`))
 	}
-	tasks, err := artifacts.ReplayTasks(slices.Values(lines))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := must.Get(artifacts.ReplayTasks(slices.Values(lines)))(t)
 	return tasks
 }
 
@@ -301,9 +287,7 @@ func TestTaskCleanupAsRecorded(t *testing.T) {
 		"both": {IncludeFailed: true, IncludeCancelled: true}, "execute default": {OlderThan: created.Add(1)},
 	} {
 		var want struct{ Candidates []string }
-		if err := json.Unmarshal(cases[name], &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(cases[name], &want))
 		kept := slices.DeleteFunc(want.Candidates, func(s string) bool { return strings.Contains(s, "active_mentions") })
 		if len(kept) == len(want.Candidates) {
 			t.Errorf("%s: the recording does not delete the active log any more: %v", name, want.Candidates)
@@ -376,9 +360,7 @@ func TestThresholdsAsRecorded(t *testing.T) {
 		}
 		ran++
 		var want struct{ Text string }
-		if err := json.Unmarshal(raw, &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(raw, &want))
 		limit, _ := strconv.Atoi(m[1])
 		text := strings.TrimSuffix(want.Text, "\uFFFD") // the recorded program leaves half a character there
 		if got := artifacts.Head([]byte(m[2]), limit); string(got) != text {

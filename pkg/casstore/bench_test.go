@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 )
 
@@ -74,9 +75,7 @@ func BenchmarkNodeDecode(b *testing.B) {
 	encoded := n.AppendTo(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := casstore.DecodeNode(encoded); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(casstore.DecodeNode(encoded))(b)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "nodes/s")
 }
@@ -94,10 +93,7 @@ func BenchmarkPackBuild(b *testing.B) {
 	thread(source, r, entries)
 	p := mustOpen(b, first(mustFinish(b, source)), second(mustFinish(b, source)))
 	for i := range p.Len() {
-		n, err := p.Node(p.Ref(i))
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(p.Node(p.Ref(i)))(b)
 		encoded, _ := p.EncodedAt(i)
 		nodes = append(nodes, node{encoded, n.Refs})
 	}
@@ -124,10 +120,7 @@ func BenchmarkHeaderMark(b *testing.B) {
 	header := first(mustFinish(b, source))
 	var nodes int
 	for b.Loop() {
-		h, err := casstore.OpenHeader(header)
-		if err != nil {
-			b.Fatal(err)
-		}
+		h := must.Get(casstore.OpenHeader(header))(b)
 		marked, outside := casstore.NewBits(h.Len()), casstore.NewBits(h.OutsideLen())
 		marked.Set(h.Len() - 1)
 		h.Mark(marked, outside)
@@ -146,9 +139,7 @@ func BenchmarkPackRead(b *testing.B) {
 	for b.Loop() {
 		p := mustOpen(b, header, body)
 		for i := range p.Len() {
-			if _, err := p.Node(p.Ref(i)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(p.Node(p.Ref(i)))(b)
 		}
 		nodes = p.Len()
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/casstore/storetest"
 )
@@ -71,13 +72,8 @@ func putPacks(t *testing.T, m *casstore.Memory, n int) (size int) {
 		b := casstore.NewPackBuilder()
 		b.AddNode(textNode(fmt.Sprintf("%04d", i) + strings.Repeat(".", 10_000)))
 		header, body := mustFinish(t, b)
-		if err := m.PutPack(t.Context(), casstore.PackID{byte(i)}, header, body); err != nil {
-			t.Fatal(err)
-		}
-		p, err := m.Pack(t.Context(), casstore.PackID{byte(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.PutPack(t.Context(), casstore.PackID{byte(i)}, header, body))
+		p := must.Get(m.Pack(t.Context(), casstore.PackID{byte(i)}))(t)
 		size = max(size, p.Size())
 	}
 	return size
@@ -92,9 +88,7 @@ func TestPackCacheKeepsTheLastUsed(t *testing.T) {
 		pack  byte
 		reads int64
 	}{{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}, {0, 4}, {1, 5}, {3, 5}, {2, 6}} {
-		if _, err := cache.Pack(t.Context(), casstore.PackID{s.pack}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(cache.Pack(t.Context(), casstore.PackID{s.pack}))(t)
 		if got := c.reads.Load(); got != s.reads {
 			t.Fatalf("step %d: pack %d: %d reads, want %d", step, s.pack, got, s.reads)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 )
 
@@ -152,9 +153,7 @@ func TestValueAgreesWithMsgpack(t *testing.T) {
 		e := msgpack.NewEncoder(&theirs)
 		e.UseCompactInts(true)
 		e.SetSortMapKeys(true)
-		if err := e.Encode(v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Encode(v))
 		if !bytes.Equal(b, theirs.Bytes()) {
 			t.Fatalf("AppendValue(%v) = %x, msgpack encodes %x", v, b, theirs.Bytes())
 		}

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 )
 
@@ -83,10 +84,7 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := casstore.OpenPack(header, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(casstore.OpenPack(header, body))(t)
 		if p.Len() != len(nodes) {
 			t.Fatalf("Len() = %d, want %d", p.Len(), len(nodes))
 		}
@@ -339,10 +337,7 @@ func TestMark(t *testing.T) {
 	other := b.AddNode(textNode("other", ref(1)))
 	middle := b.AddNode(textNode("middle", leaf, casstore.Ref{}, blobRef(7)))
 	root := b.AddNode(textNode("root", middle, leaf, ref(2)))
-	h, err := casstore.OpenHeader(first(mustFinish(t, b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(casstore.OpenHeader(first(mustFinish(t, b))))(t)
 	marked, outside := casstore.NewBits(h.Len()), casstore.NewBits(h.OutsideLen())
 	i, _ := h.Find(root)
 	marked.Set(i)
@@ -417,10 +412,7 @@ func TestRefsWithTheSameBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := casstore.OpenPack(header, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(casstore.OpenPack(header, body))(t)
 	if err := p.Verify(); err != nil {
 		t.Errorf("Verify() = %v, want nil", err)
 	}

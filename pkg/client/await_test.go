@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -22,30 +23,18 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			th := events.Thread{Session: "s", Name: "main"}
-			o, err := c.Output(ctx, th, client.OutputConfig{ID: "o1", Tool: "make"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := o.Write([]byte("gcc\n")); err != nil {
-				t.Fatal(err)
-			}
-			if err := o.Close(events.OutputEnd{}); err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(c.Output(ctx, th, client.OutputConfig{ID: "o1", Tool: "make"}))(t)
+			must.Get(o.Write([]byte("gcc\n")))(t)
+			must.Do(t, o.Close(events.OutputEnd{}))
 			remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
 			behind := events.Thread{Session: "s", Name: next}
 			for _, e := range []*events.Event{
 				{Producer: "operator", Seq: 1, Kind: events.KindControl, Thread: th, Body: remove.Encode()},
 				{Producer: "next", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: behind, Body: []byte(`{"type":"custom"}`)},
 			} {
-				if err := conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{e}))
 			}
-			stop, err := persister(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stop := must.Get(persister(conn))(t)
 			defer stop()
 			await(t, c, behind, "next", 1)
 			if err := o.Wait(ctx); !errors.Is(err, client.ErrRemoved) {

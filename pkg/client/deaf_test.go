@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 )
 
@@ -22,10 +23,7 @@ type deaf struct {
 
 func newDeaf(t *testing.T, server string) *deaf {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	d := &deaf{Listener: l}
 	d.run.Go(func() {
 		for {
@@ -81,10 +79,7 @@ func unanswered(t *testing.T, s *site, d *deaf, publish func(context.Context) er
 
 func inEvents(t *testing.T, s *site) uint64 {
 	t.Helper()
-	stream, err := s.conn.JetStream().Stream(t.Context(), "SPOOL_EVENTS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(s.conn.JetStream().Stream(t.Context(), "SPOOL_EVENTS"))(t)
 	return stream.CachedInfo().State.LastSeq
 }
 
@@ -106,10 +101,7 @@ func TestUnknownOutcome(t *testing.T) {
 			s := newSite(t)
 			s.up()
 			d := newDeaf(t, s.addr)
-			cl, err := client.Connect(t.Context(), client.Config{URL: d.url()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			cl := must.Get(client.Connect(t.Context(), client.Config{URL: d.url()}))(t)
 			defer cl.Close()
 			p, th := cl.Publisher(client.PublisherConfig{}), thread("s")
 			publish := func(ctx context.Context, texts []string) error {
@@ -119,16 +111,12 @@ func TestUnknownOutcome(t *testing.T) {
 				}
 				return p.Publish(ctx, es...)
 			}
-			if err := publish(limited(t), []string{"1"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, publish(limited(t), []string{"1"}))
 			for _, texts := range c.fails {
 				unanswered(t, s, d, func(ctx context.Context) error { return publish(ctx, texts) })
 			}
 			for _, texts := range c.then {
-				if err := publish(limited(t), texts); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, publish(limited(t), texts))
 			}
 			if got := texts(t, cl.Subscribe(limited(t), one, client.Position{N: 1}), len(c.want)); !slices.Equal(got, c.want) {
 				t.Errorf("items %v, want %v", got, c.want)
@@ -142,10 +130,7 @@ func TestUnknownOutcomeOfASequence(t *testing.T) {
 	s := newSite(t)
 	s.up()
 	d := newDeaf(t, s.addr)
-	cl, err := client.Connect(t.Context(), client.Config{URL: d.url()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must.Get(client.Connect(t.Context(), client.Config{URL: d.url()}))(t)
 	defer cl.Close()
 	p, th := cl.Publisher(client.PublisherConfig{Producer: "laptop"}), thread("s")
 	at := func(seq uint64, text string) client.Entry {
@@ -153,17 +138,13 @@ func TestUnknownOutcomeOfASequence(t *testing.T) {
 		e.Seq = seq
 		return e
 	}
-	if err := p.Publish(limited(t), at(1, "1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(limited(t), at(1, "1")))
 	unanswered(t, s, d, func(ctx context.Context) error { return p.Publish(ctx, at(7, "2")) })
 	if err := p.Publish(limited(t), at(7, "another")); err == nil {
 		t.Error("sequence 7 names two entries")
 	}
 	for _, e := range []client.Entry{at(7, "2"), at(8, "3")} {
-		if err := p.Publish(limited(t), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(limited(t), e))
 	}
 	want := []string{"1", "2", "3"}
 	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 3); !slices.Equal(got, want) {
@@ -188,9 +169,7 @@ func TestUnknownOutcomeOffline(t *testing.T) {
 	if !errors.Is(err, client.ErrOfflineFull) {
 		t.Fatalf("Publish without an answer = %v, want ErrOfflineFull", err)
 	}
-	if err := p.Publish(limited(t), post(th, "2")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(limited(t), post(th, "2")))
 	want := []string{"1", "2"}
 	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 2); !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -42,9 +43,7 @@ func TestDeletedByAnother(t *testing.T) {
 				}
 			}
 			if anew {
-				if err := pub.Publish(ctx, post(th, "2")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(ctx, post(th, "2")))
 			}
 			stop, err := persister(conn)
 			if err != nil {

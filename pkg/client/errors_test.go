@@ -10,30 +10,22 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
 // The table in the package comment has every error that a program decides on.
 func TestErrorTable(t *testing.T) {
-	table, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(os.ReadFile("doc.go"))(t)
+	entries := must.Get(os.ReadDir("."))(t)
 	var missing []string
 	seen := 0
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0))(t)
 		for _, d := range file.Decls {
 			g, ok := d.(*ast.GenDecl)
 			if !ok || g.Tok != token.VAR {
@@ -61,12 +53,8 @@ func TestErrors(t *testing.T) {
 	r.publish(t, posts(th, 1, 3)...)
 	to := events.Thread{Session: "s", Name: "fork"}
 	fork := events.Fork{Session: "s", Thread: "main", Index: 1}
-	if err := r.Fork(ctx, to, fork); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.End(ctx, to, events.End{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Fork(ctx, to, fork))
+	must.Do(t, r.End(ctx, to, events.End{}))
 	_, noThread := r.Thread(ctx, thread("nowhere"))
 	for _, c := range []struct {
 		what      string

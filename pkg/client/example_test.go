@@ -21,23 +21,23 @@ import (
 // connect stands for client.Connect(ctx, client.Config{URL: …}): the examples bring a server and a persister of their own.
 func connect() (c *client.Client, done func()) {
 	dir, err := os.MkdirTemp("", "spool-example-")
-	must(err)
+	check(err)
 	srv, err := embedded.Start(embedded.Config{Dir: dir, Sync: time.Minute})
-	must(err)
+	check(err)
 	conn, err := natsio.Dial(context.Background(), natsio.Config{InProcess: srv})
-	must(err)
-	must(conn.Ensure(context.Background(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
+	check(err)
+	check(conn.Ensure(context.Background(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	stop, err := persister(conn)
-	must(err)
+	check(err)
 	return client.New(conn), func() {
 		stop()
 		conn.Close()
 		srv.Stop()
-		must(os.RemoveAll(dir))
+		check(os.RemoveAll(dir))
 	}
 }
 
-func must(err error) {
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func must(err error) {
 // text is an item that an agent made itself.
 func text(t events.Thread, s string) client.Entry {
 	body, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}, "metadata": map[string]string{"type": "text"}})
-	must(err)
+	check(err)
 	return client.Entry{Thread: t, Dialect: "item", Body: body}
 }
 
@@ -59,8 +59,8 @@ func message(t events.Thread, id, role, s string) client.Entry {
 // stored publishes entries and waits until they are in their thread.
 func stored(ctx context.Context, c *client.Client, entries ...client.Entry) {
 	p := c.Publisher(client.PublisherConfig{})
-	must(p.Publish(ctx, entries...))
-	must(c.Await(ctx, entries[0].Thread, p.Producer(), 0, uint64(len(entries))))
+	check(p.Publish(ctx, entries...))
+	check(c.Await(ctx, entries[0].Thread, p.Producer(), 0, uint64(len(entries))))
 }
 
 var build = events.Thread{Session: "build-42", Name: events.MainThread}
@@ -71,15 +71,15 @@ func ExamplePublisher() {
 	ctx := context.Background()
 
 	p := c.Publisher(client.PublisherConfig{Producer: "ci-3", User: "ci"})
-	must(p.Publish(ctx, text(build, "compiling"), text(build, "tests pass"))) // durable when it returns
+	check(p.Publish(ctx, text(build, "compiling"), text(build, "tests pass"))) // durable when it returns
 	// Again, after an error say: the same producer and sequence add nothing.
 	again := text(build, "compiling")
 	again.Seq = 1
-	must(c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again))
+	check(c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again))
 
-	must(c.Await(ctx, build, "ci-3", 0, 2))
+	check(c.Await(ctx, build, "ci-3", 0, 2))
 	head, err := c.Thread(ctx, build)
-	must(err)
+	check(err)
 	fmt.Println(head.Entries, "entries")
 	// Output: 2 entries
 }
@@ -91,11 +91,11 @@ func ExampleAsync() {
 
 	a := c.Async(client.AsyncConfig{Window: 8 << 20})
 	for i := range 1000 {
-		must(a.Publish(ctx, text(build, fmt.Sprint("step ", i)))) // waits only while 8 MiB are on their way
+		check(a.Publish(ctx, text(build, fmt.Sprint("step ", i)))) // waits only while 8 MiB are on their way
 	}
-	must(a.Close(ctx)) // all of them are durable
+	check(a.Close(ctx)) // all of them are durable
 	for item, err := range c.Subscribe(ctx, client.Filter{Session: "build-42"}, client.Position{All: true}) {
-		must(err)
+		check(err)
 		if item.N == 1000 {
 			fmt.Println(item.Text())
 			break
@@ -106,14 +106,14 @@ func ExampleAsync() {
 
 func ExampleConfig_offline() {
 	dir, err := os.MkdirTemp("", "spool-example-")
-	must(err)
-	defer func() { must(os.RemoveAll(dir)) }()
+	check(err)
+	defer func() { check(os.RemoveAll(dir)) }()
 
 	// No server listens there. With a directory that is no error, and what is published waits in it.
 	c, err := client.Connect(context.Background(), client.Config{URL: "nats://127.0.0.1:1", Offline: dir})
-	must(err)
+	check(err)
 	defer c.Close()
-	must(c.Publisher(client.PublisherConfig{}).Publish(context.Background(), text(build, "on the train")))
+	check(c.Publisher(client.PublisherConfig{}).Publish(context.Background(), text(build, "on the train")))
 
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
@@ -127,13 +127,13 @@ func ExampleClient_Output() {
 	ctx := context.Background()
 
 	out, err := c.Output(ctx, build, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make test"}`)})
-	must(err)
+	check(err)
 	fmt.Fprintln(out, "gcc -c main.c")
 	fmt.Fprintln(out.Stderr(), "warning: unused variable")
-	must(out.Close(client.OutputEnd{ExitCode: 0})) // every byte is durable
+	check(out.Close(client.OutputEnd{ExitCode: 0})) // every byte is durable
 
 	for frame, err := range c.Follow(ctx, build, "o1") {
-		must(err)
+		check(err)
 		fmt.Print(string(frame.Text))
 	}
 	// Output:
@@ -150,15 +150,15 @@ func ExampleClient_Ask() {
 	go func() { // elsewhere
 		defer close(person)
 		for item, err := range c.Subscribe(ctx, client.Filter{Type: events.TypePendingPrompt}, client.Position{All: true}) {
-			must(err)
+			check(err)
 			fmt.Println("asked:", item.Text())
 			_, err = c.Answer(ctx, build, events.Answer{Prompt: "ship", Answer: json.RawMessage("true"), By: "mira"})
-			must(err)
+			check(err)
 			return
 		}
 	}()
 	answer, err := c.Ask(ctx, build, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Deploy to production?"})
-	must(err)
+	check(err)
 	<-person
 	fmt.Println(answer.Outcome, "by", answer.By)
 	// Output:
@@ -175,7 +175,7 @@ func ExampleClient_Subscribe() {
 	// One thread from its second item on; also when SPOOL_ITEMS has forgotten it since.
 	one := client.Filter{Session: "build-42", Thread: "main"}
 	for item, err := range c.Subscribe(ctx, one, client.Position{N: 2}) {
-		must(err)
+		check(err)
 		fmt.Println(item.N, item.Type(), item.Text())
 		if item.N == 3 {
 			break
@@ -194,7 +194,7 @@ func ExampleClient_SubscribeDurable() {
 
 	read := func(n int) {
 		for item, err := range c.SubscribeDurable(ctx, "indexer", client.Filter{}, client.Position{All: true}) {
-			must(err)
+			check(err)
 			fmt.Println(item.Text())
 			if n--; n == 0 {
 				break // this one was not done: it comes again
@@ -220,7 +220,7 @@ func ExampleClient_Threads() {
 	stored(ctx, c, text(events.Thread{Session: "build-42", Name: "reviewer"}, "looks good"))
 
 	threads, err := c.Threads(ctx, "build-42")
-	must(err)
+	check(err)
 	for _, t := range threads {
 		fmt.Println(t.Thread, t.Head.Entries, t.Head.Status)
 	}
@@ -237,12 +237,12 @@ func ExampleClient_Reader() {
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"), text(build, "four"))
 
 	head, err := c.Thread(ctx, build)
-	must(err)
+	check(err)
 	page, err := c.Reader().Last(ctx, head.Head(), 2)
-	must(err)
+	check(err)
 	for _, step := range page {
 		content, err := step.ReadContent(ctx)
-		must(err)
+		check(err)
 		fmt.Println(string(content.Text))
 	}
 	// Output:
@@ -258,9 +258,9 @@ func ExampleClient_ItemsFrom() {
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
 
 	head, err := c.Thread(ctx, build)
-	must(err)
+	check(err)
 	for item, err := range c.ItemsFrom(ctx, build, head, 2) {
-		must(err)
+		check(err)
 		fmt.Println(item.N, string(item.Data))
 	}
 }
@@ -272,7 +272,7 @@ func ExampleClient_Context() {
 	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"), message(build, "a3", "user", "bye"))
 
 	sent, err := c.Context(ctx, build, sessions.At("a2"), nil) // what the model was sent there
-	must(err)
+	check(err)
 	fmt.Println(len(sent.Messages), "messages")
 	// Output: 2 messages
 }
@@ -284,10 +284,10 @@ func ExampleClient_Branch() {
 	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"))
 
 	_, err := c.Label(ctx, build, "a1", "before the answer")
-	must(err)
-	must(c.Branch(ctx, build, "a1")) // the next entry goes on from there; nothing is lost
+	check(err)
+	check(c.Branch(ctx, build, "a1")) // the next entry goes on from there; nothing is lost
 	tree, err := c.Tree(ctx, build)
-	must(err)
+	check(err)
 	fmt.Println(tree.Label("a1"), "· leaf", tree.Leaf().ID())
 	// Output: before the answer · leaf a1
 }
@@ -299,10 +299,10 @@ func ExampleClient_Fork() {
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
 
 	retry := events.Thread{Session: "build-42", Name: "retry"}
-	must(c.Fork(ctx, retry, events.Fork{Session: "build-42", Thread: "main", Index: 2})) // copies nothing
+	check(c.Fork(ctx, retry, events.Fork{Session: "build-42", Thread: "main", Index: 2})) // copies nothing
 	stored(ctx, c, text(retry, "another three"))
 	_, err := c.Export(ctx, retry, os.Stdout)
-	must(err)
+	check(err)
 	// Output:
 	// {"content":[{"text":"one","type":"text"}],"metadata":{"type":"text"}}
 	// {"content":[{"text":"two","type":"text"}],"metadata":{"type":"text"}}
@@ -315,9 +315,9 @@ func ExampleClient_End() {
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"))
 
-	must(c.End(ctx, build, events.End{ReturnCode: 0, Summary: "all tests pass"}))
+	check(c.End(ctx, build, events.End{ReturnCode: 0, Summary: "all tests pass"}))
 	threads, err := c.Threads(ctx, "build-42")
-	must(err)
+	check(err)
 	fmt.Println(threads[0].Head.Status, threads[0].Ended != "")
 	fmt.Println(c.End(ctx, build, events.End{}) != nil) // ErrEnded
 	// Output:
@@ -332,17 +332,17 @@ func ExampleClient_PutArtifact() {
 	stored(ctx, c, text(build, "one"))
 
 	put, err := c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"}, strings.NewReader("42 tests passed\n"))
-	must(err)
+	check(err)
 	fmt.Println(put.Seq, put.Filename, put.Size)
 
 	all, err := c.Resolve(ctx, "build-42", "artifact://0", artifacts.Lines{})
-	must(err)
+	check(err)
 	fmt.Println(all.Size)
 	r, size, err := c.OpenArtifact(ctx, put)
-	must(err)
-	defer func() { must(r.Close()) }()
+	check(err)
+	defer func() { check(r.Close()) }()
 	b, err := io.ReadAll(r)
-	must(err)
+	check(err)
 	fmt.Print(size, " bytes: ", string(b))
 	// Output:
 	// 0 0.make.log 16
@@ -356,11 +356,11 @@ func ExampleClient_StartRun() {
 	ctx := context.Background()
 
 	run, err := c.StartRun(ctx, build, client.RunConfig{Agent: "coder", Lease: time.Minute})
-	must(err)
-	must(run.End(ctx, artifacts.RunCompleted, "all tests pass"))
-	must(run.Wait(ctx))
+	check(err)
+	check(run.End(ctx, artifacts.RunCompleted, "all tests pass"))
+	check(run.Wait(ctx))
 	runs, err := c.Runs(ctx, "build-42")
-	must(err)
+	check(err)
 	fmt.Println(runs[0].Agent, runs[0].State)
 	// Output: coder completed
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"spool/internal/must"
 	"strings"
 	"testing"
 
@@ -22,9 +23,7 @@ func TestParseItem(t *testing.T) {
 			continue
 		}
 		var want Item
-		if err := json.Unmarshal([]byte(text), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &want))
 		if string(want.Metadata) == "null" {
 			want.Metadata = nil
 		}

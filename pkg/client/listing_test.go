@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
@@ -23,10 +24,7 @@ func manySessions(t *testing.T) (n int, measured bool) {
 	if s == "" {
 		return 300, false
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n = must.Get(strconv.Atoi(s))(t)
 	return n, true
 }
 
@@ -39,10 +37,7 @@ func TestListManySessions(t *testing.T) {
 	best := time.Hour
 	for range 3 {
 		began := time.Now()
-		list, err := cl.Sessions(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(cl.Sessions(t.Context(), ""))(t)
 		rows := make([]sessions.Row, len(list))
 		for i, s := range list {
 			rows[i] = s.Row()
@@ -72,10 +67,7 @@ func sessionName(i int) string { return fmt.Sprintf("019aa0d2-1780-7f03-b6c1-%01
 func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 	t.Helper()
 	const batch = 400
-	fence, err := conn.Records().Fence(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fence := must.Get(conn.Records().Fence(t.Context(), 0))(t)
 	for from := 0; from < n; from += batch {
 		var puts []record.Put
 		for i := from; i < min(from+batch, n); i++ {
@@ -85,9 +77,7 @@ func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 				record.Put{Key: events.SessionKey(name), Value: info.Encode()},
 				record.Put{Key: events.HeadKey(events.Thread{Session: name, Name: events.MainThread}), Value: sampleHead(i).Encode()})
 		}
-		if _, err := conn.Records().Commit(t.Context(), fence, puts); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Records().Commit(t.Context(), fence, puts))(t)
 	}
 }
 

@@ -11,15 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 )
 
 func connectOffline(t *testing.T, s *site, dir string, most int64) *client.Client {
 	t.Helper()
-	c, err := client.Connect(t.Context(), client.Config{URL: s.url(), Offline: dir, OfflineBytes: most})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.Connect(t.Context(), client.Config{URL: s.url(), Offline: dir, OfflineBytes: most}))(t)
 	return c
 }
 
@@ -31,16 +29,12 @@ func TestOffline(t *testing.T) {
 	p := c.Publisher(client.PublisherConfig{})
 	publish := func(from, to int) {
 		t.Helper()
-		if err := p.Publish(limited(t), posts(th, from, to)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(limited(t), posts(th, from, to)...))
 	}
 	publish(1, 10)
 	publish(11, 20)
 	s.up()
-	if err := c.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush(limited(t)))
 	publish(21, 30) // straight to the server
 	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.log")); len(left) != 0 {
 		t.Errorf("%v is left while the server is there", left)
@@ -49,13 +43,9 @@ func TestOffline(t *testing.T) {
 	publish(31, 35)
 	body := string(post(th, "36").Body)
 	streamed := client.Entry{Thread: th, Dialect: "item", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
-	if err := p.Publish(limited(t), streamed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(limited(t), streamed))
 	s.up()
-	if err := c.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush(limited(t)))
 	publish(37, 40)
 	one := client.Filter{Session: "s", Thread: "main"}
 	if got := texts(t, c.Subscribe(limited(t), one, client.Position{N: 1}), 40); !slices.Equal(got, numbers(1, 40)) {
@@ -72,36 +62,27 @@ func TestOfflineIsTakenOver(t *testing.T) {
 	s, dir, th := newSite(t), t.TempDir(), thread("s")
 	first := connectOffline(t, s, dir, 0)
 	p := first.Publisher(client.PublisherConfig{Producer: "laptop"})
-	if err := p.Publish(limited(t), posts(th, 1, 7)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(limited(t), posts(th, 1, 7)...))
 	first.Close()
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log"))
 	if len(files) != 1 {
 		t.Fatalf("files %v, want one segment", files)
 	}
-	kept, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(os.ReadFile(files[0]))(t)
 	s.up()
 	for round := range 2 { // the second time as if the first had crashed before it removed the segment
 		c := connectOffline(t, s, dir, 0)
 		await(t, c, th, "laptop", 7)
 		c.Close()
 		if round == 0 {
-			if err := errors.Join(os.MkdirAll(filepath.Dir(files[0]), 0o700), os.WriteFile(files[0], kept, 0o600),
-				os.WriteFile(filepath.Join(filepath.Dir(files[0]), "lock"), nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(files[0]), 0o700), os.WriteFile(files[0], kept, 0o600),
+				os.WriteFile(filepath.Join(filepath.Dir(files[0]), "lock"), nil, 0o600)))
 		}
 	}
 	c := connectOffline(t, s, dir, 0)
 	defer c.Close()
 	q := c.Publisher(client.PublisherConfig{})
-	if err := q.Publish(limited(t), post(th, "8")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Publish(limited(t), post(th, "8")))
 	await(t, c, th, q.Producer(), 1)
 	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 8); !slices.Equal(got, numbers(1, 8)) {
 		t.Errorf("items %v, want 1 to 8", got)
@@ -122,18 +103,10 @@ func TestOfflineSuccessorThatWasThereBefore(t *testing.T) {
 	third := connectOffline(t, s, dir, 0)
 	defer third.Close()
 	laptop(t, third, 0, 6, 6)
-	if err := third.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, third.Flush(limited(t)))
 	await(t, third, thread("s"), "laptop", 6)
-	h, err := third.Thread(limited(t), thread("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	letters, err := third.DeadLetters(limited(t), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(third.Thread(limited(t), thread("s")))(t)
+	letters := must.Get(third.DeadLetters(limited(t), ""))(t)
 	if h.Entries != 6 {
 		t.Errorf("%d of 6 acknowledged entries are in the thread, %d dead letters", h.Entries, len(letters))
 	}
@@ -153,12 +126,8 @@ func TestOfflineFull(t *testing.T) {
 		t.Fatalf("publish %d = %v, want ErrOfflineFull after some", n, err)
 	}
 	s.up()
-	if err := c.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Publish(limited(t), post(thread("s"), "there is room")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush(limited(t)))
+	must.Do(t, p.Publish(limited(t), post(thread("s"), "there is room")))
 	await(t, c, thread("s"), p.Producer(), uint64(n)) // the refused one took no number
 }
 
@@ -167,9 +136,7 @@ func TestAsync(t *testing.T) {
 	stored := 0
 	a := r.Async(client.AsyncConfig{Window: 20_000, Stored: func(n int) { stored += n }})
 	for _, e := range posts(th, 1, 1000) {
-		if err := a.Publish(limited(t), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.Publish(limited(t), e))
 	}
 	if err := a.Flush(limited(t)); err != nil || stored != 1000 {
 		t.Fatalf("Flush = %v with %d stored, want 1000", err, stored)
@@ -177,9 +144,7 @@ func TestAsync(t *testing.T) {
 	if got := texts(t, r.Subscribe(limited(t), client.Filter{}, client.Position{All: true}), 1000); !slices.Equal(got, numbers(1, 1000)) {
 		t.Errorf("items are not 1 to 1000 in order: %v", got)
 	}
-	if err := a.Close(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Close(limited(t)))
 	if err := a.Publish(limited(t), post(th, "late")); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("Publish after Close = %v, want ErrClosed", err)
 	}
@@ -189,10 +154,7 @@ func TestAsync(t *testing.T) {
 func TestAsyncWindow(t *testing.T) {
 	s, th := newSite(t), thread("s")
 	s.up()
-	c, err := client.Connect(t.Context(), client.Config{URL: s.url()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.Connect(t.Context(), client.Config{URL: s.url()}))(t)
 	defer c.Close()
 	a := c.Async(client.AsyncConfig{Window: 10_000})
 	s.down()
@@ -211,9 +173,7 @@ func TestAsyncWindow(t *testing.T) {
 		t.Errorf("Flush = %v, want to wait", err)
 	}
 	s.up()
-	if err := a.Close(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Close(limited(t)))
 	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true}), 3); len(got) != 3 {
 		t.Errorf("%d items, want 3", len(got))
 	}

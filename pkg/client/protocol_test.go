@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/threads"
 )
@@ -13,9 +14,7 @@ import (
 // send publishes as any NATS client would (docs/protocol.md) and has the ack.
 func (r *rig) send(t *testing.T, kind, payload string) {
 	t.Helper()
-	if _, err := r.conn.JetStream().Publish(t.Context(), "spool.v1.event.s.main."+kind, []byte(payload)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.JetStream().Publish(t.Context(), "spool.v1.event.s.main."+kind, []byte(payload)))(t)
 }
 
 func TestPlainNATS(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -18,47 +19,40 @@ func TestReplayOfLetters(t *testing.T) {
 	entry := func(producer string, seq uint64, text string) []*events.Event {
 		return []*events.Event{{Kind: events.KindEntry, Dialect: "item", Thread: th, Producer: producer, Seq: seq, Body: post(th, text).Body}}
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	// refuse publishes under a name that the thread has no more, twice, and gives the name back.
 	refuse := func(producer string, seq uint64, text string) (letters []client.DeadLetter) {
 		t.Helper()
-		must(r.Rename(ctx, th, "elsewhere"))
-		must(r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
-		must(r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
+		must.Do(t, r.Rename(ctx, th, "elsewhere"))
+		must.Do(t, r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
+		must.Do(t, r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
 		for len(letters) < 2 {
 			var err error
 			letters, err = r.DeadLetters(ctx, "s")
-			must(err)
+			must.Do(t, err)
 		}
-		must(r.Rename(ctx, events.Thread{Session: "s", Name: "elsewhere"}, th.Name))
+		must.Do(t, r.Rename(ctx, events.Thread{Session: "s", Name: "elsewhere"}, th.Name))
 		return letters
 	}
 	replay := func(letters []client.DeadLetter) {
 		t.Helper()
 		for _, d := range letters {
-			must(r.ReplayDeadLetter(ctx, d.At))
-			must(r.RemoveDeadLetters(ctx, d.At))
+			must.Do(t, r.ReplayDeadLetter(ctx, d.At))
+			must.Do(t, r.RemoveDeadLetters(ctx, d.At))
 		}
 	}
-	must(r.conn.Events().PublishEvents(ctx, entry("p", 1, "one")))
+	must.Do(t, r.conn.Events().PublishEvents(ctx, entry("p", 1, "one")))
 	await(t, r.Client, th, "p", 1)
 	replay(refuse("p", 9, "two"))
-	must(r.conn.JetStream().DeleteStream(ctx, events.DeadStream))
-	must(r.conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	must.Do(t, r.conn.JetStream().DeleteStream(ctx, events.DeadStream))
+	must.Do(t, r.conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	replay(refuse("q", 3, "three"))
-	must(r.conn.Events().PublishEvents(ctx, entry("p", 10, "four")))
+	must.Do(t, r.conn.Events().PublishEvents(ctx, entry("p", 10, "four")))
 	await(t, r.Client, th, "p", 10)
 
 	var got []string
-	head, err := r.Thread(ctx, th)
-	must(err)
+	head := must.Get(r.Thread(ctx, th))(t)
 	for it, err := range r.ItemsFrom(ctx, th, head, 1) {
-		must(err)
+		must.Do(t, err)
 		item := string(it.Data)
 		for _, text := range []string{"one", "two", "three", "four"} {
 			if strings.Contains(item, `"text":"`+text+`"`) {

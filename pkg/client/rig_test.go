@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"spool/internal/embedded"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -59,10 +60,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	conn := natstest.Conn(t)
-	stop, err := persister(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(persister(conn))(t)
 	stop = sync.OnceFunc(stop)
 	t.Cleanup(stop)
 	return &rig{client.New(conn), conn, stop}
@@ -80,14 +78,9 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &site{t: t, dir: t.TempDir(), addr: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	t.Cleanup(s.down)
 	return s
 }
@@ -160,9 +153,7 @@ func posts(t events.Thread, from, to int) (es []client.Entry) {
 func (r *rig) publish(t *testing.T, es ...client.Entry) {
 	t.Helper()
 	p := r.Publisher(client.PublisherConfig{})
-	if err := p.Publish(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), es...))
 	await(t, r.Client, es[0].Thread, p.Producer(), uint64(len(es)))
 }
 
@@ -170,9 +161,7 @@ func await(t *testing.T, c *client.Client, th events.Thread, producer string, se
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := c.Await(ctx, th, producer, 0, seq); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Await(ctx, th, producer, 0, seq))
 }
 
 // texts takes n items of a subscription.

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -43,9 +44,7 @@ func TestSequenceNamesOneEvent(t *testing.T) {
 			for _, text := range texts {
 				evs = append(evs, entryOf(0, text))
 			}
-			if err := s.next(evs); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, s.next(evs))
 			for _, e := range evs {
 				if was, ok := named[e.Seq]; ok && was != string(e.Body) {
 					rt.Fatalf("sequence %d names %s and %s", e.Seq, was, e.Body)

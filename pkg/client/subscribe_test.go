@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/client"
@@ -98,9 +99,7 @@ func sortedCopy(s []string) []string { return slices.Sorted(slices.Values(s)) }
 func TestSelfFilter(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	mine := r.Publisher(client.PublisherConfig{User: "me"})
-	if err := mine.Publish(t.Context(), posts(th, 1, 5)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mine.Publish(t.Context(), posts(th, 1, 5)...))
 	await(t, r.Client, th, mine.Producer(), 5)
 	r.publish(t, post(th, "theirs"))
 	got := texts(t, r.Subscribe(limited(t), client.Filter{NotUser: "me"}, client.Position{All: true}), 1)
@@ -115,22 +114,12 @@ func TestGapsAndRepeats(t *testing.T) {
 	one := client.Filter{Session: "s", Thread: "main"}
 	r.publish(t, posts(th, 1, 300)...)
 	texts(t, r.Subscribe(limited(t), one, client.Position{All: true}), 300)
-	items, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := items.GetMsg(t.Context(), 250)
-	if err != nil {
-		t.Fatal(err)
-	}
+	items := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
+	again := must.Get(items.GetMsg(t.Context(), 250))(t)
 	for seq := uint64(5); seq <= 240; seq++ { // a hole that needs more than one page
-		if err := items.DeleteMsg(t.Context(), seq); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, items.DeleteMsg(t.Context(), seq))
 	}
-	if _, err := r.conn.JetStream().Publish(t.Context(), again.Subject, again.Data); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.JetStream().Publish(t.Context(), again.Subject, again.Data))(t)
 	r.publish(t, posts(th, 301, 301)...)
 	for _, from := range []client.Position{{All: true}, {N: 1}, {N: 100}} {
 		want := numbers(max(int(from.N), 1), 301)
@@ -154,9 +143,7 @@ func TestGapsAndRepeats(t *testing.T) {
 		}
 	}
 	// Nothing of the thread is kept: all of it comes from the nodes.
-	if err := items.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.item.s.>")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.item.s.>")))
 	if got := texts(t, r.Subscribe(limited(t), one, client.Position{N: 200}), 102); !slices.Equal(got, numbers(200, 301)) {
 		t.Errorf("after a purge: %v, want 200 to 301", got)
 	}
@@ -168,9 +155,7 @@ func TestGapIsTold(t *testing.T) {
 	r.publish(t, posts(th, 1, 5)...)
 	lie := func(n int64) {
 		data := fmt.Appendf(nil, `{"id":"x","n":%d,"session":"gone","thread":"main","content":[{"type":"text","text":"%d"}]}`, n, n)
-		if _, err := r.conn.JetStream().Publish(t.Context(), events.ItemSubject(thread("gone"), "text", ""), data); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.conn.JetStream().Publish(t.Context(), events.ItemSubject(thread("gone"), "text", ""), data))(t)
 	}
 	lie(1)
 	lie(4)
@@ -212,9 +197,7 @@ func TestDurable(t *testing.T) {
 		}
 		break
 	}
-	if err := r.Forget(t.Context(), "indexer"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Forget(t.Context(), "indexer"))
 	if err := r.Forget(t.Context(), "indexer"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("Forget twice = %v, want ErrNotFound", err)
 	}
@@ -262,13 +245,8 @@ func TestDurableOfADeadOne(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Server(t)
 	dead, alive := natstest.Dial(t, srv), natstest.Dial(t, srv)
-	if err := dead.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
-	stop, err := persister(alive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, dead.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	stop := must.Get(persister(alive))(t)
 	defer stop()
 	r := &rig{client.New(alive), alive, stop}
 	r.publish(t, posts(thread("s"), 1, 5)...)

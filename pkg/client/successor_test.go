@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 )
 
@@ -18,9 +19,7 @@ func laptop(t *testing.T, c *client.Client, epoch uint64, from, to int) {
 	p := c.Publisher(client.PublisherConfig{Producer: "laptop", Epoch: epoch})
 	for i, e := range posts(thread("s"), from, to) {
 		e.Seq = uint64(from + i)
-		if err := p.Publish(limited(t), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(limited(t), e))
 	}
 }
 
@@ -47,9 +46,7 @@ func TestOfflineSuccessor(t *testing.T) {
 		laptop(t, next, epochs[1], 9, 10)
 		s.up()
 		laptop(t, next, epochs[1], 11, 12)
-		if err := next.Flush(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, next.Flush(limited(t)))
 		wantItems(t, next, 12)
 		next.Close()
 		s.down()
@@ -62,14 +59,10 @@ func TestOfflinePublishers(t *testing.T) {
 	c := connectOffline(t, s, t.TempDir(), 0)
 	defer c.Close()
 	for i := range 6 {
-		if err := c.Publisher(client.PublisherConfig{}).Publish(limited(t), posts(thread("s"), i+1, i+1)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Publisher(client.PublisherConfig{}).Publish(limited(t), posts(thread("s"), i+1, i+1)...))
 	}
 	s.up()
-	if err := c.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush(limited(t)))
 	wantItems(t, c, 6)
 }
 
@@ -97,9 +90,7 @@ func TestOfflineSuccessorOfAProcess(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "kept\n" {
 		t.Fatalf("the process says %q, %v", line, err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	s.up()
 	c := connectOffline(t, s, dir, 0)
@@ -109,9 +100,7 @@ func TestOfflineSuccessorOfAProcess(t *testing.T) {
 		beside = append(beside, connectOffline(t, s, dir, 0))
 	}
 	laptop(t, c, 0, 42, 50)
-	if err := c.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush(limited(t)))
 	wantItems(t, c, 50)
 	for _, one := range append(beside, c) {
 		one.Close()

@@ -3,6 +3,7 @@ package client_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -28,10 +29,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("item %d has the trace %q, want %q", i+1, got[i], want)
 		}
 	}
-	s, err := r.conn.JetStream().Stream(t.Context(), events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	m, err := s.GetMsg(t.Context(), 2)
 	if err != nil || m.Header.Get("traceparent") != trace {
 		t.Errorf("header of the second item's message = %v, %v, want traceparent %s", m.Header, err, trace)

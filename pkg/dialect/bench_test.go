@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/dialect"
 )
 
@@ -39,9 +40,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				m = dialect.Memory{}
-				if _, err := d.Read(raw, &m); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(d.Read(raw, &m))(b)
 			}
 		})
 	}

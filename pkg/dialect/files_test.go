@@ -15,6 +15,7 @@ import (
 
 	"spool/examples"
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/dialect"
 	"spool/pkg/dialect/entry"
 	"spool/pkg/events"
@@ -59,17 +60,13 @@ func transcripts(t testing.TB) map[string][]byte {
 			return err
 		})
 	}
-	if err := add(examples.FS); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, add(examples.FS))
 	dir := os.Getenv("SPOOL_TRANSCRIPTS")
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "shared", "transcripts")
 	}
 	if _, err := os.Stat(dir); err == nil {
-		if err := add(os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, add(os.DirFS(dir)))
 	}
 	return all
 }

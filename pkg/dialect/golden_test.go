@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/dialect"
 )
 
@@ -70,10 +71,7 @@ func TestGolden(t *testing.T) {
 	for _, name := range []string{"claude", "codex", "item", "omp", "step"} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := dialect.Lookup(name)
-			data, err := os.ReadFile(filepath.Join("testdata", name+".jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(filepath.Join("testdata", name+".jsonl")))(t)
 			var m dialect.Memory
 			var got bytes.Buffer
 			enc := json.NewEncoder(&got)
@@ -83,9 +81,7 @@ func TestGolden(t *testing.T) {
 				for _, it := range e.Items {
 					checkItem(t, it)
 				}
-				if err := enc.Encode(golden(e, m.Used(), err)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, enc.Encode(golden(e, m.Used(), err)))
 			}
 			compareGolden(t, filepath.Join("testdata", name+".golden.jsonl"), got.Bytes())
 		})
@@ -95,14 +91,9 @@ func TestGolden(t *testing.T) {
 func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
 	}

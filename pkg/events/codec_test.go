@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -70,10 +71,7 @@ const goldenBytes = "9f" + // 15 members
 	"c0" // no claim check
 
 func TestEnvelopeGolden(t *testing.T) {
-	want, err := hex.DecodeString(goldenBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(hex.DecodeString(goldenBytes))(t)
 	if got := goldenEvent.Encode(); !bytes.Equal(got, want) {
 		t.Errorf("Encode(golden) = %x, want %x", got, want)
 	}

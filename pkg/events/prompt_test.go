@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -64,10 +65,7 @@ func TestSettle(t *testing.T) {
 func TestPromptItem(t *testing.T) {
 	p := events.Prompt{ID: "a b", Kind: events.PromptQuestion, Text: "Which?", Deadline: 42, Body: []byte(`{"questions":[1, 2],"deadline":7}`)}
 	it := p.Item()
-	again, err := events.ParseItem(it.JSON())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(events.ParseItem(it.JSON()))(t)
 	got, ok := events.ParsePrompt(again)
 	if !ok || got.ID != p.ID || got.Kind != p.Kind || got.Text != p.Text || got.Deadline != 42 || !strings.Contains(string(got.Body), `"questions":[1, 2]`) {
 		t.Errorf("ParsePrompt = %+v %s, %v, want %+v", got, got.Body, ok, p)

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"fmt"
+	"spool/internal/must"
 	"strings"
 	"testing"
 
@@ -131,9 +132,7 @@ func BenchmarkContext(b *testing.B) {
 		if i == 5000 {
 			d = Compaction{Summarized: Summarized{Summary: "S"}, FirstKept: tree.Entries()[4000].ID}.Draft()
 		}
-		if _, err := tree.Append(d, Stamp{Time: noon}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(tree.Append(d, Stamp{Time: noon}))(b)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

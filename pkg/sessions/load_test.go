@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 const (
@@ -182,18 +183,12 @@ func drawFile(t *rapid.T) string {
 func TestLoadWriteLoad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawFile(t)
-		f, err := Load([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(Load([]byte(text)))(t)
 		checkRoundTrip(t, f)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		longer, err := Load([]byte(text + `{"type":"message","timestamp":"t","message":{}}` + "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		longer := must.Get(Load([]byte(text + `{"type":"message","timestamp":"t","message":{}}` + "\n")))(t)
 		if whole, err := Load([]byte(text)); err != nil || !strings.HasPrefix(entryIDs(longer.Entries), entryIDs(whole.Entries)) {
 			t.Fatalf("ids of a longer file are %s, of the file %s", entryIDs(longer.Entries), entryIDs(whole.Entries))
 		}
@@ -291,9 +286,7 @@ func BenchmarkLoadTorn(b *testing.B) {
 	text := []byte(header3 + "\n" + strings.Repeat(`{"a":[1,{"b":2},`, 100_000))
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := Load(text); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Load(text))(b)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -18,18 +19,14 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // add appends a user's message under an id.
 func add(t *testing.T, tree *Tree, id string) {
 	t.Helper()
-	if _, err := tree.Append(Message([]byte(`{"role":"user","content":"x"}`)), Stamp{ID: id, Time: noon}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.Append(Message([]byte(`{"role":"user","content":"x"}`)), Stamp{ID: id, Time: noon}))(t)
 }
 
 func TestTree(t *testing.T) {
 	tree := NewTree(Header{ID: "s1"})
 	add(t, tree, "a")
 	add(t, tree, "b")
-	if err := tree.Branch("a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tree.Branch("a"))
 	add(t, tree, "c")
 	tree.ResetLeaf()
 	add(t, tree, "d")
@@ -115,9 +112,7 @@ func TestStoredLeaf(t *testing.T) {
 	for _, leaf := range []Leaf{At("a"), Root, At("b")} {
 		tree.ResetLeaf()
 		if leaf != Root {
-			if err := tree.Branch(leaf.ID()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tree.Branch(leaf.ID()))
 		}
 		text := written(t, tree)
 		back := mustLoad(t, text).Tree()
@@ -130,9 +125,7 @@ func TestStoredLeaf(t *testing.T) {
 		if other := mustLoad(t, text+user("z", "b")+"\n").Tree(); other.Leaf() != At("z") {
 			t.Errorf("after another program's entry the leaf is %v, want z", other.Leaf())
 		}
-		if err := back.Branch("b"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, back.Branch("b"))
 		if text := written(t, back); strings.Contains(text, `"leaf"`) {
 			t.Errorf("the leaf is the last entry again, but is stored:\n%s", text)
 		}
@@ -142,9 +135,7 @@ func TestStoredLeaf(t *testing.T) {
 func written(t *testing.T, tree *Tree) string {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := tree.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.WriteTo(&b))(t)
 	return b.String()
 }
 
@@ -152,9 +143,7 @@ func written(t *testing.T, tree *Tree) string {
 func TestWriteKeepsBytes(t *testing.T) {
 	text := "\xef\xbb\xbf" + header3 + "\r\n\n" + user("a", "") + "\nrubbish\n" + user("b", "a")
 	tree := mustLoad(t, text).Tree()
-	if _, err := tree.Append(Message([]byte(`{"role":"user"}`)), Stamp{Time: noon}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.Append(Message([]byte(`{"role":"user"}`)), Stamp{Time: noon}))(t)
 	id := EntryID("s1", 3, 0)
 	want := text + "\n" + `{"type":"message","id":"` + id + `","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user"}}` + "\n"
 	if diff := cmp.Diff(want, written(t, tree)); diff != "" {
@@ -172,9 +161,7 @@ func TestWriteKeepsBytes(t *testing.T) {
 func TestExtract(t *testing.T) {
 	tree := NewTree(Header{ID: "s1", Cwd: "/w", Title: "T"})
 	add(t, tree, "a")
-	if _, err := tree.Append(Label("a", "L"), Stamp{ID: "l"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.Append(Label("a", "L"), Stamp{ID: "l"}))(t)
 	add(t, tree, "b")
 	add(t, tree, "c")
 	branch, err := tree.Extract("b", tree.Header().Child("s2", noon), func() Stamp { return Stamp{ID: "m", Time: noon} })

@@ -3,6 +3,7 @@ package threads_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -11,10 +12,7 @@ func TestArtifactNode(t *testing.T) {
 	want := threads.Artifact{ID: "art_1", Session: "s", Seq: "3", Filename: "3.bash.log", MIME: "text/plain", Summary: "ok \xff", Size: 70_000}
 	n := want.Node()
 	b := n.AppendTo(nil)
-	again, err := casstore.DecodeNode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(casstore.DecodeNode(b))(t)
 	if got, err := threads.ParseArtifact(again); err != nil || got != want {
 		t.Errorf("ParseArtifact = %+v, %v, want %+v", got, err, want)
 	}

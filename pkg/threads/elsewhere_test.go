@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -78,9 +79,7 @@ func walked(t *testing.T, r threads.Reader, h threads.Head) (n int, err error) {
 func TestNodesThatAreElsewhere(t *testing.T) {
 	w, h, second, remove := twice(t)
 	cache := casstore.NewPackCache(w.store, 1<<20)
-	if _, err := (threads.Reader{Packs: cache}).Step(t.Context(), h.Head()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get((threads.Reader{Packs: cache}).Step(t.Context(), h.Head()))(t)
 	remove()
 	if n, err := walked(t, threads.Reader{Packs: cache}, h); !errors.Is(err, casstore.ErrNotFound) {
 		t.Errorf("%d states and %v without a locator of nodes, want ErrNotFound", n, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -53,10 +54,7 @@ func TestForkAsTheOriginal(t *testing.T) {
 		}
 		w.add(&fork, "__fork__", 0)
 		w.flush()
-		steps, err := w.reader().Last(t.Context(), fork.Head(), 99)
-		if err != nil {
-			t.Fatal(err)
-		}
+		steps := must.Get(w.reader().Last(t.Context(), fork.Head(), 99))(t)
 		got := roles(steps[1:])
 		slices.Reverse(got)
 		if !slices.Equal(got, want.Roles) {
@@ -79,10 +77,7 @@ func TestForkPoints(t *testing.T) {
 		at = append(at, w.add(&h, fmt.Sprint("role", i%4), int64(i%3)))
 	}
 	w.flush()
-	recent, err := w.reader().Recent(t.Context(), at[9])
-	if err != nil {
-		t.Fatal(err)
-	}
+	recent := must.Get(w.reader().Recent(t.Context(), at[9]))(t)
 	h.MoveTo(recent)
 	branch := w.add(&h, "branched", 2)
 	h.Status = threads.StatusCompleted
@@ -113,10 +108,7 @@ func TestForkPoints(t *testing.T) {
 		if fork.Head() != c.want || fork.Entries != c.entries || fork.Status != threads.StatusActive || len(fork.Tips) != 0 || fork.Sent != fork.N {
 			t.Errorf("%s: Fork = head %s, %d entries, %s, want %s, %d, active", name, fork.Head(), fork.Entries, fork.Status, c.want, c.entries)
 		}
-		s, err := w.reader().State(t.Context(), c.want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(w.reader().State(t.Context(), c.want))(t)
 		if last, _ := s.Entry.LastItem(); fork.N != last {
 			t.Errorf("%s: Fork continues after item %d, want %d", name, fork.N, last)
 		}
@@ -165,19 +157,13 @@ func TestForkWhole(t *testing.T) {
 		w.add(&h, role, 1)
 	}
 	w.flush()
-	recent, err := w.reader().Recent(t.Context(), h.Recent[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	recent := must.Get(w.reader().Recent(t.Context(), h.Recent[1]))(t)
 	h.MoveTo(recent)
 	w.add(&h, "d", 1)
 	w.flush()
 	h.Saw("p", 1, 2, 3)
 	h.Updated, h.Leaf, h.Messages = 7, "d", 4
-	fork, err := threads.ForkWhole(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fork := must.Get(threads.ForkWhole(h))(t)
 	if len(fork.Producers) != 0 || fork.Updated != 0 || fork.Leaf != "d" || fork.Messages != 4 || fork.Entries != h.Entries || fork.Sent != h.N {
 		t.Errorf("ForkWhole = %+v, want the entries of %+v and nothing else", fork, h)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -96,10 +97,7 @@ var (
 // reads the pack that stands there. A pack is not compared byte by byte, because encoders may compress differently.
 // -update rewrites the vectors.
 func TestFormatDocument(t *testing.T) {
-	doc, err := os.ReadFile(formatDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(formatDoc))(t)
 	section := vectorSection.FindSubmatch(doc)
 	if section == nil {
 		t.Fatalf("%s has no place for vectors", formatDoc)
@@ -146,10 +144,7 @@ var nodeReader = regexp.MustCompile("(?s)<!-- node.py -->\n```python\n(.*?)```")
 // The reader in the document is what a stranger would write: it names every node by the same hash, type and refs, and refuses
 // one that is cut short.
 func TestFormatDocumentReader(t *testing.T) {
-	doc, err := os.ReadFile(formatDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(formatDoc))(t)
 	program := nodeReader.FindSubmatch(doc)
 	if program == nil {
 		t.Fatalf("%s has no reader of nodes", formatDoc)
@@ -197,17 +192,12 @@ func writeVectors(t *testing.T, doc []byte, list []vector) {
 	}
 	at := vectorSection.FindSubmatchIndex(doc)
 	out := string(doc[:at[4]]) + b.String() + string(doc[at[5]:])
-	if err := os.WriteFile(formatDoc, []byte(out), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(formatDoc, []byte(out), 0o644))
 }
 
 // TestFormatDocumentNames holds the constants in the text of the document against the code.
 func TestFormatDocumentNames(t *testing.T) {
-	doc, err := os.ReadFile(formatDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(formatDoc))(t)
 	for _, want := range []string{
 		fmt.Sprintf("at most %d ancestors", threads.MaxAncestors), fmt.Sprintf("at most %d producers", threads.MaxProducers),
 		fmt.Sprintf("at most %d MiB", casstore.MaxNode>>20), fmt.Sprintf("at most %d refs", casstore.MaxRefs),

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -17,10 +18,7 @@ func TestEntriesFrom(t *testing.T) {
 	for i := range 60 {
 		at = append(at, w.add(&h, "r", int64(i%3))) // some have no item
 	}
-	recent, err := w.reader().Recent(t.Context(), at[39])
-	if err != nil {
-		t.Fatal(err)
-	}
+	recent := must.Get(w.reader().Recent(t.Context(), at[39]))(t)
 	h.MoveTo(recent) // the last twenty are a branch that was left
 	for range 20 {
 		w.add(&h, "b", 2)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -213,9 +214,7 @@ func BenchmarkHeadDecode(b *testing.B) {
 	encoded := h.Encode()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := threads.DecodeHead(encoded); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(threads.DecodeHead(encoded))(b)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -67,10 +68,7 @@ func TestEngineChain(t *testing.T) {
 		at := w.add(&h, want.Role, 1)
 		names[at.Ref] = want.Hash
 		w.flush()
-		s, err := w.reader().State(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(w.reader().State(t.Context(), at))(t)
 		var got []string
 		if !s.Parent.IsZero() {
 			got = append(got, names[s.Parent])
@@ -137,17 +135,12 @@ func TestStateRoundTrip(t *testing.T) {
 // checkSorted decodes a payload with a general decoder and encodes it sorted: that must change nothing.
 func checkSorted(t *testing.T, name string, payload []byte) {
 	t.Helper()
-	v, err := casstore.DecodeValue(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(casstore.DecodeValue(payload))(t)
 	var b bytes.Buffer
 	e := msgpack.NewEncoder(&b)
 	e.UseCompactInts(true)
 	e.SetSortMapKeys(true)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Encode(v))
 	if !bytes.Equal(b.Bytes(), payload) {
 		t.Errorf("%s: payload %x is not canonical, want %x", name, payload, b.Bytes())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -18,10 +19,7 @@ import (
 func (w *world) branch(h threads.Head, at threads.Point) threads.Head {
 	w.t.Helper()
 	w.flush()
-	f, err := threads.Fork(w.t.Context(), w.reader(), h, at)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	f := must.Get(threads.Fork(w.t.Context(), w.reader(), h, at))(w.t)
 	w.add(&f, threads.RoleFork, 0)
 	return f
 }
@@ -61,10 +59,7 @@ func TestDiffOfForks(t *testing.T) {
 			common++
 		}
 		w.packs.reads = 0
-		d, err := w.reader().Diff(t.Context(), a.Head(), b.Head())
-		if err != nil {
-			rt.Fatal(err)
-		}
+		d := must.Get(w.reader().Diff(t.Context(), a.Head(), b.Head()))(rt)
 		if !slices.Equal(refs(d.A), pathA[common:]) || !slices.Equal(refs(d.B), pathB[common:]) {
 			rt.Fatalf("Diff = %d and %d states, want %d and %d", len(d.A), len(d.B), len(pathA)-common, len(pathB)-common)
 		}
@@ -231,9 +226,7 @@ func TestTailReadsFewPacks(t *testing.T) {
 		t.Fatalf("Last(50) = %d states, %v", len(steps), err)
 	}
 	for _, s := range steps {
-		if _, err := s.ReadContent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ReadContent(t.Context()))(t)
 	}
 	if w.packs.reads > 3 {
 		t.Errorf("the tail was read from %d packs, want at most 3", w.packs.reads)
@@ -274,10 +267,7 @@ func TestManyForksOfOne(t *testing.T) {
 	forks := big(t, 1_000, 10_000)
 	nodes := 0
 	for i := range forks {
-		f, err := threads.Fork(t.Context(), w.reader(), h, threads.Point{Entry: int64(1 + i%200)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(threads.Fork(t.Context(), w.reader(), h, threads.Point{Entry: int64(1 + i%200)}))(t)
 		before := w.builder.Len()
 		for _, l := range f.Located() {
 			w.builder.Locate(l)
@@ -313,9 +303,7 @@ func BenchmarkContext(b *testing.B) {
 			b.Fatal(len(c.Steps), err)
 		}
 		for _, s := range c.Steps {
-			if _, err := s.ReadContent(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.ReadContent(b.Context()))(b)
 		}
 	}
 }

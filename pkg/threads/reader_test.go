@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -101,10 +102,7 @@ func TestEntriesMergesBranches(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(rt, "entries") {
 			if len(all) > 0 && rapid.IntRange(0, 9).Draw(rt, "branch") == 0 {
 				w.flush()
-				recent, err := w.reader().Recent(t.Context(), rapid.SampledFrom(all).Draw(rt, "to"))
-				if err != nil {
-					rt.Fatal(err)
-				}
+				recent := must.Get(w.reader().Recent(t.Context(), rapid.SampledFrom(all).Draw(rt, "to")))(rt)
 				h.MoveTo(recent)
 			}
 			all = append(all, w.add(&h, "r", rapid.Int64Range(0, 2).Draw(rt, "items")))
@@ -241,9 +239,7 @@ func BenchmarkWalk(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err := s.ReadContent(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.ReadContent(b.Context()))(b)
 			n++
 		}
 		if n != entries {

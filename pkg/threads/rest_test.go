@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -66,10 +67,7 @@ func TestShrunkHeadKnowsAll(t *testing.T) {
 				whole.MoveTo(nil)
 			case to < len(states):
 				w.flush()
-				recent, err := w.reader().Recent(t.Context(), states[to])
-				if err != nil {
-					rt.Fatal(err)
-				}
+				recent := must.Get(w.reader().Recent(t.Context(), states[to]))(rt)
 				h.MoveTo(recent)
 				whole.MoveTo(recent)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -31,9 +32,7 @@ func benchmarkEntry(b *testing.B, raw []byte) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := truncate.Entry(raw, nil, truncate.Options{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(truncate.Entry(raw, nil, truncate.Options{}))(b)
 	}
 }
 
@@ -43,12 +42,8 @@ func BenchmarkEncodingJSON2K(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var v any
-		if err := json.Unmarshal(plainEntry, &v); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := json.Marshal(v); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, json.Unmarshal(plainEntry, &v))
+		must.Get(json.Marshal(v))(b)
 	}
 }
 
@@ -58,12 +53,7 @@ func BenchmarkStream(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := truncate.Scan(bytes.NewReader(raw), truncate.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := p.Apply(bytes.NewReader(raw), io.Discard, nil, &discard{}); err != nil {
-			b.Fatal(err)
-		}
+		p := must.Get(truncate.Scan(bytes.NewReader(raw), truncate.Options{}))(b)
+		must.Do(b, p.Apply(bytes.NewReader(raw), io.Discard, nil, &discard{}))
 	}
 }

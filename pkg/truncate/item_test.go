@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -216,9 +217,7 @@ func TestItemDropsToTheMarker(t *testing.T) {
 func BenchmarkItemSmall(b *testing.B) {
 	item := toolResult(strings.Repeat("ok\n", 500))
 	for b.Loop() {
-		if _, err := truncate.Item(item, budget); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(truncate.Item(item, budget))(b)
 	}
 }
 
@@ -226,9 +225,7 @@ func BenchmarkItemCut(b *testing.B) {
 	item := toolResult(strings.Repeat("ok\n", 200_000))
 	b.SetBytes(int64(len(item.Metadata)))
 	for b.Loop() {
-		if _, err := truncate.Item(item, budget); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(truncate.Item(item, budget))(b)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"spool/internal/must"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,10 +92,7 @@ type Process struct {
 // cmd has no other place for it.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	p, err := Begin(t, cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Begin(t, cmd))(t)
 	return p
 }
 
@@ -272,9 +270,7 @@ func Run(t testing.TB, cmd *exec.Cmd, within time.Duration) (stdout, stderr []by
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	endWithParent(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	stuck := time.AfterFunc(within, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	err := cmd.Wait()
 	late := !stuck.Stop()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // What this binary does when it is started again: see TestMain.
@@ -108,9 +109,6 @@ func TestPorts(t *testing.T) {
 		}
 		seen[p] = true
 	}
-	l, err := net.Listen("tcp", proc.Address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", proc.Address(t)))(t)
 	_ = l.Close()
 }

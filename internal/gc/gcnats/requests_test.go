@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spool/internal/gc/gcnats"
+	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 )
@@ -42,9 +43,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 	ask := func(n int) {
 		t.Helper()
 		for range n {
-			if err := gcnats.Of(c).Ask(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, gcnats.Of(c).Ask(t.Context()))
 		}
 	}
 	ask(3)
@@ -60,9 +59,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 		goOn <- struct{}{}
 	case <-time.After(300 * time.Millisecond):
 	}
-	if _, err := gcnats.Of(c).Schedule(t.Context(), time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(gcnats.Of(c).Schedule(t.Context(), time.Second))(t)
 	for range 2 {
 		<-began
 		select {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spool/internal/gc/model"
+	"spool/internal/must"
 )
 
 // bounds raises the bounds: SPOOL_GC_MODEL_OPERATIONS operations and SPOOL_GC_MODEL_CYCLES cycles, with no bound on the states.
@@ -14,10 +15,7 @@ func bounds(t *testing.T, b model.Bounds) model.Bounds {
 	t.Helper()
 	for name, to := range map[string]*uint8{"SPOOL_GC_MODEL_OPERATIONS": &b.Operations, "SPOOL_GC_MODEL_CYCLES": &b.Cycles} {
 		if text := os.Getenv(name); text != "" {
-			n, err := strconv.ParseUint(text, 10, 8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(strconv.ParseUint(text, 10, 8))(t)
 			*to, b.States = uint8(n), 0
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 )
 
@@ -226,10 +227,7 @@ func blobCorrupt(t *testing.T, s Store) {
 	if !ok {
 		t.Skip("the store is no Corrupter")
 	}
-	ref, err := s.PutBlob(t.Context(), []byte("soon damaged"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(s.PutBlob(t.Context(), []byte("soon damaged")))(t)
 	damage.CorruptBlob(ref)
 	if _, err := s.Blob(t.Context(), ref); !errors.Is(err, casstore.ErrCorrupt) {
 		t.Errorf("Blob(damaged) = %v, want ErrCorrupt", err)
@@ -238,10 +236,7 @@ func blobCorrupt(t *testing.T, s Store) {
 
 func blobIsTheCallers(t *testing.T, s Store) {
 	b := []byte("mine before and after")
-	ref, err := s.PutBlob(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(s.PutBlob(t.Context(), b))(t)
 	clear(b)
 	for range 2 {
 		got, err := s.Blob(t.Context(), ref)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/dialect/entry"
 	"spool/pkg/sessions"
 )
@@ -26,10 +27,7 @@ func TestIDsOfVersion1(t *testing.T) {
 	for _, line := range lines {
 		text += line + "\n"
 		before := m.Encode()
-		e, err := Dialect{}.Read([]byte(line), &m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(Dialect{}.Read([]byte(line), &m))(t)
 		if back, err := entry.DecodeMemory(m.Encode()); err != nil || string(back.Encode()) != string(m.Encode()) {
 			t.Fatalf("memory after %s: %v", line, err)
 		}
@@ -44,10 +42,7 @@ func TestIDsOfVersion1(t *testing.T) {
 		}
 		got = append(got, e.ID+" "+e.Kept)
 	}
-	f, err := sessions.Load([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(sessions.Load([]byte(text)))(t)
 	want := []string{}
 	for i := range f.Entries {
 		kept := ""

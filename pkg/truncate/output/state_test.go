@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/truncate/output"
 )
 
@@ -79,10 +80,7 @@ func TestSinkResumesWithoutArtifact(t *testing.T) {
 	s := output.NewSink(cfg)
 	s.Write(time.Time{}, []byte("123456"))
 	state, _ := s.MarshalBinary()
-	resumed, err := output.Resume(cfg, state, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed := must.Get(output.Resume(cfg, state, nil))(t)
 	resumed.Write(time.Time{}, []byte("78"))
 	sum, _ := resumed.Close()
 	if sum.Output != "5678" || sum.ArtifactError == nil || sum.ArtifactID != "" {
@@ -91,10 +89,7 @@ func TestSinkResumesWithoutArtifact(t *testing.T) {
 	lost, _ := output.Resume(cfg, state, &a)
 	lost.Lose(errDisk)
 	state, _ = lost.MarshalBinary()
-	again, err := output.Resume(cfg, state, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(output.Resume(cfg, state, nil))(t)
 	if sum, _ := again.Close(); sum.ArtifactError == nil || sum.ArtifactError.Error() != errDisk.Error() || !a.aborted {
 		t.Errorf("summary = %+v, artifact aborted %v", sum, a.aborted)
 	}

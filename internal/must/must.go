@@ -1,0 +1,25 @@
+// Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error.
+package must
+
+// T is what of a test, a benchmark or a property is needed here.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Do ends the test on an error.
+func Do(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Get gives the value of a call, or ends the test with its error: v := must.Get(f())(t).
+func Get[V any](v V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		Do(t, err)
+		return v
+	}
+}

@@ -1,0 +1,238 @@
+package service
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"spool/internal/access"
+	"spool/internal/gc"
+	"spool/internal/httpapi"
+	"spool/internal/ingest"
+	"spool/internal/retention"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Flags are the command line of a daemon. What a command of spool is told too is described once, by the tags that kong
+// reads from the command's fields; Take registers the same fields here.
+type Flags struct {
+	*flag.FlagSet
+	NATS   NATS
+	config string
+	level  string
+	format string
+	common map[string]bool   // flags that every program has
+	env    map[string]string // the environment variables of flags
+}
+
+// NewFlags registers what every daemon takes.
+func NewFlags(name string) *Flags {
+	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), common: map[string]bool{}, env: map[string]string{}}
+	f.Take(&f.NATS)
+	f.StringVar(&f.level, "log-level", "info", "least `level` that is logged: debug, info, warn, error")
+	f.StringVar(&f.format, "log-format", "text", "`form` of the log: text, json")
+	f.VisitAll(func(one *flag.Flag) { f.common[one.Name] = true })
+	f.StringVar(&f.config, "config", os.Getenv(ConfigEnv),
+		"configuration `file` (default: spool/config.toml where XDG keeps configuration) ["+ConfigEnv+"]")
+	return f
+}
+
+// hump is where a word of a field's name begins, for kong and here.
+var hump = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// Take registers the fields of a struct, and of those that it embeds. Their tags are kong's. when says of each that it
+// counts only then.
+func (f *Flags) Take(to any, when ...string) {
+	v := reflect.ValueOf(to).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if field.Anonymous {
+			continue
+		}
+		name, tag := field.Tag.Get("name"), field.Tag
+		if name == "" {
+			name = strings.ToLower(hump.ReplaceAllString(field.Name, "$1-$2"))
+		}
+		usage := strings.NewReplacer(" (${default})", "", "${enum}", tag.Get("enum")).Replace(tag.Get("help"))
+		if env := tag.Get("env"); env != "" {
+			usage, f.env[name] = usage+" ["+env+"]", env
+		}
+		f.register(v.FieldByIndex(field.Index).Addr().Interface(), name, strings.Join(when, "")+usage)
+		if text, ok := tag.Lookup("default"); ok {
+			one := f.Lookup(name)
+			if err := one.Value.Set(text); err != nil {
+				panic(fmt.Sprintf("-%s: %v", name, err)) // a mistake in the tag
+			}
+			one.DefValue = one.Value.String()
+		}
+	}
+}
+
+func (f *Flags) register(field any, name, usage string) {
+	switch p := field.(type) {
+	case *string:
+		f.StringVar(p, name, "", usage)
+	case *bool:
+		f.BoolVar(p, name, false, usage)
+	case *int:
+		f.IntVar(p, name, 0, usage)
+	case *int64:
+		f.Int64Var(p, name, 0, usage)
+	case *uint64:
+		f.Uint64Var(p, name, 0, usage)
+	case *float64:
+		f.Float64Var(p, name, 0, usage)
+	case *time.Duration:
+		f.DurationVar(p, name, 0, usage)
+	case *[]string:
+		f.Func(name, usage+" Several are joined by commas.", func(s string) error {
+			*p = append(*p, strings.Split(s, ",")...)
+			return nil
+		})
+	default:
+		panic(fmt.Sprintf("-%s: no flag is a %T", name, p))
+	}
+}
+
+// Parse reads a daemon's command line, then the environment, then the configuration file for the flags that neither of them
+// sets: the table of the daemon's name over the keys at the top, which are flags that every program has. It makes the log.
+func (f *Flags) Parse(args []string) (*slog.Logger, error) {
+	if err := f.FlagSet.Parse(args); err != nil {
+		return nil, UsageError{Err: err}
+	}
+	c, err := OpenConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]bool{}
+	f.Visit(func(one *flag.Flag) { given[one.Name] = true })
+	for name, env := range f.env {
+		if given[name] || !InEnv(env) {
+			continue
+		}
+		given[name] = true
+		if err := f.Set(name, os.Getenv(env)); err != nil {
+			return nil, UsageError{fmt.Errorf("%s: %q: %w", env, os.Getenv(env), err)}
+		}
+	}
+	for _, section := range []string{"", f.Name()} {
+		if err := f.takeSection(c, section, given); err != nil {
+			return nil, err
+		}
+	}
+	return Log(os.Stderr, f.format, f.level)
+}
+
+func (f *Flags) takeSection(c *Config, section string, given map[string]bool) error {
+	for _, s := range c.Settings() {
+		if s.Section != section {
+			continue
+		}
+		if f.Lookup(s.Key) == nil || s.Key == "config" || section == "" && !f.common[s.Key] {
+			return c.Unknown(s, f.Name())
+		}
+		if given[s.Key] {
+			continue
+		}
+		text, ok := c.Value(s).(string)
+		if !ok {
+			return c.Bad(s, errors.New("one value, not a list"))
+		}
+		if err := f.Set(s.Key, text); err != nil {
+			return c.Bad(s, err)
+		}
+	}
+	return nil
+}
+
+// Policies are the retention policies of the configuration file.
+func (f *Flags) Policies() ([]retention.Policy, error) { return OpenPolicies(f.config) }
+
+// Collecting are the flags that say what a collector decides by.
+type Collecting struct {
+	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with spool gc undelete; default: not at all."`
+	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
+	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
+	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
+	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
+	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, missing."`
+}
+
+// Config is what the flags say.
+func (f Collecting) Config() gc.Config {
+	cfg := gc.Safe()
+	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, f.Floor
+	for _, name := range f.Allow {
+		cfg.Allow = append(cfg.Allow, gc.Brake(name))
+	}
+	return cfg
+}
+
+// Publishing are the flags that say what the lines of an input are.
+type Publishing struct {
+	Session   string `placeholder:"S" help:"Session that the entries go to."`
+	Thread    string `default:"main" placeholder:"T" help:"Thread that the entries go to (${default})."`
+	Dialect   string `placeholder:"D" help:"What the entries are: claude, codex, item, omp, raw or step."`
+	Envelopes bool   `help:"Each line is {\"session\",\"thread\",\"dialect\",\"body\",\"time\",\"user\",\"seq\"}; the flags above are defaults."`
+	UserID    string `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
+	Producer  string `placeholder:"P" help:"Identity of the source: the same lines published again under it add nothing."`
+	Epoch     uint64 `placeholder:"E" help:"Incarnation of the producer; a greater one fences the lower ones."`
+	StartSeq  uint64 `default:"1" placeholder:"N" help:"Sequence of the first line (${default})."`
+}
+
+// Config is what the flags say.
+func (p Publishing) Config() (ingest.Config, error) {
+	host, _ := os.Hostname()
+	cfg := ingest.Config{
+		Thread: events.Thread{Session: p.Session, Name: p.Thread}, Dialect: p.Dialect, Envelopes: p.Envelopes,
+		Producer: p.Producer, Epoch: p.Epoch, Start: p.StartSeq, User: p.UserID, Host: host,
+	}
+	if cfg.Producer == "" {
+		cfg.Producer = threads.Ephemeral + ulid.Make().String()
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, UsageError{Err: err}
+	}
+	return cfg, nil
+}
+
+// Door are the flags of who listens for HTTP.
+type Door struct {
+	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
+	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
+}
+
+// API is what the flags say of the HTTP API.
+func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
+	cfg.Log = log
+	if d.TokenFile != "" {
+		if cfg.Tokens, err = access.ReadFile(d.TokenFile); err != nil {
+			err = UsageError{Err: err}
+		}
+	}
+	return cfg, err
+}
+
+// WebDoor is a Door that pages of other origins may use.
+type WebDoor struct {
+	Door
+	CORSOrigin []string `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of web pages that may use the API, as in https://example.com."`
+}
+
+// API is what the flags say of the HTTP API.
+func (d WebDoor) API(log *slog.Logger) (httpapi.Config, error) {
+	if err := httpapi.CheckOrigins(d.CORSOrigin); err != nil {
+		return httpapi.Config{}, UsageError{Err: err}
+	}
+	cfg, err := d.Door.API(log)
+	cfg.Origins = d.CORSOrigin
+	return cfg, err
+}
