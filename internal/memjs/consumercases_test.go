@@ -108,6 +108,7 @@ var consumerCases = []struct {
 		must.Do(r.t, r.nc.Publish(got[0].Reply, []byte(`-NAK {"delay":100000000}`)))
 		r.pull("S", "E", `{"batch":1,"expires":2000000000}`, 1)
 		r.ask("$JS.API.STREAM.MSG.DELETE.S", nil, `{"seq":5}`)
+		r.pending("S", "E", 2) // a real server tells its consumers a moment later
 		r.info("S", "E")
 		r.pull("S", "E", `{"batch":1,"expires":2000000000,"idle_heartbeat":400000000}`, 2)
 		r.info("S", "E")
