@@ -288,10 +288,6 @@ func (s *target) settle(nc *nats.Conn, user string) {
 	eventually(s.T, "an answer after the attack", func() error {
 		m, err := nc.Request(last.subject, last.body, wait)
 		if err != nil {
-			e := event("sentinel", "x", 1)
-			ctx, cancel := context.WithTimeout(s.Context(), wait)
-			defer cancel()
-			s.Logf("%s: %v; ingest: %v", last.subject, err, s.spool("ingest", 0).Events().PublishEvents(ctx, []*events.Event{e}))
 			return err
 		}
 		if !bytes.Contains(m.Data, []byte("stream")) {
