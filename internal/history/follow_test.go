@@ -39,16 +39,7 @@ type spool struct {
 
 func newSpool(t *testing.T) *spool {
 	conn := natstest.Conn(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 	cl := client.New(conn)
 	return &spool{t, conn, cl, cl.Publisher(client.PublisherConfig{Host: "build-7"})}
 }

@@ -25,12 +25,9 @@ import (
 func world(t *testing.T) (context.Context, *client.Client, string) {
 	conn := natstest.Conn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	run, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
-	go func() { done <- p.Run(run) }()
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
-	t.Cleanup(func() { cancel(); srv.Close(); stop(); <-done })
+	t.Cleanup(func() { cancel(); srv.Close() })
 	return ctx, client.New(conn), srv.URL
 }
 

@@ -41,16 +41,7 @@ func (disk) Open(name string) (fs.File, error) { return os.Open(name) }
 func system(t *testing.T) *natsio.Conn {
 	t.Helper()
 	conn := natstest.Conn(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)).Run)
 	return conn
 }
 

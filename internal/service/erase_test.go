@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -204,15 +203,7 @@ func TestEraseShared(t *testing.T) {
 
 func run(t *testing.T, p *service.Persister) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, p.Run)
 }
 
 // An erasure that was cut off after the deletion goes on with the streams.
