@@ -260,9 +260,7 @@ func large(t *testing.T, id string) *sessions.Tree {
 	must.Do(t, tree.Branch(second))
 	add(sessions.Message([]byte(`{"role":"user","content":"again"}`)))
 	add(sessions.Custom("state", []byte(`{"image_url":"data:image/gif;base64,R0lGODlh","partialJson":"gone"}`)))
-	if _, err := tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}))(t)
 	add(sessions.Compaction{Summarized: sessions.Summarized{Summary: "S"}, FirstKept: first, TokensBefore: 9}.Draft())
 	tree.ResetLeaf()
 	add(sessions.Message([]byte(`{"role":"user","content":"from the beginning"}`)))
