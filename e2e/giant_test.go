@@ -232,9 +232,7 @@ func (w *world) importGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, g gian
 	want := sha256.New()
 	path := filepath.Join(w.home, "giant.jsonl")
 	f := must.Get(os.Create(path))(t)
-	if _, err := io.Copy(io.MultiWriter(f, want), io.MultiReader(strings.NewReader(header), g.open(), strings.NewReader("\n"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(io.MultiWriter(f, want), io.MultiReader(strings.NewReader(header), g.open(), strings.NewReader("\n"))))(t)
 	must.Do(t, f.Close())
 	for _, published := range []string{`"published":2`, `"published":0`} {
 		var out bytes.Buffer

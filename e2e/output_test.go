@@ -181,9 +181,7 @@ func TestOutputKilled(t *testing.T) {
 		peak = max(peak, w.persister.Peak())
 		w.replace(ctx)
 	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-sent)
 	must.Do(t, o.Close(client.OutputEnd{}))
 	must.Do(t, o.Wait(ctx))
 	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills, time.Since(begun).Round(time.Millisecond), max(peak, w.persister.Peak())>>20)

@@ -133,9 +133,7 @@ func TestInboxFull(t *testing.T) {
 	}
 	w.limit(conn, events.ObjectStream(events.InboxBucket), -1)
 	for seq := uint64(1); seq < 3; seq++ {
-		if err := conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}))
 	}
 	must.Do(t, client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2))
 	w.must("spool", "fsck")

@@ -195,9 +195,7 @@ func TestIngestKilled(t *testing.T) {
 		ingest = w.start("ingest", "-http", w.http)
 		ingest.Await("ingest listens")
 	}
-	if err := <-posted; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-posted)
 	a := &agent{c: client.New(w.dial()), thread: events.Thread{Session: "posted", Name: events.MainThread}}
 	must.Do(t, a.c.Await(ctx, a.thread, "poster", 0, uint64(rounds*each)))
 	if n, err := a.read(ctx); err != nil || n != rounds*each {

@@ -35,16 +35,7 @@ type system struct {
 
 func work(t *testing.T, conn *natsio.Conn) *system {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1, BatchEvents: 20}}, nil)
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1, BatchEvents: 20}}, nil).Run)
 	return &system{conn, client.New(conn)}
 }
 

@@ -2,7 +2,6 @@ package backup_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,16 +26,7 @@ import (
 // workOff has a persister deal with all that waits.
 func workOff(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil)
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	}()
+	defer natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil).Run)()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		b, err := conn.Events().Backlog(t.Context())
 		if err == nil && b.Pending == 0 && b.Unacked == 0 {

@@ -35,11 +35,7 @@ type rig struct {
 
 func start(t *testing.T) *rig {
 	r := &rig{t: t, ctx: t.Context(), conn: natstest.Conn(t)}
-	run, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(r.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(run) }()
-	t.Cleanup(func() { stop(); <-done })
+	natstest.Run(t, service.NewPersister(r.conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 	r.h, r.url = r.serve()
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -72,9 +73,7 @@ func (f Forger) Await() {
 func (f Forger) publish(t events.Thread, dialect, body string) {
 	f.t.Helper()
 	*f.seq++
-	if err := f.pub.Publish(f.t.Context(), client.Entry{Thread: t, Dialect: dialect, Body: []byte(body), Seq: *f.seq}); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.pub.Publish(f.t.Context(), client.Entry{Thread: t, Dialect: dialect, Body: []byte(body), Seq: *f.seq}))
 }
 
 func (f Forger) await(t events.Thread) {

@@ -45,9 +45,7 @@ func TestLedger(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if err := l.Publish(within(t), c, 50); err != nil { // behind what got no answer
 		t.Fatal(err)
 	}

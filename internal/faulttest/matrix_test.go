@@ -304,9 +304,7 @@ func TestArtifactMatrix(t *testing.T) {
 		text := strings.Repeat("what "+name+" printed\n", 20_000)
 		session := events.Thread{Session: name, Name: events.MainThread}
 		pub := w.Publisher(client.PublisherConfig{Producer: "p"})
-		if err := pub.Publish(within(w.t), client.Entry{Thread: session, Dialect: "raw", Body: []byte("a session"), Seq: 1}); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, pub.Publish(within(w.t), client.Entry{Thread: session, Dialect: "raw", Body: []byte("a session"), Seq: 1}))
 		w.await(session, "p", 0, 1)
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
@@ -383,9 +381,7 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 	for i := range 5 {
 		image := fmt.Appendf(nil, `{"type":"message","id":"i%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`,
 			i, strings.Repeat(fmt.Sprintf("%c%c%cA", 'A'+i, 'a'+len(name), name[len(name)-1]), 600))
-		if err := errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)}), l.Publish(ctx, w.Client, 3)); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)}), l.Publish(ctx, w.Client, 3)))
 		w.await(gone, "p", 0, uint64(i+1))
 	}
 	must.Get(w.DeleteSession(ctx, gone.Session, client.Deletion{Force: true}))(w.t)

@@ -46,7 +46,6 @@ func newWorld(t *testing.T) *world { return runWorld(t, natstest.Conn(t)) }
 func runWorld(t *testing.T, conn *natsio.Conn) *world {
 	w := &world{T: t, conn: conn, cl: client.New(conn), stop: func() {}}
 	w.start()
-	t.Cleanup(func() { w.stop() })
 	return w
 }
 
@@ -54,16 +53,7 @@ func runWorld(t *testing.T, conn *natsio.Conn) *world {
 func (w *world) start() { w.startWith(service.PersisterConfig{}) }
 
 func (w *world) startWith(cfg service.PersisterConfig) {
-	ctx, cancel := context.WithCancel(context.Background())
-	p, done := service.NewPersister(w.conn, cfg, slog.New(slog.DiscardHandler)), make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	w.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Error(err)
-		}
-		w.stop = func() {}
-	}
+	w.stop = natstest.Run(w, service.NewPersister(w.conn, cfg, slog.New(slog.DiscardHandler)).Run)
 }
 
 // steps appends steps to a thread, each in a commit of its own.

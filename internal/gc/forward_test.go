@@ -30,9 +30,7 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	for i := range 5 { // small neighbours
 		body := fmt.Appendf(nil, `{"role":"coder","content":"step %d"}`, i)
 		r.seq++
-		if err := r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: body, Seq: r.seq}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: body, Seq: r.seq}))
 		r.await(th("keep"))
 	}
 	if _, done := r.collect(brave()); done.Repacked < 4 {

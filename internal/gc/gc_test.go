@@ -383,9 +383,7 @@ func TestInbox(t *testing.T) {
 	r.publish(said{th("waits"), [][]byte{entry("big", strings.Repeat("y", 2<<20))}})
 	must.Get(r.conn.Inbox().CheckIn(t.Context(), strings.NewReader("nobody claims this")))(t)
 	big := bytes.Repeat([]byte("x"), 2<<20)
-	if err := r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}))
 	safe := gc.Safe()
 	if p, _ := r.collect(safe); len(p.Reclaim) != 0 {
 		t.Errorf("plan of the safe collector reclaims %+v, want nothing: the body is young", p.Reclaim)

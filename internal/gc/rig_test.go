@@ -43,23 +43,7 @@ func (r *rig) persister(batch int) (stop func()) {
 	r.t.Helper()
 	var cfg service.PersisterConfig
 	cfg.Lane, cfg.BatchEvents = 3, batch
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(r.conn, cfg, nil)
-	go func() { done <- p.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			r.t.Errorf("persister: %v", err)
-		}
-	}
-	r.t.Cleanup(stop)
-	return stop
+	return natstest.Run(r.t, service.NewPersister(r.conn, cfg, nil).Run)
 }
 
 // brave reclaims at once, whatever the share.

@@ -39,16 +39,7 @@ type spool struct {
 
 func newSpool(t *testing.T) *spool {
 	conn := natstest.Conn(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 	cl := client.New(conn)
 	return &spool{t, conn, cl, cl.Publisher(client.PublisherConfig{Host: "build-7"})}
 }
@@ -235,9 +226,7 @@ func TestForgottenAsDeleted(t *testing.T) {
 	must.Get(s.DeleteSession(ctx, "b", client.Deletion{Erase: true}))(t)
 	awaitCount(t, path, func(n int64) bool { return n == 1 })
 	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	done <- nil
 	for _, part := range []string{"", "-wal"} {
 		b, err := os.ReadFile(path + part)
@@ -295,9 +284,7 @@ func TestKilled(t *testing.T) {
 	const prompts, kills, sessionCount = 3000, 8, 7
 	for i := range sessionCount { // one without a record counts as deleted
 		info := sessions.Info{ID: fmt.Sprint("s", i)}
-		if _, err := conn.Records().Write(t.Context(), record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Records().Write(t.Context(), record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any}))(t)
 	}
 	published := make(chan error, 1)
 	go func() {
@@ -331,9 +318,7 @@ func TestKilled(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 	}
-	if err := <-published; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-published)
 	db := open(t, path)
 	must.Do(t, history.NewFollower(db, conn, nil).CatchUp(t.Context()))
 	if n, err := db.Count(t.Context()); err != nil || n != prompts {

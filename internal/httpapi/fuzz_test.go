@@ -26,11 +26,7 @@ import (
 func everything(t testing.TB) http.Handler {
 	t.Helper()
 	conn := natstest.Conn(t)
-	run, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(run) }()
-	t.Cleanup(func() { stop(); <-done })
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 	cl := client.New(conn)
 	say(t.Context(), t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	cfg := dstreams.On(conn, nil)

@@ -620,11 +620,8 @@ func TestItemStreams(t *testing.T) {
 func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *client.Client, string) {
 	conn := natstest.Conn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	run, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
-	go func() { done <- p.Run(run) }()
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
 	srv := httptest.NewServer(httpapi.For(conn, cfg))
-	t.Cleanup(func() { cancel(); srv.CloseClientConnections(); srv.Close(); stop(); <-done })
+	t.Cleanup(func() { cancel(); srv.CloseClientConnections(); srv.Close() })
 	return conn, ctx, client.New(conn), srv.URL
 }

@@ -57,9 +57,7 @@ func TestDocument(t *testing.T) {
 		t.Fatalf("document of version %q: %v", doc.OpenAPI, err)
 	}
 	examples := furnish(t, ctx, cl)
-	if err := history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
 	v := validator{doc.Components.Schemas}
 	for name, schema := range doc.Components.Schemas {
 		if err := v.wellFormed(schema); err != nil {

@@ -25,12 +25,9 @@ import (
 func world(t *testing.T) (context.Context, *client.Client, string) {
 	conn := natstest.Conn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	run, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{}, nil)
-	go func() { done <- p.Run(run) }()
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
-	t.Cleanup(func() { cancel(); srv.Close(); stop(); <-done })
+	t.Cleanup(func() { cancel(); srv.Close() })
 	return ctx, client.New(conn), srv.URL
 }
 
@@ -127,16 +124,12 @@ func TestReadAddress(t *testing.T) {
 			t.Errorf("%s = %d %s, want %d %s", q.query, status, body, q.status, q.want)
 		}
 	}
-	if _, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "t", Record: artifacts.Record{Session: "s"}}, strings.NewReader("a\nb\nc\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.PutArtifact(ctx, client.NewArtifact{Tool: "t", Record: artifacts.Record{Session: "s"}}, strings.NewReader("a\nb\nc\n")))(t)
 	id, err := cl.AgentID(ctx, "s", "", "Review")
 	if err != nil || id != "0-Review" {
 		t.Fatalf("AgentID = %q, %v", id, err)
 	}
-	if _, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Writer: artifacts.FromAgent, Agent: id}}, strings.NewReader(`{"findings":["x"]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Writer: artifacts.FromAgent, Agent: id}}, strings.NewReader(`{"findings":["x"]}`)))(t)
 	for query, want := range map[string]string{
 		"url=artifact://0&session=s":                         "a\nb\nc\n",
 		"url=artifact://0&session=s&offset=2&limit=1":        "b\n",

@@ -41,16 +41,7 @@ func (disk) Open(name string) (fs.File, error) { return os.Open(name) }
 func system(t *testing.T) *natsio.Conn {
 	t.Helper()
 	conn := natstest.Conn(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)).Run)
 	return conn
 }
 
@@ -269,9 +260,7 @@ func large(t *testing.T, id string) *sessions.Tree {
 	must.Do(t, tree.Branch(second))
 	add(sessions.Message([]byte(`{"role":"user","content":"again"}`)))
 	add(sessions.Custom("state", []byte(`{"image_url":"data:image/gif;base64,R0lGODlh","partialJson":"gone"}`)))
-	if _, err := tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tree.BranchWithSummary(sessions.At(first), sessions.Summarized{Summary: "tried"}, sessions.Stamp{Time: now}))(t)
 	add(sessions.Compaction{Summarized: sessions.Summarized{Summary: "S"}, FirstKept: first, TokensBefore: 9}.Draft())
 	tree.ResetLeaf()
 	add(sessions.Message([]byte(`{"role":"user","content":"from the beginning"}`)))

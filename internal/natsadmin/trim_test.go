@@ -61,9 +61,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	if upTo, err := admin.Trim(t.Context()); upTo <= 11 || upTo > 101 || err != nil {
 		t.Errorf("Trim with everything applied = %d, %v, want more than before", upTo, err)
 	}
-	if err := c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer((p+1)%events.Partitions)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer((p+1)%events.Partitions)))
 	publish(t, c, 101, 130)
 	if upTo, err := admin.Trim(t.Context()); upTo != 0 || err != nil {
 		t.Errorf("Trim with a consumer gone = %d, %v, want 0: its partition may have applied nothing", upTo, err)

@@ -45,6 +45,15 @@ func do(ctx context.Context, d *denials, f func(context.Context) error, subject 
 	return err
 }
 
+// with1 and with2 are calls that lack only their context.
+func with1[A, T any](f func(context.Context, A) (T, error), a A) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) { return f(ctx, a) }
+}
+
+func with2[A, B, T any](f func(context.Context, A, B) (T, error), a A, b B) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) { return f(ctx, a, b) }
+}
+
 // stream is ask for what answers with a stream.
 func (a api) stream(
 	ctx context.Context, f func(context.Context) (jetstream.Stream, error), subject, name string,
@@ -57,18 +66,15 @@ func (a api) stream(
 }
 
 func (a api) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.Stream(ctx, name) }
-	return a.stream(ctx, f, "STREAM.INFO.", name)
+	return a.stream(ctx, with1(a.JetStream.Stream, name), "STREAM.INFO.", name)
 }
 
 func (a api) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.CreateStream(ctx, cfg) }
-	return a.stream(ctx, f, "STREAM.CREATE.", cfg.Name)
+	return a.stream(ctx, with1(a.JetStream.CreateStream, cfg), "STREAM.CREATE.", cfg.Name)
 }
 
 func (a api) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	f := func(ctx context.Context) (jetstream.Stream, error) { return a.JetStream.UpdateStream(ctx, cfg) }
-	return a.stream(ctx, f, "STREAM.UPDATE.", cfg.Name)
+	return a.stream(ctx, with1(a.JetStream.UpdateStream, cfg), "STREAM.UPDATE.", cfg.Name)
 }
 
 func (a api) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
@@ -87,35 +93,26 @@ func consumer(
 }
 
 func (a api) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) { return a.JetStream.Consumer(ctx, stream, name) }
-	return consumer(ctx, a.denied, stream, f, "CONSUMER.INFO."+stream+"."+name)
+	return consumer(ctx, a.denied, stream, with2(a.JetStream.Consumer, stream, name), "CONSUMER.INFO."+stream+"."+name)
 }
 
 func (a api) CreateConsumer(
 	ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) {
-		return a.JetStream.CreateConsumer(ctx, stream, cfg)
-	}
-	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
+	return consumer(ctx, a.denied, stream, with2(a.JetStream.CreateConsumer, stream, cfg), "CONSUMER.CREATE."+stream)
 }
 
 func (a api) CreateOrUpdateConsumer(
 	ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) {
-		return a.JetStream.CreateOrUpdateConsumer(ctx, stream, cfg)
-	}
+	f := with2(a.JetStream.CreateOrUpdateConsumer, stream, cfg)
 	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
 }
 
 func (a api) OrderedConsumer(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) {
-		return a.JetStream.OrderedConsumer(ctx, stream, cfg)
-	}
-	return consumer(ctx, a.denied, stream, f, "CONSUMER.CREATE."+stream)
+	return consumer(ctx, a.denied, stream, with2(a.JetStream.OrderedConsumer, stream, cfg), "CONSUMER.CREATE."+stream)
 }
 
 func (a api) DeleteConsumer(ctx context.Context, stream, name string) error {
@@ -124,10 +121,7 @@ func (a api) DeleteConsumer(ctx context.Context, stream, name string) error {
 }
 
 func (a api) ResetConsumer(ctx context.Context, stream, name string) (*jetstream.ConsumerResetResponse, error) {
-	f := func(ctx context.Context) (*jetstream.ConsumerResetResponse, error) {
-		return a.JetStream.ResetConsumer(ctx, stream, name)
-	}
-	return ask(ctx, a.denied, f, "CONSUMER.RESET."+stream+"."+name)
+	return ask(ctx, a.denied, with2(a.JetStream.ResetConsumer, stream, name), "CONSUMER.RESET."+stream+"."+name)
 }
 
 func (a api) ResetConsumerToSequence(
@@ -157,9 +151,7 @@ func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.Get
 }
 
 func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return s.Stream.GetLastMsgForSubject(ctx, subject)
-	}
+	f := with1(s.Stream.GetLastMsgForSubject, subject)
 	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
 }
 
@@ -179,15 +171,13 @@ func (s apiStream) Purge(ctx context.Context, opts ...jetstream.StreamPurgeOpt) 
 }
 
 func (s apiStream) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) { return s.Stream.CreateConsumer(ctx, cfg) }
-	return consumer(ctx, s.denied, s.name, f, "CONSUMER.CREATE."+s.name)
+	return consumer(ctx, s.denied, s.name, with1(s.Stream.CreateConsumer, cfg), "CONSUMER.CREATE."+s.name)
 }
 
 func (s apiStream) OrderedConsumer(
 	ctx context.Context, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	f := func(ctx context.Context) (jetstream.Consumer, error) { return s.Stream.OrderedConsumer(ctx, cfg) }
-	return consumer(ctx, s.denied, s.name, f, "CONSUMER.CREATE."+s.name)
+	return consumer(ctx, s.denied, s.name, with1(s.Stream.OrderedConsumer, cfg), "CONSUMER.CREATE."+s.name)
 }
 
 func (s apiStream) DeleteConsumer(ctx context.Context, name string) error {

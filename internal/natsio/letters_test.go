@@ -125,9 +125,7 @@ func TestDeadLettersOfTwoProcesses(t *testing.T) {
 		}()
 	}
 	for range 2 {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-errs)
 	}
 	wantLetters(t, a, "main", n)
 }

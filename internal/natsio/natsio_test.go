@@ -44,23 +44,15 @@ func TestDefaultLimitsFitTheAccount(t *testing.T) {
 
 // The server does not tell an account without limits how much disk it has for all: defaults get smaller until they fit.
 func TestDefaultLimitsFitTheServer(t *testing.T) {
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), MaxStore: 3 << 30, Sync: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), MaxStore: 3 << 30, Sync: time.Minute}))(t)
 	t.Cleanup(server.Stop)
 	c := natstest.Dial(t, server)
 	if err := c.Ensure(t.Context(), natsio.Limits{ItemsBytes: 4 << 30}); !errors.Is(err, record.ErrRefused) {
 		t.Errorf("items of 4 GiB that the operator asked for: %v, want record.ErrRefused", err)
 	}
-	if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
 	for _, name := range []string{events.EventsStream, events.ItemsStream} {
-		s, err := c.JetStream().Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(c.JetStream().Stream(t.Context(), name))(t)
 		if limit := s.CachedInfo().Config.MaxBytes; limit != 1<<30 {
 			t.Errorf("%s takes %d bytes on a server of 3 GiB, want 1 GiB", name, limit)
 		}

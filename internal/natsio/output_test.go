@@ -59,9 +59,7 @@ func TestSilentOutputs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	write := func(id string, value []byte) {
-		if _, err := c.Records().Write(ctx, record.Put{Key: events.OutputKey("s", id), Value: value, Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Records().Write(ctx, record.Put{Key: events.OutputKey("s", id), Value: value, Expect: record.Any}))(t)
 	}
 	open := func(id string) []byte { return record.Output{ID: id, Thread: "main", Seq: 3}.Encode() }
 	write("old", open("old"))

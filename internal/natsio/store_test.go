@@ -79,9 +79,7 @@ func TestStoreConforms(t *testing.T) {
 		// One server for all: what the tests put under fixed names must not be there from another one.
 		for id := byte(1); id <= 9; id++ {
 			pack := casstore.PackID{id}.String()
-			if _, err := c.Records().Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(), Expect: record.Any}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Records().Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(), Expect: record.Any}))(t)
 		}
 		return handled{c.Store(3), t, c}
 	})

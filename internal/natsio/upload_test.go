@@ -56,9 +56,7 @@ func TestUploadInPieces(t *testing.T) {
 		if _, err := store.OpenBlob(ctx, ref); !errors.Is(err, casstore.ErrNotFound) {
 			t.Errorf("OpenBlob before a record names it = %v, want ErrNotFound", err)
 		}
-		if _, err := c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}))(t)
 		r := must.Get(store.OpenBlob(ctx, ref))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("OpenBlob(%d bytes) = %d bytes, %v", size, len(got), err)
@@ -114,9 +112,7 @@ func TestOpenDamaged(t *testing.T) {
 	fewer.Chunks--
 	longer.Size++
 	for name, o := range map[string]record.Object{"a bit": other, "a chunk is missing": more, "a chunk too many": fewer, "a byte is missing": longer} {
-		if _, err := c.Records().Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Records().Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}))(t)
 		r, err := store.OpenBlob(ctx, ref)
 		if err == nil {
 			_, err = io.Copy(io.Discard, r)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,6 +66,22 @@ func Conn(t testing.TB) *natsio.Conn {
 	c := Dial(t, Server(t))
 	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	return c
+}
+
+// Run runs something until stop is called or the test ends, which an error of it fails.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("what ran beside the test: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // Partition finds the partition of the first stored event.

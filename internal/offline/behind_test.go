@@ -75,9 +75,7 @@ func TestBehindAnotherDrain(t *testing.T) {
 		t.Errorf("Drain beside another = %v, want errBehind", err)
 	}
 	close(goOn)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	must.Do(t, next.Drain(t.Context(), s.send))
 	if want := ids("p", 1, 4); !slices.Equal(s.got, want) {
 		t.Errorf("drained %v, want %v", s.got, want)

@@ -41,9 +41,7 @@ func TestSecondPredecessorWaitsForTheFirst(t *testing.T) {
 	<-sending
 	_ = two.Drain(t.Context(), s.send)
 	close(goOn)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	_ = two.Drain(t.Context(), s.send)
 	if want := ids("p", 1, 5); !slices.Equal(s.got, want) {
 		t.Errorf("sent %v, want %v: a thread takes what comes late for repeats, and drops it", s.got, want)

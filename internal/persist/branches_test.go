@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -112,9 +113,7 @@ func TestCostOfABranch(t *testing.T) {
 				t.Errorf("the head has %d bytes and %d entries, %v", len(rs[0].Value), h.Entries, err)
 			}
 			cancel()
-			if err := <-ended; err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, <-ended)
 		})
 	}
 }

@@ -29,9 +29,7 @@ func (r *rig) furnish(session string) {
 	r.steps(main, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 6)
 	r.steps(sub, r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 3)
 	must.Do(r.t, r.End(ctx, sub, events.End{}))
-	if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("the whole output of "+session)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("the whole output of "+session)))(r.t)
 	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
 	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
 	must.Do(r.t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))

@@ -39,9 +39,7 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.stop() }() // gives its partitions away, and is not done yet
 	second := r.start(nil)
-	if err := p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3}, stepEntry(id, 4, "newer")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3}, stepEntry(id, 4, "newer")))
 	r.await(id, "p", 4)
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {

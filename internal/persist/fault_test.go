@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
 	"spool/internal/record"
@@ -158,15 +159,7 @@ func (r *rig) deaf(change ...func(*persist.Deps, *persist.Config)) *persist.Pers
 		c(&deps, &cfg)
 	}
 	p := persist.New(deps, cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	r.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.t.Errorf("Run() = %v", err)
-		}
-	})
+	natstest.Run(r.t, p.Run)
 	return p
 }
 

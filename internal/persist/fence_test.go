@@ -106,13 +106,11 @@ func (r *rig) movePack(from casstore.PackID) (to casstore.PackID) {
 		moved.Order = was.Seq
 	}
 	fence := must.Get(r.conn.Records().Fence(ctx, lane))(r.t)
-	if _, err := r.conn.Records().Commit(ctx, fence, []record.Put{
+	must.Get(r.conn.Records().Commit(ctx, fence, []record.Put{
 		{Key: events.PackKey(to.String()), Value: moved.Encode(), Expect: 0},
 		{Key: events.MovedKey(from.String()), Value: record.Moved{To: to}.Encode(), Expect: 0},
 		{Key: events.PackKey(from.String()), Value: record.Pack{Gone: true, Object: old.Object}.Encode(), Expect: was.Seq},
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	return to
 }
 
@@ -158,13 +156,9 @@ func TestThreadOnACollectedPackIsLatched(t *testing.T) {
 	id := headOf(r.await(thread(0), "p", 5)).Pack
 	_, pack := r.pack(id)
 	pack.Gone = true
-	if _, err := r.conn.Records().Write(t.Context(), record.Put{Key: events.PackKey(id.String()), Value: pack.Encode(), Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Write(t.Context(), record.Put{Key: events.PackKey(id.String()), Value: pack.Encode(), Expect: record.Any}))(t)
 	r.moveFence()
-	if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("e", "user", 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("e", "user", 10)}))
 	other := r.Publisher(client.PublisherConfig{Producer: "q"})
 	r.publish(other, thread(1), 0, 50)
 	r.await(thread(1), "q", 50)

@@ -125,9 +125,7 @@ func TestGiantWhateverDies(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, line := range lines {
-				if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
 			}
 			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {
@@ -306,9 +304,7 @@ func TestPublishFromAReader(t *testing.T) {
 		opened++
 		return io.NopCloser(strings.NewReader(line)), nil
 	}}
-	if err := pub.Publish(t.Context(), e, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(node("b", "a"))}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), e, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(node("b", "a"))}))
 	r.await(thread(0), pub.Producer(), 2)
 	r.checkGiant(thread(0), 0, line, node("b", "a"))
 	if opened != 1 {

@@ -40,9 +40,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 		refuse.left.Store(5)
 		d.Records = refuse
 	})
-	if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
 	r.await(thread(0), "p", entries+1)
 	must.Do(t, p.stop())
 	letters, err := r.DeadLetters(t.Context(), "")

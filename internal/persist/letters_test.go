@@ -47,9 +47,7 @@ func TestLetterOfANotedEvent(t *testing.T) {
 			}
 			_ = first.stop()
 			second := r.start(nil)
-			if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
 			r.await(thread(0), "p", 2)
 			must.Do(t, second.stop())
 			letters, err := r.DeadLetters(t.Context(), "")

@@ -19,9 +19,7 @@ import (
 func (r *rig) again() {
 	r.t.Helper()
 	for part := range events.Partitions {
-		if err := r.conn.JetStream().DeleteConsumer(r.t.Context(), events.EventsStream, events.PartitionConsumer(part)); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.conn.JetStream().DeleteConsumer(r.t.Context(), events.EventsStream, events.PartitionConsumer(part)))
 	}
 	must.Do(r.t, r.conn.Ensure(r.t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 }

@@ -210,9 +210,7 @@ func TestPromptKilled(t *testing.T) {
 			r.open(ctx, "s4", 1)
 			must.Do(t, first.stop())
 			pub := r.Publisher(client.PublisherConfig{User: "mira"})
-			if err := pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}))
 			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
 				d.At = func(s persist.Step) error {
 					if s == step {
@@ -268,9 +266,7 @@ func TestPromptOfOthers(t *testing.T) {
 	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 || string(p.Resolution.Answer) != `"x"` {
 		t.Errorf("settled by its agent = %+v, %v", p, err)
 	}
-	if err := pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}))
 	must.Do(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5))
 	must.Do(t, r.End(ctx, thread(6), events.End{}))
 	_ = run.stop() // what is committed is published first
@@ -288,9 +284,7 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
 	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
 	r.await(id, "p", 1)
-	if _, err := r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}))(t)
 	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < 2; time.Sleep(10 * time.Millisecond) {
 	}

@@ -44,23 +44,17 @@ func TestSecretsAreNeverStored(t *testing.T) {
 			at, text := thread(0), thread(1)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, size := range []int{0, 1 << 20, 3 << 20} { // small, cut, a giant
-				if err := pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}))
 			}
 			for i, size := range []int{0, 9 << 20} {
 				body := strings.Repeat("x ", size/2) + leaked + "\n"
-				if err := pub.Publish(t.Context(), client.Entry{Thread: text, Dialect: "raw", Body: []byte(body), Seq: uint64(i + 11)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: text, Dialect: "raw", Body: []byte(body), Seq: uint64(i + 11)}))
 			}
 			out := must.Get(r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true}))(t)
 			must.Get(fmt.Fprintf(out, "key: %s\n", leaked))(t)
 			must.Do(t, out.Close(client.OutputEnd{}))
 			// Behind the output's end, in the same session.
-			if err := pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}))
 			var stored bytes.Buffer
 			for th, seq := range map[events.Thread]uint64{at: 13, text: 12} {
 				must.Do(t, r.Await(t.Context(), th, "p", 0, seq))

@@ -156,9 +156,7 @@ func TestLargeResultsOverFaults(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i := range entries {
-				if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude", Body: []byte(resultLine("claude", i, 70_000+i))}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude", Body: []byte(resultLine("claude", i, 70_000+i))}))
 			}
 			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {
@@ -201,9 +199,7 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 	a, b := r.deaf(), r.deaf()
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries {
-		if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(resultLine("omp", i, 70_000+i))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(resultLine("omp", i, 70_000+i))}))
 	}
 	r.feed(a, b)
 	r.await(thread(0), "p", entries)

@@ -85,12 +85,8 @@ func (w world) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPa
 	return w.l.p.Records.FindPack(ctx, id)
 }
 
-func (w world) Holds(ctx context.Context, o record.Object) (there bool, err error) {
-	err = w.l.p.retry(ctx, "look for an object", func() error {
-		there, err = w.l.p.Bulk.Holds(ctx, o)
-		return err
-	})
-	return there, err
+func (w world) Holds(ctx context.Context, o record.Object) (bool, error) {
+	return asked(ctx, w.l.p, "look for an object", func() (bool, error) { return w.l.p.Bulk.Holds(ctx, o) })
 }
 
 func (w world) Reader() threads.Reader { return w.l.reader }
@@ -115,35 +111,39 @@ func (w world) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, 
 	return patientNodes{w.l.p.Nodes, w.l.p}.Locate(ctx, ref)
 }
 
-func (w world) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (
-	past events.Past, err error,
-) {
-	err = w.l.p.retry(ctx, "look back", func() error {
-		past, err = w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before)
-		return err
+func (w world) Past(
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
+) (events.Past, error) {
+	return asked(ctx, w.l.p, "look back", func() (events.Past, error) {
+		return w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before)
 	})
-	return past, err
 }
 
 func (w world) Reused(seq uint64, stored int64) bool { return w.l.p.Reused(seq, stored) }
 
-func (w world) SessionKeys(ctx context.Context, session string) (keys []string, err error) {
-	err = w.l.p.retry(ctx, "list a session's records", func() error {
-		keys, err = w.l.p.Sessions.SessionKeys(ctx, session)
-		return err
+func (w world) SessionKeys(ctx context.Context, session string) ([]string, error) {
+	return asked(ctx, w.l.p, "list a session's records", func() ([]string, error) {
+		return w.l.p.Sessions.SessionKeys(ctx, session)
 	})
-	return keys, err
 }
 
 func (w world) SessionLive(ctx context.Context, session string) (live record.Live, err error) {
-	err = w.l.p.retry(ctx, "look for live runs", func() error {
-		live, err = w.l.p.Sessions.SessionLive(ctx, session)
-		return err
+	live, err = asked(ctx, w.l.p, "look for live runs", func() (record.Live, error) {
+		return w.l.p.Sessions.SessionLive(ctx, session)
 	})
 	for _, u := range live.Unread {
 		w.l.p.Log.Warn("a record that cannot be read keeps no session", "record", u.Key, "error", u.Err)
 	}
 	return live, err
+}
+
+// asked asks until the store answers.
+func asked[T any](ctx context.Context, p *Persister, what string, ask func() (T, error)) (v T, err error) {
+	err = p.retry(ctx, what, func() (err error) {
+		v, err = ask()
+		return err
+	})
+	return v, err
 }
 
 // patient reads records until the store answers: whoever decides by them gets no error that passes.
@@ -155,28 +155,16 @@ type patient struct {
 // bucket is Records, under a name that a struct can embed beside a method of that name.
 type bucket = Records
 
-func (r patient) Records(ctx context.Context, keys ...string) (rs []record.Record, err error) {
-	err = r.p.retry(ctx, "read records", func() error {
-		rs, err = r.bucket.Records(ctx, keys...)
-		return err
-	})
-	return rs, err
+func (r patient) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
+	return asked(ctx, r.p, "read records", func() ([]record.Record, error) { return r.bucket.Records(ctx, keys...) })
 }
 
-func (r patient) FindPack(ctx context.Context, id casstore.PackID) (found record.FoundPack, err error) {
-	err = r.p.retry(ctx, "find a pack", func() error {
-		found, err = r.bucket.FindPack(ctx, id)
-		return err
-	})
-	return found, err
+func (r patient) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {
+	return asked(ctx, r.p, "find a pack", func() (record.FoundPack, error) { return r.bucket.FindPack(ctx, id) })
 }
 
-func (r patient) Fence(ctx context.Context, lane int) (f record.Fence, err error) {
-	err = r.p.retry(ctx, "read the fence", func() error {
-		f, err = r.bucket.Fence(ctx, lane)
-		return err
-	})
-	return f, err
+func (r patient) Fence(ctx context.Context, lane int) (record.Fence, error) {
+	return asked(ctx, r.p, "read the fence", func() (record.Fence, error) { return r.bucket.Fence(ctx, lane) })
 }
 
 // patientPacks reads packs until the store answers.
@@ -185,12 +173,8 @@ type patientPacks struct {
 	p     *Persister
 }
 
-func (r patientPacks) Pack(ctx context.Context, id casstore.PackID) (pack *casstore.Pack, err error) {
-	err = r.p.retry(ctx, "read a pack", func() error {
-		pack, err = r.packs.Pack(ctx, id)
-		return err
-	})
-	return pack, err
+func (r patientPacks) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, error) {
+	return asked(ctx, r.p, "read a pack", func() (*casstore.Pack, error) { return r.packs.Pack(ctx, id) })
 }
 
 // patientNodes looks for nodes until the store answers.
@@ -199,12 +183,8 @@ type patientNodes struct {
 	p     *Persister
 }
 
-func (r patientNodes) Locate(ctx context.Context, ref casstore.Ref) (at casstore.Located, err error) {
-	err = r.p.retry(ctx, "look for a node", func() error {
-		at, err = r.nodes.Locate(ctx, ref)
-		return err
-	})
-	return at, err
+func (r patientNodes) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
+	return asked(ctx, r.p, "look for a node", func() (casstore.Located, error) { return r.nodes.Locate(ctx, ref) })
 }
 
 // patientReader reads threads until the store answers.

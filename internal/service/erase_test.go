@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -70,9 +69,7 @@ func TestErase(t *testing.T) {
 		picture := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("picture of "+session+" ", 100) + text))
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"text","text":"%s %s"},{"type":"image","data":%q,"mimeType":"image/png"}]}}`,
 			seq, strings.Repeat("Nothing to see here. ", 20), text, picture)
-		if err := pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}))
 	}
 	say("mine", secret)
 	if err := cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, 1); err != nil { // else they may share a start node
@@ -204,15 +201,7 @@ func TestEraseShared(t *testing.T) {
 
 func run(t *testing.T, p *service.Persister) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, p.Run)
 }
 
 // An erasure that was cut off after the deletion goes on with the streams.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"spool/internal/must"
 	"strings"
 	"testing"
 	"testing/cryptotest"
@@ -46,10 +47,7 @@ func generated(t *testing.T, seed uint64) Program {
 	if *about == "" {
 		return Generate(seed)
 	}
-	p, err := GenerateOf(seed, *about)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(GenerateOf(seed, *about))(t)
 	return p
 }
 
@@ -72,9 +70,7 @@ func run(t *testing.T, p Program, opt Options) (r Result) {
 	if !HasStreams(p) {
 		t.Run("streams", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if err := MakeStreams(p); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, MakeStreams(p))
 			})
 		})
 	}
@@ -130,14 +126,9 @@ func TestSeed(t *testing.T) {
 	}
 	p := generated(t, *seed)
 	if *program != "" {
-		b, err := os.ReadFile(*program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(*program))(t)
 		p = Program{}
-		if err := json.Unmarshal(b, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &p))
 	}
 	opt := Options{Keep: true}
 	if *logs {
@@ -200,20 +191,12 @@ func difference(a, b string) string {
 
 // TestPrograms runs the programs of testdata/programs, each of which broke a rule once.
 func TestPrograms(t *testing.T) {
-	files, err := filepath.Glob("testdata/programs/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/programs/*.json"))(t)
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(f))(t)
 			var p Program
-			if err := json.Unmarshal(b, &p); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(b, &p))
 			broken := []string(nil)
 			for range 10 { // an accident of the process may decide whether it shows
 				if broken = run(t, p, Options{}).Broken; len(broken) > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/pkg/client"
@@ -120,16 +121,7 @@ func TestComposed(t *testing.T) {
 	defer stop()
 	system := dial(url, "spool", "SPOOL_NATS_PASSWORD")
 	must.Do(t, system.Verify(t.Context()))
-	p := service.NewPersister(system, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	}()
+	defer natstest.Run(t, service.NewPersister(system, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)()
 	limited, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
 	agent, reader := dial(url, "agents", "SPOOL_AGENT_PASSWORD"), client.New(dial(url, "readers", "SPOOL_READER_PASSWORD"))

@@ -25,6 +25,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/pkg/artifacts"
@@ -120,16 +121,7 @@ func (s *site) dial(tenant string, role tenants.Role, log io.Writer) *natsio.Con
 // persist runs a persister as the user of that role, which may do no more than it needs.
 func (s *site) persist(tenant string) {
 	conn := s.dial(tenant, tenants.Persister, nil)
-	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			s.t.Errorf("persister of %s: %v", tenant, err)
-		}
-	})
+	natstest.Run(s.t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 }
 
 // raw connects as a user without Spool: what a hostile program does. The server's complaints come on the channel.

@@ -1,13 +1,13 @@
 package tenants_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/pkg/events"
@@ -34,16 +34,7 @@ func TestThePersisterClosesSilentOutputs(t *testing.T) {
 	})
 	var cfg service.PersisterConfig
 	cfg.OutputLease = 400 * time.Millisecond
-	p := service.NewPersister(s.dial("acme", tenants.Persister, nil), cfg, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer natstest.Run(t, service.NewPersister(s.dial("acme", tenants.Persister, nil), cfg, slog.New(slog.DiscardHandler)).Run)()
 	end := time.Now().Add(30 * time.Second)
 	for ; open() > 0; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -68,9 +68,7 @@ func (s *target) prepare() (durable string) {
 	ingest, cl := s.spool("ingest", 0), client.New(s.admin)
 	for _, session := range []string{"other", "gone"} {
 		for i := range uint64(4) {
-			if err := ingest.Events().PublishEvents(ctx, []*events.Event{event(session, strings.Repeat("kept ", 1000), i+1)}); err != nil {
-				s.Fatal(err)
-			}
+			must.Do(s, ingest.Events().PublishEvents(ctx, []*events.Event{event(session, strings.Repeat("kept ", 1000), i+1)}))
 		}
 		must.Do(s, cl.Await(ctx, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 4))
 	}

@@ -1,7 +1,6 @@
 package tenants_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/internal/tenants"
 )
@@ -85,16 +85,7 @@ func TestNothingReachesTheStoreOfACluster(t *testing.T) {
 	})
 	conn := must.Get(natsio.Dial(t.Context(), config(tenants.Persister, 1)))(t)
 	t.Cleanup(conn.Close)
-	p := service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
 	(&target{T: t, urls: urls, seeds: s.seeds, admin: admin}).run()
 }
 

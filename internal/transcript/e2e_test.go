@@ -25,16 +25,7 @@ import (
 // persister runs one until the test ends.
 func persister(t testing.TB, conn *natsio.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	p := service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler))
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("persister: %v", err)
-		}
-	})
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, slog.New(slog.DiscardHandler)).Run)
 }
 
 // importAll imports paths and waits until the threads have everything.

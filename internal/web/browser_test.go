@@ -178,9 +178,7 @@ func (p *tab) press(keys string) {
 func (p *tab) colours(scheme string) {
 	p.t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}))(p.t)
 }
 
 // picture saves what is seen where SPOOL_SHOTS names a directory.

@@ -78,9 +78,7 @@ func TestAwaitOfARefusedFork(t *testing.T) {
 	r, ctx := newRig(t), limited(t)
 	r.publish(t, posts(thread("s"), 1, 3)...)
 	p, to := r.Publisher(client.PublisherConfig{}), events.Thread{Session: "s", Name: "fork"}
-	if err := p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "gone"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "gone"}}))
 	if err := r.Await(ctx, to, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("Await = %v, want ErrRefused, and why", err)
 	}
