@@ -45,6 +45,10 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
+	skew, err := recs.c.Streams().Skew(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("scan records: %w", err)
+	}
 	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
 	last = max(from, 1) - 1
 	// What a consumer says is pending lags behind what is stored: only the stream knows.
@@ -60,7 +64,8 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	}
 	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
+		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last},
+			Age: now.Sub(skew.Since(events.RecordsStream, last, meta.Timestamp, now))})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
