@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,49 +94,82 @@ func buildSkewed(t *testing.T) (tools string) {
 	return tools
 }
 
-// TestClock moves the wall clock of one process at a time by a day, forward and backward, while it works: the server's, a persister's, a
-// collector's. Nothing is lost, gc decides as it would have.
+// TestClock moves the wall clock of one process at a time by two days, forward and backward, while it works: the server's, a persister's,
+// a collector's, that of the HTTP side. Then there are two collectors, one two days ahead and one two days behind. Nothing is lost; gc
+// and retention, which have a policy of a day, take nothing that is young, and say which clock is wrong.
 func TestClock(t *testing.T) {
 	row(t)
 	if !long {
 		skip(t, "builds Go's library and every command anew, which takes minutes: SPOOL_FAULTS=long")
 	}
 	tools := buildSkewed(t)
-	for _, who := range []string{"nats-server", "persister", "gc"} {
-		t.Run(who, func(t *testing.T) {
-			w := newWorld(t)
-			w.tools = tools
-			clock := func(name string) string { return filepath.Join(w.dir, name+".clock") }
-			set := func(offset time.Duration) {
-				t.Helper()
-				next := clock(who) + ".next"
-				if err := os.WriteFile(next, []byte(strconv.Itoa(int(offset.Seconds()))), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(next, clock(who)); err != nil {
-					t.Fatal(err)
-				}
+	for _, who := range []string{"nats-server", "persister", "gc", "ingest", "two collectors"} {
+		t.Run(who, func(t *testing.T) { tryClock(t, tools, who) })
+	}
+}
+
+func tryClock(t *testing.T, tools, who string) {
+	w := newWorld(t)
+	w.tools = tools
+	set := func(name string, offset time.Duration) {
+		t.Helper()
+		file := filepath.Join(w.dir, name+".clock")
+		if err := os.WriteFile(file+".next", []byte(strconv.Itoa(int(offset.Seconds()))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".next", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policies := filepath.Join(w.dir, "policies.toml")
+	if err := os.WriteFile(policies, []byte("[[retention]]\nname = \"day\"\nmax-age = \"24h\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.clock = func(name string) string { return filepath.Join(w.dir, name+".clock") }
+	w.serve()
+	w.fleet()
+	collector := func() *proc.Process {
+		return w.start("gc", "-every", "1s", "-config", policies, "-retention-share", "1", "-allow", "share", "-log-level", "info")
+	}
+	gcs := []*proc.Process{collector()}
+	load := w.publish(faulttest.NewLedger(small()))
+	load.acks(100)
+	gcs[0].Await("gc cycle")
+	const days = 48 * time.Hour
+	if who == "two collectors" {
+		w.clock = func(string) string { return filepath.Join(w.dir, "other.clock") }
+		gcs = append(gcs, collector())
+		set("gc", days)
+		set("other", -days)
+		lasts(5 * time.Second)
+		load.acks(100)
+	} else {
+		for n, offset := range []time.Duration{days, -days, 0, -time.Hour, 0, -days, 0} {
+			load.acks(100)
+			set(who, offset)
+			lasts(3 * time.Second) // in which gc runs, too
+			if err := post(t.Context(), w.http, n, 1); err != nil {
+				t.Error(err)
 			}
-			set(0)
-			w.clock = clock
-			w.serve()
-			w.fleet()
-			gc := w.start("gc", "-every", "1s", "-allow", "share", "-log-level", "info")
-			load := w.publish(faulttest.NewLedger(small()))
-			for _, offset := range []time.Duration{24 * time.Hour, -24 * time.Hour, 0, -time.Hour, 48 * time.Hour} {
-				load.acks(100)
-				set(offset)
-				lasts(3 * time.Second) // in which gc runs, too
-				load.acks(100)
-			}
-			if gc.Ended() {
-				t.Error("gc ended")
-			}
-			gc.Stop()
-			load.check()
-			if out := w.must("gc", "-once", "-dry-run", "-allow", "share"); strings.Contains(out, "refused") {
-				t.Errorf("gc refuses to judge:\n%s", out)
-			}
-		})
+			load.acks(100)
+		}
+	}
+	for _, gc := range gcs {
+		if gc.Ended() {
+			t.Error("gc ended")
+		}
+		gc.Stop()
+		said := strings.Contains(gc.Log(), "clock says")
+		if wrong := slices.Contains([]string{"nats-server", "gc", "two collectors"}, who); said != wrong {
+			t.Errorf("gc tells of a wrong clock: %v, want %v", said, wrong)
+		}
+		if strings.Contains(gc.Log(), "session removed") {
+			t.Errorf("retention has removed sessions of today:\n%s", gc.Log())
+		}
+	}
+	load.check()
+	set("gc", 0)
+	if out, _ := w.run("gc", "-once", "-dry-run", "-allow", "share"); strings.Contains(out, "refused") && who != "nats-server" {
+		t.Errorf("gc refuses to judge:\n%s", out)
 	}
 }

@@ -260,6 +260,61 @@ func checkSound(t *testing.T, conn *natsio.Conn) {
 	}
 }
 
+// checkHalf holds a store of which a restore made a part against what nobody may do to it.
+func checkHalf(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	_, fences := conn.Records().Fences(t.Context())
+	_, write := conn.Records().Write(t.Context(), record.Put{Key: events.RetentionKey, Value: []byte("x"), Expect: record.Any})
+	for what, err := range map[string]error{
+		"a persister starts": conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}),
+		"gc begins a cycle":  fences, "a tool writes a record": write, "it is ready": conn.Verify(t.Context()),
+	} {
+		if !errors.Is(err, natsio.ErrTopology) || !strings.Contains(err.Error(), "has not ended") {
+			t.Errorf("half of a restore, %s: %v, want a refusal that says so", what, err)
+		}
+	}
+}
+
+// Of two restores at a time into one system one is refused, and the other one is whole.
+func TestRestoreTwice(t *testing.T) {
+	src := work(t, natstest.Conn(t))
+	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
+	for n := range 20 {
+		if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src.await(t, thread(0), "p", 20)
+	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := backup.Create(t.Context(), src.conn, repo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := natstest.Server(t)
+	ended := make(chan error, 2)
+	for range 2 {
+		conn := natstest.Dial(t, into)
+		go func() {
+			ended <- backup.Restore(t.Context(), conn, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil)
+		}()
+	}
+	one, other := <-ended, <-ended
+	if one != nil {
+		one, other = other, one
+	}
+	if one != nil || !errors.Is(other, backup.ErrNotEmpty) {
+		t.Fatalf("two restores = %v, %v, want one that ends, and %v", one, other, backup.ErrNotEmpty)
+	}
+	conn := natstest.Dial(t, into)
+	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
+		t.Errorf("Ensure behind a restore = %v", err)
+	}
+	checkSound(t, conn)
+}
+
 // A restore refuses what is not empty, and what is damaged before anything of it can be seen.
 func TestRestoreRefuses(t *testing.T) {
 	src := work(t, natstest.Conn(t))
@@ -306,6 +361,7 @@ func TestRestoreRefuses(t *testing.T) {
 		if err := backup.Restore(ctx, empty, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil); err == nil {
 			t.Errorf("Restore with a bit flipped in %s says nothing", path)
 		}
+		checkHalf(t, empty)
 		must.Do(t, os.WriteFile(path, was, 0o600))
 	}
 }

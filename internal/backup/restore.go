@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -25,7 +26,7 @@ import (
 var ErrNotEmpty = errors.New("the system is not empty")
 
 // Restore puts a snapshot into a system that has nothing of Spool; limits are the sizes of the streams that it makes. After a
-// crash the system holds a part, which no persister should work on: empty it and begin anew. tell may be nil.
+// crash the system holds a part, which nobody writes to: empty it and begin anew. tell may be nil.
 func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifest, limits natsio.Limits, tell func(Progress)) error {
 	admin := natsadmin.New(conn)
 	there, err := admin.Empty(ctx)
@@ -35,15 +36,21 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 	if len(there) > 0 {
 		return fmt.Errorf("%w: there is %s; restore into an account, or a data directory, without them", ErrNotEmpty, strings.Join(there, ", "))
 	}
-	limits.First = m.First
+	limits.First, limits.Restore = m.First, m.ID+" "+rand.Text()
 	if err := conn.Ensure(ctx, limits); err != nil {
 		return err
+	}
+	switch own, err := conn.Restore().Own(ctx, limits.Restore); {
+	case err != nil:
+		return err
+	case !own:
+		return fmt.Errorf("%w: another restore, or a persister, was faster", ErrNotEmpty)
 	}
 	if tell == nil {
 		tell = func(Progress) {}
 	}
 	r := &restore{into: conn.Restore(), admin: admin, repo: repo, m: m, tell: tell}
-	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events} {
+	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events, r.into.End} {
 		if err := step(ctx); err != nil {
 			return err
 		}

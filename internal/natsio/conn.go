@@ -61,6 +61,7 @@ type Conn struct {
 
 	announced announcements
 	terms     atomic.Uint64 // that were begun: Delivery.Term
+	looked    atomic.Uint64 // the connection, from 1 on, over which the store was found usable
 	secret    []byte        // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
 

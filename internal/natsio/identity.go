@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // Every stream of a store says in its configuration which store it is of. A purge leaves that, and a stream that comes
@@ -17,6 +19,78 @@ import (
 
 // metaStore is the member of a stream's metadata that names its store.
 const metaStore = "spool-store"
+
+// What else the record bucket says of its store.
+const (
+	metaFormat  = "spool-format"  // which versions may write it: those that know this number
+	metaRestore = "spool-restore" // what is being restored into it; it goes when that has ended
+)
+
+// storeFormat is what this version knows. A version that writes what earlier ones would misread, or collect, counts on.
+const storeFormat = 1
+
+// unusable is why a store is not to be written, by its record bucket; nil if it is.
+func unusable(cfg jetstream.StreamConfig) error {
+	if f := cfg.Metadata[metaFormat]; f != "" {
+		if n, err := strconv.Atoi(f); err != nil || n > storeFormat {
+			return fmt.Errorf("%w: this store has format %s, of a later version of Spool, and this version knows %d: "+
+				"use a later version, or restore a backup from before the upgrade elsewhere", ErrTopology, f, storeFormat)
+		}
+	}
+	if r := cfg.Metadata[metaRestore]; r != "" {
+		return fmt.Errorf("%w: the restore %q into this store has not ended: wait for it; if it died, remove the streams, "+
+			"or the data directory, and restore again", ErrTopology, r)
+	}
+	return nil
+}
+
+// usable is an ErrTopology where a store is not to be written. It asks once for each connection to a server; who may not
+// ask is not told.
+func (c *Conn) usable(ctx context.Context) error {
+	link := c.nc.Stats().Reconnects + 1
+	if c.looked.Load() == link {
+		return nil
+	}
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	switch err = WrapErr(err); {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil
+	case errors.Is(err, record.ErrDenied):
+		c.looked.Store(link)
+		return nil
+	case err != nil:
+		return fmt.Errorf("look which format the store has: %w", err)
+	}
+	if err := unusable(s.CachedInfo().Config); err != nil {
+		return err
+	}
+	c.looked.Store(link)
+	return nil
+}
+
+// End says that a restore is whole, so that the store is used.
+func (re Restore) End(ctx context.Context) error {
+	s, err := re.c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return fmt.Errorf("end the restore: %w", WrapErr(err))
+	}
+	cfg := s.CachedInfo().Config
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	delete(cfg.Metadata, metaRestore)
+	if _, err := re.c.js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("end the restore: %w", WrapErr(err))
+	}
+	return nil
+}
+
+// Own reports whether the store is made by a restore of that name, and not by another one at the same time.
+func (re Restore) Own(ctx context.Context, name string) (bool, error) {
+	s, err := re.c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return false, fmt.Errorf("look whose restore it is: %w", WrapErr(err))
+	}
+	return s.CachedInfo().Config.Metadata[metaRestore] == name, nil
+}
 
 // StoreOf is the store that a stream says it is of; empty when nobody has marked it.
 func StoreOf(cfg jetstream.StreamConfig) string { return cfg.Metadata[metaStore] }
@@ -42,17 +116,15 @@ func (c *Conn) identity(ctx context.Context, all []jetstream.StreamConfig) (map[
 // stays, whatever it says: to compare is package scrub's. Who may not change streams leaves that to those who may.
 func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[string]string) (jetstream.StreamConfig,
 	error) {
-	if StoreOf(cfg) != "" || id[metaStore] == "" {
+	whole := cfg.Name != events.RecordsStream || cfg.Metadata[metaFormat] != ""
+	if StoreOf(cfg) != "" && whole || id[metaStore] == "" {
 		return cfg, nil
 	}
-	cfg.Metadata = maps.Clone(cfg.Metadata)
-	if cfg.Metadata == nil {
-		cfg.Metadata = map[string]string{}
-	}
-	maps.Copy(cfg.Metadata, id)
-	s, err := c.js.UpdateStream(ctx, cfg)
+	marked := cfg
+	marked.Metadata = maps.Clone(id)
+	maps.Copy(marked.Metadata, cfg.Metadata)
+	s, err := c.js.UpdateStream(ctx, marked)
 	if err = WrapErr(err); errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrUnknown) {
-		delete(cfg.Metadata, metaStore)
 		return cfg, nil
 	}
 	if err != nil {

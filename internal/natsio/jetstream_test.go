@@ -165,3 +165,78 @@ func TestItemsAreAPlainStream(t *testing.T) {
 		}
 	}
 }
+
+// A store of a later version is written to by nobody: no stream is changed, no fence moved, no record put.
+func TestStoreOfALaterVersion(t *testing.T) {
+	server := natstest.Server(t)
+	c, limits := natstest.Dial(t, server), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
+	if err := c.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	js := c.JetStream()
+	s, err := js.Stream(t.Context(), events.RecordsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	if cfg.Metadata["spool-format"] != "1" {
+		t.Errorf("a new store has format %q, want 1", cfg.Metadata["spool-format"])
+	}
+	for _, format := range []string{"2", "x"} {
+		cfg.Metadata["spool-format"] = format
+		if s, err = js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		last := s.CachedInfo().State.LastSeq
+		late := natstest.Dial(t, server)
+		_, fences := late.Records().Fences(t.Context())
+		_, fence := late.Records().Fence(t.Context(), 0)
+		_, write := late.Records().Write(t.Context(), record.Put{Key: events.RetentionKey, Value: []byte("x"), Expect: record.Any})
+		for what, err := range map[string]error{
+			"Ensure": late.Ensure(t.Context(), limits), "Verify": late.Verify(t.Context()),
+			"Fences": fences, "Fence": fence, "Write": write,
+		} {
+			if !errors.Is(err, natsio.ErrTopology) || !strings.Contains(err.Error(), "later version") {
+				t.Errorf("format %s: %s = %v, want ErrTopology and what to do", format, what, err)
+			}
+		}
+		if s, err = js.Stream(t.Context(), events.RecordsStream); err != nil || s.CachedInfo().State.LastSeq != last {
+			t.Errorf("something was written: %v, %d, was %d", err, s.CachedInfo().State.LastSeq, last)
+		}
+	}
+}
+
+// A store that an earlier version made is of this version's format once a persister has started on it: what tells earlier
+// and later versions that they cannot write it is there, and its identity stays.
+func TestStoreOfAnEarlierVersion(t *testing.T) {
+	server := natstest.Server(t)
+	c, limits := natstest.Dial(t, server), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
+	js := c.JetStream()
+	for _, cfg := range natsio.Topology(limits) {
+		if cfg.Name == events.DeadStream {
+			cfg.AllowAtomicPublish = false
+		}
+		cfg.Metadata = map[string]string{"spool-store": "old"}
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := c.Ensure(t.Context(), limits); err != nil {
+			t.Fatal(err)
+		}
+		records, err := js.Stream(t.Context(), events.RecordsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead, err := js.Stream(t.Context(), events.DeadStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := records.CachedInfo().Config.Metadata
+		if got["spool-format"] != "1" || got["spool-store"] != "old" || !dead.CachedInfo().Config.AllowAtomicPublish {
+			t.Errorf("metadata %v, batches of dead letters %v, want format 1, store old, and batches", got,
+				dead.CachedInfo().Config.AllowAtomicPublish)
+		}
+	}
+}

@@ -20,7 +20,11 @@ func (obs Objects) Stored(ctx context.Context, bucket string) ([]record.Stored, 
 	if err != nil {
 		return nil, fmt.Errorf("list bucket %s: %w", bucket, WrapErr(err))
 	}
-	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp}
+	skew, err := obs.c.Streams().Skew(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
+	}
+	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp, skew: skew}
 	for _, part := range []struct {
 		filter  string
 		headers bool
@@ -38,6 +42,7 @@ type storedList struct {
 	all    []record.Stored
 	at     map[string]int // by token
 	now    time.Time
+	skew   record.Skew
 }
 
 func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.Stored {
@@ -49,7 +54,8 @@ func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.St
 	}
 	e := &l.all[i]
 	if seq := meta.Sequence.Stream; seq >= e.Last {
-		e.Last, e.Age = seq, l.now.Sub(meta.Timestamp)
+		since := l.skew.Since(events.ObjectStream(l.bucket), seq, meta.Timestamp, l.now)
+		e.Last, e.Age = seq, l.now.Sub(since)
 	}
 	return e
 }

@@ -2,10 +2,12 @@ package natsio
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -21,6 +23,10 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, WrapErr(err)
+	}
+	skew, err := recs.c.Streams().Skew(ctx)
+	if err != nil {
+		return nil, err
 	}
 	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
@@ -44,8 +50,10 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 			if err != nil {
 				return nil, err
 			}
-			if age := info.TimeStamp.Sub(meta.Timestamp); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[RecordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
+			seq := meta.Sequence.Stream
+			age := info.TimeStamp.Sub(skew.Since(events.RecordsStream, seq, meta.Timestamp, info.TimeStamp))
+			if age >= least && m.Headers().Get(hdrOperation) == "" {
+				old[RecordKey(m.Subject())] = Aged{seq, age}
 			}
 		}
 		if err := batch.Error(); err != nil {
@@ -57,4 +65,17 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 		left -= min(got, left)
 	}
 	return old, nil
+}
+
+// Skew is when the server's clock was behind, as the marks have it (package scrub).
+func (ss Streams) Skew(ctx context.Context) (record.Skew, error) {
+	rs, err := ss.c.Records().Records(ctx, events.MarksKey)
+	if err != nil {
+		return record.Skew{}, err
+	}
+	var marks struct{ Skew record.Skew }
+	if len(rs[0].Value) > 0 && json.Unmarshal(rs[0].Value, &marks) != nil { // as good as none, until they are written anew
+		return record.Skew{}, nil
+	}
+	return marks.Skew, nil
 }

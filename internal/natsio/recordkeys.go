@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/pkg/events"
 )
+
+// keysInTime is how many keys a server lists in the time for one request, even one that is busy.
+const keysInTime = 50_000
 
 // Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly, by the
 // stream's own list of subjects.
@@ -17,6 +21,9 @@ func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
+	// The server gives a page of 100,000 at a time, and looks at all of them for each.
+	ctx, cancel := context.WithTimeout(ctx, recs.c.timeout*time.Duration(1+s.CachedInfo().State.Msgs/keysInTime))
+	defer cancel()
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))

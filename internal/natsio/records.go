@@ -70,6 +70,9 @@ func (c *Conn) apiSubject(s string) string {
 
 // Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
 func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
+	if err := recs.c.usable(ctx); err != nil {
+		return record.Fence{}, err
+	}
 	r, err := recs.Records(ctx, events.FenceKey(lane))
 	if err != nil {
 		return record.Fence{}, err
@@ -106,6 +109,9 @@ func fenceMsg(f record.Fence) *nats.Msg {
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
 func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
+	if err := recs.c.usable(ctx); err != nil {
+		return 0, err
+	}
 	seqs, err := recs.c.Streams().Send(ctx, []*nats.Msg{putMsg(p)})
 	if err != nil {
 		return 0, err

@@ -17,6 +17,9 @@ import (
 // Fences moves the fence of every lane in one batch and returns the sequence of the first; that of lane n is n above it.
 // A commit that was prepared before is refused from here on (DESIGN 9, step 1).
 func (recs Records) Fences(ctx context.Context) (first uint64, err error) {
+	if err := recs.c.usable(ctx); err != nil {
+		return 0, err
+	}
 	msgs := make([]*nats.Msg, events.Lanes)
 	for lane := range msgs {
 		msgs[lane] = putMsg(record.Put{Key: events.FenceKey(lane), Value: []byte("gc"), Expect: record.Any})
@@ -45,6 +48,10 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
+	skew, err := recs.c.Streams().Skew(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("scan records: %w", err)
+	}
 	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
 	last = max(from, 1) - 1
 	// What a consumer says is pending lags behind what is stored: only the stream knows.
@@ -60,7 +67,8 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	}
 	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last}, Age: now.Sub(meta.Timestamp)})
+		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last},
+			Age: now.Sub(skew.Since(events.RecordsStream, last, meta.Timestamp, now))})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +27,8 @@ type Limits struct {
 	// First is the sequence that the first message of a new stream gets, by stream: a restore goes on where the backup ended,
 	// because records name sequences. Streams that exist are not changed.
 	First map[string]uint64
+
+	Restore string // what is being restored into streams that are made; no version writes to them until Restore.End
 }
 
 const (
@@ -108,7 +112,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	if err != nil {
 		return err
 	}
-	if err := retry.Do(ctx, nil, func() error { return c.checkGone(ctx) }); err != nil {
+	if err := retry.Do(ctx, nil, func() error { return errors.Join(c.usable(ctx), c.checkGone(ctx)) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -124,6 +128,13 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	for _, want := range streams {
 		errs = append(errs, retry.Do(ctx, nil, func() error {
 			want.Metadata = id
+			if want.Name == events.RecordsStream {
+				want.Metadata = maps.Clone(id)
+				want.Metadata[metaFormat] = strconv.Itoa(storeFormat)
+				if l.Restore != "" {
+					want.Metadata[metaRestore] = l.Restore
+				}
+			}
 			cfg, err := c.ensureStream(ctx, want, given.bytes(want.Name) == 0)
 			if err == nil && want.Name == events.RecordsStream {
 				id = map[string]string{metaStore: StoreOf(cfg)}
@@ -190,7 +201,7 @@ func (c *Conn) gone(ctx context.Context) (gone, used []string, err error) {
 
 // Verify compares every stream with the topology and changes nothing. A missing one is record.ErrNotFound.
 func (c *Conn) Verify(ctx context.Context) error {
-	var errs []error
+	errs := []error{c.usable(ctx)}
 	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
 		s, err := c.js.Stream(ctx, want.Name)
 		if err != nil {
@@ -261,12 +272,29 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig, fr
 	if err := compare(cfg, want); err != nil {
 		return cfg, err
 	}
-	if cfg, err = c.mark(ctx, cfg, want.Metadata); err != nil || want.MaxConsumers <= 0 || cfg.MaxConsumers > 0 {
+	if cfg, err = c.mark(ctx, cfg, want.Metadata); err != nil {
 		return cfg, err
 	}
-	cfg.MaxConsumers = want.MaxConsumers // an earlier version made it
-	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		return cfg, fmt.Errorf("stream %s: allow %d consumers: %w", want.Name, want.MaxConsumers, WrapErr(err))
+	return c.raise(ctx, cfg, want)
+}
+
+// raise gives a stream that an earlier version made what this version makes it with. Persisters of versions that know no
+// format of a store refuse a SPOOL_DEAD with atomic batches; they would write a dead letter for every event of a thread
+// whose head they cannot read.
+func (c *Conn) raise(ctx context.Context, cfg, want jetstream.StreamConfig) (jetstream.StreamConfig, error) {
+	readers := want.MaxConsumers > 0 && cfg.MaxConsumers <= 0
+	batches := want.Name == events.DeadStream && !cfg.AllowAtomicPublish
+	if !readers && !batches {
+		return cfg, nil
+	}
+	if readers {
+		cfg.MaxConsumers = want.MaxConsumers
+	}
+	cfg.AllowAtomicPublish = cfg.AllowAtomicPublish || batches
+	switch _, err := c.js.UpdateStream(ctx, cfg); {
+	case batches && errors.Is(WrapErr(err), record.ErrDenied): // it works without
+	case err != nil:
+		return cfg, fmt.Errorf("stream %s: change what an earlier version made: %w", want.Name, WrapErr(err))
 	}
 	return cfg, nil
 }

@@ -48,6 +48,8 @@ type Marks struct {
 	Floor      uint64          `json:"floor,omitempty"`  // what SPOOL_EVENTS has below it was applied
 	Rewinds    []Rewind        `json:"rewinds,omitempty"`
 	Lost       map[string]int  `json:"lost,omitempty"` // messages that a server had lost when somebody had looked and all was well
+	High       int64           `json:"high,omitempty"` // the latest that the server's clock ever said, Unix nanoseconds
+	Skew       record.Skew     `json:"skew,omitzero"`  // when it said less
 }
 
 // keptRewinds bounds the list.
@@ -75,6 +77,9 @@ func join(own, other Marks) Marks {
 		if m.Last > out.Streams[name].Last {
 			out.Streams[name] = m
 		}
+	}
+	if other.High > own.High {
+		out.High, out.Skew = other.High, other.Skew
 	}
 	if other.Generation > own.Generation {
 		out.Rewinds, out.Lost = nil, other.Lost
@@ -208,6 +213,7 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 		delete(m.Streams, r.Stream)
 	}
 	m.Rewinds = m.Rewinds[max(0, len(m.Rewinds)-keptRewinds):]
+	m.time(states, log)
 	for _, st := range states {
 		if old := m.Streams[st.Stream]; st.Created != 0 && (st.Last >= old.Last) {
 			m.Streams[st.Stream] = markOf(st)
@@ -221,6 +227,29 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 	}
 	m.Server, m.Floor = server, floor
 	return m.Marks, m.store(ctx, s, m.rev)
+}
+
+// time notes since when the server's clock is behind what it said before, and until when: before the marks are taken anew.
+func (m *Marks) time(states []record.StreamState, log *slog.Logger) {
+	now, last := int64(0), map[string]uint64{}
+	for _, st := range states {
+		now, last[st.Stream] = max(now, st.Now), st.Last
+	}
+	switch behind := time.Duration(m.High - now); {
+	case behind > MaxSkew && !m.Skew.Open():
+		if m.Skew.From == nil { // else what was noted before goes on: one time is kept, from the first to the last
+			m.Skew.From = map[string]uint64{}
+			for name, mark := range m.Streams {
+				m.Skew.From[name] = mark.Last
+			}
+		}
+		m.Skew.To = nil
+		log.Error("the server's clock went back", "by", behind)
+	case behind <= MaxSkew && m.Skew.Open():
+		m.Skew.To, m.Skew.Right = last, now
+		log.Warn("the server's clock is right again: ages of what was stored meanwhile count from now on")
+	}
+	m.High = max(m.High, now)
 }
 
 // store writes both copies: the one in the other stream first, so that no moment has neither.

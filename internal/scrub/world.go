@@ -289,8 +289,8 @@ const AlarmClock = "clock"
 // MaxSkew is how far clocks may be apart.
 const MaxSkew = 5 * time.Minute
 
-// clocks holds the server's clock against this host's, and against what it stored.
-func clocks(states []record.StreamState, here time.Time) []Alarm {
+// clocks holds the server's clock against this host's, against what it stored, and against the latest that it ever said.
+func clocks(states []record.StreamState, high int64, here time.Time) []Alarm {
 	const do = "set the clock that is wrong; if messages were stored by a wrong clock, wait until that time has passed"
 	for _, st := range states {
 		if st.Created == 0 {
@@ -300,6 +300,10 @@ func clocks(states []record.StreamState, here time.Time) []Alarm {
 		if newest := time.Unix(0, st.Newest); newest.Sub(now) > MaxSkew {
 			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, and the newest message of %s was stored at %s",
 				stamp(now), st.Stream, stamp(newest)), do, 1}}
+		}
+		if before := time.Unix(0, high); before.Sub(now) > MaxSkew {
+			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, and said %s before", stamp(now), stamp(before)),
+				do, 1}}
 		}
 		if d := here.Sub(now); d.Abs() > MaxSkew {
 			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, this host's %s", stamp(now), stamp(here)), do,

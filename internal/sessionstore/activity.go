@@ -24,15 +24,25 @@ func (st *Store) Clock(ctx context.Context) (time.Time, error) {
 // thread's when it ends.
 var activity = []string{"thread.>", "history.>", "session.>", "run.>", "artifact.>"}
 
-// Active tells when something happened last in each session, by the store's clock.
+// Active tells when something happened last in each session, by the store's clock; where that was wrong, when it was
+// right again.
 func (st *Store) Active(ctx context.Context) (map[string]time.Time, error) {
+	now, err := st.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	skew, err := st.streams.Skew(ctx)
+	if err != nil {
+		return nil, err
+	}
 	last := map[string]time.Time{}
 	for _, filter := range activity {
 		err := st.streams.Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			if session := events.SessionOf(natsio.RecordKey(m.Subject())); meta.Timestamp.After(last[session]) {
-				last[session] = meta.Timestamp
+			at := skew.Since(events.RecordsStream, meta.Sequence.Stream, meta.Timestamp, now)
+			if session := events.SessionOf(natsio.RecordKey(m.Subject())); at.After(last[session]) {
+				last[session] = at
 			}
 			return nil
 		})

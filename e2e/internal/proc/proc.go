@@ -256,6 +256,15 @@ func (p *Process) Peak() int64 {
 	return kib << 10
 }
 
+// PeakOf is the most memory that a command that has ended has had, in bytes.
+func PeakOf(cmd *exec.Cmd) int64 {
+	used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return used.Maxrss << 10
+}
+
 // Run runs a command to its end and gives what it wrote and its exit code. The test fails when the command cannot be started, crashes
 // with goroutines, or takes longer than within: then it is made to write its goroutines.
 func Run(t testing.TB, cmd *exec.Cmd, within time.Duration) (stdout, stderr []byte, code int) {
