@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"spool/internal/project"
@@ -233,7 +234,8 @@ func (d *draft) append(st *threads.State, content threads.Content) casstore.Loca
 	}
 	d.Head.Advance(at)
 	if d.Places != nil {
-		d.placed = append(d.placed, placed{st.Entry.ID, at})
+		// A clone, since nothing of a state is to outlive it: so it needs no memory of the heap.
+		d.placed = append(d.placed, placed{strings.Clone(st.Entry.ID), at})
 	}
 	d.Head.Status, d.Head.Failure = threads.StatusActive, "" // a failed thread is retried by going on (SPEC I7)
 	return at

@@ -36,7 +36,8 @@ func (d *draft) results(lang dialect.Dialect, before dialect.Memory, e *dialect.
 	if d.e.Cuts.Full == nil {
 		return large, nil
 	}
-	whole, err := read(lang, d.e.Cuts.Full, &before)
+	m := before // so that it is in memory of its own only where there are results
+	whole, err := read(lang, d.e.Cuts.Full, &m)
 	if err != nil || len(whole.Items) != len(e.Items) {
 		return large, nil // the rules made another entry of it: the text is what its item is made of
 	}

@@ -28,6 +28,7 @@ type commit struct {
 	link  uint64        // connection over which its heads were read
 	flush chan struct{} // not a commit but a marker of stage 1: nothing that was prepared before it is left
 	fence record.Fence
+	quick bool // there was much to do when it was begun
 
 	events     []*staged       // all of the batch, in order, the skipped and the dead too
 	pack       casstore.PackID // zero while it has no nodes
@@ -153,7 +154,7 @@ func (p *Persister) seal(c *commit) error {
 	if c.empty() || c.nodes.Len() == 0 {
 		return nil
 	}
-	c.nodes.Quick = len(c.events) >= p.cfg.BatchEvents/4
+	c.nodes.Quick = c.quick
 	header, body, err := c.nodes.Finish()
 	if err != nil {
 		return fmt.Errorf("finish pack: %w", err)

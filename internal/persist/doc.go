@@ -3,7 +3,7 @@
 //
 //	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition;
 //	                          │      what is too large for memory goes to the bucket now: giant.go)
-//	                          │ queue, bounded in bytes: sessions take turns, each in its own order (queue.go)
+//	                          │ queue, bounded in bytes: sessions share it (space.go) and take turns (queue.go)
 //	                          ▼
 //	                       prepare: heads read, each event decided, its change taken into a commit   (lane, stage 1)
 //	                          ▼

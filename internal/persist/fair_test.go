@@ -1,8 +1,11 @@
 package persist_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -227,4 +230,95 @@ func TestBranchesShareCommits(t *testing.T) {
 		t.Errorf("states %v in large commits, %v in small ones", refs[1], refs[0])
 	}
 	r.noDead()
+}
+
+// gated is a store whose commits wait at a gate. It notes with which commit the head of a thread is written first, and
+// has one body, under any name.
+type gated struct {
+	*memoryStore
+	gate    chan struct{}
+	mu      sync.Mutex
+	commits int
+	written map[string]int
+	body    []byte
+}
+
+func (g *gated) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	<-g.gate
+	g.mu.Lock()
+	g.commits++
+	for _, put := range puts {
+		if g.written[put.Key] == 0 {
+			g.written[put.Key] = g.commits
+		}
+	}
+	g.mu.Unlock()
+	return g.memoryStore.Commit(ctx, f, puts)
+}
+
+func (g *gated) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
+	return bytes.NewReader(g.body), nil
+}
+
+// However much of one session comes, there is room for what comes of others, and they are in the next batch.
+func TestSessionLeavesRoom(t *testing.T) {
+	b := casstore.NewPackBuilder() // as in TestSessionsTakeTurns
+	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
+	if _, _, err := b.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, sessionLeavesRoom)
+}
+
+func sessionLeavesRoom(t *testing.T) {
+	const large, others = 64, 24
+	st := &gated{
+		memoryStore: &memoryStore{records: map[string]record.Record{}}, gate: make(chan struct{}), written: map[string]int{},
+		body: message("large", "user", 8_000_000),
+	}
+	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	give := func(partition int, seq uint64, e events.Event) {
+		e.Producer, e.Kind, e.Dialect = "p", events.KindEntry, "omp"
+		p.Deliver(ctx, persist.Message{
+			Subject: strings.TrimSuffix(events.StoredFilter(e.Thread), "*") + e.Kind.String(), Data: e.Encode(), Seq: seq,
+			Partition: partition, Ack: func() error { return nil },
+		})
+	}
+	ref := events.BodyRef{Object: "large", Size: int64(len(st.body)), Sum: sha256.Sum256(st.body)}
+	go func() {
+		for i := range uint64(large) {
+			give(0, i+1, events.Event{Seq: i + 1, Thread: thread(0), Ref: &ref})
+		}
+	}()
+	synctest.Wait() // the pipeline is full, and the session waits for room
+	delivered := 0
+	go func() {
+		for i := range others {
+			give(1, uint64(large+i+1), events.Event{Seq: 1, Thread: thread(i + 1), Body: message("small", "user", 150_000)})
+			delivered++
+		}
+	}()
+	if synctest.Wait(); delivered != others {
+		t.Errorf("%d of %d small events found room", delivered, others)
+	}
+	close(st.gate)
+	synctest.Wait()
+	st.mu.Lock()
+	const inPipeline = 3 // one in each stage before the last
+	for i := range others {
+		if n := st.written[events.HeadKey(thread(i+1))]; n == 0 || n > inPipeline+1 {
+			t.Errorf("%s is in commit %d, want one up to %d", thread(i+1), n, inPipeline+1)
+		}
+	}
+	st.mu.Unlock()
+	if s := p.Stats(); s.Entries != large+others || s.Dead != 0 {
+		t.Errorf("Stats() = %+v, want %d entries", s, large+others)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
 }

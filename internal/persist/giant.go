@@ -59,7 +59,7 @@ func (p *Persister) stream(ctx context.Context, s *staged) error {
 	if err := p.fits(s, text, s.event.Cuts.Externalized); err != nil {
 		return err
 	}
-	p.release(s)
+	p.space.release(s)
 	if err := p.reserve(ctx, s, text+uploadRoom); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 		}
 		if err := p.stageSafely(ctx, s, err); err != nil {
 			if ctx.Err() != nil {
-				p.release(s)
+				p.space.release(s)
 				return // not acked: it comes again
 			}
 			if errors.Is(err, errHalt) {
@@ -145,10 +145,10 @@ func (p *Persister) fits(s *staged, text int64, blobs int) error {
 	return nil
 }
 
-// reserve takes the event's share of the queue; the largest takes all of it and so is alone in memory.
+// reserve takes the event's part of the queue's space; the largest takes all of it and so is alone in memory.
 func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 	size := min(body+queueRoom, p.cfg.QueueBytes)
-	if err := p.bytes.Acquire(ctx, size); err != nil {
+	if err := p.space.acquire(ctx, s.event.Thread.Session, size); err != nil {
 		return err
 	}
 	s.size = size
@@ -158,19 +158,13 @@ func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 // queueRoom is what an event takes beside its body.
 const queueRoom = 512
 
-// shrink gives back the share that a giant needed while it was read.
+// shrink gives back the part that a giant needed while it was read.
 func (p *Persister) shrink(s *staged) {
 	size := int64(len(s.event.Text)) + queueRoom
 	for _, b := range s.event.Blobs {
 		size += int64(len(b.Bytes))
 	}
 	if size < s.size {
-		p.bytes.Release(s.size - size)
-		s.size = size
+		p.space.shrink(s, size)
 	}
-}
-
-func (p *Persister) release(s *staged) {
-	p.bytes.Release(s.size)
-	s.size = 0
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -132,10 +131,12 @@ type Committed struct {
 
 // Config bounds a persister. The zero value is good.
 type Config struct {
-	Lane        int   // fence of this process's commits, 0 to events.Lanes-1; -1 = any
-	BatchEvents int   // events in a commit at most; 0 = 1000
-	BatchBytes  int   // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
-	QueueBytes  int64 // bytes taken from the stream and not acked yet; a larger entry waits for the queue to be empty; 0 = 64 MiB
+	Lane        int // fence of this process's commits, 0 to events.Lanes-1; -1 = any
+	BatchEvents int // events in a commit at most; 0 = 1000
+	BatchBytes  int // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
+	// QueueBytes is how many bytes are taken from the stream and not acked yet; a session has as much of it as it leaves to
+	// others, and a larger entry waits for the queue to be empty; 0 = 64 MiB.
+	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB
 	Threads     int   // heads kept in memory; 0 = 10,000
@@ -190,7 +191,7 @@ type Persister struct {
 	rules   apply.Rules
 	queue   *queue
 	windows windows
-	bytes   *semaphore.Weighted // share of QueueBytes
+	space   *space // QueueBytes
 	reader  threads.Reader
 	lane    *lane
 	stats   counters
@@ -219,7 +220,7 @@ func New(deps Deps, cfg Config) *Persister {
 		deps.Committed = func(Committed) {}
 	}
 	p := &Persister{
-		Deps: deps, cfg: cfg, queue: newQueue(), bytes: semaphore.NewWeighted(cfg.QueueBytes),
+		Deps: deps, cfg: cfg, queue: newQueue(), space: newSpace(cfg.QueueBytes),
 		windows: windows{of: map[int]*window{}},
 		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}

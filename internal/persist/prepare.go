@@ -17,8 +17,9 @@ import (
 // but for errEpoch, which a flush follows.
 func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *commit, rest []*staged, err error) {
 	c = &commit{
-		epoch: epoch, now: time.Now(), link: l.link, byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{},
-		numbers: map[*counter][]byte{}, records: map[string]record.Put{},
+		epoch: epoch, now: time.Now(), link: l.link, quick: len(batch) >= l.p.cfg.BatchEvents/4,
+		byKey: map[events.Thread]*touched{}, infos: map[*session][]byte{}, numbers: map[*counter][]byte{},
+		records: map[string]record.Put{},
 	}
 	if _, err := rand.Read(c.id[:]); err != nil {
 		return nil, nil, err
@@ -65,43 +66,55 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	return c, append(untaken, rest...), nil
 }
 
-// How long the events of a session, and those of all, may take in a batch: the rest is for the next one, and others
-// come before it.
+// How long the events of a session, and those of all, may take in a batch beyond slow times their estimate: the rest is
+// for the next one, and others come before it. On a busy machine all events take long, and small commits would make it
+// busier.
 const (
 	sessionTime = 50 * time.Millisecond
 	batchTime   = 150 * time.Millisecond
+	slow        = 16
 )
+
+// usage is what events took, and what they were to take by estimate.
+type usage struct{ time, work time.Duration }
+
+func (u usage) exceeds(limit time.Duration) bool { return u.time > limit+slow*u.work }
+
+func (u *usage) add(more usage) { u.time, u.work = u.time+more.time, u.work+more.work }
 
 // applyAll applies the events of a batch, as far as they fit into one commit. Where an event is for the next one, so
 // are those behind it in its session, and no others.
 func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untaken []*staged, err error) {
-	aside, spent := map[string]bool{}, map[string]time.Duration{}
-	begun := time.Now()
-	now, id, work := begun, "", time.Duration(0) // until when, and for whom, time was counted, and the estimate since
+	aside, spent := map[string]bool{}, map[string]usage{}
+	now, id := time.Now(), ""  // until when, and for whom, time was counted
+	var all, since, here usage // of the batch, since then, and of that session
 	count := func() {
 		before := now
 		now = time.Now()
-		spent[id] += now.Sub(before) - work
-		if work = 0; spent[id] > sessionTime {
+		since.time = now.Sub(before)
+		all.add(since)
+		here.add(since)
+		if since = (usage{}); here.exceeds(sessionTime) {
 			aside[id] = true
 		}
 	}
 	for i, s := range batch {
 		if of := s.event.Thread.Session; of != id || i%countEvery == 0 {
 			count()
-			id = of
+			spent[id] = here
+			id, here = of, spent[of]
 		}
 		if len(aside) > 0 && aside[id] {
 			untaken = append(untaken, s)
 			continue
 		}
-		if len(c.events) > 0 && (c.messages() > record.MaxCommit-mostOfEvent || now.Sub(begun) > batchTime) {
+		if len(c.events) > 0 && (c.messages() > record.MaxCommit-mostOfEvent || all.exceeds(batchTime)) {
 			untaken = append(untaken, batch[i:]...)
 			break
 		}
 		l.deciding, l.beside = s, [...][]*staged{untaken, batch[i+1:]}
 		err := l.applySafely(ctx, c, s)
-		work += s.work()
+		since.work += s.work()
 		if errors.Is(err, errBarrier) || errors.Is(err, apply.ErrNextCommit) {
 			aside[id] = true
 			untaken = append(untaken, s)
@@ -117,8 +130,9 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 		}
 	}
 	count()
-	for id, more := range spent {
-		l.p.queue.charge(id, more)
+	spent[id] = here
+	for id, u := range spent {
+		l.p.queue.charge(id, u.time-u.work)
 	}
 	return untaken, nil
 }

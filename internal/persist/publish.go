@@ -61,8 +61,8 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		if s.uploads() {
 			p.drop(ctx, s)
 		}
-		p.release(s)
 	}
+	p.space.release(c.events...)
 	p.stats.applied.Add(int64(len(c.events)))
 	return nil
 }

@@ -4,6 +4,7 @@
 package project
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func join(head, content, metadata []byte) []byte {
 func (s Stamp) head(n int64, k, room int) []byte {
 	b := s.Room.take(384 + len(s.User) + len(s.Source) + len(s.Thread.Session) + len(s.Thread.Name) + room)
 	b = append(b, `{"id":"`...)
-	b = append(b, s.Node.Hex()[:32]...)
+	b = hex.AppendEncode(b, s.Node[1:17])
 	b = append(b, '-')
 	b = strconv.AppendInt(b, int64(k), 10)
 	b = append(b, `","n":`...)
@@ -79,11 +80,11 @@ func (s Stamp) head(n int64, k, room int) []byte {
 	if s.User != "" {
 		b = jsonscan.AppendString(append(b, `,"user_id":`...), s.User)
 	}
-	if at := events.Stamp(s.Time); at != "" {
-		b = append(append(append(b, `,"created_at":"`...), at...), '"')
+	const created = `,"created_at":"`
+	if with := events.AppendStamp(append(b, created...), s.Time); len(with) > len(b)+len(created) {
+		b = append(with, '"')
 	}
-	b = append(append(b, `,"node":"`...), s.Node.String()...)
-	b = append(b, '"')
+	b = append(s.Node.AppendTo(append(b, `,"node":"`...)), '"')
 	if s.Source != "" {
 		b = jsonscan.AppendString(append(b, `,"source":`...), s.Source)
 	}

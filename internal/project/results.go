@@ -86,7 +86,8 @@ func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds) 
 	if limit.Set() != (artifacts.Thresholds{}).Set() {
 		r.Projection += ":" + limit.String()
 	}
-	return &limit
+	mark := limit // so that it is in memory of its own only where there are results
+	return &mark
 }
 
 // parseProjection divides what is recorded of an entry's projection into its version and, when large results are artifacts,

@@ -69,10 +69,15 @@ func (r Ref) Hex() string { return hex.EncodeToString(r[1:]) }
 
 // String is "node:sha256:<hex>" or "blob:sha256:<hex>"; "" for the nil ref.
 func (r Ref) String() string {
+	return string(r.AppendTo(make([]byte, 0, len("node")+len(algorithm)+2*sha256.Size)))
+}
+
+// AppendTo is String behind b.
+func (r Ref) AppendTo(b []byte) []byte {
 	if r.IsZero() {
-		return ""
+		return b
 	}
-	return r.Kind().String() + algorithm + r.Hex()
+	return hex.AppendEncode(append(append(b, r.Kind().String()...), algorithm...), r[1:])
 }
 
 const algorithm = ":sha256:"

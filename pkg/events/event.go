@@ -100,7 +100,10 @@ type BodyRef struct {
 
 // Validate checks what a publisher controls (SPEC B2).
 func (e *Event) Validate() error {
-	errs := []error{e.Thread.Validate()}
+	var errs []error
+	if err := e.Thread.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if _, ok := kindNames[e.Kind]; !ok {
 		errs = append(errs, fmt.Errorf("%w %d", ErrKind, e.Kind))
 	}
