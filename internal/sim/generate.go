@@ -77,7 +77,7 @@ var moods = []mood{
 	{name: "name again", scene: (*Program).nameAgain},
 }
 
-// Generate makes the program of a seed. One in twenty is large.
+// Generate makes the program of a seed. One in thirty is large.
 func Generate(seed uint64) Program { return generate(seed, moods) }
 
 // GenerateOf makes the program of a seed that is about some things alone, by their names, separated by commas.
@@ -103,17 +103,18 @@ func generate(seed uint64, moods []mood) Program {
 	if r.IntN(10) == 0 {
 		p.ItemsAge = 5000
 	}
-	n := 3 + r.IntN(9)
-	if r.IntN(20) == 0 {
-		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)
+	n := 3 + r.IntN(6)
+	if r.IntN(30) == 0 {
+		n, p.Agents = 12+r.IntN(30), 2+r.IntN(4)
 	}
 	one, two := moods[r.IntN(len(moods))], moods[r.IntN(len(moods))]
-	if r.IntN(2) == 0 {
+	if r.IntN(3) > 0 {
 		two = one
 	}
 	p.Offline = one.name == "offline" || two.name == "offline"
-	for _, m := range []mood{one, two} {
-		if m.scene != nil && r.IntN(8) > 0 {
+	for i, m := range []mood{one, two} {
+		again := i == 1 && one.name == two.name // a second time costs as much, and seldom meets more
+		if m.scene != nil && r.IntN(8) > 0 && (!again || r.IntN(8) == 0) {
 			p.Ops = append(p.Ops, m.scene(&p, r)...)
 		}
 	}
