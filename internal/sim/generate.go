@@ -26,7 +26,7 @@ var moods = []mood{
 	failover,
 	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
 		CutOne: 4, Sleep: 6}},
-	{name: "threads", verbs: map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
+	{name: "threads", verbs: map[Verb]int{Publish: 30, Refer: 4, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
 	{name: "deletion", verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
 	{name: "poison", verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
@@ -75,6 +75,7 @@ var moods = []mood{
 	{name: "refused first", scene: (*Program).refusedFirst},
 	{name: "old reader", scene: (*Program).oldReader},
 	{name: "name again", scene: (*Program).nameAgain},
+	{name: "refers", scene: (*Program).refers},
 }
 
 // Generate makes the program of a seed. One in thirty is large.
@@ -177,7 +178,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 
 var verbs = []Verb{
 	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
-	PutArtifact, Subscribe, Unsubscribe, Read,
+	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
@@ -202,6 +203,8 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		if r.IntN(3) == 0 {
 			o.Size = 30_000
 		}
+	case Refer:
+		o.N = []int{0, 300, 3000}[r.IntN(3)]
 	case PutArtifact:
 		o.N, o.Kind = few(r, 2), r.IntN(2)
 	case Ask, Answer:
