@@ -42,7 +42,8 @@ func (a Action) String() string {
 }
 
 // Ready lists what can happen next: by process and connection, of each the next command and the next message, then
-// the timers that are due, the earliest first. What belongs to a frozen process cannot happen.
+// the timers that are due, the earliest first. What belongs to a frozen process cannot happen. The list is the caller's until
+// the next call.
 func (s *Server) Ready() []Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,10 +60,7 @@ func (s *Server) Ready() []Action {
 			return cmp.Or(strings.Compare(a.process, b.process), cmp.Compare(a.n, b.n))
 		})
 	}
-	var ready []Action
-	if len(conns) > 0 {
-		ready = make([]Action, 0, 2*len(conns))
-	}
+	ready := s.ready[:0]
 	for _, c := range conns {
 		if len(c.in) > 0 {
 			cmd := c.in[0]
@@ -79,6 +77,7 @@ func (s *Server) Ready() []Action {
 	if s.cfg.Manual {
 		ready = append(ready, s.dueTimers()...)
 	}
+	s.ready = ready
 	return ready
 }
 

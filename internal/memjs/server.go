@@ -72,6 +72,7 @@ type Server struct {
 	alarmAt   time.Time
 	batches   [2]int        // atomic and fast ones that are open
 	arrived   chan struct{} // holds one token when something came for the driver
+	ready     []Action      // what Ready returned last
 }
 
 // New makes a server that has no streams.

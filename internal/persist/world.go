@@ -33,6 +33,9 @@ func (w world) Settle(ctx context.Context, of ...events.Thread) error {
 		if w.c.byKey[t] != nil {
 			return errBarrier
 		}
+		if known := w.l.heads.threads[t]; known != nil && known.gone { // it has left its name, and is stored under it perhaps
+			return w.l.barrier(ctx, w.c)
+		}
 	}
 	for _, t := range of {
 		if w.l.pending(t) {

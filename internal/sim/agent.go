@@ -135,6 +135,8 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.answer(ctx, cl, t)
 	case PutArtifact:
 		return c.artifact(ctx, cl, t.Session)
+	case Refer:
+		return c.refer(ctx, cl, t)
 	case Read:
 		return c.read(ctx, cl, t)
 	}
@@ -328,6 +330,25 @@ func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) e
 	}
 	c.tell(Acked, w)
 	return nil
+}
+
+// refer publishes a step that names a node by its hash, as it was some time before.
+func (c *call) refer(ctx context.Context, cl *client.Client, t events.Thread) error {
+	head, err := cl.Thread(ctx, t)
+	if err != nil || len(head.Recent) == 0 {
+		return err
+	}
+	select {
+	case <-time.After(ms(c.op.N)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	to, p := threadOf(c.op.ToSess, c.op.To), cl.Publisher(client.PublisherConfig{})
+	w := c.write(to, p.Producer(), true)
+	err = p.Publish(ctx, client.Entry{Thread: to, Dialect: "step",
+		Body: fmt.Appendf(nil, `{"role":"coder","content":%q,"refs":[%q]}`, w.Mark, head.Head())})
+	c.outcome(err, []*Wrote{w})
+	return err
 }
 
 func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) error {

@@ -67,3 +67,16 @@ func (p *Program) shortLife(r *rand.Rand) []Op {
 		Op{Do: Collect}, Op{Do: Sleep, Ms: 50 + r.IntN(300)}, first, Op{Do: Settle},
 		Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Sleep, Ms: 4000}, again, Op{Do: Settle, Ms: 3000}, Op{Do: Collect})
 }
+
+// refers is a scene: an agent knows a node of a thread that is removed, and names it in a step while a collector stands still
+// with a plan in which the node is garbage.
+func (p *Program) refers(r *rand.Rand) []Op {
+	p.Agents = max(p.Agents, 2)
+	ops := []Op{p.some(r, 0, 1), p.some(r, 2, 0), {Do: Settle}}
+	step := []string{"gc mark", "gc mark", "gc bury", "gc condemn", "gc repack"}[r.IntN(5)]
+	ops = append(ops, Op{Do: PauseStep, On: step, Ms: 4000 + r.IntN(3000)},
+		Op{Do: Refer, Who: 1, Thread: 1, ToSess: []int{0, 2}[r.IntN(2)], N: 2500 + r.IntN(3000)},
+		Op{Do: Sleep, Ms: 50 + r.IntN(300)}, Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Sleep, Ms: 1000},
+		Op{Do: Collect, Kind: []int{0, 0, 1, 2}[r.IntN(4)]})
+	return append(ops, Op{Do: Settle}, Op{Do: Collect})
+}

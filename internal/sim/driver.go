@@ -231,7 +231,7 @@ func (d *driver) mayBegin(o Op) bool {
 func (o Op) ofAgent() bool {
 	switch o.Do {
 	case Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask,
-		Answer, PutArtifact, Read:
+		Answer, PutArtifact, Refer, Read:
 		return true
 	}
 	return false

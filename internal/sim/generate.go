@@ -26,7 +26,7 @@ var moods = []mood{
 	failover,
 	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
 		CutOne: 4, Sleep: 6}},
-	{name: "threads", verbs: map[Verb]int{Publish: 30, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
+	{name: "threads", verbs: map[Verb]int{Publish: 30, Refer: 4, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
 	{name: "deletion", verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
 	{name: "poison", verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
@@ -75,9 +75,10 @@ var moods = []mood{
 	{name: "refused first", scene: (*Program).refusedFirst},
 	{name: "old reader", scene: (*Program).oldReader},
 	{name: "name again", scene: (*Program).nameAgain},
+	{name: "refers", scene: (*Program).refers},
 }
 
-// Generate makes the program of a seed. One in twenty is large.
+// Generate makes the program of a seed. One in thirty is large.
 func Generate(seed uint64) Program { return generate(seed, moods) }
 
 // GenerateOf makes the program of a seed that is about some things alone, by their names, separated by commas.
@@ -103,17 +104,18 @@ func generate(seed uint64, moods []mood) Program {
 	if r.IntN(10) == 0 {
 		p.ItemsAge = 5000
 	}
-	n := 3 + r.IntN(9)
-	if r.IntN(20) == 0 {
-		n, p.Agents = 15+r.IntN(40), 2+r.IntN(4)
+	n := 3 + r.IntN(6)
+	if r.IntN(30) == 0 {
+		n, p.Agents = 12+r.IntN(30), 2+r.IntN(4)
 	}
 	one, two := moods[r.IntN(len(moods))], moods[r.IntN(len(moods))]
-	if r.IntN(2) == 0 {
+	if r.IntN(3) > 0 {
 		two = one
 	}
 	p.Offline = one.name == "offline" || two.name == "offline"
-	for _, m := range []mood{one, two} {
-		if m.scene != nil && r.IntN(8) > 0 {
+	for i, m := range []mood{one, two} {
+		again := i == 1 && one.name == two.name // a second time costs as much, and seldom meets more
+		if m.scene != nil && r.IntN(8) > 0 && (!again || r.IntN(8) == 0) {
 			p.Ops = append(p.Ops, m.scene(&p, r)...)
 		}
 	}
@@ -176,7 +178,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 
 var verbs = []Verb{
 	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
-	PutArtifact, Subscribe, Unsubscribe, Read,
+	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
 	Crash, Sleep, Settle, Refuse, DropAsk, DropTell, Away, Back,
@@ -201,6 +203,8 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		if r.IntN(3) == 0 {
 			o.Size = 30_000
 		}
+	case Refer:
+		o.N = []int{0, 300, 3000}[r.IntN(3)]
 	case PutArtifact:
 		o.N, o.Kind = few(r, 2), r.IntN(2)
 	case Ask, Answer:

@@ -365,7 +365,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
-		if m.unfit(reason) {
+		if m.unfit(reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) {
 			return
 		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)

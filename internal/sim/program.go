@@ -70,6 +70,7 @@ const (
 	Ask         Verb = "ask"
 	Answer      Verb = "answer"
 	PutArtifact Verb = "artifact"
+	Refer       Verb = "refer"       // reads a thread and, N ms later, publishes a step to To of ToSess that names its newest node
 	Subscribe   Verb = "subscribe"   // begins to follow all items; Kind 1: durable
 	Unsubscribe Verb = "unsubscribe" // ends it, as a crash does
 	Read        Verb = "read"        // reads a thread to its beginning, over caches as old as the process

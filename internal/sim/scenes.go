@@ -41,7 +41,7 @@ func (p *Program) undelete(r *rand.Rand) []Op {
 		}
 	}
 	ops = append(ops, Op{Do: Settle}, Op{Do: Keep}, Op{Do: Remove, Kind: 1}, Op{Do: Settle})
-	for range 1 + r.IntN(3) {
+	for range 1 + few(r, 3) {
 		ops = append(ops, Op{Do: Collect, Kind: 1}, Op{Do: Settle})
 	}
 	return append(ops, Op{Do: Undelete})
@@ -213,7 +213,10 @@ func (p *Program) sweep(r *rand.Rand) []Op {
 			ops = append(ops, Op{Do: Sleep, Ms: 50 + r.IntN(1000)}, again)
 		}
 	}
-	ops = append(ops, collect, Op{Do: Sleep, Ms: 2000 + r.IntN(8000)}, collect)
+	ops = append(ops, collect)
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: Sleep, Ms: 2000 + r.IntN(8000)}, collect)
+	}
 	return append(ops, Op{Do: Read, Session: again.Session, Thread: again.Thread})
 }
 
@@ -292,18 +295,22 @@ func (p *Program) takenUp(r *rand.Rand) []Op {
 
 // full is a scene: EVENTS is more than half full, with events that nobody has applied, when a cycle trims it.
 func (p *Program) full(r *rand.Rand) []Op {
-	p.EventsBytes = 400_000
+	p.EventsBytes = 250_000
 	var ops []Op
 	if r.IntN(2) == 0 {
 		ops = append(ops, Op{Do: FreezeOne}, Op{Do: FreezeOne, Who: 1})
 	}
-	for range 5 + r.IntN(6) {
+	for range 3 + r.IntN(4) {
 		o := p.some(r, few(r, 3), 0)
 		o.Size, o.N, o.Split, o.Image = 30_000, 1+r.IntN(2), true, 0
 		ops = append(ops, o)
-		if r.IntN(3) == 0 {
+		if r.IntN(5) == 0 {
 			ops = append(ops, Op{Do: Collect})
 		}
 	}
-	return append(ops, Op{Do: Collect}, Op{Do: ThawOne}, Op{Do: ThawOne, Who: 1}, Op{Do: Settle}, Op{Do: Collect})
+	ops = append(ops, Op{Do: Collect}, Op{Do: ThawOne}, Op{Do: ThawOne, Who: 1}, Op{Do: Settle})
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: Collect})
+	}
+	return ops
 }

@@ -125,7 +125,7 @@ func (p *Program) oldReader(r *rand.Rand) []Op {
 	both.Kind, both.ToSess, both.To, both.N = 1, 0, 1, 24+r.IntN(8)
 	read := Op{Do: Read, Thread: 1, Who: r.IntN(p.Agents)}
 	ops = append(ops, both, Op{Do: Settle}, read)
-	for range 2 + r.IntN(3) {
+	for range 2 + few(r, 3) {
 		ops = append(ops, Op{Do: Collect, Kind: 2}, Op{Do: Settle})
 	}
 	read.Thread = 0
