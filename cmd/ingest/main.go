@@ -27,6 +27,8 @@ func run(args []string) error {
 		fs     = flag.NewFlagSet("ingest", flag.ContinueOnError)
 		addr   = fs.String("http", "127.0.0.1:7717", "`address` to listen on")
 		file   = fs.String("token-file", "", "`file` with the bearer tokens that requests must carry; needed to listen beyond loopback")
+		cert   = fs.String("http-cert", "", "certificate `file`: clients then must use TLS")
+		key    = fs.String("http-key", "", "its key `file`")
 		origin = fs.String("cors-origin", "", "`origins` of web pages that may use the API, joined by commas")
 		level  = fs.String("log-level", "info", "least `level` that is logged: debug, info, warn, error")
 		format = fs.String("log-format", "text", "`form` of the log: text, json")
@@ -81,7 +83,7 @@ func run(args []string) error {
 			return service.UsageError{Err: err}
 		}
 	}
-	l, err := httpapi.Listen(*addr, api.Tokens)
+	l, err := httpapi.Listen(*addr, httpapi.Doors{Tokens: api.Tokens, Cert: *cert, Key: *key, Log: log})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 type serveCmd struct {
 	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the page and the API (${default})."`
 	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that requests must carry; needed to listen beyond loopback."`
+	service.HTTPCert
 }
 
 func (c *serveCmd) Help() string {
@@ -51,13 +52,13 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := httpapi.Listen(c.HTTP, cfg.Tokens)
+	l, err := httpapi.Listen(c.HTTP, httpapi.Doors{Tokens: cfg.Tokens, Cert: c.Cert, Key: c.Key, Log: a.log})
 	if err != nil {
 		return err
 	}
 	streams := dstreams.New(dstreams.On(conn, a.log))
 	cfg.Streams = streams
-	fmt.Fprintf(a.err, "The page is at http://%s\nStop with: Ctrl-C or kill %d\n", l.Addr(), os.Getpid())
+	fmt.Fprintf(a.err, "The page is at %s\nStop with: Ctrl-C or kill %d\n", l.URL(), os.Getpid())
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg))) })
 	g.Go(func() error { return streams.Run(ctx) })

@@ -164,11 +164,12 @@ func loopbackHost(hostport string) bool {
 
 // admit finds out who asks and whether that is enough; the request that goes on knows its grant. On false it is answered.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (*http.Request, bool) {
-	grant := access.All()
+	ctx, grant := access.With(r.Context(), access.All()), access.All()
 	if a.cfg.Tokens.Required() {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		var ok bool
-		if grant, ok = a.cfg.Tokens.Grant(strings.TrimSpace(token)); !ok || !strings.EqualFold(scheme, "Bearer") {
+		ctx, grant, ok = a.cfg.Tokens.Admit(r.Context(), strings.TrimSpace(token))
+		if !ok || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) > 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
 			return r, false
@@ -184,7 +185,6 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 			return r, false
 		}
 	}
-	ctx := access.With(r.Context(), grant)
 	if !grant.Everything() {
 		ctx = events.WithScope(ctx, scopeOf(grant))
 	}
@@ -264,6 +264,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	status, after := verdict(err)
+	if errors.Is(context.Cause(r.Context()), access.ErrRevoked) {
+		status, after, err = http.StatusUnauthorized, 0, access.ErrRevoked
+	}
 	if after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}
