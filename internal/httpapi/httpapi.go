@@ -61,6 +61,7 @@ type Config struct {
 	Readers  int           // event streams at a time; 0 = 4,096
 	Memory   int64         // bytes of entries that are being received or stored; 0 = 128 MiB
 	Idle     time.Duration // how long a stream of lines may be silent between two of them; 0 = 10 min
+	Answer   time.Duration // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
 	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Log      *slog.Logger
 }
@@ -88,7 +89,7 @@ func New(cfg Config) http.Handler {
 	cfg.Requests, cfg.Outputs, cfg.Readers = cmp.Or(cfg.Requests, 64), cmp.Or(cfg.Outputs, 256), cmp.Or(cfg.Readers, 4096)
 	cfg.Writers, cfg.Pipes = cmp.Or(cfg.Writers, 512), cmp.Or(cfg.Pipes, 1024)
 	cfg.Memory, cfg.Idle = cmp.Or(cfg.Memory, 2*bodyInMemory), cmp.Or(cfg.Idle, 10*time.Minute)
-	cfg.Patience = cmp.Or(cfg.Patience, 5*time.Second)
+	cfg.Patience, cfg.Answer = cmp.Or(cfg.Patience, 5*time.Second), cmp.Or(cfg.Answer, answerTime)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -114,6 +115,8 @@ func (a *api) guard(next http.Handler) http.Handler {
 	}))
 	next = cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, end := a.bound(w, r)
+		defer end()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if !a.cfg.Tokens.Required() && !loopbackHost(r.Host) {
