@@ -70,7 +70,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, t events.Thread) e
 	h.touch(r.Context(), t, &v)
 	// What agents wrote is never run as a page of this server.
 	w.Header().Set("Content-Disposition", "attachment")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	if what.now {
 		what.from = v.tail()
 	}

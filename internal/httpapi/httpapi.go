@@ -117,8 +117,7 @@ func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w, end := a.bound(w, r)
 		defer end()
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
+		a.harmless(w.Header())
 		if !a.cfg.Tokens.Required() && !loopbackHost(r.Host) {
 			refuse(w, http.StatusForbidden, "without a token only requests to localhost or 127.0.0.1 are answered")
 			return
@@ -128,6 +127,20 @@ func (a *api) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// policy is what a browser may do with an answer that it shows, whatever is in it: nothing. The page has one of its own.
+const policy = "sandbox; default-src 'none'; frame-ancestors 'none'"
+
+// harmless sets the headers that keep a browser from making anything of what agents wrote. Handlers may set others.
+func (a *api) harmless(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	if len(a.cfg.Origins) == 0 {
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
 }
 
 // shared tells the browser that a page of a trusted origin may read the answer; done reports that this was all it asked for.
