@@ -230,8 +230,8 @@ func TestHostileSpool(t *testing.T) {
 			shown = `.found-prompts li`
 		}
 		p.wait(`!document.querySelector('.loading') && !!document.querySelector('` + shown + `')`)
-		if !strings.HasPrefix(path, "/n/") {
-			p.wait(`document.querySelector('#main').textContent.includes('window.owned=1') || location.search !== ''`)
+		if !strings.Contains(path, "/n/") && !strings.Contains(path, "q="+url.PathEscape(evil)) {
+			p.wait(`document.querySelector('#main').textContent.includes('window.owned=1')`)
 		}
 		safe(t, p, path)
 	}
