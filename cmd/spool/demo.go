@@ -126,6 +126,6 @@ func (c *demoCmd) print(a *app, out demo.Outcome) error {
 
 // keep waits for the user to have seen enough.
 func (c *demoCmd) keep(a *app, up *service.Up) {
-	fmt.Fprintf(a.err, "\nIt goes on running: NATS %s, HTTP http://%s\n  export NATS_URL=%s\n  spool session ls --all; spool tail --all; spool thread ls\nCtrl-C ends it and removes its data.\n", up.NATS, up.HTTP, up.NATS)
+	fmt.Fprintf(a.err, "\nIt goes on running: NATS %s, HTTP %s\n  export NATS_URL=%s\n  spool session ls --all; spool tail --all; spool thread ls\nCtrl-C ends it and removes its data.\n", up.NATS, up.HTTP, up.NATS)
 	<-a.ctx.Done()
 }

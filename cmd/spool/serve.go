@@ -46,13 +46,13 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := httpapi.Listen(c.HTTP, cfg.Tokens)
+	l, err := httpapi.Listen(c.HTTP, httpapi.Doors{Tokens: cfg.Tokens, Cert: c.Cert, Key: c.Key, Log: a.log})
 	if err != nil {
 		return err
 	}
 	streams := dstreams.New(dstreams.On(conn, a.log))
 	cfg.Streams = streams
-	fmt.Fprintf(a.err, "The page is at http://%s\nStop with: Ctrl-C or kill %d\n", l.Addr(), os.Getpid())
+	fmt.Fprintf(a.err, "The page is at %s\nStop with: Ctrl-C or kill %d\n", l.URL(), os.Getpid())
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg))) })
 	g.Go(func() error { return streams.Run(ctx) })

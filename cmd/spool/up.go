@@ -31,8 +31,8 @@ type upCmd struct {
 	service.Secrets
 	Auth     string `type:"existingdir" placeholder:"DIR" help:"Directory of spool auth: who is let in to the embedded server; needed to listen beyond loopback."`
 	Tenant   string `placeholder:"NAME" help:"With --auth: the tenant that this process serves (default: the only one)."`
-	Cert     string `name:"tls-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the embedded server: clients then must use TLS."`
-	CertKey  string `name:"tls-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
+	NATSCert string `name:"tls-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the embedded server: clients then must use TLS."`
+	NATSKey  string `name:"tls-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
 	ClientCA string `name:"tls-client-ca" type:"existingfile" placeholder:"FILE" help:"CA bundle: clients must show a certificate that it signed."`
 	Cipher   string `default:"chacha" enum:"chacha,aes" help:"With --key-file: ${enum} (${default})."`
 	KeyFile  string `type:"existingfile" placeholder:"FILE" help:"File with the secret that what is stored is encrypted with. The prompt history is then not kept."`
@@ -99,7 +99,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	}
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
-		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
+		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Cert: c.HTTPCert, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large}},
 	}, nil
@@ -107,7 +107,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 
 // guard is what the flags say of the embedded server's doors and files.
 func (c *upCmd) guard(a *app) (g service.Guard, err error) {
-	g = service.Guard{TLS: embedded.TLS{Cert: c.Cert, Key: c.CertKey, CA: c.ClientCA}, KeyFile: c.KeyFile, Cipher: c.Cipher}
+	g = service.Guard{TLS: embedded.TLS{Cert: c.NATSCert, Key: c.NATSKey, CA: c.ClientCA}, KeyFile: c.KeyFile, Cipher: c.Cipher}
 	switch outside := a.nats.Given(); {
 	case outside && (c.Auth != "" || c.KeyFile != "" || g.TLS != embedded.TLS{}):
 		return g, service.UsageError{Err: errors.New("--auth, --tls-… and --key-file are for the embedded server: the NATS system that is named has its own")}
@@ -148,11 +148,11 @@ func (c *upCmd) hello(a *app, up *service.Up) {
 	if up.Server == nil {
 		where = "(on the NATS system)"
 	}
-	fmt.Fprintf(a.err, "Spool is up.\n  data  %s\n  NATS  %s\n  HTTP  http://%s\n", where, up.NATS, up.HTTP)
+	fmt.Fprintf(a.err, "Spool is up.\n  data  %s\n  NATS  %s\n  HTTP  %s\n", where, up.NATS, up.HTTP)
 	if c.Sync != "always" && up.Server != nil {
 		fmt.Fprintf(a.err, "  sync  every %s: a power cut may lose that much of what was acknowledged\n", c.Sync)
 	}
-	if up.Server != nil && c.Auth != "" && c.Cert == "" && !strings.HasPrefix(up.NATS, "nats://127.") {
+	if up.Server != nil && c.Auth != "" && c.NATSCert == "" && !strings.HasPrefix(up.NATS, "nats://127.") {
 		fmt.Fprintln(a.err, "  note  NATS is not encrypted on its way: --tls-cert and --tls-key change that")
 	}
 	if up.Server != nil && c.KeyFile != "" {

@@ -9,9 +9,12 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+
+	"spool/internal/reload"
 )
 
 // Scope is what a request needs.
@@ -80,23 +83,71 @@ func From(ctx context.Context) Grant {
 	return g
 }
 
+func (g Grant) equal(other Grant) bool {
+	return g.Name == other.Name && g.Scopes == other.Scopes && slices.Equal(g.Sessions, other.Sessions)
+}
+
 // Tokens are the tokens that are taken. nil: none is needed.
-type Tokens struct{ list []token }
+type Tokens struct {
+	file *reload.Files // nil: they stay as they are
+
+	mu    sync.Mutex
+	list  []token // never empty, once there were some
+	using map[*use]struct{}
+}
 
 type token struct {
 	sum   [sha256.Size]byte
 	grant Grant
 }
 
+// use is a request that a token let in.
+type use struct {
+	token
+	end context.CancelCauseFunc
+}
+
+// ErrRevoked is why the context of a request ended whose token is not taken any more, or gives something else.
+var ErrRevoked = errors.New("the token of the request was changed or is not taken any more")
+
 // Required reports whether requests need a token.
-func (t *Tokens) Required() bool { return t != nil && len(t.list) > 0 }
+func (t *Tokens) Required() bool { return t != nil }
 
 // Several reports whether there is more than one token.
-func (t *Tokens) Several() bool { return t != nil && len(t.list) > 1 }
+func (t *Tokens) Several() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.list) > 1
+}
 
-// Grant is what a token gives; ok is false for one that is not taken. How long it takes tells nothing about the tokens.
-func (t *Tokens) Grant(text string) (g Grant, ok bool) {
+// Admit is what a token gives; ok is false for one that is not taken. The context that it returns is one of ctx, which
+// has to end with the request; it knows the grant, and ends when the token no longer gives it. How long it takes tells
+// nothing about the tokens.
+func (t *Tokens) Admit(ctx context.Context, text string) (_ context.Context, g Grant, ok bool) {
 	sum := sha256.Sum256([]byte(text))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g, ok = t.grant(sum); !ok {
+		return ctx, g, false
+	}
+	ctx, end := context.WithCancelCause(With(ctx, g))
+	u := &use{token{sum, g}, end}
+	if t.using == nil {
+		t.using = map[*use]struct{}{}
+	}
+	t.using[u] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.using, u)
+	})
+	return ctx, g, true
+}
+
+func (t *Tokens) grant(sum [sha256.Size]byte) (g Grant, ok bool) {
 	for i := range t.list {
 		if subtle.ConstantTimeCompare(sum[:], t.list[i].sum[:]) == 1 {
 			g, ok = t.list[i].grant, true
@@ -105,8 +156,20 @@ func (t *Tokens) Grant(text string) (g Grant, ok bool) {
 	return g, ok
 }
 
+// replace puts other tokens in the place of these, and ends the requests that they do not let in as these did.
+func (t *Tokens) replace(with *Tokens) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = with.list
+	for u := range t.using {
+		if g, ok := t.grant(u.sum); !ok || !g.equal(u.grant) {
+			u.end(ErrRevoked)
+		}
+	}
+}
+
 // One is a single token that gives everything.
-func One(text string) *Tokens { return &Tokens{[]token{{sha256.Sum256([]byte(text)), All()}}} }
+func One(text string) *Tokens { return &Tokens{list: []token{{sha256.Sum256([]byte(text)), All()}}} }
 
 // minToken is the shortest token that is taken, in bytes.
 const minToken = 16
@@ -115,17 +178,35 @@ const minToken = 16
 //
 //	NAME SCOPES TOKEN [session=PREFIX]…
 //
-// SCOPES are read, write, admin, joined by commas. Empty lines, and lines that begin with #, do not count.
+// SCOPES are read, write, admin, joined by commas. Empty lines, and lines that begin with #, do not count. Lines end with
+// a newline, the last one too: a line that is cut may give more than the whole one.
 func ReadFile(file string) (*Tokens, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("token file: %w", err)
+	t, running := &Tokens{}, false
+	t.file = &reload.Files{Paths: []string{file}, Take: func(contents [][]byte) error {
+		text := string(contents[0])
+		if whole := strings.HasSuffix(text, "\n"); !whole && (running || strings.ContainsAny(text, " \t\n")) {
+			return fmt.Errorf("token file %s: its last line has no newline: it may be cut", file)
+		}
+		with, err := Parse(text)
+		if err != nil {
+			return fmt.Errorf("token file %s: %w", file, err)
+		}
+		t.replace(with)
+		return nil
+	}}
+	if err := t.file.Open(); err != nil {
+		return nil, err
 	}
-	t, err := Parse(string(b))
-	if err != nil {
-		return nil, fmt.Errorf("token file %s: %w", file, err)
-	}
+	running = true
 	return t, nil
+}
+
+// Follow takes the file anew when it changes (internal/reload), until ctx ends. A file that is missing or no good leaves
+// the tokens as they are.
+func (t *Tokens) Follow(ctx context.Context, log *slog.Logger) {
+	if t != nil && t.file != nil {
+		t.file.Follow(ctx, log)
+	}
 }
 
 // Parse reads what a token file holds. No error shows a token.

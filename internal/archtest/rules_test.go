@@ -86,7 +86,8 @@ var rules = []rule{
 	{adapt, []string{"internal/natsadmin", "internal/artifactstore"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
-	{adapt, []string{"internal/access"}, nil, nil},
+	{adapt, []string{"internal/reload"}, nil, nil},
+	{adapt, []string{"internal/access"}, []string{"internal/reload"}, nil},
 	{adapt, []string{"pkg/client"}, // a client knows what an event will do (internal/apply), not who does it
 		slices.Concat(layer0, without(layer1, "internal/persist"), []string{
 			"internal/natsio", "internal/artifactstore", "internal/sessionstore", "internal/offline",
@@ -98,7 +99,8 @@ var rules = []rule{
 		}), []string{any_}},
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history", "pkg/client",
+			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
+			"pkg/client",
 		}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
@@ -111,7 +113,7 @@ var rules = []rule{
 
 	{adapt, []string{"internal/metrics"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/natsadmin"}), []string{any_}},
 
-	{wire, []string{"internal/embedded"}, nil, []string{any_}},
+	{wire, []string{"internal/embedded"}, []string{"internal/reload"}, []string{any_}},
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",

@@ -70,7 +70,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, t events.Thread) e
 	h.touch(r.Context(), t, &v)
 	// What agents wrote is never run as a page of this server.
 	w.Header().Set("Content-Disposition", "attachment")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	if what.now {
 		what.from = v.tail()
 	}
@@ -135,9 +135,6 @@ func (h *Handler) mark(w http.ResponseWriter, c *chunk) {
 	}
 }
 
-// answerTime is how long a client may take to read an answer, or a piece of a stream of events.
-const answerTime = 30 * time.Second
-
 // send answers with a chunk.
 func (h *Handler) send(w http.ResponseWriter, v *view, c *chunk) {
 	w.Header().Set("Content-Type", v.contentType())
@@ -147,7 +144,6 @@ func (h *Handler) send(w http.ResponseWriter, v *view, c *chunk) {
 		body = c.array()
 	}
 	w.Header().Set("Content-Length", itoa(int64(len(body))))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	_, _ = w.Write(body) // a client that is gone
 }
 

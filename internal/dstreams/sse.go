@@ -132,10 +132,8 @@ func cutLine(b []byte) (line, rest []byte) {
 
 // push writes a piece of an event stream, and gets it out.
 func push(w http.ResponseWriter, b []byte) error {
-	ctl := http.NewResponseController(w)
-	_ = ctl.SetWriteDeadline(time.Now().Add(answerTime))
 	if _, err := w.Write(b); err != nil {
 		return err
 	}
-	return ctl.Flush()
+	return http.NewResponseController(w).Flush()
 }

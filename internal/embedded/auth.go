@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/reload"
 )
 
 // authenticate takes the accounts and users from a configuration file.
@@ -21,14 +23,20 @@ func (cfg Config) authenticate(opts *server.Options) error {
 
 const tlsTimeout = 5 // seconds
 
-func (t TLS) apply(opts *server.Options) error {
-	if t.Cert == "" || t.Key == "" {
-		return fmt.Errorf("TLS needs a certificate and its key: give both files")
+// apply gives the server the certificate, and returns it.
+func (t TLS) apply(opts *server.Options) (*reload.Certificate, error) {
+	cert, err := reload.OpenCertificate(t.Cert, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	if cert == nil {
+		return nil, fmt.Errorf("TLS: a CA of clients needs a certificate of the server and its key: give both files")
 	}
 	cfg, err := server.GenTLSConfig(&server.TLSConfigOpts{CertFile: t.Cert, KeyFile: t.Key, CaFile: t.CA, Verify: t.CA != ""})
 	if err != nil {
-		return fmt.Errorf("TLS: %w", err)
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
+	cert.Serve(cfg)
 	opts.TLS, opts.TLSConfig, opts.TLSVerify, opts.TLSTimeout = true, cfg, t.CA != "", tlsTimeout
-	return nil
+	return cert, nil
 }

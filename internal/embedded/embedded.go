@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/reload"
 )
 
 // Config of the server. The zero value is not usable: Dir must be set.
@@ -48,6 +51,14 @@ type TLS struct {
 type Server struct {
 	*server.Server
 	lock *os.File
+	cert *reload.Certificate
+}
+
+// Follow takes the certificate anew when its files change, until ctx ends.
+func (s *Server) Follow(ctx context.Context, log *slog.Logger) {
+	if s.cert != nil {
+		s.cert.Follow(ctx, log)
+	}
 }
 
 // ErrStart is wrapped when the server does not come up.
@@ -57,7 +68,7 @@ const startTimeout = 20 * time.Second
 
 // Start brings the server up and returns when it takes connections.
 func Start(cfg Config) (*Server, error) {
-	opts, err := cfg.options()
+	opts, cert, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
@@ -85,42 +96,42 @@ func Start(cfg Config) (*Server, error) {
 		_ = held.Close()
 		return nil, fmt.Errorf("%w within %v: is %s in use by another process, or its disk full?", ErrStart, startTimeout, cfg.Listen)
 	}
-	return &Server{Server: s, lock: held}, nil
+	return &Server{Server: s, lock: held, cert: cert}, nil
 }
 
-func (cfg Config) options() (*server.Options, error) {
+func (cfg Config) options() (_ *server.Options, cert *reload.Certificate, err error) {
 	opts := &server.Options{
 		ServerName: "spool", JetStream: true, StoreDir: filepath.Join(cfg.Dir, "jetstream"), NoSigs: true, NoLog: true,
 		DontListen: cfg.Listen == "", SyncAlways: cfg.Sync == 0, SyncInterval: cfg.Sync, JetStreamMaxStore: cfg.MaxStore,
 	}
 	if cfg.Auth != "" {
 		if err := cfg.authenticate(opts); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if cfg.Listen == "" {
-		return opts, nil
+		return opts, cert, nil
 	}
 	if cfg.TLS != (TLS{}) {
-		if err := cfg.TLS.apply(opts); err != nil {
-			return nil, err
+		if cert, err = cfg.TLS.apply(opts); err != nil {
+			return nil, nil, err
 		}
 	}
 	host, port, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
+		return nil, nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
 	if !loopback(host) && cfg.Auth == "" {
-		return nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
+		return nil, nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
 	}
 	opts.Host = host
 	if opts.Port, err = strconv.Atoi(port); err != nil {
-		return nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
+		return nil, nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
 	}
 	if opts.Port == 0 {
 		opts.Port = server.RANDOM_PORT
 	}
-	return opts, nil
+	return opts, cert, nil
 }
 
 // loopback reports whether a host name or address reaches this machine only.

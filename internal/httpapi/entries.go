@@ -151,7 +151,6 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) 
 			w.Header().Set("Content-Type", typeNDJSON)
 			w.WriteHeader(http.StatusOK)
 		}
-		_ = ctl.SetWriteDeadline(time.Now().Add(answerTime))
 		for _, res := range rs {
 			_ = enc.Encode(res) // a client that is gone ends the request's context
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,7 +216,7 @@ func TestHostileRequests(t *testing.T) {
 
 // Headers have a size, and a client that sends them drop by drop is let go, while others are served.
 func TestSlowAndLargeHeaders(t *testing.T) {
-	l, err := httpapi.Listen("127.0.0.1:0", nil)
+	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Doors{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,5 +331,51 @@ func TestPutOutput(t *testing.T) {
 		if status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs?tool=make&" + query, body: "x"}); status != want {
 			t.Errorf("%s = %d %s, want %d", query, status, body, want)
 		}
+	}
+}
+
+// guarded checks the headers that keep a browser from making anything of an answer but bytes of this origin's.
+func guarded(t testing.TB, what string, h http.Header) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
+		"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
+	} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s: %s is %q, want %q", what, name, got, want)
+		}
+	}
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	if safe := []string{"application/json", "application/x-ndjson", "text/event-stream"}; !slices.Contains(safe, kind) && kind != "" &&
+		!strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
+		t.Errorf("%s: %s is shown, and not saved", what, kind)
+	}
+}
+
+// The headers hold beside the table of routes, too, whatever is answered. (TestDocumentHolds looks at the routes.)
+func TestHeadersEverywhere(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<script>")
+	})
+	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: tokens(t), Streams: page, Metrics: page})
+	for target, want := range map[string]int{
+		"/": 404, "/v1/nothing": 404, "/v1/events": 405, "/healthz": 200, "//healthz": 200, "/v1/./openapi.json": 200,
+		"/v1/stream/s": 200, "/metrics": 200, "/v1/sessions": 404, "/v1/openapi.json": 200,
+	} {
+		for _, token := range []string{reader, "nobody-0123456789"} {
+			status, h, body := do(t, url, request{method: "GET", path: target, header: map[string]string{"Authorization": "Bearer " + token}})
+			if status != want && status != 401 {
+				t.Errorf("%s = %d %s, want %d", target, status, body, want)
+			}
+			if kind := h["Content-Type"]; len(kind) > 0 && kind[0] == "text/html" {
+				h.Set("Content-Disposition", "attachment") // of a stream's own type: its policy makes it harmless
+			}
+			guarded(t, target, h)
+		}
+	}
+	shared := start(t, httpapi.Config{Publisher: &sink{}, Origins: []string{"https://fleet.example"}})
+	if _, h, _ := do(t, shared, request{method: "GET", path: "/healthz"}); h.Get("Cross-Origin-Resource-Policy") != "" {
+		t.Error("a page of a trusted origin may not use what it was given")
 	}
 }

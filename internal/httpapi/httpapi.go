@@ -61,6 +61,7 @@ type Config struct {
 	Readers  int           // event streams at a time; 0 = 4,096
 	Memory   int64         // bytes of entries that are being received or stored; 0 = 128 MiB
 	Idle     time.Duration // how long a stream of lines may be silent between two of them; 0 = 10 min
+	Answer   time.Duration // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
 	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Log      *slog.Logger
 }
@@ -88,7 +89,7 @@ func New(cfg Config) http.Handler {
 	cfg.Requests, cfg.Outputs, cfg.Readers = cmp.Or(cfg.Requests, 64), cmp.Or(cfg.Outputs, 256), cmp.Or(cfg.Readers, 4096)
 	cfg.Writers, cfg.Pipes = cmp.Or(cfg.Writers, 512), cmp.Or(cfg.Pipes, 1024)
 	cfg.Memory, cfg.Idle = cmp.Or(cfg.Memory, 2*bodyInMemory), cmp.Or(cfg.Idle, 10*time.Minute)
-	cfg.Patience = cmp.Or(cfg.Patience, 5*time.Second)
+	cfg.Patience, cfg.Answer = cmp.Or(cfg.Patience, 5*time.Second), cmp.Or(cfg.Answer, answerTime)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -114,8 +115,9 @@ func (a *api) guard(next http.Handler) http.Handler {
 	}))
 	next = cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
+		w, end := a.bound(w, r)
+		defer end()
+		a.harmless(w.Header())
 		if !a.cfg.Tokens.Required() && !loopbackHost(r.Host) {
 			refuse(w, http.StatusForbidden, "without a token only requests to localhost or 127.0.0.1 are answered")
 			return
@@ -125,6 +127,20 @@ func (a *api) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// policy is what a browser may do with an answer that it shows, whatever is in it: nothing. The page has one of its own.
+const policy = "sandbox; default-src 'none'; frame-ancestors 'none'"
+
+// harmless sets the headers that keep a browser from making anything of what agents wrote. Handlers may set others.
+func (a *api) harmless(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	if len(a.cfg.Origins) == 0 {
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
 }
 
 // shared tells the browser that a page of a trusted origin may read the answer; done reports that this was all it asked for.
@@ -164,11 +180,12 @@ func loopbackHost(hostport string) bool {
 
 // admit finds out who asks and whether that is enough; the request that goes on knows its grant. On false it is answered.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (*http.Request, bool) {
-	grant := access.All()
+	ctx, grant := access.With(r.Context(), access.All()), access.All()
 	if a.cfg.Tokens.Required() {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		var ok bool
-		if grant, ok = a.cfg.Tokens.Grant(strings.TrimSpace(token)); !ok || !strings.EqualFold(scheme, "Bearer") {
+		ctx, grant, ok = a.cfg.Tokens.Admit(r.Context(), strings.TrimSpace(token))
+		if !ok || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) > 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "wrong or missing token: send it as Authorization: Bearer TOKEN")
 			return r, false
@@ -184,7 +201,6 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 			return r, false
 		}
 	}
-	ctx := access.With(r.Context(), grant)
 	if !grant.Everything() {
 		ctx = events.WithScope(ctx, scopeOf(grant))
 	}
@@ -264,6 +280,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	status, after := verdict(err)
+	if errors.Is(context.Cause(r.Context()), access.ErrRevoked) {
+		status, after, err = http.StatusUnauthorized, 0, access.ErrRevoked
+	}
 	if after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}

@@ -274,8 +274,7 @@ func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) e
 		return err
 	}
 	w.Header().Set("Content-Type", typeJSON)
-	_, err = (&patient{w, http.NewResponseController(w)}).Write(append(c.JSON(), '\n'))
-	if err != nil {
+	if _, err = w.Write(append(c.JSON(), '\n')); err != nil {
 		return begunError{err}
 	}
 	return nil

@@ -28,9 +28,10 @@ type event struct{ name, id, data string }
 
 // stream is an open event stream.
 type stream struct {
-	t    testing.TB
-	in   *bufio.Reader
-	stop func()
+	t      testing.TB
+	in     *bufio.Reader
+	stop   func()
+	header http.Header
 }
 
 // follow opens an event stream behind an event; "" = where the path says.
@@ -45,7 +46,7 @@ func follow(t testing.TB, ctx context.Context, url, last string) *stream {
 	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
 		t.Fatalf("GET %s = %d %s", url, res.StatusCode, kind)
 	}
-	s := &stream{t: t, in: bufio.NewReader(res.Body), stop: func() { cancel(); _ = res.Body.Close() }}
+	s := &stream{t: t, in: bufio.NewReader(res.Body), stop: func() { cancel(); _ = res.Body.Close() }, header: res.Header}
 	t.Cleanup(s.stop)
 	return s
 }

@@ -92,6 +92,7 @@ func TestDocument(t *testing.T) {
 					}
 				}
 				status, header, body := ask(t, ctx, url, method, e)
+				guarded(t, name, header)
 				res, known := op.Responses[strconv.Itoa(status)]
 				media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 				want, told := res.Content[media]
@@ -112,7 +113,8 @@ func TestDocument(t *testing.T) {
 			if op.Scope != "" && strings.Contains(path, "{session}") {
 				e := list[0]
 				e.path = "/v1/sessions/a.b" + strings.TrimPrefix(e.path, "/v1/sessions/"+strings.Split(e.path, "/")[3])
-				status, _, body := ask(t, ctx, url, method, e)
+				status, header, body := ask(t, ctx, url, method, e)
+				guarded(t, name+" refused", header)
 				var got any
 				_ = json.Unmarshal([]byte(body), &got)
 				if err := v.check(op.Responses["400"].Content["application/json"].Schema, got); status != 400 || err != nil {
@@ -142,7 +144,7 @@ func ask(t *testing.T, ctx context.Context, url, method string, e example) (int,
 	for range 2 {
 		got = append(got, s.next().data)
 	}
-	return 200, http.Header{"Content-Type": {"text/event-stream"}}, strings.Join(got, "\n")
+	return 200, s.header, strings.Join(got, "\n")
 }
 
 // bodies are the JSON texts of an answer.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,8 +69,11 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	}
 	begun, ctl := time.Now(), http.NewResponseController(w)
 	_ = ctl.SetReadDeadline(time.Time{}) // a tool may be silent for hours; a dead connection is found by the kernel
+	cut := func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
+	defer context.AfterFunc(r.Context(), cut)() // a token that is revoked
 	n, err := io.Copy(out, r.Body)
 	if err != nil {
+		cut() // net/http would wait for the rest
 		return fmt.Errorf("%w: output %s broke off after %d bytes; it closes as aborted after its lease: %w", ErrRequest, out.ID(), n, err)
 	}
 	end, err := outputEnd(r)

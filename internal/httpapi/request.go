@@ -134,9 +134,8 @@ func list[T any](w http.ResponseWriter, r *http.Request, name string, items []T,
 	if next != "" {
 		w.Header().Set("Link", `<?after=`+next+`>; rel="next"`)
 	}
-	out := &patient{w, http.NewResponseController(w)}
 	for _, it := range items {
-		if _, err := out.Write(append(encode(it), '\n')); err != nil {
+		if _, err := w.Write(append(encode(it), '\n')); err != nil {
 			return begunError{err}
 		}
 	}

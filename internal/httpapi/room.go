@@ -15,8 +15,8 @@ import (
 // room is so much of something that requests hold while they last: places, or bytes in memory. A token of several holds half of it
 // at most, so that no agent is refused for what another one holds.
 type room struct {
-	most  int64 // for all
-	share int64 // for each token
+	most   int64 // for all
+	tokens *access.Tokens
 
 	mu    sync.Mutex
 	used  int64
@@ -25,18 +25,18 @@ type room struct {
 }
 
 func newRoom(most int64, tokens *access.Tokens) *room {
-	r := &room{most: most, share: most, by: map[string]int64{}}
-	if tokens.Several() {
-		r.share = max(most/2, 1)
-	}
-	return r
+	return &room{most: most, tokens: tokens, by: map[string]int64{}}
 }
 
 // try takes n for a token's holder. If that is too much now, freed tells when to try again.
 func (r *room) try(g access.Grant, n int64) (ok bool, freed <-chan struct{}) {
+	share := r.most
+	if r.tokens.Several() {
+		share = max(r.most/2, 1)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.used+n > r.most || r.by[g.Name]+n > r.share {
+	if r.used+n > r.most || r.by[g.Name]+n > share {
 		if r.freed == nil {
 			r.freed = make(chan struct{})
 		}

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -367,9 +369,15 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", typeSSE)
 		return
 	}
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" && len(to.takes) > 0 {
+	if enc := strings.Join(r.Header.Values("Content-Encoding"), ","); enc != "" && enc != "identity" && len(to.takes) > 0 {
 		a.fail(w, r, fmt.Errorf("%w: Content-Encoding %.50q: send the body as it is", errMedia, enc))
 		return
+	}
+	if len(to.takes) == 0 && r.ContentLength != 0 { // net/http would wait for it while a place is held
+		if _, err := io.CopyN(io.Discard, r.Body, maxBody); err != nil && !errors.Is(err, io.EOF) {
+			a.fail(w, r, fmt.Errorf("%w: a body that is not wanted did not come: %w", ErrRequest, err))
+			return
+		}
 	}
 	in := to.in
 	if in == storing && mediaType(r) == typeNDJSON {

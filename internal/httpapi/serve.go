@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/reload"
 	"spool/internal/scrub"
 	"spool/pkg/client"
 )
@@ -89,26 +92,72 @@ func ready(ctx context.Context, conn *natsio.Conn) error {
 	return nil
 }
 
-// Server is an HTTP server with limits on everything a client can hold up, but for the length of a stream.
+// Server is an HTTP server with limits on everything a client can hold up, but for the length of a stream. A connection
+// of HTTP/2, which there is with TLS only, has at most as many requests at a time as Server says; the others wait.
 func Server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 128, WriteByteTimeout: answerTime, SendPingTimeout: time.Minute, PingTimeout: answerTime,
+		},
 	}
 }
 
 // ErrListen is wrapped by the refusal of an address.
 var ErrListen = errors.New("refused to listen")
 
+// Doors is how a listener lets clients in. The zero value: everybody on this machine, in plain.
+type Doors struct {
+	Tokens    *access.Tokens
+	Cert, Key string       // PEM files of a certificate; none: no TLS
+	Log       *slog.Logger // what happens at the doors
+}
+
+// Listener is an open address with its doors.
+type Listener struct {
+	net.Listener
+	doors Doors
+	cert  *reload.Certificate
+}
+
+// URL is the address as clients write it.
+func (l *Listener) URL() string {
+	if l.cert != nil {
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
 // Listen opens an address: one of this machine, or any other when there are tokens (DESIGN 11).
-func Listen(addr string, tokens *access.Tokens) (net.Listener, error) {
+func Listen(addr string, doors Doors) (*Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %w", ErrListen, addr, err)
 	}
-	if !tokens.Required() && !loopback(host) {
+	if !doors.Tokens.Required() && !loopback(host) {
 		return nil, fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen, addr)
 	}
-	return net.Listen("tcp", addr)
+	l := &Listener{doors: doors}
+	if l.cert, err = reload.OpenCertificate(doors.Cert, doors.Key); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	if l.Listener, err = net.Listen("tcp", addr); err != nil || l.cert == nil {
+		return l, err
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	l.cert.Serve(cfg)
+	l.Listener = tls.NewListener(l.Listener, cfg)
+	return l, nil
+}
+
+// follow takes tokens and certificate anew when their files change, until ctx ends.
+func (l *Listener) follow(ctx context.Context) {
+	var following sync.WaitGroup
+	following.Go(func() { l.doors.Tokens.Follow(ctx, l.doors.Log) })
+	if l.cert != nil {
+		following.Go(func() { l.cert.Follow(ctx, l.doors.Log) })
+	}
+	following.Wait()
 }
 
 func loopback(host string) bool {
@@ -133,8 +182,16 @@ const drainTime = 10 * time.Second
 
 // Serve serves until ctx ends. Then streams stop reading and answer for what they have read, other requests finish, and
 // connections close.
-func Serve(ctx context.Context, l net.Listener, srv *http.Server) error {
+func Serve(ctx context.Context, l *Listener, srv *http.Server) error {
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
+	if l.doors.Log != nil {
+		srv.ErrorLog = slog.NewLogLogger(l.doors.Log.Handler(), slog.LevelWarn)
+	}
+	following, stop := context.WithCancel(ctx)
+	var doors sync.WaitGroup
+	doors.Go(func() { l.follow(following) })
+	defer doors.Wait()
+	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {

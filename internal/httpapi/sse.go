@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"net/http"
-	"time"
 )
 
 // retryAfter is what a browser waits before it connects again, in milliseconds.
@@ -53,12 +52,11 @@ func (s *sse) beat() error {
 	return s.flush()
 }
 
-// flush sends what was gathered. A reader that does not take it in answerTime is let go: it comes again and goes on.
+// flush sends what was gathered. A reader that does not take it in time (patient) is let go: it comes again and goes on.
 func (s *sse) flush() error {
 	if s.buf.Len() == 0 {
 		return nil
 	}
-	_ = s.ctl.SetWriteDeadline(time.Now().Add(answerTime))
 	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
 		return err
 	}

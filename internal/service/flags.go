@@ -208,6 +208,7 @@ func (p Publishing) Config() (ingest.Config, error) {
 type Door struct {
 	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
 	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
+	HTTPCert
 }
 
 // API is what the flags say of the HTTP API.

@@ -2,17 +2,9 @@ package tenants_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +19,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/pkg/client"
@@ -62,7 +55,7 @@ func startShipped(t *testing.T) *shipped {
 		}
 	}
 	s.accounts()
-	s.certificate()
+	natstest.Certificate(s, s.dir, 1)
 	text, err := os.ReadFile("../../deploy/nats/nats.conf")
 	if err != nil {
 		t.Fatal(err)
@@ -111,32 +104,6 @@ func (s *shipped) accounts() {
 	s.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, "accounts.conf"), s.conf.Conf(), 0o600); err != nil {
 		s.Fatal(err)
-	}
-}
-
-// certificate makes one for this machine, which signs itself.
-func (s *shipped) certificate() {
-	s.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		s.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "spool test"}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		s.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		s.Fatal(err)
-	}
-	for name, b := range map[string]*pem.Block{"server.pem": {Type: "CERTIFICATE", Bytes: cert}, "server-key.pem": {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), pem.EncodeToMemory(b), 0o600); err != nil {
-			s.Fatal(err)
-		}
 	}
 }
 

@@ -43,7 +43,7 @@ func up(t *testing.T) *spool {
 	})
 	select {
 	case u := <-ready:
-		return &spool{t, client.New(u.Conn), "http://" + u.HTTP}
+		return &spool{t, client.New(u.Conn), u.HTTP}
 	case err := <-done:
 		done <- err
 		t.Fatal(err)

@@ -390,29 +390,11 @@ func TestHostile(t *testing.T) {
 		}
 		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "live": evil, "modified": evil, "name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
 	})
-	safe := func(p *tab, where string) {
-		t.Helper()
-		p.wait(`document.querySelectorAll('.row:not(.pending)').length > 2 || document.querySelectorAll('.session, .found-prompts li').length > 0`)
-		eval[bool](p, `document.querySelectorAll('.head[aria-expanded="false"]').forEach((el) => el.click()), true`)
-		eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 0))`)
-		if eval[bool](p, `'owned' in window`) {
-			t.Errorf("%s: a script ran", where)
-		}
-		got := eval[[]string](p, `[...document.querySelectorAll('#main :is(script, iframe, object, embed, style, link, base, form[action], svg [onload], [onerror], [onclick], [style*="url"])')].map((el) => el.outerHTML)`)
-		if len(got) != 0 {
-			t.Errorf("%s: elements of an agent's making: %q", where, got)
-		}
-		for _, address := range eval[[]string](p, `[...document.querySelectorAll('a, img')].map((el) => el.getAttribute('href') ?? el.getAttribute('src') ?? '')`) {
-			if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "#") && !strings.HasPrefix(address, "blob:") {
-				t.Errorf("%s: a link to %q", where, address)
-			}
-		}
-		if outside := eval[[]string](p, `performance.getEntriesByType('resource').map((e) => e.name).filter((n) => !n.startsWith(location.origin) && !n.startsWith('blob:'))`); len(outside) != 0 {
-			t.Errorf("%s: requests to %q", where, outside)
-		}
-	}
 	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/history"} {
-		safe(open(t, f.URL+path, wide, tall), path)
+		p := open(t, f.URL+path, wide, tall)
+		p.wait(`document.querySelectorAll('.row:not(.pending)').length > 2 || ` +
+			`document.querySelectorAll('.session, .found-prompts li').length > 0`)
+		safe(t, p, path)
 	}
 	p := open(t, f.URL+"/s/evil/main?n=1", wide, tall)
 	p.wait(`document.querySelector('[data-n="1"]')?.textContent.includes('<script>window.owned=1</script>')`)
