@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/bounded"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -18,9 +19,7 @@ import (
 func raw(t *testing.T, c *natsio.Conn, key string, value []byte, header nats.Header) {
 	t.Helper()
 	m := &nats.Msg{Subject: events.RecordSubject(key), Data: value, Header: header}
-	if _, err := c.JetStream().PublishMsg(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.JetStream().PublishMsg(t.Context(), m))(t)
 }
 
 // foreigns reads a record in every way there is: how many of them call it foreign.
@@ -32,25 +31,15 @@ func foreigns(t *testing.T, c *natsio.Conn, key string) (n int) {
 			n++
 		}
 	}
-	rs, err := recs.Records(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(recs.Records(ctx, key))(t)
 	count(rs[0])
-	all, err := recs.List(ctx, ">")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(recs.List(ctx, ">"))(t)
 	for _, r := range all {
 		count(r)
 	}
-	if _, err := recs.Scan(ctx, 1, func(r record.Stamped) error { count(r.Record); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(recs.Scan(ctx, 1, func(r record.Stamped) error { count(r.Record); return nil }))(t)
 	for r, err := range recs.Watch(ctx, key, true, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		count(r)
 		break
 	}
@@ -62,10 +51,7 @@ func foreigns(t *testing.T, c *natsio.Conn, key string) (n int) {
 // record had before is not foreign, nor is what is removed.
 func TestForeignRecord(t *testing.T) {
 	c := natstest.Conn(t)
-	stream, err := c.JetStream().Stream(t.Context(), events.RecordsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(c.JetStream().Stream(t.Context(), events.RecordsStream))(t)
 	for _, class := range record.Classes {
 		if class.Name == "fence" || class.Name == "lane" { // of those the sequence is all that counts
 			continue
@@ -74,13 +60,8 @@ func TestForeignRecord(t *testing.T) {
 		write := func(key string, value []byte) nats.Header {
 			t.Helper()
 			put := record.Put{Key: key, Value: value, Expect: record.Any}
-			if _, err := c.Records().Write(t.Context(), put); err != nil {
-				t.Fatal(err)
-			}
-			m, err := stream.GetLastMsgForSubject(t.Context(), events.RecordSubject(key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Records().Write(t.Context(), put))(t)
+			m := must.Get(stream.GetLastMsgForSubject(t.Context(), events.RecordSubject(key)))(t)
 			return m.Header
 		}
 		checked := write(key, value)
@@ -114,29 +95,20 @@ func TestForeignRecord(t *testing.T) {
 func TestSealing(t *testing.T) {
 	srv := natstest.Server(t)
 	c := natstest.Dial(t, srv)
-	if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
 	mark := func(metadata map[string]string) *natsio.Conn {
 		t.Helper()
-		s, err := c.JetStream().Stream(t.Context(), events.RecordsStream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(c.JetStream().Stream(t.Context(), events.RecordsStream))(t)
 		cfg := s.CachedInfo().Config
 		cfg.Metadata = metadata
-		if _, err := c.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.JetStream().UpdateStream(t.Context(), cfg))(t)
 		return natstest.Dial(t, srv)
 	}
 	value := []byte{0x91, 1}
 	write := func(c *natsio.Conn, key string) {
 		t.Helper()
 		put := record.Put{Key: key, Value: value, Expect: record.Any}
-		if _, err := c.Records().Write(t.Context(), put); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Records().Write(t.Context(), put))(t)
 	}
 	want := func(c *natsio.Conn, key string, want int) {
 		t.Helper()
@@ -155,9 +127,7 @@ func TestSealing(t *testing.T) {
 	}
 	raw(t, c, "run.s.checked", []byte{0x91, 2}, nats.Header{"Spool-Check": {"x"}})
 	want(earlier, "run.s.checked", 4) // it has a check
-	if err := natsadmin.New(earlier).Seal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, natsadmin.New(earlier).Seal(t.Context()))
 	raw(t, c, "run.s.behind", value, nil)
 	sealed := natstest.Dial(t, srv)
 	for _, key := range []string{"run.s.unmarked", "run.s.before"} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -31,20 +32,11 @@ func (s *scoped) digests(t *testing.T) map[string]bool {
 			all[hex.EncodeToString(b)], all[base64.RawStdEncoding.EncodeToString(b)] = true, true
 		}
 	}
-	rs, err := s.admin.Records().List(t.Context(), ">")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(s.admin.Records().List(t.Context(), ">"))(t)
 	for _, r := range rs {
-		class, err := record.ClassOf(r.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		class := must.Get(record.ClassOf(r.Key))(t)
 		if name, id, _ := strings.Cut(r.Key, "."); name == "pack" || name == "blob" {
-			b, err := hex.DecodeString(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(hex.DecodeString(id))(t)
 			add(b)
 		}
 		if o, err := class.Object(r.Value); err == nil {
@@ -62,14 +54,9 @@ func (s *scoped) digests(t *testing.T) map[string]bool {
 // not whether one is there, whatever they ask for: by no ack, no error and no other message.
 func TestDigestsAreNotTold(t *testing.T) {
 	s := newScoped(t)
-	blob, err := s.acme.PutBlob(t.Context(), []byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blob := must.Get(s.acme.PutBlob(t.Context(), []byte(secret)))(t)
 	own := client.NewArtifact{Record: artifacts.Record{Session: "other"}}
-	if _, err := s.acme.PutArtifact(t.Context(), own, strings.NewReader(secret)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.acme.PutArtifact(t.Context(), own, strings.NewReader(secret)))(t)
 	known := s.digests(t)
 	if len(known) < 10 || !known[blob.Hex()] || !known[s.node.Hex()] {
 		t.Fatalf("digests that are stored: %v", known)
@@ -87,16 +74,11 @@ func TestDigestsAreNotTold(t *testing.T) {
 		t.Fatalf("who reads the thread gets %s, want its digest: what is told is looked for as it is not told", read)
 	}
 	heard := make(chan *nats.Msg, 10_000)
-	if _, err := s.agent.ChanSubscribe("_INBOX.agent.>", heard); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.agent.ChanSubscribe("_INBOX.agent.>", heard))(t)
 	publish := func(e *events.Event) string {
 		t.Helper()
 		at := events.Thread{Session: "mine", Name: e.Thread.Name}
-		m, err := s.agent.Request(events.EventSubject(at, e.Kind), e.Encode(), wait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(s.agent.Request(events.EventSubject(at, e.Kind), e.Encode(), wait))(t)
 		return string(m.Data) + fmt.Sprint(m.Header)
 	}
 	for _, field := range slices.Sorted(maps.Keys(foreign)) {
@@ -119,9 +101,7 @@ func TestDigestsAreNotTold(t *testing.T) {
 	}
 	s.sameAnswers(t, blob.Hex(), publish)
 	s.settle()
-	if err := s.agent.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.agent.Flush())
 	for len(heard) > 0 {
 		m := <-heard
 		told("a message to the agent", "", string(m.Data)+fmt.Sprint(m.Subject, m.Header))
