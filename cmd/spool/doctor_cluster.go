@@ -27,8 +27,11 @@ func replicas(a *app, conn *natsio.Conn) finding {
 		return f
 	}
 	least, clustered := places[0], false
-	var lost []string
+	var lost, headless []string
 	for _, p := range places {
+		if p.Servers > 0 && p.Leader == "" {
+			headless = append(headless, p.Stream)
+		}
 		if p.Replicas < least.Replicas {
 			least = p
 		}
@@ -38,6 +41,10 @@ func replicas(a *app, conn *natsio.Conn) finding {
 		}
 	}
 	switch {
+	case len(headless) > 0:
+		f.Detail = "without a leader: " + strings.Join(headless, ", ")
+		f.Do = "is a majority of the servers running? If it is, ask each for /healthz, and see \"A stream that has " +
+			"stopped\" in docs/operations.md"
 	case len(lost) > 0:
 		f.Detail = "away or behind: " + strings.Join(lost, ", ")
 		f.Do = "is that server running? Until it is back, the loss of another one stops writes"

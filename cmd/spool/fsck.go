@@ -27,6 +27,7 @@ type fsckCmd struct {
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
 	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost. Where persisters mask secrets by rules of their own, give it the same --secret-rules."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
+	Seal   bool `help:"From now on a record without a check is foreign. Only when all that write are of this version."`
 	unasked
 	JSON bool `help:"One JSON object."`
 	service.Secrets
@@ -53,6 +54,11 @@ func (c *fsckCmd) Run(a *app) error {
 	}
 	if c.Repair {
 		if err := a.confirm(c.Yes, "change heads of threads"); err != nil {
+			return err
+		}
+	}
+	if c.Seal {
+		if err := natsadmin.New(conn).Seal(a.ctx); err != nil {
 			return err
 		}
 	}

@@ -16,11 +16,21 @@ const MaxDepth = 64
 // value at fault and what is wrong there.
 var ErrMalformed = errors.New("malformed msgpack")
 
+// Foreign stands in for a value that somebody else than the system wrote: it begins no msgpack and no JSON, so no
+// decoder takes it for one. The error is then an ErrForeign.
+const Foreign = "\xc1"
+
+// ErrForeign is the error of Foreign; it is an ErrMalformed.
+var ErrForeign = fmt.Errorf("%w: not written by this system", ErrMalformed)
+
 // Check walks the one msgpack value at the start of b and returns its encoded length in bytes. It allocates nothing
 // unless it fails. Bytes after the value are not looked at. Errors wrap ErrMalformed.
 func Check(b []byte) (int, error) {
 	var open [MaxDepth]uint64 // values still to come in each open container
 	depth, at := 0, 0
+	if string(b) == Foreign {
+		return 0, ErrForeign
+	}
 	for {
 		size, inner, what := token(b[at:])
 		if what != "" {

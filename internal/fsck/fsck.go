@@ -252,9 +252,9 @@ func (c *checker) listHeads(ctx context.Context) error {
 	return err
 }
 
-// isAlone reports whether records of a class are of no session, name no bytes, and are read by something that decides.
+// isAlone reports whether records of a class are of no session, name no bytes, and say something by their values.
 func isAlone(class string) bool {
-	return slices.Contains([]string{"deleted", "letters", "refused"}, class)
+	return slices.Contains([]string{"deleted", "deleting", "letters", "refused", "retention", "gc"}, class)
 }
 
 // checkOthers decodes the records that lead to no bytes.

@@ -25,6 +25,7 @@ type Placement struct {
 	Replicas int
 	Servers  int      // that it is on, by the leader's word; 0 = the server is in no cluster
 	Lost     []string // replicas that are away or behind
+	Leader   string   // in a cluster; "": it has none, and takes nothing
 }
 
 // Placements reads where the streams are kept.
@@ -38,7 +39,11 @@ func (a *Admin) Placements(ctx context.Context) ([]Placement, error) {
 		info := s.CachedInfo()
 		p := Placement{Stream: cfg.Name, Replicas: info.Config.Replicas}
 		if info.Cluster != nil && info.Cluster.Name != "" {
-			p.Servers = 1 + len(info.Cluster.Replicas)
+			p.Leader = info.Cluster.Leader
+			p.Servers = len(info.Cluster.Replicas)
+			if p.Leader != "" {
+				p.Servers++
+			}
 			for _, r := range info.Cluster.Replicas {
 				if r.Offline || !r.Current {
 					p.Lost = append(p.Lost, r.Name)

@@ -24,7 +24,7 @@ func (recs Records) visible(ctx context.Context, rs []record.Record) ([]record.R
 	}
 	going := map[string]bool{}
 	for _, m := range marks {
-		if session, ok := events.ParseDeletingKey(m.Key); ok && m.Exists() {
+		if session, ok := events.ParseDeletingKey(m.Key); ok && m.Exists() && !m.IsForeign() {
 			going[session] = true
 		}
 	}

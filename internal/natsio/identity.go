@@ -122,6 +122,7 @@ func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[stri
 	}
 	marked := cfg
 	marked.Metadata = maps.Clone(id)
+	delete(marked.Metadata, metaSealed) // it has records without a check
 	maps.Copy(marked.Metadata, cfg.Metadata)
 	s, err := c.js.UpdateStream(ctx, marked)
 	if err = WrapErr(err); errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrUnknown) {

@@ -1,6 +1,7 @@
 package natsio
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -19,6 +20,7 @@ import (
 type newestMsg struct {
 	Subject string
 	Seq     uint64
+	Check   string // of a record
 	Data    []byte
 	Time    time.Time
 }
@@ -77,6 +79,12 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	return newestMsg{}, nil
 }
 
+// decode reads a string of base64.
+func decode(value []byte) ([]byte, error) {
+	text, _ := jsonscan.Text(value)
+	return base64.StdEncoding.DecodeString(text)
+}
+
 func (m *newestMsg) parse(raw []byte) (err error) {
 	end := jsonscan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
@@ -85,8 +93,13 @@ func (m *newestMsg) parse(raw []byte) (err error) {
 		case "seq":
 			m.Seq, err = strconv.ParseUint(string(value), 10, 64)
 		case "data":
-			text, _ := jsonscan.Text(value)
-			m.Data, err = base64.StdEncoding.DecodeString(text)
+			m.Data, err = decode(value)
+		case "hdrs":
+			var raw []byte
+			raw, err = decode(value)
+			_, check, _ := bytes.Cut(raw, []byte("\r\n"+hdrCheck+": "))
+			check, _, _ = bytes.Cut(check, []byte("\r\n"))
+			m.Check = string(check)
 		case "time":
 			err = m.Time.UnmarshalJSON(value)
 		}

@@ -18,10 +18,11 @@ func TestParseNewest(t *testing.T) {
 		want newestMsg
 		err  error
 	}{
-		{`{"message":{"subject":"a.\u0062","seq":18446744073709551615,"hdrs":"eA==","data":"eHk=",` + then,
-			newestMsg{"a.b", 1<<64 - 1, []byte("xy"), at}, nil},
-		{`{"type":"t","message":{"subject":"a","seq":1,` + then, newestMsg{"a", 1, nil, at}, nil},
-		{`{"type":"t","error":null,"message":{"seq":1,` + then, newestMsg{"", 1, nil, at}, nil},
+		{`{"message":{"subject":"a.\u0062","seq":18446744073709551615,` +
+			`"hdrs":"TkFUUy8xLjANClNwb29sLUNoZWNrOiBxDQoNCg==","data":"eHk=",` + then,
+			newestMsg{"a.b", 1<<64 - 1, "q", []byte("xy"), at}, nil},
+		{`{"type":"t","message":{"subject":"a","seq":1,` + then, newestMsg{"a", 1, "", nil, at}, nil},
+		{`{"type":"t","error":null,"message":{"seq":1,` + then, newestMsg{"", 1, "", nil, at}, nil},
 		{`{"type":"t","error":{"code":404,"err_code":10037,"description":"no message found"}}`, newestMsg{}, nil},
 		{`{"type":"t","error":{"code":503,"err_code":10008,"description":"not now"}}`, newestMsg{}, record.ErrBusy},
 		{`{"type":"t","message":{"subject":"a","seq":-1}}`, newestMsg{}, record.ErrUnknown},
@@ -34,7 +35,8 @@ func TestParseNewest(t *testing.T) {
 	} {
 		got, err := parseNewest(&nats.Msg{Data: []byte(c.text)})
 		if !errors.Is(err, c.err) || got.Subject != c.want.Subject || got.Seq != c.want.Seq ||
-			string(got.Data) != string(c.want.Data) || !got.Time.Equal(c.want.Time) {
+			string(got.Data) != string(c.want.Data) || !got.Time.Equal(c.want.Time) ||
+			got.Check != c.want.Check {
 			t.Errorf("%s: %+v, %v", c.text, got, err)
 		}
 	}

@@ -31,9 +31,13 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 	}
 	out := make([]record.Record, len(keys))
 	for i, m := range found {
-		out[i] = record.Record{Key: keys[i], Value: m.Data, Seq: m.Seq}
-		if m.Seq != 0 {
-			out[i].Key = RecordKey(m.Subject)
+		out[i] = record.Record{Key: keys[i]}
+		if m.Seq == 0 {
+			continue
+		}
+		out[i] = record.Record{Key: RecordKey(m.Subject), Value: m.Data, Seq: m.Seq}
+		if out[i], err = recs.open(ctx, out[i], m.Check); err != nil {
+			return nil, fmt.Errorf("read %d records: %w", len(keys), err)
 		}
 	}
 	return out, nil
@@ -87,12 +91,11 @@ func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
 // record.ErrConflict: nothing was stored, something moved; or, in a cluster, another server refused what its leader took (see
 // record.ErrConflict). record.ErrUnknown: it was stored or not.
 func (recs Records) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
-	msgs := make([]*nats.Msg, 0, len(puts)+1)
-	msgs = append(msgs, fenceMsg(f))
-	for _, p := range puts {
-		msgs = append(msgs, putMsg(p))
+	msgs, err := recs.putMsgs(ctx, puts...)
+	if err != nil {
+		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
 	}
-	last, err := recs.c.batchAs(ctx, recs.c.announced.take(f), msgs)
+	last, err := recs.c.batchAs(ctx, recs.c.announced.take(f), slices.Insert(msgs, 0, fenceMsg(f)))
 	if err != nil {
 		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
 	}
@@ -112,7 +115,11 @@ func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
 	if err := recs.c.usable(ctx); err != nil {
 		return 0, err
 	}
-	seqs, err := recs.c.Streams().Send(ctx, []*nats.Msg{putMsg(p)})
+	msgs, err := recs.putMsgs(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	seqs, err := recs.c.Streams().Send(ctx, msgs)
 	if err != nil {
 		return 0, err
 	}
@@ -193,8 +200,11 @@ func (recs Records) scan(ctx context.Context, filter string, names int) (map[str
 		if err != nil {
 			return nil, err
 		}
-		key := RecordKey(m.Subject())
-		found[key] = record.Record{Key: key, Value: m.Data(), Seq: meta.Sequence.Stream}
+		r, err := recs.opened(ctx, m, meta.Sequence.Stream)
+		if err != nil {
+			return nil, err
+		}
+		found[r.Key] = r
 		if meta.NumPending == 0 || len(found) >= names {
 			return found, nil
 		}

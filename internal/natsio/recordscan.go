@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
@@ -20,9 +19,13 @@ func (recs Records) Fences(ctx context.Context) (first uint64, err error) {
 	if err := recs.c.usable(ctx); err != nil {
 		return 0, err
 	}
-	msgs := make([]*nats.Msg, events.Lanes)
-	for lane := range msgs {
-		msgs[lane] = putMsg(record.Put{Key: events.FenceKey(lane), Value: []byte("gc"), Expect: record.Any})
+	puts := make([]record.Put, events.Lanes)
+	for lane := range puts {
+		puts[lane] = record.Put{Key: events.FenceKey(lane), Value: []byte("gc"), Expect: record.Any}
+	}
+	msgs, err := recs.putMsgs(ctx, puts...)
+	if err != nil {
+		return 0, fmt.Errorf("move the fences: %w", err)
 	}
 	last, err := recs.c.batch(ctx, msgs)
 	if err != nil {
@@ -67,8 +70,11 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	}
 	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream
-		return f(record.Stamped{Record: record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: last},
-			Age: now.Sub(skew.Since(events.RecordsStream, last, meta.Timestamp, now))})
+		r, err := recs.opened(ctx, m, last)
+		if err != nil {
+			return err
+		}
+		return f(record.Stamped{Record: r, Age: now.Sub(skew.Since(events.RecordsStream, last, meta.Timestamp, now))})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
@@ -84,9 +90,12 @@ func (recs Records) Quiet(ctx context.Context, last uint64) (bool, error) {
 	if !recs.c.clustered() {
 		return true, nil
 	}
-	_, err := recs.c.Streams().Send(ctx, []*nats.Msg{{
-		Subject: events.RecordSubject(events.QuietKey), Data: []byte("gc"), Header: nats.Header{hdrExpectLast: {strconv.FormatUint(last, 10)}},
-	}})
+	msgs, err := recs.putMsgs(ctx, record.Put{Key: events.QuietKey, Value: []byte("gc"), Expect: record.Any})
+	if err != nil {
+		return false, fmt.Errorf("wait for a quiet moment: %w", err)
+	}
+	msgs[0].Header[hdrExpectLast] = []string{strconv.FormatUint(last, 10)}
+	_, err = recs.c.Streams().Send(ctx, msgs)
 	if errors.Is(err, record.ErrConflict) {
 		return false, nil
 	}

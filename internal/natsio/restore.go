@@ -54,11 +54,11 @@ func (re Restore) PutObject(ctx context.Context, o record.Object, chunks iter.Se
 
 // PutRecords stores records outside of any commit.
 func (re Restore) PutRecords(ctx context.Context, puts []record.Put) error {
-	msgs := make([]*nats.Msg, len(puts))
-	for i, p := range puts {
-		msgs[i] = putMsg(p)
+	msgs, err := re.c.Records().putMsgs(ctx, puts...)
+	if err == nil {
+		_, err = re.c.Streams().Send(ctx, msgs)
 	}
-	if _, err := re.c.Streams().Send(ctx, msgs); err != nil {
+	if err != nil {
 		return fmt.Errorf("store %d records: %w", len(puts), err)
 	}
 	return nil

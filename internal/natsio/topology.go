@@ -130,7 +130,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 			want.Metadata = id
 			if want.Name == events.RecordsStream {
 				want.Metadata = maps.Clone(id)
-				want.Metadata[metaFormat] = strconv.Itoa(storeFormat)
+				want.Metadata[metaFormat], want.Metadata[metaSealed] = strconv.Itoa(storeFormat), "0"
 				if l.Restore != "" {
 					want.Metadata[metaRestore] = l.Restore
 				}
@@ -138,6 +138,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 			cfg, err := c.ensureStream(ctx, want, given.bytes(want.Name) == 0)
 			if err == nil && want.Name == events.RecordsStream {
 				id = map[string]string{metaStore: StoreOf(cfg)}
+				c.sealed.Store(sealOf(cfg))
 			}
 			return err
 		}))

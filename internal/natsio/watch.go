@@ -25,7 +25,7 @@ func (recs Records) Watch(ctx context.Context, filter string, current bool, read
 		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, ready) {
 			var r record.Record
 			if err == nil {
-				r = record.Record{Key: RecordKey(m.Subject()), Value: m.Data(), Seq: m.meta.Sequence.Stream}
+				r, err = recs.opened(ctx, m, m.meta.Sequence.Stream)
 			}
 			if !yield(r, err) {
 				return

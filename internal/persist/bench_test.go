@@ -102,8 +102,10 @@ func (s *memoryStore) Commit(_ context.Context, _ record.Fence, puts []record.Pu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first = s.seq + 1
+	seal := record.Seal{Store: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} // as internal/natsio has it
 	for _, p := range puts {
 		s.seq++
+		_ = seal.Check(p.Key, p.Value)
 		s.records[p.Key] = record.Record{Key: p.Key, Value: p.Value, Seq: s.seq}
 	}
 	return first, nil

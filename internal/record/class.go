@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spool/internal/bounded"
 	"spool/pkg/artifacts"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -51,6 +52,9 @@ func (c Class) Lasts(value []byte) []byte {
 
 // Check is the error of reading a value that the record has. Classes of which nothing is read have none.
 func (c Class) Check(value []byte) error {
+	if (Record{Value: value}).IsForeign() {
+		return fmt.Errorf("%w: %s: %w", ErrValue, c.Name, bounded.ErrForeign)
+	}
 	if c.check == nil {
 		return nil
 	}

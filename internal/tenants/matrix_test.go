@@ -337,7 +337,10 @@ func headers(victim string) []nats.Header {
 		{"Nats-Trace-Dest": {victim}}, {"Nats-Trace-Dest": {victim}, "Nats-Trace-Only": {"true"}}, {"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 		{"Nats-Request-Info": {`{"acc":"acme","svc":"acme","user":"admin","reply":"` + victim + `.id.1.ok.1.0.$FI"}`}},
 		{"KV-Operation": {"PURGE"}}, {"Nats-Marker-Reason": {"Purge"}}, {"Nats-Stream-Source": {"SPOOL_ITEMS 1 > >"}}, {"Nats-Subject": {victim}}, {"Nats-Stream": {events.RecordsStream}},
-		{"Nats-Pin-Id": {"x"}}, {"Status": {"100"}}, {stopsCluster: {"x"}},
+		{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {victim}}, {"Nats-Schedule-TTL": {"1s"}},
+		{"Nats-Expected-Last-Sequence": {"1"}},
+		{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"1"}, "Nats-Batch-Commit": {"1"}},
+		{"Spool-Check": {"x"}}, {"Nats-Pin-Id": {"x"}}, {"Status": {"100"}}, {stopsCluster: {"x"}},
 	}
 }
 

@@ -42,13 +42,18 @@ type scoped struct {
 	tries   uint64
 }
 
-const scopedToken, opsToken = "token-of-mine-0123456789abcdef", "token-of-ops-0123456789abcdef"
+const (
+	scopedToken  = "token-of-mine-0123456789abcdef"
+	opsToken     = "token-of-ops-0123456789abcdef"
+	writingToken = "token-of-writer-0123456789abcdef"
+)
 
 func newScoped(t *testing.T) *scoped {
 	s := &scoped{site: newSite(t)}
 	s.admin = s.conns["acme/admin"]
 	s.agent, s.denied = s.raw("acme", tenants.Agent, "_INBOX.agent")
-	tokens, err := access.Parse("mine write,read " + scopedToken + " session=mine\nops admin " + opsToken + "\n")
+	tokens, err := access.Parse("mine write,read " + scopedToken + " session=mine\nops admin " + opsToken +
+		"\nwriter write " + writingToken + " session=mine\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -237,7 +237,7 @@ func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, err
 	if err != nil {
 		return threads.Head{}, err
 	}
-	if rs[1].Exists() {
+	if rs[1].Exists() && !rs[1].IsForeign() {
 		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t)
 	}
 	if rs[0].Removed() {
