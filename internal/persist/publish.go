@@ -62,7 +62,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 			p.drop(ctx, s)
 		}
 	}
-	p.space.release(c.events...)
+	p.release(c.events...)
 	p.stats.applied.Add(int64(len(c.events)))
 	return nil
 }

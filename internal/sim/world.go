@@ -235,7 +235,7 @@ func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.
 		s, err := conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
 			ps.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
-				Term: d.Term, Ack: d.Ack, Working: d.Working,
+				Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working,
 			})
 		})
 		if err != nil {
