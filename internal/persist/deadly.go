@@ -77,7 +77,8 @@ func (y *deadly) suspects(ctx context.Context, m *Message) (alone bool, err erro
 		}
 	}
 	if m.Seq > of.until || of.part == 1 || m.Seq <= of.noted {
-		return m.Seq <= of.until && of.part == 1, nil
+		// What is before an event over which somebody died alone was through then; its ack was late.
+		return m.Seq <= of.until && of.part == 1 && !(of.rec.Alone && m.Seq < of.rec.Lo), nil
 	}
 	if err := y.enterAlone(ctx); err != nil {
 		return false, err
@@ -137,8 +138,8 @@ func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err 
 		return 0, err
 	}
 	of := &y.of[m.Partition]
-	if of.rec.Is(m.Seq, of.rec.Index, m.Stored) && index < of.rec.Index {
-		return 0, nil // those before it in its message were through when somebody died over it
+	if of.rec.Alone && of.rec.Lo == m.Seq && index < of.rec.Index {
+		return 0, nil // those before it in its message were through, too
 	}
 	rec := record.Tried{Lo: m.Seq, Hi: m.Seq, Alone: true, Index: index, Stored: m.Stored}
 	if of.rec.Is(m.Seq, index, m.Stored) {
