@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
@@ -64,7 +65,9 @@ func TestDeadlyEvent(t *testing.T) {
 	w := newWorld(t)
 	w.serve()
 	w.fleet().Kill() // the streams are there
-	load := w.publish(faulttest.NewLedger(small()))
+	slow := small()
+	slow.Pause = 50 * time.Millisecond
+	load := w.publish(faulttest.NewLedger(slow))
 	load.acks(50)
 	c := client.New(w.dial())
 	doomed := events.Thread{Session: "doomed", Name: "main"}

@@ -32,7 +32,7 @@ const (
 	diedAlone  = 3
 	diedUnread = diedAlone + 2
 
-	fewSequences = 1024 // so many are tried one by one, else in parts
+	fewSequences = 64 // so many are tried one by one, else in parts
 	triedParts   = 32
 )
 

@@ -153,6 +153,10 @@ func (r *rig) lives(over *deadly) *lives {
 // next runs a process until it dies, stop says so, or all is acknowledged: true.
 func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 	l.t.Helper()
+	last, through := l.lastSeq(events.EventsStream), make(chan struct{})
+	if l.floor.Load() == last { // a process that ended in order acknowledged what was through
+		return true
+	}
 	l.terms++
 	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{})}
 	deps := persistnats.Deps(l.conn, 0, 0)
@@ -161,7 +165,6 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 	p := persist.New(deps, persist.Config{BatchEvents: 20})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
-	last, through := l.lastSeq(events.EventsStream), make(chan struct{})
 	var msgs []persist.Message
 	for seq := l.floor.Load() + 1; seq <= last; seq++ {
 		m := l.messages[seq]
@@ -197,7 +200,7 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 	}
 	cancel()
 	wg.Wait()
-	return done || l.floor.Load() == last // a process that ends in order acknowledges what is through
+	return done
 }
 
 // all runs processes until all is acknowledged, and says how many died.
@@ -428,5 +431,42 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 			r.sound()
 			r.noDead()
 		})
+	}
+}
+
+// Persisters that live on beside those that took over from them, and get the partition back, make no dead letter.
+func TestAliveBesideItsSuccessor(t *testing.T) {
+	r := newRig(t)
+	for i := range 3 {
+		ok(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))))
+	}
+	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 3}.Encode()) // it died over one of them
+	give := func(p *persist.Persister, term, to uint64) {
+		for seq := uint64(1); seq <= to; seq++ {
+			m := r.message(seq, term)
+			m.Open = 3
+			p.Deliver(t.Context(), m)
+		}
+	}
+	a, at, goOn := r.held()
+	give(a, 1, 1)
+	<-at // it commits the first, alone
+	if rec, err := record.DecodeTried(r.record(events.TriedKey(0)).Value); err != nil || !rec.Alone || rec.Lo != 1 {
+		t.Fatalf("the record is %+v, %v, want event 1 alone", rec, err)
+	}
+	b := r.deaf()
+	give(b, 1, 3)
+	r.through(b, 3)
+	goOn()
+	r.through(a, 1)
+	for i := range uint64(5) {
+		give(a, 2+i, 3)
+		r.through(a, 4+3*int64(i))
+		give(b, 2+i, 3)
+		r.through(b, 6+3*int64(i))
+	}
+	r.noDead()
+	if h := r.head(thread(0)); h.Entries != 3 {
+		t.Errorf("%d entries, want 3", h.Entries)
 	}
 }
