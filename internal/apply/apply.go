@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -39,13 +38,12 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.e.Bad == nil && d.opBad == nil && d.op.Op == events.OpDelete {
 		return d.delete(ctx, *d.op.Delete)
 	}
-	if d.past() {
+	if d.past() || d.deleting() {
 		return Verdict{Is: Repeated}, nil
 	}
 	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
-		// A server that was started again gives what was applied: its body is dropped since, if it had one of its own.
-		if d.duplicate() && (d.e.Bad == nil || errors.Is(d.e.Bad, ErrBody)) {
+		if d.duplicate() && d.wasGood() { // a server that was started again gives what was applied
 			return Verdict{Is: Repeated}, nil
 		}
 		return Refused(d.st.Latched), nil
@@ -64,6 +62,12 @@ func (d *draft) removes() bool { return d.e.Bad == nil && d.opBad == nil && d.op
 
 // past reports whether an event was published before its session was deleted.
 func (d *draft) past() bool { return d.st.Session.Deleted.Before(d.e.At, d.e.Stored) }
+
+// deleting reports whether an event has begun to delete its session: it is no dead letter any more, if nobody can go on.
+func (d *draft) deleting() bool {
+	was := d.st.Session.Deleted
+	return was.Is(&d.e.Event) && was.Seq == d.e.At
+}
 
 // refuseAgain gives the verdict over an event that was refused before. Its letter is sent again where there is none; if its session was
 // deleted, the letter went with it, or need not be.

@@ -60,11 +60,17 @@ func (d *draft) repeats() (verdict Verdict, repeats bool) {
 		d.Doubt = true
 	}
 	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came
-	// first; a body is dropped once it is applied.
-	if d.e.Bad == nil || !again || errors.Is(d.e.Bad, ErrBody) {
+	// first.
+	if !again || d.wasGood() {
 		return Verdict{Is: Repeated}, true
 	}
 	return Refused(d.e.Bad), true
+}
+
+// wasGood reports whether an event that comes again may have been applied, whatever is wrong with it now: its body is
+// dropped since, or somebody died over it afterwards.
+func (d *draft) wasGood() bool {
+	return d.e.Bad == nil || errors.Is(d.e.Bad, ErrBody) || errors.Is(d.e.Bad, ErrPoison)
 }
 
 // Mark is how the last event of a producer stood that its thread's head does not note.

@@ -56,6 +56,8 @@ func Passing(err error) bool {
 var (
 	// ErrEnded: the thread is completed and takes no more entries (SPEC I7).
 	ErrEnded = errors.New("thread has ended")
+	// ErrPoison: whoever applies the event, or tells of it, panics or dies. It may be applied.
+	ErrPoison = errors.New("poison")
 	// ErrRenamed: the thread has another name now.
 	ErrRenamed = errors.New("thread was renamed")
 	// ErrUnlinked: nobody can tell whether the event was stored to which this one is linked.

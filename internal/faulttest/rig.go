@@ -54,7 +54,8 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 			case <-ctx.Done():
 				return
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link, Term: d.Term, Ack: d.Ack})
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link,
+				Open: d.Open, Term: d.Term, Ack: d.Ack})
 		})
 		if err != nil {
 			cancel()

@@ -67,6 +67,10 @@ type Delivery struct {
 	Partition int
 	Link      uint64 // over which it came: Events.Link
 
+	// Open is the highest sequence that another process was given and may have died over: it did not acknowledge it. It is
+	// not above what was given before the term.
+	Open uint64
+
 	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
 	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have
 	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
@@ -164,7 +168,8 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	if err := p.passUnseen(ctx, f, link); err != nil {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, err)
 	}
-	if cons.CachedInfo().NumAckPending > 0 {
+	if info := cons.CachedInfo(); info.NumAckPending > 0 {
+		f.open = info.Delivered.Stream
 		f.takeBack(ctx) // their owner may be dead, and if it is not, it only sees them twice
 	}
 	cc, err := cons.Consume(func(m jetstream.Msg) {
@@ -181,7 +186,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		}
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, Term: f.term.Load(), msg: m, feed: f,
+			Partition: p.partition, Link: link, Open: f.open, Term: f.term.Load(), msg: m, feed: f,
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
@@ -318,6 +323,7 @@ type feed struct {
 	shown atomic.Pointer[string] // pin, for other goroutines
 
 	last   uint64                    // stream sequence of the last delivery that was in order
+	open   uint64                    // Delivery.Open of the next one
 	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
 
 	term   atomic.Uint64 // of the next delivery
@@ -391,6 +397,8 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 			first := info.AckFloor.Consumer + 1
 			if first == seq || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
 				f.next = seq
+			} else {
+				f.open = info.Delivered.Stream
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package persist
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -68,6 +69,11 @@ func (l *lane) state(c *commit, t *thread, s *staged) apply.State {
 // take makes a change so: in the commit, and in what is in memory of its thread, session and output. It cannot fail.
 func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 	for _, r := range ch.Reconcile {
+		if errors.Is(s.bad, apply.ErrPoison) { // it was applied, and its items may be what processes die over
+			l.p.stats.itemsRefused.Add(1)
+			l.p.Log.Error("items that were not sent are left out", "thread", r.Thread, "error", s.bad)
+			continue
+		}
 		c.reconcile = append(c.reconcile, reconcile{r.Thread, r.Head})
 	}
 	if ch.Doubt {

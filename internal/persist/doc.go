@@ -50,5 +50,5 @@
 //
 // Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, apply.go (stage
 // 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
-// giant.go, outputcache.go, outputcommit.go, lease.go.
+// giant.go, outputcache.go, outputcommit.go, lease.go. What processes die over is found in deadly.go.
 package persist

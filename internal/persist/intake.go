@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ type staged struct {
 
 	cleaned bool // event.Body had secrets
 
+	alone  bool // nothing else is under way in the process until it is through
+	unread bool // nothing of its bytes is to be read
+
 	known bool  // the envelope could be read: thread and producer are who they say
 	bad   error // why it can never be applied, whatever its thread is
 	trial trial // what came of it so far, when it stopped others
@@ -53,29 +57,80 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 	if d == nil {
 		return // it waits already: it took so long that the server gave it again
 	}
+	alone, err := p.deadly.suspects(ctx, &m)
+	if err != nil {
+		return // not acked: it comes again
+	}
+	if alone {
+		p.deliverAlone(ctx, m, d)
+		return
+	}
+	if p.deadly.room.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer p.deadly.room.Release(1)
 	e, err := open(m)
 	each := e.Each()
 	for i := range each {
-		s := &staged{
-			of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
-			known: err == nil, index: i, shared: len(each) > 1, last: i == len(each)-1,
+		if !p.bring(ctx, newStaged(m, d, each, i, err), err) {
+			return
 		}
-		if err != nil {
-			s.index = record.WholeMessage
-		}
-		if err := p.stageSafely(ctx, s, err); err != nil {
-			if ctx.Err() != nil {
-				p.space.release(s)
-				return // not acked: it comes again
-			}
-			if errors.Is(err, errHalt) {
-				p.halt(ctx, err)
-				return
-			}
-			s.bad = err
-		}
-		p.queue.push(s)
 	}
+}
+
+// deliverAlone delivers the events of a message one by one, each when nothing else is under way.
+func (p *Persister) deliverAlone(ctx context.Context, m Message, d *delivery) {
+	each, bad := []events.Event{{}}, error(nil)
+	for i := 0; i < len(each); i++ {
+		n, err := p.deadly.try(ctx, &m, i)
+		if err != nil {
+			return
+		}
+		why, unread := verdictOver(n)
+		if i == 0 && unread {
+			each[0].Thread, each[0].Kind, _ = events.ParseStored(m.Subject)
+			bad = why
+		} else if i == 0 {
+			var e events.Event
+			e, bad = open(m)
+			each = e.Each()
+		}
+		s := newStaged(m, d, each, i, bad)
+		s.alone, s.unread = true, unread
+		s.known = s.known && !unread
+		if !p.bring(ctx, s, cmp.Or(bad, why)) {
+			return
+		}
+	}
+}
+
+// newStaged is an event of a message, of those that it holds; bad is why it could not be read.
+func newStaged(m Message, d *delivery, each []events.Event, i int, bad error) *staged {
+	s := &staged{
+		of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
+		known: bad == nil, index: i, shared: len(each) > 1, last: i == len(each)-1,
+	}
+	if bad != nil {
+		s.index = record.WholeMessage
+	}
+	return s
+}
+
+// bring stages an event and puts it into the queue; false: nothing more is to be delivered.
+func (p *Persister) bring(ctx context.Context, s *staged, bad error) bool {
+	if err := p.stageSafely(ctx, s, bad); err != nil {
+		if ctx.Err() != nil {
+			p.release(s)
+			return false // not acked: it comes again
+		}
+		if errors.Is(err, errHalt) {
+			p.halt(ctx, err)
+			return false
+		}
+		s.bad = err
+	}
+	p.queue.push(s)
+	return true
 }
 
 // open is events.Open. What a decoder panics over is a reason for the dead letters: the message would come again, to the next
@@ -147,6 +202,9 @@ func (p *Persister) fits(s *staged, text int64, blobs int) error {
 
 // reserve takes the event's part of the queue's space; the largest takes all of it and so is alone in memory.
 func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
+	if s.alone { // it has all of it
+		return nil
+	}
 	size := min(body+queueRoom, p.cfg.QueueBytes)
 	if err := p.space.acquire(ctx, s.event.Thread.Session, size); err != nil {
 		return err
@@ -166,5 +224,16 @@ func (p *Persister) shrink(s *staged) {
 	}
 	if size < s.size {
 		p.space.shrink(s, size)
+	}
+}
+
+// release gives back what events have.
+func (p *Persister) release(of ...*staged) {
+	p.space.release(of...)
+	for _, s := range of {
+		if s.alone {
+			s.alone = false
+			p.deadly.leaveAlone()
+		}
 	}
 }

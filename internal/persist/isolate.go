@@ -27,9 +27,6 @@ type trial struct {
 // alone reports whether an event is to be a batch of its own.
 func (t trial) alone() bool { return t.panics > 0 || t.most == 1 }
 
-// errPoison: an event over which the persister panics.
-var errPoison = errors.New("poison")
-
 // safely makes a panic an error.
 func safely(do func() error) (err error) {
 	defer func() {
@@ -50,7 +47,7 @@ func (l *lane) applySafely(ctx context.Context, c *commit, s *staged) (err error
 		l.p.Log.Error("panic over an event", "thread", s.event.Thread, "seq", s.msg.Seq, "panic", r, "stack", string(debug.Stack()))
 		s.trial.panics++
 		if s.trial.panics > 1 {
-			s.bad = fmt.Errorf("%w: the persister panics over it: %v", errPoison, r)
+			s.bad = fmt.Errorf("%w: the persister panics over it: %v", apply.ErrPoison, r)
 		}
 		s.known = s.trial.panics <= 2 // else over its thread too: it is not even noted
 		err = errStale

@@ -192,7 +192,7 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 			if s.uploads() {
 				l.p.drop(ctx, s)
 			}
-			l.p.space.release(s)
+			l.p.release(s)
 			s.of.drop()
 		}
 		return past

@@ -28,6 +28,10 @@ type Message struct {
 	Partition int
 	Link      uint64 // the connection over which it came, as Deps.Link numbers them
 
+	// Open is the highest sequence of the partition that another process was given, did not acknowledge, and may have died
+	// over; 0: there is none.
+	Open uint64
+
 	// Term numbers the time for which the partition is given to this process without a break. When a later one begins, all
 	// that is not acknowledged comes again in it, and somebody else may have applied some of that.
 	Term uint64
@@ -192,6 +196,7 @@ type Persister struct {
 	queue   *queue
 	windows windows
 	space   *space // QueueBytes
+	deadly  *deadly
 	reader  threads.Reader
 	lane    *lane
 	stats   counters
@@ -229,7 +234,7 @@ func New(deps Deps, cfg Config) *Persister {
 		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
 		OutputLease: cfg.OutputLease, Secrets: deps.Secrets, Head: cfg.Head,
 	}
-	p.lane = newLane(p)
+	p.lane, p.deadly = newLane(p), newDeadly(p)
 	return p
 }
 
@@ -248,6 +253,7 @@ func (p *Persister) Run(ctx context.Context) error {
 		}
 	})
 	err := g.Wait()
+	p.deadly.takeBack()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -62,7 +62,7 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 			p.drop(ctx, s)
 		}
 	}
-	p.space.release(c.events...)
+	p.release(c.events...)
 	p.stats.applied.Add(int64(len(c.events)))
 	return nil
 }
@@ -73,7 +73,9 @@ const ackEvery = 250 * time.Millisecond
 
 // ack notes what is to be acknowledged, and does it when it is due.
 func (l *lane) ack(c *commit) {
+	alone := false // then who comes next is to find it done
 	for _, s := range c.events {
+		alone = alone || s.alone
 		if !s.last {
 			continue
 		}
@@ -85,7 +87,7 @@ func (l *lane) ack(c *commit) {
 			l.unacked[d.partition] = d
 		}
 	}
-	if time.Since(l.acked) >= ackEvery {
+	if alone || time.Since(l.acked) >= ackEvery {
 		l.ackAll()
 	}
 }

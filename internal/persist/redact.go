@@ -19,8 +19,11 @@ func (p *Persister) clean(s *staged) {
 }
 
 // masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be
-// read, the same bytes with secrets blanked.
+// read, the same bytes with secrets blanked. Of one that nobody can look for secrets in and live it keeps none.
 func (p *Persister) masked(s *staged) []byte {
+	if s.unread && p.Secrets != nil {
+		return nil
+	}
 	if s.shared || s.cleaned && s.event.Ref == nil {
 		return p.blanked(s.event.Encode())
 	}

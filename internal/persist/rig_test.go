@@ -54,7 +54,8 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	for part := range events.Partitions {
 		stop, err := r.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 			p.Deliver(ctx, persist.Message{
-				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Term: d.Term, Ack: d.Ack,
+				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Open: d.Open,
+				Term: d.Term, Ack: d.Ack,
 			})
 		})
 		if err != nil {

@@ -72,6 +72,14 @@ func (s *space) shrink(e *staged, size int64) {
 	s.grant()
 }
 
+// free gives back so many bytes.
+func (s *space) free(session string, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.take(session, -size)
+	s.grant()
+}
+
 func (s *space) take(session string, size int64) {
 	s.left -= size
 	if s.held[session] += size; s.held[session] == 0 {

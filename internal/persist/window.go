@@ -117,3 +117,14 @@ func (d *delivery) done() uint64 {
 	}
 	return d.floor.seq
 }
+
+// done is the sequence up to which all of a partition is through that came in its term.
+func (w *windows) done(partition int) uint64 {
+	w.mu.Lock()
+	of := w.of[partition]
+	w.mu.Unlock()
+	if of == nil {
+		return 0
+	}
+	return (&delivery{window: of}).done()
+}

@@ -104,6 +104,7 @@ var Classes = []Class{
 	{Name: "fence", Own: true},
 	{Name: "lane", Own: true},
 	{Name: "refused", Own: true, check: reads(DecodeRefused), lasts: nowhereAlone}, // a restore gives out sequences of SPOOL_EVENTS anew
+	{Name: "tried", Own: true, check: reads(DecodeTried)},
 }
 
 var byName = func() map[string]Class {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"spool/internal/apply"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -26,13 +27,15 @@ type model struct {
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
 	deleted map[uint64]bool             // by sequence, deletions that were carried out: asked of those with a condition
 	deletes map[identity]bool           // deletions that were carried out
-	lives   []*life                     // all that there were, in the order of their beginning
-	fates   map[string]*fate            // by mark
-	broken  []string                    // rules that the events and the letters alone show to be broken
-	missing map[string][]string         // by session, events that must be a dead letter and are none: a deletion takes them away
-	named   map[identity]string         // what a sequence of a producer names
-	nowhere map[identity]bool           // what a name without a thread refused
-	gaps    map[string]bool             // outputs that lack a piece which did not fit: none behind it has a place
+
+	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
+	lives   []*life                         // all that there were, in the order of their beginning
+	fates   map[string]*fate                // by mark
+	broken  []string                        // rules that the events and the letters alone show to be broken
+	missing map[string][]string             // by session, events that must be a dead letter and are none: a deletion takes them away
+	named   map[identity]string             // what a sequence of a producer names
+	nowhere map[identity]bool               // what a name without a thread refused
+	gaps    map[string]bool                 // outputs that lack a piece which did not fit: none behind it has a place
 }
 
 // place is where an event is: a sequence of SPOOL_EVENTS, and within the message the producer's own.
@@ -354,9 +357,11 @@ func what(e *events.Event, mark string) string {
 	return mark
 }
 
-// unfit reports whether a letter says that its thread takes nothing because it has grown beyond a record (SPEC P11).
-func (m *model) unfit(reason string) bool {
-	return m.small && strings.Contains(reason, "too large to be stored")
+// unfit reports whether a letter may be that of a valid event: its thread takes nothing because it has grown beyond a
+// record (SPEC P11), or three persisters died over it alone, and another one found that.
+func (m *model) unfit(at uint64, reason string) bool {
+	return m.small && strings.Contains(reason, "too large to be stored") ||
+		strings.Contains(reason, "died while they tried it alone") && len(m.tried[at]) > 3
 }
 
 // append is an entry that must be applied.
@@ -365,7 +370,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
-		if m.unfit(reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) {
+		if m.unfit(at, reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) {
 			return
 		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
@@ -386,7 +391,7 @@ var refusals = regexp.MustCompile(strings.Join([]string{
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
 func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64, letter bool, reason string) {
-	if letter && !m.unfit(reason) {
+	if letter && !m.unfit(at, reason) {
 		if !refusals.MatchString(reason) || latched.MatchString(reason) {
 			m.fail("a valid operation, %s at %d of %s, is a dead letter: %s", op.Op, at, e.Thread, reason)
 		}
@@ -443,7 +448,7 @@ var latched = regexp.MustCompile(strings.Join([]string{
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
-	unfit := letter && m.unfit(reason)
+	unfit := letter && m.unfit(at, reason)
 	output := e.Thread.Session
 	if c, err := events.ParseChunk(e.Body); err == nil {
 		output += " " + c.Output

@@ -27,7 +27,7 @@ import (
 func (d *driver) judge() []string {
 	m := newModel(d.ledger)
 	m.small = d.p.Payload > 0
-	m.deleted = d.deleted
+	m.deleted, m.tried = d.deleted, d.tried
 	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
 		l := d.letters[seq]
 		var at uint64

@@ -13,6 +13,7 @@ import (
 	"spool/internal/memjs"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -56,7 +57,7 @@ func (j *judgement) restored() {
 	p := Program{Seed: j.p.Seed, Persisters: 1, Agents: 1, Free: true}
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(false), log: slog.New(slog.DiscardHandler), dir: j.dir,
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
-		deleted: map[uint64]bool{}, pace: newPace()}
+		deleted: map[uint64]bool{}, tried: map[uint64]map[record.Life]bool{}, pace: newPace()}
 	w.procs = 1000 // no process has the name of one of the first store's
 	w.srv = memjs.New(memjs.Config{Stored: w.stored})
 	d := &driver{World: w, rng: j.rng}

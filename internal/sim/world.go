@@ -44,6 +44,8 @@ type World struct {
 
 	deleted map[uint64]bool // by sequence in SPOOL_EVENTS, deletions that were carried out, as their records say
 
+	tried map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
+
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
 
 	mu sync.Mutex // guards steps, stale and counts of
@@ -235,7 +237,7 @@ func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.
 		s, err := conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
 			ps.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
-				Term: d.Term, Ack: d.Ack, Working: d.Working,
+				Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working,
 			})
 		})
 		if err != nil {
@@ -282,6 +284,9 @@ func (w *World) stored(stream string, m memjs.Msg) {
 	case events.ItemsStream:
 		w.posted[m.Seq] = m
 	case events.RecordsStream:
+		if strings.HasPrefix(m.Subject, events.RecordSubject("tried.")) {
+			w.noteTried(m.Data)
+		}
 		if !strings.HasPrefix(m.Subject, events.RecordSubject(events.DeletedKey(""))) {
 			return
 		}
@@ -289,6 +294,18 @@ func (w *World) stored(stream string, m memjs.Msg) {
 			w.deleted[d.Seq] = true
 		}
 	}
+}
+
+// noteTried keeps who tries an event alone. Who ends in order says so without its name.
+func (w *World) noteTried(value []byte) {
+	t, err := record.DecodeTried(value)
+	if err != nil || !t.Alone || t.Life == (record.Life{}) {
+		return
+	}
+	if w.tried[t.Lo] == nil {
+		w.tried[t.Lo] = map[record.Life]bool{}
+	}
+	w.tried[t.Lo][t.Life] = true
 }
 
 func tempDir() (string, error) {

@@ -421,6 +421,9 @@ func LaneKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 // RefusedKey says which events of a partition were refused, and may have no dead letter yet.
 func RefusedKey(partition int) string { return "refused." + strconv.Itoa(partition) }
 
+// TriedKey says what a persister tries of a partition, and which of them died over an event.
+func TriedKey(partition int) string { return "tried." + strconv.Itoa(partition) }
+
 // RecordSubject is the subject of a record in RecordsBucket; RecordsStream is its stream.
 func RecordSubject(key string) string { return "$KV." + RecordsBucket + "." + key }
 
