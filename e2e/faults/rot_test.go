@@ -79,6 +79,9 @@ func flipIn(which float64, at int) func([]byte) []byte {
 	}
 }
 
+// gone is a file that is not there.
+func gone([]byte) []byte { return nil }
+
 func cutAt(at float64) func([]byte) []byte {
 	return func(b []byte) []byte { return b[:int(at*float64(len(b)))] }
 }
@@ -114,6 +117,13 @@ func TestRot(t *testing.T) {
 		{events.EventsStream, block, "data of a record in the middle flipped", flipIn(0.5, recordData), harmless},
 		{events.EventsStream, "obs/p1/o.dat", "a bit flipped", flip(0.5), harmless},
 		{events.EventsStream, "obs/p1/meta.inf", "a bit flipped", flip(0.5), refused},
+		{nodes, "msgs/index.db", "gone", gone, harmless},
+		{events.RecordsStream, "msgs/index.db", "gone", gone, harmless},
+		{events.EventsStream, "obs/p1/o.dat", "gone", gone, harmless},
+		{events.EventsStream, "obs/p1/meta.inf", "gone", gone, harmless},
+		{nodes, "meta.inf", "gone", gone, refused},
+		{events.RecordsStream, "meta.inf", "gone", gone, refused},
+		{events.RecordsStream, "meta.sum", "gone", gone, refused},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", d.stream, d.file, d.what), func(t *testing.T) { w.rot(t, l, whole, d) })
 	}
