@@ -94,9 +94,10 @@ func buildSkewed(t *testing.T) (tools string) {
 	return tools
 }
 
-// TestClock moves the wall clock of one process at a time by two days, forward and backward, while it works: the server's, a persister's,
-// a collector's, that of the HTTP side. Then there are two collectors, one two days ahead and one two days behind. Nothing is lost; gc
-// and retention, which have a policy of a day, take nothing that is young, and say which clock is wrong.
+// TestClock moves the wall clock of one process at a time by two days, forward and backward, while it works: the
+// server's, a persister's, a collector's, that of the HTTP side. Then there are two collectors, one two days ahead and
+// one two days behind. Nothing is lost; gc and retention, which have a policy of a day, take nothing that is young, and
+// say which clock is wrong.
 func TestClock(t *testing.T) {
 	row(t)
 	if !long {
@@ -129,7 +130,8 @@ func tryClock(t *testing.T, tools, who string) {
 	w.serve()
 	w.fleet()
 	collector := func() *proc.Process {
-		return w.start("gc", "-every", "1s", "-config", policies, "-retention-share", "1", "-allow", "share", "-log-level", "info")
+		return w.start("gc", "-every", "1s", "-config", policies, "-retention-share", "1", "-allow", "share",
+			"-log-level", "info")
 	}
 	gcs := []*proc.Process{collector()}
 	load := w.publish(faulttest.NewLedger(small()))
@@ -169,7 +171,8 @@ func tryClock(t *testing.T, tools, who string) {
 	}
 	load.check()
 	set("gc", 0)
-	if out, _ := w.run("gc", "-once", "-dry-run", "-allow", "share"); strings.Contains(out, "refused") && who != "nats-server" {
+	out, _ := w.run("gc", "-once", "-dry-run", "-allow", "share")
+	if strings.Contains(out, "refused") && who != "nats-server" {
 		t.Errorf("gc refuses to judge:\n%s", out)
 	}
 }

@@ -27,8 +27,8 @@ const (
 	floodEachListed = 12 << 10 // bytes of whoever lists or marks all, a session
 )
 
-// TestFlood makes very many sessions of one entry. What looks at all of them takes memory by their number, within bounds; a page of a
-// listing has no more than was asked for, and pages have each session once.
+// TestFlood makes very many sessions of one entry. What looks at all of them takes memory by their number, within
+// bounds; a page of a listing has no more than was asked for, and pages have each session once.
 func TestFlood(t *testing.T) {
 	row(t)
 	sessions := 20_000
@@ -60,7 +60,8 @@ func TestFlood(t *testing.T) {
 	}
 	bound("persister", persister.Peak(), min(sessions, floodThreads)*floodPersister)
 	for _, c := range [][]string{
-		{"spool", "doctor"}, {"gc", "-once", "-dry-run"}, {"spool", "session", "ls", "--all", "--unanswered", "--json"}, {"spool", "fsck"},
+		{"spool", "doctor"}, {"gc", "-once", "-dry-run"},
+		{"spool", "session", "ls", "--all", "--unanswered", "--json"}, {"spool", "fsck"},
 	} {
 		cmd, began := w.command(c[0], c[1:]...), time.Now()
 		out, said, code := proc.Run(t, cmd, time.Duration(max(1, sessions/20_000))*patience)
@@ -87,8 +88,9 @@ func (w *world) flood(sessions int) {
 			for from := range next {
 				var all []client.Entry
 				for n := from; n < min(from+batch, sessions); n++ {
-					all = append(all, client.Entry{Thread: events.Thread{Session: fmt.Sprintf("flood-%07d", n), Name: events.MainThread},
-						Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
+					thread := events.Thread{Session: fmt.Sprintf("flood-%07d", n), Name: events.MainThread}
+					all = append(all, client.Entry{Thread: thread, Dialect: "item",
+						Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
 				}
 				if err := pub.Publish(w.t.Context(), all...); err != nil {
 					w.t.Error(err)

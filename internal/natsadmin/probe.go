@@ -22,5 +22,5 @@ func (a *Admin) Stores(ctx context.Context) error {
 	if err == nil || errors.Is(err, record.ErrDenied) {
 		return err
 	}
-	return fmt.Errorf("the server stores nothing: is its disk full? When there is room again, restart it: %w", err)
+	return fmt.Errorf("the server stores nothing: is its disk full, read-only or failing? Mend that, then restart it: %w", err)
 }

@@ -6,7 +6,7 @@ import "time"
 // The zero value: never.
 type Skew struct {
 	From  map[string]uint64 `json:"from,omitempty"`  // the last sequence of each stream before
-	To    map[string]uint64 `json:"to,omitempty"`    // the last one when the clock was right again; none: it is still wrong
+	To    map[string]uint64 `json:"to,omitempty"`    // the last ones when it was right again; none: it is wrong
 	Right int64             `json:"right,omitempty"` // when that was, by the server's clock, Unix nanoseconds
 }
 

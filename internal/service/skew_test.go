@@ -21,9 +21,9 @@ import (
 	"spool/pkg/events"
 )
 
-// TestClockThatWasBehind stores a session and a body while the server's clock is two days behind what it said before. When it is right
-// again, both are two days old by what the server says of them, and none is due; while it is wrong, an alarm stands. A day later they
-// are due: their age counts from when the clock was right.
+// TestClockThatWasBehind stores a session and a body while the server's clock is two days behind what it said
+// before. When it is right again, both are two days old by what the server says of them, and none is due; while it
+// is wrong, an alarm stands. A day later they are due: their age counts from when the clock was right.
 func TestClockThatWasBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memjs.New(memjs.Config{MaxStore: 16 << 30})
@@ -58,7 +58,8 @@ func TestClockThatWasBehind(t *testing.T) {
 		}))
 		must(faulttest.Settle(t.Context(), conn))
 		must(p.Stop())
-		_, err = conn.Objects().Upload(t.Context(), events.InboxBucket, "young", [][]byte{[]byte("a body that nobody claims yet")})
+		body := [][]byte{[]byte("a body that nobody claims yet")}
+		_, err = conn.Objects().Upload(t.Context(), events.InboxBucket, "young", body)
 		must(err)
 		if alarms, err := scrub.Alarms(t.Context(), sys); err != nil || len(alarms) != 1 || alarms[0].Kind != scrub.AlarmClock {
 			t.Errorf("Alarms = %v, %v, want one of the clock", alarms, err)
