@@ -34,17 +34,24 @@ func (p *Program) remembered(r *rand.Rand) []Op {
 	return append(ops, one(0), Op{Do: Sleep, Ms: 9000}, one(0))
 }
 
-// lateAck is a scene: an acknowledgement of a persister that stands still comes when another one has the partition, and
-// that one dies with what it was given.
+// lateAck is a scene: an acknowledgement of a persister that stood still comes when another one has the partition, and
+// that one dies with what it was given. The server numbers anew what it gives to that one: what the first one was given
+// has higher numbers.
 func (p *Program) lateAck(r *rand.Rand) []Op {
 	p.Persisters, p.BatchMax, p.Free = 2, 1+r.IntN(2), false
 	one := func(n int) Op { o := p.some(r, 0, 0); o.N, o.Split = n, true; return o }
-	ops := []Op{{Do: Late, On: "ack", Kind: 2, N: r.IntN(3), Ms: []int{12_000, 25_000}[r.IntN(2)]},
-		one(1 + r.IntN(3)), {Do: Sleep, Ms: 1000 + r.IntN(2000)}}
-	if r.IntN(3) > 0 {
-		ops = append(ops, Op{Do: PauseStep, On: []string{"fence", "bulk", "commit"}[r.IntN(3)], N: r.IntN(2), Ms: 12_000})
+	pause := Op{Do: PauseStep, On: []string{"fence", "bulk", "commit"}[r.IntN(3)], N: r.IntN(2), Ms: 12_000}
+	who := r.IntN(2)
+	ops := []Op{one(1 + r.IntN(4)), {Do: Settle}, {Do: FreezeOne, Who: who}}
+	if r.IntN(3) == 0 {
+		ops = []Op{{Do: Late, On: "ack", Kind: 2, N: r.IntN(3), Ms: []int{12_000, 25_000}[r.IntN(2)]}}
 	}
-	ops = append(ops, one(1+r.IntN(3)), Op{Do: Sleep, Ms: 8000 + r.IntN(3000)}, Op{Do: KillOne, Who: r.IntN(2)})
+	ops = append(ops, one(1+r.IntN(3)), Op{Do: Sleep, Ms: 9000 + r.IntN(3000)})
+	if r.IntN(3) > 0 {
+		ops = append(ops, pause)
+	}
+	ops = append(ops, one(1+r.IntN(3)), Op{Do: Sleep, Ms: r.IntN(3000)}, Op{Do: ThawOne, Who: who},
+		Op{Do: Sleep, Ms: r.IntN(6000)}, Op{Do: KillOne, Who: 1 - who})
 	return append(ops, Op{Do: Sleep, Ms: r.IntN(3000)}, one(1+r.IntN(2)), Op{Do: Sleep, Ms: 8000 + r.IntN(4000)}, one(1))
 }
 
