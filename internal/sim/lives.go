@@ -39,6 +39,7 @@ func (m *model) leaves(name events.Thread, to string, t *life) {
 // before it stay known. Else that one was removed meanwhile, and stays known too.
 func (m *model) takes(name events.Thread, l *left, t *life) {
 	if l.by == t && !l.earlier {
+		t.seen.inherit(l.seen) // with what the name refused meanwhile
 		delete(m.lefts, name)
 		return
 	}
