@@ -66,15 +66,20 @@ func refersTo(ref casstore.Ref) []byte {
 // One session with a long backlog, each event of which takes long, delays the events of others by less than a second.
 // An ack says no more than that all before it is through, and in the end all is acknowledged.
 func TestSessionsTakeTurns(t *testing.T) {
-	b := casstore.NewPackBuilder() // what compresses is made outside of the bubbles, since they share it
-	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
-	if _, _, err := b.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	warmUp(t)
 	for _, takes := range []time.Duration{0, 10 * time.Millisecond} {
 		t.Run(takes.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sessionsTakeTurns(t, 24_000, takes) })
 		})
+	}
+}
+
+// warmUp makes what compresses outside of a test's bubble, since all of them share it.
+func warmUp(t *testing.T) {
+	b := casstore.NewPackBuilder()
+	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
+	if _, _, err := b.Finish(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -232,6 +237,40 @@ func TestBranchesShareCommits(t *testing.T) {
 	r.noDead()
 }
 
+// Where all events take long, though not by far as long as costly ones, commits stay large.
+func TestBusyMachine(t *testing.T) {
+	const n, most = 8000, 1000
+	warmUp(t)
+	synctest.Test(t, func(t *testing.T) {
+		blob := casstore.SumBlob([]byte("asked for"))
+		st := &costly{
+			memoryStore: &memoryStore{records: map[string]record.Record{}}, key: events.BlobKey(blob.Hex()),
+			takes: 65 * time.Microsecond, written: map[string]time.Time{},
+		}
+		st.records[st.key] = record.Record{Key: st.key, Value: record.Blob{Object: record.Object{Size: 1}}.Encode(), Seq: 1}
+		p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{BatchEvents: most})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		for i := range uint64(n) {
+			e := events.Event{Producer: "p", Seq: i + 1, Kind: events.KindEntry, Thread: thread(0), Dialect: "step", Body: refersTo(blob)}
+			p.Deliver(ctx, persist.Message{
+				Subject: strings.TrimSuffix(events.StoredFilter(e.Thread), "*") + e.Kind.String(), Data: e.Encode(), Seq: i + 1,
+				Ack: func() error { return nil },
+			})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := p.Stats(); s.Entries != n || s.Commits > n/most+2 {
+			t.Errorf("%d entries in %d commits, want %d in %d", s.Entries, s.Commits, n, n/most+2)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // gated is a store whose commits wait at a gate. It notes with which commit the head of a thread is written first, and
 // has one body, under any name.
 type gated struct {
@@ -262,11 +301,7 @@ func (g *gated) OpenBody(context.Context, events.BodyRef) (io.Reader, error) {
 
 // However much of one session comes, there is room for what comes of others, and they are in the next batch.
 func TestSessionLeavesRoom(t *testing.T) {
-	b := casstore.NewPackBuilder() // as in TestSessionsTakeTurns
-	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
-	if _, _, err := b.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	warmUp(t)
 	synctest.Test(t, sessionLeavesRoom)
 }
 

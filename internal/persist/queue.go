@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"spool/pkg/events"
 )
 
 // queue holds staged events, those of each session in the order in which they came. What it may hold is bounded by the
@@ -31,6 +33,21 @@ type line struct {
 	events  []*staged
 	head    int
 	credit  time.Duration // work that is due to the session; below zero: what it got in advance
+
+	thread   events.Thread // of the latest event, and its producer
+	producer string
+}
+
+// share has an event name its thread and producer in the memory in which the one before it in its session does. Turns
+// take events in another order than that in which they are in memory, and by then no cache has what each has of its own.
+func (l *line) share(s *staged) {
+	if l.thread == s.event.Thread {
+		s.event.Thread = l.thread
+	}
+	if l.producer == s.event.Producer {
+		s.event.Producer = l.producer
+	}
+	l.thread, l.producer = s.event.Thread, s.event.Producer
 }
 
 // turn is what a session may take in a turn, eventWork and byteWork what an event and a byte of it take by estimate.
@@ -62,6 +79,7 @@ func (q *queue) push(s *staged) {
 	q.came++
 	s.came = q.came
 	l := q.line(s)
+	l.share(s)
 	l.events = append(l.events, s)
 	q.n++
 	q.last = max(q.last, s.msg.Seq)
