@@ -21,16 +21,11 @@ import (
 // TestConsumersDeleted deletes the consumers of all partitions under the persister's hands: it makes them again, and skips what
 // comes again and is applied.
 func TestConsumersDeleted(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	persister := w.fleet()
 	conn := w.dial()
 	load := w.publish(faulttest.NewLedger(small()))
-	rounds := 2
-	if long {
-		rounds = 50
-	}
+	rounds := often(2, 50)
 	for range rounds {
 		load.acks(50)
 		for p := range events.Partitions {
@@ -52,9 +47,7 @@ func TestConsumersDeleted(t *testing.T) {
 // TestDerivedDeleted deletes the streams that hold nothing which is not elsewhere, or that nobody refers to: a start makes them
 // again, and what waited goes on.
 func TestDerivedDeleted(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	conn := w.dial()
 	load := w.publish(faulttest.NewLedger(small()))
@@ -75,9 +68,7 @@ func TestStreamDeleted(t *testing.T) {
 		events.ObjectStream(events.ArtifactsBucket), events.ObjectStream(events.InboxBucket),
 	} {
 		t.Run(stream, func(t *testing.T) {
-			row(t)
-			w := newWorld(t)
-			w.serve()
+			w := serving(t)
 			persister := w.fleet()
 			conn := w.dial()
 			l := faulttest.NewLedger(small())
@@ -139,9 +130,7 @@ func TestStreamDeleted(t *testing.T) {
 // TestStreamPurged empties the record bucket under load. It is told everywhere, gc deletes nothing, and a repair brings
 // every acknowledged entry back.
 func TestStreamPurged(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	conn := w.dial()
 	load := w.publish(faulttest.NewLedger(small()))

@@ -26,9 +26,7 @@ import (
 // TestEventsFull fills SPOOL_EVENTS while no persister takes anything out: publishers are told, and nobody who was acked
 // loses anything. With a persister the stream gets room and whoever waited goes on.
 func TestEventsFull(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	conn := w.dial()
 	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 64 << 20}))
 	w.start("ingest", "-http", w.http).Await("ingest listens")
@@ -72,9 +70,7 @@ func event(producer string, seq uint64, body []byte) *events.Event {
 // TestStoreFull leaves no room in one after the other of the streams that a persister writes: entries wait in SPOOL_EVENTS, and
 // nothing that is written in part is ever seen.
 func TestStoreFull(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	conn := w.dial()
 	load := w.publish(faulttest.NewLedger(small()))
@@ -103,9 +99,7 @@ func (w *world) limit(conn *natsio.Conn, stream string, more int64) {
 // TestInboxFull: a body that does not fit into the inbox any more is refused, and no broken object is left of it: a reader of
 // the bucket by the object store's own client finds only what is whole.
 func TestInboxFull(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	conn := w.dial()
 	w.limit(conn, events.ObjectStream(events.InboxBucket), 3<<20)

@@ -41,10 +41,7 @@ func TestPowerLoss(t *testing.T) {
 				w.fleet()
 			}
 			load := w.publish(faulttest.NewLedger(small()))
-			cuts := 1
-			if long {
-				cuts = 25
-			}
+			cuts := often(1, 25)
 			for range cuts {
 				load.acks(150)
 				w.lose(disk)

@@ -30,9 +30,7 @@ func moment(most time.Duration) { lasts(rand.N(most)) }
 // TestKilledUnderLoad kills one of two persisters, or the collector, again and again while entries come. (spool up: e2e,
 // TestKilledWhileImporting; each of gc's steps: internal/gc, TestKilledAtEveryStep.)
 func TestKilledUnderLoad(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	kinds := [][]string{{"persister"}, {"persister"}, {"gc", "-every", "1s", "-allow", "share"}}
 	fleet := make([]*proc.Process, len(kinds))
@@ -45,10 +43,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		begin(i)
 	}
 	load := w.publish(faulttest.NewLedger(small()))
-	kills := 6
-	if long {
-		kills = 300
-	}
+	kills := often(6, 300)
 	for range kills {
 		load.acks(20)
 		moment(400 * time.Millisecond)
@@ -63,9 +58,7 @@ func TestKilledUnderLoad(t *testing.T) {
 // Another persister takes over, and what the stopped one had begun is refused when it goes on. (With gc between the two, at
 // random moments of a commit: e2e, TestPausedPersister.)
 func TestZombies(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	first := w.fleet()
 	conn := w.dial()
 	slow := small()
@@ -102,9 +95,7 @@ func TestZombies(t *testing.T) {
 // the stopped one goes on, and the other ends. The first has a head in memory from before, and gets the rest: events that are linked
 // to ones that it never saw.
 func TestFailbackInALinkedBatch(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	first := w.persister()
 	c := client.New(w.dial())
 	id := events.Thread{Session: "linked", Name: events.MainThread}
@@ -164,9 +155,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 
 // TestIngestKilled kills the HTTP side while a program posts, which posts again what it got no answer for.
 func TestIngestKilled(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.persister()
 	ingest := w.start("ingest", "-http", w.http)
 	ingest.Await("ingest listens")
@@ -232,9 +221,7 @@ func post(ctx context.Context, to string, from, count int) error {
 
 // TestImportKilled kills an import again and again, each time further on. Every line is there once in the end.
 func TestImportKilled(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	const id = "019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15"
 	file := filepath.Join(w.dir, "rollout-2026-11-20T09-15-00-"+id+".jsonl")
@@ -250,10 +237,7 @@ func TestImportKilled(t *testing.T) {
 		b.Write(append(text, '\n'))
 	}
 	must.Do(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	kills := 8
-	if long {
-		kills = 500
-	}
+	kills := often(8, 500)
 	for range kills {
 		p := w.start("spool", "import", "--nats", "nats://"+w.nats, file)
 		moment(250 * time.Millisecond)
@@ -275,17 +259,12 @@ func TestImportKilled(t *testing.T) {
 // TestBackupKilled kills backups under load. What they leave does not harm the one that ends, and what that one is restored to
 // has every entry that was acked before it.
 func TestBackupKilled(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	load := w.publish(faulttest.NewLedger(small()))
 	load.acks(200)
 	dir := filepath.Join(w.dir, "backup")
-	kills := 5
-	if long {
-		kills = 300
-	}
+	kills := often(5, 300)
 	for range kills {
 		p := w.start("spool", "backup", "--nats", "nats://"+w.nats, dir)
 		moment(200 * time.Millisecond)

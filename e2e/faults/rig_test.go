@@ -65,6 +65,23 @@ func (w *world) serve() {
 	w.healthy()
 }
 
+// serving is a row's world whose server runs.
+func serving(t *testing.T) *world {
+	t.Helper()
+	row(t)
+	w := newWorld(t)
+	w.serve()
+	return w
+}
+
+// often is how many times a row does something: few, or many when it may take long.
+func often(few, many int) int {
+	if long {
+		return many
+	}
+	return few
+}
+
 // healthy waits until JetStream answers.
 func (w *world) healthy() {
 	w.t.Helper()

@@ -90,9 +90,7 @@ func cutAt(at float64) func([]byte) []byte {
 // nobody is given anything wrong: a thread is read as it was, from its beginning to where something is missing. fsck finds and
 // names what nodes have lost, and makes again what SPOOL_EVENTS has.
 func TestRot(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	persister := w.fleet()
 	l := faulttest.NewLedger(small())
 	must.Do(t, l.Publish(t.Context(), client.New(w.dial()), 200))

@@ -28,10 +28,7 @@ func TestServerKilled(t *testing.T) {
 			w.serve()
 			w.fleet()
 			load := w.publish(faulttest.NewLedger(small()))
-			kills := 3
-			if long {
-				kills = 100
-			}
+			kills := often(3, 100)
 			for range kills {
 				load.acks(100)
 				w.server.Kill()
@@ -46,9 +43,7 @@ func TestServerKilled(t *testing.T) {
 // TestServerGone takes the server away for long. Whoever publishes waits or keeps entries on its own disk, as it chose;
 // readiness says so; persisters come back by themselves.
 func TestServerGone(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	persister := w.fleet()
 	online := w.publish(faulttest.NewLedger(small()))
 	away := small()
@@ -96,16 +91,11 @@ func TestServerGone(t *testing.T) {
 // TestServerStalls stops the server in a rhythm (SIGSTOP, SIGCONT): everything that it does takes long and comes in bursts, as
 // on a disk that hangs. That is the stand-in for a slow disk: this kernel has neither device-mapper nor a throttle for one.
 func TestServerStalls(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	w.fleet()
 	load := w.publish(faulttest.NewLedger(small()))
 	load.acks(50)
-	rounds := 12
-	if long {
-		rounds = 1000
-	}
+	rounds := often(12, 1000)
 	for range rounds {
 		w.server.Signal(syscall.SIGSTOP)
 		lasts(250 * time.Millisecond)
@@ -123,9 +113,7 @@ func TestServerStalls(t *testing.T) {
 
 // TestNobodyAnswers: publishing to a server that has no streams yet waits for them, and says why to whoever does not want to.
 func TestNobodyAnswers(t *testing.T) {
-	row(t)
-	w := newWorld(t)
-	w.serve()
+	w := serving(t)
 	conn := w.dial()
 	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: events.MainThread}, Body: []byte("x")}
 	err := conn.Events().PublishEvents(t.Context(), []*events.Event{e})

@@ -20,6 +20,7 @@ import (
 // consumer, which are in args.
 type apiCall struct {
 	s     *Server
+	kind  string // of the answer
 	args  []string
 	reply string
 	hdr   []byte
@@ -29,29 +30,30 @@ type apiCall struct {
 // apiCalls are the requests that are answered, by the beginning of their subject, the longer before the shorter.
 var apiCalls = []struct {
 	name string
-	args int // that follow at least
+	args int    // that follow at least
+	kind string // of the answer
 	do   func(c *apiCall)
 }{
-	{"INFO", 0, (*apiCall).accountInfo},
-	{"STREAM.NAMES", 0, (*apiCall).streamNames},
-	{"STREAM.LIST", 0, (*apiCall).streamList},
-	{"STREAM.CREATE", 1, (*apiCall).createStream},
-	{"STREAM.UPDATE", 1, (*apiCall).updateStream},
-	{"STREAM.INFO", 1, (*apiCall).streamInfo},
-	{"STREAM.DELETE", 1, (*apiCall).deleteStream},
-	{"STREAM.PURGE", 1, (*apiCall).purgeStream},
-	{"STREAM.MSG.GET", 1, (*apiCall).getMessage},
-	{"STREAM.MSG.DELETE", 1, (*apiCall).deleteMessage},
-	{"DIRECT.GET", 1, (*apiCall).directGet},
-	{"CONSUMER.DURABLE.CREATE", 2, (*apiCall).createConsumer},
-	{"CONSUMER.CREATE", 1, (*apiCall).createConsumer},
-	{"CONSUMER.MSG.NEXT", 2, (*apiCall).nextMessage},
-	{"CONSUMER.INFO", 2, (*apiCall).consumerInfo},
-	{"CONSUMER.DELETE", 2, (*apiCall).deleteConsumer},
-	{"CONSUMER.NAMES", 1, (*apiCall).consumerNames},
-	{"CONSUMER.LIST", 1, (*apiCall).consumerList},
-	{"CONSUMER.UNPIN", 2, (*apiCall).unpinConsumer},
-	{"CONSUMER.RESET", 2, (*apiCall).resetConsumer},
+	{"INFO", 0, server.JSApiAccountInfoResponseType, (*apiCall).accountInfo},
+	{"STREAM.NAMES", 0, server.JSApiStreamNamesResponseType, reading((*apiCall).streamNames)},
+	{"STREAM.LIST", 0, server.JSApiStreamListResponseType, reading((*apiCall).streamList)},
+	{"STREAM.CREATE", 1, server.JSApiStreamCreateResponseType, reading((*apiCall).createStream)},
+	{"STREAM.UPDATE", 1, server.JSApiStreamUpdateResponseType, reading((*apiCall).updateStream)},
+	{"STREAM.INFO", 1, server.JSApiStreamInfoResponseType, reading((*apiCall).streamInfo)},
+	{"STREAM.DELETE", 1, server.JSApiStreamDeleteResponseType, (*apiCall).deleteStream},
+	{"STREAM.PURGE", 1, server.JSApiStreamPurgeResponseType, reading((*apiCall).purgeStream)},
+	{"STREAM.MSG.GET", 1, server.JSApiMsgGetResponseType, (*apiCall).getMessage},
+	{"STREAM.MSG.DELETE", 1, server.JSApiMsgDeleteResponseType, reading((*apiCall).deleteMessage)},
+	{"DIRECT.GET", 1, "", (*apiCall).directGet},
+	{"CONSUMER.DURABLE.CREATE", 2, server.JSApiConsumerCreateResponseType, reading((*apiCall).createConsumer)},
+	{"CONSUMER.CREATE", 1, server.JSApiConsumerCreateResponseType, reading((*apiCall).createConsumer)},
+	{"CONSUMER.MSG.NEXT", 2, "", (*apiCall).nextMessage},
+	{"CONSUMER.INFO", 2, server.JSApiConsumerInfoResponseType, (*apiCall).consumerInfo},
+	{"CONSUMER.DELETE", 2, server.JSApiConsumerDeleteResponseType, (*apiCall).deleteConsumer},
+	{"CONSUMER.NAMES", 1, server.JSApiConsumerNamesResponseType, reading((*apiCall).consumerNames)},
+	{"CONSUMER.LIST", 1, server.JSApiConsumerListResponseType, reading((*apiCall).consumerList)},
+	{"CONSUMER.UNPIN", 2, server.JSApiConsumerUnpinResponseType, reading((*apiCall).unpinConsumer)},
+	{"CONSUMER.RESET", 2, server.JSApiConsumerResetResponseType, (*apiCall).resetConsumer},
 }
 
 // request answers an API request; false: nobody listens on such a subject.
@@ -62,7 +64,7 @@ func (s *Server) request(cmd *command) bool {
 		if !ok || rest != "" && rest[0] != '.' {
 			continue
 		}
-		c := &apiCall{s: s, reply: cmd.reply, hdr: cmd.hdr, body: cmd.data}
+		c := &apiCall{s: s, kind: call.kind, reply: cmd.reply, hdr: cmd.hdr, body: cmd.data}
 		if rest != "" {
 			c.args = strings.SplitN(rest[1:], ".", 3)
 		}
@@ -116,11 +118,11 @@ func (c *apiCall) respond(v any) {
 	}
 }
 
-func (c *apiCall) fail(kind string, err *server.ApiError) {
+func (c *apiCall) fail(err *server.ApiError) {
 	if c.reply == "" {
 		return
 	}
-	b := append(append(make([]byte, 0, 256), `{"type":"`...), kind...)
+	b := append(append(make([]byte, 0, 256), `{"type":"`...), c.kind...)
 	b = strconv.AppendInt(append(b, `","error":{"code":`...), int64(err.Code), 10)
 	if err.ErrCode != 0 {
 		b = appendMember(b, "err_code", int(err.ErrCode))
@@ -132,15 +134,37 @@ func (c *apiCall) fail(kind string, err *server.ApiError) {
 }
 
 // decode reads the request's JSON; an empty request is left at v's zero value. It answers itself when it is not JSON.
-func (c *apiCall) decode(kind string, v any) bool {
+func (c *apiCall) decode(v any) bool {
 	if len(bytes.TrimSpace(c.body)) == 0 {
 		return true
 	}
 	if err := json.Unmarshal(c.body, v); err != nil {
-		c.fail(kind, server.NewJSInvalidJSONError(err))
+		c.fail(server.NewJSInvalidJSONError(err))
 		return false
 	}
 	return true
+}
+
+// reading is a request whose JSON is read first.
+func reading[T any](do func(c *apiCall, req *T)) func(c *apiCall) {
+	return func(c *apiCall) {
+		var req T
+		if c.decode(&req) {
+			do(c, &req)
+		}
+	}
+}
+
+// typed is what every answer begins with.
+func (c *apiCall) typed() server.ApiResponse { return server.ApiResponse{Type: c.kind} }
+
+// foundStream is the stream that a request names; without one it answers itself.
+func (c *apiCall) foundStream() *stream {
+	st := c.stream()
+	if st == nil {
+		c.fail(server.NewJSStreamNotFoundError())
+	}
+	return st
 }
 
 // metadata is that of a configuration with what the server says about itself.
@@ -186,7 +210,7 @@ func (c *apiCall) accountInfo() {
 		}
 	}
 	c.respond(server.JSApiAccountInfoResponse{
-		ApiResponse: server.ApiResponse{Type: server.JSApiAccountInfoResponseType}, JetStreamAccountStats: &stats,
+		ApiResponse: c.typed(), JetStreamAccountStats: &stats,
 	})
 }
 
@@ -204,13 +228,8 @@ func (c *apiCall) matching(filter string) []*stream {
 	})
 }
 
-func (c *apiCall) streamNames() {
-	const kind = server.JSApiStreamNamesResponseType
-	var req server.JSApiStreamNamesRequest
-	if !c.decode(kind, &req) {
-		return
-	}
-	resp := server.JSApiStreamNamesResponse{ApiResponse: server.ApiResponse{Type: kind}}
+func (c *apiCall) streamNames(req *server.JSApiStreamNamesRequest) {
+	resp := server.JSApiStreamNamesResponse{ApiResponse: c.typed()}
 	var streams []*stream
 	streams, resp.ApiPaged = page(c.matching(req.Subject), req.Offset, server.JSApiNamesLimit)
 	for _, st := range streams {
@@ -219,13 +238,8 @@ func (c *apiCall) streamNames() {
 	c.respond(resp)
 }
 
-func (c *apiCall) streamList() {
-	const kind = server.JSApiStreamListResponseType
-	var req server.JSApiStreamListRequest
-	if !c.decode(kind, &req) {
-		return
-	}
-	resp := server.JSApiStreamListResponse{ApiResponse: server.ApiResponse{Type: kind}, Streams: []*server.StreamInfo{}}
+func (c *apiCall) streamList(req *server.JSApiStreamListRequest) {
+	resp := server.JSApiStreamListResponse{ApiResponse: c.typed(), Streams: []*server.StreamInfo{}}
 	var streams []*stream
 	streams, resp.ApiPaged = page(c.matching(req.Subject), req.Offset, server.JSApiListLimit)
 	for _, st := range streams {
@@ -242,13 +256,8 @@ func (st *stream) info(deleted bool) *server.StreamInfo {
 	return i
 }
 
-func (c *apiCall) streamInfo() {
-	const kind = server.JSApiStreamInfoResponseType
-	var req server.JSApiStreamInfoRequest
-	if !c.decode(kind, &req) {
-		return
-	}
-	resp := server.JSApiStreamInfoResponse{ApiResponse: server.ApiResponse{Type: kind}}
+func (c *apiCall) streamInfo(req *server.JSApiStreamInfoRequest) {
+	resp := server.JSApiStreamInfoResponse{ApiResponse: c.typed()}
 	st := c.stream()
 	if st == nil {
 		resp.Error = server.NewJSStreamNotFoundError()
@@ -312,10 +321,8 @@ func (st *stream) toldConfig() []byte {
 }
 
 func (c *apiCall) deleteStream() {
-	const kind = server.JSApiStreamDeleteResponseType
-	st := c.stream()
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
 	for _, o := range slices.Clone(st.consumers) {
@@ -323,17 +330,12 @@ func (c *apiCall) deleteStream() {
 	}
 	st.close()
 	c.s.streams = slices.DeleteFunc(c.s.streams, func(x *stream) bool { return x == st })
-	c.respond(server.JSApiStreamDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+	c.respond(server.JSApiStreamDeleteResponse{ApiResponse: c.typed(), Success: true})
 }
 
-func (c *apiCall) purgeStream() {
-	const kind = server.JSApiStreamPurgeResponseType
-	var req server.JSApiStreamPurgeRequest
-	if !c.decode(kind, &req) {
-		return
-	}
+func (c *apiCall) purgeStream(req *server.JSApiStreamPurgeRequest) {
 	st := c.stream()
-	resp := server.JSApiStreamPurgeResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	resp := server.JSApiStreamPurgeResponse{ApiResponse: c.typed()}
 	switch {
 	case req.Sequence > 0 && req.Keep > 0:
 		resp.Error = server.NewJSBadRequestError()
@@ -349,29 +351,24 @@ func (c *apiCall) purgeStream() {
 	c.respond(resp)
 }
 
-func (c *apiCall) deleteMessage() {
-	const kind = server.JSApiMsgDeleteResponseType
-	var req server.JSApiMsgDeleteRequest
+func (c *apiCall) deleteMessage(req *server.JSApiMsgDeleteRequest) {
 	if len(c.body) == 0 {
-		c.fail(kind, server.NewJSBadRequestError())
-		return
-	}
-	if !c.decode(kind, &req) {
+		c.fail(server.NewJSBadRequestError())
 		return
 	}
 	st := c.stream()
 	switch {
 	case st == nil:
-		c.fail(kind, server.NewJSStreamNotFoundError())
+		c.fail(server.NewJSStreamNotFoundError())
 	case st.cfg.Sealed:
-		c.fail(kind, server.NewJSStreamSealedError())
+		c.fail(server.NewJSStreamSealedError())
 	case st.cfg.DenyDelete:
-		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(errors.New("message delete not permitted")))
+		c.fail(server.NewJSStreamMsgDeleteFailedError(errors.New("message delete not permitted")))
 	case req.Seq < st.first || req.Seq > st.last:
-		c.fail(kind, server.NewJSStreamMsgDeleteFailedError(server.ErrStoreMsgNotFound))
+		c.fail(server.NewJSStreamMsgDeleteFailedError(server.ErrStoreMsgNotFound))
 	case !st.delete(req.Seq):
-		c.fail(kind, server.NewJSSequenceNotFoundError(req.Seq))
+		c.fail(server.NewJSSequenceNotFoundError(req.Seq))
 	default:
-		c.respond(server.JSApiMsgDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+		c.respond(server.JSApiMsgDeleteResponse{ApiResponse: c.typed(), Success: true})
 	}
 }

@@ -14,12 +14,7 @@ import (
 )
 
 // createConsumer makes or updates a consumer.
-func (c *apiCall) createConsumer() {
-	const kind = server.JSApiConsumerCreateResponseType
-	var req server.CreateConsumerRequest
-	if !c.decode(kind, &req) {
-		return
-	}
+func (c *apiCall) createConsumer(req *server.CreateConsumerRequest) {
 	cfg := &req.Config
 	name := cfg.Name
 	if len(c.args) > 1 {
@@ -27,39 +22,38 @@ func (c *apiCall) createConsumer() {
 	}
 	switch {
 	case c.args[0] != req.Stream:
-		c.fail(kind, server.NewJSStreamMismatchError())
+		c.fail(server.NewJSStreamMismatchError())
 		return
 	case strings.ContainsAny(name, `\/`):
-		c.fail(kind, server.NewJSConsumerNameContainsPathSeparatorsError())
+		c.fail(server.NewJSConsumerNameContainsPathSeparatorsError())
 		return
 	case len(c.args) > 1 && cfg.Durable != "" && cfg.Durable != name:
-		c.fail(kind, server.NewJSConsumerDurableNameNotMatchSubjectError())
+		c.fail(server.NewJSConsumerDurableNameNotMatchSubjectError())
 		return
 	case len(c.args) == 1 && cfg.Durable != "":
-		c.fail(kind, server.NewJSConsumerEphemeralWithDurableNameError())
+		c.fail(server.NewJSConsumerEphemeralWithDurableNameError())
 		return
 	case len(c.args) > 2 && len(cfg.FilterSubjects) > 0:
-		c.fail(kind, server.NewJSConsumerMultipleFiltersNotAllowedError())
+		c.fail(server.NewJSConsumerMultipleFiltersNotAllowedError())
 		return
 	case len(c.args) > 2 && cfg.FilterSubject != c.args[2]:
-		c.fail(kind, server.NewJSConsumerCreateFilterSubjectMismatchError())
+		c.fail(server.NewJSConsumerCreateFilterSubjectMismatchError())
 		return
 	case cfg.Replicas > 1:
-		c.fail(kind, server.NewJSStreamReplicasNotSupportedError())
+		c.fail(server.NewJSStreamReplicasNotSupportedError())
 		return
 	}
-	st := c.stream()
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
 	cfg.Name = name
 	o, err := st.makeConsumer(cfg, req.Action)
 	if err != nil {
-		c.fail(kind, err)
+		c.fail(err)
 		return
 	}
-	c.tellConsumer(kind, o)
+	c.tellConsumer(o)
 }
 
 // makeConsumer makes or updates the consumer of a configuration.
@@ -267,33 +261,31 @@ func (c *apiCall) nextMessage() {
 }
 
 // found is the consumer that a request names; without one it answers itself.
-func (c *apiCall) found(kind string) *consumer {
+func (c *apiCall) found() *consumer {
 	st, o := c.consumer()
 	switch {
 	case st == nil:
-		c.fail(kind, server.NewJSStreamNotFoundError())
+		c.fail(server.NewJSStreamNotFoundError())
 	case o == nil:
-		c.fail(kind, server.NewJSConsumerNotFoundError())
+		c.fail(server.NewJSConsumerNotFoundError())
 	}
 	return o
 }
 
 func (c *apiCall) consumerInfo() {
-	const kind = server.JSApiConsumerInfoResponseType
 	if len(bytes.TrimSpace(c.body)) > 0 && string(bytes.TrimSpace(c.body)) != "{}" {
-		c.fail(kind, server.NewJSNotEmptyRequestError())
+		c.fail(server.NewJSNotEmptyRequestError())
 		return
 	}
-	if o := c.found(kind); o != nil {
-		c.tellConsumer(kind, o)
+	if o := c.found(); o != nil {
+		c.tellConsumer(o)
 	}
 }
 
 func (c *apiCall) deleteConsumer() {
-	const kind = server.JSApiConsumerDeleteResponseType
-	if o := c.found(kind); o != nil {
+	if o := c.found(); o != nil {
 		o.stop()
-		c.respond(server.JSApiConsumerDeleteResponse{ApiResponse: server.ApiResponse{Type: kind}, Success: true})
+		c.respond(server.JSApiConsumerDeleteResponse{ApiResponse: c.typed(), Success: true})
 	}
 }
 
@@ -301,18 +293,12 @@ func (st *stream) consumersByName() []*consumer {
 	return slices.SortedFunc(slices.Values(st.consumers), func(a, b *consumer) int { return compare(a.name, b.name) })
 }
 
-func (c *apiCall) consumerNames() {
-	const kind = server.JSApiConsumerNamesResponseType
-	var req server.JSApiConsumersRequest
-	if !c.decode(kind, &req) {
-		return
-	}
-	st := c.stream()
+func (c *apiCall) consumerNames(req *server.JSApiConsumersRequest) {
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
-	resp := server.JSApiConsumerNamesResponse{ApiResponse: server.ApiResponse{Type: kind}, Consumers: []string{}}
+	resp := server.JSApiConsumerNamesResponse{ApiResponse: c.typed(), Consumers: []string{}}
 	var part []*consumer
 	part, resp.ApiPaged = page(st.consumersByName(), req.Offset, server.JSApiNamesLimit)
 	for _, o := range part {
@@ -321,51 +307,39 @@ func (c *apiCall) consumerNames() {
 	c.respond(resp)
 }
 
-func (c *apiCall) consumerList() {
-	const kind = server.JSApiConsumerListResponseType
-	var req server.JSApiConsumersRequest
-	if !c.decode(kind, &req) {
-		return
-	}
-	st := c.stream()
+func (c *apiCall) consumerList(req *server.JSApiConsumersRequest) {
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
 	part, paged := page(st.consumersByName(), req.Offset, server.JSApiListLimit)
-	c.tellConsumers(kind, part, paged)
+	c.tellConsumers(part, paged)
 }
 
-func (c *apiCall) unpinConsumer() {
-	const kind = server.JSApiConsumerUnpinResponseType
-	var req server.JSApiConsumerUnpinRequest
-	if !c.decode(kind, &req) {
-		return
-	}
+func (c *apiCall) unpinConsumer(req *server.JSApiConsumerUnpinRequest) {
 	if req.Group == "" {
-		c.fail(kind, server.NewJSInvalidJSONError(errors.New("consumer group not specified")))
+		c.fail(server.NewJSInvalidJSONError(errors.New("consumer group not specified")))
 		return
 	}
-	o := c.found(kind)
+	o := c.found()
 	if o == nil {
 		return
 	}
 	if !slices.Contains(o.cfg.PriorityGroups, req.Group) {
-		c.fail(kind, server.NewJSConsumerInvalidPriorityGroupError())
+		c.fail(server.NewJSConsumerInvalidPriorityGroupError())
 		return
 	}
 	o.unpin()
 	o.signal()
-	c.respond(server.JSApiConsumerUnpinResponse{ApiResponse: server.ApiResponse{Type: kind}})
+	c.respond(server.JSApiConsumerUnpinResponse{ApiResponse: c.typed()})
 }
 
 func (c *apiCall) resetConsumer() {
-	const kind = server.JSApiConsumerResetResponseType
 	_, o := c.consumer()
 	if o == nil || c.reply == "" {
 		return
 	}
-	resp := server.JSApiConsumerResetResponse{ApiResponse: server.ApiResponse{Type: kind}}
+	resp := server.JSApiConsumerResetResponse{ApiResponse: c.typed()}
 	var req server.JSApiConsumerResetRequest
 	if err := json.Unmarshal(c.body, &req); err != nil && len(c.body) > 0 {
 		resp.Error = server.NewJSInvalidJSONError(err)

@@ -14,43 +14,28 @@ import (
 
 // getMessage reads one message, from who leads the stream.
 func (c *apiCall) getMessage() {
-	const kind = server.JSApiMsgGetResponseType
 	var req server.JSApiMsgGetRequest
 	if len(c.body) == 0 {
-		c.fail(kind, server.NewJSBadRequestError())
+		c.fail(server.NewJSBadRequestError())
 		return
 	}
-	if !parseGet(c.body, &req) && !c.decode(kind, &req) {
+	if !parseGet(c.body, &req) && !c.decode(&req) {
 		return
 	}
 	if req.Batch > 0 || req.MaxBytes > 0 || req.Seq > 0 && req.LastFor != "" || req.Seq > 0 && req.StartTime != nil ||
 		req.Seq == 0 && req.LastFor == "" && req.NextFor == "" && req.StartTime == nil ||
 		req.LastFor != "" && (req.StartTime != nil || req.NextFor != "") {
-		c.fail(kind, server.NewJSBadRequestError())
+		c.fail(server.NewJSBadRequestError())
 		return
 	}
-	st := c.stream()
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
 	var m *message
-	st.stale("get", func() {
-		seq := req.Seq
-		if req.StartTime != nil {
-			seq = st.fromTime(*req.StartTime)
-		}
-		switch {
-		case seq > 0 && req.NextFor == "":
-			m = st.load(seq)
-		case req.NextFor != "":
-			m = st.next([]pattern{newPattern(req.NextFor)}, seq)
-		default:
-			m = st.lastOf(req.LastFor)
-		}
-	})
+	st.stale("get", func() { m = st.find(&req) })
 	if m == nil {
-		c.fail(kind, server.NewJSNoMessageFoundError())
+		c.fail(server.NewJSNoMessageFoundError())
 		return
 	}
 	if c.reply != "" {
@@ -152,17 +137,19 @@ func (st *stream) start(req *server.JSApiMsgGetRequest) uint64 {
 	return req.Seq
 }
 
-func (st *stream) directOne(req *server.JSApiMsgGetRequest, reply string) {
-	seq := st.start(req)
-	var m *message
-	switch {
+// find is the one message that a request is for; nil: it is not there.
+func (st *stream) find(req *server.JSApiMsgGetRequest) *message {
+	switch seq := st.start(req); {
 	case seq > 0 && req.NextFor == "":
-		m = st.load(seq)
+		return st.load(seq)
 	case req.NextFor != "":
-		m = st.next([]pattern{newPattern(req.NextFor)}, seq)
-	default:
-		m = st.lastOf(req.LastFor)
+		return st.next([]pattern{newPattern(req.NextFor)}, seq)
 	}
+	return st.lastOf(req.LastFor)
+}
+
+func (st *stream) directOne(req *server.JSApiMsgGetRequest, reply string) {
+	m := st.find(req)
 	if m == nil {
 		st.s.answer(reply, []byte("NATS/1.0 404 Message Not Found\r\n\r\n"), nil)
 		return

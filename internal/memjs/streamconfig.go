@@ -18,33 +18,28 @@ func validName(name string, empty bool) bool {
 	return (name != "" || empty) && !strings.ContainsAny(name, " \t\r\n\f.*>/\\")
 }
 
-func (c *apiCall) createStream() {
-	const kind = server.JSApiStreamCreateResponseType
-	var req server.StreamConfigRequest
-	if !c.decode(kind, &req) {
-		return
-	}
+func (c *apiCall) createStream(req *server.StreamConfigRequest) {
 	cfg, err := c.checkStream(req.StreamConfig)
 	if err != nil {
-		c.fail(kind, err)
+		c.fail(err)
 		return
 	}
 	if st := c.stream(); st != nil {
 		if !sameStream(st.cfg, cfg) {
-			c.fail(kind, server.NewJSStreamNameExistError())
+			c.fail(server.NewJSStreamNameExistError())
 			return
 		}
-		c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind},
+		c.respond(server.JSApiStreamCreateResponse{ApiResponse: c.typed(),
 			StreamInfo: st.info(false), DidCreate: true})
 		return
 	}
 	if c.overlaps(cfg) {
-		c.fail(kind, server.NewJSStreamSubjectOverlapError())
+		c.fail(server.NewJSStreamSubjectOverlapError())
 		return
 	}
 	st, e := newStream(c.s, cfg)
 	if e != nil {
-		c.fail(kind, server.NewJSStreamInvalidConfigError(e))
+		c.fail(server.NewJSStreamInvalidConfigError(e))
 		return
 	}
 	i, _ := slices.BinarySearchFunc(c.s.streams, cfg.Name, func(st *stream,
@@ -52,7 +47,7 @@ func (c *apiCall) createStream() {
 		return compare(st.cfg.Name, name)
 	})
 	c.s.streams = slices.Insert(c.s.streams, i, st)
-	c.respond(server.JSApiStreamCreateResponse{ApiResponse: server.ApiResponse{Type: kind},
+	c.respond(server.JSApiStreamCreateResponse{ApiResponse: c.typed(),
 		StreamInfo: st.info(false), DidCreate: true})
 }
 
@@ -70,24 +65,18 @@ func (c *apiCall) overlaps(cfg server.StreamConfig) bool {
 	})
 }
 
-func (c *apiCall) updateStream() {
-	const kind = server.JSApiStreamUpdateResponseType
-	var req server.StreamConfigRequest
-	if !c.decode(kind, &req) {
-		return
-	}
+func (c *apiCall) updateStream(req *server.StreamConfigRequest) {
 	cfg, err := c.checkStream(req.StreamConfig)
 	if err != nil {
-		c.fail(kind, err)
+		c.fail(err)
 		return
 	}
-	st := c.stream()
+	st := c.foundStream()
 	if st == nil {
-		c.fail(kind, server.NewJSStreamNotFoundError())
 		return
 	}
 	invalid := func(what string) {
-		c.fail(kind, server.NewJSStreamInvalidConfigError(errors.New("stream configuration update can not "+what)))
+		c.fail(server.NewJSStreamInvalidConfigError(errors.New("stream configuration update can not " + what)))
 	}
 	was := st.cfg
 	switch {
@@ -104,10 +93,10 @@ func (c *apiCall) updateStream() {
 		invalid("cancel deny purge")
 		return
 	case was.AllowMsgSchedules && !cfg.AllowMsgSchedules:
-		c.fail(kind, server.NewJSStreamInvalidConfigError(errors.New("message schedules can not be disabled")))
+		c.fail(server.NewJSStreamInvalidConfigError(errors.New("message schedules can not be disabled")))
 		return
 	case c.overlaps(cfg):
-		c.fail(kind, server.NewJSStreamSubjectOverlapError())
+		c.fail(server.NewJSStreamSubjectOverlapError())
 		return
 	}
 	if cfg.Sealed {
@@ -116,11 +105,11 @@ func (c *apiCall) updateStream() {
 	}
 	cfg.FirstSeq = was.FirstSeq
 	if e := st.configure(cfg); e != nil {
-		c.fail(kind, server.NewJSStreamInvalidConfigError(e))
+		c.fail(server.NewJSStreamInvalidConfigError(e))
 		return
 	}
 	st.enforce()
-	c.respond(server.JSApiStreamUpdateResponse{ApiResponse: server.ApiResponse{Type: kind}, StreamInfo: st.info(false)})
+	c.respond(server.JSApiStreamUpdateResponse{ApiResponse: c.typed(), StreamInfo: st.info(false)})
 }
 
 // enforce applies limits that became narrower.

@@ -86,20 +86,20 @@ func (o *consumer) toldConfig() []byte {
 }
 
 // tellConsumer answers with a consumer's state.
-func (c *apiCall) tellConsumer(kind string, o *consumer) {
+func (c *apiCall) tellConsumer(o *consumer) {
 	if c.reply == "" {
 		return
 	}
-	b := append(append(make([]byte, 0, len(o.toldConfig())+768), `{"type":"`...), kind...)
+	b := append(append(make([]byte, 0, len(o.toldConfig())+768), `{"type":"`...), c.kind...)
 	c.s.answer(c.reply, nil, append(o.appendInfo(append(b, '"')), '}'))
 }
 
 // tellConsumers answers with a page of a stream's consumers.
-func (c *apiCall) tellConsumers(kind string, part []*consumer, p server.ApiPaged) {
+func (c *apiCall) tellConsumers(part []*consumer, p server.ApiPaged) {
 	if c.reply == "" {
 		return
 	}
-	b := append(append(make([]byte, 0, 256+1024*len(part)), `{"type":"`...), kind...)
+	b := append(append(make([]byte, 0, 256+1024*len(part)), `{"type":"`...), c.kind...)
 	b = appendMember(append(b, '"'), "total", p.Total)
 	b = appendMember(b, "offset", p.Offset)
 	b = append(appendMember(b, "limit", p.Limit), `,"consumers":[`...)

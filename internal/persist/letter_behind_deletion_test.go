@@ -135,23 +135,8 @@ func TestDeletionRefusedByOneDoneByTheOther(t *testing.T) {
 			r.give(r.deaf(), 1, 1)
 			r.await(id, "p", 1)
 			r.control(none, "operator", deletion()) // no head notes it
-			step := func(at persist.Step) (arrived chan struct{}, goOn func(), change func(*persist.Deps, *persist.Config)) {
-				arrived, hold := make(chan struct{}), make(chan struct{})
-				var once sync.Once
-				return arrived, sync.OnceFunc(func() { close(hold) }), func(d *persist.Deps, _ *persist.Config) {
-					d.At = func(s persist.Step) error {
-						if s == at {
-							once.Do(func() {
-								close(arrived)
-								<-hold
-							})
-						}
-						return nil
-					}
-				}
-			}
-			refuses, refuse, atCommit := step(persist.StepCommit)
-			deletes, remove, atRemove := step(persist.StepRemove)
+			refuses, refuse, atCommit := holdAt(persist.StepCommit)
+			deletes, remove, atRemove := holdAt(persist.StepRemove)
 			defer refuse()
 			defer remove()
 			a := r.deaf(atCommit, func(d *persist.Deps, _ *persist.Config) { d.Sessions = nil })
@@ -161,15 +146,9 @@ func TestDeletionRefusedByOneDoneByTheOther(t *testing.T) {
 			r.give(b, 2, 2)
 			<-deletes
 			if refusalFirst {
-				refuse()
-				r.through(a, 1)
-				remove()
-				r.through(b, 1)
+				r.inTurn(a, b, refuse, remove)
 			} else {
-				remove()
-				r.through(b, 1)
-				refuse()
-				r.through(a, 1)
+				r.inTurn(b, a, remove, refuse)
 			}
 			_, err := r.Thread(t.Context(), id)
 			if why := r.whyDead(); err == nil != refusalFirst || len(why) > 0 != refusalFirst {

@@ -64,18 +64,7 @@ func TestSecretsAreNeverStored(t *testing.T) {
 					fmt.Fprintf(&stored, "%+v", item)
 				}
 			}
-			list, err := r.Artifacts(t.Context(), at.Session)
-			if err != nil || len(list) == 0 {
-				t.Fatalf("artifacts = %v, %v, want the output", list, err)
-			}
-			for _, a := range list {
-				rc, _, err := r.OpenArtifact(t.Context(), a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				must.Get(stored.ReadFrom(rc))(t)
-				_ = rc.Close()
-			}
+			r.readArtifacts(&stored, at.Session)
 			if got := bytes.Contains(stored.Bytes(), []byte(leaked)); got == mask {
 				t.Errorf("the secret is stored: %v, want %v", got, !mask)
 			}
@@ -172,18 +161,7 @@ func everything(t *testing.T, r *rig, at events.Thread) string {
 		fmt.Fprintf(&stored, "%+v", item)
 		must.Do(t, json.NewEncoder(&stored).Encode(item))
 	}
-	list, err := r.Artifacts(t.Context(), at.Session)
-	if err != nil || len(list) == 0 {
-		t.Fatalf("artifacts = %v, %v, want the output", list, err)
-	}
-	for _, a := range list {
-		rc, _, err := r.OpenArtifact(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		must.Get(stored.ReadFrom(rc))(t)
-		_ = rc.Close()
-	}
+	r.readArtifacts(&stored, at.Session)
 	letters, err := r.DeadLetters(t.Context(), at.Session)
 	if err != nil || len(letters) < 5 {
 		t.Fatalf("%d dead letters, %v, want one of each way at least", len(letters), err)
@@ -194,6 +172,21 @@ func everything(t *testing.T, r *rig, at events.Thread) string {
 		fmt.Fprintf(&stored, "%+v", letter)
 	}
 	return stored.String()
+}
+
+// readArtifacts adds the bytes of a session's artifacts, of which there is one at least.
+func (r *rig) readArtifacts(to *bytes.Buffer, session string) {
+	r.t.Helper()
+	list, err := r.Artifacts(r.t.Context(), session)
+	if err != nil || len(list) == 0 {
+		r.t.Fatalf("artifacts = %v, %v, want the output", list, err)
+	}
+	for _, a := range list {
+		rc, _, err := r.OpenArtifact(r.t.Context(), a)
+		must.Do(r.t, err)
+		must.Get(to.ReadFrom(rc))(r.t)
+		_ = rc.Close()
+	}
 }
 
 // lockedBuffer is a log that may be written while it is read.

@@ -184,22 +184,36 @@ func (r *rig) message(seq, term uint64) persist.Message {
 	}
 }
 
-// held is a persister that waits before its first commit.
-func (r *rig) held() (p *persist.Persister, at <-chan struct{}, goOn func()) {
-	arrived, hold := make(chan struct{}), make(chan struct{})
+// holdAt changes a persister so that it waits at its first step of a kind, until goOn.
+func holdAt(at persist.Step) (arrived <-chan struct{}, goOn func(), change func(*persist.Deps, *persist.Config)) {
+	there, hold := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	p = r.deaf(func(d *persist.Deps, _ *persist.Config) {
+	return there, sync.OnceFunc(func() { close(hold) }), func(d *persist.Deps, _ *persist.Config) {
 		d.At = func(s persist.Step) error {
-			if s == persist.StepCommit {
+			if s == at {
 				once.Do(func() {
-					close(arrived)
+					close(there)
 					<-hold
 				})
 			}
 			return nil
 		}
-	})
-	return p, arrived, sync.OnceFunc(func() { close(hold) })
+	}
+}
+
+// held is a persister that waits before its first commit.
+func (r *rig) held() (p *persist.Persister, at <-chan struct{}, goOn func()) {
+	at, goOn, change := holdAt(persist.StepCommit)
+	return r.deaf(change), at, goOn
+}
+
+// inTurn lets go of one persister that is held, and of the other when the first is through with its event.
+func (r *rig) inTurn(first, second *persist.Persister, goOnFirst, goOnSecond func()) {
+	r.t.Helper()
+	goOnFirst()
+	r.through(first, 1)
+	goOnSecond()
+	r.through(second, 1)
 }
 
 // Of two persisters that have an event, one of which refuses it and the other applies it, the first one counts for both.
@@ -220,15 +234,9 @@ func TestRefusedByOneAppliedByTheOther(t *testing.T) {
 			r.give(b, 1, 1)
 			<-bAt
 			if refusalFirst {
-				aGoOn()
-				r.through(a, 1)
-				bGoOn()
-				r.through(b, 1)
+				r.inTurn(a, b, aGoOn, bGoOn)
 			} else {
-				bGoOn()
-				r.through(b, 1)
-				aGoOn()
-				r.through(a, 1)
+				r.inTurn(b, a, bGoOn, aGoOn)
 			}
 			why, applied := r.whyDead(), c.applied(r, in)
 			if applied == refusalFirst || len(why) > 0 != refusalFirst {
