@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"spool/internal/persist"
+	"spool/internal/quota"
 )
 
 // Registry is the metrics of one process. The zero value is not usable.
@@ -69,6 +70,24 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		batch.Observe(float64(c.Events))
 		took.Observe(c.Took.Seconds())
 	}
+}
+
+// Quotas adds what was refused because it was beyond a quota of the HTTP side; nil: it has none.
+func (r *Registry) Quotas(l *quota.Limiter) {
+	if l == nil {
+		return
+	}
+	for name := range l.Refusals() {
+		r.refused(name, func() int64 { return l.Refusals()[name] })
+	}
+}
+
+// refused adds what was refused because of a quota.
+func (r *Registry) refused(quota string, n func() int64) {
+	r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "spool_quota_refused_total", Help: "What was refused because it was beyond a quota.",
+		ConstLabels: prometheus.Labels{"quota": quota},
+	}, func() float64 { return float64(n()) }))
 }
 
 // HTTP counts the requests of a handler by method and class of status, and measures how long they took. Requests that last as

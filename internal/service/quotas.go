@@ -1,0 +1,37 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+
+	"spool/internal/quota"
+)
+
+// Rates are the flags that say how fast entries may be stored over HTTP.
+type Rates struct {
+	RateSession string `env:"SPOOL_RATE_SESSION" placeholder:"RATE" help:"What one session may store over HTTP: entries, bytes or both a second, as in 200/s,4MiB/s (default any)."`
+	RateUser    string `env:"SPOOL_RATE_USER" placeholder:"RATE" help:"What one user of a token may (default any)."`
+	RateToken   string `env:"SPOOL_RATE_TOKEN" placeholder:"RATE" help:"What may be stored with one token (default any)."`
+}
+
+// Open makes the quotas; nil if there are none.
+func (r Rates) Open() (*quota.Limiter, error) {
+	var rates quota.Rates
+	var errs []error
+	for _, f := range []struct {
+		flag, text string
+		to         *quota.Rate
+	}{
+		{"session", r.RateSession, &rates.Session}, {"user", r.RateUser, &rates.User}, {"token", r.RateToken, &rates.Token},
+	} {
+		rate, err := quota.ParseRate(f.text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--rate-%s: %w", f.flag, err))
+		}
+		*f.to = rate
+	}
+	if errs != nil {
+		return nil, UsageError{errors.Join(errs...)}
+	}
+	return quota.New(rates), nil
+}
