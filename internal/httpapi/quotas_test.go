@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/httpapi"
+	"spool/internal/persist"
 	"spool/internal/quota"
+	"spool/internal/service"
 	"spool/pkg/events"
 )
 
@@ -203,5 +206,36 @@ func TestQuotaOfOtherRequests(t *testing.T) {
 	status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json", body: `{"to":"f","whole":true}`})
 	if status != 201 {
 		t.Errorf("fork = %d %s, want 201", status, body)
+	}
+}
+
+// A session that has as many threads as it may have gets no other one: a fork is told so, and what an entry would begin
+// is a dead letter. The threads that it has go on.
+func TestQuotaOfThreads(t *testing.T) {
+	of := service.PersisterConfig{Config: persist.Config{Limits: apply.Limits{Threads: 2}}}
+	_, ctx, cl, url := worldWith(t, httpapi.Config{}, of)
+	main := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, main, "hello")
+	fork := func(to string) (int, string) {
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json", body: `{"whole":true,"to":"` + to + `"}`})
+		return status, body
+	}
+	if status, body := fork("b"); status != 201 {
+		t.Fatalf("second thread = %d %s, want 201", status, body)
+	}
+	if status, body := fork("c"); status != 409 || !strings.Contains(body, "2 threads") {
+		t.Errorf("third thread = %d %s, want 409 with the limit", status, body)
+	}
+	entry := request{path: "/v1/sessions/s/threads/d/entries?dialect=raw", kind: "application/json", body: "1",
+		header: map[string]string{"Spool-Producer": "p", "Spool-Seq": "1"}}
+	if status, _, body := do(t, url, entry); status != 202 {
+		t.Fatalf("entry = %d %s, want 202", status, body)
+	}
+	if err := cl.Await(ctx, events.Thread{Session: "s", Name: "d"}, "p", 0, 1); err == nil || !strings.Contains(err.Error(), "2 threads") {
+		t.Errorf("entry of a third thread = %v, want a refusal with the limit", err)
+	}
+	say(ctx, t, cl, main, "and on")
+	if status, _, body := do(t, url, request{method: "GET", path: "/v1/sessions/s/threads"}); status != 200 || strings.Contains(body, `"d"`) {
+		t.Errorf("threads = %d %s, want no d", status, body)
 	}
 }

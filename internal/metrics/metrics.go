@@ -63,6 +63,8 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	} {
 		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, func() float64 { return float64(c.value(stats())) }))
 	}
+	r.refused("threads", func() int64 { return stats().OverThreads })
+	r.refused("producers", func() int64 { return stats().OverProducers })
 	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds", Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
 	r.reg.MustRegister(batch, took)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"spool/internal/apply"
 	"spool/internal/quota"
 )
 
@@ -34,4 +35,15 @@ func (r Rates) Open() (*quota.Limiter, error) {
 		return nil, UsageError{errors.Join(errs...)}
 	}
 	return quota.New(rates), nil
+}
+
+// Limits are the flags that say what a session may have.
+type Limits struct {
+	SessionThreads   int64 `env:"SPOOL_SESSION_THREADS" placeholder:"N" help:"Threads that a session may have (default 10000; -1: any number)."`
+	SessionProducers int64 `env:"SPOOL_SESSION_PRODUCERS" placeholder:"N" help:"Producers that may be new to one of its threads (default 100000; -1: any number)."`
+}
+
+// Limits is what the flags say.
+func (l Limits) Limits() apply.Limits {
+	return apply.Limits{Threads: l.SessionThreads, Producers: l.SessionProducers}
 }
