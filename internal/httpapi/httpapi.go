@@ -257,7 +257,7 @@ type okay struct {
 type failure struct {
 	Error string `json:"error"`
 	Quota string `json:"quota,omitempty"`
-	Limit int64  `json:"limit,omitempty"` // a second
+	Limit int64  `json:"limit,omitempty"` // a second, or an hour
 	After int    `json:"retry_after,omitempty"`
 }
 

@@ -239,3 +239,34 @@ func TestQuotaOfThreads(t *testing.T) {
 		t.Errorf("threads = %d %s, want no d", status, body)
 	}
 }
+
+// A token that has stored to as many sessions as it may in an hour goes on in these, and begins no other one, by an entry
+// or a fork; another token begins its own.
+func TestQuotaOfSessions(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Quotas: quota.New(quota.Rates{Sessions: 2})})
+	say(ctx, t, cl, events.Thread{Session: "a", Name: "main"}, "hello")
+	post := func(token, path, body string) (int, http.Header, string) {
+		return do(t, url, request{path: "/v1/sessions/" + path, kind: "application/json", body: body, header: map[string]string{"Authorization": "Bearer " + token}})
+	}
+	for _, q := range []struct {
+		token, path, body string
+		status            int
+	}{
+		{writer, "a/threads/main/entries?dialect=raw", "1", 202},
+		{writer, "b/threads/main/entries?dialect=raw", "1", 202},
+		{writer, "c/threads/main/entries?dialect=raw", "1", 429},
+		{writer, "a/threads/main/fork", `{"to":"d/main","whole":true}`, 429},
+		{writer, "a/threads/main/fork", `{"to":"other","whole":true}`, 201},
+		{writer, "b/threads/main/entries?dialect=raw", "2", 202},
+		{chief, "c/threads/main/entries?dialect=raw", "1", 202},
+	} {
+		status, header, body := post(q.token, q.path, q.body)
+		if status != q.status {
+			t.Errorf("%s = %d %s, want %d", q.path, status, body, q.status)
+		}
+		after, _ := strconv.Atoi(header.Get("Retry-After"))
+		if q.status == 429 && (after < 3500 || after > 3600 || !strings.Contains(body, "2 sessions an hour")) {
+			t.Errorf("%s: again after %d s, %s, want about an hour", q.path, after, body)
+		}
+	}
+}

@@ -1,5 +1,6 @@
 // Package quota bounds how fast entries are stored over HTTP: by a session, by a user, with a token. Each of them may
-// store so many entries and bytes a second, and may be ahead by what one second gives.
+// store so many entries and bytes a second, and may be ahead by what one second gives. A token may store to so many
+// sessions in an hour.
 //
 // What is taken is paid for as time goes by. Whoever has paid may take anything, also more than a second gives: it pays
 // for that before it takes again. So a large entry is not refused for ever, and who is refused knows when to come again.
@@ -40,7 +41,10 @@ func ParseRate(s string) (r Rate, err error) {
 }
 
 // Rates are the quotas: of each session, each user, each token.
-type Rates struct{ Session, User, Token Rate }
+type Rates struct {
+	Session, User, Token Rate
+	Sessions             int // that a token stores to in an hour; 0 = any number
+}
 
 // kind of a quota: what it is of.
 type kind int
@@ -66,6 +70,9 @@ var names = [kinds][units]string{
 	{"session_entries", "session_bytes"}, {"user_entries", "user_bytes"}, {"token_entries", "token_bytes"},
 }
 
+// tokenSessions is the quota of the sessions of a token.
+const tokenSessions = "token_sessions"
+
 // Use is what is to be stored, and by whom. A name that is empty has no quota. A user is one of a token: it is what the
 // token's holder says.
 type Use struct {
@@ -76,7 +83,7 @@ type Use struct {
 // Refused is the refusal of what is beyond a quota.
 type Refused struct {
 	Quota string        // as metrics have it
-	Limit int64         // a second
+	Limit int64         // a second, or an hour
 	After time.Duration // when to try again
 
 	of string // whose quota it is
@@ -84,7 +91,11 @@ type Refused struct {
 
 func (r *Refused) Error() string {
 	_, what, _ := strings.Cut(r.Quota, "_")
-	return fmt.Sprintf("more than the quota of %s, %d %s a second: try again in %d s", r.of, r.Limit, what, r.Seconds())
+	per := "a second"
+	if r.Quota == tokenSessions {
+		per = "an hour"
+	}
+	return fmt.Sprintf("more than the quota of %s, %d %s %s: try again in %d s", r.of, r.Limit, what, per, r.Seconds())
 }
 
 // Seconds is After in whole seconds, at least 1.
@@ -95,9 +106,19 @@ type Limiter struct {
 	rates   [kinds][units]int64
 	refused [kinds][units]atomic.Int64
 
+	sessions        int // of a token in an hour
+	refusedSessions atomic.Int64
+
 	mu    sync.Mutex
 	owed  map[owner]*account // of those that have something to pay
 	sweep int                // how many there are when those that have paid are looked for
+	hours map[string]*hour   // by token
+}
+
+// hour is the sessions that a token has stored to in an hour.
+type hour struct {
+	ends  time.Time
+	names map[string]bool
 }
 
 // owner is who has a quota.
@@ -114,7 +135,7 @@ func New(r Rates) *Limiter {
 	if r == (Rates{}) {
 		return nil
 	}
-	l := &Limiter{owed: map[owner]*account{}, sweep: fewOwners}
+	l := &Limiter{owed: map[owner]*account{}, sweep: fewOwners, sessions: r.Sessions, hours: map[string]*hour{}}
 	for k, rate := range map[kind]Rate{session: r.Session, user: r.User, token: r.Token} {
 		l.rates[k] = [units]int64{rate.Entries, rate.Bytes}
 	}
@@ -159,10 +180,36 @@ func (l *Limiter) Take(now time.Time, patience time.Duration, all ...Use) (wait 
 		l.refused[worst.kind][of].Add(1)
 		return 0, &Refused{names[worst.kind][of], l.rates[worst.kind][of], wait, worst.String()}
 	}
+	if err := l.visit(now, all); err != nil {
+		l.refusedSessions.Add(1)
+		return 0, err
+	}
 	for who, n := range cost {
 		l.pay(who, n, now)
 	}
 	return wait, nil
+}
+
+// visit notes the sessions that tokens store to, or refuses those beyond a token's quota.
+func (l *Limiter) visit(now time.Time, all []Use) error {
+	if l.sessions == 0 {
+		return nil
+	}
+	for _, u := range all {
+		if u.Session == "" || u.Entries == 0 {
+			continue
+		}
+		h := l.hours[u.Token]
+		if h == nil || !now.Before(h.ends) {
+			h = &hour{now.Add(time.Hour), map[string]bool{}}
+			l.hours[u.Token] = h
+		}
+		if !h.names[u.Session] && len(h.names) >= l.sessions {
+			return &Refused{tokenSessions, int64(l.sessions), h.ends.Sub(now), owner{token, u.Token}.String()}
+		}
+		h.names[u.Session] = true
+	}
+	return nil
 }
 
 // add adds what a use costs one of its owners.
@@ -224,7 +271,7 @@ func (o owner) String() string {
 
 // Refusals counts what was refused, by quota.
 func (l *Limiter) Refusals() map[string]int64 {
-	out := map[string]int64{}
+	out := map[string]int64{tokenSessions: l.refusedSessions.Load()}
 	for k := range names {
 		for n, name := range names[k] {
 			out[name] = l.refused[k][n].Load()

@@ -106,3 +106,28 @@ func TestAllOrNothing(t *testing.T) {
 		t.Fatalf("Wait after the end = %v", err)
 	}
 }
+
+// A token stores to so many sessions in an hour, as often as it likes, and another token to as many of its own.
+func TestSessionsOfAToken(t *testing.T) {
+	l, now := New(Rates{Sessions: 2}), time.Unix(1, 0)
+	for _, c := range []struct {
+		after          time.Duration
+		token, session string
+		entries        int64
+		refused        time.Duration // until when
+	}{
+		{0, "t", "a", 1, 0}, {time.Minute, "t", "b", 1, 0}, {time.Minute, "t", "a", 1, 0}, {0, "t", "c", 1, 58 * time.Minute},
+		{0, "t", "c", 0, 0}, {0, "other", "c", 1, 0}, {0, "t", "b", 5, 0}, {58 * time.Minute, "t", "c", 1, 0}, {0, "t", "a", 1, 0},
+		{0, "t", "b", 1, time.Hour},
+	} {
+		now = now.Add(c.after)
+		_, err := l.Take(now, 0, Use{Session: c.session, Token: c.token, Entries: c.entries})
+		var beyond *Refused
+		if errors.As(err, &beyond) != (c.refused > 0) || beyond != nil && beyond.After != c.refused {
+			t.Fatalf("%+v = %v", c, err)
+		}
+	}
+	if n := l.Refusals()[tokenSessions]; n != 2 {
+		t.Errorf("%d refusals counted, want 2", n)
+	}
+}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -13,7 +14,12 @@ type Rates struct {
 	RateSession string `env:"SPOOL_RATE_SESSION" placeholder:"RATE" help:"What one session may store over HTTP: entries, bytes or both a second, as in 200/s,4MiB/s (default any)."`
 	RateUser    string `env:"SPOOL_RATE_USER" placeholder:"RATE" help:"What one user of a token may (default any)."`
 	RateToken   string `env:"SPOOL_RATE_TOKEN" placeholder:"RATE" help:"What may be stored with one token (default any)."`
+
+	TokenSessions int `env:"SPOOL_TOKEN_SESSIONS" placeholder:"N" help:"Sessions that may be stored to with one token in an hour (default 100000; -1: any number)."`
 }
+
+// tokenSessions is how many sessions may be stored to with one token in an hour: it stops a flood, and nothing else.
+const tokenSessions = 100_000
 
 // Open makes the quotas; nil if there are none.
 func (r Rates) Open() (*quota.Limiter, error) {
@@ -34,6 +40,7 @@ func (r Rates) Open() (*quota.Limiter, error) {
 	if errs != nil {
 		return nil, UsageError{errors.Join(errs...)}
 	}
+	rates.Sessions = max(0, cmp.Or(r.TokenSessions, tokenSessions))
 	return quota.New(rates), nil
 }
 
