@@ -57,6 +57,7 @@ func run(args []string) error {
 	log.Info("ingest listens", "http", l.Addr().String())
 	reg := service.Metrics("ingest")
 	api.Metrics = reg.Handler()
+	reg.Quotas(api.Quotas)
 	defer service.Observed(conn, reg, "ingest", "takes entries and gives what is stored, over HTTP", nil, log)()
 	return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api))))
 }

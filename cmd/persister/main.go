@@ -17,12 +17,14 @@ func run(args []string) error {
 		large  service.Artifacts
 		secret service.Secrets
 		limits natsio.Limits
+		most   service.Limits
 		cfg    service.PersisterConfig
 		fs     = service.NewFlags("persister")
 		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
 	)
 	fs.Take(&large)
 	fs.Take(&secret)
+	fs.Take(&most)
 	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
@@ -38,6 +40,7 @@ func run(args []string) error {
 	if cfg.Artifacts, err = large.Thresholds(); err != nil {
 		return err
 	}
+	cfg.Limits = most.Limits()
 	if cfg.Secrets, err = secret.Open(); err != nil {
 		return err
 	}

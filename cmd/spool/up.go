@@ -29,6 +29,7 @@ type upCmd struct {
 	ScrubRate   string        `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
 	service.Artifacts
 	service.Secrets
+	service.Limits
 	Auth     string `type:"existingdir" placeholder:"DIR" help:"Directory of spool auth: who is let in to the embedded server; needed to listen beyond loopback."`
 	Tenant   string `placeholder:"NAME" help:"With --auth: the tenant that this process serves (default: the only one)."`
 	NATSCert string `name:"tls-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the embedded server: clients then must use TLS."`
@@ -101,7 +102,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
 		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Cert: c.HTTPCert, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
-		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large}},
+		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large, Limits: c.Limits.Limits()}},
 	}, nil
 }
 

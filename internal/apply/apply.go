@@ -21,6 +21,13 @@ func Event(ctx context.Context, w World, st State, e Staged) (*Change, Verdict, 
 	if err != nil {
 		verdict = d.refuse(err)
 	}
+	if why := d.count(); why != nil {
+		d.drop()
+		d.noteNowhere()
+		if verdict.Is != Dead {
+			verdict = Refused(why)
+		}
+	}
 	if d.Noted && (d.Leaves == nil || d.Leaves.To != "") {
 		d.shrink()
 	}
@@ -91,9 +98,14 @@ func (d *draft) refuse(why error) Verdict {
 // noteDead sees to it that what is linked to an event that goes to the dead letters is taken.
 func (d *draft) noteDead() {
 	if !d.pass() {
-		d.mark(events.Stands)
-		d.Doubt, d.Nowhere = true, true
+		d.noteNowhere()
 	}
+}
+
+// noteNowhere has the refusal of an event noted where no head is.
+func (d *draft) noteNowhere() {
+	d.mark(events.Stands)
+	d.Doubt, d.Nowhere = true, true
 }
 
 // pass notes an event that does nothing in its thread's head, so that those linked to it are taken. A thread whose

@@ -28,7 +28,7 @@ type Change struct {
 	Doubt bool
 	Mark  *Mark // how the event stood; nil: its producer has no mark any more, if Noted
 
-	Nowhere bool // it is refused, and no head can note that: no thread has the name
+	Nowhere bool // it is refused, and no head notes that: no thread has the name, or its session may have no more
 
 	// The thread. Without Noted all of it stays as it is.
 	Noted  bool
@@ -148,7 +148,9 @@ type draft struct {
 	op    events.Control // of a control event
 	opBad error          // why it is none
 
-	info      sessions.Info      // that Info points to
+	info     sessions.Info // that Info points to
+	newcomer bool          // its producer is new to the thread
+
 	recent    []casstore.Located // memory for the head
 	producers []threads.Producer
 	owns      bool // Head.Recent is in recent
@@ -176,7 +178,7 @@ func (d *draft) drop() {
 		Left: c.Left, AskedLeft: c.AskedLeft, Fresh: c.Fresh, Reconcile: c.Reconcile, Places: c.Places,
 		Head: d.st.Head, Memory: d.st.Memory, Nodes: c.Nodes,
 	}
-	d.owns = false
+	d.owns, d.newcomer = false, false
 }
 
 // note makes the event change the thread. head is what it builds on: the thread's own, or where it moves to.
@@ -189,7 +191,7 @@ func (d *draft) note(head threads.Head) {
 	d.Head, d.owns = head, false
 	d.Head.Producers = append(d.producers[:0], head.Producers...)
 	d.Head.Applied = d.e.At
-	d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At)
+	d.newcomer = d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At)
 	d.producers = d.Head.Producers
 }
 

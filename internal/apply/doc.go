@@ -22,4 +22,5 @@
 //	step.go     an entry becomes a step     tree.go, thread.go, fork.go, run.go, prompt.go: control operations
 //	output.go   streaming outputs           delete.go    may a session be deleted?
 //	refs.go     what an entry refers to     left.go      names that threads had before
+//	quota.go    what a session may have
 package apply

@@ -87,6 +87,7 @@ func (d *draft) settleSource(ctx context.Context, source events.Thread) error {
 // inherit takes over what is known of the session that this one goes on from.
 func (d *draft) inherit(from sessions.Info) {
 	from.ID, from.Parent, from.Created = d.st.Session.ID, "", d.Head.Created
+	from.Threads, from.Producers = 0, 0
 	d.info = from
 	d.Info = &d.info
 }

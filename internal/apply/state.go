@@ -123,6 +123,7 @@ type Rules struct {
 	OutputLease time.Duration        // of an output that does not say its own
 	Secrets     Secrets              // in what outputs print; nil: nobody looks for them
 	Head        threads.HeadRoom     // what a head itself names
+	Limits      Limits               // what a session may have
 }
 
 // Staged is an event that is ready to be applied, or the reason why it can not be.

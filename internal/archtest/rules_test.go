@@ -46,6 +46,7 @@ var shared = []string{"internal/record", "internal/retry", "internal/project", "
 
 var layer1 = slices.Concat(shared, []string{
 	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
+	"internal/quota",
 })
 
 func without(list []string, name string) []string {
@@ -74,6 +75,7 @@ var rules = []rule{
 	{decide, []string{"internal/ingest", "internal/gc"}, slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
 	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/apply"}), []string{xsync, ulid}},
 	{decide, []string{"internal/retention"}, nil, nil},
+	{decide, []string{"internal/quota"}, []string{"internal/text"}, nil},
 	{decide, []string{"internal/scrub"}, slices.Concat(layer0, shared), []string{xsync}},
 	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},

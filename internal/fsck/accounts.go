@@ -193,6 +193,11 @@ func (a *accountant) refused(p *posting) bool {
 	return known && (of == nil || p.unread != nil || slices.Contains(of, p.seq))
 }
 
+// refusedAll reports whether all events of a message are dead letters: no thread need tell of them.
+func (a *accountant) refusedAll(seq uint64, e *events.Event) bool {
+	return !slices.ContainsFunc(e.Each(), func(one events.Event) bool { return !a.refused(&posting{at: seq, seq: one.Seq}) })
+}
+
 // thread judges the events of one thread.
 func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) error {
 	a.accounts.Events += int64(len(ps))

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/apply"
 	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
+	"spool/internal/persist"
 	"spool/internal/redact"
+	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -280,4 +283,21 @@ func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is refused because its session may have no more is accounted for, and nothing is found to be missing.
+func TestAccountOfQuotas(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	w.startWith(service.PersisterConfig{Config: persist.Config{Limits: apply.Limits{Threads: 1, Producers: 1}}})
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	w.raw(entryOf(a, "p", 1, 0, "one"))
+	w.raw(entryOf(b, "p", 1, 0, "of another thread"))
+	w.raw(entryOf(b, "p", 2, 1, "behind it"))
+	w.raw(entryOf(a, "q", 1, 0, "of another producer"))
+	w.raw(entryOf(a, "q", 2, 1, "behind it"))
+	w.raw(entryOf(a, "p", 2, 1, "two"))
+	a1 := w.account(fsck.Config{})
+	same(t, a1, fsck.Accounts{Events: 6, Applied: 2, Refused: 4})
+	w.wantClean()
 }

@@ -64,16 +64,8 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if c.ledger == nil {
-		c.ledger = &accountant{
-			l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
-				Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
-			letters: map[uint64][]uint64{}, refusals: map[refusal]bool{}, floor: c.floor, oldest: 1,
-		}
-		err := c.s.Letters(ctx, c.ledger.letter)
-		if c.noLetters = errors.Is(err, record.ErrValue); err != nil && !c.noLetters && !errors.Is(err, record.ErrNotFound) {
-			return nil, 0, err
-		}
+	if err := c.readLetters(ctx); err != nil {
+		return nil, 0, err
 	}
 	a := c.ledger
 	a.lost = map[name]bool{}
@@ -88,6 +80,23 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 		a.accounts.Findings, a.lost = nil, nil
 	}
 	return a.accounts, int64(len(a.lost)), err
+}
+
+// readLetters reads the dead letters, once.
+func (c *checker) readLetters(ctx context.Context) error {
+	if c.ledger != nil {
+		return nil
+	}
+	c.ledger = &accountant{
+		l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
+			Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
+		letters: map[uint64][]uint64{}, refusals: map[refusal]bool{}, floor: c.floor, oldest: 1,
+	}
+	err := c.s.Letters(ctx, c.ledger.letter)
+	if c.noLetters = errors.Is(err, record.ErrValue); c.noLetters || errors.Is(err, record.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // blobsOf reads the blobs that were listed.

@@ -298,6 +298,9 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
 		}
 	}
+	if err := c.readLetters(ctx); err != nil {
+		return err
+	}
 	err := c.s.Messages(ctx, events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		t, kind, err := events.ParseStored(subject)
 		if err != nil || kind != events.KindEntry || seq >= c.floor || told[t] != "" {
@@ -306,7 +309,7 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		e, err := events.Open(subject, data)
 		if known[t] && err == nil {
 			c.posted[t] += int64(1 + len(e.More))
-		} else if err == nil && !known[t] {
+		} else if err == nil && !known[t] && !c.ledger.refusedAll(seq, &e) {
 			told[t] = fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq)
 		}
 		return nil

@@ -56,6 +56,11 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if !access.From(r.Context()).Session(to.Session) {
 		return fmt.Errorf("%w: fork into the session %s", errForbidden, to.Session)
 	}
+	if to.Session != t.Session {
+		if err := a.charge(r, to.Session, false); err != nil {
+			return err
+		}
+	}
 	if in.Node != "" {
 		if _, err := casstore.ParseRef(in.Node); err != nil {
 			return fmt.Errorf("%w: node: %w", ErrRequest, err)

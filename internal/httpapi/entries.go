@@ -68,6 +68,7 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	memory := &held{room: a.memory, grant: access.From(r.Context()), wait: a.cfg.Patience}
 	defer memory.close()
 	cfg.Room = memory
+	a.pace(r, &cfg)
 	named, err := identity(r, &cfg)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) 
 	}
 	switch {
 	case err != nil && started:
-		_ = enc.Encode(failure{err.Error()})
+		_ = enc.Encode(failureOf(err))
 	case err != nil:
 		a.fail(w, r, err)
 	case !started:

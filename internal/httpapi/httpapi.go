@@ -27,6 +27,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/ingest"
+	"spool/internal/quota"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -52,17 +53,18 @@ type Config struct {
 	Tokens  *access.Tokens
 	Origins []string // origins of web pages that may use the API, as in https://example.com; none: only its own page
 
-	Inbox    ingest.Inbox  // takes entries that are too large for memory; nil: those are refused
-	MaxBody  int64         // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB
-	Requests int           // that read at a time, or store an artifact; 0 = 64
-	Writers  int           // requests that store anything else at a time; 0 = 512
-	Pipes    int           // streams of lines at a time; 0 = 1,024
-	Outputs  int           // that stream an output at a time; 0 = 256
-	Readers  int           // event streams at a time; 0 = 4,096
-	Memory   int64         // bytes of entries that are being received or stored; 0 = 128 MiB
-	Idle     time.Duration // how long a stream of lines may be silent between two of them; 0 = 10 min
-	Answer   time.Duration // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
-	Patience time.Duration // how long a busy or full server is tried before the client is told; 0 = 5 s
+	Inbox    ingest.Inbox   // takes entries that are too large for memory; nil: those are refused
+	MaxBody  int64          // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB
+	Requests int            // that read at a time, or store an artifact; 0 = 64
+	Writers  int            // requests that store anything else at a time; 0 = 512
+	Pipes    int            // streams of lines at a time; 0 = 1,024
+	Outputs  int            // that stream an output at a time; 0 = 256
+	Readers  int            // event streams at a time; 0 = 4,096
+	Memory   int64          // bytes of entries that are being received or stored; 0 = 128 MiB
+	Idle     time.Duration  // how long a stream of lines may be silent between two of them; 0 = 10 min
+	Answer   time.Duration  // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
+	Patience time.Duration  // how long a busy or full server is tried before the client is told; 0 = 5 s
+	Quotas   *quota.Limiter // of sessions, users and tokens; nil: none
 	Log      *slog.Logger
 }
 
@@ -251,8 +253,20 @@ type okay struct {
 	Seq uint64 `json:"seq,omitempty"`
 }
 
+// failure is a refusal. What is beyond a quota says which one and when to try again, in seconds.
 type failure struct {
 	Error string `json:"error"`
+	Quota string `json:"quota,omitempty"`
+	Limit int64  `json:"limit,omitempty"` // a second, or an hour
+	After int    `json:"retry_after,omitempty"`
+}
+
+func failureOf(err error) failure {
+	var beyond *quota.Refused
+	if errors.As(err, &beyond) {
+		return failure{err.Error(), beyond.Quota, beyond.Limit, beyond.Seconds()}
+	}
+	return failure{Error: err.Error()}
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
@@ -263,7 +277,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = enc.Encode(v) // a client that is gone
 }
 
-func refuse(w http.ResponseWriter, status int, text string) { answer(w, status, failure{text}) }
+func refuse(w http.ResponseWriter, status int, text string) { answer(w, status, failure{Error: text}) }
 
 // begunError: an answer that began with a status of success.
 type begunError struct{ error }
@@ -289,7 +303,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		a.cfg.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 	}
-	refuse(w, status, err.Error())
+	answer(w, status, failureOf(err))
 }
 
 // ErrRequest is wrapped by errors about what a client asked for.
@@ -306,7 +320,10 @@ func verdict(err error) (status, after int) {
 		return false
 	}
 	var long *http.MaxBytesError
+	var beyond *quota.Refused
 	switch {
+	case errors.As(err, &beyond):
+		return http.StatusTooManyRequests, beyond.Seconds()
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
 	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):

@@ -146,7 +146,7 @@ func (f *follower) run(ctx context.Context, feed *reader, resumed, whole bool) e
 func (a *api) ended(ctx context.Context, out *sse, err error) {
 	if ctx.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errFeedEnded) {
 		a.cfg.Log.Warn("event stream failed", "error", err)
-		_ = out.send(eventFailed, "", encode(failure{err.Error()}))
+		_ = out.send(eventFailed, "", encode(failure{Error: err.Error()}))
 	}
 	_ = out.flush() // a reader that is gone
 }

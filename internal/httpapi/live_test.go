@@ -619,9 +619,14 @@ func TestItemStreams(t *testing.T) {
 
 // worldOn is world with a configuration of the API.
 func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *client.Client, string) {
+	return worldWith(t, cfg, service.PersisterConfig{})
+}
+
+// worldWith is worldOn with a persister's settings.
+func worldWith(t *testing.T, cfg httpapi.Config, of service.PersisterConfig) (*natsio.Conn, context.Context, *client.Client, string) {
 	conn := natstest.Conn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	natstest.Run(t, service.NewPersister(conn, of, nil).Run)
 	srv := httptest.NewServer(httpapi.For(conn, cfg))
 	t.Cleanup(func() { cancel(); srv.CloseClientConnections(); srv.Close() })
 	return conn, ctx, client.New(conn), srv.URL

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -129,7 +130,8 @@ func (r *room) usage() int64 {
 	return r.used
 }
 
-// timed reads a request's body, each piece within a time. Interrupt ends a Read, and those after it.
+// timed reads a request's body, each piece within a time. Interrupt ends a Read, and those after it; not behind the end of
+// the body, where net/http reads for itself: what interrupts that cancels the next request of the connection.
 type timed struct {
 	in   io.Reader
 	ctl  *http.ResponseController
@@ -137,6 +139,7 @@ type timed struct {
 
 	mu      sync.Mutex
 	stopped bool
+	ended   bool
 }
 
 func (b *timed) Read(p []byte) (int, error) {
@@ -145,12 +148,20 @@ func (b *timed) Read(p []byte) (int, error) {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(b.time()))
 	}
 	b.mu.Unlock()
-	return b.in.Read(p)
+	n, err := b.in.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.mu.Lock()
+		b.ended = true
+		b.mu.Unlock()
+	}
+	return n, err
 }
 
 func (b *timed) Interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stopped = true
+	if b.stopped = true; b.ended {
+		return
+	}
 	_ = b.ctl.SetReadDeadline(time.Unix(1, 0))
 }

@@ -23,6 +23,7 @@ type route struct {
 	gives        []body  // of a success
 	status       int     // of a success; 0 = 200
 	also         []int   // statuses of refusals beside those that every route has
+	paced        bool    // it takes of the quotas by itself, for each entry
 	do           func(a *api, w http.ResponseWriter, r *http.Request) error
 }
 
@@ -101,12 +102,12 @@ var open = []route{
 		query: append([]param{{name: "dialect", kind: "string",
 			about: "what the entries are: claude, codex, omp, item, step, raw"}, pUser}, pIdentity...),
 		takes: []body{{typeJSON, "entry"}, {typeNDJSON, "entry"}}, gives: []body{{typeJSON, "stored"}, {typeNDJSON, "line"}}, status: 202,
-		also: []int{413, 415, 503}, do: (*api).entries,
+		also: []int{413, 415, 503}, paced: true, do: (*api).entries,
 	},
 	{
 		method: "POST", path: "/v1/events", need: access.Write, in: storing, about: "Append entries of any threads, an envelope a line.",
 		query: append([]param{pUser}, pIdentity...), takes: []body{{typeNDJSON, "envelope"}}, gives: []body{{typeNDJSON, "line"}},
-		also: []int{413, 415, 503}, do: (*api).events,
+		also: []int{413, 415, 503}, paced: true, do: (*api).events,
 	},
 }
 
@@ -310,7 +311,7 @@ func (a *api) mux() http.Handler {
 		mux.Handle(path, a.at(routes))
 	}
 	if a.cfg.Streams != nil {
-		mux.Handle(streamPath, a.beside(ofStream(a.cfg.Streams), func(r *http.Request) access.Scope {
+		mux.Handle(streamPath, a.beside(a.ofStream(a.cfg.Streams), func(r *http.Request) access.Scope {
 			switch r.Method {
 			case http.MethodGet, http.MethodHead:
 				return access.Read
@@ -379,6 +380,12 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if to.need == access.Write {
+		if err := a.charge(r, r.PathValue("session"), to.paced); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+	}
 	in := to.in
 	if in == storing && mediaType(r) == typeNDJSON {
 		in = piping
@@ -425,13 +432,20 @@ const (
 )
 
 // ofStream lets a token for some sessions only at streams that are named after these: any other name may be of any session.
-func ofStream(next http.Handler) http.Handler {
+func (a *api) ofStream(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		grant := access.From(r.Context())
 		for _, path := range []string{r.URL.Path, r.Header.Get(headerSource)} {
 			t, err := events.ParseThread(strings.TrimPrefix(path, streamPath))
 			if path != "" && !grant.Everything() && (err != nil || !grant.Session(t.Session)) {
 				refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
+				return
+			}
+		}
+		if r.Method == http.MethodPut || r.Method == http.MethodPost {
+			t, _ := events.ParseThread(strings.TrimPrefix(r.URL.Path, streamPath))
+			if err := a.charge(r, t.Session, false); err != nil {
+				a.fail(w, r, err)
 				return
 			}
 		}

@@ -63,6 +63,12 @@ type Config struct {
 	Wait     time.Duration // how long a line waits for others to share its batch; 0 = 20 ms
 	Patience time.Duration // how long a batch is tried again while the server is busy, full or away; 0 = as long as it takes
 
+	// Admit, if not nil, is asked before a batch is published, and may wait. Its error ends the stream: nothing of the batch is
+	// stored.
+	Admit      func(ctx context.Context, evs []*events.Event) error
+	BatchLines int // of a batch at most; 0 = 1000
+	BatchBytes int // of a batch at most, but for one longer line; 0 = 4 MiB
+
 	// Results, if not nil, is told of every line that is not blank, in order, by one goroutine, once it is durable or refused.
 	// err is why a whole batch is not stored, or not known to be.
 	Results func(rs []Result, err error)
@@ -107,6 +113,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, 64<<20)
 	c.Wait = cmp.Or(c.Wait, 20*time.Millisecond)
+	c.BatchLines, c.BatchBytes = cmp.Or(c.BatchLines, batchLines), cmp.Or(c.BatchBytes, batchBytes)
 	if c.Room == nil {
 		c.Room = endless{}
 	}
@@ -201,7 +208,7 @@ type stream struct {
 }
 
 func (s *stream) full(next line) bool {
-	return len(s.results) == batchLines || len(s.events) > 0 && s.bytes+len(next.text) > batchBytes
+	return len(s.results) >= s.cfg.BatchLines || len(s.events) > 0 && s.bytes+len(next.text) > s.cfg.BatchBytes
 }
 
 func (s *stream) take(l line) {
@@ -247,6 +254,11 @@ func (s *stream) flush(ctx context.Context) error {
 func (s *stream) publish(ctx context.Context) error {
 	ctx, cancel := grace(ctx)
 	defer cancel()
+	if s.cfg.Admit != nil {
+		if err := s.cfg.Admit(ctx, s.events); err != nil {
+			return err
+		}
+	}
 	if s.cfg.Patience > 0 {
 		var done context.CancelFunc
 		ctx, done = context.WithTimeout(ctx, s.cfg.Patience)

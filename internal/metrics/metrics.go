@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"spool/internal/persist"
+	"spool/internal/quota"
 )
 
 // Registry is the metrics of one process. The zero value is not usable.
@@ -62,6 +63,8 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	} {
 		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, func() float64 { return float64(c.value(stats())) }))
 	}
+	r.refused("threads", func() int64 { return stats().OverThreads })
+	r.refused("producers", func() int64 { return stats().OverProducers })
 	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds", Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
 	r.reg.MustRegister(batch, took)
@@ -69,6 +72,24 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		batch.Observe(float64(c.Events))
 		took.Observe(c.Took.Seconds())
 	}
+}
+
+// Quotas adds what was refused because it was beyond a quota of the HTTP side; nil: it has none.
+func (r *Registry) Quotas(l *quota.Limiter) {
+	if l == nil {
+		return
+	}
+	for name := range l.Refusals() {
+		r.refused(name, func() int64 { return l.Refusals()[name] })
+	}
+}
+
+// refused adds what was refused because of a quota.
+func (r *Registry) refused(quota string, n func() int64) {
+	r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "spool_quota_refused_total", Help: "What was refused because it was beyond a quota.",
+		ConstLabels: prometheus.Labels{"quota": quota},
+	}, func() float64 { return float64(n()) }))
 }
 
 // HTTP counts the requests of a handler by method and class of status, and measures how long they took. Requests that last as

@@ -21,6 +21,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/quota"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -59,13 +60,19 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	quotas := quota.New(quota.Rates{Token: quota.Rate{Entries: 1}})
+	for range 4 {
+		_, _ = quotas.Take(time.Now(), 0, quota.Use{Token: "t", Entries: 1000})
+	}
+	reg.Quotas(quotas)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", reg.Handler())
 	srv := httptest.NewServer(reg.HTTP(mux))
 	defer srv.Close()
 	get(t, srv.URL+"/metrics") // so that there is a request to count
 	text := get(t, srv.URL+"/metrics")
-	for _, want := range []string{"spool_entries_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`} {
+	for _, want := range []string{"spool_entries_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`,
+		`spool_quota_refused_total{quota="token_entries"} 3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the answer", want)
 		}

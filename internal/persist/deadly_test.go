@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
@@ -218,7 +219,7 @@ func (l *lives) all() (deaths int) {
 func (r *rig) dead() (all []*jetstream.RawStreamMsg) {
 	r.t.Helper()
 	s, err := r.conn.JetStream().Stream(r.t.Context(), events.DeadStream)
-	ok(r.t, err)
+	must.Do(r.t, err)
 	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
 		if m, err := s.GetMsg(r.t.Context(), seq); err == nil {
 			all = append(all, m)
@@ -236,7 +237,7 @@ func (r *rig) left(without uint64) string {
 		{Session: "b", Name: "main"}, {Session: "c", Name: "main"}, {Session: "d", Name: "main"},
 	} {
 		if h, err := r.Thread(r.t.Context(), t); err == nil && h.Entries > 0 {
-			ok(r.t, threads.Verify(r.t.Context(), r.Reader(), h))
+			must.Do(r.t, threads.Verify(r.t.Context(), r.Reader(), h))
 			out = append(out, fmt.Sprintf("%s: %d entries, %d items\n%s", t, h.Entries, h.N, r.export(t)))
 		}
 	}
@@ -253,7 +254,7 @@ func (r *rig) left(without uint64) string {
 func (r *rig) sound() {
 	r.t.Helper()
 	rep, err := fsck.Check(r.t.Context(), natsadmin.Of(r.conn), fsck.Config{})
-	ok(r.t, err)
+	must.Do(r.t, err)
 	for _, f := range rep.Findings {
 		r.t.Errorf("fsck: %s", f)
 	}
@@ -287,7 +288,7 @@ func noCrashLoop(t *testing.T, seq uint64, at moment, refused bool) {
 	r.everyKind()
 	m := r.message(seq, 1)
 	id, kind, err := events.ParseStored(m.Subject)
-	ok(t, err)
+	must.Do(t, err)
 	l := r.lives(&deadly{seq: seq, session: id.Session, at: at})
 	before := r.deaf()
 	r.give(before, 1, seq-1)
@@ -321,7 +322,7 @@ func noCrashLoop(t *testing.T, seq uint64, at moment, refused bool) {
 // holds reports whether an event is stored, and was not dropped with its session, and its letter.
 func (r *rig) holds(seq uint64) bool {
 	s, err := r.conn.JetStream().Stream(r.t.Context(), events.EventsStream)
-	ok(r.t, err)
+	must.Do(r.t, err)
 	_, err = s.GetMsg(r.t.Context(), seq)
 	return err == nil
 }
@@ -358,7 +359,7 @@ func TestDeadlyInABacklog(t *testing.T) {
 			})
 		}
 		if i == entries/2 {
-			ok(t, pub.Publish(t.Context(), stepEntry(events.Thread{Session: "doomed", Name: "main"}, 1, "x")))
+			must.Do(t, pub.Publish(t.Context(), stepEntry(events.Thread{Session: "doomed", Name: "main"}, 1, "x")))
 		}
 	}
 	over := &deadly{seq: sessions*(entries/2+1) + 1, session: "doomed", at: commits}
@@ -376,7 +377,7 @@ func TestDeadlyInABacklog(t *testing.T) {
 // An event that was applied before processes die over its items is no dead letter: they are left out.
 func TestDeadlyToTell(t *testing.T) {
 	r := newRig(t)
-	ok(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))
 	l := r.lives(&deadly{seq: 1, session: "s0", at: tells})
 	if deaths := l.all(); deaths > 8 {
 		t.Errorf("%d died, want 8 at most", deaths)
@@ -394,7 +395,7 @@ func TestDeadlyInAMessage(t *testing.T) {
 	for i := range 5 {
 		es = append(es, stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i)))
 	}
-	ok(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
 	l := r.lives(&deadly{seq: 1, session: "s0", at: commits})
 	l.all()
 	r.sound()
@@ -438,7 +439,7 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 func TestAliveBesideItsSuccessor(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
-		ok(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))))
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))))
 	}
 	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 3}.Encode()) // it died over one of them
 	give := func(p *persist.Persister, term, to uint64) {

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -151,6 +152,8 @@ type Config struct {
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
+
+	Limits apply.Limits // what a session may have; of each 0 = DefaultLimits, negative = any number
 }
 
 func (c Config) withDefaults() Config {
@@ -176,11 +179,16 @@ func (c Config) withDefaults() Config {
 		c.MaxEntry = 64 << 20
 	}
 	c.MaxEntry = min(c.MaxEntry, mostEntry)
+	c.Limits.Threads = cmp.Or(c.Limits.Threads, DefaultLimits.Threads)
+	c.Limits.Producers = cmp.Or(c.Limits.Producers, DefaultLimits.Producers)
 	if c.Lane < 0 || c.Lane >= events.Lanes {
 		c.Lane = rand.IntN(events.Lanes)
 	}
 	return c
 }
+
+// DefaultLimits stop a flood, and nothing else.
+var DefaultLimits = apply.Limits{Threads: 10_000, Producers: 100_000}
 
 // mostEntry is what a pack can hold.
 const mostEntry = 200 << 20
@@ -232,7 +240,7 @@ func New(deps Deps, cfg Config) *Persister {
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{
 		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
-		OutputLease: cfg.OutputLease, Secrets: deps.Secrets, Head: cfg.Head,
+		OutputLease: cfg.OutputLease, Secrets: deps.Secrets, Head: cfg.Head, Limits: cfg.Limits,
 	}
 	p.lane, p.deadly = newLane(p), newDeadly(p)
 	return p

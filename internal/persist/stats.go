@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"spool/internal/apply"
@@ -27,6 +28,8 @@ type Stats struct {
 	Deduplicated   int64 `json:"deduplicated"`    // bytes of blobs that were there already
 	Outputs        int64 `json:"outputs"`         // outputs of tools that ended
 	OutputBytes    int64 `json:"output_bytes"`    // bytes of such outputs, as they came
+	OverThreads    int64 `json:"over_threads"`    // events refused because their sessions have as many threads as they may have
+	OverProducers  int64 `json:"over_producers"`  // the same of producers
 	Secrets        int64 `json:"secrets"`         // secrets found in entries and outputs, again with each repetition
 }
 
@@ -34,7 +37,7 @@ type counters struct {
 	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
 	itemsRefused, lettersRefused                                                          atomic.Int64
-	outputs, outputBytes, secrets                                                         atomic.Int64
+	outputs, outputBytes, secrets, overThreads, overProducers                             atomic.Int64
 }
 
 // add counts what an event did.
@@ -61,6 +64,7 @@ func (p *Persister) Stats() Stats {
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
+		OverThreads: c.overThreads.Load(), OverProducers: c.overProducers.Load(),
 	}
 }
 
@@ -75,5 +79,9 @@ func (p *Persister) count(s *staged) {
 			"producer", s.event.Producer, "event", s.event.Seq, "prev", s.event.Prev, "seq", s.msg.Seq)
 	case apply.Dead:
 		p.stats.dead.Add(1)
+		var beyond *apply.BeyondError
+		if errors.As(s.verdict.Why, &beyond) {
+			map[string]*atomic.Int64{"threads": &p.stats.overThreads, "producers": &p.stats.overProducers}[beyond.Quota].Add(1)
+		}
 	}
 }

@@ -209,11 +209,15 @@ type Door struct {
 	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
 	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
 	HTTPCert
+	Rates
 }
 
 // API is what the flags say of the HTTP API.
 func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
 	cfg.Log = log
+	if cfg.Quotas, err = d.Rates.Open(); err != nil {
+		return cfg, err
+	}
 	if d.TokenFile != "" {
 		if cfg.Tokens, err = access.ReadFile(d.TokenFile); err != nil {
 			err = UsageError{Err: err}

@@ -106,6 +106,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		}
 		up.HTTP = l.URL()
 		api := cfg.API
+		reg.Quotas(api.Quotas)
 		api.Log, api.History, api.Page, api.Metrics = cfg.Log, cfg.History, web.Handler(), reg.Handler()
 		streams := dstreams.New(dstreams.On(conn, cfg.Log))
 		api.Streams = streams

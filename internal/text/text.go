@@ -1,8 +1,10 @@
-// Package text writes figures for people.
+// Package text writes figures for people, and reads theirs.
 package text
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,6 +18,31 @@ func Bytes(n int64) string {
 		v, unit = v/1024, unit+1
 	}
 	return fmt.Sprintf("%.1f %ciB", v, " KMGTP"[unit])
+}
+
+// units of a size, in bytes. What ends like another one comes behind it.
+var units = []struct {
+	name  string
+	bytes float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
+}
+
+// ParseBytes reads a size that is not negative: 1048576, 64MiB, 1.5GiB, 100GB. bare: it has no unit.
+func ParseBytes(s string) (n int64, bare bool, err error) {
+	number, unit, bare := strings.TrimSpace(s), 1.0, true
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(number, u.name); ok {
+			number, unit, bare = strings.TrimSpace(rest), u.bytes, false
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(f >= 0 && f*unit < 1<<60) {
+		return 0, bare, fmt.Errorf("%q is no size: use bytes, or a unit, as in 64MiB or 100GB", s)
+	}
+	return int64(f * unit), bare, nil
 }
 
 // Ago is how long before now a time in Unix milliseconds was: "now", "5m", "3h", "2d", or a date. "" for none.

@@ -23,7 +23,8 @@ type waited struct {
 
 // Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
 // intervals: up to a quarter of a second, or a twentieth of the time that it has waited. *Renamed: the thread has another
-// name now, and takes nothing under this one. ErrRefused: the event was to begin a thread, and is a dead letter.
+// name now, and takes nothing under this one. ErrRefused: the event is a dead letter
+// that no thread notes: it was to begin one, or its session may have no more.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	return c.await(ctx, waited{t, producer, epoch, seq, false})
 }
@@ -46,15 +47,14 @@ func later(wait time.Duration, begun time.Time) time.Duration {
 func (c *Client) await(ctx context.Context, w waited) error {
 	begun, look := time.Now(), time.Second
 	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		applied, there, err := c.applied(ctx, w)
+		applied, err := c.applied(ctx, w)
 		if applied || err != nil {
 			return err
 		}
 		if time.Since(begun) >= look {
-			if !there { // a name that an event failed to take says nothing of it
-				if err := c.refusal(ctx, w); err != nil {
-					return err
-				}
+			// A name that an event failed to take says nothing of it, nor does a thread that may have no other producer.
+			if err := c.refusal(ctx, w); err != nil {
+				return err
 			}
 			if w.stored {
 				if err := c.removal(ctx, w); err != nil {
@@ -71,13 +71,13 @@ func (c *Client) await(ctx context.Context, w waited) error {
 	}
 }
 
-// applied reports whether the thread has taken an event, and whether there is such a thread.
-func (c *Client) applied(ctx context.Context, w waited) (applied, there bool, err error) {
+// applied reports whether the thread has taken an event.
+func (c *Client) applied(ctx context.Context, w waited) (bool, error) {
 	head, err := c.Thread(ctx, w.thread)
 	if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
-		return false, false, err
+		return false, err
 	}
-	return head.Duplicate(w.producer, w.epoch, w.seq), err == nil, nil
+	return head.Duplicate(w.producer, w.epoch, w.seq), nil
 }
 
 // removal is an ErrRemoved when persisters are done with all that was published to the thread, and it does not know the
@@ -95,7 +95,7 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 	if err := c.refusal(ctx, w); err != nil {
 		return err
 	}
-	applied, _, err := c.applied(ctx, w) // an event is acked behind its commit
+	applied, err := c.applied(ctx, w) // an event is acked behind its commit
 	if applied || err != nil {
 		return nil //nolint:nilerr // the caller asks again
 	}

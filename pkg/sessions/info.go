@@ -26,6 +26,11 @@ type Info struct {
 
 	// Answered: an agent has written to it. Before that it is kept and not listed (SPEC S8).
 	Answered bool `json:"answered,omitempty"`
+
+	// What is counted for quotas, from when the record was made: the threads that it has, ended ones too; the producers
+	// that were ever new to one of them, but for the ephemeral ones.
+	Threads   int64 `json:"threads,omitempty"`
+	Producers int64 `json:"producers,omitempty"`
 }
 
 // InfoVersion is the version this program writes.

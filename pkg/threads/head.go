@@ -235,17 +235,18 @@ func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
 }
 
 // Saw remembers an event, applied at that stream sequence. Above MaxProducers it forgets the producer that was silent
-// longest, a durable one only when no ephemeral one is left.
-func (h *Head) Saw(producer string, epoch, seq, at uint64) {
+// longest, a durable one only when no ephemeral one is left. first: the head did not remember the producer.
+func (h *Head) Saw(producer string, epoch, seq, at uint64) (first bool) {
 	p := Producer{ID: producer, Epoch: epoch, Seq: seq, At: at}
 	if i := h.producer(producer); i >= 0 {
 		h.Producers[i] = p
-		return
+		return false
 	}
 	if len(h.Producers) >= MaxProducers {
 		h.forgetOne(func(*Producer) bool { return true })
 	}
 	h.Producers = append(h.Producers, p)
+	return true
 }
 
 // Inherit remembers what another head has seen as well: of a producer that both know, the later event. Above MaxProducers it forgets

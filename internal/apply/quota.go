@@ -1,0 +1,63 @@
+package apply
+
+import (
+	"fmt"
+	"strings"
+
+	"spool/pkg/threads"
+)
+
+// Limits is how much a session may have; 0 = any number. All who apply a session's events need the same ones.
+type Limits struct {
+	Threads   int64 // that it has, ended ones too, and removed ones not
+	Producers int64 // that were ever new to one of its threads, but for the ephemeral ones, of which a head keeps few
+}
+
+// BeyondError is the refusal of an event that would bring its session more than it may have. The session's record counts
+// (sessions.Info), so that an event that comes again is judged as it was.
+type BeyondError struct {
+	Quota string // "threads" or "producers"
+	Limit int64
+}
+
+func (e *BeyondError) Error() string {
+	return fmt.Sprintf("beyond the quota of its session, which has %d %s, the most that it may have", e.Limit, e.Quota)
+}
+
+// count counts what an event brings its session, or refuses that.
+func (d *draft) count() error {
+	if !d.Noted {
+		return nil
+	}
+	info := &d.st.Session.Info
+	if d.Info != nil {
+		info = d.Info
+	}
+	now := *info
+	if d.newcomer && !strings.HasPrefix(d.e.Producer, threads.Ephemeral) {
+		now.Producers++
+	}
+	switch {
+	case d.Leaves != nil && d.Leaves.To == "":
+		now.Threads = max(0, now.Threads-1)
+	case d.st.Head.Start.IsZero() && !d.Head.Start.IsZero():
+		now.Threads++
+	}
+	if now == *info {
+		return nil
+	}
+	for _, one := range []struct {
+		name           string
+		was, is, limit int64
+	}{
+		{"threads", info.Threads, now.Threads, d.st.Rules.Limits.Threads},
+		{"producers", info.Producers, now.Producers, d.st.Rules.Limits.Producers},
+	} {
+		if one.is > one.was && one.limit > 0 && one.is > one.limit {
+			return &BeyondError{one.name, one.limit}
+		}
+	}
+	d.info = now
+	d.Info = &d.info
+	return nil
+}

@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+
+	"spool/internal/access"
+	"spool/internal/ingest"
+	"spool/internal/quota"
+	"spool/pkg/events"
+)
+
+// pace makes what a request stores take of the quotas. One entry beyond them is refused; a stream waits as long as it
+// does for room, and is then refused at the line that it has come to.
+func (a *api) pace(r *http.Request, cfg *ingest.Config) {
+	if a.cfg.Quotas == nil {
+		return
+	}
+	patience := a.cfg.Patience
+	if mediaType(r) != typeNDJSON {
+		patience = 0
+	}
+	most := a.cfg.Quotas.Batch()
+	cfg.BatchLines, cfg.BatchBytes = int(min(most.Entries, 1000)), int(min(most.Bytes, 4<<20))
+	token := access.From(r.Context()).Name
+	cfg.Admit = func(ctx context.Context, evs []*events.Event) error {
+		uses := make([]quota.Use, len(evs))
+		for i, e := range evs {
+			uses[i] = quota.Use{Session: e.Thread.Session, User: e.User, Token: token, Entries: 1, Bytes: int64(len(e.Body))}
+			if e.Ref != nil {
+				uses[i].Bytes = e.Ref.Size
+			}
+		}
+		return a.cfg.Quotas.Wait(ctx, patience, uses...)
+	}
+}
+
+// charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One that
+// does not take of them by itself costs an entry and the bytes of its body: at once, or, if nobody knows how many they are, as they are read,
+// and then the reading waits.
+func (a *api) charge(r *http.Request, session string, byItself bool) error {
+	if a.cfg.Quotas == nil || byItself && mediaType(r) == typeNDJSON {
+		return nil
+	}
+	use := quota.Use{Session: session, User: r.URL.Query().Get("user"), Token: access.From(r.Context()).Name}
+	if !byItself {
+		use.Entries, use.Bytes = 1, max(r.ContentLength, 0)
+	}
+	err := a.cfg.Quotas.Wait(r.Context(), 0, use)
+	if err == nil && !byItself && r.ContentLength < 0 {
+		r.Body = &metered{r.Body, r.Context(), a.cfg.Quotas, use}
+	}
+	return err
+}
+
+// metered is a body that is read no faster than the quotas let it.
+type metered struct {
+	io.ReadCloser
+	ctx    context.Context
+	quotas *quota.Limiter
+	use    quota.Use
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	m.use.Entries, m.use.Bytes = 0, int64(n)
+	if late := m.quotas.Wait(m.ctx, math.MaxInt64, m.use); late != nil {
+		return n, late
+	}
+	return n, err
+}

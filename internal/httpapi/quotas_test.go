@@ -1,0 +1,272 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/apply"
+	"spool/internal/httpapi"
+	"spool/internal/persist"
+	"spool/internal/quota"
+	"spool/internal/service"
+	"spool/pkg/events"
+)
+
+// bodies are the entries of a session, in order.
+func (s *sink) bodies(session string) (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.evs {
+		if e.Thread.Session == session {
+			all = append(all, string(e.Body))
+		}
+	}
+	return all
+}
+
+// told is a refusal, or a line of the answer to a stream.
+type told struct {
+	Line  int64  `json:"line"`
+	OK    bool   `json:"ok"`
+	Seq   int    `json:"seq"`
+	Error string `json:"error"`
+	Quota string `json:"quota"`
+	Limit int64  `json:"limit"`
+	After int    `json:"retry_after"`
+}
+
+// obey waits for as long as a refusal says.
+func obey(t *testing.T, header http.Header, body, quota string, limit int64) {
+	t.Helper()
+	var why told
+	after, err := strconv.Atoi(header.Get("Retry-After"))
+	if bad := json.Unmarshal([]byte(body), &why); err != nil || bad != nil || after < 1 || why.After != after {
+		t.Fatalf("refusal: Retry-After %q, %s", header.Get("Retry-After"), body)
+	}
+	if why.Quota != quota || why.Limit != limit || !strings.Contains(why.Error, fmt.Sprint(limit)) {
+		t.Fatalf("refusal: %s, want that it names %s and %d", body, quota, limit)
+	}
+	time.Sleep(time.Duration(after) * time.Second)
+}
+
+// Who sends faster than its session may is told when to come again, and then is let in: each entry is stored once. Other
+// sessions do not notice.
+func TestQuotaOfASession(t *testing.T) {
+	out := &sink{}
+	url := start(t, httpapi.Config{Publisher: out, Quotas: quota.New(quota.Rates{Session: quota.Rate{Entries: 5}})})
+	refused, want := 0, []string(nil)
+	for i := 1; i <= 18; i++ {
+		want = append(want, strconv.Itoa(i))
+		q := request{path: "/v1/sessions/busy/threads/main/entries?dialect=raw", kind: "application/json", body: strconv.Itoa(i)}
+		q.header = map[string]string{"Spool-Producer": "p", "Spool-Seq": strconv.Itoa(i)}
+		status, header, body := do(t, url, q)
+		if status == 429 {
+			refused++
+			obey(t, header, body, "session_entries", 5)
+			status, _, body = do(t, url, q)
+		}
+		if status != 202 {
+			t.Fatalf("entry %d = %d %s, want 202", i, status, body)
+		}
+		calm := request{path: fmt.Sprintf("/v1/sessions/calm-%d/threads/main/entries?dialect=raw", i), kind: "application/json", body: "1"}
+		if status, _, body := do(t, url, calm); status != 202 {
+			t.Fatalf("entry of another session = %d %s, want 202", status, body)
+		}
+	}
+	if got := out.bodies("busy"); fmt.Sprint(got) != fmt.Sprint(want) || refused == 0 {
+		t.Errorf("stored %v after %d refusals, want %v after some", got, refused, want)
+	}
+}
+
+// A stream is slowed to what it may store. One that would have to wait too long ends, says which lines are stored and
+// when to come again, and goes on behind the last one: each line is stored once.
+func TestQuotaOfAStream(t *testing.T) {
+	const lines = 40
+	for _, patience := range []time.Duration{time.Millisecond, time.Minute} {
+		out := &sink{}
+		quotas := quota.New(quota.Rates{User: quota.Rate{Entries: 10}})
+		url := start(t, httpapi.Config{Publisher: out, Patience: patience, Quotas: quotas})
+		begun, next, refused, want := time.Now(), 1, 0, []string(nil)
+		for i := range lines {
+			want = append(want, strconv.Itoa(i+1))
+		}
+		for next <= lines {
+			q := request{path: "/v1/sessions/s/threads/main/entries?dialect=raw&user=mira", kind: "application/x-ndjson",
+				body: strings.Join(want[next-1:], "\n"), header: map[string]string{"Spool-Producer": "p", "Spool-Seq": strconv.Itoa(next)}}
+			status, header, body := do(t, url, q)
+			if status == 429 {
+				obey(t, header, body, "user_entries", 10)
+				refused++
+				continue
+			}
+			for text := range strings.Lines(body) {
+				var line told
+				if err := json.Unmarshal([]byte(text), &line); err != nil || status != 200 {
+					t.Fatalf("%d %s: %v", status, body, err)
+				}
+				if line.OK {
+					next = line.Seq + 1
+				}
+				if line.After > 0 {
+					obey(t, http.Header{"Retry-After": {strconv.Itoa(line.After)}}, text, "user_entries", 10)
+					refused++
+				}
+			}
+		}
+		if got := out.bodies("s"); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("stored %v, want each line once", got)
+		}
+		if took := time.Since(begun); took < 2*time.Second || (refused == 0) != (patience == time.Minute) {
+			t.Errorf("patience of %v: %d refusals in %v, want 10 lines a second", patience, refused, took)
+		}
+		if n := quotas.Refusals()["user_entries"]; n != int64(refused) {
+			t.Errorf("%d refusals counted, want %d", n, refused)
+		}
+	}
+}
+
+// A token that floods many sessions gets what a token may have; another one's entries are stored meanwhile.
+func TestQuotaOfAToken(t *testing.T) {
+	out := &sink{}
+	url := start(t, httpapi.Config{Publisher: out, Tokens: tokens(t), Quotas: quota.New(quota.Rates{Token: quota.Rate{Entries: 20, Bytes: 1 << 20}})})
+	post := func(token, session string) int {
+		status, _, _ := do(t, url, request{path: "/v1/sessions/" + session + "/threads/main/entries?dialect=raw", kind: "application/json", body: "1",
+			header: map[string]string{"Authorization": "Bearer " + token}})
+		return status
+	}
+	begun, stop := time.Now(), make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	stored, refused := 0, 0
+	for i := range 8 {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				status := post(narrow, fmt.Sprintf("ci-%d-%d", i, n))
+				mu.Lock()
+				if status == 202 {
+					stored++
+				} else if status == 429 {
+					refused++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 15 {
+		if status := post(writer, fmt.Sprintf("calm-%d", i)); status != 202 {
+			t.Errorf("entry %d of another token = %d, want 202", i, status)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if may := 22 + int(20*time.Since(begun).Seconds()); stored > may || refused == 0 {
+		t.Errorf("the flood stored %d, and %d were refused: want at most %d, and some", stored, refused, may)
+	}
+}
+
+// What is no entry takes of the quotas, too: an operation one entry, a body its bytes, whether it says how many or not.
+func TestQuotaOfOtherRequests(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Quotas: quota.New(quota.Rates{Session: quota.Rate{Bytes: 2 << 10}})})
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
+	long := strings.Repeat("x", 5<<10)
+	for _, session := range []string{"known", "chunked"} {
+		q := request{path: "/v1/sessions/" + session + "/artifacts?tool=make", kind: "text/plain", body: long}
+		if session == "chunked" {
+			begun := time.Now()
+			res, err := http.Post(url+q.path, q.kind, &slow{r: strings.NewReader(long)})
+			if err != nil || res.StatusCode != 201 || time.Since(begun) < time.Second {
+				t.Errorf("chunked body: %v %v after %v, want to be slowed", res, err, time.Since(begun))
+			}
+			res.Body.Close()
+			continue
+		}
+		if status, _, body := do(t, url, q); status != 201 {
+			t.Errorf("body = %d %s, want 201", status, body)
+		}
+		if status, header, body := do(t, url, q); status != 429 {
+			t.Errorf("body behind one of 5 KiB = %d %s, want 429", status, body)
+		} else {
+			obey(t, header, body, "session_bytes", 2<<10)
+		}
+		if status, _, body := do(t, url, q); status != 201 {
+			t.Errorf("body after the time = %d %s, want 201", status, body)
+		}
+	}
+	status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json", body: `{"to":"f","whole":true}`})
+	if status != 201 {
+		t.Errorf("fork = %d %s, want 201", status, body)
+	}
+}
+
+// A session that has as many threads as it may have gets no other one: a fork is told so, and what an entry would begin
+// is a dead letter. The threads that it has go on.
+func TestQuotaOfThreads(t *testing.T) {
+	of := service.PersisterConfig{Config: persist.Config{Limits: apply.Limits{Threads: 2}}}
+	_, ctx, cl, url := worldWith(t, httpapi.Config{}, of)
+	main := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, main, "hello")
+	fork := func(to string) (int, string) {
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json", body: `{"whole":true,"to":"` + to + `"}`})
+		return status, body
+	}
+	if status, body := fork("b"); status != 201 {
+		t.Fatalf("second thread = %d %s, want 201", status, body)
+	}
+	if status, body := fork("c"); status != 409 || !strings.Contains(body, "2 threads") {
+		t.Errorf("third thread = %d %s, want 409 with the limit", status, body)
+	}
+	entry := request{path: "/v1/sessions/s/threads/d/entries?dialect=raw", kind: "application/json", body: "1",
+		header: map[string]string{"Spool-Producer": "p", "Spool-Seq": "1"}}
+	if status, _, body := do(t, url, entry); status != 202 {
+		t.Fatalf("entry = %d %s, want 202", status, body)
+	}
+	if err := cl.Await(ctx, events.Thread{Session: "s", Name: "d"}, "p", 0, 1); err == nil || !strings.Contains(err.Error(), "2 threads") {
+		t.Errorf("entry of a third thread = %v, want a refusal with the limit", err)
+	}
+	say(ctx, t, cl, main, "and on")
+	if status, _, body := do(t, url, request{method: "GET", path: "/v1/sessions/s/threads"}); status != 200 || strings.Contains(body, `"d"`) {
+		t.Errorf("threads = %d %s, want no d", status, body)
+	}
+}
+
+// A token that has stored to as many sessions as it may in an hour goes on in these, and begins no other one, by an entry
+// or a fork; another token begins its own.
+func TestQuotaOfSessions(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Quotas: quota.New(quota.Rates{Sessions: 2})})
+	say(ctx, t, cl, events.Thread{Session: "a", Name: "main"}, "hello")
+	post := func(token, path, body string) (int, http.Header, string) {
+		return do(t, url, request{path: "/v1/sessions/" + path, kind: "application/json", body: body, header: map[string]string{"Authorization": "Bearer " + token}})
+	}
+	for _, q := range []struct {
+		token, path, body string
+		status            int
+	}{
+		{writer, "a/threads/main/entries?dialect=raw", "1", 202},
+		{writer, "b/threads/main/entries?dialect=raw", "1", 202},
+		{writer, "c/threads/main/entries?dialect=raw", "1", 429},
+		{writer, "a/threads/main/fork", `{"to":"d/main","whole":true}`, 429},
+		{writer, "a/threads/main/fork", `{"to":"other","whole":true}`, 201},
+		{writer, "b/threads/main/entries?dialect=raw", "2", 202},
+		{chief, "c/threads/main/entries?dialect=raw", "1", 202},
+	} {
+		status, header, body := post(q.token, q.path, q.body)
+		if status != q.status {
+			t.Errorf("%s = %d %s, want %d", q.path, status, body, q.status)
+		}
+		after, _ := strconv.Atoi(header.Get("Retry-After"))
+		if q.status == 429 && (after < 3500 || after > 3600 || !strings.Contains(body, "2 sessions an hour")) {
+			t.Errorf("%s: again after %d s, %s, want about an hour", q.path, after, body)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package persist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/apply"
+	"spool/internal/persist"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestQuotas: what would bring a session a thread, or a producer, more than it may have is a dead letter that says the
+// limit, also behind a restart and when it comes again; what it has goes on, and other sessions do not notice. Where a
+// thread is removed there is room for another one, and a deleted session begins anew.
+func TestQuotas(t *testing.T) {
+	r := newRig(t)
+	limit := func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Threads: 3, Producers: 4} }
+	run := r.start(limit)
+	send := func(session, name, producer string, seq uint64) error {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		th := events.Thread{Session: session, Name: name}
+		entry := client.Entry{Thread: th, Dialect: "omp", Body: message(fmt.Sprint(producer, seq), "user", 10), Seq: seq}
+		if err := r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry); err != nil {
+			t.Fatal(err)
+		}
+		return r.Await(ctx, th, producer, 0, seq)
+	}
+	refused := func(err error, why string) {
+		t.Helper()
+		if !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), why) {
+			t.Errorf("= %v, want a refusal with %q", err, why)
+		}
+	}
+	taken := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"main", "b", "c"} {
+		taken(send("full", name, "~one", 1))
+	}
+	main := events.Thread{Session: "full", Name: "main"}
+	refused(send("full", "d", "~one", 1), "3 threads, the most")
+	refused(r.Fork(t.Context(), events.Thread{Session: "full", Name: "e"}, events.Fork{Session: "full", Thread: "main"}), "3 threads")
+	taken(r.Fork(t.Context(), events.Thread{Session: "beside", Name: "main"}, events.Fork{Session: "full", Thread: "main"}))
+	for i, producer := range []string{"p1", "p2", "p3", "p4"} {
+		taken(send("full", []string{"main", "b"}[i%2], producer, 1))
+	}
+	refused(send("full", "main", "p5", 1), "4 producers, the most")
+	taken(send("full", "main", "p1", 2))
+	taken(send("full", "main", "~two", 1))
+	if n := run.Stats(); n.OverThreads != 2 || n.OverProducers != 1 {
+		t.Errorf("counted %d and %d, want 2 and 1", n.OverThreads, n.OverProducers)
+	}
+
+	taken(run.stop())
+	run = r.start(limit)
+	refused(send("full", "main", "p5", 2), "4 producers")
+	refused(send("full", "d", "~one", 2), "3 threads")
+	taken(send("full", "c", "~one", 2))
+	taken(r.Rename(t.Context(), events.Thread{Session: "full", Name: "c"}, "f"))
+	taken(r.Remove(t.Context(), events.Thread{Session: "full", Name: "b"}))
+	taken(send("full", "d", "~one", 3))
+	_ = send("full", "d", "~one", 2) // what was refused stays so
+	if got := r.head(events.Thread{Session: "full", Name: "d"}).Entries; got != 1 {
+		t.Errorf("the new thread has %d entries, want 1", got)
+	}
+	refused(send("full", "g", "~one", 1), "3 threads")
+
+	if got := r.head(main).Entries; got != 5 {
+		t.Errorf("%s has %d entries, want 5", main, got)
+	}
+	if _, err := r.DeleteSession(t.Context(), "full", client.Deletion{By: "mira"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"main", "b", "c"} {
+		taken(send("full", name, fmt.Sprint("p", 6+i), 1))
+	}
+	refused(send("full", "d", "p6", 1), "3 threads")
+}
+
+// TestManyProducers: of ephemeral producers a session may have any number, and no thread begins with what is refused.
+func TestManyProducers(t *testing.T) {
+	r := newRig(t)
+	r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Threads: 1, Producers: 1} })
+	for i := range 20 {
+		p := r.Publisher(client.PublisherConfig{})
+		if err := p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprint(i), "user", 10)}); err != nil {
+			t.Fatal(err)
+		}
+		r.await(thread(0), p.Producer(), 1)
+	}
+	other := events.Thread{Session: thread(0).Session, Name: "other"}
+	bad := client.Entry{Thread: other, Dialect: "omp", Body: []byte(`{"no json`), Seq: 1}
+	if err := r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Await(t.Context(), other, "~bad", 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "JSON") {
+		t.Errorf("bad entry of a thread too many = %v, want a refusal for what it is", err)
+	}
+	if list, err := r.Sessions(t.Context(), thread(0).Session); err != nil || len(list) != 1 || len(list[0].Threads) != 1 {
+		t.Errorf("Sessions() = %+v, %v, want one thread", list, err)
+	}
+}
