@@ -50,7 +50,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	l, err := httpapi.Listen(door.HTTP, httpapi.Doors{Tokens: api.Tokens, Cert: door.Cert, Key: door.Key, Log: log})
+	l, err := httpapi.Listen(door.HTTP, api)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := httpapi.Listen(c.HTTP, httpapi.Doors{Tokens: cfg.Tokens, Cert: c.Cert, Key: c.Key, Log: a.log})
+	l, err := httpapi.Listen(c.HTTP, cfg)
 	if err != nil {
 		return err
 	}

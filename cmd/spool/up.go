@@ -100,7 +100,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	}
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
-		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, Cert: c.HTTPCert, API: api, Sync: sync, Guard: guard, Log: a.log,
+		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits:  natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large, Limits: c.Limits.Limits()}},
 	}, nil

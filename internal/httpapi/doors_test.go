@@ -19,9 +19,9 @@ import (
 )
 
 // serveOn runs a handler as the commands do, and returns the address.
-func serveOn(t testing.TB, h http.Handler, doors httpapi.Doors, change ...func(*http.Server)) string {
+func serveOn(t testing.TB, h http.Handler, cfg httpapi.Config, change ...func(*http.Server)) string {
 	t.Helper()
-	l, err := httpapi.Listen("127.0.0.1:0", doors)
+	l, err := httpapi.Listen("127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestDoorsChange(t *testing.T) {
 	conn, ctx, cl, _ := worldOn(t, httpapi.Config{})
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	api := httpapi.For(conn, httpapi.Config{Tokens: tokens})
-	addr := serveOn(t, api, httpapi.Doors{Tokens: tokens, Cert: cert, Key: key})
+	addr := serveOn(t, api, httpapi.Config{Tokens: tokens, Cert: cert, Key: key})
 	web := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}}

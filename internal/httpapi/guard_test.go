@@ -216,7 +216,7 @@ func TestHostileRequests(t *testing.T) {
 
 // Headers have a size, and a client that sends them drop by drop is let go, while others are served.
 func TestSlowAndLargeHeaders(t *testing.T) {
-	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Doors{})
+	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func served(t testing.TB, h http.Handler, change ...func(*http.Server)) (addr st
 	other = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 	}}
-	return serveOn(t, h, httpapi.Doors{Cert: cert, Key: key}, change...), other
+	return serveOn(t, h, httpapi.Config{Cert: cert, Key: key}, change...), other
 }
 
 // A connection of HTTP/2 that floods, stalls or lies is ended, runs no more handlers than it may, and holds up no other.

@@ -50,8 +50,9 @@ type Config struct {
 
 	// Tokens are what requests must carry as "Authorization: Bearer"; nil: none, and then only requests that name this machine
 	// as their host are answered, so that no web page reaches the API by a name of its own.
-	Tokens  *access.Tokens
-	Origins []string // origins of web pages that may use the API, as in https://example.com; none: only its own page
+	Tokens    *access.Tokens
+	Cert, Key string   // PEM files of a certificate, and its key, that Listen shows; none: no TLS
+	Origins   []string // origins of web pages that may use the API, as in https://example.com; none: only its own page
 
 	Inbox    ingest.Inbox   // takes entries that are too large for memory; nil: those are refused
 	MaxBody  int64          // bytes of an entry, in an envelope at most 64 MiB; 0 = 64 MiB, with Inbox 4 GiB

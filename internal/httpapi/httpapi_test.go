@@ -211,7 +211,7 @@ func TestToken(t *testing.T) {
 // A client that keeps its stream open reads the result of each line as soon as it is durable; the end of the server ends the
 // stream in order.
 func TestLiveStreamAndDrain(t *testing.T) {
-	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Doors{})
+	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,12 +255,12 @@ func TestLiveStreamAndDrain(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "example.com:80", "7717"} {
-		if l, err := httpapi.Listen(addr, httpapi.Doors{}); !errors.Is(err, httpapi.ErrListen) {
+		if l, err := httpapi.Listen(addr, httpapi.Config{}); !errors.Is(err, httpapi.ErrListen) {
 			t.Errorf("Listen(%q) = %v, %v, want ErrListen", addr, l, err)
 		}
 	}
 	for addr, tokens := range map[string]*access.Tokens{"127.0.0.1:0": nil, "localhost:0": nil, "0.0.0.0:0": access.One("t")} {
-		l, err := httpapi.Listen(addr, httpapi.Doors{Tokens: tokens})
+		l, err := httpapi.Listen(addr, httpapi.Config{Tokens: tokens})
 		if err != nil {
 			t.Errorf("Listen(%q) = %v", addr, err)
 			continue

@@ -135,7 +135,7 @@ func TestSmuggling(t *testing.T) {
 			t.Parallel()
 			out := &sink{}
 			api := httpapi.New(httpapi.Config{Publisher: out, Tokens: tokens(t), Answer: time.Second})
-			addr := serveOn(t, api, httpapi.Doors{},
+			addr := serveOn(t, api, httpapi.Config{},
 				func(srv *http.Server) { srv.ReadHeaderTimeout = time.Second })
 			if got := conversation(t, addr, c.send, c.want == ""); c.want != "" && got != c.want {
 				t.Errorf("answers = %s, want %s", got, c.want)
@@ -163,7 +163,7 @@ func TestPathsOfOthers(t *testing.T) {
 	t.Parallel()
 	out := &sink{}
 	said := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
-	addr := serveOn(t, httpapi.New(httpapi.Config{Publisher: out, Tokens: tokens(t), Streams: said}), httpapi.Doors{})
+	addr := serveOn(t, httpapi.New(httpapi.Config{Publisher: out, Tokens: tokens(t), Streams: said}), httpapi.Config{})
 	for _, target := range []string{
 		"/v1/sessions/prod/threads/main/entries",
 		"//v1/sessions/prod/threads/main/entries", "/v1//sessions/prod/threads/main/entries",
@@ -231,7 +231,7 @@ func TestSlowClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := httpapi.Config{Requests: places, Readers: places, Answer: time.Second}
-			addr := serveOn(t, httpapi.For(conn, cfg), httpapi.Doors{}, func(srv *http.Server) {
+			addr := serveOn(t, httpapi.For(conn, cfg), httpapi.Config{}, func(srv *http.Server) {
 				srv.ReadHeaderTimeout = time.Second
 			})
 			var slow []net.Conn
@@ -274,7 +274,7 @@ func TestHalfClosed(t *testing.T) {
 	t.Parallel()
 	conn, ctx, cl, _ := worldOn(t, httpapi.Config{})
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
-	addr := serveOn(t, httpapi.For(conn, httpapi.Config{Readers: 1}), httpapi.Doors{})
+	addr := serveOn(t, httpapi.For(conn, httpapi.Config{Readers: 1}), httpapi.Config{})
 	c := raw(t, addr, "GET /v1/sessions/s/threads/main/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 200 {
 		t.Fatalf("event stream = %v, %v", res, err)

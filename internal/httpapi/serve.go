@@ -106,18 +106,12 @@ func Server(h http.Handler) *http.Server {
 // ErrListen is wrapped by the refusal of an address.
 var ErrListen = errors.New("refused to listen")
 
-// Doors is how a listener lets clients in. The zero value: everybody on this machine, in plain.
-type Doors struct {
-	Tokens    *access.Tokens
-	Cert, Key string       // PEM files of a certificate; none: no TLS
-	Log       *slog.Logger // what happens at the doors
-}
-
-// Listener is an open address with its doors.
+// Listener is an open address, with whom it lets in how.
 type Listener struct {
 	net.Listener
-	doors Doors
-	cert  *reload.Certificate
+	tokens *access.Tokens
+	cert   *reload.Certificate // nil: no TLS
+	log    *slog.Logger
 }
 
 // URL is the address as clients write it.
@@ -128,34 +122,35 @@ func (l *Listener) URL() string {
 	return "http://" + l.Addr().String()
 }
 
-// Listen opens an address: one of this machine, or any other when there are tokens (DESIGN 11).
-func Listen(addr string, doors Doors) (*Listener, error) {
+// Listen opens an address: one of this machine, or any other when there are tokens (DESIGN 11). Of cfg it takes Tokens,
+// Cert, Key and Log.
+func Listen(addr string, cfg Config) (*Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %w", ErrListen, addr, err)
 	}
-	if !doors.Tokens.Required() && !loopback(host) {
+	if !cfg.Tokens.Required() && !loopback(host) {
 		return nil, fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen, addr)
 	}
-	l := &Listener{doors: doors}
-	if l.cert, err = reload.OpenCertificate(doors.Cert, doors.Key); err != nil {
+	l := &Listener{tokens: cfg.Tokens, log: cfg.Log}
+	if l.cert, err = reload.OpenCertificate(cfg.Cert, cfg.Key); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	if l.Listener, err = net.Listen("tcp", addr); err != nil || l.cert == nil {
 		return l, err
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	l.cert.Serve(cfg)
-	l.Listener = tls.NewListener(l.Listener, cfg)
+	shown := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	l.cert.Serve(shown)
+	l.Listener = tls.NewListener(l.Listener, shown)
 	return l, nil
 }
 
 // follow takes tokens and certificate anew when their files change, until ctx ends.
 func (l *Listener) follow(ctx context.Context) {
 	var following sync.WaitGroup
-	following.Go(func() { l.doors.Tokens.Follow(ctx, l.doors.Log) })
+	following.Go(func() { l.tokens.Follow(ctx, l.log) })
 	if l.cert != nil {
-		following.Go(func() { l.cert.Follow(ctx, l.doors.Log) })
+		following.Go(func() { l.cert.Follow(ctx, l.log) })
 	}
 	following.Wait()
 }
@@ -184,8 +179,8 @@ const drainTime = 10 * time.Second
 // connections close.
 func Serve(ctx context.Context, l *Listener, srv *http.Server) error {
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
-	if l.doors.Log != nil {
-		srv.ErrorLog = slog.NewLogLogger(l.doors.Log.Handler(), slog.LevelWarn)
+	if l.log != nil {
+		srv.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
 	}
 	following, stop := context.WithCancel(ctx)
 	var doors sync.WaitGroup

@@ -208,13 +208,14 @@ func (p Publishing) Config() (ingest.Config, error) {
 type Door struct {
 	HTTP      string `name:"http" default:"127.0.0.1:7717" placeholder:"HOST:PORT" help:"Address of the HTTP side (${default})."`
 	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
-	HTTPCert
+	HTTPCert  string `name:"http-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the HTTP side: clients then must use TLS."`
+	HTTPKey   string `name:"http-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
 	Rates
 }
 
 // API is what the flags say of the HTTP API.
 func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
-	cfg.Log = log
+	cfg.Log, cfg.Cert, cfg.Key = log, d.HTTPCert, d.HTTPKey
 	if cfg.Quotas, err = d.Rates.Open(); err != nil {
 		return cfg, err
 	}

@@ -29,7 +29,6 @@ type UpConfig struct {
 	Guard   Guard // who is let in to the embedded server, and how its files are kept
 	Limits  natsio.Limits
 	HTTP    string         // address of the HTTP side; empty: none
-	Cert    HTTPCert       // its certificate
 	API     httpapi.Config // of the HTTP side: tokens, which are needed beyond loopback, the page, metrics, limits
 	Log     *slog.Logger
 	Ready   func(*Up) // called once when all of it runs
@@ -39,12 +38,6 @@ type UpConfig struct {
 
 	ScrubEvery time.Duration // 0: never
 	ScrubRate  int64         // bytes a second; 0 = as fast as it goes
-}
-
-// HTTPCert is what clients of the HTTP side are shown. Without one they use no TLS.
-type HTTPCert struct {
-	Cert string `name:"http-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the HTTP side: clients then must use TLS."`
-	Key  string `name:"http-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
 }
 
 // Guard says who is let in to an embedded server, who this process is there, and how its files are kept. The zero value:
@@ -98,16 +91,15 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		g.Go(func() error { up.Server.Follow(ctx, cfg.Log); return nil })
 	}
 	if cfg.HTTP != "" {
-		l, err := httpapi.Listen(cfg.HTTP, httpapi.Doors{
-			Tokens: cfg.API.Tokens, Cert: cfg.Cert.Cert, Key: cfg.Cert.Key, Log: cfg.Log,
-		})
+		api := cfg.API
+		api.Log = cfg.Log
+		l, err := httpapi.Listen(cfg.HTTP, api)
 		if err != nil {
 			return err
 		}
 		up.HTTP = l.URL()
-		api := cfg.API
 		reg.Quotas(api.Quotas)
-		api.Log, api.History, api.Page, api.Metrics = cfg.Log, cfg.History, web.Handler(), reg.Handler()
+		api.History, api.Page, api.Metrics = cfg.History, web.Handler(), reg.Handler()
 		streams := dstreams.New(dstreams.On(conn, cfg.Log))
 		api.Streams = streams
 		g.Go(func() error { return streams.Run(ctx) })
