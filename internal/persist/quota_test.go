@@ -62,7 +62,7 @@ func TestQuotas(t *testing.T) {
 	}
 
 	taken(run.stop())
-	run = r.start(limit)
+	r.start(limit)
 	refused(send("full", "main", "p5", 2), "4 producers")
 	refused(send("full", "d", "~one", 2), "3 threads")
 	taken(send("full", "c", "~one", 2))
