@@ -3,7 +3,8 @@
 // sessions in an hour.
 //
 // What is taken is paid for as time goes by. Whoever has paid may take anything, also more than a second gives: it pays
-// for that before it takes again. So a large entry is not refused for ever, and who is refused knows when to come again.
+// for that before it takes again. So a large entry is not refused for ever, and who is refused knows when to come
+// again.
 package quota
 
 import (
@@ -142,7 +143,8 @@ func New(r Rates) *Limiter {
 	return l
 }
 
-// ahead is how much one may take before it pays: what so much time gives. longest is what anybody has to pay for at most.
+// ahead is how much one may take before it pays: what so much time gives. longest is what anybody has to pay for at
+// most.
 const (
 	ahead     = time.Second
 	longest   = 24 * time.Hour
