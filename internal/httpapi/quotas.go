@@ -37,9 +37,9 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 	}
 }
 
-// charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One that
-// does not take of them by itself costs an entry and the bytes of its body: at once, or, if nobody knows how many they are, as they are read,
-// and then the reading waits.
+// charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One
+// that does not take of them by itself costs an entry and the bytes of its body: at once, or, if nobody knows how many
+// they are, as they are read, and then the reading waits.
 func (a *api) charge(r *http.Request, session string, byItself bool) error {
 	if a.cfg.Quotas == nil || byItself && mediaType(r) == typeNDJSON {
 		return nil

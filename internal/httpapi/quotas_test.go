@@ -140,7 +140,7 @@ func TestQuotaOfAToken(t *testing.T) {
 			header: map[string]string{"Authorization": "Bearer " + token}})
 		return status
 	}
-	begun, stop := time.Now(), make(chan struct{})
+	begun, stop, met := time.Now(), make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	stored, refused := 0, 0
@@ -157,12 +157,15 @@ func TestQuotaOfAToken(t *testing.T) {
 				if status == 202 {
 					stored++
 				} else if status == 429 {
-					refused++
+					if refused++; refused == 1 {
+						close(met)
+					}
 				}
 				mu.Unlock()
 			}
 		})
 	}
+	<-met // the flood is at its bound
 	for i := range 15 {
 		if status := post(writer, fmt.Sprintf("calm-%d", i)); status != 202 {
 			t.Errorf("entry %d of another token = %d, want 202", i, status)
