@@ -72,7 +72,8 @@ func TestDeadlyEvent(t *testing.T) {
 	c := client.New(w.dial())
 	doomed := events.Thread{Session: "doomed", Name: "main"}
 	entry := func(seq uint64, text string) client.Entry {
-		return client.Entry{Thread: doomed, Dialect: "step", Seq: seq, Body: []byte(`{"role":"coder","content":"` + text + `"}`)}
+		body := []byte(`{"role":"coder","content":"` + text + `"}`)
+		return client.Entry{Thread: doomed, Dialect: "step", Seq: seq, Body: body}
 	}
 	p := c.Publisher(client.PublisherConfig{Producer: "p"})
 	for i, text := range []string{"before", "deadly", "behind"} { // one by one: several would share a message

@@ -439,7 +439,8 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 func TestAliveBesideItsSuccessor(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))))
+		e := stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), e))
 	}
 	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 3}.Encode()) // it died over one of them
 	give := func(p *persist.Persister, term, to uint64) {
