@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/backup"
+	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
@@ -27,15 +27,7 @@ import (
 func workOff(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	defer natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil).Run)()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		b, err := conn.Events().Backlog(t.Context())
-		if err == nil && b.Pending == 0 && b.Unacked == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("events wait for ever: %+v, %v", b, err)
-		}
-	}
+	must.Do(t, faulttest.Settle(t.Context(), conn))
 }
 
 // TestWhatIsDealtWithMeanwhile: what a persister deals with between the reading of events and that of records, or of letters, ends in what

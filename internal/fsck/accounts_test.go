@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
@@ -30,17 +30,7 @@ func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 // settle waits until persisters have acknowledged every event.
 func (w *world) settle() {
 	w.Helper()
-	for {
-		b := must.Get(w.conn.Events().Backlog(w.Context()))(w)
-		if b.Pending == 0 && b.Unacked == 0 {
-			return
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-w.Context().Done():
-			w.Fatal("events wait for ever")
-		}
-	}
+	must.Do(w, faulttest.Settle(w.Context(), w.conn))
 }
 
 // raw publishes an event as another program may, and waits for nothing.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/faulttest"
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/must"
@@ -231,15 +232,7 @@ func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
 
 // settle waits until everything that was published is applied.
 func (s *soak) settle() {
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		b, err := s.conn.Events().Backlog(s.t.Context())
-		if err == nil && b.Pending == 0 && b.Unacked == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("backlog %+v, %v: the events are not applied", b, err)
-		}
-	}
+	must.Do(s.t, faulttest.Settle(s.t.Context(), s.conn))
 }
 
 // tried tells whether everything has happened that this is for.

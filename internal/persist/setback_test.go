@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/faulttest"
 	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -29,15 +30,7 @@ func TestStoreSetBack(t *testing.T) {
 	link.Add(1)
 	again := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(again, thread(1), 3, 10)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		b := must.Get(r.conn.Events().Backlog(t.Context()))(t)
-		if b.Pending+b.Unacked == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d events are not acked", b.Pending+b.Unacked)
-		}
-	}
+	must.Do(t, faulttest.Settle(t.Context(), r.conn))
 	r.publish(again, thread(1), 10, 12)
 	if h := r.await(thread(1), "p", 12); h.Entries != 12 {
 		t.Errorf("%d entries, want 12: those that were published again were taken for applied", h.Entries)
