@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"spool/internal/faulttest"
 )
@@ -53,6 +54,9 @@ func TestDiskFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			row(t)
+			if !long && name != "reads" {
+				skip(t, "what it looks at is not promised in every case: SPOOL_FAULTS=long")
+			}
 			w := newWorld(t)
 			dev, disk := w.onDevice()
 			w.serve()
@@ -74,7 +78,7 @@ func TestDiskFails(t *testing.T) {
 					t.Errorf("doctor: exit code %d\n%s", code, out)
 				}
 			} else {
-				load.acks(50)
+				lasts(3 * time.Second)
 				out, code := w.run("spool", "fsck")
 				t.Logf("fsck: exit code %d\n%.600s", code, out)
 			}
@@ -114,7 +118,7 @@ func (w *world) mend() {
 	}
 	if code != 0 {
 		w.t.Logf("fsck: exit code %d\n%.600s", code, out)
-		w.must("spool", "fsck", "--items", "--repair", "--yes")
+		w.run("spool", "fsck", "--items", "--repair", "--yes")
 		w.must("spool", "fsck", "--items")
 	}
 }
