@@ -252,11 +252,6 @@ func (c *checker) listHeads(ctx context.Context) error {
 	return err
 }
 
-// isAlone reports whether records of a class are of no session, name no bytes, and say something by their values.
-func isAlone(class string) bool {
-	return slices.Contains([]string{"deleted", "deleting", "letters", "refused", "retention", "gc"}, class)
-}
-
 // checkOthers decodes the records that lead to no bytes.
 func (c *checker) checkOthers(ctx context.Context) error {
 	decode := map[string]func(record.Record) error{
@@ -276,7 +271,7 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		},
 	}
 	for _, class := range record.Classes {
-		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Name == "output" || isAlone(class.Name)) {
+		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Name == "output" || class.Alone()) {
 			decode[class.Name] = func(r record.Record) error { return class.Check(r.Value) }
 		}
 	}

@@ -83,7 +83,8 @@ func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) e
 		return put(record.Moved{To: at}.Encode(), "it was made again: the nodes are in %s", at)
 	case "pack", "blob":
 		return put(nil, "it was removed: its bytes were not found")
-	case "deleted", "deleting", "letters", "refused", "retention", "gc":
+	}
+	if class.Alone() {
 		return put(nil, "it was removed: what it said is lost")
 	}
 	if session := events.SessionOf(r.Key); session != "" {

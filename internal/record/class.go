@@ -34,10 +34,15 @@ type Class struct {
 	Own     bool // of the system that writes, not of what is stored: a backup leaves it out, or has what lasts of it
 	Keeps   Keeps
 
+	Sequence bool // its sequence is all that counts: nobody reads the value
+
 	check  func(value []byte) error
 	lasts  func(value []byte) []byte
 	object func(value []byte) (Object, error)
 }
+
+// Alone reports whether records of the class are of no session, lead to nothing, and say something by their values.
+func (c Class) Alone() bool { return !c.Session && c.Keeps == Nothing && !c.Sequence }
 
 // Lasts is the value that a backup has of a record: of one that is the system's own, what goes for another system too, nil if nothing does.
 func (c Class) Lasts(value []byte) []byte {
@@ -101,8 +106,8 @@ var Classes = []Class{
 	{Name: "letters", check: reads(DecodeLetters)},
 	{Name: "retention"},
 	{Name: "gc", Own: true},
-	{Name: "fence", Own: true},
-	{Name: "lane", Own: true},
+	{Name: "fence", Own: true, Sequence: true},
+	{Name: "lane", Own: true, Sequence: true},
 	{Name: "refused", Own: true, check: reads(DecodeRefused), lasts: nowhereAlone}, // a restore gives out sequences of SPOOL_EVENTS anew
 	{Name: "tried", Own: true, check: reads(DecodeTried)},
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math"
-	"strings"
 
 	"spool/internal/bounded"
 )
@@ -35,9 +34,9 @@ func (s Seal) Check(key string, value []byte) string {
 
 // Own reports whether a record that has a check, or "", was written by the system; and whether that is certain.
 func (s Seal) Own(r Record, check string) (own, certain bool) {
-	class, _, _ := strings.Cut(r.Key, ".")
+	class, err := ClassOf(r.Key)
 	switch {
-	case len(r.Value) == 0 || class == "fence" || class == "lane": // of those the sequence is all that counts
+	case len(r.Value) == 0, err == nil && class.Sequence:
 		return true, true
 	case s.Store == "":
 		return true, false

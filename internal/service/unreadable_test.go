@@ -40,6 +40,7 @@ func badKeys(p *purged) map[string]string {
 		"moved":   events.MovedKey(hex.EncodeToString(make([]byte, 16))),
 		"deleted": events.DeletedKey("s9"), "deleting": events.DeletingKey("s9"), "letters": events.LettersKey,
 		"retention": events.RetentionKey, "gc": events.MarksKey, "fence": events.FenceKey(7), "lane": events.LaneKey(7), "refused": events.RefusedKey(3),
+		"tried": events.TriedKey(3),
 	}
 }
 
@@ -133,7 +134,7 @@ func (p *purged) foreign(key string) {
 // unreadable wants fsck to name a record, and gc to go on or to name it.
 func (p *purged) unreadable(class record.Class, key string, value []byte) {
 	p.Helper()
-	if class.Check(value) != nil && class.Name != "fence" && class.Name != "lane" { // of those the sequence counts
+	if class.Check(value) != nil && !class.Sequence {
 		rep, err := fsck.Check(p.Context(), natsadmin.Of(p.conn), fsck.Config{})
 		if err != nil {
 			p.Errorf("fsck: %v", err)
