@@ -64,6 +64,7 @@ func (c *Conn) usable(ctx context.Context) error {
 	if err := unusable(s.CachedInfo().Config); err != nil {
 		return err
 	}
+	c.sealed.Store(sealOf(s.CachedInfo().Config)) // it may be another store than that of the connection before
 	c.looked.Store(link)
 	return nil
 }

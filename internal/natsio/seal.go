@@ -25,7 +25,7 @@ const (
 // A record that is not certainly the system's is judged by a seal that is younger than this: an operator may have
 // sealed the store since, or made it anew.
 const (
-	sealFor    = time.Minute // of a record without a check, in a store that is not sealed
+	sealFor    = time.Minute // of a record without a check, in a store that is not sealed; and of what is written
 	foreignFor = time.Second // of one that is foreign by the seal that is known
 	toldFor    = time.Minute // between two lines in the log
 )
@@ -101,7 +101,7 @@ func (recs Records) opened(ctx context.Context, m jetstream.Msg, seq uint64) (re
 
 // putMsgs are the messages that write records.
 func (recs Records) putMsgs(ctx context.Context, puts ...record.Put) ([]*nats.Msg, error) {
-	s, err := recs.seal(ctx, 0)
+	s, err := recs.seal(ctx, sealFor)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package natsio_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -134,4 +135,32 @@ func TestSealing(t *testing.T) {
 		want(sealed, key, 0)
 	}
 	want(sealed, "run.s.behind", 4)
+}
+
+// TestSealOfAnotherStore: who connects again to a server whose streams were removed and made anew meanwhile writes what
+// is not foreign in the new store.
+func TestSealOfAnotherStore(t *testing.T) {
+	srv := natstest.Server(t)
+	stays, other := natstest.Dial(t, srv), natstest.Dial(t, srv)
+	must.Do(t, stays.Ensure(t.Context(), natsio.Limits{}))
+	put := record.Put{Key: "run.s.a", Value: []byte{0x91, 1}, Expect: record.Any}
+	must.Get(stays.Records().Write(t.Context(), put))(t)
+	for name := range other.JetStream().StreamNames(t.Context()).Name() {
+		must.Do(t, other.JetStream().DeleteStream(t.Context(), name))
+	}
+	must.Do(t, other.Ensure(t.Context(), natsio.Limits{}))
+	nc := stays.JetStream().Conn()
+	must.Do(t, nc.ForceReconnect())
+	for nc.Stats().Reconnects == 0 {
+		runtime.Gosched()
+	}
+	f := must.Get(stays.Records().Fence(t.Context(), 0))(t)
+	if rs := must.Get(stays.Records().Records(t.Context(), put.Key))(t); rs[0].Exists() {
+		t.Fatal("the new store has what the one before had")
+	}
+	put.Expect = 0
+	must.Get(stays.Records().Commit(t.Context(), f, []record.Put{put}))(t)
+	if n := foreigns(t, other, put.Key); n != 0 {
+		t.Errorf("%d of 4 ways to read what was written into the new store call it foreign, want 0", n)
+	}
 }
