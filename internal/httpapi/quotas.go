@@ -44,6 +44,11 @@ func (a *api) charge(r *http.Request, session string, byItself bool) error {
 	if a.cfg.Quotas == nil || byItself && mediaType(r) == typeNDJSON {
 		return nil
 	}
+	if session != "" { // a quota remembers names: of any length, if we let it
+		if err := events.CheckToken("session", session); err != nil {
+			return err
+		}
+	}
 	use := quota.Use{Session: session, User: r.URL.Query().Get("user"), Token: access.From(r.Context()).Name}
 	if !byItself {
 		use.Entries, use.Bytes = 1, max(r.ContentLength, 0)

@@ -273,3 +273,19 @@ func TestQuotaOfSessions(t *testing.T) {
 		}
 	}
 }
+
+// A name that no session can have takes no place of a quota, and no memory.
+func TestQuotaOfNoSession(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Quotas: quota.New(quota.Rates{Sessions: 1})})
+	say(ctx, t, cl, events.Thread{Session: "a", Name: "main"}, "hello")
+	for _, q := range []struct {
+		session string
+		status  int
+	}{{strings.Repeat("x", 30_000), 400}, {"a.b", 400}, {"a", 201}} {
+		path := "/v1/sessions/" + q.session + "/threads/main/fork"
+		status, _, body := do(t, url, request{path: path, kind: "application/json", body: `{"to":"other","whole":true}`})
+		if status != q.status {
+			t.Errorf("session %.10q = %d %.200s, want %d", q.session, status, body, q.status)
+		}
+	}
+}
