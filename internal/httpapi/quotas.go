@@ -37,9 +37,9 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 	}
 }
 
-// charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One
-// that does not take of them by itself costs an entry and the bytes of its body: at once, or, if nobody knows how many
-// they are, as they are read, and then the reading waits.
+// charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One that
+// does not take of them by itself costs an entry and the bytes of its body: at once, or, if it is not said how many they
+// are, or so many are said as perhaps never come, as they are read, and then the reading waits.
 func (a *api) charge(r *http.Request, session string, byItself bool) error {
 	if a.cfg.Quotas == nil || byItself && mediaType(r) == typeNDJSON {
 		return nil
@@ -51,10 +51,14 @@ func (a *api) charge(r *http.Request, session string, byItself bool) error {
 	}
 	use := quota.Use{Session: session, User: r.URL.Query().Get("user"), Token: access.From(r.Context()).Name}
 	if !byItself {
-		use.Entries, use.Bytes = 1, max(r.ContentLength, 0)
+		use.Entries = 1
+	}
+	known := r.ContentLength >= 0 && r.ContentLength <= maxBody
+	if known && !byItself {
+		use.Bytes = r.ContentLength
 	}
 	err := a.cfg.Quotas.Wait(r.Context(), 0, use)
-	if err == nil && !byItself && r.ContentLength < 0 {
+	if err == nil && !byItself && !known {
 		r.Body = &metered{r.Body, r.Context(), a.cfg.Quotas, use}
 	}
 	return err

@@ -3,6 +3,8 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -287,5 +289,22 @@ func TestQuotaOfNoSession(t *testing.T) {
 		if status != q.status {
 			t.Errorf("session %.10q = %d %.200s, want %d", q.session, status, body, q.status)
 		}
+	}
+}
+
+// Who says that a body is long, and does not send it, uses up nothing of a quota that others have, too.
+func TestQuotaOfWhatIsOnlySaid(t *testing.T) {
+	quotas := quota.New(quota.Rates{Session: quota.Rate{Bytes: 1 << 20}})
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Quotas: quotas})
+	say(ctx, t, cl, events.Thread{Session: "a", Name: "main"}, "hello")
+	liar := raw(t, strings.TrimPrefix(url, "http://"), "POST /v1/sessions/a/artifacts HTTP/1.1\r\nHost: localhost\r\n"+
+		"Content-Type: text/plain\r\nAuthorization: Bearer "+writer+"\r\nContent-Length: 1099511627776\r\n\r\n")
+	_ = liar.(*net.TCPConn).CloseWrite()
+	_, _ = io.Copy(io.Discard, liar) // until it is answered
+	path := "/v1/sessions/a/threads/main/entries?dialect=raw"
+	bearer := map[string]string{"Authorization": "Bearer " + chief}
+	status, header, body := do(t, url, request{path: path, kind: "application/json", body: "1", header: bearer})
+	if status != 202 {
+		t.Errorf("an entry of somebody else = %d %s, again after %q s, want 202", status, body, header.Get("Retry-After"))
 	}
 }
