@@ -21,7 +21,7 @@ func (s Skew) Since(stream string, seq uint64, stored, now time.Time) time.Time 
 		return stored
 	case s.To == nil:
 		return now
-	case seq <= s.To[stream]:
+	case seq <= s.To[stream] && stored.UnixNano() < s.Right: // else it is of a stream that was made anew since
 		return time.Unix(0, s.Right)
 	}
 	return stored
