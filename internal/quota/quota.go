@@ -197,6 +197,7 @@ func (l *Limiter) visit(now time.Time, all []Use) error {
 	if l.sessions == 0 {
 		return nil
 	}
+	var noted []Use
 	for _, u := range all {
 		if u.Session == "" || u.Entries == 0 {
 			continue
@@ -206,10 +207,16 @@ func (l *Limiter) visit(now time.Time, all []Use) error {
 			h = &hour{now.Add(time.Hour), map[string]bool{}}
 			l.hours[u.Token] = h
 		}
-		if !h.names[u.Session] && len(h.names) >= l.sessions {
+		if h.names[u.Session] {
+			continue
+		}
+		if len(h.names) >= l.sessions {
+			for _, n := range noted {
+				delete(l.hours[n.Token].names, n.Session)
+			}
 			return &Refused{tokenSessions, int64(l.sessions), h.ends.Sub(now), owner{token, u.Token}.String()}
 		}
-		h.names[u.Session] = true
+		h.names[u.Session], noted = true, append(noted, u)
 	}
 	return nil
 }

@@ -131,3 +131,21 @@ func TestSessionsOfAToken(t *testing.T) {
 		t.Errorf("%d refusals counted, want 2", n)
 	}
 }
+
+// What is refused for one of its sessions takes no place for the others.
+func TestRefusedVisitsNobody(t *testing.T) {
+	l, now := New(Rates{Sessions: 2}), time.Unix(1, 0)
+	use := func(session string) Use { return Use{Session: session, Token: "t", Entries: 1} }
+	if _, err := l.Take(now, 0, use("a"), use("b"), use("c")); err == nil {
+		t.Fatal("three sessions are taken, want a refusal")
+	}
+	if _, err := l.Take(now, 0, use("d"), use("e")); err != nil {
+		t.Errorf("two sessions, where nothing was stored before: %v", err)
+	}
+	if _, err := l.Take(now, 0, use("d"), use("f")); err == nil {
+		t.Error("a third session is taken, want a refusal")
+	}
+	if _, err := l.Take(now, 0, use("e"), use("d")); err != nil {
+		t.Errorf("those that it has: %v", err)
+	}
+}
