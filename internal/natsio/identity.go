@@ -123,7 +123,8 @@ func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[stri
 	}
 	marked := cfg
 	marked.Metadata = maps.Clone(id)
-	delete(marked.Metadata, metaSealed) // it has records without a check
+	delete(marked.Metadata, metaSealed)  // it has records without a check
+	delete(marked.Metadata, metaRestore) // no restore made it
 	maps.Copy(marked.Metadata, cfg.Metadata)
 	s, err := c.js.UpdateStream(ctx, marked)
 	if err = WrapErr(err); errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrUnknown) {

@@ -164,3 +164,16 @@ func TestSealOfAnotherStore(t *testing.T) {
 		t.Errorf("%d of 4 ways to read what was written into the new store call it foreign, want 0", n)
 	}
 }
+
+// TestRestoreOverEarlier: a bucket that a process of an earlier version has made meanwhile is none that a restore made.
+func TestRestoreOverEarlier(t *testing.T) {
+	c := natstest.Conn(t)
+	s := must.Get(c.JetStream().Stream(t.Context(), events.RecordsStream))(t)
+	cfg := s.CachedInfo().Config
+	cfg.Metadata = nil
+	must.Get(c.JetStream().UpdateStream(t.Context(), cfg))(t)
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{Restore: "backup 1"}))
+	if must.Get(c.Restore().Own(t.Context(), "backup 1"))(t) {
+		t.Error("the restore takes the bucket for its own")
+	}
+}
