@@ -149,7 +149,8 @@ func (c *restoreCmd) target(a *app, limits *natsio.Limits) (*natsio.Conn, func()
 		return conn, func() {}, err
 	}
 	if a.nats.Given() {
-		return nil, nil, service.UsageError{Err: fmt.Errorf("--data %s and a NATS system: restore into one of them", c.Data)}
+		return nil, nil, service.UsageError{Err: fmt.Errorf("--data %s and a NATS system, by a flag, NATS_URL, NATS_CONTEXT or "+
+			"the configuration file: restore into one of them", c.Data)}
 	}
 	s, err := embedded.Start(embedded.Config{Dir: c.Data})
 	if err != nil {
