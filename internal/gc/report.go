@@ -141,6 +141,8 @@ func (r Report) Write(w io.Writer) error {
 		d := r.Done
 		row("done", d.Condemned, fmt.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
 			d.Spared, d.Buried, d.Repacked, d.Made, d.Skipped, d.Reclaimed, text.Bytes(d.Bytes), d.Forgotten))
+	} else if r.Refused != "" {
+		row("done", 0, "nothing was deleted")
 	} else {
 		row("done", 0, "nothing was deleted: this is a plan")
 	}
