@@ -74,7 +74,8 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 		return nil, err
 	}
 	if heads.Found > 0 {
-		out = append(out, Alarm{AlarmHeads, fmt.Sprintf("%d of %d heads do not resolve: %s", heads.Found, heads.Heads, first(heads.Findings)), "run spool fsck --repair", heads.Found})
+		out = append(out, Alarm{AlarmHeads, fmt.Sprintf("%d states of the %d heads do not resolve: %s",
+			heads.Found, heads.Heads, first(heads.Findings)), "run spool fsck --repair", heads.Found})
 	}
 	refused, err := braked(ctx, s)
 	if err != nil {
