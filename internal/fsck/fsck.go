@@ -29,6 +29,7 @@ import (
 // missing ones are record.ErrNotFound; Stat is what an object's own meta message says.
 type Store interface {
 	List(ctx context.Context, filter string) ([]record.Record, error)
+	Keys(ctx context.Context, filter string) ([]string, error)
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	ReadChunks(ctx context.Context, o record.Object, limit int, f func(chunk []byte) error) error
 	Stat(ctx context.Context, bucket, name string) (record.Object, error)
@@ -128,7 +129,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway,
-		c.checkOthers, c.checkItems,
+		c.checkOthers, c.checkClasses, c.checkItems,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -299,6 +300,34 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		}
 	}
 	return c.checkCounters(ctx)
+}
+
+// checkClasses finds the records of no class that this version knows: nobody can tell what they keep alive, so that
+// collectors and backups stop at them.
+func (c *checker) checkClasses(ctx context.Context) error {
+	keys, err := c.s.Keys(ctx, ">")
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		_, unknown := record.ClassOf(key)
+		if unknown == nil {
+			continue
+		}
+		rs, err := c.s.Records(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !rs[0].Exists() {
+			continue
+		}
+		c.report.Records++
+		f := Finding{Kind: Unreadable, Record: key, Detail: unknown.Error()}
+		if err := c.find(ctx, rs[0].Seq, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unchanged reports whether a record is still as it was listed, and its session is not being deleted.

@@ -314,6 +314,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		"pack's order":   {pack.Key, func() []byte { q := p; q.Order = 1; return q.Encode() }(), pack.Key, fsck.Inconsistent},
 		"blob gone":      {blobs[0].Key, nil, "thread.other.renamed", fsck.Missing},
 		"counter":        {events.CounterKey("s"), record.Counter{}.Encode(), events.CounterKey("s"), fsck.Inconsistent},
+		"unknown class":  {"later.s", []byte("x"), "later.s", fsck.Unreadable},
 		"left":           {events.LeftKey(events.Thread{Session: "other", Name: "main"}), []byte{9}, "left.other.main", fsck.Unreadable},
 	} {
 		was := must.Get(w.conn.Records().Records(t.Context(), c.key))(w)
