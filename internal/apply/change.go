@@ -191,7 +191,9 @@ func (d *draft) note(head threads.Head) {
 	d.Head, d.owns = head, false
 	d.Head.Producers = append(d.producers[:0], head.Producers...)
 	d.Head.Applied = d.e.At
-	d.newcomer = d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At)
+	// A full head may have forgotten the producer: then only one that begins is certainly new.
+	begins := len(d.Head.Producers) < threads.MaxProducers || d.e.Epoch == 0 && d.e.Seq == 1
+	d.newcomer = d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At) && begins
 	d.producers = d.Head.Producers
 }
 

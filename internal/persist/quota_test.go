@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // TestQuotas: what would bring a session a thread, or a producer, more than it may have is a dead letter that says the
@@ -108,5 +110,29 @@ func TestManyProducers(t *testing.T) {
 	}
 	if list, err := r.Sessions(t.Context(), thread(0).Session); err != nil || len(list) != 1 || len(list[0].Threads) != 1 {
 		t.Errorf("Sessions() = %+v, %v, want one thread", list, err)
+	}
+}
+
+// TestProducersInTurn: what counts is how many producers a session has, not how often a head that is full forgets one.
+func TestProducersInTurn(t *testing.T) {
+	const producers, most = threads.MaxProducers + 1, threads.MaxProducers + 20
+	r := newRig(t)
+	run := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Producers: most} })
+	for seq := uint64(1); seq <= 3; seq++ {
+		var evs []*events.Event
+		for i := range producers {
+			evs = append(evs, &events.Event{
+				Thread: thread(0), Kind: events.KindEntry, Producer: fmt.Sprint("p", i), Seq: seq, Dialect: "omp",
+				Body: message(fmt.Sprint(i, seq), "user", 10),
+			})
+		}
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), evs))
+		last := evs[producers-1]
+		if err := r.Await(t.Context(), thread(0), last.Producer, 0, seq); err != nil {
+			t.Errorf("entry %d of the last one of %d producers, with %d allowed: %v", seq, producers, most, err)
+		}
+	}
+	if n := r.head(thread(0)).Entries; n != 3*producers {
+		t.Errorf("the thread has %d entries of %d: %+v", n, 3*producers, run.Stats())
 	}
 }
