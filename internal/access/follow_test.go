@@ -1,7 +1,6 @@
 package access_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/natstest"
 	"spool/internal/reload"
 )
 
@@ -26,7 +26,7 @@ type followed struct {
 	t    *testing.T
 	file string
 	*access.Tokens
-	log bytes.Buffer
+	log natstest.Log
 }
 
 // follow starts in a synctest bubble.

@@ -27,6 +27,7 @@ func TestAnnounce(t *testing.T) {
 		Role: "persister", Description: "applies events to threads", Version: "0.0.0-devel",
 		Metadata: map[string]string{"lane": "7"}, Stats: func() any { return stats{42} },
 	}))(t)
+	must.Do(t, conn.JetStream().Conn().Flush()) // the server knows what it listens on
 	nc := natstest.Dial(t, s).JetStream().Conn()
 	ask := func(subject string, into any) {
 		t.Helper()

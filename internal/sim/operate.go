@@ -277,6 +277,8 @@ func (d *driver) forgetLost() {
 	for _, m := range d.srv.Messages("SPOOL_EVENTS") {
 		held[m.Seq], last = true, max(last, m.Seq)
 	}
+	d.eventsMu.Lock() // programs go on publishing to the server that was started again
+	defer d.eventsMu.Unlock()
 	for seq, m := range d.events {
 		if seq > last && !held[seq] {
 			for _, mark := range markIn.FindAll(m.Data, -1) {
