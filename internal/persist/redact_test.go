@@ -8,10 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/redact"
 	"spool/pkg/client"
@@ -107,7 +107,7 @@ func hidden() map[string]struct{ body, core string } {
 // dead letter, nothing is in threads, items, artifacts, dead letters or the log.
 func TestHiddenSecretsAreNowhere(t *testing.T) {
 	r := newRig(t)
-	var log lockedBuffer
+	var log natstest.Log
 	r.start(func(d *persist.Deps, c *persist.Config) {
 		d.Secrets = redact.New(redact.Default(), true)
 		d.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -187,22 +187,4 @@ func (r *rig) readArtifacts(to *bytes.Buffer, session string) {
 		must.Get(to.ReadFrom(rc))(r.t)
 		_ = rc.Close()
 	}
-}
-
-// lockedBuffer is a log that may be written while it is read.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

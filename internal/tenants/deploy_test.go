@@ -133,7 +133,7 @@ func TestShippedConfiguration(t *testing.T) {
 	if err := admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	var complaints lockedBuffer
+	var complaints natstest.Log
 	ctx, cancel := context.WithCancel(context.Background())
 	p, ended := service.NewPersister(s.dial(tenants.Persister, &complaints), service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()

@@ -331,7 +331,7 @@ func TestRolesSuffice(t *testing.T) {
 	s := newSite(t)
 	s.publish("acme", tenants.Agent, "mine", marker, 1)
 	s.publish("acme", tenants.Ingest, "other", strings.Repeat("long ", 400_000), 1) // by the inbox
-	var complaints lockedBuffer
+	var complaints natstest.Log
 	reader := client.New(s.dial("acme", tenants.Reader, &complaints))
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
