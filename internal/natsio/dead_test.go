@@ -7,6 +7,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -44,4 +45,33 @@ func TestDeadLettersComeOnce(t *testing.T) {
 			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)
 		}
 	}
+}
+
+// A letter that meets a change of the stream is not stored where the session was deleted behind its event.
+func TestDeadLetterIsNotStoredBehindADeletion(t *testing.T) {
+	c := natstest.Conn(t)
+	letter := events.Dead{
+		Thread: events.Thread{Session: "s", Name: "main"}, Kind: "entry", Subject: "spool.v1.p.3.s.main.entry",
+		Seq: 7, Stored: 1, Data: []byte("x"), Reason: "bad",
+	}
+	later := letter
+	later.Seq, later.Data = 12, []byte("of the next life")
+	count := func(when string, want int) {
+		t.Helper()
+		n := 0
+		must.Do(t, c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }))
+		if n != want {
+			t.Errorf("%s: %d letters, want %d", when, n, want)
+		}
+	}
+	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{letter}))
+	deleted := record.Deleted{State: record.Done, Seq: 10, Stored: 2}
+	must.Get(c.Records().Write(t.Context(), record.Put{Key: events.DeletedKey("s"), Value: deleted.Encode()}))(t)
+	must.Do(t, c.DeadLetters().DropLetters(t.Context(), 1))
+	next := letter
+	next.Seq, next.Data = 8, []byte("y")
+	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{next}))
+	count("the letter of an event before the deletion", 0)
+	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{later}))
+	count("the letter of an event behind it", 1)
 }

@@ -128,13 +128,15 @@ func (box DeadLetters) HaveDead(ctx context.Context, letters []events.Dead) ([]b
 // storeDead stores those letters of one batch that are not stored yet.
 func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) error {
 	objects := map[int]string{} // of the letters that were uploaded
+	var err error
 	for range deadTries {
 		fresh, unread := box.c.dead.compare(letters)
 		if len(unread) > 0 {
 			box.c.dead.forget(unread)
-			if err := box.learnDead(ctx, letters, unread); err != nil {
+			if letters, err = box.learnAndDrop(ctx, letters, unread); err != nil {
 				return err
 			}
+			clear(objects)
 			continue
 		}
 		if len(fresh) == 0 {
@@ -142,7 +144,6 @@ func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) err
 		}
 		msgs := make([]*nats.Msg, len(fresh))
 		for i, n := range fresh {
-			var err error
 			if msgs[i], err = box.letterMsg(ctx, letters[n], objects, n); err != nil {
 				return err
 			}
@@ -157,14 +158,60 @@ func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) err
 			subjects[m.Subject] = true
 		}
 		if !errors.Is(err, record.ErrConflict) {
-			box.c.dead.forget(subjects) // the outcome may be unknown: the next write finds out
+			box.c.dead.doubt(subjects)
 			return err
 		}
-		if err := box.learnDead(ctx, letters, subjects); err != nil {
+		if letters, err = box.learnAndDrop(ctx, letters, subjects); err != nil {
 			return err
 		}
+		clear(objects)
 	}
 	return fmt.Errorf("%w: other processes write letters of the same threads", record.ErrBusy)
+}
+
+// learnAndDrop is learnDead, and gives the letters but for those of events that went with their session: whoever stood
+// still meanwhile would bring back what a deletion has removed. Where nothing is to be learned nobody stood still: the
+// commit has just found the session.
+func (box DeadLetters) learnAndDrop(ctx context.Context, letters []events.Dead, subjects map[string]bool) (
+	[]events.Dead, error,
+) {
+	if err := box.learnDead(ctx, letters, subjects); err != nil {
+		return letters, err
+	}
+	return box.undeleted(ctx, letters)
+}
+
+func (box DeadLetters) undeleted(ctx context.Context, letters []events.Dead) ([]events.Dead, error) {
+	at := map[string]int{}
+	var keys []string
+	for _, d := range letters {
+		if d.Thread.Session == "" {
+			continue // nobody knows whose it is
+		}
+		if _, asked := at[d.Thread.Session]; !asked {
+			at[d.Thread.Session] = len(keys)
+			keys = append(keys, events.DeletedKey(d.Thread.Session))
+		}
+	}
+	rs, err := box.c.Records().Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	gone := make([]*record.Deleted, len(rs))
+	for i, r := range rs {
+		if !r.Exists() {
+			continue
+		}
+		d, err := record.DecodeDeleted(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, err)
+		}
+		gone[i] = &d
+	}
+	return slices.DeleteFunc(slices.Clone(letters), func(d events.Dead) bool {
+		i, known := at[d.Thread.Session]
+		return known && gone[i].Before(d.Seq, d.Stored)
+	}), nil
 }
 
 // compare finds the letters that the memory does not hold, by their place in the list; unread are the subjects whose letters
@@ -217,6 +264,15 @@ func (b *deadBox) note(letters []events.Dead, fresh []int, seqs []uint64) {
 			s.sent[letterOf(d)], s.sent[letterID{d.Seq, anySum}] = d.Stored, d.Stored
 			b.held += 2
 		}
+	}
+}
+
+// doubt makes the next write of these subjects find out first what they hold: nobody knows what became of the last one.
+// To write it again at once, and see whether the server refuses it, could store what a deletion has removed meanwhile.
+func (b *deadBox) doubt(subjects map[string]bool) {
+	b.forget(subjects)
+	for subject := range subjects {
+		b.subjects[subject] = &deadSubject{since: math.MaxInt64}
 	}
 }
 

@@ -25,6 +25,7 @@ type model struct {
 	threads map[events.Thread]*life
 	lefts   map[events.Thread]*left     // names that a thread had and has no more
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
+	emptied map[string]uint64           // by session, the newest of them: letters of events before it were removed
 	deleted map[uint64]bool             // by sequence, deletions that were carried out: asked of those with a condition
 	deletes map[identity]bool           // deletions that were carried out
 
@@ -114,7 +115,7 @@ func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
-		named: map[identity]string{}, gaps: map[string]bool{}, nowhere: map[identity]bool{}, missing: map[string][]string{},
+		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{}, missing: map[string][]string{},
 	}
 }
 
@@ -134,7 +135,8 @@ func (m *model) letter(subject string, data []byte, at uint64, reason string) {
 		return
 	}
 	for _, one := range e.Each() {
-		if _, twice := m.letters[place{at, one.Seq}]; twice {
+		// One that was under way while its session was deleted can be stored behind that.
+		if _, twice := m.letters[place{at, one.Seq}]; twice && m.emptied[e.Thread.Session] < at {
 			m.fail("two dead letters of the event at %d", at)
 		}
 		m.letters[place{at, one.Seq}] = reason

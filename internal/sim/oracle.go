@@ -28,6 +28,11 @@ func (d *driver) judge() []string {
 	m := newModel(d.ledger)
 	m.small = d.p.Payload > 0
 	m.deleted, m.tried = d.deleted, d.tried
+	for seq := range d.deleted {
+		if e, err := events.Open(d.events[seq].Subject, d.events[seq].Data); err == nil {
+			m.emptied[e.Thread.Session] = max(m.emptied[e.Thread.Session], seq)
+		}
+	}
 	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
 		l := d.letters[seq]
 		var at uint64
