@@ -64,7 +64,8 @@ func (its Items) FollowDurable(
 			case done != nil:
 				wait, cancel = context.WithTimeout(ctx, readerAckEvery)
 			case f.pin == "": // another process is at it, and may die with deliveries open
-				wait, cancel = context.WithTimeout(ctx, pinnedTTL/2)
+				// Longer than it takes to miss heartbeats: whoever waits less never asks again, where what it asked is lost.
+				wait, cancel = context.WithTimeout(ctx, 3*PullHeartbeat)
 			}
 			m, err := it.Next(jetstream.NextContext(wait))
 			idle := wait.Err() != nil
