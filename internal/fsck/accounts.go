@@ -381,6 +381,7 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone, was := b.gone[p.name()]
+	letter := b.a.refusals[refusal{p.name(), p.sum}] // perhaps of another message
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
@@ -397,6 +398,7 @@ func (b *book) judge(p *posting) (why string) {
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
 	case p.epoch < b.top[p.producer]:
 		n = &b.a.accounts.Fenced
+	case p.seq < b.last[c] && letter:
 	case p.seq < b.last[c] && was && gone == p.sum:
 	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
 		b.a.accounts.Unknown++
@@ -405,7 +407,7 @@ func (b *book) judge(p *posting) (why string) {
 		return "it came behind a later event of its producer, and was taken for a repeat"
 	case (p.kind != events.KindEntry || p.masked) && b.w.had(p):
 		n = &b.a.accounts.Noted
-	case b.a.refusals[refusal{p.name(), p.sum}]:
+	case letter:
 	case b.standing(p) == events.Superseded:
 		b.a.accounts.Superseded++
 		return ""

@@ -132,6 +132,25 @@ func TestAccountOfRemovedLetters(t *testing.T) {
 	}
 }
 
+// A refused event that is published again behind a later one, in a store that has its letter and not its first message,
+// as one that was restored: the letter tells of it.
+func TestAccountOfARefusedEventPublishedAgain(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	bad := events.Event{Thread: id, Producer: "p", Seq: 1, Body: []byte("{")}
+	w.raw(bad)
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
+	w.settle()
+	s := must.Get(w.conn.JetStream().Stream(w.Context(), events.EventsStream))(w)
+	must.Do(w, s.DeleteMsg(w.Context(), 1))
+	w.raw(bad)
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 2, Applied: 1, Repeated: 1})
+	if len(a.Findings) > 0 {
+		t.Errorf("findings %v, want none", a.Findings)
+	}
+}
+
 // A producer that gives a sequence out twice loses the second entry: that is told.
 func TestAccountTellsReusedSequences(t *testing.T) {
 	w := newWorld(t)
