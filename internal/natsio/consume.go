@@ -395,7 +395,9 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		info, err := f.cons.Info(ctx)
 		if err == nil && !hidesOpen(info) {
 			first := info.AckFloor.Consumer + 1
-			if first == seq || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
+			// What comes again may come in another order than it was published in: a message for which no request has room
+			// goes behind the others that come again.
+			if first == seq && meta.NumDelivered == 1 || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
 				f.next = seq
 			} else {
 				f.open = info.Delivered.Stream
