@@ -57,6 +57,7 @@ type Change struct {
 	Output  *OutputChange
 	Closed  []string              // keys of outputs that are closed without a result
 	Puts    map[string]record.Put // of prompts, and of names that are left
+	Rows    [][]record.Put        // of artifacts that a fork inherits: each is written as a whole, ahead of the others if need be
 	Unput   []string              // keys of records that the commit was to put, and is not to any more
 
 	Delete *Delete // the session is deleted, or is not for it was written to

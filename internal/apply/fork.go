@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 )
 
 // fork begins a thread at a state of another: one new state whose parent is the fork point, and not a byte copied. A
-// fork into a session of its own takes over what the session's record says; a header that it brings is the state's
-// content.
+// fork into a session of its own takes over what the session's record says, has a header, which is the state's content,
+// and inherits the artifacts (SPEC P8).
 func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	t := d.st.Key
 	if !d.Head.Start.IsZero() {
@@ -58,17 +59,26 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	st := d.Head.Next(threads.RoleFork)
 	st.Timestamp = d.timestamp(0)
 	st.Meta = metaMap("from", source.String())
+	header := f.Header
+	if header == nil {
+		if header, err = d.header(ctx, source, info, cmp.Or(st.Timestamp, d.e.stored())); err != nil {
+			return err
+		}
+	}
 	d.Head.Entries++
 	st.Entry = threads.Record{Index: d.Head.Entries, First: d.Head.N + 1}
-	if f.Header != nil {
+	if header != nil {
 		st.Entry.ID, st.Entry.Type = t.Session, sessions.TypeHeader
 	}
-	d.append(&st, threads.Content{Text: f.Header})
+	d.append(&st, threads.Content{Text: header})
 	parent := ""
 	if t.Session != source.Session {
 		parent = source.Session
 		if !d.st.Session.Stored {
 			d.inherit(info)
+		}
+		if err := d.inheritArtifacts(ctx, source.Session); err != nil {
+			return err
 		}
 	}
 	step := dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}

@@ -17,6 +17,15 @@ func (r *Rules) MayAttach(kind events.Kind, text []byte) bool {
 	return r.Results && kind == events.KindEntry && len(text) >= r.Artifacts.Least()
 }
 
+// MayNumber reports whether an event could change the counter of its session's artifacts. text is the entry's.
+func (r *Rules) MayNumber(e *events.Event, text []byte) bool {
+	if e.Kind != events.KindControl {
+		return r.MayAttach(e.Kind, text)
+	}
+	op, err := events.ParseControl(e.Body)
+	return err == nil && op.Op == events.OpFork && op.Fork.Session != e.Thread.Session
+}
+
 // results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where
 // that is in memory: the stored entry of a giant is its source too (SPEC T9).
 func (d *draft) results(lang dialect.Dialect, before dialect.Memory, e *dialect.Entry) ([]project.Result, error) {

@@ -270,8 +270,8 @@ func (a *Artifacts) create(
 	key := events.ArtifactKey(r.Session, string(r.ID))
 	err := retry.Do(ctx, nil, func() error {
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}
-		if shared(r) {
-			puts = append(puts, record.Put{Key: sharedKey(r), Value: []byte{1}, Expect: record.Any})
+		if key := record.SharedKey(r); key != "" {
+			puts = append(puts, record.Put{Key: key, Value: []byte{1}, Expect: record.Any})
 		}
 		_, err := a.records.Commit(ctx, f.Fence, append(puts, f.demand()...))
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {

@@ -2,8 +2,6 @@ package artifactstore
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"spool/internal/record"
@@ -29,8 +27,8 @@ func (a *Artifacts) Remove(ctx context.Context, r artifacts.Record) error {
 			return err
 		}
 		puts := []record.Put{{Key: key, Expect: rs[0].Seq}}
-		if shared(r) {
-			puts = append(puts, record.Put{Key: sharedKey(r), Expect: record.Any})
+		if key := record.SharedKey(r); key != "" {
+			puts = append(puts, record.Put{Key: key, Expect: record.Any})
 		}
 		_, err = a.records.Commit(ctx, f, puts)
 		return retry.Raced(err)
@@ -38,7 +36,7 @@ func (a *Artifacts) Remove(ctx context.Context, r artifacts.Record) error {
 	if err != nil || r.Locator == nil {
 		return err
 	}
-	// A record that names these bytes can only be made beside one that does (Fork): when there is none, there never
+	// A record that names these bytes can only be made beside one that does (by a fork): when there is none, there never
 	// will be.
 	named, err := a.named(ctx, r.Object)
 	if err != nil || named {
@@ -51,21 +49,9 @@ func (a *Artifacts) Remove(ctx context.Context, r artifacts.Record) error {
 	return a.objects.Reclaim(ctx, o)
 }
 
-// shared tells that a record names bytes which are not its own alone.
-func shared(r artifacts.Record) bool { return r.Locator != nil && r.Object != r.ObjectName() }
-
-func sharedKey(r artifacts.Record) string {
-	return events.SharedKey(objectToken(r.Object), r.Session, string(r.ID))
-}
-
-func objectToken(object string) string {
-	sum := sha256.Sum256([]byte(object))
-	return hex.EncodeToString(sum[:16])
-}
-
 // named tells whether a record names an object.
 func (a *Artifacts) named(ctx context.Context, object string) (bool, error) {
-	rs, err := a.records.List(ctx, events.SharedKeys(objectToken(object)))
+	rs, err := a.records.List(ctx, events.SharedKeys(record.ObjectToken(object)))
 	if err != nil || len(rs) > 0 {
 		return len(rs) > 0, err
 	}
@@ -82,9 +68,9 @@ func (a *Artifacts) NamedBy(ctx context.Context, object string) (map[string]bool
 	users := map[string]bool{}
 	// Whoever names the bytes of another has a mark. Most objects never had one: then there is no such subject, which
 	// one message tells.
-	rs, err := a.records.Records(ctx, events.SharedKeys(objectToken(object)))
+	rs, err := a.records.Records(ctx, events.SharedKeys(record.ObjectToken(object)))
 	if err == nil && rs[0].Seq != 0 {
-		rs, err = a.records.List(ctx, events.SharedKeys(objectToken(object)))
+		rs, err = a.records.List(ctx, events.SharedKeys(record.ObjectToken(object)))
 	}
 	if err != nil {
 		return nil, err

@@ -180,6 +180,7 @@ func (c *commit) takeRecords(ch *apply.Change) {
 	for key, put := range ch.Puts {
 		c.records[key] = put
 	}
+	c.rows = append(c.rows, ch.Rows...)
 	if ch.Run == nil {
 		return
 	}

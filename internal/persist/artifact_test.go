@@ -2,12 +2,17 @@ package persist_test
 
 import (
 	"io"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/must"
+	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // The fork of a session reads the artifacts of its source by their numbers, also when those are removed, and counts on from
@@ -31,5 +36,113 @@ func TestForkHasArtifacts(t *testing.T) {
 	next, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "forked"}}, strings.NewReader(""))
 	if err != nil || next.Seq != "1" {
 		t.Errorf("the fork's next number = %s, %v, want 1", next.Seq, err)
+	}
+}
+
+// However a thread is forked into another session, the fork is one: it has a header of its own, the artifacts under
+// their numbers, both counters; nothing of it goes with its source (SPEC P8).
+func TestForkIntoAnotherSession(t *testing.T) {
+	for name, fork := range map[string]func(r *rig, t *testing.T, to events.Thread){
+		"thread fork":   func(r *rig, t *testing.T, to events.Thread) { must.Do(t, r.Fork(soon(t), to, wholeOf("s0"))) },
+		"control alone": func(r *rig, t *testing.T, to events.Thread) { r.forkAlone(t, to, wholeOf("s0")) },
+		"session fork": func(r *rig, t *testing.T, to events.Thread) {
+			must.Do(t, r.ForkSession(soon(t), "s0", to.Session, client.SessionFork{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.start(nil)
+			ctx, to := soon(t), events.Thread{Session: "copy", Name: events.MainThread}
+			r.say(thread(0), "omp", sessionHeader, node("a", ""), bare("b"))
+			source := must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
+			agent := must.Get(r.AgentID(ctx, "s0", "", "Review"))(t)
+			of := client.NewArtifact{Record: artifacts.Record{Session: "s0", Agent: agent, Writer: artifacts.FromAgent}}
+			must.Get(r.PutArtifact(ctx, of, strings.NewReader("reviewed")))(t)
+			fork(r, t, to)
+
+			header := must.Get(r.Source().ForkHeader(ctx, r.head(to), "copy"))(t)
+			if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
+				t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
+			}
+			must.Do(t, r.DeleteArtifact(ctx, source.ID))
+			must.Get(r.DeleteSession(ctx, "s0", client.Deletion{}))(t)
+			for address, want := range map[string]string{"artifact://0": "kept", "agent://0-Review": "reviewed"} {
+				res := must.Get(r.Resolve(ctx, "copy", address, artifacts.Lines{}))(t)
+				if b, err := io.ReadAll(res.Body); err != nil || string(b) != want {
+					t.Errorf("%s of the fork = %q, %v, want %q", address, b, err, want)
+				}
+			}
+			next := must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "copy"}}, strings.NewReader("")))(t)
+			if id := must.Get(r.AgentID(ctx, "copy", "", "Review"))(t); next.Seq != "1" || id != "1-Review" {
+				t.Errorf("the fork's next number and agent = %s, %s, want 1 and 1-Review", next.Seq, id)
+			}
+		})
+	}
+}
+
+func wholeOf(session string) events.Fork {
+	return events.Fork{Session: session, Thread: events.MainThread, Whole: true}
+}
+
+// forkAlone forks by an event, as an agent without the SDK does.
+func (r *rig) forkAlone(t *testing.T, to events.Thread, from events.Fork) {
+	t.Helper()
+	p := r.Publisher(client.PublisherConfig{})
+	must.Do(t, p.Control(soon(t), to, 1, events.Control{Op: events.OpFork, Fork: &from}))
+	r.await(to, p.Producer(), 1)
+}
+
+// A session without artifacts that had some gives its fork the numbers all the same; a session that has its own keeps
+// theirs, and what it inherits under them has no number.
+func TestForkOfNumbers(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	r.say(thread(0), "omp", sessionHeader, node("a", ""))
+	put := func(session, text string) artifacts.Record {
+		n := client.NewArtifact{Record: artifacts.Record{Session: session}}
+		return must.Get(r.PutArtifact(ctx, n, strings.NewReader(text)))(t)
+	}
+	must.Do(t, r.DeleteArtifact(ctx, put("s0", "gone").ID))
+	r.forkAlone(t, events.Thread{Session: "bare", Name: events.MainThread}, wholeOf("s0"))
+	if a := put("bare", ""); a.Seq != "1" {
+		t.Errorf("first number of a fork of a session whose artifact 0 was deleted = %s, want 1", a.Seq)
+	}
+	put("s0", "theirs")
+	put("own", "0 of its own")
+	put("own", "1 of its own")
+	r.forkAlone(t, events.Thread{Session: "own", Name: events.MainThread}, wholeOf("s0"))
+	res := must.Get(r.Resolve(ctx, "own", "artifact://1", artifacts.Lines{}))(t)
+	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "1 of its own" {
+		t.Errorf("artifact://1 = %q, %v, want what was under the number before", b, err)
+	}
+	rows := must.Get(r.Artifacts(ctx, "own"))(t)
+	if len(rows) != 3 {
+		t.Errorf("artifacts = %+v, want its two and the one that it inherits", rows)
+	}
+}
+
+// A fork of a session with more artifacts than a commit has room for has them all: what is too much goes ahead.
+func TestForkOfManyArtifacts(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	r.say(thread(0), "omp", sessionHeader, node("a", ""))
+	first := must.Get(r.PutArtifact(soon(t), client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
+	const rows = record.MaxCommit / 2
+	f := must.Get(r.conn.Records().Fence(soon(t), 0))(t)
+	var puts []record.Put
+	for i := range rows {
+		row := first
+		row.ID, row.Seq = artifacts.NewID(time.UnixMilli(0), [10]byte{byte(i), byte(i >> 8)}), artifacts.Seq(strconv.Itoa(i+1))
+		puts = append(puts, record.Put{Key: events.ArtifactKey("s0", string(row.ID)), Value: row.Encode()})
+	}
+	must.Get(r.conn.Records().Commit(soon(t), f, puts))(t)
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+	numbers := map[artifacts.Seq]bool{}
+	for _, row := range must.Get(r.Artifacts(soon(t), "copy"))(t) {
+		numbers[row.Seq] = true
+	}
+	if len(numbers) != rows+1 {
+		t.Errorf("the fork has %d numbers, want %d", len(numbers), rows+1)
 	}
 }

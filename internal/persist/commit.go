@@ -41,6 +41,7 @@ type commit struct {
 	byKey      map[events.Thread]*touched
 	infos      map[*session][]byte   // records of the sessions that change; later commits may be changing the sessions already
 	records    map[string]record.Put // of prompts, by key
+	rows       [][]record.Put        // of artifacts that forks inherit
 	runs       map[string]record.Put // records of runs, by key; nil while there is none
 	outputs    []*touchedOutput      // open ones with news, or that end
 	results    []*attached           // large results
@@ -221,7 +222,12 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	}
 	// What the commit needs to exist before it can be in it, or ahead of it.
 	room := record.MaxCommit - len(puts) - len(outputs) - len(c.threads)
-	young, err := p.spill(ctx, c, append(blobs, touches...), room)
+	rows, err := p.spillRows(ctx, c, room)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	puts = append(puts, rows...)
+	young, err := p.spill(ctx, c, append(blobs, touches...), room-len(rows))
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -332,6 +338,29 @@ func (p *Persister) spill(ctx context.Context, c *commit, young []record.Put, ro
 		young = young[n:]
 	}
 	return young, nil
+}
+
+// spillRows writes the artifacts of forks for which a commit has no room ahead of it, behind the same fence, and gives
+// the records of the rest: a fork of a session with few of them is one batch. Each batch has whole rows, with the rows
+// that they are made from. A crash in between leaves rows of a fork that is not there yet: it finds them when its event
+// comes again.
+func (p *Persister) spillRows(ctx context.Context, c *commit, room int) (rest []record.Put, err error) {
+	n := 0
+	for _, row := range c.rows {
+		n += len(row)
+	}
+	rows := c.rows
+	for n > max(room, 0) {
+		var batch []record.Put
+		for len(rows) > 0 && len(batch)+len(rows[0]) <= record.MaxCommit {
+			batch, rows = append(batch, rows[0]...), rows[1:]
+		}
+		if _, err := p.Records.Commit(ctx, c.fence, batch); err != nil {
+			return nil, err
+		}
+		n -= len(batch)
+	}
+	return slices.Concat(rows...), nil
 }
 
 // touchBases republishes the record of every pack that a thread of the commit builds on, if a collector could take it for

@@ -111,7 +111,7 @@ func (h *outputCache) trim() {
 }
 
 // loadOutputs reads the outputs that a batch has pieces of and that are not in memory, and the counters of the sessions in
-// which one ends or an entry may have a large result, in one go.
+// which one ends, an entry may have a large result, or a fork begins, in one go.
 func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	h := &l.outputs
 	h.trim()
@@ -120,7 +120,7 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	var take []func([]record.Record) (read int, err error) // each is given the records from its own on
 	for _, s := range batch {
 		chunk := s.event.Kind == events.KindChunk
-		if !chunk && !l.p.rules.MayAttach(s.event.Kind, s.event.Text) || !s.known || s.bad != nil {
+		if !chunk && !l.p.rules.MayNumber(&s.event.Event, s.event.Text) || !s.known || s.bad != nil {
 			continue
 		}
 		session := s.event.Thread.Session

@@ -255,7 +255,7 @@ func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
 	}
 	head := r.say(to, "omp", string(message("yours", "user", 10)))
 	ids := r.path(head, entryID)
-	if want := []string{"e00000", "e00001", "e00002", "e00003", "", "mine", "", "yours"}; !slices.Equal(ids, want) {
+	if want := []string{"e00000", "e00001", "e00002", "e00003", "", "mine", "elsewhere", "yours"}; !slices.Equal(ids, want) {
 		r.t.Errorf("fork of a fork = %v, want %v", ids, want)
 	}
 	if err := threads.Verify(r.t.Context(), r.Reader(), head); err != nil {

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -53,6 +54,22 @@ func (c *Counter) Raise(above artifacts.Seq) {
 	if above.Compare(c.Artifacts) > 0 {
 		c.Artifacts = above
 	}
+}
+
+// Clone is a counter that shares no memory with this one.
+func (c Counter) Clone() Counter {
+	c.Agents = slices.Clone(c.Agents)
+	return c
+}
+
+// Inherit makes numbers and agents go on above those of another session, and reports whether that changes anything.
+func (c *Counter) Inherit(from Counter) (changed bool) {
+	before := c.Clone()
+	c.Raise(from.Artifacts)
+	for _, a := range from.Agents {
+		c.raiseAgent(a.Parent, a.Last)
+	}
+	return c.Artifacts != before.Artifacts || !slices.Equal(c.Agents, before.Agents)
 }
 
 // Encode is the value's bytes.

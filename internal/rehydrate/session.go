@@ -8,6 +8,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/pkg/casstore"
+	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
@@ -176,6 +177,26 @@ func (s Source) FirstHeader(ctx context.Context, head threads.Head) (h sessions.
 		}
 	}
 	return r.session.Header, r.session.Header.ID != "", nil
+}
+
+// Header is the header of a thread's session: that of its fork, else the first of its file, else one made of what its
+// record says.
+func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (
+	h sessions.Header, err error,
+) {
+	if info.Parent != "" && t.Name == events.MainThread { // only a session that has a parent is looked through
+		if fork, err := s.ForkHeader(ctx, head, t.Session); err != nil {
+			return h, err
+		} else if fork != nil {
+			return sessions.ParseHeader(fork)
+		}
+	}
+	h, ok, err := s.FirstHeader(ctx, head)
+	if err == nil && !ok {
+		h = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
+			Title: info.Title, ParentSession: info.Parent}
+	}
+	return h, err
 }
 
 // ForkHeader is the header that the state of a session's fork holds (SPEC S9); nil if there is none.

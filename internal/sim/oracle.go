@@ -347,12 +347,26 @@ func (j *judgement) artifacts(ctx context.Context, cl *client.Client) error {
 	numbers := map[string]artifacts.ID{}
 	for _, r := range all {
 		key := r.Session + " " + string(r.Seq)
-		if other, taken := numbers[key]; taken && r.Seq != "" && r.ForkedFrom == "" {
+		if other, taken := numbers[key]; taken && r.Seq != "" {
 			j.fail("artifacts %s and %s of %s have the same number %s", other, r.ID, r.Session, r.Seq)
+		}
+		if r.ForkedFrom != "" { // also when its source is gone
+			if err := opens(ctx, cl, r); err != nil {
+				j.fail("artifact %s, which %s inherited, cannot be read: %v", r.ID, r.Session, err)
+			}
 		}
 		numbers[key] = r.ID
 	}
 	return nil
+}
+
+func opens(ctx context.Context, cl *client.Client, r artifacts.Record) error {
+	body, _, err := cl.OpenArtifact(ctx, r)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, body)
+	return errors.Join(err, body.Close())
 }
 
 func (j *judgement) deletedSession(s string) bool {

@@ -96,12 +96,6 @@ func (c *Client) CleanupArtifacts(ctx context.Context, how artifacts.Cleanup) (a
 	return artifacts.Clean(ctx, c.artifactStore(), how)
 }
 
-// ForkArtifacts gives the artifacts of a session to its fork: rows of its own, with the same numbers, over the same bytes
-// (SPEC A7). at is when the fork was made, in Unix milliseconds. Repeating it adds nothing.
-func (c *Client) ForkArtifacts(ctx context.Context, from, to string, at int64) (rows int, err error) {
-	return c.artifactStore().Fork(ctx, from, to, at)
-}
-
 // Resolve finds what an address leads to, and selects lines of it: artifact://<number> and agent://<id> in a session ("" =
 // none), blob:sha256:<hex>, or the local_log of a truncated item, <session>/threads/<thread>/logs/thread.log (SPEC A8, A9,
 // I5). The caller closes Body.

@@ -251,11 +251,11 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
 	now := time.Now()
 	if apply.TakesAppends(from, head) == nil {
-		first, _, err := c.Source().FirstHeader(ctx, head)
+		info, err := c.info(ctx, session)
 		if err != nil {
 			return err
 		}
-		h, err := c.header(ctx, from, head, first)
+		h, err := c.Source().Header(ctx, from, head, info)
 		if err != nil {
 			return err
 		}
@@ -271,10 +271,6 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	}
 	if err := c.checkFork(ctx, target, fork); err != nil {
 		return fmt.Errorf("fork %s: %w", session, err)
-	}
-	// A crash after this leaves rows of a session that is not there yet: whoever forks again finds them (SPEC A7).
-	if _, err := c.ForkArtifacts(ctx, session, to, now.UnixMilli()); err != nil {
-		return err
 	}
 	return c.begin(ctx, target, now, ops)
 }
