@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -89,10 +90,10 @@ type artifactPutCmd struct {
 	Session  string `arg:"" help:"Session that it belongs to."`
 	File     string `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
 	Tool     string `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
-	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: made of number and tool)."`
+	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool)."`
 	Agent    string `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
 	ToolCall string `placeholder:"ID" help:"Invocation that it is the result of."`
-	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type."`
+	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type (default: the name's)."`
 	Summary  string `placeholder:"TEXT" help:"What is in it."`
 	Category string `default:"normal" enum:"normal,provider_raw,hook_log,traceback,debug" help:"What it is for (${enum}); cleanup takes all but normal ones."`
 	Register bool   `help:"Register the file where it is, instead of storing its bytes."`
@@ -106,6 +107,8 @@ func (c *artifactPutCmd) Run(a *app) error {
 		Category: artifacts.Category(c.Category)}}
 	if c.Agent != "" {
 		n.Writer = artifacts.FromAgent
+	} else if c.File != "-" && c.Tool == "" && c.Object == "" {
+		n.Filename = cmp.Or(n.Filename, filepath.Base(c.File))
 	}
 	err := checkNames(c.Session, "")
 	if c.Register && c.File == "-" || (c.Register || c.Agent != "") && c.Object != "" || c.Register && c.Agent != "" {

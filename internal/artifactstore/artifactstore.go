@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
+	"path"
 	"time"
 
 	"spool/internal/natsio"
@@ -145,6 +147,9 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 	}
 	r.Seq, r.ForkedFrom = "", ""
 	named := r.Filename != ""
+	if r.MIME == "" && named {
+		r.MIME = mime.TypeByExtension(path.Ext(r.Filename))
+	}
 	switch {
 	case r.Writer == artifacts.FromAgent && r.Agent == "":
 		return r, fmt.Errorf("%w: an agent's output needs the agent's id", artifacts.ErrRecord)
