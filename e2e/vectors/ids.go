@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spool/internal/record"
 	"spool/pkg/artifacts"
 )
 
@@ -198,9 +199,11 @@ func missingDir(name string, c map[string]any, report func(Case)) {
 // agentIDs runs one case of agents' names.
 func agentIDs(name string, c map[string]any, report func(Case)) error {
 	parent, _ := c["parentPrefix"].(string)
-	counter := artifacts.AgentCounter{Parent: parent}
+	var counter record.Counter
 	for _, file := range texts(c["existing"]) {
-		counter.See(file)
+		if id, agent := strings.CutSuffix(file, ".md"); agent {
+			counter.SeeAgent(id)
+		}
 	}
 	results, err := memberAs[[]any](c, "results")
 	if err != nil {
@@ -209,7 +212,7 @@ func agentIDs(name string, c map[string]any, report func(Case)) error {
 	before := texts(c["existing"])
 	n := 0
 	take := func(want, requested string) {
-		got := counter.Take(requested)
+		got := counter.TakeAgent(parent, requested)
 		report(agentCase(fmt.Sprintf("%s.%02d", name, n), want, got, parent, slices.Clone(before)))
 		before = append(before, got+".md")
 		n++

@@ -374,3 +374,39 @@ func first(t *testing.T, a *artifactstore.Artifacts) artifacts.Record {
 	}
 	return all[0]
 }
+
+// An agent's id is given once, whoever gives it: what is put under a name of the caller's counts, and of several puts of
+// one id at a time one succeeds (SPEC A9).
+func TestAgentIDsAreGivenOnce(t *testing.T) {
+	c := natstest.Conn(t)
+	a := artifactstore.Of(c, 0)
+	output := func(id string) error {
+		n := newArtifact("s")
+		n.Writer, n.Agent = artifacts.FromAgent, id
+		_, err := a.Put(t.Context(), n, strings.NewReader(id))
+		return err
+	}
+	must.Do(t, output("1-Plan"))
+	if id, err := a.TakeAgent(t.Context(), "s", "", "Plan"); err != nil || id != "2-Plan" {
+		t.Errorf("TakeAgent after 1-Plan was put = %s, %v, want 2-Plan", id, err)
+	}
+	must.Do(t, output("2-Plan"))
+	if err := output("1-Plan"); !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), "1-Plan") {
+		t.Errorf("second put of 1-Plan = %v, want ErrTaken that names it", err)
+	}
+	errs := make(chan error)
+	for range 8 {
+		go func() { errs <- output("9-Same") }()
+	}
+	made := 0
+	for range 8 {
+		if err := <-errs; err == nil {
+			made++
+		} else if !errors.Is(err, artifacts.ErrTaken) {
+			t.Errorf("put of 9-Same = %v, want ErrTaken", err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d of 8 puts of one agent id succeed, want 1", made)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"mime"
 	"path"
+	"slices"
 	"time"
 
 	"spool/internal/natsio"
@@ -167,7 +168,10 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 		}
 	}
 	if r.Writer == artifacts.FromAgent {
-		return r, nil
+		if _, err := a.claimAgent(ctx, r); err != nil { // create decides this too
+			return r, err
+		}
+		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
 	}
 	err := a.count(ctx, r.Session, f, func(c *record.Counter) { r.Seq = c.Take() })
 	if err == nil && !named {
@@ -278,7 +282,11 @@ func (a *Artifacts) create(
 		if key := record.SharedKey(r); key != "" {
 			puts = append(puts, record.Put{Key: key, Value: []byte{1}, Expect: record.Any})
 		}
-		_, err := a.records.Commit(ctx, f.Fence, append(puts, f.demand()...))
+		claim, err := a.claimAgent(ctx, r)
+		if err != nil {
+			return err
+		}
+		_, err = a.records.Commit(ctx, f.Fence, slices.Concat(puts, claim, f.demand()))
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
 			return err
 		}
@@ -307,6 +315,34 @@ func (a *Artifacts) create(
 		return artifacts.Record{}, fmt.Errorf("create artifact %s: %w", r.ID, refused(err))
 	}
 	return r, nil
+}
+
+// claimAgent is what a commit writes so that an agent's id is given once in its session (SPEC A9): the counter, as it was
+// before nobody was seen to have the id. Nothing for what is no agent's output.
+func (a *Artifacts) claimAgent(ctx context.Context, r artifacts.Record) ([]record.Put, error) {
+	if r.Writer != artifacts.FromAgent {
+		return nil, nil
+	}
+	rs, err := a.records.Records(ctx, events.CounterKey(r.Session))
+	if err != nil {
+		return nil, err
+	}
+	c, err := record.DecodeCounter(rs[0].Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rs[0].Key, err)
+	}
+	all, err := a.Records(ctx, r.Session, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range all {
+		if other.Writer == artifacts.FromAgent && other.Agent == r.Agent && other.ID != r.ID {
+			return nil, fmt.Errorf("%w: the agent id %s of session %s is that of %s; take the next one", artifacts.ErrTaken,
+				r.Agent, r.Session, other.ID)
+		}
+	}
+	c.SeeAgent(r.Agent)
+	return []record.Put{{Key: rs[0].Key, Value: c.Encode(), Expect: rs[0].Seq}}, nil
 }
 
 // busy is the reason to try again when nothing else is.

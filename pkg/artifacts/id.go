@@ -103,31 +103,3 @@ func (c *Counter) raise(n Seq) {
 		c.used = n
 	}
 }
-
-// AgentCounter names the outputs of the agents that one agent starts: <index>-<requested>, below a parent
-// <parent>.<index>-<requested> (SPEC A9). The zero value is the root agent's. It belongs to one goroutine.
-type AgentCounter struct {
-	Parent string // id of the agent that starts them; "" for the root
-	index  Counter
-}
-
-// See shows the counter a file that is there: <parent>.<digits>-<anything>.md counts. What is nested deeper does not.
-func (c *AgentCounter) See(name string) {
-	name, ok := strings.CutPrefix(name, c.prefix())
-	n, rest := leadingSeq(name)
-	if ok && n != "" && strings.HasPrefix(rest, "-") && strings.HasSuffix(rest[1:], agentExt) {
-		c.index.raise(n)
-	}
-}
-
-// Take gives out the next id. The requested name goes into it as it is.
-func (c *AgentCounter) Take(requested string) string {
-	return c.prefix() + string(c.index.Take()) + "-" + requested
-}
-
-func (c *AgentCounter) prefix() string {
-	if c.Parent == "" {
-		return ""
-	}
-	return c.Parent + "."
-}

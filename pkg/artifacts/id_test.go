@@ -50,23 +50,6 @@ func TestCounterIsMaxPlusOne(t *testing.T) {
 	})
 }
 
-func TestAgentCounter(t *testing.T) {
-	root := artifacts.AgentCounter{}
-	for _, name := range []string{"0-Parent.md", "0-Parent.7-Child.md", "3-X.jsonl", "notes.md", "9.md"} {
-		root.See(name)
-	}
-	parent := root.Take("Parent")
-	if parent != "1-Parent" {
-		t.Fatalf("Take = %s, want 1-Parent", parent)
-	}
-	child := artifacts.AgentCounter{Parent: parent}
-	child.See("1-Parent.0-A.md")
-	child.See("0-Parent.8-A.md") // another's
-	if got := child.Take("B"); got != "1-Parent.1-B" {
-		t.Errorf("Take = %s, want 1-Parent.1-B", got)
-	}
-}
-
 func TestToolFile(t *testing.T) {
 	long := "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 	for tool, want := range map[string]string{
