@@ -163,7 +163,7 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 		return r, err
 	}
 	if given { // create decides; this spares the upload
-		if own, err := a.holder(ctx, r); err != nil || own.Seq != 0 {
+		if own, err := a.holder(ctx, r.ID); err != nil || own.Seq != 0 {
 			return r, cmp.Or(err, taken(r))
 		}
 	}
@@ -236,8 +236,8 @@ func (a *Artifacts) renew(ctx context.Context, f *fence) (err error) {
 }
 
 // holder reads the record that has, or had, an artifact's id, in whatever session (SPEC A1); Seq 0: none.
-func (a *Artifacts) holder(ctx context.Context, r artifacts.Record) (record.Record, error) {
-	rs, err := a.records.Records(ctx, events.ArtifactKeys("", string(r.ID)))
+func (a *Artifacts) holder(ctx context.Context, id artifacts.ID) (record.Record, error) {
+	rs, err := a.records.Records(ctx, events.ArtifactKeys("", string(id)))
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -290,7 +290,7 @@ func (a *Artifacts) create(
 		if !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrUnknown) {
 			return err
 		}
-		holder, e := a.holder(ctx, r)
+		holder, e := a.holder(ctx, r.ID)
 		switch {
 		case e != nil:
 			return e

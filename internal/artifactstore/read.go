@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -37,6 +38,33 @@ func (a *Artifacts) Records(ctx context.Context, session string, id artifacts.ID
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// Find is the artifact of an id: its own row, else, where that was removed, one that a fork inherited, since entries of
+// the fork name the artifact by the id that it had (SPEC P8). All rows are looked through for that. artifacts.ErrNotFound:
+// there is none.
+func (a *Artifacts) Find(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {
+	none := fmt.Errorf("artifact %w: %s", artifacts.ErrNotFound, id)
+	held, err := a.holder(ctx, id)
+	switch {
+	case err != nil:
+		return artifacts.Record{}, err
+	case held.Exists():
+		return artifacts.DecodeRecord(held.Value)
+	case held.Seq == 0: // there never was
+		return artifacts.Record{}, none
+	}
+	all, err := a.records.List(ctx, events.ArtifactKeys("", ""))
+	if err != nil {
+		return artifacts.Record{}, err
+	}
+	for _, r := range all {
+		heir, err := artifacts.DecodeRecord(r.Value)
+		if err == nil && (heir.ForkedFrom == id || heir.ForkedFrom != "" && strings.Contains(heir.Object, "/"+string(id)+"/")) {
+			return heir, nil
+		}
+	}
+	return artifacts.Record{}, none
 }
 
 // Open reads an artifact. Its bytes are checked against the digest that was taken when they were stored, where there is

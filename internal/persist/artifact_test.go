@@ -72,6 +72,10 @@ func TestForkIntoAnotherSession(t *testing.T) {
 					t.Errorf("%s of the fork = %q, %v, want %q", address, b, err, want)
 				}
 			}
+			inherited := must.Get(r.Artifact(ctx, source.ID))(t)
+			if inherited.Session != "copy" || inherited.Seq != "0" {
+				t.Errorf("the artifact that entries of the fork name = %+v, want the fork's", inherited)
+			}
 			next := must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "copy"}}, strings.NewReader("")))(t)
 			if id := must.Get(r.AgentID(ctx, "copy", "", "Review"))(t); next.Seq != "1" || id != "1-Review" {
 				t.Errorf("the fork's next number and agent = %s, %s, want 1 and 1-Review", next.Seq, id)

@@ -59,19 +59,13 @@ func (c *Client) Artifacts(ctx context.Context, session string) ([]artifacts.Rec
 	return c.artifactStore().Records(ctx, session, "")
 }
 
-// Artifact is an artifact's record. artifacts.ErrNotFound: there is none of that id.
+// Artifact is an artifact's record; of one that was removed that of a fork, if it has one. artifacts.ErrNotFound: there is
+// none of that id.
 func (c *Client) Artifact(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {
 	if err := events.CheckToken("artifact_id", string(id)); err != nil {
 		return artifacts.Record{}, err
 	}
-	rs, err := c.artifactStore().Records(ctx, "", id)
-	if err != nil {
-		return artifacts.Record{}, err
-	}
-	if len(rs) == 0 {
-		return artifacts.Record{}, fmt.Errorf("artifact %w: %s", artifacts.ErrNotFound, id)
-	}
-	return rs[0], nil
+	return c.artifactStore().Find(ctx, id)
 }
 
 // OpenArtifact reads an artifact's bytes, in bounded memory, and says how many there are. The reader is an io.Seeker too. Its
