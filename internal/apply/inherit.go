@@ -98,7 +98,7 @@ type heir struct {
 }
 
 // rows copies the artifacts that are still there, but for those that the heir has. The row that a new one is made from
-// is touched with it, so that it cannot be removed in between. One that cannot be read is left out, as it is by readers.
+// is touched with it, so that it cannot be removed in between. One that cannot be read is left out.
 func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]record.Put, err error) {
 	source, err := w.Records(ctx, keys...)
 	if err != nil {
