@@ -50,6 +50,15 @@ func alarms(conn *natsio.Conn) func(context.Context) ([]string, uint64, error) {
 	}
 }
 
+// TrustClock notes that the server's clock is right as it is (scrub.TrustClock), and has gc's schedule made anew: the server may
+// wait with the next request for the time that it had in mind.
+func TrustClock(ctx context.Context, conn *natsio.Conn) (now time.Time, err error) {
+	if now, err = scrub.TrustClock(ctx, natsadmin.Of(conn)); err != nil {
+		return now, err
+	}
+	return now, gcnats.Of(conn).Reschedule(ctx)
+}
+
 // Refuse is why nothing may be deleted: what stands of losses, or looks like one now. It wraps gc.ErrBrake.
 func Refuse(ctx context.Context, conn *natsio.Conn) error {
 	all, _, err := alarms(conn)(ctx)

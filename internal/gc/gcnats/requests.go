@@ -56,6 +56,27 @@ func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, e
 	return true, nil
 }
 
+// Reschedule makes the schedule that there is anew, if there is one.
+func (w *World) Reschedule(ctx context.Context) error {
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	if err != nil {
+		return fmt.Errorf("schedule gc anew: %w", natsio.WrapErr(err))
+	}
+	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+			hdrSchedule: {old.Header.Get(hdrSchedule)}, hdrScheduleTarget: {events.GCRunSubject},
+		}}})
+	}
+	if err != nil {
+		return fmt.Errorf("schedule gc anew: %w", natsio.WrapErr(err))
+	}
+	return nil
+}
+
 // Ask asks for a cycle now.
 func (w *World) Ask(ctx context.Context) error {
 	_, err := w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})
