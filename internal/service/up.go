@@ -34,7 +34,7 @@ type UpConfig struct {
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
-	GC      GC     // Every 0: none
+	GC      GC     // When empty: none
 
 	ScrubEvery time.Duration // 0: never
 	ScrubRate  int64         // bytes a second; 0 = as fast as it goes
@@ -113,7 +113,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	if cfg.ScrubEvery > 0 {
 		g.Go(func() error { ScrubEvery(ctx, conn, cfg.ScrubEvery, cfg.ScrubRate, cfg.Log); return nil })
 	}
-	if cfg.GC.Every > 0 {
+	if cfg.GC.When != "" {
 		g.Go(func() error {
 			if err := cfg.GC.Run(ctx, conn, cfg.Log); err != nil { // nothing else needs it
 				cfg.Log.Error("gc stopped", "error", err)
