@@ -2,18 +2,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"spool/internal/embedded"
+	"spool/internal/gc"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/tenants"
+	"spool/pkg/events"
 )
 
 // spool runs the command, and gives what it writes to its standard output and error, and its exit code.
@@ -59,6 +64,40 @@ func TestDoctorTellsRefusedCredentials(t *testing.T) {
 	out, code := spool(t, "doctor", "--nats", "127.0.0.1:1")
 	if code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
 		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
+	}
+}
+
+// TestDoctorSaysWhatCheckSays: whatever a check is not content with, doctor has it too. Nobody serves a partition here, a letter is there,
+// and what gc said last is that it refused.
+func TestDoctorSaysWhatCheckSays(t *testing.T) {
+	s := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
+	t.Cleanup(s.Stop)
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
+	t.Cleanup(conn.Close)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	must.Get(conn.JetStream().Publish(t.Context(), "spool.v1.dead.s.main.entry", []byte("?")))(t)
+	must.Do(t, service.StoreReport(t.Context(), conn, &gc.Report{Refused: "there was a reason"}, nil))
+	out, _ := spool(t, "check", "--format", "json", "--nats", s.ClientURL())
+	said, code := spool(t, "doctor", "--json", "--nats", s.ClientURL())
+	if code != service.ExitFailure {
+		t.Errorf("doctor exits with %d", code)
+	}
+	named := map[string]string{"partitions": "persisters", "dead": events.DeadStream, "events": events.EventsStream}
+	bad := 0
+	for line := range strings.Lines(out) {
+		var c struct{ Check, Status string }
+		must.Do(t, json.Unmarshal([]byte(line), &c))
+		if c.Status == "OK" {
+			continue
+		}
+		bad++
+		want := fmt.Sprintf(`{"name":%q,"ok":false,`, cmp.Or(named[c.Check], c.Check))
+		if !strings.Contains(said, want) {
+			t.Errorf("check says that %s is %s, doctor has no %s:\n%s", c.Check, c.Status, want, said)
+		}
+	}
+	if bad != 3 {
+		t.Errorf("%d checks are not content, want partitions, dead and gc:\n%s", bad, out)
 	}
 }
 

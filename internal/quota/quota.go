@@ -278,6 +278,17 @@ func (o owner) String() string {
 	return "the token " + o.name
 }
 
+// Refused is how many requests were refused so far; of nil, none.
+func (l *Limiter) Refused() (n int64) {
+	if l == nil {
+		return 0
+	}
+	for _, some := range l.Refusals() {
+		n += some
+	}
+	return n
+}
+
 // Refusals counts what was refused, by quota.
 func (l *Limiter) Refusals() map[string]int64 {
 	out := map[string]int64{tokenSessions: l.refusedSessions.Load()}

@@ -17,6 +17,7 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/persist"
 	"spool/internal/web"
 )
 
@@ -83,7 +84,12 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}
 	cfg.Persist.Metrics = reg
 	up.Persister = NewPersister(conn, cfg.Persist, cfg.Log)
-	defer Observed(conn, reg, "persister", "applies events to threads", func() any { return up.Persister.Stats() }, cfg.Log)()
+	defer Observed(conn, reg, "persister", "applies events to threads", func() any {
+		return struct {
+			persist.Stats
+			OverRates int64 `json:"over_rates"`
+		}{up.Persister.Stats(), cfg.API.Quotas.Refused()}
+	}, cfg.Log)()
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { stayLean(ctx); return nil })
