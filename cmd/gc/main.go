@@ -5,10 +5,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,7 +20,7 @@ func main() { os.Exit(service.Exit("gc", run(os.Args[1:], os.Stdout), os.Stderr)
 func run(args []string, out io.Writer) error {
 	var (
 		by     service.Collecting
-		g      = service.GC{AtOnce: true}
+		g      = service.GC{AtOnce: true, When: "@every 1h0m0s"}
 		fs     = service.NewFlags("gc")
 		once   = fs.Bool("once", false, "run one cycle and end, whoever else is at it")
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
@@ -33,14 +31,15 @@ func run(args []string, out io.Writer) error {
 	fs.Take(&by)
 	fs.Float64Var(&g.RetainShare, "retention-share", retention.DefaultShare,
 		"most that retention may remove at a time of all sessions; ten may always go")
-	fs.DurationVar(&g.Every, "every", time.Hour, "time between cycles, of whichever gc runs them: the newest one to start decides")
+	fs.Var(&g.When, "every", "`time` between cycles, of whichever gc runs them; a time of day in UTC (03:30), or a cron (30 3 * * 0): "+
+		"the newest one that runs decides")
 	fs.BoolVar(&g.DryRun, "dry-run", false, "say what a cycle would do, and delete nothing")
 	log, err := fs.Parse(args)
 	if err != nil {
 		return err
 	}
-	if g.Every < time.Second {
-		return service.UsageError{Err: fmt.Errorf("-every %v: at least 1s", g.Every)}
+	if g.When == "" {
+		return service.UsageError{Err: errors.New("-every 0: at least 1s")}
 	}
 	g.Config = by.Config()
 	if g.Retain, err = fs.Policies(); err != nil {

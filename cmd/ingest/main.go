@@ -58,6 +58,8 @@ func run(args []string) error {
 	reg := service.Metrics("ingest")
 	api.Metrics = reg.Handler()
 	reg.Quotas(api.Quotas)
-	defer service.Observed(conn, reg, "ingest", "takes entries and gives what is stored, over HTTP", nil, log)()
+	defer service.Observed(conn, reg, "ingest", "takes entries and gives what is stored, over HTTP", func() any {
+		return map[string]int64{"over_rates": api.Quotas.Refused()}
+	}, log)()
 	return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api))))
 }

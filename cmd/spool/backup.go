@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"spool/internal/backup"
 	"spool/internal/embedded"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/text"
 )
@@ -34,18 +36,21 @@ func (c *backupCreateCmd) Run(a *app) error {
 		return err
 	}
 	start, bar := time.Now(), a.copyBar("copying")
-	m, err := backup.Create(a.ctx, conn, repo, bar.show)
+	m, left := backup.Create(a.ctx, conn, repo, bar.show)
 	bar.end()
-	if err != nil {
-		return err
+	if left != nil && !errors.Is(left, record.ErrClass) {
+		return left
 	}
 	if c.JSON {
-		return json.NewEncoder(a.out).Encode(m)
+		return errors.Join(json.NewEncoder(a.out).Encode(m), left)
 	}
 	_, err = fmt.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
 		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead,
 		time.Since(start).Round(time.Millisecond))
-	return err
+	if left != nil {
+		left = fmt.Errorf("the snapshot is without %w", left)
+	}
+	return errors.Join(err, left)
 }
 
 type backupLsCmd struct {

@@ -16,6 +16,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -51,22 +52,29 @@ type probe struct {
 	name, unit     string
 	what           string
 	warn, critical float64 // defaults; 0 = never
+	do             string  // what to do about it
 	measure        func(a *app, conn *natsio.Conn) (value float64, detail string, err error)
 }
 
 var probes = []probe{
-	{"streams", "", "streams that are missing, or not as they must be", 0, 1, checkStreams},
-	{"writes", "", "1 when the server stores nothing: its disk is full", 0, 1, checkWrites},
-	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions, checkPartitions},
-	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, checkBacklog},
-	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, checkFill(events.EventsStream)},
-	{"account", "%", "how much of what the account may store is used", 80, 95, checkAccount},
-	{"dead", "", "events that could not be applied", 1, 1000, checkDead},
-	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, checkPrompts},
-	{"gc", "s", "time since gc last ended well", 2 * 86_400, 7 * 86_400, checkGC},
-	{"damage", "", "what was found to be lost, or not as it was stored, and is not mended", 0, 1, checkDamage},
-	{"scrub", "s", "time since a scrub last went through everything", 30 * 86_400, 90 * 86_400, checkScrub},
-	{"clock", "s", "how far this clock and the server's are apart", 5, 60, checkClock},
+	{"streams", "", "streams that are missing, or not as they must be", 0, 1, "", checkStreams},
+	{"writes", "", "1 when the server stores nothing: its disk is full", 0, 1,
+		"make room on the disk of the server, then restart it; nothing that was acked is lost by that", checkWrites},
+	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions,
+		"start a persister (or spool up); right after a start this takes a few seconds", checkPartitions},
+	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, "add persisters, or look at their logs", checkBacklog},
+	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, "are persisters running?", checkFill(events.EventsStream)},
+	{"account", "%", "how much of what the account may store is used", 80, 95,
+		"make room or raise the limit: a full account refuses every write", checkAccount},
+	{"dead", "", "events that could not be applied", 1, 1000, "spool dead ls says which, and why", checkDead},
+	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, "spool prompt ls", checkPrompts},
+	{"gc", "s", "time since gc last ended well", 2 * 86_400, 7 * 86_400, "spool gc says what it would do; does a gc run?", checkGC},
+	{"damage", "", "what was found to be lost, or not as it was stored, and is not mended", 0, 1, "", checkDamage},
+	{"scrub", "s", "time since a scrub last went through everything", 30 * 86_400, 90 * 86_400, "run spool scrub", checkScrub},
+	{"clock", "s", "how far this clock and the server's are apart", 5, 60,
+		"set the clock: nothing is lost by it, but times that are shown are wrong", checkClock},
+	{"quotas", "", "what was refused because of a quota since the processes began", 0, 0,
+		"spool_quota_refused_total says which quota; docs/security.md, how to set it", checkQuotas},
 }
 
 func checkNamesList() string {
@@ -257,11 +265,10 @@ func checkStreams(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkWrites(a *app, conn *natsio.Conn) (float64, string, error) {
-	f := writes(a, conn)
-	if !f.OK {
-		return 1, f.Detail + "; " + f.Do, nil
+	if err := natsadmin.New(conn).Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
+		return 1, err.Error(), nil
 	}
-	return 0, f.Detail, nil
+	return 0, "the server stores what it is given", nil
 }
 
 func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {
@@ -291,9 +298,9 @@ func percent(part, all float64) float64 { return float64(int(1000*part/all)) / 1
 func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
 	acc, err := natsadmin.New(conn).Account(a.ctx)
 	if err != nil || acc.MaxStore == 0 {
-		return 0, "without a limit", err
+		return 0, fmt.Sprintf("%s stored, without a limit; %d streams", text.Bytes(acc.Store), acc.Streams), err
 	}
-	return percent(float64(acc.Store), float64(acc.MaxStore)), fmt.Sprintf("%d of %d bytes", acc.Store, acc.MaxStore), nil
+	return percent(float64(acc.Store), float64(acc.MaxStore)), fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore)), nil
 }
 
 func checkDead(a *app, conn *natsio.Conn) (float64, string, error) {
@@ -345,4 +352,16 @@ func checkClock(a *app, conn *natsio.Conn) (float64, string, error) {
 	b, err := conn.Events().Backlog(a.ctx)
 	skew := time.Since(b.ServerNow).Abs().Round(time.Millisecond)
 	return skew.Seconds(), fmt.Sprintf("%v apart from the server", skew), err
+}
+
+func checkQuotas(a *app, conn *natsio.Conn) (float64, string, error) {
+	all, err := natsadmin.New(conn).Daemons(a.ctx)
+	n := int64(0)
+	for _, d := range all {
+		n += d.OverQuota
+	}
+	if n == 0 {
+		return 0, "none has refused anything", err
+	}
+	return float64(n), fmt.Sprintf("%d requests or events were beyond one since the processes began", n), err
 }

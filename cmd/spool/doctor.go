@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/natsadmin"
@@ -77,10 +78,22 @@ func (c *doctorCmd) look(a *app) []finding {
 		return append(found, f)
 	}
 	found = append(found, finding{Name: "streams", OK: true, Detail: "all there, as they must be"})
-	found = append(found, permissions(a, conn), writes(a, conn), replicas(a, conn))
-	found = append(append(found, backlog(a, conn)...), storage(a, conn)...)
-	found = append(found, damage(a, conn)...)
+	found = append(found, permissions(a, conn), findingOf(a, conn, "writes"), replicas(a, conn), persisters(a, conn),
+		findingOf(a, conn, "backlog"), findingOf(a, conn, "clock"))
+	found = append(append(found, storage(a, conn)...), findingOf(a, conn, "account"), findingOf(a, conn, "gc"))
+	found = append(append(found, damage(a, conn)...), findingOf(a, conn, "scrub"), findingOf(a, conn, "prompts"), findingOf(a, conn, "quotas"))
 	return append(found, daemons(a, conn)...)
+}
+
+// findingOf is what a check says, at its own thresholds: spool check and spool doctor have one word for each.
+func findingOf(a *app, conn *natsio.Conn, name string) finding {
+	p := probes[slices.IndexFunc(probes, func(p probe) bool { return p.name == name })]
+	r := (&checkCmd{}).run(a, conn, p)
+	f := finding{Name: name, OK: r.level == levelOK, Detail: r.Detail}
+	if !f.OK {
+		f.Do = p.do
+	}
+	return f
 }
 
 // minPayload is the least max_payload of a server: its own default.
@@ -111,43 +124,22 @@ func tooOld(version string) bool {
 	return err != nil || major < leastMajor || major == leastMajor && minor < leastMinor
 }
 
-func backlog(a *app, conn *natsio.Conn) []finding {
-	b, err := conn.Events().Backlog(a.ctx)
-	if err != nil {
-		return []finding{{Name: "persisters", Detail: err.Error(), Do: "does this user have permission to read consumers?"}}
-	}
-	p := finding{Name: "persisters", OK: b.Waiting == events.Partitions,
-		Detail: fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions)}
-	if !p.OK {
+// persisters says which partitions wait for one, too.
+func persisters(a *app, conn *natsio.Conn) finding {
+	f := findingOf(a, conn, "partitions")
+	f.Name = "persisters"
+	if !f.OK {
 		if idle, err := natsadmin.New(conn).Unserved(a.ctx); err == nil {
-			p.Detail += fmt.Sprintf("; nobody serves %v", idle)
+			f.Detail += fmt.Sprintf("; nobody serves %v", idle)
 		}
-		p.Do = "start a persister (or spool up); right after a start this takes a few seconds"
+		if b, err := conn.Events().Backlog(a.ctx); err == nil && b.Consumers < events.Partitions {
+			f.Do = "a partition's consumer is gone: restart a persister, which makes it"
+		}
 	}
-	if b.Consumers < events.Partitions {
-		p.Do = "a partition's consumer is gone: restart a persister, which makes it"
-	}
-	lag := finding{Name: "backlog", OK: b.Pending < 100_000, Detail: fmt.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked)}
-	if !lag.OK {
-		lag.Do = "add persisters, or look at their logs"
-	}
-	skew := time.Since(b.ServerNow)
-	clock := finding{Name: "clock", OK: skew.Abs() < 5*time.Second,
-		Detail: fmt.Sprintf("%v apart from the server", skew.Round(time.Millisecond))}
-	if !clock.OK {
-		clock.Do = "set the clock: nothing is lost by it, but times that are shown are wrong"
-	}
-	return []finding{p, lag, clock}
+	return f
 }
 
-func writes(a *app, conn *natsio.Conn) finding {
-	if err := natsadmin.New(conn).Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
-		return finding{Name: "writes", Detail: err.Error(),
-			Do: "make room on the disk of the server, then restart it; nothing that was acked is lost by that"}
-	}
-	return finding{Name: "writes", OK: true, Detail: "the server stores what it is given"}
-}
-
+// storage is what each stream holds, and what checks say of it.
 func storage(a *app, conn *natsio.Conn) []finding {
 	var found []finding
 	usage, err := natsadmin.New(conn).Usage(a.ctx)
@@ -156,24 +148,13 @@ func storage(a *app, conn *natsio.Conn) []finding {
 	}
 	for _, u := range usage {
 		f := finding{Name: u.Stream, OK: true, Detail: fmt.Sprintf("%d messages, %s", u.Messages, text.Bytes(int64(u.Bytes)))}
-		switch {
-		case u.Stream == events.EventsStream && u.Limit > 0 && u.Bytes > uint64(u.Limit)/10*9:
-			f.OK, f.Do = false, "EVENTS is nearly full: publishers will have to wait; are persisters running?"
-		case u.Stream == events.DeadStream && u.Messages > 0:
-			f.OK, f.Do = false, "events could not be applied: spool dead ls says which, and why"
+		if check := map[string]string{events.EventsStream: "events", events.DeadStream: "dead"}[u.Stream]; check != "" {
+			said := findingOf(a, conn, check)
+			if f.OK, f.Do = said.OK, said.Do; !f.OK {
+				f.Detail += "; " + said.Detail
+			}
 		}
 		found = append(found, f)
 	}
-	acc, err := natsadmin.New(conn).Account(a.ctx)
-	if err != nil {
-		return append(found, finding{Name: "account", Detail: err.Error()})
-	}
-	f := finding{Name: "account", OK: true, Detail: fmt.Sprintf("%s stored, no limit; %d streams", text.Bytes(acc.Store), acc.Streams)}
-	if acc.MaxStore > 0 {
-		f.Detail = fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore))
-		if acc.Store > acc.MaxStore/10*9 {
-			f.OK, f.Do = false, "make room or raise the limit: a full account refuses every write"
-		}
-	}
-	return append(found, f)
+	return found
 }

@@ -2,18 +2,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"spool/internal/embedded"
+	"spool/internal/gc"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/tenants"
+	"spool/pkg/events"
 )
 
 // spool runs the command, and gives what it writes to its standard output and error, and its exit code.
@@ -60,6 +65,77 @@ func TestDoctorTellsRefusedCredentials(t *testing.T) {
 	if code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
 		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
 	}
+}
+
+// TestDoctorSaysWhatCheckSays: whatever a check is not content with, doctor has it too. Nobody serves a partition here, a letter is there,
+// and what gc said last is that it refused.
+func TestDoctorSaysWhatCheckSays(t *testing.T) {
+	s, conn := plain(t)
+	must.Get(conn.JetStream().Publish(t.Context(), "spool.v1.dead.s.main.entry", []byte("?")))(t)
+	must.Do(t, service.StoreReport(t.Context(), conn, &gc.Report{Refused: "there was a reason"}, nil))
+	out, _ := spool(t, "check", "--format", "json", "--nats", s.ClientURL())
+	said, code := spool(t, "doctor", "--json", "--nats", s.ClientURL())
+	if code != service.ExitFailure {
+		t.Errorf("doctor exits with %d", code)
+	}
+	named := map[string]string{"partitions": "persisters", "dead": events.DeadStream, "events": events.EventsStream}
+	bad := 0
+	for line := range strings.Lines(out) {
+		var c struct{ Check, Status string }
+		must.Do(t, json.Unmarshal([]byte(line), &c))
+		if c.Status == "OK" {
+			continue
+		}
+		bad++
+		want := fmt.Sprintf(`{"name":%q,"ok":false,`, cmp.Or(named[c.Check], c.Check))
+		if !strings.Contains(said, want) {
+			t.Errorf("check says that %s is %s, doctor has no %s:\n%s", c.Check, c.Status, want, said)
+		}
+	}
+	if bad != 3 {
+		t.Errorf("%d checks are not content, want partitions, dead and gc:\n%s", bad, out)
+	}
+}
+
+// TestThreadThatCannotBeRead: who looks at a thread whose head cannot be read is told what to do.
+func TestThreadThatCannotBeRead(t *testing.T) {
+	s, conn := plain(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	must.Get(conn.Records().Write(t.Context(), record.Put{Key: events.HeadKey(id), Value: []byte("?"), Expect: record.Any}))(t)
+	for _, args := range [][]string{{"thread", "show", "s/main"}, {"thread", "log", "s/main"}} {
+		out, code := spool(t, append(args, "--nats", s.ClientURL())...)
+		if code != service.ExitFailure || !strings.Contains(out, "spool fsck --repair") ||
+			!strings.Contains(out, "spool thread rm s/main --force") {
+			t.Errorf("%v = %d: %s; want 1, and what to do", args, code, out)
+		}
+	}
+}
+
+// TestPersisterWithoutStreams: one that may not make the streams of its tenant says so once.
+func TestPersisterWithoutStreams(t *testing.T) {
+	d := tenant(t)
+	if out, code := spool(t, "auth", "user", "add", d.path, "acme/p", "--role", "persister"); code != service.ExitOK {
+		t.Fatalf("auth user add = %d: %s", code, out)
+	}
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{
+		URL: serve(t, d).ClientURL(), NKey: d.seed("acme", "p"), Inbox: tenants.User{Name: "p"}.Inbox(),
+	}))(t)
+	defer conn.Close()
+	err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28})
+	if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), "admin") {
+		t.Errorf("Ensure() = %v, want one line that says who makes streams", err)
+	}
+}
+
+// plain starts a server without users, with the streams of a store.
+func plain(t *testing.T) (*embedded.Server, *natsio.Conn) {
+	t.Helper()
+	s := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
+	t.Cleanup(s.Stop)
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
+	t.Cleanup(conn.Close)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	return s, conn
 }
 
 // TestDiskOfATenant: a limit that the streams do not fit into is refused before it is one, and says what to do when

@@ -28,9 +28,17 @@ type fsckCmd struct {
 	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost. Where persisters mask secrets by rules of their own, give it the same --secret-rules."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
 	Seal   bool `help:"From now on a record without a check is foreign. Only when all that write are of this version."`
+	Trust  bool `name:"trust-clock" help:"The server's clock, and this host's, are right now, although the server's has said more before: what says that it was stored later counts as stored now, and ages count on from now. Only when that is so: gc and retention go by it."`
 	unasked
 	JSON bool `help:"One JSON object."`
 	service.Secrets
+	did ordered
+}
+
+// ordered is what was done on an operator's word before anything was looked at.
+type ordered struct {
+	Sealed  uint64     `json:"sealed_above,omitempty"` // sequence of the last record that may have no check
+	Trusted *time.Time `json:"clock_trusted,omitempty"`
 }
 
 func (c *fsckCmd) Help() string {
@@ -57,10 +65,8 @@ func (c *fsckCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if c.Seal {
-		if err := natsadmin.New(conn).Seal(a.ctx); err != nil {
-			return err
-		}
+	if err := c.orders(a, conn); err != nil {
+		return err
 	}
 	if c.Events {
 		return c.account(a, conn, secrets)
@@ -84,7 +90,10 @@ func (c *fsckCmd) Run(a *app) error {
 		}
 	}
 	if c.JSON {
-		err = json.NewEncoder(a.out).Encode(rep)
+		err = json.NewEncoder(a.out).Encode(struct {
+			*fsck.Report
+			*ordered
+		}{rep, &c.did})
 	} else {
 		err = writeFsck(a.out, rep)
 	}
@@ -98,6 +107,32 @@ func (c *fsckCmd) Run(a *app) error {
 		err = fmt.Errorf("%d findings", len(rep.Findings))
 	}
 	return err
+}
+
+// orders carries out what needs an operator's word, and says so.
+func (c *fsckCmd) orders(a *app, conn *natsio.Conn) (err error) {
+	say := func(format string, args ...any) {
+		if !c.JSON {
+			fmt.Fprintf(a.out, format+"\n", args...)
+		}
+	}
+	if c.Seal {
+		if c.did.Sealed, err = natsadmin.New(conn).Seal(a.ctx); err != nil {
+			return err
+		}
+		say("sealed: of the records behind number %d, one without a check is foreign; who is connected knows it within a minute",
+			c.did.Sealed)
+	}
+	if c.Trust {
+		now, err := service.TrustClock(a.ctx, conn)
+		if err != nil {
+			return fmt.Errorf("trust the clock: %w", err)
+		}
+		c.did.Trusted = &now
+		say("the server's clock is trusted: it is %s, and what says that it was stored later counts as stored now",
+			now.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // account holds every event against what is stored.
@@ -116,7 +151,10 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) er
 		return fmt.Errorf("fsck: %w", err)
 	}
 	if c.JSON {
-		err = json.NewEncoder(a.out).Encode(acc)
+		err = json.NewEncoder(a.out).Encode(struct {
+			*fsck.Accounts
+			*ordered
+		}{acc, &c.did})
 	} else {
 		err = writeAccounts(a.out, acc)
 	}

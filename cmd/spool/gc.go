@@ -10,6 +10,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 )
 
@@ -154,12 +155,12 @@ func (c *duCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	use, all, err := gc.DiskUse(a.ctx, conn.Records(), c.Session)
-	if err != nil {
-		return err
+	use, all, left := gc.DiskUse(a.ctx, conn.Records(), c.Session)
+	if left != nil && !errors.Is(left, record.ErrClass) {
+		return left
 	}
 	if !c.JSON {
-		return gc.WriteUse(a.out, use, all)
+		return errors.Join(gc.WriteUse(a.out, use, all), left)
 	}
 	enc := json.NewEncoder(a.out)
 	for _, u := range use {
@@ -167,5 +168,5 @@ func (c *duCmd) Run(a *app) error {
 			return err
 		}
 	}
-	return enc.Encode(map[string]gc.Classes{"stored": all})
+	return errors.Join(enc.Encode(map[string]gc.Classes{"stored": all}), left)
 }

@@ -11,8 +11,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"spool/internal/bounded"
 	"spool/internal/natsio"
 	"spool/internal/service"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -144,5 +146,16 @@ func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) 
 	if err != nil {
 		return err
 	}
-	return do(cl, t)
+	return mendable(do(cl, t), t)
+}
+
+// mendable adds what to do to the error of a thread whose head cannot be read.
+func mendable(err error, t events.Thread) error {
+	for _, one := range []error{bounded.ErrForeign, casstore.ErrMalformed, casstore.ErrVersion, casstore.ErrCorrupt, casstore.ErrNotFound} {
+		if errors.Is(err, one) {
+			return fmt.Errorf("%s cannot be read: %w\nspool fsck says what else is wrong, and spool fsck --repair makes it again; "+
+				"spool thread rm %s --force removes it", t, err, t)
+		}
+	}
+	return err
 }

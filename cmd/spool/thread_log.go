@@ -39,7 +39,7 @@ func (c *threadLogCmd) Run(a *app) error {
 	}
 	head, err := cl.Thread(a.ctx, id)
 	if err != nil {
-		return err
+		return mendable(err, id)
 	}
 	l := &logger{app: a, cl: cl, json: c.JSON}
 	switch {

@@ -18,15 +18,15 @@ type upCmd struct {
 	Data   string `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 	Listen string `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
 	service.WebDoor
-	Sync        string        `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
-	EventsBytes size          `placeholder:"SIZE" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
-	ItemsBytes  size          `placeholder:"SIZE" help:"Size of ITEMS when it is created."`
-	ItemsAge    time.Duration `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
-	GCEvery     time.Duration `name:"gc-every" default:"24h" placeholder:"DURATION" help:"Time between collections of garbage; 0: none (${default})."`
-	GCKeep      time.Duration `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
-	RetainShare float64       `name:"retention-share" default:"0.3" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
-	ScrubEvery  time.Duration `name:"scrub-every" placeholder:"DURATION" help:"Read all that is stored against its digests so often; default: never."`
-	ScrubRate   string        `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
+	Sync        string           `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
+	EventsBytes size             `placeholder:"SIZE" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
+	ItemsBytes  size             `placeholder:"SIZE" help:"Size of ITEMS when it is created."`
+	ItemsAge    time.Duration    `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
+	GCEvery     service.Schedule `name:"gc-every" default:"24h" placeholder:"WHEN" help:"Time between collections of garbage, a time of day in UTC (03:30), or a cron (30 3 * * 0); 0: none (${default})."`
+	GCKeep      time.Duration    `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
+	RetainShare float64          `name:"retention-share" default:"0.3" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
+	ScrubEvery  time.Duration    `name:"scrub-every" placeholder:"DURATION" help:"Read all that is stored against its digests so often; default: never."`
+	ScrubRate   string           `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
 	service.Artifacts
 	service.Secrets
 	service.Limits
@@ -74,10 +74,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 			return service.UpConfig{}, err
 		}
 	}
-	if c.GCEvery != 0 && c.GCEvery < time.Second {
-		return service.UpConfig{}, service.UsageError{Err: fmt.Errorf("--gc-every %v: at least 1s, or 0 for never", c.GCEvery)}
-	}
-	collect := service.GC{Config: gc.Safe(), Every: c.GCEvery, RetainShare: c.RetainShare}
+	collect := service.GC{Config: gc.Safe(), When: c.GCEvery, RetainShare: c.RetainShare}
 	collect.Quarantine = c.GCKeep
 	if collect.Retain, err = service.OpenPolicies(a.config); err != nil {
 		return service.UpConfig{}, err

@@ -56,6 +56,8 @@ type creation struct {
 	tell   func(Progress)
 	known  map[string]Object // objects of the snapshot before, by token
 
+	unknown record.Unknown // records of no class that is known; they are left out
+
 	mu      sync.Mutex
 	objects map[string]Object // of this one, by token
 	done    Progress
@@ -63,13 +65,14 @@ type creation struct {
 	newSize int64
 }
 
-// Create adds a snapshot of the system to a repository. tell may be nil.
+// Create adds a snapshot of the system to a repository. tell may be nil. record.ErrClass: it is there, but without records of
+// classes that this version does not know.
 func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(Progress)) (m Manifest, err error) {
 	if tell == nil {
 		tell = func(Progress) {}
 	}
 	c := &creation{bucket: conn.Records(), bulk: conn.Objects(), admin: natsadmin.New(conn), repo: repo, tell: tell,
-		objects: map[string]Object{}}
+		objects: map[string]Object{}, unknown: record.Unknown{}}
 	if c.known, err = repo.newestObjects(); err != nil {
 		return m, err
 	}
@@ -99,7 +102,10 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 		return m, err
 	}
 	m.NewObjects, m.NewBytes = c.new, c.newSize
-	return snap.finish(m)
+	if m, err = snap.finish(m); err == nil {
+		err = c.unknown.Err()
+	}
+	return m, err
 }
 
 func bulk() []string {
@@ -195,9 +201,9 @@ func (c *creation) records(
 	var moved []string
 	n, err = snap.list(recordsFile, func(add func(any) error) error {
 		last, err := c.bucket.Scan(ctx, 1, func(r record.Stamped) error {
-			class, err := record.ClassOf(r.Key)
-			if err != nil { // it may name bytes
-				return err
+			class, ok := c.unknown.Class(r.Record)
+			if !ok {
+				return nil
 			}
 			if r.Value = class.Lasts(r.Value); class.Own && r.Value == nil {
 				return nil

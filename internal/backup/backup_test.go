@@ -315,6 +315,28 @@ func TestRestoreTwice(t *testing.T) {
 	checkSound(t, conn)
 }
 
+// A record of a class that this version does not know is left out and named, and the snapshot is whole without it; one that was removed
+// is as none.
+func TestUnknownClass(t *testing.T) {
+	src := work(t, natstest.Conn(t))
+	put := func(value []byte) {
+		must.Get(src.conn.Records().Write(t.Context(), record.Put{Key: "future.x", Value: value, Expect: record.Any}))(t)
+	}
+	must.Do(t, src.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), client.Entry{
+		Thread: thread(0), Dialect: "omp", Body: line(0), Seq: 1,
+	}))
+	src.await(t, thread(0), "p", 1)
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	put([]byte("?"))
+	m, err := backup.Create(t.Context(), src.conn, repo, nil)
+	if !errors.Is(err, record.ErrClass) || !strings.Contains(err.Error(), "future.x") {
+		t.Errorf("Create() = %v, want that it names future.x", err)
+	}
+	must.Do(t, backup.Verify(t.Context(), repo, m, nil))
+	put(nil)
+	must.Get(backup.Create(t.Context(), src.conn, repo, nil))(t)
+}
+
 // A restore refuses what is not empty, and what is damaged before anything of it can be seen.
 func TestRestoreRefuses(t *testing.T) {
 	src := work(t, natstest.Conn(t))

@@ -137,7 +137,7 @@ func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 		if err != nil {
 			return done, err
 		}
-		known = slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
+		known = slices.ContainsFunc(stored, func(e replayed) bool {
 			return makesState(e.Event) && f.made(ctx,
 				e.Event, step)
 		})

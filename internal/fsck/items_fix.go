@@ -102,8 +102,8 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 		return done, err
 	}
 	var again []*events.Event
-	for i := range stored {
-		e := stored[i].Event
+	for _, e := range applied(stored) {
+		e := e.Event
 		switch {
 		case h.Duplicate(e.Producer, e.Epoch, e.Seq):
 		case e.Kind == events.KindChunk || e.Ref != nil:
@@ -138,7 +138,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		s = f.c.states[it.node]
 	}
 	if s == nil || s.wrong != nil {
-		return f.replayAll(ctx, t, stored, done)
+		return f.replayAll(ctx, applied(stored), done)
 	}
 	step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[s.pack].id})
 	if err != nil {
@@ -178,7 +178,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 }
 
 // seen tells a head what it had seen of its producers up to a step, and gives the events behind that.
-func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.StoredEvent, step threads.Step) (rest []*events.Event) {
+func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, step threads.Step) (rest []*events.Event) {
 	at := len(stored) - 1
 	for ; at >= 0; at-- {
 		if makesState(stored[at].Event) && f.made(ctx, stored[at].Event, step) {
@@ -191,9 +191,8 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []record.Sto
 		case i <= at:
 			now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
 			now.Applied = e.Seq
-		default:
-			again := e.Event
-			rest = append(rest, &again)
+		case !e.refused:
+			rest = append(rest, &e.Event)
 		}
 	}
 	return rest
@@ -231,15 +230,14 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head)
 }
 
 // replayAll has a thread made again from all its events.
-func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.StoredEvent, done Repair) (Repair, error) {
+func (f *fixer) replayAll(ctx context.Context, stored []replayed, done Repair) (Repair, error) {
 	whole, err := f.whole(ctx, stored)
 	if err != nil {
 		return done, err
 	}
 	var all []*events.Event
-	for i := range stored {
-		e := stored[i].Event
-		all = append(all, &e)
+	for _, e := range stored {
+		all = append(all, &e.Event)
 	}
 	if !whole {
 		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
@@ -252,13 +250,14 @@ func (f *fixer) replayAll(ctx context.Context, t events.Thread, stored []record.
 	return done, nil
 }
 
-// whole reports whether these are all events that a thread ever had, and hold all that they were made of.
-func (f *fixer) whole(ctx context.Context, stored []record.StoredEvent) (bool, error) {
+// whole reports whether these are all events that a thread ever had, and those that were applied hold all that they were
+// made of.
+func (f *fixer) whole(ctx context.Context, stored []replayed) (bool, error) {
 	states, err := f.c.s.StreamStates(ctx)
 	whole := len(stored) > 0 && slices.ContainsFunc(states, func(s record.StreamState) bool {
 		return s.Stream == events.EventsStream && s.First <= 1 && s.Deleted == 0
 	})
-	return whole && !slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
-		return e.Kind == events.KindChunk || e.Ref != nil
+	return whole && !slices.ContainsFunc(stored, func(e replayed) bool {
+		return !e.refused && (e.Kind == events.KindChunk || e.Ref != nil)
 	}), err
 }

@@ -47,7 +47,7 @@ func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err
 }
 
 // gapEvents finds the events that made what a gap has lost, and the head that they were applied to.
-func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs []record.StoredEvent, why string, err error) {
+func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs []replayed, why string, err error) {
 	stored, err := f.events(ctx, g.h.id)
 	if err != nil {
 		return before, nil, "", err
@@ -68,13 +68,14 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 		if last, ok := step.Entry.LastItem(); ok {
 			before.N = last
 		}
-		first := slices.IndexFunc(stored, func(e record.StoredEvent) bool { return makesState(e.Event) && f.made(ctx, e.Event, step) })
+		first := slices.IndexFunc(stored, func(e replayed) bool { return makesState(e.Event) && f.made(ctx, e.Event, step) })
 		if first < 0 {
 			return before, nil, fmt.Sprintf("SPOOL_EVENTS has not got entry %d any more, to begin behind it", index), nil
 		}
 		stored = stored[first+1:]
 	}
-	const refused = 64 // events that made no state because they were dead letters
+	stored = applied(stored)
+	const refused = 64 // events that made no state because they were dead letters of which nothing tells any more
 	states, bytes := g.above-1-index, 0
 	for i, e := range stored {
 		if bytes += len(e.Body); bytes > maxRemade {
@@ -121,7 +122,7 @@ func (r *remaker) begin() error {
 var errAway = errors.New("its body was not in the event")
 
 // apply applies an event again.
-func (r *remaker) apply(ctx context.Context, ev record.StoredEvent, at uint64) error {
+func (r *remaker) apply(ctx context.Context, ev replayed, at uint64) error {
 	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored}
 	if e.Ref != nil {
 		e.Bad = errAway

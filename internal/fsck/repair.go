@@ -3,6 +3,7 @@ package fsck
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,7 +206,7 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	}
 	done.To, done.Detail = at.Ref.String(), why
 	for _, e := range evs {
-		if e.lost {
+		if e.lost && !e.refused {
 			if err := f.w.PublishEvents(ctx, []*events.Event{&e.Event}); err != nil {
 				return done, err
 			}
@@ -338,17 +339,23 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 	return c.Text, err
 }
 
-// events are those of a thread that SPOOL_EVENTS still has, in order. What was published again, by a producer that got no ack or by a
+// events are those of a thread that SPOOL_EVENTS still has, in order, the refused ones too. What was published again, by a producer that got no ack or by a
 // repair, is not among them: a persister passes it over. Of two copies the second one counts where the event before was not stored
 // ahead of the first (SPEC P2): its producer was told, and published both again.
-func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) {
+func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error) {
 	stored, err := f.w.ThreadEvents(ctx, t)
+	if err == nil {
+		err = f.c.readLetters(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
 	copies := map[copyOf]int{}
 	for _, e := range stored {
 		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
 	}
 	var seen threads.Head
-	return slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
+	stored = slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
 		one := copyOf{e.Producer, e.Epoch, e.Event.Seq}
 		copies[one]--
 		if e.Prev != 0 && copies[one] > 0 && !seen.Duplicate(e.Producer, e.Epoch, e.Prev) {
@@ -364,7 +371,37 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]record.StoredEve
 		}
 		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
 		return false
-	}), err
+	})
+	return f.c.ledger.markRefused(stored), nil
+}
+
+// markRefused tells those of a thread's events apart that are dead letters, or were. To publish these again is the operator's (SPEC P1): an
+// entry that a repair applied, and its letter too when it is replayed, would be there twice. A letter that was removed
+// names a message alone: of several entries in it those are meant that were replayed, as far as can be told.
+func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
+	in, again := map[uint64]int{}, map[[sha256.Size]byte]bool{}
+	for i := range stored {
+		in[stored[i].Seq]++
+		if strings.HasPrefix(stored[i].Producer, threads.Replayer) {
+			again[a.sum(&stored[i].Event)] = true
+		}
+	}
+	evs := make([]replayed, len(stored))
+	for i, e := range stored {
+		of, letter := a.letters[e.Seq]
+		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, e.Event.Seq)}
+		if letter && of == nil {
+			sum := a.sum(&e.Event)
+			evs[i].refused = in[e.Seq] == 1 || again[sum] ||
+				a.refusals[refusal{name{e.Producer, e.Epoch, e.Event.Seq}, sum}]
+		}
+	}
+	return evs
+}
+
+// applied leaves the refused ones out.
+func applied(evs []replayed) []replayed {
+	return slices.DeleteFunc(slices.Clone(evs), func(e replayed) bool { return e.refused })
 }
 
 // copyOf is what two copies of an event of a thread share.
@@ -373,10 +410,11 @@ type copyOf struct {
 	epoch, seq uint64
 }
 
-// replayed is an event of a thread; lost if it came after the state that the thread goes back to.
+// replayed is an event of a thread.
 type replayed struct {
 	record.StoredEvent
-	lost bool
+	refused bool // it is a dead letter, or was one that an operator removed
+	lost    bool // it came after the state that the thread goes back to
 }
 
 // lostEvents finds the events behind the last states of a thread: as many as made a state each, and all between them. why
@@ -395,10 +433,10 @@ func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost
 	made := []int{} // indexes of events that made a state
 	for _, e := range stored {
 		if e.Seq <= h.Applied {
-			if makesState(e.Event) {
+			if makesState(e.Event) && !e.refused {
 				made = append(made, len(evs))
 			}
-			evs = append(evs, replayed{StoredEvent: e})
+			evs = append(evs, e)
 		}
 	}
 	first := len(made) - int(lost)
@@ -409,7 +447,10 @@ func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost
 		return byHand("it cannot be told which events of SPOOL_EVENTS they are")
 	}
 	for i := made[first]; i < len(evs); i++ {
-		if evs[i].lost = true; evs[i].Kind == events.KindChunk || evs[i].Ref != nil {
+		if evs[i].lost = true; evs[i].refused {
+			continue
+		}
+		if evs[i].Kind == events.KindChunk || evs[i].Ref != nil {
 			return byHand("SPOOL_EVENTS has not got all that they were made of")
 		}
 	}

@@ -7,11 +7,25 @@ import (
 
 	"spool/internal/fsck"
 	"spool/internal/must"
+	"spool/internal/natsadmin"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
+
+// A record of a class that is not known is left alone by a repair, but for --cut.
+func TestRepairOfAnUnknownClass(t *testing.T) {
+	w := newWorld(t)
+	w.put("future.x", []byte("?"))
+	for _, cut := range []bool{false, true} {
+		rep := must.Get(fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{Cut: cut}))(w)
+		if len(rep.Repairs) != 1 || rep.Repairs[0].Record != "future.x" || (rep.Repairs[0].To != "") != cut {
+			t.Errorf("Fix(cut %v) = %+v, want a repair of future.x", cut, rep.Repairs)
+		}
+	}
+	w.wantClean()
+}
 
 // branch appends entries to a thread, each a root of its own in a commit of its own, and of as many producers.
 func (w *world) branch(id events.Thread, from, to int) threads.Head {

@@ -24,13 +24,17 @@ func (f *fixer) unreadable(ctx context.Context, heads bool) error {
 		if err != nil {
 			return err
 		}
-		class, err := record.ClassOf(found.Record)
-		if err != nil || !rs[0].Exists() {
+		if !rs[0].Exists() {
 			continue
 		}
-		switch why := class.Check(rs[0].Value); {
+		class, why := record.ClassOf(found.Record)
+		if why == nil {
+			why = class.Check(rs[0].Value)
+		}
+		later := errors.Is(why, record.ErrLater) || errors.Is(why, casstore.ErrVersion) || errors.Is(why, record.ErrClass)
+		switch {
 		case why == nil: // it was made again, or written since
-		case !f.c.cfg.Cut && (errors.Is(why, record.ErrLater) || errors.Is(why, casstore.ErrVersion)):
+		case !f.c.cfg.Cut && later:
 			f.told(found.Record, "", "a later version wrote it: let that one read it; with --cut it goes")
 		default:
 			if err := f.mend(ctx, class, rs[0]); err != nil {

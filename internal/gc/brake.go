@@ -29,12 +29,14 @@ const (
 	BrakeReclaim Brake = "reclaim"
 	// BrakeWorld: records are gone that nothing removes, or bytes that records name.
 	BrakeWorld Brake = "world"
+	// BrakeClass: a record is of a class that this version does not know, and may hold on to anything.
+	BrakeClass Brake = "class"
 	// AllowMissing goes on although something refers to what is missing; without it there is not even a plan.
 	AllowMissing Brake = "missing"
 )
 
 // Brakes lists them.
-var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, BrakeDamage, BrakeReclaim, BrakeWorld, AllowMissing}
+var Brakes = []Brake{BrakeRoots, BrakeShare, BrakeRewind, BrakeDamage, BrakeReclaim, BrakeWorld, BrakeClass, AllowMissing}
 
 // state is what a cycle remembers for the next one.
 type state struct {
@@ -100,6 +102,9 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 		if generation > p.last.Generation { // somebody has looked since: what was before says nothing
 			p.last = state{Generation: generation, Waits: p.last.Waits}
 		}
+	}
+	if err := w.unknown.Err(); err != nil {
+		p.brake(BrakeClass, "%v; what it holds on to is not known", err)
 	}
 	now := state{}
 	if err := c.Memory.Recall(ctx, &now); err != nil {

@@ -42,14 +42,15 @@ type Classes struct {
 	SavedBytes int64 `json:"saved_bytes"`
 }
 
-// DiskUse adds up what sessions take, largest first, and what is stored by class. session "" is every one.
+// DiskUse adds up what sessions take, largest first, and what is stored by class. session "" is every one. record.ErrClass: records
+// of classes that this version does not know are left out; all else is told.
 func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Classes, err error) {
 	parts := map[string]Use{} // by record: one that is written meanwhile is told twice
 	w := newWorld()
 	_, err = rs.Scan(ctx, 1, func(r record.Stamped) error {
-		class, err := record.ClassOf(r.Key)
-		if err != nil {
-			return err
+		class, ok := w.unknown.Class(r.Record)
+		if !ok {
+			return nil
 		}
 		switch _, id, _ := strings.Cut(r.Key, "."); class.Keeps {
 		case record.PackBytes:
@@ -88,7 +89,7 @@ func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Cl
 		return cmp.Or(cmp.Compare(b.Bytes+b.ArtifactBytes, a.Bytes+a.ArtifactBytes), strings.Compare(a.Session, b.Session))
 	})
 	w.classes(&all)
-	return use, all, nil
+	return use, all, w.unknown.Err()
 }
 
 func (w *world) classes(all *Classes) {

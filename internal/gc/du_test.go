@@ -37,7 +37,11 @@ func TestDiskUse(t *testing.T) {
 		t.Errorf("DiskUse() in quarantine = %+v, %v, want tombstones and their bytes", all, err)
 	}
 	r.put("future.x", []byte("?"))
-	if _, _, err := gc.DiskUse(t.Context(), r.conn.Records(), ""); !errors.Is(err, record.ErrClass) {
-		t.Errorf("DiskUse() with a record of another version = %v, want ErrClass", err)
+	if use, _, err := gc.DiskUse(t.Context(), r.conn.Records(), ""); !errors.Is(err, record.ErrClass) || len(use) != 1 {
+		t.Errorf("DiskUse() with a record of another version = %v, %v, want one session, and ErrClass", use, err)
+	}
+	r.put("future.x", nil)
+	if _, _, err := gc.DiskUse(t.Context(), r.conn.Records(), ""); err != nil {
+		t.Errorf("DiskUse() behind its removal = %v", err)
 	}
 }

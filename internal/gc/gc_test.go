@@ -134,7 +134,7 @@ func TestFailClosed(t *testing.T) {
 	}{
 		"head":    {func(r *rig) { r.put(events.HeadKey(th("bad")), []byte{0x91, 9}) }, "", gc.ErrUnsafe},
 		"pack":    {func(r *rig) { r.put(events.PackKey(strings.Repeat("ab", 16)), []byte("?")) }, "", gc.ErrUnsafe},
-		"class":   {func(r *rig) { r.put("future.x", []byte("?")) }, "", gc.ErrUnsafe},
+		"class":   {func(r *rig) { r.put("future.x", []byte("?")) }, gc.BrakeClass, gc.ErrBrake},
 		"bytes":   {func(r *rig) { r.purge(events.NodesBucket) }, "", gc.ErrUnsafe},
 		"blob":    {func(r *rig) { r.dropRecords("blob.") }, gc.AllowMissing, gc.ErrUnsafe},
 		"no head": {func(r *rig) { r.remove(th("keep")); r.remove(th("other")) }, gc.BrakeRoots, gc.ErrBrake},

@@ -35,6 +35,7 @@ type world struct {
 	sessions  map[uint64]bool // by hash of the key
 	seen      map[uint64]bool // hashes of all keys that were read
 	facts     int             // of these keys, those that are not of packs, blobs or moved packs
+	unknown   record.Unknown
 	lost      map[uint64]bool // hashes of the tokens of blobs whose bytes are not there
 	seed      maphash.Seed
 	again     bool                      // the first reading has ended
@@ -82,6 +83,7 @@ func newWorld() *world {
 		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
 		blobs: map[[32]byte]blob{}, heads: map[string]head{},
 		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
+		unknown: record.Unknown{},
 	}
 }
 
@@ -123,12 +125,10 @@ func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) 
 // quietTries is how often a reading goes on with what was written meanwhile.
 const quietTries = 300
 
-// take learns one record. A class that this version does not know may hold on to something: it is an error.
+// take learns one record. One of a class that this version does not know may hold on to anything: nothing is deleted then
+// (BrakeClass).
 func (w *world) take(r record.Stamped) error {
-	class, err := record.ClassOf(r.Key)
-	if err != nil {
-		return err
-	}
+	class, _ := w.unknown.Class(r.Record)
 	if key := w.hash(r.Key); !w.seen[key] {
 		w.seen[key] = true
 		if !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps) {

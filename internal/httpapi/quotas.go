@@ -25,7 +25,7 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 	most := a.cfg.Quotas.Batch()
 	cfg.BatchLines, cfg.BatchBytes = int(min(most.Entries, 1000)), int(min(most.Bytes, 4<<20))
 	token := access.From(r.Context()).Name
-	cfg.Admit = func(ctx context.Context, evs []*events.Event) error {
+	cfg.Admit = func(ctx context.Context, evs []*events.Event) (back func(), err error) {
 		uses := make([]quota.Use, len(evs))
 		for i, e := range evs {
 			uses[i] = quota.Use{Session: e.Thread.Session, User: e.User, Token: token, Entries: 1, Bytes: int64(len(e.Body))}
@@ -33,7 +33,7 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 				uses[i].Bytes = e.Ref.Size
 			}
 		}
-		return a.cfg.Quotas.Wait(ctx, patience, uses...)
+		return func() { a.cfg.Quotas.Give(uses...) }, a.cfg.Quotas.Wait(ctx, patience, uses...)
 	}
 }
 

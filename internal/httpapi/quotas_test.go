@@ -16,6 +16,7 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/persist"
 	"spool/internal/quota"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/events"
 )
@@ -83,6 +84,24 @@ func TestQuotaOfASession(t *testing.T) {
 	}
 	if got := out.bodies("busy"); fmt.Sprint(got) != fmt.Sprint(want) || refused == 0 {
 		t.Errorf("stored %v after %d refusals, want %v after some", got, refused, want)
+	}
+}
+
+// What the store did not take costs nothing of a quota.
+func TestQuotaOfWhatFails(t *testing.T) {
+	out := &sink{fail: record.ErrDenied}
+	url := start(t, httpapi.Config{Publisher: out, Quotas: quota.New(quota.Rates{Session: quota.Rate{Entries: 1}})})
+	q := request{path: "/v1/sessions/s/threads/main/entries?dialect=raw", kind: "application/json", body: "1"}
+	for range 20 {
+		if status, _, body := do(t, url, q); status == 429 || status/100 == 2 {
+			t.Fatalf("an entry that the store does not take = %d %s", status, body)
+		}
+	}
+	out.mu.Lock()
+	out.fail = nil
+	out.mu.Unlock()
+	if status, _, body := do(t, url, q); status != 202 {
+		t.Errorf("an entry that it takes = %d %s, want 202", status, body)
 	}
 }
 

@@ -64,8 +64,8 @@ type Config struct {
 	Patience time.Duration // how long a batch is tried again while the server is busy, full or away; 0 = as long as it takes
 
 	// Admit, if not nil, is asked before a batch is published, and may wait. Its error ends the stream: nothing of the batch is
-	// stored.
-	Admit      func(ctx context.Context, evs []*events.Event) error
+	// stored. back is called where the batch fails behind that.
+	Admit      func(ctx context.Context, evs []*events.Event) (back func(), err error)
 	BatchLines int // of a batch at most; 0 = 1000
 	BatchBytes int // of a batch at most, but for one longer line; 0 = 4 MiB
 
@@ -251,13 +251,19 @@ func (s *stream) flush(ctx context.Context) error {
 
 // publish tries until the batch is stored, refused, or patience is at an end; then the error is the last one, which says
 // whether it may be stored.
-func (s *stream) publish(ctx context.Context) error {
+func (s *stream) publish(ctx context.Context) (err error) {
 	ctx, cancel := grace(ctx)
 	defer cancel()
 	if s.cfg.Admit != nil {
-		if err := s.cfg.Admit(ctx, s.events); err != nil {
-			return err
+		back, refused := s.cfg.Admit(ctx, s.events)
+		if refused != nil {
+			return refused
 		}
+		defer func() {
+			if err != nil {
+				back()
+			}
+		}()
 	}
 	if s.cfg.Patience > 0 {
 		var done context.CancelFunc
@@ -265,7 +271,7 @@ func (s *stream) publish(ctx context.Context) error {
 		defer done()
 	}
 	last := fmt.Errorf("%w: no answer in time; send it again under the same producer and sequence", record.ErrUnknown)
-	err := retry.Do(ctx, s.cfg.Retry, func() error {
+	err = retry.Do(ctx, s.cfg.Retry, func() error {
 		err := s.out.PublishEvents(ctx, s.events)
 		if record.Temporary(err) {
 			last = err

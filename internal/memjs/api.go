@@ -251,7 +251,7 @@ func (c *apiCall) streamList(req *server.JSApiStreamListRequest) {
 func (st *stream) info(deleted bool) *server.StreamInfo {
 	cfg := st.cfg
 	cfg.Metadata = metadata(cfg.Metadata)
-	i := &server.StreamInfo{Created: st.created, State: st.state(deleted), Config: cfg, TimeStamp: st.s.now.UTC()}
+	i := &server.StreamInfo{Created: st.created, State: st.state(deleted), Config: cfg, TimeStamp: st.s.stamp().UTC()}
 	i.State.Consumers = len(st.consumers)
 	return i
 }
@@ -306,7 +306,7 @@ func (c *apiCall) tellStream(st *stream, state server.StreamState, p server.ApiP
 	b = append(append(b, st.toldConfig()...), `,"created":"`...)
 	b = append(st.created.AppendFormat(b, time.RFC3339Nano), `","state":`...)
 	b = append(appendState(b, &state), `,"cluster":{"leader":"`+serverName+`"},"ts":"`...)
-	b = append(st.s.now.UTC().AppendFormat(b, time.RFC3339Nano), `"}`...)
+	b = append(st.s.stamp().UTC().AppendFormat(b, time.RFC3339Nano), `"}`...)
 	c.s.answer(c.reply, nil, b)
 }
 

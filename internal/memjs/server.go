@@ -55,10 +55,11 @@ type Server struct {
 	id        string
 	starts    int
 	down      bool
-	now       time.Time // of the command or timer that is executed
-	ops       uint64    // that were
-	given     uint64    // messages that clients got
-	conns     []*conn   // in the order of their numbers
+	now       time.Time     // of the command or timer that is executed
+	ahead     time.Duration // SetClock
+	ops       uint64        // that were
+	given     uint64        // messages that clients got
+	conns     []*conn       // in the order of their numbers
 	lastConn  uint64
 	processes map[string]bool // those that are frozen
 	subs      subscriptions
@@ -88,6 +89,15 @@ func New(cfg Config) *Server {
 	s.begin(cfg.Layout)
 	return s
 }
+
+// SetClock makes the times wrong that messages and answers about streams get: so much ahead of the real time.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
+}
+
+func (s *Server) stamp() time.Time { return s.now.Add(s.ahead) }
 
 func (s *Server) nameServer() {
 	s.starts++

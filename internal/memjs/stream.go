@@ -96,7 +96,7 @@ func (st *stream) transformed(subject string) string {
 // put stores a message that was checked, and enforces the limits.
 func (st *stream) put(subject string, hdr, data []byte) uint64 {
 	buf := append(append(make([]byte, 0, len(hdr)+len(data)), hdr...), data...)
-	m := &message{seq: st.last + 1, subject: subject, ts: st.s.now.UnixNano(), data: buf[len(hdr):]}
+	m := &message{seq: st.last + 1, subject: subject, ts: st.s.stamp().UnixNano(), data: buf[len(hdr):]}
 	if len(hdr) > 0 {
 		m.hdr = buf[:len(hdr):len(hdr)]
 	}

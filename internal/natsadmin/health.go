@@ -55,18 +55,7 @@ func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
 
 // StoredMarks reads that copy; nil when there is none.
 func (a *Admin) StoredMarks(ctx context.Context) ([]byte, error) {
-	s, err := a.js.Stream(ctx, events.GCStream)
-	if err != nil {
-		return nil, fmt.Errorf("read the streams' marks: %w", natsio.WrapErr(err))
-	}
-	m, err := s.GetLastMsgForSubject(ctx, events.MarksSubject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the streams' marks: %w", natsio.WrapErr(err))
-	}
-	return m.Data, nil
+	return natsio.StoredMarks(ctx, a.js)
 }
 
 // ReplayEvents has every partition's consumer begin again with an event, or the oldest behind it that is stored. What a thread has, it

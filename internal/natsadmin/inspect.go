@@ -84,6 +84,8 @@ type Daemon struct {
 	Superseded     int64 // events it passed over, because what they are linked to was never stored
 	ItemsRefused   int64 // items that the store refuses for good
 	LettersRefused int64 // dead letters, the same
+
+	OverQuota int64 // what was refused because of a quota since it began: events of sessions, or requests
 }
 
 // silence ends a roll call: daemons answer within a round trip.
@@ -132,11 +134,15 @@ func (d *Daemon) learn(s micro.Stats) {
 			Superseded     int64
 			ItemsRefused   int64 `json:"items_refused"`
 			LettersRefused int64 `json:"letters_refused"`
+			OverThreads    int64 `json:"over_threads"`
+			OverProducers  int64 `json:"over_producers"`
+			OverRates      int64 `json:"over_rates"`
 		}
 		if json.Unmarshal(e.Data, &did) == nil {
 			d.Superseded += did.Superseded
 			d.ItemsRefused += did.ItemsRefused
 			d.LettersRefused += did.LettersRefused
+			d.OverQuota += did.OverThreads + did.OverProducers + did.OverRates
 		}
 	}
 }

@@ -9,15 +9,16 @@ import (
 )
 
 // Seal makes records foreign that are written from now on and have no check. Those that are there stay what they are.
-// Who is connected knows it within a minute.
-func (a *Admin) Seal(ctx context.Context) error {
+// Who is connected knows it within a minute. above is the last record that is spared.
+func (a *Admin) Seal(ctx context.Context) (above uint64, err error) {
 	s, err := a.streams.LeaderStream(ctx, events.RecordsStream)
 	if err == nil {
 		info := s.CachedInfo()
+		above = info.State.LastSeq
 		_, err = a.js.UpdateStream(ctx, natsio.Sealed(info.Config, info.State.LastSeq))
 	}
 	if err != nil {
-		return fmt.Errorf("seal %s: %w", events.RecordsStream, natsio.WrapErr(err))
+		return 0, fmt.Errorf("seal %s: %w", events.RecordsStream, natsio.WrapErr(err))
 	}
-	return nil
+	return above, nil
 }

@@ -20,11 +20,11 @@ func (obs Objects) Stored(ctx context.Context, bucket string) ([]record.Stored, 
 	if err != nil {
 		return nil, fmt.Errorf("list bucket %s: %w", bucket, WrapErr(err))
 	}
-	skew, err := obs.c.Streams().Skew(ctx)
+	ages, err := obs.c.Streams().Aging(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("list bucket %s: %w", bucket, err)
 	}
-	l := storedList{bucket: bucket, at: map[string]int{}, now: s.CachedInfo().TimeStamp, skew: skew}
+	l := storedList{bucket: bucket, at: map[string]int{}, ages: ages}
 	for _, part := range []struct {
 		filter  string
 		headers bool
@@ -41,8 +41,7 @@ type storedList struct {
 	bucket string
 	all    []record.Stored
 	at     map[string]int // by token
-	now    time.Time
-	skew   record.Skew
+	ages   Aging
 }
 
 func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.Stored {
@@ -54,8 +53,7 @@ func (l *storedList) entry(token string, meta *jetstream.MsgMetadata) *record.St
 	}
 	e := &l.all[i]
 	if seq := meta.Sequence.Stream; seq >= e.Last {
-		since := l.skew.Since(events.ObjectStream(l.bucket), seq, meta.Timestamp, l.now)
-		e.Last, e.Age = seq, l.now.Sub(since)
+		e.Last, e.Age = seq, l.ages.Of(meta)
 	}
 	return e
 }

@@ -3,6 +3,8 @@ package natsio
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,7 +26,7 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 	if err != nil {
 		return nil, WrapErr(err)
 	}
-	skew, err := recs.c.Streams().Skew(ctx)
+	ages, err := recs.c.Streams().Aging(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +52,8 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 			if err != nil {
 				return nil, err
 			}
-			seq := meta.Sequence.Stream
-			age := info.TimeStamp.Sub(skew.Since(events.RecordsStream, seq, meta.Timestamp, info.TimeStamp))
-			if age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[RecordKey(m.Subject())] = Aged{seq, age}
+			if age := ages.Of(meta); age >= least && m.Headers().Get(hdrOperation) == "" {
+				old[RecordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
 			}
 		}
 		if err := batch.Error(); err != nil {
@@ -67,15 +67,53 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 	return old, nil
 }
 
-// Skew is when the server's clock was behind, as the marks have it (package scrub).
-func (ss Streams) Skew(ctx context.Context) (record.Skew, error) {
+// Aging tells how old messages of a stream are, by the server's clock as far as that can be trusted. Whoever decides by age
+// asks it.
+type Aging struct {
+	stream string
+	now    time.Time
+	skew   record.Skew
+}
+
+// Aging reads what is known of the clock, in both copies of the marks (package scrub), for the stream as it was asked for.
+func (ss Streams) Aging(ctx context.Context, s jetstream.Stream) (a Aging, err error) {
+	info := s.CachedInfo()
 	rs, err := ss.c.Records().Records(ctx, events.MarksKey)
 	if err != nil {
-		return record.Skew{}, err
+		return a, err
 	}
-	var marks struct{ Skew record.Skew }
-	if len(rs[0].Value) > 0 && json.Unmarshal(rs[0].Value, &marks) != nil { // as good as none, until they are written anew
-		return record.Skew{}, nil
+	copied, err := StoredMarks(ctx, ss.c.js)
+	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, record.ErrDenied) { // who may not read it has one copy
+		return a, err
 	}
-	return marks.Skew, nil
+	return Aging{info.Config.Name, info.TimeStamp, clockOf(rs[0].Value).Latest(clockOf(copied)).Skew}, nil
 }
+
+// clockOf is what marks say; those that cannot be read are as good as none, until they are written anew.
+func clockOf(marks []byte) (c record.Clock) {
+	if json.Unmarshal(marks, &c) != nil {
+		return record.Clock{}
+	}
+	return c
+}
+
+// StoredMarks reads the copy of the marks that is not in the record bucket; nil when there is none.
+func StoredMarks(ctx context.Context, js jetstream.JetStream) ([]byte, error) {
+	s, err := js.Stream(ctx, events.GCStream)
+	if err != nil {
+		return nil, fmt.Errorf("read the streams' marks: %w", WrapErr(err))
+	}
+	m, err := newestOn(ctx, s, events.MarksSubject)
+	if err != nil {
+		return nil, fmt.Errorf("read the streams' marks: %w", err)
+	}
+	return m.Data, nil
+}
+
+// Since is the time from which a message's age counts.
+func (a Aging) Since(m *jetstream.MsgMetadata) time.Time {
+	return a.skew.Since(a.stream, m.Sequence.Stream, m.Timestamp, a.now)
+}
+
+// Of is a message's age.
+func (a Aging) Of(m *jetstream.MsgMetadata) time.Duration { return a.now.Sub(a.Since(m)) }

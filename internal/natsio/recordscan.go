@@ -51,11 +51,11 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", WrapErr(err))
 	}
-	skew, err := recs.c.Streams().Skew(ctx)
+	ages, err := recs.c.Streams().Aging(ctx, s)
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
 	}
-	now, busy := s.CachedInfo().TimeStamp, time.Now().Add(scanStill)
+	busy := time.Now().Add(scanStill)
 	last = max(from, 1) - 1
 	// What a consumer says is pending lags behind what is stored: only the stream knows.
 	atEnd := func() (bool, error) {
@@ -74,7 +74,7 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 		if err != nil {
 			return err
 		}
-		return f(record.Stamped{Record: r, Age: now.Sub(skew.Since(events.RecordsStream, last, meta.Timestamp, now))})
+		return f(record.Stamped{Record: r, Age: ages.Of(meta)})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)

@@ -128,7 +128,7 @@ func TestSealing(t *testing.T) {
 	}
 	raw(t, c, "run.s.checked", []byte{0x91, 2}, nats.Header{"Spool-Check": {"x"}})
 	want(earlier, "run.s.checked", 4) // it has a check
-	must.Do(t, natsadmin.New(earlier).Seal(t.Context()))
+	must.Get(natsadmin.New(earlier).Seal(t.Context()))(t)
 	raw(t, c, "run.s.behind", value, nil)
 	sealed := natstest.Dial(t, srv)
 	for _, key := range []string{"run.s.unmarked", "run.s.before"} {

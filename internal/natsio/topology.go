@@ -142,6 +142,10 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 			}
 			return err
 		}))
+		if err := errs[len(errs)-1]; errors.Is(err, record.ErrDenied) { // it is the same of the others
+			return fmt.Errorf("this user may not make or change streams, and %s is not there, or not as it must be: start spool up or a "+
+				"persister once as an admin of the tenant (spool auth env), which makes them: %w", want.Name, err)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

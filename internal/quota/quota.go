@@ -159,14 +159,7 @@ func (l *Limiter) Take(now time.Time, patience time.Duration, all ...Use) (wait 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	cost := map[owner][units]int64{}
-	for _, u := range all {
-		l.add(cost, owner{session, u.Session}, u)
-		l.add(cost, owner{token, u.Token}, u)
-		if u.User != "" {
-			l.add(cost, owner{user, u.Token + "\x00" + u.User}, u)
-		}
-	}
+	cost := l.costs(all)
 	var worst owner
 	var of unit
 	for who := range cost {
@@ -190,6 +183,45 @@ func (l *Limiter) Take(now time.Time, patience time.Duration, all ...Use) (wait 
 		l.pay(who, n, now)
 	}
 	return wait, nil
+}
+
+// costs are what each owner has to pay.
+func (l *Limiter) costs(all []Use) map[owner][units]int64 {
+	cost := map[owner][units]int64{}
+	for _, u := range all {
+		l.add(cost, owner{session, u.Session}, u)
+		l.add(cost, owner{token, u.Token}, u)
+		if u.User != "" {
+			l.add(cost, owner{user, u.Token + "\x00" + u.User}, u)
+		}
+	}
+	return cost
+}
+
+// Give gives back what was taken for what is not stored after all.
+func (l *Limiter) Give(all ...Use) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for who, n := range l.costs(all) {
+		if a := l.owed[who]; a != nil {
+			for n, takes := range l.takes(who, n) {
+				a[n] = a[n].Add(-takes)
+			}
+		}
+	}
+}
+
+// takes is how long what an owner stores takes at its rates.
+func (l *Limiter) takes(who owner, cost [units]int64) (all [units]time.Duration) {
+	for n, limit := range l.rates[who.kind] {
+		if limit > 0 {
+			all[n] = time.Duration(min(float64(cost[n])/float64(limit)*float64(time.Second), float64(longest)))
+		}
+	}
+	return all
 }
 
 // visit notes the sessions that tokens store to, or refuses those beyond a token's quota.
@@ -241,14 +273,13 @@ func (l *Limiter) pay(who owner, cost [units]int64, now time.Time) {
 		a = &account{}
 		l.owed[who] = a
 	}
-	for n, limit := range l.rates[who.kind] {
-		if limit == 0 || cost[n] == 0 {
+	for n, takes := range l.takes(who, cost) {
+		if takes == 0 {
 			continue
 		}
 		if a[n].Before(now) {
 			a[n] = now
 		}
-		takes := time.Duration(min(float64(cost[n])/float64(limit)*float64(time.Second), float64(longest)))
 		a[n] = a[n].Add(min(takes, max(0, longest-a[n].Sub(now))))
 	}
 }
@@ -276,6 +307,17 @@ func (o owner) String() string {
 		return "the user " + name
 	}
 	return "the token " + o.name
+}
+
+// Refused is how many requests were refused so far; of nil, none.
+func (l *Limiter) Refused() (n int64) {
+	if l == nil {
+		return 0
+	}
+	for _, some := range l.Refusals() {
+		n += some
+	}
+	return n
 }
 
 // Refusals counts what was refused, by quota.
@@ -320,6 +362,7 @@ func (l *Limiter) Wait(ctx context.Context, patience time.Duration, all ...Use) 
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+		l.Give(all...)
 		return context.Cause(ctx)
 	}
 }

@@ -3,6 +3,8 @@ package record
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"spool/internal/bounded"
@@ -14,6 +16,28 @@ import (
 // ErrClass: the key of a record begins with a word that this version does not know. What the record keeps alive, and what it
 // names, is unknown then: whoever decides about existence refuses to go on.
 var ErrClass = errors.New("a record of a class that this version does not know")
+
+// Unknown are the keys of records of such classes that are there.
+type Unknown map[string]bool
+
+// Class is the class of a record; ok is false for one that is unknown, which is noted.
+func (u Unknown) Class(r Record) (c Class, ok bool) {
+	c, err := ClassOf(r.Key)
+	if delete(u, r.Key); err != nil && r.Exists() {
+		u[r.Key] = true
+	}
+	return c, err == nil
+}
+
+// Err names them; it wraps ErrClass, and is nil where there are none.
+func (u Unknown) Err() error {
+	if len(u) == 0 {
+		return nil
+	}
+	keys := slices.Sorted(maps.Keys(u))
+	names := strings.Join(keys[:min(len(keys), 3)], ", ")
+	return fmt.Errorf("%w: %.300q (%d in all); a later version wrote it, or somebody past Spool", ErrClass, names, len(u))
+}
 
 // Keeps is what a record keeps alive.
 type Keeps int

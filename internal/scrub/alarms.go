@@ -53,7 +53,7 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 				"run spool fsck --repair; look at the server's log and its disk", st.Lost})
 		}
 	}
-	out = append(out, clocks(states, marks.High, time.Now())...)
+	out = append(out, clocks(states, marks.Clock, time.Now())...)
 	now, err := marks.confirmed(ctx, s, states)
 	if err != nil {
 		return nil, err

@@ -48,8 +48,7 @@ type Marks struct {
 	Floor      uint64          `json:"floor,omitempty"`  // what SPOOL_EVENTS has below it was applied
 	Rewinds    []Rewind        `json:"rewinds,omitempty"`
 	Lost       map[string]int  `json:"lost,omitempty"` // messages that a server had lost when somebody had looked and all was well
-	High       int64           `json:"high,omitempty"` // the latest that the server's clock ever said, Unix nanoseconds
-	Skew       record.Skew     `json:"skew,omitzero"`  // when it said less
+	record.Clock
 }
 
 // keptRewinds bounds the list.
@@ -78,9 +77,7 @@ func join(own, other Marks) Marks {
 			out.Streams[name] = m
 		}
 	}
-	if other.High > own.High {
-		out.High, out.Skew = other.High, other.Skew
-	}
+	out.Clock = own.Clock.Latest(other.Clock)
 	if other.Generation > own.Generation {
 		out.Rewinds, out.Lost = nil, other.Lost
 	}

@@ -289,19 +289,53 @@ const AlarmClock = "clock"
 // MaxSkew is how far clocks may be apart.
 const MaxSkew = 5 * time.Minute
 
+// trustClock is the command by which an operator says that the server's clock is right.
+const trustClock = "spool fsck --trust-clock"
+
+// TrustClock notes, on an operator's word, that the server's clock is right as it is, although it has said more before: what was stored
+// by then counts as stored now where it says that it is stored later. An error if this host's clock says something else.
+func TrustClock(ctx context.Context, s Store) (now time.Time, err error) {
+	for range 5 { // another process may take marks at the same time
+		m, err := readMarks(ctx, s)
+		if err != nil {
+			return now, err
+		}
+		states, err := s.StreamStates(ctx)
+		if err != nil {
+			return now, err
+		}
+		last := map[string]uint64{}
+		for _, st := range states {
+			now, last[st.Stream] = time.Unix(0, max(now.UnixNano(), st.Now)), st.Last
+		}
+		if d := time.Until(now); d.Abs() > MaxSkew {
+			return now, fmt.Errorf("the server's clock says %s, and this host's is %v apart: set the one that is wrong first", stamp(now),
+				d.Abs().Round(time.Second))
+		}
+		m.Clock.Trust(now.UnixNano(), last)
+		if err := m.store(ctx, s, m.rev); err != nil {
+			return now, err
+		}
+		if is, err := readMarks(ctx, s); err != nil || is.Trusts >= m.Trusts {
+			return now, err
+		}
+	}
+	return now, fmt.Errorf("%w: other processes take marks all the time", record.ErrBusy)
+}
+
 // clocks holds the server's clock against this host's, against what it stored, and against the latest that it ever said.
-func clocks(states []record.StreamState, high int64, here time.Time) []Alarm {
-	const do = "set the clock that is wrong; if messages were stored by a wrong clock, wait until that time has passed"
+func clocks(states []record.StreamState, known record.Clock, here time.Time) []Alarm {
+	const do = "set the clock that is wrong; if all are right now, and the server's was ahead: " + trustClock
 	for _, st := range states {
 		if st.Created == 0 {
 			continue
 		}
 		now := time.Unix(0, st.Now)
-		if newest := time.Unix(0, st.Newest); newest.Sub(now) > MaxSkew {
+		if newest := time.Unix(0, st.Newest); newest.Sub(now) > MaxSkew && st.Last > known.Skew.To[st.Stream] {
 			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, and the newest message of %s was stored at %s",
 				stamp(now), st.Stream, stamp(newest)), do, 1}}
 		}
-		if before := time.Unix(0, high); before.Sub(now) > MaxSkew {
+		if before := time.Unix(0, known.High); before.Sub(now) > MaxSkew {
 			return []Alarm{{AlarmClock, fmt.Sprintf("the server's clock says %s, and said %s before", stamp(now), stamp(before)),
 				do, 1}}
 		}

@@ -163,7 +163,7 @@ type Collecting struct {
 	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
 	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
 	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
-	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, missing."`
+	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, class, missing."`
 }
 
 // Config is what the flags say.

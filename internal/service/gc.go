@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
 	"spool/internal/natsadmin"
@@ -48,6 +50,15 @@ func alarms(conn *natsio.Conn) func(context.Context) ([]string, uint64, error) {
 		marks, err := scrub.ReadMarks(ctx, sys)
 		return out, marks.Generation, err
 	}
+}
+
+// TrustClock notes that the server's clock is right as it is (scrub.TrustClock), and has gc's schedule made anew: the server may
+// wait with the next request for the time that it had in mind.
+func TrustClock(ctx context.Context, conn *natsio.Conn) (now time.Time, err error) {
+	if now, err = scrub.TrustClock(ctx, natsadmin.Of(conn)); err != nil {
+		return now, err
+	}
+	return now, gcnats.Of(conn).Reschedule(ctx)
 }
 
 // Refuse is why nothing may be deleted: what stands of losses, or looks like one now. It wraps gc.ErrBrake.
@@ -108,10 +119,13 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 	return err
 }
 
+// Schedule is when cycles are run.
+type Schedule = gcnats.Schedule
+
 // GC is a collector that runs every so often.
 type GC struct {
 	gc.Config
-	Every       time.Duration
+	When        Schedule
 	DryRun      bool
 	AtOnce      bool                   // the first cycle of all need not wait for its time
 	Retain      []retention.Policy     // by which sessions are removed before each cycle, unless it is a dry run
@@ -151,21 +165,26 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 		}
 	}
 	requests := gcnats.Of(conn)
-	err = retry.Do(ctx, func(err error, wait time.Duration) {
-		log.Warn("wait for gc requests", "error", err, "again_in",
-			wait)
-	}, func() error {
-		made, err := requests.Schedule(ctx, g.Every)
-		if err == nil && made && g.AtOnce {
-			err = requests.Ask(ctx)
+	again := func(op func(context.Context) error) func() error {
+		return func() error {
+			err := retry.Do(ctx, func(err error, wait time.Duration) {
+				log.Warn("wait for gc requests", "error", err, "again_in", wait)
+			}, func() error { return op(ctx) })
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
 		}
-		if err == nil {
-			err = requests.Runs(ctx, cycle)
-		}
-		return err
-	})
-	if ctx.Err() != nil {
-		return nil
 	}
-	return err
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(again(func(ctx context.Context) error {
+		return requests.Keep(ctx, g.When, func(made bool) error {
+			if made && g.AtOnce {
+				return requests.Ask(ctx)
+			}
+			return nil
+		})
+	}))
+	tasks.Go(again(func(ctx context.Context) error { return requests.Runs(ctx, cycle) }))
+	return tasks.Wait()
 }

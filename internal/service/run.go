@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"spool/internal/record"
 )
 
 // Exit codes of every command.
@@ -17,6 +19,7 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1 // it was tried and did not work
 	ExitUsage   = 2 // the command line is wrong; nothing was done
+	ExitPartly  = 3 // it was done, but for records of classes that this version does not know, which are named
 )
 
 // UsageError is a mistake on the command line.
@@ -36,6 +39,9 @@ func Exit(name string, err error, w io.Writer) int {
 		return ExitUsage
 	}
 	fmt.Fprintf(w, "%s: %v\n", name, err)
+	if errors.Is(err, record.ErrClass) {
+		return ExitPartly
+	}
 	return ExitFailure
 }
 

@@ -17,6 +17,7 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
+	"spool/internal/persist"
 	"spool/internal/web"
 )
 
@@ -34,7 +35,7 @@ type UpConfig struct {
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
-	GC      GC     // Every 0: none
+	GC      GC     // When empty: none
 
 	ScrubEvery time.Duration // 0: never
 	ScrubRate  int64         // bytes a second; 0 = as fast as it goes
@@ -83,7 +84,12 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}
 	cfg.Persist.Metrics = reg
 	up.Persister = NewPersister(conn, cfg.Persist, cfg.Log)
-	defer Observed(conn, reg, "persister", "applies events to threads", func() any { return up.Persister.Stats() }, cfg.Log)()
+	defer Observed(conn, reg, "persister", "applies events to threads", func() any {
+		return struct {
+			persist.Stats
+			OverRates int64 `json:"over_rates"`
+		}{up.Persister.Stats(), cfg.API.Quotas.Refused()}
+	}, cfg.Log)()
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { stayLean(ctx); return nil })
@@ -113,7 +119,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	if cfg.ScrubEvery > 0 {
 		g.Go(func() error { ScrubEvery(ctx, conn, cfg.ScrubEvery, cfg.ScrubRate, cfg.Log); return nil })
 	}
-	if cfg.GC.Every > 0 {
+	if cfg.GC.When != "" {
 		g.Go(func() error {
 			if err := cfg.GC.Run(ctx, conn, cfg.Log); err != nil { // nothing else needs it
 				cfg.Log.Error("gc stopped", "error", err)

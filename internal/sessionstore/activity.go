@@ -27,11 +27,11 @@ var activity = []string{"thread.>", "history.>", "session.>", "run.>", "artifact
 // Active tells when something happened last in each session, by the store's clock; where that was wrong, when it was
 // right again.
 func (st *Store) Active(ctx context.Context) (map[string]time.Time, error) {
-	now, err := st.Clock(ctx)
+	s, err := st.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ages of sessions: %w", natsio.WrapErr(err))
 	}
-	skew, err := st.streams.Skew(ctx)
+	ages, err := st.streams.Aging(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (st *Store) Active(ctx context.Context) (map[string]time.Time, error) {
 		err := st.streams.Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			at := skew.Since(events.RecordsStream, meta.Sequence.Stream, meta.Timestamp, now)
+			at := ages.Since(meta)
 			if session := events.SessionOf(natsio.RecordKey(m.Subject())); at.After(last[session]) {
 				last[session] = at
 			}

@@ -68,5 +68,5 @@ func replayerOf(e *events.Event) string {
 	fmt.Fprintf(h, "%s\x00%d\x00%d\x00", e.Producer, e.Epoch, e.Seq)
 	sum := sumOf(e)
 	h.Write(sum[:])
-	return threads.Ephemeral + "dead." + hex.EncodeToString(h.Sum(nil)[:12])
+	return threads.Replayer + hex.EncodeToString(h.Sum(nil)[:12])
 }

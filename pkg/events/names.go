@@ -36,6 +36,7 @@ const (
 	GCSubjects        = root + "gc.>"
 	GCRunSubject      = root + "gc.run"      // asks for a cycle
 	GCScheduleSubject = root + "gc.schedule" // has the server ask for one every so often
+	GCKeeperSubject   = root + "gc.keeper"   // who has made the schedule is there
 	GCReportSubject   = root + "gc.report"
 	GCStateSubject    = root + "gc.state" // what one gc cycle must know of the one before it
 	MarksSubject      = root + "gc.marks" // how far each stream was, for when one of them goes back

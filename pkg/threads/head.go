@@ -220,6 +220,9 @@ type Producer struct {
 // Ephemeral begins the id of a producer that lives as long as one process. A thread forgets these before the others.
 const Ephemeral = "~"
 
+// Replayer begins the id of a producer that publishes the event of a dead letter again, and nothing else.
+const Replayer = Ephemeral + "dead."
+
 // MaxProducers is how many producers a head remembers.
 const MaxProducers = 1024
 

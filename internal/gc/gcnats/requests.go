@@ -32,30 +32,6 @@ const (
 	hdrScheduleRollup = "Nats-Schedule-Rollup" // as earlier versions had it
 )
 
-// Schedule makes the server ask for a cycle every so often, whoever is there to run it. A schedule that is there
-// already and says the same goes on; made says that it was not. The first request comes when the time has passed once.
-func (w *World) Schedule(ctx context.Context, every time.Duration) (made bool, err error) {
-	want := "@every " + every.String()
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
-	if err != nil {
-		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
-	}
-	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
-	switch {
-	case err == nil && old.Header.Get(hdrSchedule) == want && old.Header.Get(hdrScheduleRollup) == "":
-		return false, nil
-	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
-		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
-	}
-	_, err = w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
-		hdrSchedule: {want}, hdrScheduleTarget: {events.GCRunSubject},
-	}}})
-	if err != nil {
-		return false, fmt.Errorf("schedule gc every %v: %w", every, err)
-	}
-	return true, nil
-}
-
 // Ask asks for a cycle now.
 func (w *World) Ask(ctx context.Context) error {
 	_, err := w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCRunSubject}})

@@ -59,7 +59,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 		goOn <- struct{}{}
 	case <-time.After(300 * time.Millisecond):
 	}
-	must.Get(gcnats.Of(c).Schedule(t.Context(), time.Second))(t)
+	must.Get(gcnats.Of(c).Schedule(t.Context(), gcnats.Every(time.Second)))(t)
 	for range 2 {
 		<-began
 		select {
@@ -87,11 +87,11 @@ func TestGCRunsOneAtATime(t *testing.T) {
 func TestScheduleGC(t *testing.T) {
 	c := natstest.Conn(t)
 	for i, want := range []bool{true, false} {
-		if made, err := gcnats.Of(c).Schedule(t.Context(), time.Hour); err != nil || made != want {
+		if made, err := gcnats.Of(c).Schedule(t.Context(), gcnats.Every(time.Hour)); err != nil || made != want {
 			t.Fatalf("Schedule() for the %d. time = %v, %v, want %v", i+1, made, err, want)
 		}
 	}
-	if made, err := gcnats.Of(c).Schedule(t.Context(), time.Second); err != nil || !made {
+	if made, err := gcnats.Of(c).Schedule(t.Context(), gcnats.Every(time.Second)); err != nil || !made {
 		t.Fatalf("Schedule(another time) = %v, %v, want it made", made, err)
 	}
 	requests(t, c, 2)

@@ -1,0 +1,180 @@
+package gcnats
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/natsio"
+	"spool/pkg/events"
+)
+
+// Schedule is when the server asks for cycles, in its words (ADR-51): "@every 24h0m0s", or a cron of six fields in UTC.
+// Empty: never.
+type Schedule string
+
+// Every asks so often.
+func Every(d time.Duration) Schedule { return Schedule(every + d.String()) }
+
+const every = "@every "
+
+// cronField is a field of a cron; the server knows what is in range.
+var cronField = regexp.MustCompile(`^[0-9A-Za-z*/,?-]+$`)
+
+// UnmarshalText reads a duration of at least a second, or 0 for never; a time of day in UTC, 03:30; or a cron of five
+// fields, or of six with seconds first.
+func (s *Schedule) UnmarshalText(text []byte) error {
+	said := strings.TrimSpace(string(text))
+	if d, err := time.ParseDuration(said); err == nil && (d == 0 || d >= time.Second) {
+		if *s = ""; d > 0 {
+			*s = Every(d)
+		}
+		return nil
+	}
+	if t, err := time.Parse("15:04", said); err == nil {
+		*s = Schedule(fmt.Sprintf("0 %d %d * * *", t.Minute(), t.Hour()))
+		return nil
+	}
+	fields := strings.Fields(said)
+	if len(fields) == 5 {
+		fields = append([]string{"0"}, fields...)
+	}
+	wrong := func(field string) bool { return !cronField.MatchString(field) }
+	if len(fields) != 6 || slices.ContainsFunc(fields, wrong) {
+		return fmt.Errorf("%q: use a time between cycles of at least 1s (24h), a time of day in UTC (03:30), or a cron (30 3 * * 0)", said)
+	}
+	*s = Schedule(strings.Join(fields, " "))
+	return nil
+}
+
+// Set implements flag.Value.
+func (s *Schedule) Set(text string) error { return s.UnmarshalText([]byte(text)) }
+
+func (s *Schedule) String() string { return strings.TrimPrefix(string(*s), every) }
+
+// A schedule outlives who made it: cycles go on when another collector takes over. So that it is not for ever that of a collector
+// which ran for an hour, who has made it says every keeperBeat that it is there. When it has not for keeperGone, or has taken its
+// word back at its end, another one makes the schedule its own.
+const (
+	keeperBeat = time.Minute
+	keeperGone = 3 * keeperBeat
+)
+
+// Keep makes the server ask for cycles by a schedule, for as long as ctx lasts and until a collector that begins later says
+// otherwise. begun is called once, when the schedule is there, with whether it was not before.
+func (w *World) Keep(ctx context.Context, when Schedule, begun func(made bool) error) error {
+	id := rand.Text()
+	made, err := w.keep(ctx, id, when, true)
+	if err == nil {
+		err = begun(made)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.leave(id)
+	t := time.NewTicker(keeperBeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if _, err := w.keep(ctx, id, when, false); err != nil && ctx.Err() == nil {
+			w.log.Warn("keep gc's schedule", "error", err)
+		}
+	}
+}
+
+// keep makes the schedule, if it is this collector's to make.
+func (w *World) keep(ctx context.Context, id string, when Schedule, takes bool) (made bool, err error) {
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	if err != nil {
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	m, err := s.GetLastMsgForSubject(ctx, events.GCKeeperSubject)
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	if err == nil && !takes && string(m.Data) != id {
+		age := s.CachedInfo().TimeStamp.Sub(m.Time)
+		if age >= 0 && age < keeperGone {
+			return false, nil
+		}
+	}
+	if made, err = w.Schedule(ctx, when); err != nil {
+		return false, err
+	}
+	_, err = w.streams.Send(ctx, []*nats.Msg{{
+		Subject: events.GCKeeperSubject, Data: []byte(id), Header: nats.Header{"Nats-Rollup": {"sub"}},
+	}})
+	return made, err
+}
+
+// leave takes back that this collector is there.
+func (w *World) leave(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	if err != nil {
+		return // the others know it in keeperGone
+	}
+	m, err := s.GetLastMsgForSubject(ctx, events.GCKeeperSubject)
+	if err == nil && string(m.Data) == id {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(events.GCKeeperSubject), jetstream.WithPurgeSequence(m.Sequence+1))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		w.log.Info("gc's schedule stays until others see that its maker is gone", "error", err)
+	}
+}
+
+// Schedule makes the server ask for a cycle by a schedule, whoever is there to run it. One that is there already and says the same
+// goes on; made says that it was not. The first request comes when its time has come once.
+func (w *World) Schedule(ctx context.Context, when Schedule) (made bool, err error) {
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	if err != nil {
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
+	switch {
+	case err == nil && old.Header.Get(hdrSchedule) == string(when) && old.Header.Get(hdrScheduleRollup) == "":
+		return false, nil
+	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	return true, w.schedule(ctx, string(when))
+}
+
+func (w *World) schedule(ctx context.Context, when string) error {
+	_, err := w.streams.Send(ctx, []*nats.Msg{{Subject: events.GCScheduleSubject, Header: nats.Header{
+		hdrSchedule: {when}, hdrScheduleTarget: {events.GCRunSubject},
+	}}})
+	if err != nil {
+		return fmt.Errorf("schedule gc, %s: %w", when, err)
+	}
+	return nil
+}
+
+// Reschedule makes the schedule that there is anew, if there is one.
+func (w *World) Reschedule(ctx context.Context) error {
+	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	if err != nil {
+		return fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+	}
+	return w.schedule(ctx, old.Header.Get(hdrSchedule))
+}

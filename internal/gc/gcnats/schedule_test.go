@@ -1,0 +1,94 @@
+package gcnats_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spool/internal/gc/gcnats"
+	"spool/internal/memjs"
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+func TestParseSchedule(t *testing.T) {
+	for said, want := range map[string]string{
+		"24h": "@every 24h0m0s", "1s": "@every 1s", "0": "", "03:30": "0 30 3 * * *", "30 3 * * 0": "0 30 3 * * 0",
+		" 0 30  3 * * MON-FRI ": "0 30 3 * * MON-FRI",
+	} {
+		var s gcnats.Schedule
+		if err := s.Set(said); err != nil || string(s) != want {
+			t.Errorf("%q = %q, %v, want %q", said, string(s), err, want)
+		}
+		if again := s; said != "0" && (again.Set(s.String()) != nil || again != s) {
+			t.Errorf("%q, which is %q, is read as %q", said, s.String(), string(again))
+		}
+	}
+	for _, said := range []string{"", "1ms", "-1h", "often", "25:00", "* * *", "0 3 * * ;rm"} {
+		var s gcnats.Schedule
+		if err := s.Set(said); err == nil {
+			t.Errorf("%q = %q, want an error", said, string(s))
+		}
+	}
+}
+
+// TestCronOfTheServer: a server takes what a cron and a time of day become.
+func TestCronOfTheServer(t *testing.T) {
+	c := natstest.Conn(t)
+	for _, said := range []string{"03:30", "*/5 3 * * 1-5", "* * * * * *"} {
+		var s gcnats.Schedule
+		must.Do(t, s.Set(said))
+		if made, err := gcnats.Of(c).Schedule(t.Context(), s); err != nil || !made {
+			t.Errorf("Schedule(%s) = %v, %v, want it made", said, made, err)
+		}
+	}
+	requests(t, c, 1)
+}
+
+// TestScheduleOfOneThatIsGone: a collector that runs for a while decides how often for that while, whether it ends in order or dies;
+// then that of the one that goes on is there again.
+func TestScheduleOfOneThatIsGone(t *testing.T) {
+	for name, dies := range map[string]bool{"ends": false, "dies": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := memjs.New(memjs.Config{MaxStore: 16 << 30})
+				defer server.Close()
+				stays, goes := natstest.Dial(t, server), natstest.Dial(t, server)
+				defer stays.Close()
+				defer goes.Close()
+				must.Do(t, stays.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+				keep := func(c *natsio.Conn, when gcnats.Schedule) (stop func()) {
+					ctx, cancel := context.WithCancel(t.Context())
+					begun, ended := make(chan bool), make(chan error, 1)
+					go func() {
+						ended <- gcnats.Of(c).Keep(ctx, when, func(bool) error { close(begun); return nil })
+					}()
+					<-begun
+					return func() { cancel(); must.Do(t, <-ended) }
+				}
+				is := func(want gcnats.Schedule) {
+					t.Helper()
+					s := must.Get(stays.JetStream().Stream(t.Context(), events.GCStream))(t)
+					m := must.Get(s.GetLastMsgForSubject(t.Context(), events.GCScheduleSubject))(t)
+					if got := m.Header.Get("Nats-Schedule"); got != string(want) {
+						t.Errorf("the schedule is %s, want %s", got, want)
+					}
+				}
+				day, often := gcnats.Every(24*time.Hour), gcnats.Every(30*time.Minute)
+				defer keep(stays, day)()
+				stop := keep(goes, often)
+				time.Sleep(10 * time.Minute)
+				is(often)
+				if dies {
+					goes.Close()
+				}
+				stop()
+				time.Sleep(5 * time.Minute)
+				is(day)
+			})
+		})
+	}
+}
