@@ -42,8 +42,12 @@ func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines
 // FullTo writes what Full gives, a line each, of an entry of any size: what its cut leaves of it is in memory, and each whole
 // string goes from raw to where the items have it. What an item says about a string, such as how many lines it has, is said
 // about what was left of it, as in the item that was posted. checked and raw are both the entry as it was before it was cut;
-// checked is read once, to its end, before anything is written.
-func FullTo(w io.Writer, t events.Thread, at casstore.Ref, st threads.State, checked io.Reader, raw io.ReadSeeker) error {
+// checked is read once, to its end, before anything is written. each is given the lines, and writes them by fill, in pieces
+// that divide no string; nil: whole.
+func FullTo(
+	w io.Writer, t events.Thread, at casstore.Ref, st threads.State, checked io.Reader, raw io.ReadSeeker,
+	each func(line []byte, fill func(part []byte) error) error,
+) error {
 	plan, err := truncate.Scan(checked, truncate.Options{})
 	if err != nil {
 		return err
@@ -54,7 +58,13 @@ func FullTo(w io.Writer, t events.Thread, at casstore.Ref, st threads.State, che
 	if err := plan.Apply(raw, text, nil, nowhere{}); err != nil {
 		return err
 	}
-	return full(t, at, st, text.Bytes(), m.strip, func(line []byte) error { return m.fill(w, append(line, '\n')) })
+	fill := func(part []byte) error { return m.fill(w, part) }
+	return full(t, at, st, text.Bytes(), m.strip, func(line []byte) error {
+		if each == nil {
+			return fill(append(line, '\n'))
+		}
+		return each(append(line, '\n'), fill)
+	})
 }
 
 // full gives the items of an entry, line by line. posted makes of a part of an item what it was when it was posted.
