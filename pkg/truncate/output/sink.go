@@ -41,7 +41,8 @@ type Summary struct {
 	TotalLines, TotalBytes   int64 // lines are newlines + 1, none of an empty text
 	OutputLines, OutputBytes int64
 
-	ElidedBytes, ElidedLines int64 // between head and tail, if there is a marker
+	// Between head and tail, if there is a marker. Bytes are of the lines as the column cap left them, their "…" included.
+	ElidedBytes, ElidedLines int64
 
 	ColumnDroppedBytes, ColumnTruncatedLines int64 // by the column cap
 
@@ -203,11 +204,11 @@ func (s *Sink) view() Summary {
 		ColumnDroppedBytes: s.cap.dropped, ColumnTruncatedLines: s.cap.lines,
 	}
 	tail := TailBytes(s.tail, s.tailBudget())
-	sum.ElidedBytes = s.total.bytes - s.cap.dropped - int64(len(s.head)+len(tail))
-	if len(s.head) == 0 || !s.truncated || sum.ElidedBytes <= 0 {
-		sum.ElidedBytes = 0
+	elided := int64(s.tailTotal - len(tail))
+	if len(s.head) == 0 || elided == 0 {
 		return sum.show(append(s.head, tail...), 0)
 	}
+	sum.ElidedBytes = elided
 	of := tallyOf(bytes.TrimSuffix(s.head, []byte("\n"))).newlines + 1 + tallyOf(tail).lines()
 	sum.ElidedLines = max(0, sum.TotalLines-of)
 	marker := fmt.Sprintf("[…%dln elided…]", sum.ElidedLines)
