@@ -30,7 +30,8 @@ func ParseLocalLog(path string) (t events.Thread, ok bool) {
 }
 
 // Full makes the items of a stored entry as they were before any budget, each a JSON object. raw is the entry as it was
-// before the size rules cut it. An item that could not be posted (SPEC I4) is among them, with the number 0.
+// before the size rules cut it. An item that has no number, because it was too large before there were stubs (SPEC P10), is
+// among them with the number 0.
 func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines [][]byte, err error) {
 	err = full(t, at, st, raw, func(item []byte) []byte { return item }, func(line []byte) error {
 		lines = append(lines, line)
@@ -73,14 +74,13 @@ func full(t events.Thread, at casstore.Ref, st threads.State, raw []byte, posted
 	if err != nil {
 		return err
 	}
-	s, n := stampOf(t, at, st, limit), st.Entry.First
-	all := int64(len(e.Items)) == st.Entry.Count
+	s, n := stampOf(t, at, st, e, limit), st.Entry.First
 	for k, it := range s.attach(e.Items) {
-		fits := all
-		if !all {
+		fits := !s.Gaps
+		if s.Gaps {
 			was := it
 			was.Content, was.Metadata = posted(it.Content), posted(it.Metadata)
-			_, _, err := s.post(was, n, k)
+			_, err := s.post(was, n, k)
 			fits = err == nil
 		}
 		number := int64(0)
