@@ -75,12 +75,13 @@ func full(t events.Thread, at casstore.Ref, st threads.State, raw []byte, posted
 		return err
 	}
 	s, n := stampOf(t, at, st, e, limit), st.Entry.First
-	for k, it := range s.attach(e.Items) {
+	items, large := s.attach(e.Items)
+	for k, it := range items {
 		fits := !s.Gaps
 		if s.Gaps {
 			was := it
 			was.Content, was.Metadata = posted(it.Content), posted(it.Metadata)
-			_, err := s.post(was, n, k)
+			_, err := s.post(was, n, k, s.excerpt(large, k))
 			fits = err == nil
 		}
 		number := int64(0)

@@ -7,11 +7,11 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"spool/internal/jsonscan"
-	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -33,7 +33,7 @@ type Stamp struct {
 
 	Gaps bool // items that are too large are left out, without a number: so it was before they had stubs
 
-	Results *artifacts.Thresholds // results over them are artifacts, and their items refer to them (SPEC A4); nil: none are
+	Results *Limit // results over it are artifacts, and their items refer to them (SPEC A4); nil: none are
 
 	Room *Arena // where the items are written; nil = each in memory of its own
 }
@@ -42,13 +42,14 @@ type Stamp struct {
 const measureFrom = truncate.ItemBudget / 6
 
 // post makes the k-th item of an entry (from 0) the n-th of its thread. truncate.ErrItemTooLarge: it can not be made small
-// enough, and p is its stub.
-func (s Stamp) post(it events.Item, n int64, k int) (p events.Posted, err error) {
+// enough, and p is its stub. excerpt: all of the output is an artifact, and the item has its ends.
+func (s Stamp) post(it events.Item, n int64, k int, excerpt bool) (p events.Posted, err error) {
 	head := s.head(n, k, len(it.Content)+len(it.Metadata))
 	content, metadata := it.Content, it.Metadata
-	if len(head)+len(content)+len(metadata) > measureFrom {
-		res, err := truncate.Item(truncate.Parts{Content: content, Metadata: metadata, Extra: truncate.PythonLen(append(head, '}'))},
-			truncate.Budget{LocalLog: LocalLog(s.Thread), Node: s.Node.String()})
+	if excerpt || len(head)+len(content)+len(metadata) > measureFrom {
+		res, err := truncate.Item(truncate.Parts{
+			Content: content, Metadata: metadata, Extra: truncate.PythonLen(append(head, '}')), CutOutput: excerpt,
+		}, truncate.Budget{LocalLog: LocalLog(s.Thread), Node: s.Node.String()})
 		if err != nil {
 			return Stub(s.posted(it, n, join(head, content, metadata))), fmt.Errorf("item %d of %s: %w", n, s.Thread, err)
 		}
@@ -117,13 +118,13 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	return posted, nil
 }
 
-func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry, limit *artifacts.Thresholds) Stamp {
+func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry, limit *Limit) Stamp {
 	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: limit,
 		Gaps: st.Entry.Count < int64(len(e.Items))}
 }
 
 // reread reads a stored entry as it was read when it came, and tells from what size on its results are artifacts.
-func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *artifacts.Thresholds, err error) {
+func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *Limit, err error) {
 	version, limit, err := parseProjection(st.Entry.Projection)
 	name, _, _ := strings.Cut(version, "/") // an operation has no dialect, but a projection
 	d, ok := dialect.Lookup(name)
@@ -140,11 +141,17 @@ func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, lim
 	return e, limit, nil
 }
 
+// excerpt tells whether the k-th item has the ends of its output alone.
+func (s Stamp) excerpt(large []Result, k int) bool {
+	return len(large) > 0 && !s.Results.Whole && slices.ContainsFunc(large, func(r Result) bool { return r.Index == k })
+}
+
 // All posts the items of an entry as number first and on. One that is too large is the error, the first of them, and a stub
 // has its number (SPEC P10), unless there are gaps: the others are good.
 func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, err error) {
-	for k, it := range s.attach(items) {
-		p, e := s.post(it, first+int64(len(posted)), k)
+	items, large := s.attach(items)
+	for k, it := range items {
+		p, e := s.post(it, first+int64(len(posted)), k, s.excerpt(large, k))
 		if e != nil {
 			err = cmp.Or(err, e)
 			if s.Gaps {
