@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -20,10 +21,18 @@ type Config struct {
 	Columns int
 	// Every is the least time between two live chunks; what comes in between is in the next one (SPEC O6).
 	Every time.Duration
-	// Artifact begins to store the whole output; it is called at most once, when something was cut, or came at all if Keep.
+	// Artifact begins to store the whole output; it is called at most once, when something was cut, or is Large, or came at all if Keep.
 	// nil means that there is nowhere to store it.
 	Artifact func() (Artifact, error)
 	Keep     bool
+	// Large says of what text an artifact is to have all although nothing of it was cut; nil: of none.
+	Large Thresholds
+}
+
+// Thresholds is what artifacts.Thresholds has.
+type Thresholds interface {
+	Exceeded(text []byte) bool
+	Least() int // bytes of the shortest text that can be over
 }
 
 // Artifact stores a whole output. Commit returns its id after its bytes are durable; Abort drops it. One of the two is
@@ -141,12 +150,18 @@ func (s *Sink) take(text []byte) {
 	s.shown = s.cap.apply(s.shown[:0], text)
 	head := s.forHead(s.shown)
 	spills := s.tailTotal+len(s.shown)-len(head) > s.tailBudget()
-	if s.cap.dropped > dropped || spills || s.cfg.Keep && len(text) > 0 {
+	if s.cap.dropped > dropped || spills || s.cfg.Keep && len(text) > 0 || s.isLarge() {
 		s.mirror()
 	}
 	s.truncated = s.truncated || spills
 	s.store(text)
 	s.keep(head, s.shown[len(head):])
+}
+
+// isLarge tells whether what came so far is to be in an artifact, though all of it is still here.
+func (s *Sink) isLarge() bool {
+	return s.cfg.Large != nil && s.artifact == nil && s.failure == nil && s.total.bytes >= int64(s.cfg.Large.Least()) &&
+		s.cfg.Large.Exceeded(slices.Concat(s.head, s.tail, s.shown))
 }
 
 // mirror opens the artifact before anything is lost for it: head and tail are the whole output so far (SPEC O2).
