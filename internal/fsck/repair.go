@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -317,8 +317,7 @@ func memoryAfter(ctx context.Context, step threads.Step) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, _, _ := strings.Cut(step.Entry.Projection, "/")
-	d, ok := dialect.Lookup(name)
+	d, ok := project.Made(step.Entry.Projection)
 	if !ok {
 		return m.Encode(), nil
 	}

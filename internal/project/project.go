@@ -126,9 +126,8 @@ func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry
 // reread reads a stored entry as it was read when it came, and tells from what size on its results are artifacts.
 func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *Limit, err error) {
 	version, limit, err := parseProjection(st.Entry.Projection)
-	name, _, _ := strings.Cut(version, "/") // an operation has no dialect, but a projection
-	d, ok := dialect.Lookup(name)
-	if err != nil || !ok || Version(d) != version {
+	d, ok := Made(version) // an operation has no dialect, but a projection
+	if err != nil || !ok {
 		return e, nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
 	}
 	mem, err := dialect.DecodeMemory(st.Entry.Memory)
@@ -144,6 +143,17 @@ func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, lim
 // excerpt tells whether the k-th item has the ends of its output alone.
 func (s Stamp) excerpt(large []Result, k int) bool {
 	return len(large) > 0 && !s.Results.Whole && slices.ContainsFunc(large, func(r Result) bool { return r.Index == k })
+}
+
+// Made finds the dialect that made an entry's items, by what its record says (Version).
+func Made(projection string) (dialect.Dialect, bool) {
+	parts := strings.SplitN(projection, "/", 3)
+	if len(parts) < 2 {
+		return nil, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	d, ok := dialect.Made(parts[0], n)
+	return d, err == nil && ok
 }
 
 // All posts the items of an entry as number first and on. One that is too large is the error, the first of them, and a stub
