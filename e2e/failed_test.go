@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFailedThread: a thread with an item that can not be made small enough says so, stays listed, takes entries, and is failed
-// until it is reopened (SPEC I4, I7, P10).
+// TestFailedThread: a thread with an item that can not be made small enough says so, stays listed, takes entries, and
+// is failed until it is reopened (SPEC I4, I7, P10).
 func TestFailedThread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

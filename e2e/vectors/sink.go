@@ -181,8 +181,8 @@ func (r *sinkRun) asOneChunk() error {
 	return same(one.summaryLike(nil), r.summaryLike(nil))
 }
 
-// counted holds the bytes that are said to be left out against those that are, and all that does not follow from them against
-// the oracle.
+// counted holds the bytes that are said to be left out against those that are, and all that does not follow from them
+// against the oracle.
 func (r *sinkRun) counted(got, want any) error {
 	like, _ := clone(want).(map[string]any)
 	follows := []string{"elidedBytes"}
@@ -201,8 +201,10 @@ func (r *sinkRun) counted(got, want any) error {
 	whole, _ := s.Close()
 	head, tail, marked := r.divided()
 	left := int64(len(whole.Output)-len(head)-len(tail)) - r.summary.ElidedBytes // newlines that the marker brought
-	if r.replaced || !marked || !strings.HasPrefix(whole.Output, head) || !strings.HasSuffix(whole.Output, tail) || left < 0 || left > 2 {
-		return fmt.Errorf("%d bytes are said to be left out of %q in %q", r.summary.ElidedBytes, whole.Output, r.summary.Output)
+	if r.replaced || !marked || !strings.HasPrefix(whole.Output, head) || !strings.HasSuffix(whole.Output, tail) ||
+		left < 0 || left > 2 {
+		return fmt.Errorf("%d bytes are said to be left out of %q in %q", r.summary.ElidedBytes, whole.Output,
+			r.summary.Output)
 	}
 	return same(like, got)
 }

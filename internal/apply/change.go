@@ -94,7 +94,8 @@ type Result struct {
 type Counts struct {
 	Entries, BytesIn, Externalized, Truncated, Unknown, Outputs, OutputBytes int64
 	Secrets                                                                  int64 // in pieces of outputs
-	TooLarge                                                                 error // of which there is a stub; nil: no item
+
+	TooLarge error // why an item has a stub; nil: none has
 }
 
 // Thread makes a thread what the change leaves of it. It keeps no memory of the change's.

@@ -341,8 +341,8 @@ func postedPrompt(session string, n int64) events.Posted {
 		`{"id":"x","n":%d,"session":%q,"thread":"main","content":[{"type":"text","text":"prompt %d"}]}`, n, session, n)}
 }
 
-// The same prompt in one session after the other is there once; in a session by itself it is found. What an agent asks of its
-// helpers nobody asked for, whether it is read live or from the threads (seed 002).
+// The same prompt in one session after the other is there once; in a session by itself it is found. What an agent asks
+// of its helpers nobody asked for, whether it is read live or from the threads (seed 002).
 func TestWhoseAndWhichPrompts(t *testing.T) {
 	s := newSpool(t)
 	s.say("one", 1_700_000_100, "user:fix the parser", "user:please continue")
@@ -357,7 +357,8 @@ func TestWhoseAndWhichPrompts(t *testing.T) {
 	s.say("one/0-Review", 1_700_000_500, "user:SUBAGENT TASK")
 	side := events.Thread{Session: "two", Name: "agent-1a2b"}
 	must.Do(t, s.Publish(t.Context(), client.Entry{Thread: side, Dialect: "claude", Body: []byte(
-		`{"type":"user","uuid":"u","agentId":"1a2b","isSidechain":true,"timestamp":"2023-11-14T22:20:00.000Z","message":{"role":"user","content":"SIDE TASK"}}`)}))
+		`{"type":"user","uuid":"u","agentId":"1a2b","isSidechain":true,"timestamp":"2023-11-14T22:20:00.000Z",` +
+			`"message":{"role":"user","content":"SIDE TASK"}}`)}))
 	s.sent(side, 1)
 	s.say("one/second", 1_700_000_600, "user:in a thread of my own")
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))

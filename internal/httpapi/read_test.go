@@ -252,7 +252,8 @@ func TestReadGuarded(t *testing.T) {
 func TestKeepOutput(t *testing.T) {
 	ctx, cl, url := world(t)
 	for query, kept := range map[string]bool{"?tool=make": false, "?tool=make&keep=1": true} {
-		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs" + query, kind: "application/octet-stream", body: "short\n"})
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs" + query,
+			kind: "application/octet-stream", body: "short\n"})
 		var out struct {
 			ID string `json:"artifact_id"`
 		}

@@ -221,8 +221,8 @@ func TestOutputKept(t *testing.T) {
 	r.verify(thread(0))
 }
 
-// TestOutputThresholds: what makes a result an artifact makes an output one, however it comes, exactly from the threshold on; all of it
-// is shown as long as it may be (SPEC A4, O2).
+// TestOutputThresholds: what makes a result an artifact makes an output one, however it comes, exactly from the
+// threshold on; all of it is shown as long as it may be (SPEC A4, O2).
 func TestOutputThresholds(t *testing.T) {
 	r := newRig(t)
 	n := 0
@@ -239,7 +239,8 @@ func TestOutputThresholds(t *testing.T) {
 			n++
 			m := r.result(thread(0), n).Metadata
 			if m.Tool.Output != text || m.Output.Truncated || (m.Artifact != nil) != (c.bytes >= least) {
-				t.Errorf("thresholds %v: %d bytes by %d: artifact %v, %d bytes are shown", limit, c.bytes, c.piece, m.Artifact, len(m.Tool.Output))
+				t.Errorf("thresholds %v: %d bytes by %d: artifact %v, %d bytes are shown", limit, c.bytes, c.piece, m.Artifact,
+					len(m.Tool.Output))
 			} else if m.Artifact != nil {
 				r.artifact(m.Artifact.ID, []byte(text))
 			}

@@ -66,8 +66,8 @@ func (r *rig) raw(t events.Thread, n int64) string {
 }
 
 // TestLargeResultIsAnArtifact: in every dialect a result over the threshold becomes an artifact with the session's next
-// number, but for omp's sessions, whose numbers are omp's; its item has its ends and refers to it and to the log, which has all of it,
-// and is rebuilt the same; what is exactly at the threshold stays as it is (SPEC A4, U3).
+// number, but for omp's sessions, whose numbers are omp's; its item has its ends and refers to it and to the log, which
+// has all of it, and is rebuilt the same; what is exactly at the threshold stays as it is (SPEC A4, U3).
 func TestLargeResultIsAnArtifact(t *testing.T) {
 	for dialect := range resultLines {
 		t.Run(dialect, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestLargeResultIsAnArtifact(t *testing.T) {
 	}
 }
 
-// excerpt looks at the last item of a thread, of which an artifact has all: it has head and tail, and says where the rest is; the
-// whole item has what the tool gave.
+// excerpt looks at the last item of a thread, of which an artifact has all: it has head and tail, and says where the
+// rest is; the whole item has what the tool gave.
 func (r *rig) excerpt(t events.Thread, whole string) {
 	r.t.Helper()
 	head := r.head(t)
@@ -109,9 +109,11 @@ func (r *rig) excerpt(t events.Thread, whole string) {
 	if len(raw) > 8_000 || !strings.HasPrefix(shown, whole[:4_000]+"…[truncated ") || !strings.Contains(shown, left) ||
 		len(whole) <= 500_000 && !strings.Contains(shown, fmt.Sprintf("…[truncated %d bytes", len(whole)-6_000)) ||
 		len(whole) <= 500_000 && !strings.HasSuffix(shown, left+whole[len(whole)-2_000:]) {
-		r.t.Errorf("item of %d bytes of a result of %d shows %.300q … %.300q", len(raw), len(whole), shown, shown[max(0, len(shown)-2_300):])
+		r.t.Errorf("item of %d bytes of a result of %d shows %.300q … %.300q", len(raw), len(whole), shown, shown[max(0,
+			len(shown)-2_300):])
 	}
-	if f := jsonscan.Get(raw, "metadata", "truncated_fields"); string(f) != `["tool.output"]` || jsonscan.Get(raw, "metadata", "node") == nil {
+	if f := jsonscan.Get(raw, "metadata", "truncated_fields"); string(f) != `["tool.output"]` || jsonscan.Get(raw,
+		"metadata", "node") == nil {
 		r.t.Errorf("the item says that %s is cut, and names the state %s", f, jsonscan.Get(raw, "metadata", "node"))
 	}
 	full := must.Get(r.FullItem(r.t.Context(), t, head, head.N))(r.t)

@@ -272,18 +272,22 @@ func (i *inbox) DiscardBody(ctx context.Context, ref events.BodyRef) error {
 	return err
 }
 
-// TestItemTooLarge: an item that can not be made small enough has a stub under its number, in its call's place, and fails its
-// thread, which keeps the entry, takes others, stays among the active threads, and is failed until it is reopened (SPEC I4, P10).
+// TestItemTooLarge: an item that can not be made small enough has a stub under its number, in its call's place, and
+// fails its thread, which keeps the entry, takes others, stays among the active threads, and is failed until it is
+// reopened (SPEC I4, P10).
 func TestItemTooLarge(t *testing.T) {
 	r := newRig(t)
 	var log natstest.Log
 	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	small := `{"content":[{"type":"text","text":"small"}]}`
-	large := `{"content":[{"type":"text","text":"Bash → npm test"}],"metadata":{"type":"tool_call","tool":{"name":"Bash","invocation_id":"tu_1"},` +
+	large := `{"content":[{"type":"text","text":"Bash → npm test"}],"metadata":{"type":"tool_call",` +
+		`"tool":{"name":"Bash","invocation_id":"tu_1"},` +
 		`"extra":"` + strings.Repeat("x", 400_000) + `"}}`
 	head := r.say(thread(0), "item", small, large)
-	if head.Status.String() != "failed" || !strings.Contains(head.Failure, "THREAD_ITEM_TOO_LARGE") || head.N != 2 || head.Entries != 2 {
-		t.Errorf("head: %s, %q, %d items, %d entries, want failed, THREAD_ITEM_TOO_LARGE, 2, 2", head.Status, head.Failure, head.N, head.Entries)
+	if head.Status.String() != "failed" || !strings.Contains(head.Failure, "THREAD_ITEM_TOO_LARGE") || head.N != 2 ||
+		head.Entries != 2 {
+		t.Errorf("head: %s, %q, %d items, %d entries, want failed, THREAD_ITEM_TOO_LARGE, 2, 2", head.Status, head.Failure,
+			head.N, head.Entries)
 	}
 	why := head.Failure
 	head = r.say(thread(0), "item", small)
@@ -300,16 +304,19 @@ func TestItemTooLarge(t *testing.T) {
 		}
 	}
 	logPath := project.LocalLog(thread(0))
-	for _, want := range []string{`"n":2,`, `Bash → npm test …[left out; see ` + logPath, `"type":"tool_call"`, `"invocation_id":"tu_1"`, `"name":"Bash"`,
+	for _, want := range []string{`"n":2,`, `Bash → npm test …[left out; see ` + logPath, `"type":"tool_call"`,
+		`"invocation_id":"tu_1"`, `"name":"Bash"`,
 		`"truncated":true`, `"local_log":"` + logPath + `"`, `"node":"node:sha256:`} {
 		if !strings.Contains(stub, want) || len(stub) > 2_000 {
 			t.Errorf("stub = %.2000s, want %s in it", stub, want)
 		}
 	}
-	if full := must.Get(r.FullItem(t.Context(), thread(0), head, 2))(t); len(full) < 400_000 || !bytes.Contains(full, []byte(`"n":2,`)) {
+	if full := must.Get(r.FullItem(t.Context(), thread(0), head, 2))(t); len(full) < 400_000 || !bytes.Contains(full,
+		[]byte(`"n":2,`)) {
 		t.Errorf("whole item = %d bytes, want all of it under its number", len(full))
 	}
-	if n := p.Stats().ItemsTooLarge; n != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "THREAD_ITEM_TOO_LARGE") {
+	if n := p.Stats().ItemsTooLarge; n != 1 || !strings.Contains(log.String(), "level=WARN") ||
+		!strings.Contains(log.String(), "THREAD_ITEM_TOO_LARGE") {
 		t.Errorf("%d items too large in the figures, log %q; want one, and a warning", n, log.String())
 	}
 	must.Do(t, r.Reopen(t.Context(), thread(0)))

@@ -17,7 +17,7 @@ type Stats struct {
 	Unknown        int64 `json:"unknown"`         // entries of a type that their dialect does not know
 	Items          int64 `json:"items"`           // items published
 	ItemsRefused   int64 `json:"items_refused"`   // items that the store refuses for good: stubs have their numbers
-	ItemsTooLarge  int64 `json:"items_too_large"` // entries with items over the budget that cannot be cut: stubs have their numbers
+	ItemsTooLarge  int64 `json:"items_too_large"` // entries with items over the budget: stubs have their numbers
 	LettersRefused int64 `json:"letters_refused"` // dead letters that it refuses for good, even when they are cut
 	Nodes          int64 `json:"nodes"`           // nodes stored
 	Commits        int64 `json:"commits"`         // atomic batches of records

@@ -12,7 +12,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// An entry whose items were too large is made again as it was sent: with a stub, or, of before there were stubs, without a number.
+// An entry whose items were too large is made again as it was sent: with a stub, or, of before there were stubs,
+// without a number.
 func TestTooLargeAsItWasSent(t *testing.T) {
 	th, at := events.Thread{Session: "s", Name: "main"}, casstore.NodeRef([32]byte{1})
 	text := `{"content":[{"type":"text","text":"head"},{"type":"text","text":"` + strings.Repeat("x", 400_000) + `"}]}`
@@ -22,7 +23,8 @@ func TestTooLargeAsItWasSent(t *testing.T) {
 	}{{1, "7"}, {0, "0"}} {
 		st := threads.State{Entry: threads.Record{Dialect: "item", Projection: "item/1", First: 7, Count: c.count}}
 		posted := must.Get(project.Rebuild(th, at, st, []byte(text)))(t)
-		if len(posted) != int(c.count) || c.count == 1 && (posted[0].N != 7 || !strings.Contains(string(posted[0].Data), "head …[left out; see")) {
+		if len(posted) != int(c.count) || c.count == 1 && (posted[0].N != 7 || !strings.Contains(string(posted[0].Data),
+			"head …[left out; see")) {
 			t.Errorf("of %d items: %.500v", c.count, posted)
 		}
 		lines := must.Get(project.Full(th, at, st, []byte(text)))(t)

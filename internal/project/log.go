@@ -30,8 +30,8 @@ func ParseLocalLog(path string) (t events.Thread, ok bool) {
 }
 
 // Full makes the items of a stored entry as they were before any budget, each a JSON object. raw is the entry as it was
-// before the size rules cut it. An item that has no number, because it was too large before there were stubs (SPEC P10), is
-// among them with the number 0.
+// before the size rules cut it. An item that has no number, because it was too large before there were stubs (SPEC
+// P10), is among them with the number 0.
 func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines [][]byte, err error) {
 	err = full(t, at, st, raw, func(item []byte) []byte { return item }, func(line []byte) error {
 		lines = append(lines, line)
@@ -43,8 +43,8 @@ func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines
 // FullTo writes what Full gives, a line each, of an entry of any size: what its cut leaves of it is in memory, and each whole
 // string goes from raw to where the items have it. What an item says about a string, such as how many lines it has, is said
 // about what was left of it, as in the item that was posted. checked and raw are both the entry as it was before it was cut;
-// checked is read once, to its end, before anything is written. each is given the lines, and writes them by fill, in pieces
-// that divide no string; nil: whole.
+// checked is read once, to its end, before anything is written. each is given the lines, and writes them by fill, in
+// pieces that divide no string; nil: whole.
 func FullTo(
 	w io.Writer, t events.Thread, at casstore.Ref, st threads.State, checked io.Reader, raw io.ReadSeeker,
 	each func(line []byte, fill func(part []byte) error) error,

@@ -41,8 +41,8 @@ type Stamp struct {
 // measureFrom is the size in bytes from which an item could be over the budget: an ASCII escape is at most six bytes a byte.
 const measureFrom = truncate.ItemBudget / 6
 
-// post makes the k-th item of an entry (from 0) the n-th of its thread. truncate.ErrItemTooLarge: it can not be made small
-// enough, and p is its stub. excerpt: all of the output is an artifact, and the item has its ends.
+// post makes the k-th item of an entry (from 0) the n-th of its thread. truncate.ErrItemTooLarge: it can not be made
+// small enough, and p is its stub. excerpt: all of the output is an artifact, and the item has its ends.
 func (s Stamp) post(it events.Item, n int64, k int, excerpt bool) (p events.Posted, err error) {
 	head := s.head(n, k, len(it.Content)+len(it.Metadata))
 	content, metadata := it.Content, it.Metadata
@@ -113,7 +113,8 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	}
 	posted, _ := stampOf(t, at, st, e, limit).All(e.Items, st.Entry.First) // what was too large was so then
 	if int64(len(posted)) != st.Entry.Count {
-		return posted, fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted), st.Entry.Count)
+		return posted, fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted),
+			st.Entry.Count)
 	}
 	return posted, nil
 }
@@ -156,8 +157,8 @@ func Made(projection string) (dialect.Dialect, bool) {
 	return d, err == nil && ok
 }
 
-// All posts the items of an entry as number first and on. One that is too large is the error, the first of them, and a stub
-// has its number (SPEC P10), unless there are gaps: the others are good.
+// All posts the items of an entry as number first and on. One that is too large is the error, the first of them, and a
+// stub has its number (SPEC P10), unless there are gaps: the others are good.
 func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, err error) {
 	items, large := s.attach(items)
 	for k, it := range items {

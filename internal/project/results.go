@@ -16,9 +16,9 @@ const (
 	maxResults = 64
 	// resultSummary is how much of an item's brief goes into the reference, in bytes.
 	resultSummary = 200
-	// withExcerpts ends the projection of an entry whose large results are artifacts, and whose items have head and tail of
-	// them. The thresholds follow when they are not the default ones: "claude/1/excerpts:32768,8000". Items with withResults
-	// are of an earlier version, and have the results whole.
+	// withExcerpts ends the projection of an entry whose large results are artifacts, and whose items have head and tail
+	// of them. The thresholds follow when they are not the default ones: "claude/1/excerpts:32768,8000". Items with
+	// withResults are of an earlier version, and have the results whole.
 	withExcerpts = "/excerpts"
 	withResults  = "/results"
 )

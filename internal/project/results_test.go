@@ -91,10 +91,12 @@ func TestMarkResults(t *testing.T) {
 			t.Errorf("parseProjection(%s) = %s, %v, %v, want the limit that was marked", st.Projection, version, read, err)
 		}
 	}
-	if _, earlier, err := parseProjection("omp/1/results:2000,300"); err != nil || earlier == nil || !earlier.Whole || earlier.Bytes != 2000 {
+	if _, earlier, err := parseProjection("omp/1/results:2000,300"); err != nil || earlier == nil || !earlier.Whole ||
+		earlier.Bytes != 2000 {
 		t.Errorf("parseProjection of an earlier version's mark = %v, %v, want whole results over 2000", earlier, err)
 	}
-	for _, bad := range []string{"omp/1/excerpts:", "omp/1/excerptsandmore", "omp/1/results:", "omp/1/results:1", "omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
+	for _, bad := range []string{"omp/1/excerpts:", "omp/1/excerptsandmore", "omp/1/results:", "omp/1/results:1",
+		"omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
 		if _, limit, err := parseProjection(bad); err == nil {
 			t.Errorf("parseProjection(%s) = %v, want an error", bad, limit)
 		}

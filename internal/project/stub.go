@@ -5,8 +5,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Stub is what has an item's number where the item itself cannot be posted (SPEC P10): who it is of, its type, its brief and
-// its call as far as they are short, and where the whole of it is.
+// Stub is what has an item's number where the item itself cannot be posted (SPEC P10): who it is of, its type, its
+// brief and its call as far as they are short, and where the whole of it is.
 func Stub(it events.Posted) events.Posted {
 	log := "its thread"
 	if t, ok := events.ParseItemSubject(it.Subject); ok {

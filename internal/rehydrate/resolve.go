@@ -63,7 +63,8 @@ func (s Source) resolve(ctx context.Context, index int64, text []byte) ([]byte, 
 	return out.Bytes(), err
 }
 
-// ResolveTo writes what Resolve gives, an image at a time. literal writes what stands between the images; nil: as it is.
+// ResolveTo writes what Resolve gives, an image at a time. literal writes what stands between the images; nil: as it
+// is.
 func (s Source) ResolveTo(
 	ctx context.Context, index int64, text []byte, w io.Writer, literal func(part []byte) error,
 ) error {

@@ -154,8 +154,9 @@ func (c *Client) images() rehydrate.Source {
 }
 
 // OpenLog reads a thread's log: every item of the thread as it was before any cut, images in line, a line of JSON each, in
-// their order, made again from the nodes (SPEC I5). An item that was too large to be posted is in it with the number 0. Memory is bounded, whatever
-// the size of an entry. threads.ErrNoThread: there is no such thread.
+// their order, made again from the nodes (SPEC I5). One that has no number, because it was too large before such items had
+// stubs, is in it with the number 0. Memory is bounded, whatever the size of an entry. threads.ErrNoThread: there is no such
+// thread.
 func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"spool/pkg/sessions"
 )
 
-// Images whose refs came with their entries, as every session file on a disk has them, are in line wherever an entry is used, and a
-// missing one is told and stays a ref; an export has what came (SPEC T10, P9).
+// Images whose refs came with their entries, as every session file on a disk has them, are in line wherever an entry is
+// used, and a missing one is told and stays a ref; an export has what came (SPEC T10, P9).
 func TestImagesComeBack(t *testing.T) {
 	r := newRig(t)
 	png := bytes.Repeat([]byte("\x89PNG"), 500)
@@ -27,11 +27,14 @@ func TestImagesComeBack(t *testing.T) {
 	image := func(data string) string { return `{"type":"image","data":"` + data + `","mimeType":"image/png"}` }
 	lines := []string{
 		`{"type":"session","version":3,"id":"s","timestamp":"2026-02-16T10:20:30.000Z","cwd":"/w"}`,
-		`{"type":"message","id":"a1","parentId":null,"timestamp":"2026-02-16T10:20:31.000Z","message":{"role":"user","content":[` +
+		`{"type":"message","id":"a1","parentId":null,"timestamp":"2026-02-16T10:20:31.000Z",` +
+			`"message":{"role":"user","content":[` +
 			image(ref.String()) + `,` + image(gone.String()) + `]}}`,
-		`{"type":"custom_message","id":"a2","parentId":"a1","timestamp":"2026-02-16T10:20:32.000Z","customType":"x","display":true,"content":[` +
+		`{"type":"custom_message","id":"a2","parentId":"a1","timestamp":"2026-02-16T10:20:32.000Z",` +
+			`"customType":"x","display":true,"content":[` +
 			`{"type":"input_image","image_url":"` + urlRef.String() + `"}]}`,
-		`{"type":"message","id":"a3","parentId":"a2","timestamp":"2026-02-16T10:20:33.000Z","message":{"role":"toolResult","toolCallId":"c",` +
+		`{"type":"message","id":"a3","parentId":"a2","timestamp":"2026-02-16T10:20:33.000Z",` +
+			`"message":{"role":"toolResult","toolCallId":"c",` +
 			`"content":[{"type":"text","text":"` + strings.Repeat("x", 600_000) + `"},` + image(ref.String()) + `]}}`,
 	}
 	th := events.Thread{Session: "s", Name: events.MainThread}
@@ -44,7 +47,8 @@ func TestImagesComeBack(t *testing.T) {
 	warn := func(m rehydrate.Missing) { told = append(told, m.Ref) }
 	got := string(must.Get(r.Context(t.Context(), th, sessions.Last, warn))(t).JSON())
 	b64 := base64.StdEncoding.EncodeToString(png)
-	if strings.Count(got, b64) != 2 || strings.Count(got, url) != 1 || strings.Count(got, "blob:sha256:") != 1 || !strings.Contains(got, gone.String()) {
+	if strings.Count(got, b64) != 2 || strings.Count(got, url) != 1 || strings.Count(got, "blob:sha256:") != 1 ||
+		!strings.Contains(got, gone.String()) {
 		t.Errorf("context = %.3000s, want two pictures, a URL, and the ref of what is missing", got)
 	}
 	if len(told) != 1 || told[0] != gone {
@@ -67,13 +71,16 @@ func TestImagesOfALog(t *testing.T) {
 	ref := must.Get(r.PutBlob(t.Context(), png))(t)
 	gone := casstore.SumBlob([]byte("never stored"))
 	th := events.Thread{Session: "s", Name: events.MainThread}
-	r.publish(t, client.Entry{Thread: th, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"two"},{"type":"image","data":"` +
-		ref.String() + `"},{"type":"image","data":"` + gone.String() + `"}]}`)})
+	r.publish(t, client.Entry{Thread: th, Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"two"},{"type":"image","data":"` +
+			ref.String() + `"},{"type":"image","data":"` + gone.String() + `"}]}`)})
 	told := 0
-	res := must.Get(r.Warning(func(rehydrate.Missing) { told++ }).Resolve(t.Context(), "", "s/threads/main/logs/thread.log", artifacts.Lines{}))(t)
+	res := must.Get(r.Warning(func(rehydrate.Missing) { told++ }).Resolve(t.Context(), "",
+		"s/threads/main/logs/thread.log", artifacts.Lines{}))(t)
 	log := string(must.Get(io.ReadAll(res.Body))(t))
 	must.Do(t, res.Body.Close())
-	if !strings.Contains(log, `"data":"`+base64.StdEncoding.EncodeToString(png)+`"`) || !strings.Contains(log, gone.String()) || told != 1 {
+	if !strings.Contains(log, `"data":"`+base64.StdEncoding.EncodeToString(png)+`"`) || !strings.Contains(log,
+		gone.String()) || told != 1 {
 		t.Errorf("log = %.4000s, told %d; want one picture in line, and one ref that was told", log, told)
 	}
 	head := must.Get(r.Thread(t.Context(), th))(t)

@@ -18,13 +18,15 @@ const turns = `{"type":"user","uuid":"u1","timestamp":"2026-11-20T12:00:00.000Z"
 {"type":"user","uuid":"u4","timestamp":"2026-11-20T13:01:00.000Z","message":{"role":"user","content":"<command-name>/clear</command-name>\n<command-message>clear</command-message>\n<command-args></command-args>"}}
 {"type":"user","uuid":"u5","timestamp":"2026-11-20T13:02:00.000Z","message":{"role":"user","content":"last"}}`
 
-// A prompt is the evidence of the end of a turn that nothing else ends, with the figures of the turn; a command with arguments is
-// what a person said; what stands beside a tool's result steers. The first version is as it was, and each entry is read again the
-// same with the memory that stood before it (SPEC I2, DESIGN 8).
+// A prompt is the evidence of the end of a turn that nothing else ends, with the figures of the turn; a command with
+// arguments is what a person said; what stands beside a tool's result steers. The first version is as it was, and each
+// entry is read again the same with the memory that stood before it (SPEC I2, DESIGN 8).
 func TestTurnsThatPromptsEnd(t *testing.T) {
 	for version, want := range map[int][]string{
-		1: {`first`, ``, `steer`, `done`, ``, `ok "input_tokens":203,"input_tokens_cached":0,"output_tokens":9,"duration_ms":3601000`, ``, `last`},
-		2: {`first`, ``, `steer`, `done`, `"input_tokens":300,"input_tokens_cached":90,"output_tokens":12,"duration_ms":7000 /review the parser`,
+		1: {`first`, ``, `steer`, `done`, ``,
+			`ok "input_tokens":203,"input_tokens_cached":0,"output_tokens":9,"duration_ms":3601000`, ``, `last`},
+		2: {`first`, ``, `steer`, `done`,
+			`"input_tokens":300,"input_tokens_cached":90,"output_tokens":12,"duration_ms":7000 /review the parser`,
 			`ok "input_tokens":3,"input_tokens_cached":0,"output_tokens":2,"duration_ms":5000`, ``, `last`},
 	} {
 		d, ok := dialect.Made("claude", version)

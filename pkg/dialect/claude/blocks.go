@@ -159,8 +159,8 @@ func (r *reader) said(post *parts.Joiner, text []byte) {
 	}
 }
 
-// command is what a person asked for by a slash command: its name and what was said behind it, a string token. nil: nothing
-// was, and the command is the program's own business; or the text is none.
+// command is what a person asked for by a slash command: its name and what was said behind it, a string token. nil:
+// nothing was, and the command is the program's own business; or the text is none.
 func command(text []byte) []byte {
 	if !hasPrefix(text, "<command-") {
 		return nil
@@ -183,8 +183,8 @@ func tagged(text, name string) string {
 	return strings.TrimSpace(inside)
 }
 
-// post makes the user's post of a line, and begins a turn. Nothing said is no post. beside: a tool's result is in the same
-// line, so that the agent goes on, and what is said steers its turn.
+// post makes the user's post of a line, and begins a turn. Nothing said is no post. beside: a tool's result is in the
+// same line, so that the agent goes on, and what is said steers its turn.
 func (r *reader) post(text []byte, beside bool) {
 	switch {
 	case text == nil:

@@ -150,7 +150,8 @@ func (r *reader) works() {
 	}
 }
 
-// endBefore posts the end of a turn of which the next prompt is the only evidence, with the time of the agent's last sign.
+// endBefore posts the end of a turn of which the next prompt is the only evidence, with the time of the agent's last
+// sign.
 func (r *reader) endBefore() {
 	if r.first {
 		return

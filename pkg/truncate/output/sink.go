@@ -21,8 +21,8 @@ type Config struct {
 	Columns int
 	// Every is the least time between two live chunks; what comes in between is in the next one (SPEC O6).
 	Every time.Duration
-	// Artifact begins to store the whole output; it is called at most once, when something was cut, or is Large, or came at all if Keep.
-	// nil means that there is nowhere to store it.
+	// Artifact begins to store the whole output; it is called at most once, when something was cut, or is Large, or came
+	// at all if Keep. nil means that there is nowhere to store it.
 	Artifact func() (Artifact, error)
 	Keep     bool
 	// Large says of what text an artifact is to have all although nothing of it was cut; nil: of none.
