@@ -57,6 +57,21 @@ func TestImagesComeBack(t *testing.T) {
 	if _, err := r.Context(t.Context(), th, sessions.Last, nil); err == nil {
 		t.Error("a strict context without a picture: no error")
 	}
+	for it, err := range r.ItemsFrom(t.Context(), th, must.Get(r.Thread(t.Context(), th))(t), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := image(ref.String())
+		if it.N != 2 && !strings.Contains(string(it.Data), shown) {
+			t.Errorf("item %d = %.300s, want the picture in its content", it.N, it.Data)
+		}
+	}
+	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	all := string(must.Get(io.ReadAll(log))(t))
+	must.Do(t, log.Close())
+	if strings.Count(all, b64) != 2 || strings.Count(all, gone.String()) != 1 {
+		t.Errorf("log = %.2000s, want two pictures in line, and the ref of what is missing", all)
+	}
 	var file strings.Builder
 	must.Get(r.Export(t.Context(), th, &file))(t)
 	if want := strings.Join(lines, "\n") + "\n"; file.String() != want {
