@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFailedThread: a thread with an item that can not be made small enough says so, stays listed, and goes on with its next
-// entry (SPEC I4, I7).
+// TestFailedThread: a thread with an item that can not be made small enough says so, stays listed, takes entries, and
+// is failed until it is reopened (SPEC I4, I7, P10).
 func TestFailedThread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -25,8 +25,10 @@ func TestFailedThread(t *testing.T) {
 		t.Errorf("thread ls = %q, want it listed as failed", out)
 	}
 	say(`{"content":[{"type":"text","text":"small"}]}`)
+	w.shows("failed", "THREAD_ITEM_TOO_LARGE", "2 items")
+	w.run("spool", "thread", "reopen", "s")
 	if out := w.shows("active"); strings.Contains(out, "THREAD_ITEM_TOO_LARGE") {
-		t.Errorf("thread show after the next entry still names the failure:\n%s", out)
+		t.Errorf("thread show after it was reopened still names the failure:\n%s", out)
 	}
 }
 

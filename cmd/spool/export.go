@@ -75,10 +75,18 @@ func (e *export) write(id events.Thread, w io.Writer) error {
 }
 
 func (e *export) end(err error) error {
-	if err == nil && e.missing > 0 {
-		err = fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", e.missing)
+	if err == nil {
+		err = lacking(e.missing)
 	}
 	return err
+}
+
+// lacking is the error of a command that could not have some blobs in line.
+func lacking(missing int) error {
+	if missing == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
 }
 
 // all writes every thread. One that cannot be read is named, and the others are written.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"spool/internal/rehydrate"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
 )
@@ -30,6 +31,11 @@ func (c *readCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	missing := 0
+	cl = cl.Warning(func(m rehydrate.Missing) {
+		missing++
+		fmt.Fprintln(a.err, m)
+	})
 	res, err := cl.Resolve(a.ctx, c.Session, c.Address, artifacts.Lines{Offset: c.Offset, Limit: c.Limit})
 	if err != nil {
 		return err
@@ -38,6 +44,8 @@ func (c *readCmd) Run(a *app) error {
 	for _, note := range res.Notes {
 		fmt.Fprintln(a.err, note)
 	}
-	_, err = io.Copy(a.out, res.Body)
-	return err
+	if _, err = io.Copy(a.out, res.Body); err != nil {
+		return err
+	}
+	return lacking(missing)
 }

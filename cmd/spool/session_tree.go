@@ -132,8 +132,8 @@ func (c *sessionContextCmd) Run(a *app) error {
 		} else {
 			err = writeContext(a, ctx)
 		}
-		if err == nil && missing > 0 {
-			err = fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
+		if err == nil {
+			err = lacking(missing)
 		}
 		return err
 	})

@@ -137,8 +137,12 @@ func (r *sinkRun) report(name string, want any, report func(Case)) {
 	report(Case{Name: name + "/summary", Got: got, Want: wantSummary,
 		When: map[string]func() bool{"split": split, "small cut": func() bool {
 			return field(wantSummary, "artifactId") == nil && r.summary.ColumnDroppedBytes > 0
+		}, "cut lines beside a head": func() bool {
+			return r.config().Head > 0 && r.summary.ColumnTruncatedLines > 0 && r.summary.ElidedBytes > 0
 		}},
-		Holds: map[string]func() error{"as one chunk": r.asOneChunk, "with the artifact": func() error {
+		Holds: map[string]func() error{"as one chunk": r.asOneChunk, "counted": func() error {
+			return r.counted(got, wantSummary)
+		}, "with the artifact": func() error {
 			with, _ := clone(wantSummary).(map[string]any)
 			with["artifactId"] = "7"
 			return same(with, got)
@@ -175,6 +179,41 @@ func (r *sinkRun) asOneChunk() error {
 		return same([]int64{one.summary.TotalBytes, one.summary.TotalLines}, []int64{r.summary.TotalBytes, r.summary.TotalLines})
 	}
 	return same(one.summaryLike(nil), r.summaryLike(nil))
+}
+
+// counted holds the bytes that are said to be left out against those that are, and all that does not follow from them
+// against the oracle.
+func (r *sinkRun) counted(got, want any) error {
+	like, _ := clone(want).(map[string]any)
+	follows := []string{"elidedBytes"}
+	if field(want, "elidedBytes") == nil { // the oracle put head and tail together
+		follows = append(follows, "elidedLines", "output", "outputSha256", "outputBytes", "outputLines")
+	}
+	for _, name := range follows {
+		like[name] = field(got, name)
+	}
+	cap := r.config()
+	cap.Threshold, cap.Head, cap.Artifact = 1<<30, 0, nil
+	s := output.NewSink(cap)
+	for _, chunk := range r.chunks {
+		s.Write(time.Time{}, chunk)
+	}
+	whole, _ := s.Close()
+	head, tail, marked := r.divided()
+	left := int64(len(whole.Output)-len(head)-len(tail)) - r.summary.ElidedBytes // newlines that the marker brought
+	if r.replaced || !marked || !strings.HasPrefix(whole.Output, head) || !strings.HasSuffix(whole.Output, tail) ||
+		left < 0 || left > 2 {
+		return fmt.Errorf("%d bytes are said to be left out of %q in %q", r.summary.ElidedBytes, whole.Output,
+			r.summary.Output)
+	}
+	return same(like, got)
+}
+
+// divided is what is shown before and behind the marker.
+func (r *sinkRun) divided() (head, tail string, ok bool) {
+	head, rest, ok := strings.Cut(r.summary.Output, "[…")
+	_, tail, found := strings.Cut(rest, " elided…]")
+	return strings.TrimSuffix(head, "\n"), strings.TrimPrefix(tail, "\n"), ok && found
 }
 
 // summaryLike is the summary in the shape of the oracle's.

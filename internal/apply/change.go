@@ -95,6 +95,8 @@ type Result struct {
 type Counts struct {
 	Entries, BytesIn, Externalized, Truncated, Unknown, Outputs, OutputBytes int64
 	Secrets                                                                  int64 // in pieces of outputs
+
+	TooLarge error // why an item has a stub; nil: none has
 }
 
 // Thread makes a thread what the change leaves of it. It keeps no memory of the change's.
@@ -242,16 +244,21 @@ func (d *draft) append(st *threads.State, content threads.Content) casstore.Loca
 		// A clone, since nothing of a state is to outlive it: so it needs no memory of the heap.
 		d.placed = append(d.placed, placed{strings.Clone(st.Entry.ID), at})
 	}
-	d.Head.Status, d.Head.Failure = threads.StatusActive, "" // a failed thread is retried by going on (SPEC I7)
+	if d.Head.Status != threads.StatusFailed { // it takes entries, and stays failed until it is reopened (SPEC P10)
+		d.Head.Status = threads.StatusActive
+	}
 	return at
 }
 
-// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and the entry
-// is kept (SPEC I4).
+// post makes the entry's items and numbers them. One that can not be made small enough fails the thread, and a stub has
+// its number (SPEC I4, P10).
 func (d *draft) post(stamp project.Stamp, items []events.Item, first int64) {
-	posted, _, err := stamp.All(items, first)
+	posted, err := stamp.All(items, first)
 	if err != nil {
-		d.Head.Status, d.Head.Failure = threads.StatusFailed, err.Error()
+		d.Counts.TooLarge = err
+		if d.Head.Status != threads.StatusFailed {
+			d.Head.Status, d.Head.Failure = threads.StatusFailed, err.Error()
+		}
 	}
 	for i := range posted {
 		posted[i].Life = d.Head.Life

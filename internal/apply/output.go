@@ -40,7 +40,7 @@ type Piece struct {
 // OutputEnd is an output that ended with what arrived.
 type OutputEnd struct {
 	After    *Output           // how it stands then
-	Artifact *artifacts.Record // of one that was cut
+	Artifact *artifacts.Record // of one that was cut, is large or was to be kept
 	Live     []byte            // what live subscribers have not got yet
 	End      events.LiveEnd
 }
@@ -129,7 +129,8 @@ func (o *Output) mustWait(p *events.Chunk) bool {
 	if p.Op == events.ChunkData {
 		return grows*(o.taken+len(p.Data)) >= record.PartSize // what is held is in what was taken
 	}
-	return o.taken > 0 && (grows*o.taken > output.DefaultThreshold/2 || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
+	least := min(output.DefaultThreshold/2, o.large.Least()-1)
+	return o.taken > 0 && (grows*o.taken > least || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
 }
 
 // openOutput begins an output.

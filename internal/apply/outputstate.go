@@ -28,13 +28,14 @@ type Output struct {
 	based int  // parts of its artifact that are in the base
 	taken int  // bytes since it was begun or finished last
 	keeps bool // there is somewhere to store its artifact
+	large artifacts.Thresholds
 }
 
 // Take makes a change of an output so, and gives what live subscribers get.
 func (o *Output) Take(c *OutputChange, rules *Rules) (live []byte) {
 	switch {
 	case c.Begins != nil:
-		*o = Output{Open: true, Rec: *c.Begins, keeps: rules.Outputs}
+		*o = Output{Open: true, Rec: *c.Begins, keeps: rules.Outputs, large: rules.Artifacts}
 		o.body = newParts(o.Rec, nil)
 		o.sink = output.NewSink(o.config())
 	case c.Piece != nil:
@@ -192,7 +193,7 @@ var ErrTorn = errors.New("its base is of another piece than its record says")
 // LoadOutput makes an output of its record and its base. lost is why it has no artifact any more, if that was found out
 // since.
 func LoadOutput(rules *Rules, r, base record.Record, lost error) (*Output, error) {
-	o := &Output{Removed: r.Removed(), keeps: rules.Outputs}
+	o := &Output{Removed: r.Removed(), keeps: rules.Outputs, large: rules.Artifacts}
 	if !r.Exists() {
 		return o, nil
 	}
@@ -263,7 +264,9 @@ func (o *Output) config() output.Config {
 		body.begun = true
 		return body, nil
 	}
-	return output.Config{Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Artifact: begin}
+	return output.Config{
+		Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Large: o.large, Artifact: begin,
+	}
 }
 
 // Value is what the record of an open output will hold, but for the sequences of its parts, and its base when there is

@@ -70,7 +70,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	}
 	st.Entry = d.record(a, &e, before)
 	stamp.Results = project.MarkResults(&st.Entry, large, d.st.Rules.Artifacts)
-	st.Entry.Count = int64(stamp.Count(e.Items, st.Entry.First))
+	st.Entry.Count = int64(len(e.Items))
 	content := threads.Content{Text: d.e.Text, Refs: blobs}
 	if e.Content != nil {
 		content.Text, st.Entry.Raw = e.Content, d.e.Text
@@ -125,7 +125,7 @@ func (d *draft) stands(a addition, e *dialect.Entry) {
 		d.Head.Leaf, d.Head.Dialect = leafOf(a.dialect, e), a.dialect.Name()
 	}
 	if e.Role == threads.RoleEnd {
-		d.Head.Status = threads.StatusCompleted
+		d.Head.Status, d.Head.Failure = threads.StatusCompleted, ""
 	}
 }
 

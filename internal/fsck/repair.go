@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -318,8 +318,7 @@ func memoryAfter(ctx context.Context, step threads.Step) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, _, _ := strings.Cut(step.Entry.Projection, "/")
-	d, ok := dialect.Lookup(name)
+	d, ok := project.Made(step.Entry.Projection)
 	if !ok {
 		return m.Encode(), nil
 	}

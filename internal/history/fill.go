@@ -34,6 +34,14 @@ func (f *Follower) fill(ctx context.Context, at Position) error {
 		if had.N >= t.Head.N {
 			continue
 		}
+		agent, err := f.isAgents(ctx, t)
+		if err != nil && (ctx.Err() != nil || record.Temporary(err)) {
+			return errors.Join(ctx.Err(), err)
+		}
+		if agent {
+			some.whole(t.Thread, Filled{t.Head.N, int64(t.Head.Life)})
+			continue
+		}
 		if err := f.fillThread(ctx, past(ctx, f.client.Reader(), t, had.N), t, at, &some); err != nil {
 			return err
 		}

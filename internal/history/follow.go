@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/client"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
@@ -23,7 +25,18 @@ type Follower struct {
 	items  natsio.Items
 	client *client.Client
 	log    *slog.Logger
+
+	agents map[life]bool // threads not called main that were looked at: is it a subagent's
 }
+
+// life is one of the threads that have had a name.
+type life struct {
+	events.Thread
+	number int64
+}
+
+// mostLives is how many threads are remembered.
+const mostLives = 10_000
 
 // NewFollower makes a follower. log may be nil.
 func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
@@ -158,6 +171,11 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		idle.Reset(wait)
 		if p, ok := parse(stored.Data); ok {
 			p.Life = int64(stored.Life)
+			if agent, err := f.isAgent(ctx, p); err != nil {
+				return err
+			} else if agent {
+				p.Text = "" // no person asked for it
+			}
 			p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
 			some.add(p)
 		}
@@ -176,6 +194,44 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 	}
 	return errAgain
+}
+
+// isAgent tells whether a post is a subagent's task: its thread is one that the harness has named, or a file of Claude
+// Code's subagents. Of a thread that is gone nobody knows.
+func (f *Follower) isAgent(ctx context.Context, p Post) (bool, error) {
+	if p.Thread.Name == events.MainThread {
+		return false, nil
+	}
+	key := life{p.Thread, p.Life}
+	if agent, known := f.agents[key]; known {
+		return agent, nil
+	}
+	head, err := f.client.Thread(ctx, p.Thread)
+	var agent bool
+	if err == nil {
+		agent, err = f.isAgents(ctx, client.Thread{Thread: p.Thread, Head: head})
+	}
+	if err != nil && (ctx.Err() != nil || record.Temporary(err)) {
+		return false, fmt.Errorf("whose prompts %s has: %w", p.Thread, err)
+	}
+	if f.agents == nil || len(f.agents) >= mostLives {
+		f.agents = map[life]bool{}
+	}
+	f.agents[key] = agent
+	return agent, nil
+}
+
+// isAgents tells whether a thread is a subagent's.
+func (f *Follower) isAgents(ctx context.Context, t client.Thread) (bool, error) {
+	if t.Name == events.MainThread {
+		return false, nil
+	}
+	if t.Head.Dialect == "claude" && strings.HasPrefix(t.Name, "agent-") {
+		return true, nil
+	}
+	start, err := f.client.Reader().Start(ctx, t.Head.Start)
+	_, unnamed := dialect.Lookup(start.Name)
+	return err == nil && start.Depth > 0 && start.Name != "" && !unnamed, err
 }
 
 // store applies what was gathered, with what is known of its sessions.

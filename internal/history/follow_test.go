@@ -340,3 +340,42 @@ func postedPrompt(session string, n int64) events.Posted {
 	return events.Posted{Subject: events.ItemSubject(t, "", ""), N: n, Data: fmt.Appendf(nil,
 		`{"id":"x","n":%d,"session":%q,"thread":"main","content":[{"type":"text","text":"prompt %d"}]}`, n, session, n)}
 }
+
+// The same prompt in one session after the other is there once; in a session by itself it is found. What an agent asks
+// of its helpers nobody asked for, whether it is read live or from the threads (seed 002).
+func TestWhoseAndWhichPrompts(t *testing.T) {
+	s := newSpool(t)
+	s.say("one", 1_700_000_100, "user:fix the parser", "user:please continue")
+	s.say("two", 1_700_000_200, "user:please continue")
+	s.say("three", 1_700_000_300, "user:please continue", "user:now the lexer")
+	s.say("one", 1_700_000_400, "user:please continue")
+	helper := events.Thread{Session: "one", Name: "0-Review"}
+	start := events.Control{Op: events.OpStart, Start: &events.Start{Name: "0-Review", Depth: 1}}
+	must.Do(t, s.conn.Events().PublishEvents(t.Context(), []*events.Event{
+		{Thread: helper, Kind: events.KindControl, Producer: "importer", Seq: 1, Body: start.Encode()},
+	}))
+	s.say("one/0-Review", 1_700_000_500, "user:SUBAGENT TASK")
+	side := events.Thread{Session: "two", Name: "agent-1a2b"}
+	must.Do(t, s.Publish(t.Context(), client.Entry{Thread: side, Dialect: "claude", Body: []byte(
+		`{"type":"user","uuid":"u","agentId":"1a2b","isSidechain":true,"timestamp":"2023-11-14T22:20:00.000Z",` +
+			`"message":{"role":"user","content":"SIDE TASK"}}`)}))
+	s.sent(side, 1)
+	s.say("one/second", 1_700_000_600, "user:in a thread of my own")
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	want := []string{"one/second 1 in a thread of my own", "three/main 2 now the lexer",
+		"one/main 2 please continue", "one/main 1 fix the parser"}
+	if diff := cmp.Diff(want, s.caughtUp(db)); diff != "" {
+		t.Errorf("caught up:\n%s", diff)
+	}
+	found := must.Get(db.Recent(t.Context(), history.Filter{Session: "two"}, 10))(t)
+	if len(found) != 1 || found[0].Text != "please continue" {
+		t.Errorf("of one session: %v, want its prompt", found)
+	}
+	if found = must.Get(db.Search(t.Context(), "continue", history.Filter{}, 10))(t); len(found) != 1 {
+		t.Errorf("search finds %d prompts, want one", len(found))
+	}
+	must.Do(t, history.NewFollower(db, s.conn, nil).Rebuild(t.Context()))
+	if diff := cmp.Diff(want, all(t, db)); diff != "" {
+		t.Errorf("made again from the threads:\n%s", diff)
+	}
+}

@@ -88,6 +88,10 @@ func (f Filter) clause() (where string, args []any) {
 	if f.Session != "" {
 		where, args = " AND p.session = (SELECT id FROM sessions WHERE name = ?)", append(args, f.Session)
 	}
+	if f.Session == "" && len(f.Within) == 0 { // equal prompts behind each other once, whatever sessions they are of
+		where += " AND p.text IS NOT (SELECT q.text FROM prompts q WHERE q.id < p.id AND q.text IS NOT NULL" +
+			" ORDER BY q.id DESC LIMIT 1)"
+	}
 	if f.Cwd != "" {
 		where, args = where+" AND p.session IN (SELECT id FROM sessions WHERE cwd = ?)", append(args, f.Cwd)
 	}

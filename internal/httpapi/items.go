@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/jsonscan"
+	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -107,7 +108,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
 	}
 	if r.URL.Query().Get("full") != "" {
-		raw, err := a.cfg.Client.FullItem(r.Context(), t, head, n)
+		raw, err := a.cfg.Client.Warning(a.lost(r)).FullItem(r.Context(), t, head, n)
 		if errors.Is(err, client.ErrTooLong) {
 			err = fmt.Errorf("%w: %w", errTooLarge, err)
 		}
@@ -267,9 +268,28 @@ func around(text string, at, end int) string {
 	return s
 }
 
+// lostHeader names the blobs that an answer should have in line and that are missing or corrupt, the first of them.
+const (
+	lostHeader = "Spool-Missing"
+	mostLost   = 16
+)
+
+// lost notes in the log that an image is not there; its ref stays in the answer (SPEC P9).
+func (a *api) lost(r *http.Request) func(rehydrate.Missing) {
+	return func(m rehydrate.Missing) {
+		a.cfg.Log.WarnContext(r.Context(), "image is not in line", "path", r.URL.Path, "ref", m.Ref.String(), "error", m)
+	}
+}
+
 // context gives what the model is sent at the leaf, or at another entry.
 func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), nil)
+	lost := a.lost(r)
+	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), func(m rehydrate.Missing) {
+		lost(m)
+		if h := w.Header(); len(h.Values(lostHeader)) < mostLost {
+			h.Add(lostHeader, m.Ref.String())
+		}
+	})
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 		}
 		*p = n
 	}
-	res, err := a.cfg.Client.Resolve(r.Context(), session, address, sel)
+	res, err := a.cfg.Client.Warning(a.lost(r)).Resolve(r.Context(), session, address, sel)
 	if err != nil {
 		return err
 	}

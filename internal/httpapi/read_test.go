@@ -247,3 +247,24 @@ func TestReadGuarded(t *testing.T) {
 		}
 	}
 }
+
+// An output that is to be kept has an artifact, however short (SPEC A4).
+func TestKeepOutput(t *testing.T) {
+	ctx, cl, url := world(t)
+	for query, kept := range map[string]bool{"?tool=make": false, "?tool=make&keep=1": true} {
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs" + query,
+			kind: "application/octet-stream", body: "short\n"})
+		var out struct {
+			ID string `json:"artifact_id"`
+		}
+		if err := json.Unmarshal([]byte(body), &out); status != 201 || err != nil || (out.ID != "") != kept {
+			t.Errorf("POST outputs%s = %d %s, want an artifact: %v", query, status, body, kept)
+			continue
+		}
+		if kept {
+			if r, err := cl.Artifact(ctx, artifacts.ID(out.ID)); err != nil || r.Size != int64(len("short\n")) {
+				t.Errorf("artifact %s: %d bytes, %v", out.ID, r.Size, err)
+			}
+		}
+	}
+}

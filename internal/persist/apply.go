@@ -96,6 +96,11 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 	c.takeRecords(ch)
 	l.takeOutputs(c, t, s, ch)
 	l.p.stats.add(&ch.Counts)
+	if why := ch.Counts.TooLarge; why != nil {
+		l.p.stats.itemsTooLarge.Add(1)
+		l.p.Log.Warn("an item is too large: a stub has its number, and its thread is failed until it is reopened",
+			"thread", t.Key, "seq", s.msg.Seq, "error", why)
+	}
 	l.p.tell(s, int(ch.Counts.Secrets))
 }
 

@@ -221,6 +221,35 @@ func TestOutputKept(t *testing.T) {
 	r.verify(thread(0))
 }
 
+// TestOutputThresholds: what makes a result an artifact makes an output one, however it comes, exactly from the
+// threshold on; all of it is shown as long as it may be (SPEC A4, O2).
+func TestOutputThresholds(t *testing.T) {
+	r := newRig(t)
+	n := 0
+	for _, limit := range []artifacts.Thresholds{{Bytes: 2000}, {Tokens: 500}} {
+		p := r.start(func(_ *persist.Deps, c *persist.Config) { c.Artifacts = limit })
+		least := limit.Least()
+		for _, c := range []struct{ bytes, piece int }{{least - 1, 100}, {least, 100}, {least, least}, {18_893, 5_000}} {
+			o := r.begin(thread(0), client.OutputConfig{Tool: "t"})
+			text := strings.Repeat("0123456789\n", c.bytes)[:c.bytes]
+			for rest := []byte(text); len(rest) > 0; rest = rest[min(c.piece, len(rest)):] {
+				must.Get(o.Write(rest[:min(c.piece, len(rest))]))(t)
+			}
+			r.finish(o, client.OutputEnd{})
+			n++
+			m := r.result(thread(0), n).Metadata
+			if m.Tool.Output != text || m.Output.Truncated || (m.Artifact != nil) != (c.bytes >= least) {
+				t.Errorf("thresholds %v: %d bytes by %d: artifact %v, %d bytes are shown", limit, c.bytes, c.piece, m.Artifact,
+					len(m.Tool.Output))
+			} else if m.Artifact != nil {
+				r.artifact(m.Artifact.ID, []byte(text))
+			}
+		}
+		must.Do(t, p.stop())
+	}
+	r.verify(thread(0))
+}
+
 // TestOutputWhateverDies kills the persister again and again, at each durable step, while long outputs stream: each is in
 // its artifact to the byte (SPEC O7).
 func TestOutputWhateverDies(t *testing.T) {

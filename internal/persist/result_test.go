@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/must"
 	"spool/internal/persist"
+	"spool/internal/project"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -64,7 +66,8 @@ func (r *rig) raw(t events.Thread, n int64) string {
 }
 
 // TestLargeResultIsAnArtifact: in every dialect a result over the threshold becomes an artifact with the session's next
-// number, but for omp's sessions, whose numbers are omp's; its item refers to it, and is rebuilt the same; what is exactly at the threshold stays as it is (SPEC A4, U3).
+// number, but for omp's sessions, whose numbers are omp's; its item has its ends and refers to it and to the log, which
+// has all of it, and is rebuilt the same; what is exactly at the threshold stays as it is (SPEC A4, U3).
 func TestLargeResultIsAnArtifact(t *testing.T) {
 	for dialect := range resultLines {
 		t.Run(dialect, func(t *testing.T) {
@@ -81,6 +84,7 @@ func TestLargeResultIsAnArtifact(t *testing.T) {
 					t.Fatalf("a result of %d bytes refers to no artifact", bytes)
 				}
 				rec := r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(bytes)))
+				r.excerpt(thread(0), largeResult(bytes))
 				seq := fmt.Sprint(i)
 				if dialect == "omp" {
 					seq = ""
@@ -91,6 +95,30 @@ func TestLargeResultIsAnArtifact(t *testing.T) {
 			}
 			r.verify(thread(0))
 		})
+	}
+}
+
+// excerpt looks at the last item of a thread, of which an artifact has all: it has head and tail, and says where the
+// rest is; the whole item has what the tool gave.
+func (r *rig) excerpt(t events.Thread, whole string) {
+	r.t.Helper()
+	head := r.head(t)
+	raw := []byte(r.raw(t, head.N))
+	shown, _ := jsonscan.Text(jsonscan.Get(raw, "metadata", "tool", "output"))
+	left := "; see " + project.LocalLog(t) + "]…"
+	if len(raw) > 8_000 || !strings.HasPrefix(shown, whole[:4_000]+"…[truncated ") || !strings.Contains(shown, left) ||
+		len(whole) <= 500_000 && !strings.Contains(shown, fmt.Sprintf("…[truncated %d bytes", len(whole)-6_000)) ||
+		len(whole) <= 500_000 && !strings.HasSuffix(shown, left+whole[len(whole)-2_000:]) {
+		r.t.Errorf("item of %d bytes of a result of %d shows %.300q … %.300q", len(raw), len(whole), shown, shown[max(0,
+			len(shown)-2_300):])
+	}
+	if f := jsonscan.Get(raw, "metadata", "truncated_fields"); string(f) != `["tool.output"]` || jsonscan.Get(raw,
+		"metadata", "node") == nil {
+		r.t.Errorf("the item says that %s is cut, and names the state %s", f, jsonscan.Get(raw, "metadata", "node"))
+	}
+	full := must.Get(r.FullItem(r.t.Context(), t, head, head.N))(r.t)
+	if got, _ := jsonscan.Text(jsonscan.Get(full, "metadata", "tool", "output")); got != whole {
+		r.t.Errorf("the whole item has %d bytes of a result of %d", len(got), len(whole))
 	}
 }
 

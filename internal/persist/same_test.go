@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -18,7 +19,9 @@ import (
 	"spool/examples"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
+	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/project"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -269,23 +272,59 @@ func (i *inbox) DiscardBody(ctx context.Context, ref events.BodyRef) error {
 	return err
 }
 
-// TestItemTooLarge: an item that can not be made small enough fails its thread, which keeps the entry and stays among the
-// active threads; the next entry makes it active again, until there is another such item (SPEC I4, I7).
+// TestItemTooLarge: an item that can not be made small enough has a stub under its number, in its call's place, and
+// fails its thread, which keeps the entry, takes others, stays among the active threads, and is failed until it is
+// reopened (SPEC I4, P10).
 func TestItemTooLarge(t *testing.T) {
 	r := newRig(t)
-	r.start(nil)
+	var log natstest.Log
+	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	small := `{"content":[{"type":"text","text":"small"}]}`
-	large := `{"content":[{"type":"text","text":"head"},{"type":"text","text":"` + strings.Repeat("x", 400_000) + `"}]}`
+	large := `{"content":[{"type":"text","text":"Bash → npm test"}],"metadata":{"type":"tool_call",` +
+		`"tool":{"name":"Bash","invocation_id":"tu_1"},` +
+		`"extra":"` + strings.Repeat("x", 400_000) + `"}}`
 	head := r.say(thread(0), "item", small, large)
-	if head.Status.String() != "failed" || !strings.Contains(head.Failure, "THREAD_ITEM_TOO_LARGE") || head.N != 1 || head.Entries != 2 {
-		t.Errorf("head: %s, %q, %d items, %d entries, want failed, THREAD_ITEM_TOO_LARGE, 1, 2", head.Status, head.Failure, head.N, head.Entries)
+	if head.Status.String() != "failed" || !strings.Contains(head.Failure, "THREAD_ITEM_TOO_LARGE") || head.N != 2 ||
+		head.Entries != 2 {
+		t.Errorf("head: %s, %q, %d items, %d entries, want failed, THREAD_ITEM_TOO_LARGE, 2, 2", head.Status, head.Failure,
+			head.N, head.Entries)
 	}
+	why := head.Failure
 	head = r.say(thread(0), "item", small)
-	if head.N != 2 || head.Status != threads.StatusActive || head.Failure != "" {
-		t.Errorf("after the next entry: %d items, %s, %q, want 2, active and no failure", head.N, head.Status, head.Failure)
+	if head.N != 3 || head.Status != threads.StatusFailed || head.Failure != why {
+		t.Errorf("after the next entry: %d items, %s, %q, want 3, failed and %q", head.N, head.Status, head.Failure, why)
 	}
-	if head = r.say(thread(0), "item", large); head.Status != threads.StatusFailed || head.Failure == "" || head.N != 2 {
-		t.Errorf("after another large one: %d items, %s, %q, want 2, failed and why", head.N, head.Status, head.Failure)
+	var stub string
+	for it, err := range r.ItemsFrom(t.Context(), thread(0), head, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if it.N == 2 {
+			stub = string(it.Data)
+		}
+	}
+	logPath := project.LocalLog(thread(0))
+	for _, want := range []string{`"n":2,`, `Bash → npm test …[left out; see ` + logPath, `"type":"tool_call"`,
+		`"invocation_id":"tu_1"`, `"name":"Bash"`,
+		`"truncated":true`, `"local_log":"` + logPath + `"`, `"node":"node:sha256:`} {
+		if !strings.Contains(stub, want) || len(stub) > 2_000 {
+			t.Errorf("stub = %.2000s, want %s in it", stub, want)
+		}
+	}
+	if full := must.Get(r.FullItem(t.Context(), thread(0), head, 2))(t); len(full) < 400_000 || !bytes.Contains(full,
+		[]byte(`"n":2,`)) {
+		t.Errorf("whole item = %d bytes, want all of it under its number", len(full))
+	}
+	if n := p.Stats().ItemsTooLarge; n != 1 || !strings.Contains(log.String(), "level=WARN") ||
+		!strings.Contains(log.String(), "THREAD_ITEM_TOO_LARGE") {
+		t.Errorf("%d items too large in the figures, log %q; want one, and a warning", n, log.String())
+	}
+	must.Do(t, r.Reopen(t.Context(), thread(0)))
+	if head = must.Get(r.Thread(t.Context(), thread(0)))(t); head.Status != threads.StatusActive || head.Failure != "" {
+		t.Errorf("reopened: %s, %q, want active and no failure", head.Status, head.Failure)
+	}
+	if head = r.say(thread(0), "item", large); head.Status != threads.StatusFailed || head.Failure == "" || head.N != 4 {
+		t.Errorf("after another large one: %d items, %s, %q, want 4, failed and why", head.N, head.Status, head.Failure)
 	}
 	if got, want := r.export(thread(0)), small+"\n"+large+"\n"+small+"\n"+large+"\n"; got != want {
 		t.Errorf("export = %d bytes, want %d", len(got), len(want))

@@ -68,7 +68,7 @@ func TestFullOfGiants(t *testing.T) {
 				}}
 				want := must.Get(project.Full(th, at, st, cut.Full))(t)
 				var got bytes.Buffer
-				must.Do(t, project.FullTo(&got, th, at, st, bytes.NewReader(cut.Full), bytes.NewReader(cut.Full)))
+				must.Do(t, project.FullTo(&got, th, at, st, bytes.NewReader(cut.Full), bytes.NewReader(cut.Full), nil))
 				lines := bytes.Split(bytes.TrimSuffix(got.Bytes(), []byte("\n")), []byte("\n"))
 				if len(lines) != len(want) || len(want) == 0 {
 					t.Fatalf("%s %d: %d items as a stream, %d in memory", name, i, len(lines), len(want))

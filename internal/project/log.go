@@ -30,7 +30,8 @@ func ParseLocalLog(path string) (t events.Thread, ok bool) {
 }
 
 // Full makes the items of a stored entry as they were before any budget, each a JSON object. raw is the entry as it was
-// before the size rules cut it. An item that could not be posted (SPEC I4) is among them, with the number 0.
+// before the size rules cut it. An item that has no number, because it was too large before there were stubs (SPEC
+// P10), is among them with the number 0.
 func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines [][]byte, err error) {
 	err = full(t, at, st, raw, func(item []byte) []byte { return item }, func(line []byte) error {
 		lines = append(lines, line)
@@ -42,8 +43,12 @@ func Full(t events.Thread, at casstore.Ref, st threads.State, raw []byte) (lines
 // FullTo writes what Full gives, a line each, of an entry of any size: what its cut leaves of it is in memory, and each whole
 // string goes from raw to where the items have it. What an item says about a string, such as how many lines it has, is said
 // about what was left of it, as in the item that was posted. checked and raw are both the entry as it was before it was cut;
-// checked is read once, to its end, before anything is written.
-func FullTo(w io.Writer, t events.Thread, at casstore.Ref, st threads.State, checked io.Reader, raw io.ReadSeeker) error {
+// checked is read once, to its end, before anything is written. each is given the lines, and writes them by fill, in
+// pieces that divide no string; nil: whole.
+func FullTo(
+	w io.Writer, t events.Thread, at casstore.Ref, st threads.State, checked io.Reader, raw io.ReadSeeker,
+	each func(line []byte, fill func(part []byte) error) error,
+) error {
 	plan, err := truncate.Scan(checked, truncate.Options{})
 	if err != nil {
 		return err
@@ -54,7 +59,13 @@ func FullTo(w io.Writer, t events.Thread, at casstore.Ref, st threads.State, che
 	if err := plan.Apply(raw, text, nil, nowhere{}); err != nil {
 		return err
 	}
-	return full(t, at, st, text.Bytes(), m.strip, func(line []byte) error { return m.fill(w, append(line, '\n')) })
+	fill := func(part []byte) error { return m.fill(w, part) }
+	return full(t, at, st, text.Bytes(), m.strip, func(line []byte) error {
+		if each == nil {
+			return fill(append(line, '\n'))
+		}
+		return each(append(line, '\n'), fill)
+	})
 }
 
 // full gives the items of an entry, line by line. posted makes of a part of an item what it was when it was posted.
@@ -63,14 +74,14 @@ func full(t events.Thread, at casstore.Ref, st threads.State, raw []byte, posted
 	if err != nil {
 		return err
 	}
-	s, n := stampOf(t, at, st, limit), st.Entry.First
-	all := int64(len(e.Items)) == st.Entry.Count
-	for k, it := range s.attach(e.Items) {
-		fits := all
-		if !all {
+	s, n := stampOf(t, at, st, e, limit), st.Entry.First
+	items, large := s.attach(e.Items)
+	for k, it := range items {
+		fits := !s.Gaps
+		if s.Gaps {
 			was := it
 			was.Content, was.Metadata = posted(it.Content), posted(it.Metadata)
-			_, _, err := s.post(was, n, k)
+			_, err := s.post(was, n, k, s.excerpt(large, k))
 			fits = err == nil
 		}
 		number := int64(0)

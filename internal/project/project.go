@@ -4,13 +4,14 @@
 package project
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"spool/internal/jsonscan"
-	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -30,7 +31,9 @@ type Stamp struct {
 	Source string       // the entry's id where it came from
 	Trace  string       // trace context of the event; not stored, so items that are made again have none
 
-	Results *artifacts.Thresholds // results over them are artifacts, and their items refer to them (SPEC A4); nil: none are
+	Gaps bool // items that are too large are left out, without a number: so it was before they had stubs
+
+	Results *Limit // results over it are artifacts, and their items refer to them (SPEC A4); nil: none are
 
 	Room *Arena // where the items are written; nil = each in memory of its own
 }
@@ -38,21 +41,25 @@ type Stamp struct {
 // measureFrom is the size in bytes from which an item could be over the budget: an ASCII escape is at most six bytes a byte.
 const measureFrom = truncate.ItemBudget / 6
 
-// post makes the k-th item of an entry (from 0) the n-th of its thread. cut tells whether it had to be truncated.
-// truncate.ErrItemTooLarge: it can not be made small enough.
-func (s Stamp) post(it events.Item, n int64, k int) (p events.Posted, cut bool, err error) {
+// post makes the k-th item of an entry (from 0) the n-th of its thread. truncate.ErrItemTooLarge: it can not be made
+// small enough, and p is its stub. excerpt: all of the output is an artifact, and the item has its ends.
+func (s Stamp) post(it events.Item, n int64, k int, excerpt bool) (p events.Posted, err error) {
 	head := s.head(n, k, len(it.Content)+len(it.Metadata))
 	content, metadata := it.Content, it.Metadata
-	if len(head)+len(content)+len(metadata) > measureFrom {
-		res, err := truncate.Item(truncate.Parts{Content: content, Metadata: metadata, Extra: truncate.PythonLen(append(head, '}'))},
-			truncate.Budget{LocalLog: LocalLog(s.Thread), Node: s.Node.String()})
+	if excerpt || len(head)+len(content)+len(metadata) > measureFrom {
+		res, err := truncate.Item(truncate.Parts{
+			Content: content, Metadata: metadata, Extra: truncate.PythonLen(append(head, '}')), CutOutput: excerpt,
+		}, truncate.Budget{LocalLog: LocalLog(s.Thread), Node: s.Node.String()})
 		if err != nil {
-			return p, false, fmt.Errorf("item %d of %s: %w", n, s.Thread, err)
+			return Stub(s.posted(it, n, join(head, content, metadata))), fmt.Errorf("item %d of %s: %w", n, s.Thread, err)
 		}
-		content, metadata, cut = res.Content, res.Metadata, len(res.Fields) > 0
+		content, metadata = res.Content, res.Metadata
 	}
-	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n,
-		Data: join(head, content, metadata), Trace: s.Trace}, cut, nil
+	return s.posted(it, n, join(head, content, metadata)), nil
+}
+
+func (s Stamp) posted(it events.Item, n int64, data []byte) events.Posted {
+	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: data, Trace: s.Trace}
 }
 
 // join completes an item's JSON.
@@ -104,23 +111,24 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	if err != nil {
 		return nil, err
 	}
-	posted, _, err := stampOf(t, at, st, limit).All(e.Items, st.Entry.First)
-	if err == nil && int64(len(posted)) != st.Entry.Count {
-		err = fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted), st.Entry.Count)
+	posted, _ := stampOf(t, at, st, e, limit).All(e.Items, st.Entry.First) // what was too large was so then
+	if int64(len(posted)) != st.Entry.Count {
+		return posted, fmt.Errorf("entry %d of %s makes %d items now, made %d then", st.Entry.Index, t, len(posted),
+			st.Entry.Count)
 	}
-	return posted, err
+	return posted, nil
 }
 
-func stampOf(t events.Thread, at casstore.Ref, st threads.State, limit *artifacts.Thresholds) Stamp {
-	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: limit}
+func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry, limit *Limit) Stamp {
+	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: limit,
+		Gaps: st.Entry.Count < int64(len(e.Items))}
 }
 
 // reread reads a stored entry as it was read when it came, and tells from what size on its results are artifacts.
-func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *artifacts.Thresholds, err error) {
+func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, limit *Limit, err error) {
 	version, limit, err := parseProjection(st.Entry.Projection)
-	name, _, _ := strings.Cut(version, "/") // an operation has no dialect, but a projection
-	d, ok := dialect.Lookup(name)
-	if err != nil || !ok || Version(d) != version {
+	d, ok := Made(version) // an operation has no dialect, but a projection
+	if err != nil || !ok {
 		return e, nil, fmt.Errorf("entry %d of %s was projected by %s, which this program does not have", st.Entry.Index, t, st.Entry.Projection)
 	}
 	mem, err := dialect.DecodeMemory(st.Entry.Memory)
@@ -133,34 +141,35 @@ func reread(t events.Thread, st threads.State, raw []byte) (e dialect.Entry, lim
 	return e, limit, nil
 }
 
-// All posts the items of an entry as number first and on. An item that is too large is left out and is the error: the
-// others are good.
-func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, cut int, err error) {
-	for _, it := range s.attach(items) {
-		p, wasCut, e := s.post(it, first+int64(len(posted)), len(posted))
+// excerpt tells whether the k-th item has the ends of its output alone.
+func (s Stamp) excerpt(large []Result, k int) bool {
+	return len(large) > 0 && !s.Results.Whole && slices.ContainsFunc(large, func(r Result) bool { return r.Index == k })
+}
+
+// Made finds the dialect that made an entry's items, by what its record says (Version).
+func Made(projection string) (dialect.Dialect, bool) {
+	parts := strings.SplitN(projection, "/", 3)
+	if len(parts) < 2 {
+		return nil, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	d, ok := dialect.Made(parts[0], n)
+	return d, err == nil && ok
+}
+
+// All posts the items of an entry as number first and on. One that is too large is the error, the first of them, and a
+// stub has its number (SPEC P10), unless there are gaps: the others are good.
+func (s Stamp) All(items []events.Item, first int64) (posted []events.Posted, err error) {
+	items, large := s.attach(items)
+	for k, it := range items {
+		p, e := s.post(it, first+int64(len(posted)), k, s.excerpt(large, k))
 		if e != nil {
-			err = e
-			continue
-		}
-		if wasCut {
-			cut++
+			err = cmp.Or(err, e)
+			if s.Gaps {
+				continue
+			}
 		}
 		posted = append(posted, p)
 	}
-	return posted, cut, err
-}
-
-// Count is how many of the items All will post: all, but for those that are too large whatever is cut. The node, which is
-// not known before its items are counted, does not matter: refs have one length.
-func (s Stamp) Count(items []events.Item, first int64) int {
-	size := 0
-	for _, it := range items {
-		size += len(it.Content) + len(it.Metadata)
-	}
-	if size <= measureFrom/2 {
-		return len(items)
-	}
-	s.Node = casstore.NodeRef([32]byte{})
-	posted, _, _ := s.All(items, first)
-	return len(posted)
+	return posted, err
 }

@@ -16,10 +16,18 @@ const (
 	maxResults = 64
 	// resultSummary is how much of an item's brief goes into the reference, in bytes.
 	resultSummary = 200
-	// withResults ends the projection of an entry whose large results are artifacts. The thresholds follow when they are not
-	// the default ones: "claude/1/results:32768,8000".
-	withResults = "/results"
+	// withExcerpts ends the projection of an entry whose large results are artifacts, and whose items have head and tail
+	// of them. The thresholds follow when they are not the default ones: "claude/1/excerpts:32768,8000". Items with
+	// withResults are of an earlier version, and have the results whole.
+	withExcerpts = "/excerpts"
+	withResults  = "/results"
 )
+
+// Limit says which results of an entry are artifacts, and what is left of them in its items.
+type Limit struct {
+	artifacts.Thresholds
+	Whole bool // all: so it was before there were excerpts
+}
 
 // Result is a tool's result that is too large for a message (SPEC A4).
 type Result struct {
@@ -61,45 +69,48 @@ func (s Stamp) ResultID(r Result) artifacts.ID {
 	return artifacts.ResultID(s.Thread.Session, s.Node.String(), r.Index, s.Time)
 }
 
-// attach puts the references of large results into the metadata of their items.
-func (s Stamp) attach(items []events.Item) []events.Item {
+// attach puts the references of large results into the metadata of their items, and gives these results.
+func (s Stamp) attach(items []events.Item) (with []events.Item, large []Result) {
 	if s.Results == nil {
-		return items
+		return items, nil
 	}
-	items = slices.Clone(items)
-	for _, r := range Results(items, *s.Results) {
-		it := &items[r.Index]
+	with, large = slices.Clone(items), Results(items, s.Results.Thresholds)
+	for _, r := range large {
+		it := &with[r.Index]
 		ref := artifacts.Ref{ID: s.ResultID(r), Summary: r.Summary, MIME: artifacts.ResultMIME}.JSON()
 		open := bytes.TrimSuffix(bytes.TrimRight(it.Metadata, " \t\r\n"), []byte("}"))
 		it.Metadata = slices.Concat(open, []byte(`,"artifact":`), ref, []byte("}"))
 	}
-	return items
+	return with, large
 }
 
 // MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the limit
 // for its items: they are made the same again whatever the limit is then.
-func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds) *artifacts.Thresholds {
+func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds) *Limit {
 	if len(large) == 0 {
 		return nil
 	}
-	r.Projection += withResults
+	r.Projection += withExcerpts
 	if limit.Set() != (artifacts.Thresholds{}).Set() {
 		r.Projection += ":" + limit.String()
 	}
-	mark := limit // so that it is in memory of its own only where there are results
-	return &mark
+	return &Limit{Thresholds: limit}
 }
 
 // parseProjection divides what is recorded of an entry's projection into its version and, when large results are artifacts,
 // their limit.
-func parseProjection(p string) (version string, limit *artifacts.Thresholds, err error) {
-	version, rest, marked := strings.Cut(p, withResults)
+func parseProjection(p string) (version string, limit *Limit, err error) {
+	version, rest, marked := strings.Cut(p, withExcerpts)
+	whole := !marked
+	if whole {
+		version, rest, marked = strings.Cut(p, withResults)
+	}
 	if !marked {
 		return p, nil, nil
 	}
-	limit = new(artifacts.Thresholds)
+	limit = &Limit{Whole: whole}
 	if rest != "" {
-		*limit, err = artifacts.ParseThresholds(strings.TrimPrefix(rest, ":"))
+		limit.Thresholds, err = artifacts.ParseThresholds(strings.TrimPrefix(rest, ":"))
 	}
 	return version, limit, err
 }

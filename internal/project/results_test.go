@@ -53,11 +53,11 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 	items := []events.Item{resultItem("small"), resultItem(strings.Repeat("x", 70_000))}
 	before := string(items[1].Metadata)
 	s := Stamp{Thread: events.Thread{Session: "s", Name: "main"}}
-	if got := s.attach(items); jsonscan.Get(got[1].Metadata, "artifact") != nil {
+	if got, _ := s.attach(items); jsonscan.Get(got[1].Metadata, "artifact") != nil {
 		t.Errorf("attach without Results: %s", got[1].Metadata[len(got[1].Metadata)-100:])
 	}
-	s.Results = &artifacts.Thresholds{}
-	got := s.attach(items)
+	s.Results = &Limit{}
+	got, _ := s.attach(items)
 	if jsonscan.Valid(got[1].Metadata) != nil || jsonscan.Get(got[1].Metadata, "artifact", "artifact_id") == nil || jsonscan.Get(got[0].Metadata, "artifact") != nil {
 		t.Errorf("attach = …%s and %s, want a reference in the second alone", got[1].Metadata[len(got[1].Metadata)-200:], got[0].Metadata)
 	}
@@ -67,7 +67,7 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 }
 
 // TestMarkResults: the mark says from what size on, and leads back to it; without a large result there is none. Entries of
-// before it was configurable have the mark alone.
+// before it was configurable have the mark alone, and of before excerpts another one.
 func TestMarkResults(t *testing.T) {
 	one := make([]Result, 1)
 	for _, c := range []struct {
@@ -76,10 +76,10 @@ func TestMarkResults(t *testing.T) {
 		want  string
 	}{
 		{nil, artifacts.Thresholds{Bytes: 2000}, "omp/1"},
-		{one, artifacts.Thresholds{}, "omp/1/results"},
-		{one, artifacts.Thresholds{Bytes: 65_536, Tokens: 16_000}, "omp/1/results"},
-		{one, artifacts.Thresholds{Bytes: 2000}, "omp/1/results:2000,16000"},
-		{one, artifacts.Thresholds{Tokens: 300}, "omp/1/results:65536,300"},
+		{one, artifacts.Thresholds{}, "omp/1/excerpts"},
+		{one, artifacts.Thresholds{Bytes: 65_536, Tokens: 16_000}, "omp/1/excerpts"},
+		{one, artifacts.Thresholds{Bytes: 2000}, "omp/1/excerpts:2000,16000"},
+		{one, artifacts.Thresholds{Tokens: 300}, "omp/1/excerpts:65536,300"},
 	} {
 		st := threads.Record{Projection: "omp/1"}
 		limit := MarkResults(&st, c.large, c.limit)
@@ -91,7 +91,12 @@ func TestMarkResults(t *testing.T) {
 			t.Errorf("parseProjection(%s) = %s, %v, %v, want the limit that was marked", st.Projection, version, read, err)
 		}
 	}
-	for _, bad := range []string{"omp/1/results:", "omp/1/results:1", "omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
+	if _, earlier, err := parseProjection("omp/1/results:2000,300"); err != nil || earlier == nil || !earlier.Whole ||
+		earlier.Bytes != 2000 {
+		t.Errorf("parseProjection of an earlier version's mark = %v, %v, want whole results over 2000", earlier, err)
+	}
+	for _, bad := range []string{"omp/1/excerpts:", "omp/1/excerptsandmore", "omp/1/results:", "omp/1/results:1",
+		"omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
 		if _, limit, err := parseProjection(bad); err == nil {
 			t.Errorf("parseProjection(%s) = %v, want an error", bad, limit)
 		}

@@ -5,8 +5,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Stub is what has an item's number where the item itself cannot be posted (SPEC P10): who it is of, its type, and where the whole of it
-// is.
+// Stub is what has an item's number where the item itself cannot be posted (SPEC P10): who it is of, its type, its
+// brief and its call as far as they are short, and where the whole of it is.
 func Stub(it events.Posted) events.Posted {
 	log := "its thread"
 	if t, ok := events.ParseItemSubject(it.Subject); ok {
@@ -28,13 +28,29 @@ func Stub(it events.Posted) events.Posted {
 		member(name, jsonscan.Get(it.Data, name))
 	}
 	member("node", node)
-	content := append([]byte(`[{"type":"text","text":`), jsonscan.AppendString(nil, "…[left out; see "+log+"]…")...)
+	text := brief(events.Item{Content: jsonscan.Get(it.Data, "content")})
+	if text != "" {
+		text += " "
+	}
+	content := append([]byte(`[{"type":"text","text":`), jsonscan.AppendString(nil, text+"…[left out; see "+log+"]…")...)
 	member("content", append(content, "}]"...))
 	rest := b
-	b = []byte{'{'}
-	if kind := jsonscan.Get(it.Data, "metadata", "type"); len(kind) <= stubType {
-		member("type", kind)
+	short := func(name string, path ...string) {
+		if value := jsonscan.Get(it.Data, append([]string{"metadata"}, path...)...); len(value) <= stubMember {
+			member(name, value)
+		}
 	}
+	b = []byte{'{'}
+	short("name", "tool", "name")
+	short("invocation_id", "tool", "invocation_id")
+	short("is_error", "tool", "is_error")
+	tool := append(b, '}')
+	b = []byte{'{'}
+	short("type", "type")
+	if len(tool) > len("{}") {
+		member("tool", tool)
+	}
+	short("artifact", "artifact")
 	member("truncated", []byte("true"))
 	member("local_log", jsonscan.AppendString(nil, log))
 	member("node", node)
@@ -45,5 +61,5 @@ func Stub(it events.Posted) events.Posted {
 	return it
 }
 
-// stubType is the longest type that a stub tells, in bytes.
-const stubType = 64
+// stubMember is the longest member of an item that its stub has, in bytes of JSON.
+const stubMember = 2_048

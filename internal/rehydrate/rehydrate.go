@@ -37,6 +37,7 @@ type Form int
 const (
 	Full   Form = iota // as its agent wrote it, byte for byte, images in line (SPEC T9, T10)
 	Stored             // as it is persisted: long strings cut, images as blob refs (SPEC T1–T6)
+	Loaded             // as a program goes on with it: Full, and images in line whose refs its agent wrote (SPEC T10, P9)
 )
 
 // Raw is the entry of a step as its agent wrote it. ok is false for a state that no agent wrote.
@@ -62,9 +63,10 @@ func (s Source) RawTo(ctx context.Context, step threads.Step, w io.Writer) (ok b
 			return false, fmt.Errorf("entry %d before it was cut: %w", entry.Index, err)
 		}
 		if full == nil { // the places are those in the entry before it was cut
-			raw, err := s.resolve(ctx, entry.Index, stored)
-			if err == nil {
-				_, err = w.Write(raw)
+			if jsonscan.Valid(stored) == nil {
+				err = s.ResolveTo(ctx, entry.Index, stored, w, nil)
+			} else {
+				_, err = w.Write(stored)
 			}
 			return err == nil, err
 		}
@@ -113,17 +115,6 @@ func (s Source) storedTo(ctx context.Context, step threads.Step, w io.Writer) (o
 		_, err = w.Write(text)
 	}
 	return ok, err
-}
-
-// resolve is Resolve for an entry of a thread.
-func (s Source) resolve(ctx context.Context, index int64, text []byte) ([]byte, error) {
-	if jsonscan.Valid(text) != nil {
-		return text, nil
-	}
-	return Resolve(ctx, text, s.Blobs, func(m Missing) {
-		m.Entry = index
-		s.Warn(m)
-	})
 }
 
 // partDialect is that of bytes which stand between two entries in place of a newline (SPEC S6).

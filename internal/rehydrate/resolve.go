@@ -1,10 +1,12 @@
 package rehydrate
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/casstore"
@@ -44,39 +46,92 @@ func isMissing(err error) bool {
 // Resolve puts the images of a persisted entry back in line, wherever SPEC T5 and T6 move them out: as standard base64 in
 // an image block, as the URL itself under image_url. All else stays as it is spelled, and so does a session header. A blob
 // that is missing is reported to warn and its ref kept. text must have passed jsonscan.Valid; it is returned itself if
-// there is nothing to put back.
+// it refers to none.
 //
 // It goes by the rules alone. The exact original of an entry of a thread is Source.Raw, which knows the places.
 func Resolve(ctx context.Context, text []byte, blobs casstore.BlobGetter, warn func(Missing)) ([]byte, error) {
-	if typ, _ := jsonscan.Text(jsonscan.Get(text, "type")); typ == sessions.TypeHeader {
+	return Source{Blobs: blobs, Warn: warn}.resolve(ctx, 0, text)
+}
+
+// resolve is Resolve for an entry of a thread.
+func (s Source) resolve(ctx context.Context, index int64, text []byte) ([]byte, error) {
+	if len(images(text)) == 0 {
 		return text, nil
 	}
-	var refs refWalk
-	refs.value(text, jsonscan.SkipSpace(text, 0), "", false)
-	var out []byte
+	var out bytes.Buffer
+	err := s.ResolveTo(ctx, index, text, &out, nil)
+	return out.Bytes(), err
+}
+
+// ResolveTo writes what Resolve gives, an image at a time. literal writes what stands between the images; nil: as it
+// is.
+func (s Source) ResolveTo(
+	ctx context.Context, index int64, text []byte, w io.Writer, literal func(part []byte) error,
+) error {
+	if literal == nil {
+		literal = func(part []byte) error {
+			_, err := w.Write(part)
+			return err
+		}
+	}
 	from := 0
-	for _, at := range refs.places {
-		b, err := blobs.Blob(ctx, at.ref)
-		if isMissing(err) {
-			warn(Missing{Ref: at.ref, Err: err})
+	for _, at := range images(text) {
+		blob, err := s.open(ctx, index, at.ref)
+		if err != nil {
+			return fmt.Errorf("resolve %s: %w", at.ref, err)
+		}
+		if blob == nil {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("resolve %s: %w", at.ref, err)
+		if err := literal(text[from:at.start]); err != nil {
+			return err
 		}
-		out = append(out, text[from:at.start]...)
-		if at.url {
-			out = jsonscan.AppendString(out, string(b))
-		} else {
-			out = append(base64.StdEncoding.AppendEncode(append(out, '"'), b), '"')
+		if err := at.write(w, blob); err != nil {
+			return fmt.Errorf("resolve %s: %w", at.ref, err)
 		}
 		from = at.end
 	}
-	if from == 0 {
-		return text, nil
-	}
-	return append(out, text[from:]...), nil
+	return literal(text[from:])
 }
+
+// write writes a blob as a string token.
+func (p refPlace) write(w io.Writer, blob io.Reader) error {
+	if p.url {
+		b, err := io.ReadAll(blob)
+		if err == nil {
+			_, err = w.Write(jsonscan.AppendString(nil, string(b)))
+		}
+		return err
+	}
+	if _, err := io.WriteString(w, `"`); err != nil {
+		return err
+	}
+	encoder := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := io.Copy(encoder, blob); err != nil {
+		return err
+	}
+	err := encoder.Close()
+	if err == nil {
+		_, err = io.WriteString(w, `"`)
+	}
+	return err
+}
+
+// images finds the refs that Resolve puts back.
+func images(text []byte) []refPlace {
+	if !bytes.Contains(text, refMark) {
+		return nil
+	}
+	if typ, _ := jsonscan.Text(jsonscan.Get(text, "type")); typ == sessions.TypeHeader {
+		return nil
+	}
+	var walk refWalk
+	walk.value(text, jsonscan.SkipSpace(text, 0), "", false)
+	return walk.places
+}
+
+// refMark is in every text that refers to a blob, unless it is spelled with escapes, as nobody does.
+var refMark = []byte("blob:sha256:")
 
 // refWalk finds the string tokens that are refs to images, in order.
 type refWalk struct{ places []refPlace }

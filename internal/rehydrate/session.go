@@ -154,12 +154,33 @@ func (r *placer) entry(raw []byte, own, parent string) sessions.Entry {
 
 // text is the entry of a step in a form.
 func (s Source) text(ctx context.Context, step threads.Step, form Form) (raw []byte, err error) {
-	if form == Stored {
+	switch form {
+	case Stored:
 		raw, _, err = s.Stored(ctx, step)
-	} else {
+	case Full:
 		raw, _, err = s.Raw(ctx, step)
+	case Loaded:
+		s.Warn = once(s.Warn)
+		raw, _, err = s.Raw(ctx, step)
+		if err == nil && jsonscan.Valid(raw) == nil {
+			raw, err = s.resolve(ctx, step.State.Entry.Index, raw)
+		}
 	}
 	return raw, err
+}
+
+// once tells of each blob one time.
+func once(warn func(Missing)) func(Missing) {
+	if warn == nil {
+		return nil
+	}
+	told := map[casstore.Ref]bool{}
+	return func(m Missing) {
+		if !told[m.Ref] {
+			told[m.Ref] = true
+			warn(m)
+		}
+	}
 }
 
 // FirstHeader is the header that the file of a thread begins with, and false if it has none: one state in eleven is read.

@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/project"
+	"spool/internal/rehydrate"
 	"spool/pkg/artifacts"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -23,6 +24,14 @@ type NewArtifact = artifactstore.NewArtifact
 func (c *Client) Serving() *Client {
 	other := *c
 	other.serving = true
+	return &other
+}
+
+// Warning is the client that tells warn of each image that a log or a whole item should have in line and whose blob is
+// missing or corrupt; its ref stands there (SPEC P9). warn is called by whatever goroutine reads.
+func (c *Client) Warning(warn func(rehydrate.Missing)) *Client {
+	other := *c
+	other.warn = warn
 	return &other
 }
 
@@ -123,9 +132,19 @@ func (c *Client) resolveLog(ctx context.Context, t events.Thread, lines artifact
 	return artifacts.Resource{Body: body, ContentType: LogType, Size: -1, Name: project.LocalLog(t)}, nil
 }
 
-// OpenLog reads a thread's log: every item of the thread as it was before any cut, a line of JSON each, in their order, made
-// again from the nodes (SPEC I5). An item that was too large to be posted is in it with the number 0. Memory is bounded, whatever
-// the size of an entry. threads.ErrNoThread: there is no such thread.
+// images puts images in line. One that is missing is told to whom Warning named, and its ref stays (SPEC P9).
+func (c *Client) images() rehydrate.Source {
+	src := c.Source()
+	if src.Warn = c.warn; src.Warn == nil {
+		src.Warn = func(rehydrate.Missing) {}
+	}
+	return src
+}
+
+// OpenLog reads a thread's log: every item of the thread as it was before any cut, images in line, a line of JSON each, in
+// their order, made again from the nodes (SPEC I5). One that has no number, because it was too large before such items had
+// stubs, is in it with the number 0. Memory is bounded, whatever the size of an entry. threads.ErrNoThread: there is no such
+// thread.
 func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
@@ -193,8 +212,9 @@ func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.S
 	}
 	items, err := project.Full(t, step.At.Ref, step.State, raw)
 	for _, it := range items {
-		_, _ = w.Write(it)
-		_ = w.WriteByte('\n') // the first error comes again from Flush
+		if e := c.images().ResolveTo(ctx, entry.Index, append(it, '\n'), w, nil); e != nil {
+			return e
+		}
 	}
 	return err
 }
@@ -203,7 +223,10 @@ func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.S
 func (c *Client) writeGiant(ctx context.Context, t events.Thread, step threads.Step, whole io.ReadSeeker, w io.Writer) error {
 	checked, err := c.store.OpenBlob(ctx, step.State.Entry.Full)
 	if err == nil {
-		err = project.FullTo(w, t, step.At.Ref, step.State, checked, whole)
+		each := func(line []byte, fill func([]byte) error) error {
+			return c.images().ResolveTo(ctx, step.State.Entry.Index, line, w, fill)
+		}
+		err = project.FullTo(w, t, step.At.Ref, step.State, checked, whole, each)
 	}
 	if err != nil {
 		return fmt.Errorf("entry %d of %s before it was cut: %w", step.State.Entry.Index, t, err)

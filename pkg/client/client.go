@@ -34,7 +34,8 @@ type Client struct {
 	dead    natsio.DeadLetters
 	live    natsio.Outputs
 
-	serving bool // see Serving
+	serving bool                    // see Serving
+	warn    func(rehydrate.Missing) // see Warning; nil: nobody is told
 
 	outputs *Publisher // of all tool outputs
 

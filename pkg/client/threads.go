@@ -60,7 +60,7 @@ func (c *Client) Compact(ctx context.Context, t events.Thread, summary, firstKep
 	return c.operate(ctx, t, events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: summary, FirstKept: firstKept}})
 }
 
-// Reopen makes a failed thread active again (SPEC I7); appending to it does, too.
+// Reopen makes a failed thread active again (SPEC I7, P10). It takes entries meanwhile.
 func (c *Client) Reopen(ctx context.Context, t events.Thread) error {
 	head, err := c.open(ctx, t)
 	if err == nil && head.Status != threads.StatusFailed {

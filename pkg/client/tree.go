@@ -122,9 +122,10 @@ func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.H
 var ErrNoContext = errors.New("no context")
 
 // Context is what the model is sent at a leaf, and the state that the agent goes on with (SPEC S7): of entries as their agent
-// wrote them, images in line. sessions.Last is where the thread's leaf is. Only the path to the leaf is read. A blob that is
-// missing or corrupt is told to warn and its ref stays in place (SPEC T10); with a nil warn it is an error. Errors wrap
-// sessions.ErrNotFound, threads.ErrNoThread or ErrNoContext.
+// wrote them, every image in line, also one whose ref came with the entry (SPEC P9). sessions.Last is where the
+// thread's leaf is. Only the path to the leaf is read. A blob that is missing or corrupt is told to warn and its ref
+// stays in place (SPEC T10); with a nil warn it is an error. Errors wrap sessions.ErrNotFound, threads.ErrNoThread or
+// ErrNoContext.
 func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
@@ -146,7 +147,7 @@ func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Lea
 	}
 	src := c.Source()
 	src.Warn = warn
-	path, err := src.Path(ctx, head, at, rehydrate.Full)
+	path, err := src.Path(ctx, head, at, rehydrate.Loaded)
 	if err != nil {
 		return sessions.Context{}, err
 	}

@@ -9,6 +9,8 @@
 package dialect
 
 import (
+	"slices"
+
 	"spool/pkg/dialect/claude"
 	"spool/pkg/dialect/codex"
 	"spool/pkg/dialect/entry"
@@ -51,6 +53,19 @@ func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
 var all = []Dialect{claude.Dialect{}, codex.Dialect{}, item.Dialect{}, omp.Dialect{}, raw.Dialect{}, step.Dialect{},
 	raw.Part{}, raw.Tagged{}}
+
+// earlier are versions of mappings that no new entry is read by: what they made is made again (DESIGN 8).
+var earlier = []Dialect{claude.Dialect{First: true}, omp.Dialect{First: true}}
+
+// Made finds the dialect, of this version or an earlier one, that made what is recorded as its name and version.
+func Made(name string, version int) (Dialect, bool) {
+	for _, d := range slices.Concat(earlier, all) {
+		if d.Name() == name && d.Version() == version {
+			return d, true
+		}
+	}
+	return nil, false
+}
 
 // Lookup finds a dialect by its name.
 func Lookup(name string) (Dialect, bool) {

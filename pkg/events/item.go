@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -61,6 +62,15 @@ type Field struct {
 // User is a plain user post. text is a JSON string token, as everywhere below; what is no string counts as "".
 func User(text []byte) Item {
 	return Item{Content: appendContent(make([]byte, 0, len(text)+32), text)}
+}
+
+// With is the item with more parts of its content, each JSON in valid UTF-8.
+func (it Item) With(more [][]byte) Item {
+	if len(more) > 0 {
+		open := it.Content[:len(it.Content)-1]
+		it.Content = slices.Concat(open, []byte(","), bytes.Join(more, []byte(",")), []byte("]"))
+	}
+	return it
 }
 
 // Text is the agent's user-facing text.

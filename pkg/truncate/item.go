@@ -31,6 +31,8 @@ type Parts struct {
 	Content, Metadata []byte
 	// Extra is PythonLen of an object that holds the item's other members, 0 if there are none.
 	Extra int
+	// CutOutput has metadata.tool.output cut even where the item fits: all of it is an artifact (SPEC A4).
+	CutOutput bool
 }
 
 // Budget is what an item must fit in, and where the whole of it can be found.
@@ -58,7 +60,7 @@ type ItemResult struct {
 // is the UTF-8 bytes left out. Fields of at most ItemHead+ItemTail bytes are passed over. An object or array under
 // tool.output or tool.input is cut as its JSON text without white space between tokens and becomes a string. What is kept
 // of a cut field is valid UTF-8: a lone surrogate or an invalid byte in it becomes U+FFFD. If that does not do, every field that was cut becomes its marker alone, N being the whole field; last, the fields passed over do too,
-// where the marker is shorter.
+// where the marker is shorter. With CutOutput the first field is cut in any case.
 //
 // Each cut is recorded in metadata (created if there was none): truncated, truncated_fields, local_log, node. All else
 // keeps its place and spelling. Errors: ErrItemTooLarge, ErrItemShape, jsonscan.ErrSyntax and ErrDepth.
@@ -67,6 +69,9 @@ func Item(item Parts, budget Budget) (ItemResult, error) {
 		budget.Bytes = ItemBudget
 	}
 	f := fitter{budget: budget, extra: item.Extra, ItemResult: ItemResult{Content: item.Content, Metadata: item.Metadata}}
+	if item.CutOutput {
+		f.cutField(0)
+	}
 	if f.surelyFits() {
 		return f.ItemResult, nil
 	}
@@ -142,19 +147,24 @@ func (f *fitter) fits() bool {
 
 // cutFields leaves head and tail of one field after the other until the item fits.
 func (f *fitter) cutFields() bool {
-	for k, field := range fields {
-		text, at, ok := f.read(field)
-		if !ok || len(text) <= ItemHead+ItemTail {
-			continue
-		}
-		head, tail := ends(text)
-		f.cut[k] = len(text)
-		f.write(field, at, head+f.marker(len(text)-len(head)-len(tail))+tail)
-		if f.fits() {
+	for k := range fields {
+		if f.cutField(k) && f.fits() {
 			return true
 		}
 	}
 	return false
+}
+
+// cutField leaves head and tail of a field that is longer and was not cut.
+func (f *fitter) cutField(k int) bool {
+	text, at, ok := f.read(fields[k])
+	if !ok || f.cut[k] > 0 || len(text) <= ItemHead+ItemTail {
+		return false
+	}
+	head, tail := ends(text)
+	f.cut[k] = len(text)
+	f.write(fields[k], at, head+f.marker(len(text)-len(head)-len(tail))+tail)
+	return true
 }
 
 // dropFields leaves only the marker of the fields that were cut, or of those that were not.

@@ -236,3 +236,26 @@ func TestItemWithNothingToCutIsNotChanged(t *testing.T) {
 		t.Errorf("Item = %q, %v, want ErrItemTooLarge", r.Metadata, err)
 	}
 }
+
+// An output of which an artifact has all is cut where the item fits, and once where another field is cut too (SPEC A4).
+func TestCutOutput(t *testing.T) {
+	output, input := strings.Repeat("o", 70_000), strings.Repeat("i", 400_000)
+	for _, metadata := range []string{
+		`{"tool":{"output":"` + output + `"}}`,
+		`{"tool":{"output":"` + output + `","input":"` + input + `"}}`,
+	} {
+		got, err := truncate.Item(truncate.Parts{Content: []byte(`[]`), Metadata: []byte(metadata), CutOutput: true},
+			truncate.Budget{LocalLog: "L"})
+		shown, _ := jsonscan.Text(jsonscan.Get(got.Metadata, "tool", "output"))
+		if want := output[:4_000] + "…[truncated 64000 bytes; see L]…" + output[:2_000]; err != nil || shown != want ||
+			got.Fields[0] != "tool.output" {
+			t.Errorf("output = %d bytes, %v, fields %v; want its ends and what is left out between them", len(shown), err,
+				got.Fields)
+		}
+	}
+	short := truncate.Parts{Metadata: []byte(`{"tool":{"output":"` + output[:6_000] + `"}}`), CutOutput: true}
+	if got, err := truncate.Item(short, truncate.Budget{}); err != nil || len(got.Fields) > 0 ||
+		string(got.Metadata) != string(short.Metadata) {
+		t.Errorf("an output that is no longer than its ends = %v, %v", got.Fields, err)
+	}
+}

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"bytes"
+	"strings"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect/entry"
@@ -116,7 +117,7 @@ func (r *reader) user() {
 	case jsonscan.KindOf(msg.content) == jsonscan.KindString:
 		var post parts.Joiner
 		r.said(&post, msg.content)
-		r.post(post.Token())
+		r.post(post.Token(), false)
 		return
 	}
 	var post parts.Joiner
@@ -125,6 +126,7 @@ func (r *reader) user() {
 		switch b := readBlock(raw); {
 		case b.isResult():
 			r.result(b, r.output(b, results))
+			r.works()
 			results++
 		case parts.Is(b.typ, "text"):
 			r.said(&post, b.text)
@@ -138,7 +140,7 @@ func (r *reader) user() {
 		r.Role = entry.RoleTool
 		return
 	}
-	r.post(token)
+	r.post(token, results > 0)
 }
 
 // said takes a text that stands under the name of the user: what a person wrote goes into the post.
@@ -150,13 +152,40 @@ func (r *reader) said(post *parts.Joiner, text []byte) {
 		if !r.inline() {
 			r.endTurn(0, 0)
 		}
+	case !r.first && command(text) != nil:
+		post.Add(command(text))
 	case !noise(text):
 		post.Add(text)
 	}
 }
 
-// post makes the user's post of a line, and begins a turn. Nothing said is no post.
-func (r *reader) post(text []byte) {
+// command is what a person asked for by a slash command: its name and what was said behind it, a string token. nil:
+// nothing was, and the command is the program's own business; or the text is none.
+func command(text []byte) []byte {
+	if !hasPrefix(text, "<command-") {
+		return nil
+	}
+	said := parts.Text(text)
+	name, args := tagged(said, "command-name"), tagged(said, "command-args")
+	if name == "" || args == "" {
+		return nil
+	}
+	return jsonscan.AppendString(nil, "/"+strings.TrimPrefix(name, "/")+" "+args)
+}
+
+// tagged is what stands in the first element of a name, white space around it aside.
+func tagged(text, name string) string {
+	_, rest, _ := strings.Cut(text, "<"+name+">")
+	inside, _, ended := strings.Cut(rest, "</"+name+">")
+	if !ended {
+		return ""
+	}
+	return strings.TrimSpace(inside)
+}
+
+// post makes the user's post of a line, and begins a turn. Nothing said is no post. beside: a tool's result is in the
+// same line, so that the agent goes on, and what is said steers its turn.
+func (r *reader) post(text []byte, beside bool) {
 	switch {
 	case text == nil:
 		r.Role = entry.RoleSystem
@@ -165,7 +194,10 @@ func (r *reader) post(text []byte) {
 		r.add(events.Status("subagent_prompt", parts.Text(text), "Subagent: "+jsonscan.FirstLine(text, 480)))
 	default:
 		r.facts()
-		r.m.Prompt(r.Time)
+		if !beside || r.first || !r.m.Open() {
+			r.endBefore()
+			r.m.Prompt(r.Time)
+		}
 		r.add(events.User(text))
 	}
 }

@@ -8,21 +8,29 @@ import (
 )
 
 // Dialect is the dialect "claude".
-type Dialect struct{}
+type Dialect struct {
+	// First is its first version, which took no commands for prompts, and no prompt for the end of the turn before it.
+	First bool
+}
 
 // Name is "claude".
 func (Dialect) Name() string { return "claude" }
 
 // Version is the version of the mapping.
-func (Dialect) Version() int { return 1 }
+func (d Dialect) Version() int {
+	if d.First {
+		return 1
+	}
+	return 2
+}
 
 // Read takes one line of a transcript. It never fails.
-func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	if m == nil {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m}
+	r := reader{m: m, first: d.First}
 	r.scan(raw)
 	r.Time = parts.Time(r.timestamp)
 	r.ID = parts.ID(r.uuid)
@@ -54,6 +62,8 @@ type reader struct {
 	retryMS, attempt, attempts, failure, compact    []byte
 
 	isMeta, isSidechain, isSummary bool
+
+	first bool // see Dialect
 }
 
 func (r *reader) scan(raw []byte) {
@@ -133,6 +143,24 @@ func (r *reader) facts() {
 	}
 }
 
+// works notes that the agent does.
+func (r *reader) works() {
+	if !r.first {
+		r.m.Worked(r.Time)
+	}
+}
+
+// endBefore posts the end of a turn of which the next prompt is the only evidence, with the time of the agent's last
+// sign.
+func (r *reader) endBefore() {
+	if r.first {
+		return
+	}
+	if stats, ok := r.m.EndWorked(); ok {
+		r.add(events.TurnEnd(stats))
+	}
+}
+
 // endTurn posts the turn's end unless the turn has ended before. duration, if positive, is better than our own measure.
 func (r *reader) endTurn(by uint64, duration int64) {
 	stats, ok := r.m.End(r.Time, by)
@@ -181,6 +209,7 @@ func (r *reader) assistant() {
 	}
 	key := entry.Key(id)
 	r.m.Activity(r.Time, key)
+	r.works()
 	if u, ok := usage(msg.usage); ok {
 		r.m.Usage(key, u)
 	}

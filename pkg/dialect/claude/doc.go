@@ -14,7 +14,8 @@
 //	           text, image                   one user post; a picture is "[image]"
 //	           "[Request interrupted by …"   status interrupted, turn_end
 //	           isCompactSummary              no item: Step.Compact
-//	           isMeta, commands and their output (<command-name>, <local-command-stdout>, <bash-input>, …)   no item
+//	           <command-name> with <command-args>   user post: /name and the arguments
+//	           isMeta, other commands and their output (<local-command-stdout>, <bash-input>, …)   no item
 //	system     turn_duration                 turn_end
 //	           compact_boundary              status compacting_context
 //	           api_error                     status api_error
@@ -26,7 +27,9 @@
 //
 // A turn ends once. A final stop_reason ends it, with the duration measured from the prompt; a turn_duration after that
 // says nothing new and gives no item. Versions that leave stop_reason null end their turns with turn_duration alone;
-// the oldest write neither, and their turns have no turn_end. A stop hook that sends the agent on begins another turn.
+// the oldest write neither: there the next prompt is the evidence, and turn_end stands before its post, with the time
+// of the agent's last line. What a person says beside a tool's result steers the turn. A stop hook that sends the agent
+// on begins another turn. Version 1 of the mapping had no turn_end before a prompt, and no commands.
 //
 // Usage is counted once per message.id, the greatest of the figures its lines repeat: input_tokens is input +
 // cache_read + cache_creation, input_tokens_cached is cache_read.

@@ -17,12 +17,14 @@ const memoryVersion = 1
 const (
 	flagTree = 1 << iota
 	flagNumbered
+	flagBusy
 )
 
 // Encode is the memory as bytes, the same for the same memory; nil when it is empty. Shape: a version byte, a byte of
 // flags, then unsigned varints: start (zigzag), sum, count, total (zigzag), the number of messages and each with its id
 // as 8 bytes, the number of calls and each as 8 bytes and flags; ended as 8 bytes stands before the messages. With flag 2
-// follow the place of the next entry and the session's id with its length before it.
+// follow the place of the next entry and the session's id with its length before it. With flag 4 follows the
+// time of work.
 func (m *Memory) Encode() []byte {
 	messages := 0
 	for messages < maxSeen && m.seen[messages].id != 0 {
@@ -39,6 +41,9 @@ func (m *Memory) Encode() []byte {
 	if m.place != 0 {
 		b[1] |= flagNumbered
 	}
+	if m.busy > 0 {
+		b[1] |= flagBusy
+	}
 	b = binary.AppendVarint(b, m.start)
 	b = appendUsage(appendUsage(b, m.sum), m.count)
 	b = binary.AppendVarint(b, m.total)
@@ -54,6 +59,9 @@ func (m *Memory) Encode() []byte {
 	if m.place != 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.place)), uint64(len(m.session)))
 		b = append(b, m.session...)
+	}
+	if m.busy > 0 {
+		b = binary.AppendUvarint(b, uint64(m.busy))
 	}
 	return b
 }
@@ -93,6 +101,9 @@ func DecodeMemory(b []byte) (Memory, error) {
 	if flags&flagNumbered != 0 {
 		m.place = int64(r.tokens())
 		m.session = r.text(maxSession)
+	}
+	if flags&flagBusy != 0 {
+		m.busy = r.tokens()
 	}
 	if r.bad || len(r.b) != 0 || string(m.Encode()) != string(b) {
 		return Memory{}, fmt.Errorf("%w: not as this program writes it", ErrMemory)

@@ -10,6 +10,7 @@ import "spool/pkg/events"
 // could have made a difference. If not, reading the entry with an empty memory gives the same result.
 type Memory struct {
 	start int64 // when the turn began, Unix milliseconds
+	busy  int64 // from then to the last sign of the agent's work, in milliseconds; 0: nobody noted one
 	ended uint64
 	sum   Usage
 	count Usage // from running counters, for sources that may have no record per response
@@ -86,7 +87,7 @@ func (m *Memory) Use() { m.used = true }
 
 // Prompt begins a turn at time t, whatever became of the one before.
 func (m *Memory) Prompt(t int64) {
-	m.start, m.ended = t, 0
+	m.start, m.busy, m.ended = t, 0, 0
 	m.sum, m.count = Usage{}, Usage{}
 	m.seen = [maxSeen]seen{}
 }
@@ -98,11 +99,26 @@ func (m *Memory) Open() bool { return m.ended == 0 && m.sum != Usage{} }
 // to the message that ended it (by; 0 if it has none).
 func (m *Memory) Activity(t int64, by uint64) {
 	if m.ended != 0 && (by == 0 || by != m.ended) {
-		m.ended, m.start = 0, 0
+		m.ended, m.start, m.busy = 0, 0, 0
 	}
 	if m.start == 0 {
 		m.start = t
 	}
+}
+
+// Worked notes when the agent was seen working, for EndWorked.
+func (m *Memory) Worked(t int64) {
+	if m.start > 0 {
+		m.busy = max(m.busy, min(t-m.start, maxTokens))
+	}
+}
+
+// EndWorked ends a turn in which the agent has worked, and which nothing has ended, at the last sign of its work.
+func (m *Memory) EndWorked() (events.Stats, bool) {
+	if !m.Open() {
+		return events.Stats{}, false
+	}
+	return m.End(m.start+m.busy, 0)
 }
 
 // Usage adds the usage of a message to the turn. Of several figures for one id the greatest counts (SPEC I2).
@@ -154,7 +170,7 @@ func (m *Memory) End(t int64, by uint64) (events.Stats, bool) {
 	if m.start > 0 && t > m.start {
 		s.DurationMS = t - m.start
 	}
-	m.start, m.ended = 0, max(by, 1)
+	m.start, m.busy, m.ended = 0, 0, max(by, 1)
 	m.sum, m.count = Usage{}, Usage{}
 	return s, true
 }

@@ -5,7 +5,8 @@
 // id gets that of its place in the file, as sessions.Migration gives it (SPEC S5).
 //
 //	session, title               no item: Session facts
-//	message  user                user post; a picture is "[image]"
+//	message  user                user post; a picture is "[image]", and a part {"type":"image","data","mimeType"} of
+//	                             the content behind it, as that of a tool's result; version 1 had no such parts
 //	         assistant           by block: text, thinking, toolCall → tool_call
 //	           stopReason        stop, length, end_turn, …, without a call: turn_end; aborted, error: status, turn_end
 //	         toolResult          tool_result

@@ -99,12 +99,12 @@ func (r *reader) message() {
 			r.m.Prompt(r.Time)
 		}
 		if text := parts.Join(msg.content); !parts.Empty(text) {
-			r.add(events.User(text))
+			r.addShown(events.User(text))
 		}
 	case "assistant":
 		r.assistant(&msg)
 	case "toolResult":
-		r.add(events.ToolResult(parts.Text(msg.callID), msg.isError, parts.Join(msg.content)))
+		r.addShown(events.ToolResult(parts.Text(msg.callID), msg.isError, parts.Join(msg.content)))
 	case "bashExecution":
 		r.execution("bash", "command", msg.command, &msg)
 	case "pythonExecution":

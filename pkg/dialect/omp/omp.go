@@ -11,13 +11,20 @@ import (
 )
 
 // Dialect is the dialect "omp".
-type Dialect struct{}
+type Dialect struct {
+	First bool // its first version, which had no pictures in items
+}
 
 // Name is "omp".
 func (Dialect) Name() string { return "omp" }
 
 // Version is the version of the mapping.
-func (Dialect) Version() int { return 1 }
+func (d Dialect) Version() int {
+	if d.First {
+		return 1
+	}
+	return 2
+}
 
 // types are the line types that have a meaning here (SPEC S2).
 var types = parts.Names(
@@ -29,12 +36,12 @@ var types = parts.Names(
 )
 
 // Read takes one line of a session file. It never fails.
-func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	if m == nil {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m, raw: raw}
+	r := reader{m: m, raw: raw, first: d.First}
 	r.scan(raw)
 	r.Type, r.Known = types.Of(r.typ)
 	r.Role = entry.RoleSystem
@@ -84,6 +91,8 @@ type reader struct {
 
 	raw, typ, id, parentID, timestamp, body []byte
 	msg                                     message // what body holds
+
+	first bool // see Dialect
 }
 
 func (r *reader) scan(raw []byte) {
@@ -113,6 +122,14 @@ func (r *reader) scan(raw []byte) {
 }
 
 func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
+
+// addShown adds an item with the pictures of its message behind the text.
+func (r *reader) addShown(it events.Item) {
+	if !r.first {
+		it = it.With(parts.Pictures(r.msg.content))
+	}
+	r.add(it)
+}
 
 // place finds where the entry goes (SPEC S3).
 func (r *reader) place() {

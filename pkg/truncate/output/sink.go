@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -20,10 +21,18 @@ type Config struct {
 	Columns int
 	// Every is the least time between two live chunks; what comes in between is in the next one (SPEC O6).
 	Every time.Duration
-	// Artifact begins to store the whole output; it is called at most once, when something was cut, or came at all if Keep.
-	// nil means that there is nowhere to store it.
+	// Artifact begins to store the whole output; it is called at most once, when something was cut, or is Large, or came
+	// at all if Keep. nil means that there is nowhere to store it.
 	Artifact func() (Artifact, error)
 	Keep     bool
+	// Large says of what text an artifact is to have all although nothing of it was cut; nil: of none.
+	Large Thresholds
+}
+
+// Thresholds is what artifacts.Thresholds has.
+type Thresholds interface {
+	Exceeded(text []byte) bool
+	Least() int // bytes of the shortest text that can be over
 }
 
 // Artifact stores a whole output. Commit returns its id after its bytes are durable; Abort drops it. One of the two is
@@ -41,7 +50,8 @@ type Summary struct {
 	TotalLines, TotalBytes   int64 // lines are newlines + 1, none of an empty text
 	OutputLines, OutputBytes int64
 
-	ElidedBytes, ElidedLines int64 // between head and tail, if there is a marker
+	// Between head and tail, if there is a marker. Bytes are of the lines as the column cap left them, their "…" included.
+	ElidedBytes, ElidedLines int64
 
 	ColumnDroppedBytes, ColumnTruncatedLines int64 // by the column cap
 
@@ -140,12 +150,18 @@ func (s *Sink) take(text []byte) {
 	s.shown = s.cap.apply(s.shown[:0], text)
 	head := s.forHead(s.shown)
 	spills := s.tailTotal+len(s.shown)-len(head) > s.tailBudget()
-	if s.cap.dropped > dropped || spills || s.cfg.Keep && len(text) > 0 {
+	if s.cap.dropped > dropped || spills || s.cfg.Keep && len(text) > 0 || s.isLarge() {
 		s.mirror()
 	}
 	s.truncated = s.truncated || spills
 	s.store(text)
 	s.keep(head, s.shown[len(head):])
+}
+
+// isLarge tells whether what came so far is to be in an artifact, though all of it is still here.
+func (s *Sink) isLarge() bool {
+	return s.cfg.Large != nil && s.artifact == nil && s.failure == nil && s.total.bytes >= int64(s.cfg.Large.Least()) &&
+		s.cfg.Large.Exceeded(slices.Concat(s.head, s.tail, s.shown))
 }
 
 // mirror opens the artifact before anything is lost for it: head and tail are the whole output so far (SPEC O2).
@@ -203,11 +219,11 @@ func (s *Sink) view() Summary {
 		ColumnDroppedBytes: s.cap.dropped, ColumnTruncatedLines: s.cap.lines,
 	}
 	tail := TailBytes(s.tail, s.tailBudget())
-	sum.ElidedBytes = s.total.bytes - s.cap.dropped - int64(len(s.head)+len(tail))
-	if len(s.head) == 0 || !s.truncated || sum.ElidedBytes <= 0 {
-		sum.ElidedBytes = 0
+	elided := int64(s.tailTotal - len(tail))
+	if len(s.head) == 0 || elided == 0 {
 		return sum.show(append(s.head, tail...), 0)
 	}
+	sum.ElidedBytes = elided
 	of := tallyOf(bytes.TrimSuffix(s.head, []byte("\n"))).newlines + 1 + tallyOf(tail).lines()
 	sum.ElidedLines = max(0, sum.TotalLines-of)
 	marker := fmt.Sprintf("[…%dln elided…]", sum.ElidedLines)

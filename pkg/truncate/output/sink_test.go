@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,12 @@ func TestSink(t *testing.T) {
 		"columns": {cfg: output.Config{Columns: 10}, chunks: []string{"01234", "56789", "ABC", "DEF\nnext", "line is long\nok"}, stored: "0123456789ABCDEF\nnextline is long\nok",
 			want: output.Summary{Output: "0123456789…\nnextlin…\nok", TotalLines: 3, TotalBytes: 36, OutputLines: 3, OutputBytes: 27,
 				ColumnDroppedBytes: 15, ColumnTruncatedLines: 2, ArtifactID: "7"}},
+		"columns, head and a tail that lacks as much as the cap's marks have": {cfg: output.Config{Threshold: 20, Head: 10,
+			Columns: 5},
+			chunks: []string{"abcdefgh\nijklmnop\nqrst\nuv\n12\n"}, stored: "abcdefgh\nijklmnop\nqrst\nuv\n12\n",
+			want: output.Summary{Output: "ab…\nij\n[…5B elided…]\nrst\nuv\n12\n", Truncated: true, TotalLines: 6,
+				TotalBytes: 29, OutputLines: 7,
+				OutputBytes: 37, ElidedBytes: 5, ColumnDroppedBytes: 12, ColumnTruncatedLines: 2, ArtifactID: "7"}},
 		"least cut": {cfg: output.Config{Columns: 10}, chunks: []string{"0123456789", "A"}, stored: "0123456789A",
 			want: output.Summary{Output: "0123456789…", TotalLines: 1, TotalBytes: 11, OutputLines: 1, OutputBytes: 13,
 				ColumnDroppedBytes: 1, ColumnTruncatedLines: 1, ArtifactID: "7"}},
@@ -161,8 +168,12 @@ func TestSinkLive(t *testing.T) {
 	}
 }
 
-// Whatever the chunks: what is stored and published is the whole sanitized output, what is shown is within its limits, and
-// without a column cap it does not depend on the chunks.
+// marker stands between head and tail.
+var marker = regexp.MustCompile(`\n?\[…[0-9.]+[a-zA-Z]+ elided…\]\n?`)
+
+// Whatever the chunks: nothing is left out between head and tail without a marker, what is stored and published is the
+// whole sanitized output, what is shown is within its limits, and without a column cap it does not depend on the
+// chunks.
 func TestSinkProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := string(streams.Draw(r, "text")) + strings.Repeat("0123456789\n", rapid.IntRange(0, 9).Draw(r, "lines")) + string(streams.Draw(r, "end"))
@@ -189,6 +200,15 @@ func TestSinkProperties(t *testing.T) {
 		}
 		if limit := int64(cfg.Threshold + len("\n[…99999999B elided…]\n")); got.OutputBytes > limit || !utf8.ValidString(got.Output) {
 			r.Fatalf("shown %d bytes: %q, want at most %d", got.OutputBytes, got.Output, limit)
+		}
+		full, _ := run(output.Config{Threshold: 1 << 20, Columns: cfg.Columns}, chunks...)
+		if parts := marker.Split(got.Output, 2); len(parts) == 1 && !strings.HasSuffix(full.Output, got.Output) {
+			r.Fatalf("shown of %q without a marker: %q", full.Output, got.Output)
+		} else if len(parts) == 2 {
+			more := len(full.Output) - len(parts[0]) - len(parts[1]) - int(got.ElidedBytes) // newlines beside the marker
+			if !strings.HasPrefix(full.Output, parts[0]) || !strings.HasSuffix(full.Output, parts[1]) || more < 0 || more > 2 {
+				r.Fatalf("shown of %q: %q, %d bytes elided", full.Output, got.Output, got.ElidedBytes)
+			}
 		}
 		cfg.Artifact = b.begin
 		if one, _ := run(cfg, text); cfg.Columns == 0 && one != got {

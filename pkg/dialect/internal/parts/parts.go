@@ -5,6 +5,7 @@ package parts
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/events"
@@ -125,6 +126,28 @@ func Join(content []byte) []byte {
 		return nil
 	}
 	return jsonscan.AppendString(nil, string(content))
+}
+
+// How many pictures of a message an item has, and how long one may be that is not a ref: the budget cuts none of them.
+const maxPictures, maxInline = 32, 1_024
+
+// Pictures are the pictures of a content array that an item can show: refs to blobs, and small ones.
+func Pictures(content []byte) (all [][]byte) {
+	if jsonscan.KindOf(content) != jsonscan.KindArray {
+		return nil
+	}
+	_ = jsonscan.Array(content, func(part []byte) bool {
+		data, kind := jsonscan.Get(part, "data"), jsonscan.Get(part, "mimeType")
+		if Is(jsonscan.Get(part, "type"), "image") && !Empty(data) && len(data) <= maxInline && utf8.Valid(data) {
+			picture := append([]byte(`{"type":"image","data":`), data...)
+			if !Empty(kind) && len(kind) <= maxID && utf8.Valid(kind) {
+				picture = append(append(picture, `,"mimeType":`...), kind...)
+			}
+			all = append(all, append(picture, '}'))
+		}
+		return len(all) < maxPictures
+	})
+	return all
 }
 
 // Joiner makes one string token of texts, escapes kept as they are spelled.

@@ -1,0 +1,37 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"spool/internal/must"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// A context has the images of a session in line; one whose blob is missing is named in a header, and all else is there
+// (SPEC P9).
+func TestImagesOfAContext(t *testing.T) {
+	ctx, cl, url := world(t)
+	png := bytes.Repeat([]byte("\x89PNG"), 500)
+	ref, gone := must.Get(cl.PutBlob(ctx, png))(t), casstore.SumBlob([]byte("never stored"))
+	th := events.Thread{Session: "s", Name: events.MainThread}
+	p := cl.Publisher(client.PublisherConfig{})
+	must.Do(t, p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp",
+		Body: []byte(`{"type":"message","id":"a1","parentId":null,` +
+			`"message":{"role":"user","content":[{"type":"image","data":"` + ref.String() + `"},{"type":"image","data":"` +
+			gone.String() + `"}]}}`)}))
+	must.Do(t, cl.Await(ctx, th, p.Producer(), 0, 1))
+	status, h, body := get(t, url, "/v1/sessions/s/threads/main/context")
+	if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
+		ref.String()) {
+		t.Errorf("context = %d %.1000s, want the picture in line", status, body)
+	}
+	if !strings.Contains(body, gone.String()) || one(h, "Spool-Missing") != gone.String() {
+		t.Errorf("context = %.1000s, Spool-Missing %q; want the ref of what is missing in both", body, one(h,
+			"Spool-Missing"))
+	}
+}

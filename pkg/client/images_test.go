@@ -1,0 +1,105 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"strings"
+	"testing"
+
+	"spool/internal/must"
+	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// Images whose refs came with their entries, as every session file on a disk has them, are in line wherever an entry is
+// used, and a missing one is told and stays a ref; an export has what came (SPEC T10, P9).
+func TestImagesComeBack(t *testing.T) {
+	r := newRig(t)
+	png := bytes.Repeat([]byte("\x89PNG"), 500)
+	url := "data:image/gif;base64,R0lGODlh"
+	ref, urlRef := must.Get(r.PutBlob(t.Context(), png))(t), must.Get(r.PutBlob(t.Context(), []byte(url)))(t)
+	gone := casstore.SumBlob([]byte("never stored"))
+	image := func(data string) string { return `{"type":"image","data":"` + data + `","mimeType":"image/png"}` }
+	lines := []string{
+		`{"type":"session","version":3,"id":"s","timestamp":"2026-02-16T10:20:30.000Z","cwd":"/w"}`,
+		`{"type":"message","id":"a1","parentId":null,"timestamp":"2026-02-16T10:20:31.000Z",` +
+			`"message":{"role":"user","content":[` +
+			image(ref.String()) + `,` + image(gone.String()) + `]}}`,
+		`{"type":"custom_message","id":"a2","parentId":"a1","timestamp":"2026-02-16T10:20:32.000Z",` +
+			`"customType":"x","display":true,"content":[` +
+			`{"type":"input_image","image_url":"` + urlRef.String() + `"}]}`,
+		`{"type":"message","id":"a3","parentId":"a2","timestamp":"2026-02-16T10:20:33.000Z",` +
+			`"message":{"role":"toolResult","toolCallId":"c",` +
+			`"content":[{"type":"text","text":"` + strings.Repeat("x", 600_000) + `"},` + image(ref.String()) + `]}}`,
+	}
+	th := events.Thread{Session: "s", Name: events.MainThread}
+	var es []client.Entry
+	for _, line := range lines {
+		es = append(es, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)})
+	}
+	r.publish(t, es...)
+	var told []casstore.Ref
+	warn := func(m rehydrate.Missing) { told = append(told, m.Ref) }
+	got := string(must.Get(r.Context(t.Context(), th, sessions.Last, warn))(t).JSON())
+	b64 := base64.StdEncoding.EncodeToString(png)
+	if strings.Count(got, b64) != 2 || strings.Count(got, url) != 1 || strings.Count(got, "blob:sha256:") != 1 ||
+		!strings.Contains(got, gone.String()) {
+		t.Errorf("context = %.3000s, want two pictures, a URL, and the ref of what is missing", got)
+	}
+	if len(told) != 1 || told[0] != gone {
+		t.Errorf("told %v, want %v", told, gone)
+	}
+	if _, err := r.Context(t.Context(), th, sessions.Last, nil); err == nil {
+		t.Error("a strict context without a picture: no error")
+	}
+	for it, err := range r.ItemsFrom(t.Context(), th, must.Get(r.Thread(t.Context(), th))(t), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := image(ref.String())
+		if it.N != 2 && !strings.Contains(string(it.Data), shown) {
+			t.Errorf("item %d = %.300s, want the picture in its content", it.N, it.Data)
+		}
+	}
+	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	all := string(must.Get(io.ReadAll(log))(t))
+	must.Do(t, log.Close())
+	if strings.Count(all, b64) != 2 || strings.Count(all, gone.String()) != 1 {
+		t.Errorf("log = %.2000s, want two pictures in line, and the ref of what is missing", all)
+	}
+	var file strings.Builder
+	must.Get(r.Export(t.Context(), th, &file))(t)
+	if want := strings.Join(lines, "\n") + "\n"; file.String() != want {
+		t.Errorf("export = %.3000s, want the lines that came", file.String())
+	}
+}
+
+// A log of a thread has pictures in line (SPEC I5, P9).
+func TestImagesOfALog(t *testing.T) {
+	r := newRig(t)
+	png := bytes.Repeat([]byte("\x89PNG"), 500)
+	ref := must.Get(r.PutBlob(t.Context(), png))(t)
+	gone := casstore.SumBlob([]byte("never stored"))
+	th := events.Thread{Session: "s", Name: events.MainThread}
+	r.publish(t, client.Entry{Thread: th, Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"two"},{"type":"image","data":"` +
+			ref.String() + `"},{"type":"image","data":"` + gone.String() + `"}]}`)})
+	told := 0
+	res := must.Get(r.Warning(func(rehydrate.Missing) { told++ }).Resolve(t.Context(), "",
+		"s/threads/main/logs/thread.log", artifacts.Lines{}))(t)
+	log := string(must.Get(io.ReadAll(res.Body))(t))
+	must.Do(t, res.Body.Close())
+	if !strings.Contains(log, `"data":"`+base64.StdEncoding.EncodeToString(png)+`"`) || !strings.Contains(log,
+		gone.String()) || told != 1 {
+		t.Errorf("log = %.4000s, told %d; want one picture in line, and one ref that was told", log, told)
+	}
+	head := must.Get(r.Thread(t.Context(), th))(t)
+	if full := must.Get(r.FullItem(t.Context(), th, head, 1))(t); string(full) != strings.TrimSuffix(log, "\n") {
+		t.Errorf("whole item = %s, want the line of the log", full)
+	}
+}
