@@ -55,6 +55,7 @@ func sizeOf(r artifacts.Record) string {
 type artifactGetCmd struct {
 	ID     string `arg:"" name:"artifact" help:"The artifact's id, art_…; spool read finds one by its number."`
 	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
+	Force  bool   `short:"f" help:"Replace a file that holds something else."`
 }
 
 func (c *artifactGetCmd) Run(a *app) error {
@@ -78,7 +79,7 @@ func (c *artifactGetCmd) Run(a *app) error {
 	if c.Output == "" || c.Output == "-" {
 		return write(a.out)
 	}
-	if err := writeFile(c.Output, write); err != nil {
+	if err := writeFile(c.Output, c.Force, write); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.err, "%s of %s in %s\n", text.Bytes(size), r.ID, c.Output)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -172,14 +173,16 @@ func (c *checkCmd) write(a *app, all []checked, worst level) error {
 	if c.Outfile == "" {
 		return c.format(a.out, all, worst)
 	}
-	return writeFile(c.Outfile, func(w io.Writer) error {
-		if f, ok := w.(*os.File); ok { // for a collector that is another user
-			if err := f.Chmod(0o644); err != nil {
-				return err
-			}
-		}
-		return c.format(w, all, worst)
-	})
+	f, err := os.CreateTemp(filepath.Dir(c.Outfile), "."+filepath.Base(c.Outfile)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	// A collector may be another user.
+	if err := errors.Join(f.Chmod(0o644), c.format(f, all, worst), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), c.Outfile)
 }
 
 func (c *checkCmd) format(w io.Writer, all []checked, worst level) error {

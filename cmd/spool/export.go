@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spool/internal/interchange"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -17,6 +18,7 @@ type exportCmd struct {
 	Thread string `arg:"" optional:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
 	All    string `placeholder:"DIR" help:"Write every thread, each to DIR/SESSION/THREAD.jsonl."`
+	Force  bool   `short:"f" help:"Replace files that hold something else. A beginning of what is written is always replaced."`
 	Full   bool   `xor:"form" help:"Entries as they were, images in line (the default)."`
 	Stored bool   `xor:"form" help:"Entries as they are stored: long strings cut, images as blob refs."`
 }
@@ -42,7 +44,7 @@ func (c *exportCmd) Run(a *app) error {
 	}
 	e := export{app: a, Client: cl, form: form}
 	if c.All != "" {
-		return e.all(c.All)
+		return e.all(c.All, c.Force)
 	}
 	id, err := events.ParseThread(c.Thread)
 	if err != nil {
@@ -50,7 +52,7 @@ func (c *exportCmd) Run(a *app) error {
 	}
 	if c.Output == "" || c.Output == "-" {
 		err = e.write(id, a.out)
-	} else if err = writeFile(c.Output, func(w io.Writer) error { return e.write(id, w) }); err == nil {
+	} else if err = writeFile(c.Output, c.Force, func(w io.Writer) error { return e.write(id, w) }); err == nil {
 		fmt.Fprintf(a.err, "%d entries of %s in %s\n", e.entries, id, c.Output)
 	}
 	return e.end(err)
@@ -82,7 +84,7 @@ func (e *export) end(err error) error {
 }
 
 // all writes every thread. One that cannot be read is named, and the others are written.
-func (e *export) all(dir string) error {
+func (e *export) all(dir string, force bool) error {
 	list, err := e.Threads(e.ctx, "")
 	if err != nil {
 		return err
@@ -97,7 +99,8 @@ func (e *export) all(dir string) error {
 		below := filepath.Join(dir, t.Session)
 		err := os.MkdirAll(below, 0o700)
 		if err == nil {
-			err = writeFile(filepath.Join(below, t.Name+".jsonl"), func(w io.Writer) error { return e.write(t.Thread, w) })
+			err = writeFile(filepath.Join(below, t.Name+".jsonl"), force,
+				func(w io.Writer) error { return e.write(t.Thread, w) })
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", t.Thread, err))
@@ -109,16 +112,12 @@ func (e *export) all(dir string) error {
 	return e.end(errors.Join(failed...))
 }
 
-// writeFile writes beside the file and renames: whoever finds the file finds all of it.
-func writeFile(name string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+// writeFile writes a file, and keeps one that holds something else, unless it is forced.
+func writeFile(name string, force bool, write func(io.Writer) error) error {
+	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	err = errors.Join(write(f), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	defer func() { _ = dir.Close() }()
+	return interchange.File{Dir: dir, Name: filepath.Base(name), Mode: 0o600, Force: force}.Write(write)
 }

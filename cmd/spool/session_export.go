@@ -15,11 +15,13 @@ import (
 type sessionExportCmd struct {
 	Session string `arg:"" help:"The session."`
 	Dir     string `required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
+	Force   bool   `short:"f" help:"Replace files that hold what the session does not have."`
 	JSON    bool   `help:"What was written as one line of JSON."`
 }
 
 func (c *sessionExportCmd) Help() string {
 	return "Writes the session's file, its blobs, its artifacts and the threads of its subagents, so that oh-my-pi opens them, and spool import gives the same nodes again. " +
+		"A file that is there is replaced only if the session has all of its lines, or by --force. " +
 		"What is missing or corrupt is named on standard error; the exit code is then 1."
 }
 
@@ -40,7 +42,8 @@ func (c *sessionExportCmd) Run(a *app) error {
 		return err
 	}
 	home, _ := os.UserHomeDir() // without one no folder is named after it
-	x := interchange.Exporter{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: dir, Home: home, Tmp: os.TempDir()}
+	x := interchange.Exporter{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: dir, Force: c.Force,
+		Home: home, Tmp: os.TempDir()}
 	out, err := x.Session(a.ctx, c.Session)
 	for _, w := range out.Warnings {
 		fmt.Fprintln(a.err, w)

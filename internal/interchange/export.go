@@ -1,9 +1,9 @@
 package interchange
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -28,6 +29,7 @@ type Exporter struct {
 	Client    *client.Client
 	Artifacts Registry
 	Dir       *os.Root
+	Force     bool   // replace files that hold what the session does not have
 	Home, Tmp string // directories of whoever will open the sessions: the names of their folders depend on them
 }
 
@@ -48,11 +50,12 @@ const ompDialect = "omp"
 // ErrNotOMP says that a session is not one of oh-my-pi.
 var ErrNotOMP = errors.New("no session of oh-my-pi")
 
-// Session writes a session: its main thread as a file of the current version, and what belongs to it. Files that are there
-// are replaced.
+// Session writes a session: its main thread as a file of the current version, and what belongs to it. A file
+// that holds what the session does not have is kept, unless Force: of the main thread's the error wraps ErrThere, others are
+// among the warnings (SPEC P7).
 func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
-	out := &export{Exporter: x, blobs: map[casstore.Ref]bool{}}
 	all, err := x.Client.Threads(ctx, id)
+	out := &export{Exporter: x, blobs: map[casstore.Ref]bool{}, all: all}
 	if err != nil {
 		return out.Exported, err
 	}
@@ -84,6 +87,8 @@ type export struct {
 	*Exporter
 	Exported
 	blobs map[casstore.Ref]bool // that were written
+	all   []client.Thread
+	lines map[[sha256.Size]byte]bool // of all threads; nil before they are asked for
 }
 
 func (x *export) warn(err error) { x.Warnings = append(x.Warnings, err) }
@@ -160,6 +165,10 @@ func (x *export) missing(m rehydrate.Missing) { x.warn(m) }
 // write writes a thread's file, its notes, and the blobs that both refer to: those first, so that whoever finds the file finds
 // them.
 func (x *export) write(ctx context.Context, name string, t events.Thread, tree *client.Tree, text []byte) error {
+	has := x.has(ctx, text)
+	if _, err := x.file(name, has).Check(bytes.NewReader(text)); err != nil {
+		return err
+	}
 	var n notes
 	if err := x.notes(ctx, tree, text, &n); err != nil {
 		return err
@@ -177,13 +186,22 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 		n.Version = notesVersion
 		raw, err := json.MarshalIndent(n, "", " ")
 		if err == nil {
-			err = x.put(notesFile(name), bytes.NewReader(append(raw, '\n')))
+			err = x.put(notesFile(name), bytes.NewReader(append(raw, '\n')), x.isNotes(notesFile(name)))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return x.put(name, bytes.NewReader(text))
+	return x.put(name, bytes.NewReader(text), has)
+}
+
+// isNotes takes a file that holds notes for Spool's own.
+func (x *export) isNotes(name string) func([]byte) (bool, error) {
+	return func([]byte) (bool, error) {
+		raw, err := x.Dir.ReadFile(name)
+		var n notes
+		return err == nil && json.Unmarshal(raw, &n) == nil && n.Version == notesVersion, err
+	}
 }
 
 // notes takes down what the file does not say, for the entries that stand in it as they are stored.
@@ -263,7 +281,7 @@ func (x *export) blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 		return nil, err
 	}
 	x.Blobs++
-	return b, x.put(path.Join(blobsDir, ref.Hex()), bytes.NewReader(b))
+	return b, x.put(path.Join(blobsDir, ref.Hex()), bytes.NewReader(b), nil)
 }
 
 // agent writes another thread of the session beside its artifacts.
@@ -284,8 +302,13 @@ func (x *export) agent(ctx context.Context, t client.Thread, folder string) erro
 	if _, unnamed := dialect.Lookup(start.Name); start.Name != "" && !unnamed && artifacts.CheckFilename(start.Name+sessionExt) == nil {
 		name = start.Name // what the program calls it; a thread that nobody named starts under its dialect
 	}
+	err = x.write(ctx, path.Join(folder, name+sessionExt), t.Thread, tree, text)
+	if errors.Is(err, ErrThere) {
+		x.warn(err)
+		return nil
+	}
 	x.Agents++
-	return x.write(ctx, path.Join(folder, name+sessionExt), t.Thread, tree, text)
+	return err
 }
 
 // artifacts writes the artifacts of the session under their file names.
@@ -315,22 +338,60 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 	return nil
 }
 
-// put writes beside the file and renames: whoever finds the file finds all of it.
-func (x *export) put(name string, r io.Reader) error {
-	if err := x.Dir.MkdirAll(path.Dir(name), 0o755); err != nil {
+// put writes a file; nil: no line of one that is there is known.
+func (x *export) put(name string, r io.Reader, has func([]byte) (bool, error)) error {
+	return x.file(name, has).Write(func(w io.Writer) error {
+		_, err := io.Copy(w, r)
 		return err
+	})
+}
+
+func (x *export) file(name string, has func([]byte) (bool, error)) File {
+	return File{Dir: x.Dir, Name: name, Mode: 0o666, Force: x.Force, Has: has}
+}
+
+// has tells whether a line stands in the text that is written, or in any thread of the session, as it came or as it is stored.
+func (x *export) has(ctx context.Context, text []byte) func([]byte) (bool, error) {
+	var own map[[sha256.Size]byte]bool
+	return func(line []byte) (bool, error) {
+		if own == nil {
+			own = map[[sha256.Size]byte]bool{}
+			addLines(own, text)
+		}
+		if own[sumLine(line)] {
+			return true, nil
+		}
+		if x.lines == nil {
+			lines := map[[sha256.Size]byte]bool{}
+			for _, t := range x.all {
+				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {
+					var b bytes.Buffer
+					if _, err := x.Client.ExportAs(ctx, t.Thread, form, &b, nil); err != nil {
+						return false, err
+					}
+					addLines(lines, b.Bytes())
+				}
+			}
+			x.lines = lines
+		}
+		return x.lines[sumLine(line)], nil
 	}
-	part := name + ".part"
-	f, err := x.Dir.Create(part)
-	if err != nil {
-		return err
+}
+
+func addLines(to map[[sha256.Size]byte]bool, text []byte) {
+	for line := range bytes.Lines(text) {
+		to[sumLine(bytes.TrimSpace(line))] = true
 	}
-	w := bufio.NewWriterSize(f, 256<<10)
-	_, err = io.Copy(w, r)
-	if err = errors.Join(err, w.Flush(), f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, x.Dir.Remove(part))
+}
+
+// sumLine stands for a line. Where a header says that its leaf is does not count: an export writes that.
+func sumLine(line []byte) [sha256.Size]byte {
+	if jsonscan.Get(line, "leaf") != nil && jsonscan.Valid(line) == nil {
+		if _, err := sessions.ParseHeader(line); err == nil {
+			line = sessions.WithoutLeaf(line)
+		}
 	}
-	return x.Dir.Rename(part, name)
+	return sha256.Sum256(line)
 }
 
 // artifact writes one artifact. One whose bytes cannot be had here is said.
@@ -344,7 +405,10 @@ func (x *export) artifact(ctx context.Context, r artifacts.Record, name string) 
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	if err := x.put(name, body); err != nil {
+	if err := x.put(name, body, nil); errors.Is(err, ErrThere) {
+		x.warn(err)
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("artifact %s: %w", r.ID, err)
 	}
 	x.Exported.Artifacts++

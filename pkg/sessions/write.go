@@ -99,6 +99,9 @@ func (t *Tree) leafJSON() []byte {
 	return append(appendMember(dst, false, "after", quoted(last)), '}')
 }
 
+// WithoutLeaf is a header without the member, as it stood before it was written.
+func WithoutLeaf(header []byte) []byte { return edit(header, change{"leaf", nil}) }
+
 // storedLeaf reads the member.
 func (t *Tree) storedLeaf(header []byte) (Leaf, bool) {
 	leaf := jsonscan.Get(header, "leaf")

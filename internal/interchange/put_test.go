@@ -1,0 +1,98 @@
+package interchange_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spool/internal/artifactstore"
+	"spool/internal/interchange"
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/pkg/client"
+)
+
+// export writes one session into a directory.
+func export(t *testing.T, conn *natsio.Conn, dir, session string, force bool) (interchange.Exported, error) {
+	t.Helper()
+	root := must.Get(os.OpenRoot(dir))(t)
+	defer func() { _ = root.Close() }()
+	x := interchange.Exporter{
+		Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: root, Force: force, Home: "/home/u", Tmp: "/tmp",
+	}
+	return x.Session(t.Context(), session)
+}
+
+// An export keeps every line of the program's that the session does not have (SPEC P7).
+func TestExportKeepsWhatIsThere(t *testing.T) {
+	one, two := message("a", "null", "one")+"\n", message("b", `"a"`, "two")+"\n"
+	text := header("s", 3) + "\n" + one + two
+	more := message("c", `"b"`, "three") + "\n"
+	for name, c := range map[string]struct {
+		there   string
+		refused string // part of the error; "" for none
+	}{
+		"nothing":                 {"", ""},
+		"the same":                {text, ""},
+		"a beginning":             {header("s", 3) + "\n" + one, ""},
+		"a torn beginning":        {text[:len(text)-9], ""},
+		"only lines that it has":  {header("s", 3) + "\n" + two + "\r\n" + one, ""},
+		"a leaf of an export":     {strings.Replace(text, `"cwd"`, `"leaf":{"id":"a","after":"b"},"cwd"`, 1), ""},
+		"more lines":              {text + more + more, "does not have 2, the first is line 4"},
+		"a half line more":        {text + more[:20], "does not have 1, the first is line 4"},
+		"another line":            {header("s", 3) + "\n" + strings.Replace(one, "one", "ONE", 1) + two, "does not have 1, the first is line 2"},
+		"another title":           {strings.Replace(text, `"cwd"`, `"title":"T","cwd"`, 1), "does not have 1, the first is line 1"},
+		"something of other kind": {"\x00rubbish", "does not have 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, dir := system(t), t.TempDir()
+			src := filepath.Join(dir, "src")
+			write(t, filepath.Join(src, "s.jsonl"), []byte(text))
+			load(t, conn, src)
+			file := filepath.Join(dir, "sessions", "--w--", "2026-01-01T00-00-00-000Z_s.jsonl")
+			if c.there != "" {
+				write(t, file, []byte(c.there))
+			}
+			_, err := export(t, conn, dir, "s", false)
+			got := string(must.Get(os.ReadFile(file))(t))
+			switch {
+			case c.refused == "" && (err != nil || got != text):
+				t.Errorf("export: %v, and the file is\n%s", err, got)
+			case c.refused == "":
+			case !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "--force"):
+				t.Errorf("export: %v, want a refusal with %q", err, c.refused)
+			case got != c.there:
+				t.Errorf("the file was refused, and is now\n%s", got)
+			}
+			if _, err := export(t, conn, dir, "s", true); err != nil || string(must.Get(os.ReadFile(file))(t)) != text {
+				t.Errorf("a forced export: %v", err)
+			}
+			if parts, _ := filepath.Glob(file + ".*"); len(parts) > 0 {
+				t.Errorf("left beside it: %q", parts)
+			}
+		})
+	}
+}
+
+// An artifact that is something else in the directory is kept and named; the rest is written.
+func TestExportKeepsArtifacts(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	src := filepath.Join(dir, "src")
+	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	write(t, filepath.Join(src, "s", "0.bash.log"), []byte("stored\n"))
+	write(t, filepath.Join(src, "s", "1.bash.log"), []byte("stored too\n"))
+	load(t, conn, src)
+	folder := filepath.Join(dir, "sessions", "--w--", "2026-01-01T00-00-00-000Z_s")
+	write(t, filepath.Join(folder, "0.bash.log"), []byte("of the program\n"))
+	out, err := export(t, conn, dir, "s", false)
+	if err != nil || len(out.Warnings) != 1 || !errors.Is(out.Warnings[0], interchange.ErrThere) || out.Artifacts != 1 {
+		t.Errorf("export: %+v, %v, want one warning and one artifact", out, err)
+	}
+	for name, want := range map[string]string{"0.bash.log": "of the program\n", "1.bash.log": "stored too\n"} {
+		if got := string(must.Get(os.ReadFile(filepath.Join(folder, name)))(t)); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
