@@ -92,7 +92,7 @@ func (l *listing) add(v any) error {
 		if err != nil {
 			return err
 		}
-		project.Learn(&s.Info, &e, true)
+		project.Learn(&s.Info, &e, true, false)
 		project.Count(head, &e)
 		head.BytesIn += int64(len(line))
 		f.note(line, &e, &s)

@@ -294,7 +294,7 @@ func (d *draft) learn(e *dialect.Entry) {
 	}
 	info := *before
 	main := d.st.Key.Name == events.MainThread || !s.Stored
-	project.Learn(&info, e, main)
+	project.Learn(&info, e, main, d.Head.Entries <= 1)
 	if main && d.e.Host != "" {
 		info.Host = d.e.Host
 	}

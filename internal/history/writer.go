@@ -108,7 +108,18 @@ func (w *writer) add(p Post) error {
 	if text == before {
 		return nil
 	}
+	said, err := w.said(at, p.Time, text)
+	if err != nil || said {
+		return err
+	}
 	return w.write(id, text)
+}
+
+// said tells whether an earlier or later thread of the name has the prompt: of a source that was rewritten, and imported anew
+// (SPEC P6), each has it at the same time.
+func (w *writer) said(at []any, ms int64, text string) (bool, error) {
+	return w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND life <> ? AND time = ? AND text = ?",
+		[]any{at[0], at[1], at[2], ms, text}, new(int))
 }
 
 // mend looks at the post behind the one that is put in: if it repeated what stood before, it repeats that no more; if it

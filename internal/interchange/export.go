@@ -72,7 +72,7 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	}
 	folder := strings.TrimSuffix(out.File, sessionExt)
 	for _, t := range all {
-		if t.Thread == main {
+		if t.Thread == main || events.FormerOf(t.Thread) != "" {
 			continue
 		}
 		if err := out.agent(ctx, t, folder); err != nil {

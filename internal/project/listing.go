@@ -11,10 +11,11 @@ import (
 )
 
 // Learn takes what an entry says about its session into the session's record (SPEC S10). A subagent says less about the
-// session than its main thread: main tells that the entry is of that thread, or that there is no record yet.
+// session than its main thread: main tells that the entry is of that thread, or that there is no record yet;
+// first, that it is the first entry of its thread.
 //
 // What changes with every entry is not here but in the thread's head (Count), which every commit writes anyway.
-func Learn(info *sessions.Info, e *dialect.Entry, main bool) {
+func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
 	if !main {
 		return
 	}
@@ -25,7 +26,7 @@ func Learn(info *sessions.Info, e *dialect.Entry, main bool) {
 	}
 	news(&info.Harness, e.Session.Harness)
 	news(&info.Cwd, e.Session.Cwd)
-	if info.Title == "" || e.Type != sessions.TypeHeader { // a title slot before the header is newer than it
+	if info.Title == "" || first || e.Type != sessions.TypeHeader { // a title slot before the header is newer than it
 		news(&info.Title, e.Session.Title)
 	}
 	news(&info.Summary, e.Session.Summary)

@@ -35,7 +35,7 @@ func read(t *testing.T, name string, lines ...string) (info sessions.Info, head 
 	var m dialect.Memory
 	for _, line := range lines {
 		e := must.Get(d.Read([]byte(line), &m))(t)
-		project.Learn(&info, &e, true)
+		project.Learn(&info, &e, true, false)
 		project.Count(&head, &e)
 	}
 	return info, head
@@ -128,7 +128,7 @@ func TestLearnFromASubagent(t *testing.T) {
 	var m dialect.Memory
 	e := must.Get(d.Read([]byte(user), &m))(t)
 	var info sessions.Info
-	if project.Learn(&info, &e, false); info != (sessions.Info{}) {
+	if project.Learn(&info, &e, false, false); info != (sessions.Info{}) {
 		t.Errorf("learned %+v", info)
 	}
 }
@@ -153,7 +153,7 @@ func TestCountAllocatesNothing(t *testing.T) {
 	var m dialect.Memory
 	e := must.Get(d.Read([]byte(call), &m))(t)
 	info, head := sessions.Info{Prompt: "x", Answered: true}, threads.Head{}
-	if n := testing.AllocsPerRun(100, func() { project.Count(&head, &e); project.Learn(&info, &e, true) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { project.Count(&head, &e); project.Learn(&info, &e, true, false) }); n != 0 {
 		t.Errorf("%v allocations an entry, want none", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	"spool/internal/rehydrate"
 	"spool/pkg/events"
@@ -79,11 +81,14 @@ func (im *Importer) claim(ctx context.Context, t events.Thread, producer string)
 		im.claims[t] = c
 		im.mu.Unlock()
 	}
-	if c.producer != producer {
+	if c.producer != producer && !(isOMP(c.producer) && isOMP(producer)) {
 		return nil, nil
 	}
 	return c, nil
 }
+
+// isOMP tells whether a producer is a source of oh-my-pi: its thread has one, whatever its file began with.
+func isOMP(producer string) bool { return strings.HasPrefix(producer, "import:"+ompDialect+":") }
 
 func (im *Importer) look(ctx context.Context, t events.Thread, producer string) (*claim, error) {
 	head, err := im.stored.Thread(ctx, t)
@@ -93,6 +98,10 @@ func (im *Importer) look(ctx context.Context, t events.Thread, producer string) 
 	c := &claim{thread: t, head: head}
 	if len(head.Producers) == 0 {
 		c.producer = producer
+	}
+	if i := slices.IndexFunc(head.Producers, func(p threads.Producer) bool { return isOMP(p.ID) }); i >= 0 && isOMP(producer) {
+		parts := strings.SplitN(head.Producers[i].ID, ":", 4)
+		producer = strings.Join(parts[:3], ":") // an earlier version named it after the first line
 	}
 	for _, p := range head.Producers {
 		switch p.ID {

@@ -14,7 +14,8 @@
 //
 // A source is told from another of the same session by its first complete line. The first source that comes takes the thread
 // that its harness names; a different one gets a thread of its own, "main-1a2b3c4d" after that line. Before anything is added
-// to a thread, its newest entry is held against the line in its place. A file that has parted from what was imported, because
+// to a thread, its newest entry is held against the line in its place; of a file of oh-my-pi, all of them. Such a file is its
+// session, whatever was rewritten in it: what the thread had before gets another name (docs/adr/0026). Another file that has parted from what was imported, because
 // it was rewritten or is a copy that went its own way, gets a thread of its own too, called after its lines up to the first that
 // is different. So a thread is always one file, and a second import decides as the first did. A shorter version of a file adds
 // nothing.

@@ -3,12 +3,15 @@ package transcript_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"iter"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"spool/internal/must"
 	"spool/internal/rehydrate"
@@ -59,6 +62,7 @@ func (s *store) PublishEvents(_ context.Context, evs []*events.Event) error {
 			continue
 		}
 		t.head.Saw(e.Producer, e.Epoch, e.Seq, uint64(len(t.order)+1))
+		t.head.Updated = time.Now().UnixMilli()
 		t.order = append(t.order, e)
 		if e.Kind == events.KindEntry {
 			t.entries = append(t.entries, e)
@@ -95,6 +99,33 @@ func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehyd
 			}
 		}
 	}
+}
+
+func (s *store) Await(context.Context, events.Thread, string, uint64, uint64) error { return nil }
+
+func (s *store) Retire(_ context.Context, t events.Thread) (events.Thread, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := sha256.New()
+	for _, e := range s.threads[t].order {
+		sum.Write(e.Body)
+	}
+	was := events.FormerThread(t, hex.EncodeToString(sum.Sum(nil)))
+	s.threads[was] = s.threads[t]
+	s.threads[was].head.Leaf = was.String()
+	delete(s.threads, t)
+	return was, nil
+}
+
+func (s *store) Former(_ context.Context, t events.Thread) (out []events.Thread, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for x := range s.threads {
+		if events.HasFormer(t, x) {
+			out = append(out, x)
+		}
+	}
+	return out, nil
 }
 
 // export joins a thread's entries as rehydrate.Source.Export does.

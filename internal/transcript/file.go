@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strings"
 
+	"spool/internal/rehydrate"
 	"spool/internal/retry"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -61,6 +62,12 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 		if !errors.Is(err, errOther) {
 			return err
 		}
+		if isOMP(c.producer) {
+			if goOn, err := im.supersede(ctx, f, c); err != nil || !goOn {
+				return err
+			}
+			continue
+		}
 		print, at, err := im.parting(ctx, f, c)
 		if err != nil {
 			return err
@@ -76,6 +83,56 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 		f.warn(fmt.Sprintf("from byte %d on it is not what was imported into %s before, which stays as it is: the whole file is in %s", at, first, c.thread))
 	}
 	return fmt.Errorf("%s: %d others of its session begin like it and go on differently: import it with another session id", f.src.Path, generations)
+}
+
+// supersede makes room for a file of oh-my-pi that was rewritten: what its thread has becomes a former generation, and the
+// file is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of a former generation and no newer than the thread.
+// A crash behind it leaves no thread of the name, and the next import makes it.
+func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
+	print, at, err := im.parting(ctx, f, c)
+	if err != nil {
+		return false, err
+	}
+	if print == nil {
+		f.warn(fmt.Sprintf("it is only the beginning of what was imported into %s before: nothing was added (%d bytes; did it shrink?)",
+			c.thread, at))
+		return false, nil
+	}
+	if c.begun { // by another file of its session
+		if err := im.stored.Await(ctx, c.thread, c.producer, epoch, c.lines); err != nil {
+			return false, err
+		}
+	}
+	former, err := im.stored.Former(ctx, c.thread)
+	if err != nil {
+		return false, err
+	}
+	now, err := im.stored.Thread(ctx, c.thread)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range former {
+		head, err := im.stored.Thread(ctx, t)
+		if err != nil {
+			return false, err
+		}
+		print, _, err := im.parting(ctx, f, &claim{thread: t, head: head})
+		if err != nil {
+			return false, err
+		}
+		if print == nil && f.src.modified().UnixMilli() <= now.Updated { // else it was rewritten once more
+			f.res.begin(&claim{thread: t})
+			f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, t))
+			return false, nil
+		}
+	}
+	was, err := im.stored.Retire(ctx, c.thread)
+	if err != nil {
+		return false, fmt.Errorf("%s: it was rewritten from byte %d on, and %s cannot be kept as it was: %w", f.src.Path, at, c.thread, err)
+	}
+	f.warn(fmt.Sprintf("it was rewritten from byte %d on: %s is what it says now, and what it said before is in %s", at, c.thread, was))
+	*c = claim{thread: c.thread, producer: c.producer}
+	return true, nil
 }
 
 // parting compares a file with what the thread has. print stands for the file up to the end of the first line that is
@@ -127,6 +184,8 @@ type pass struct {
 	newest  record // of the batch
 	tail    events.Tail
 	leaf    storedLeaf
+
+	has func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: only its last one is compared
 }
 
 // pass publishes what the thread does not have. errOther: nothing was published.
@@ -145,6 +204,11 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 	defer done()
 	p := &pass{im: im, f: f, c: c, applied: c.lines, met: c.lines == 0}
 	defer func() { im.report(read, p.lines) }()
+	if isOMP(c.producer) && c.lines > 0 && !(c.begun && c.src == nil) {
+		next, stop := iter.Pull2(im.has(ctx, c))
+		defer stop()
+		p.has = next
+	}
 	for {
 		r, err := in.next()
 		if errors.Is(err, io.EOF) {
@@ -171,6 +235,15 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 // take gives a record its place.
 func (p *pass) take(ctx context.Context, r record) error {
 	seq := r.seq()
+	if p.has != nil && seq < p.applied && !r.torn {
+		same, err := p.stands(r)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return errOther
+		}
+	}
 	if seq == p.applied && !r.torn {
 		same, more, err := p.im.knows(ctx, p.c, p.f.src, r)
 		if err != nil {
@@ -221,6 +294,19 @@ func (p *pass) take(ctx context.Context, r record) error {
 	p.newest = r
 	p.bytes += len(e.Body)
 	return nil
+}
+
+// stands tells whether the thread has a line at its place. Between its lines there may be those that others wrote.
+func (p *pass) stands(r record) (bool, error) {
+	for {
+		line, err, ok := p.has()
+		if err != nil {
+			return false, fmt.Errorf("read the entries of %s: %w", p.c.thread, err)
+		}
+		if !ok || line.Equal(r.compare()) || !p.c.shared {
+			return ok && line.Equal(r.compare()), nil
+		}
+	}
 }
 
 // count notes a record in the result. A part is of the line that the record behind it is on.

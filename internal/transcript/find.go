@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Source is a file that may be a transcript.
@@ -19,6 +20,15 @@ type Source struct {
 
 	// Restore, if not nil, gives the n-th JSON object of the file, from 1, as it was when it was taken in first.
 	Restore func(n int, body []byte) []byte
+}
+
+// modified is when the file was written last; zero if nobody knows.
+func (s Source) modified() time.Time {
+	info, err := fs.Stat(s.FS, s.Path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // Find lists the transcripts that names in a file system stand for: files as they are, directories with everything below that

@@ -28,6 +28,9 @@ type Identity struct {
 	Print   [sha256.Size]byte
 }
 
+// ompDialect is the dialect of oh-my-pi, which rewrites its files: to set a title, to move a session, to migrate it.
+const ompDialect = "omp"
+
 // ErrNotTranscript is wrapped by the refusal of a file that no harness wrote.
 var ErrNotTranscript = errors.New("not a transcript")
 
@@ -82,8 +85,9 @@ func Identify(s Source, force string) (Identity, error) {
 			ErrNotTranscript, s.Path, l.seen, strings.Join(dialect.Names(), "|"))
 	}
 	id := l.identity()
-	if id.Dialect == "omp" {
+	if id.Dialect == ompDialect {
 		l.nested(s, &id)
+		id.Print = sha256.Sum256([]byte(id.Thread.String())) // its header is rewritten: the id is what stays (SPEC P6)
 	}
 	return id, nil
 }

@@ -30,6 +30,13 @@ type Threads interface {
 	// NewestEntry is the raw entry that came last; RawEntries are all of them, in the order in which they came.
 	NewestEntry(ctx context.Context, head threads.Head) (rehydrate.Line, error)
 	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error]
+	// Await returns when a thread has what a producer published.
+	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
+	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. After an
+	// error it can be done again.
+	Retire(ctx context.Context, t events.Thread) (former events.Thread, err error)
+	// Former are the threads that had that name before they were retired.
+	Former(ctx context.Context, t events.Thread) ([]events.Thread, error)
 }
 
 // Blobs brings what entries refer to by its hash from where it lies beside their file. Safe for concurrent use.
@@ -79,7 +86,8 @@ func New(stored Threads, out Publisher, cfg Config) *Importer {
 // Import stores what the sources hold and is not stored yet. A file that cannot be imported does not stop the others; its
 // error is in its result.
 //
-//  1. Identify every file. Those of one source, copies and shorter versions, make a group, the longest first.
+//  1. Identify every file. Those of one source, copies and shorter versions, make a group, the longest first; of
+//     oh-my-pi, which rewrites its files, the oldest first.
 //  2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
 //  3. Import the groups, several at a time; the files of a group one after the other. Subagents come last: a session is
 //     what its main thread says.
@@ -115,7 +123,12 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 	g.SetLimit(im.cfg.Files)
 	for _, id := range order {
 		group := files[id]
-		slices.SortStableFunc(group, func(a, b *file) int { return cmp.Compare(b.disk, a.disk) })
+		slices.SortStableFunc(group, func(a, b *file) int {
+			if id.Dialect == ompDialect { // of those that part, the one that was written last is the session
+				return a.src.modified().Compare(b.src.modified())
+			}
+			return cmp.Compare(b.disk, a.disk)
+		})
 		c, err := im.first(ctx, id)
 		g.Go(func() error {
 			for _, f := range group {

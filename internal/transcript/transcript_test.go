@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -317,5 +318,83 @@ func TestBatchesAreBounded(t *testing.T) {
 	same(t, s.export(t, mainThread), b.String())
 	if want := (transcript.Progress{Bytes: int64(b.Len()), Total: int64(b.Len()), Lines: int64(res.Lines)}); last != want {
 		t.Errorf("progress ends at %+v, want %+v", last, want)
+	}
+}
+
+// A file of oh-my-pi that was rewritten is the thread of its name; what it said before is in a former one (SPEC P6).
+func TestRewrittenSession(t *testing.T) {
+	line := func(id, text string) string {
+		return `{"type":"message","id":"` + id + `","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"` +
+			text + `"}}` + "\n"
+	}
+	head := func(title string) string {
+		return `{"type":"session","version":3,"id":"s","cwd":"/w","title":"` + title + `"}` + "\n"
+	}
+	thread := events.Thread{Session: "s", Name: "main"}
+	first := head("A") + line("a", "one") + line("b", "two")
+	for name, now := range map[string]string{
+		"title":     head("Another") + line("a", "one") + line("b", "two"),
+		"slot":      `{"type":"title","title":"T","pad":" "}` + "\n" + first,
+		"same size": head("A") + line("a", "ONE") + line("b", "two"),
+		"last line": head("A") + line("a", "one") + line("b", "TWO"),
+		"shorter":   head("B") + line("a", "one"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+			growTo(t, s, path, first)
+			res := growTo(t, s, path, now)
+			if res.Files[0].ID() != thread || !warned(res, "it was rewritten from byte") || len(s.threads) != 2 {
+				t.Fatalf("imported into %s of %d threads with %q", res.Files[0].ID(), len(s.threads), res.Files[0].Warnings)
+			}
+			same(t, s.export(t, thread), now)
+			former := must.Get(s.Former(t.Context(), thread))(t)
+			same(t, s.export(t, former[0]), first)
+			n := s.events()
+			growTo(t, s, path, now)
+			old := write(t, filepath.Join(t.TempDir(), "old.jsonl"), first)
+			must.Do(t, os.Chtimes(old, time.Now(), time.Now().Add(-time.Hour)))
+			if res = run(t, s, transcript.Config{}, old); s.events() != n || len(s.threads) != 2 {
+				t.Errorf("the file and an old copy of it add %d events (%q)", s.events()-n, res.Files[0].Warnings)
+			}
+			growTo(t, s, path, now+line("c", "more"))
+			same(t, s.export(t, thread), now+line("c", "more"))
+			if len(s.threads) != 2 {
+				t.Errorf("%d threads after it has grown, want 2", len(s.threads))
+			}
+		})
+	}
+}
+
+// Of files of one session that part, the one that was written last is the session; importing them again adds nothing.
+func TestCopiesOfASession(t *testing.T) {
+	head := `{"type":"session","version":3,"id":"s","cwd":"/w"}` + "\n"
+	dir, s := t.TempDir(), newStore()
+	now := time.Now()
+	files := []string{head + `{"type":"custom","id":"a","parentId":null}` + "\n" + `{"type":"custom","id":"b","parentId":"a"}` + "\n",
+		head + `{"type":"custom","id":"c","parentId":null}` + "\n"}
+	for i, text := range files {
+		path := write(t, filepath.Join(dir, []string{"z", "a"}[i]+".jsonl"), text)
+		must.Do(t, os.Chtimes(path, now, now.Add(time.Duration(i-5)*time.Hour)))
+	}
+	run(t, s, transcript.Config{}, dir)
+	same(t, s.export(t, events.Thread{Session: "s", Name: "main"}), files[1])
+	n := s.events()
+	if run(t, s, transcript.Config{}, dir); s.events() != n || len(s.threads) != 2 {
+		t.Errorf("importing them again adds %d events, and there are %d threads", s.events()-n, len(s.threads))
+	}
+}
+
+// A thread that was imported under the hash of its file's first line is its source's still.
+func TestSourceOfAnEarlierVersion(t *testing.T) {
+	head := `{"type":"session","version":3,"id":"s","cwd":"/w"}` + "\n"
+	thread := events.Thread{Session: "s", Name: "main"}
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	must.Do(t, s.PublishEvents(t.Context(), []*events.Event{{Kind: events.KindEntry, Dialect: "omp", Thread: thread, Seq: 1, Epoch: 1,
+		Producer: "import:omp:0011223344556677", Body: []byte(head[:len(head)-1])}}))
+	more := head + `{"type":"custom","id":"c","parentId":null}` + "\n"
+	res := growTo(t, s, path, more)
+	same(t, s.export(t, thread), more)
+	if res.Published != 1 || len(s.threads) != 1 {
+		t.Errorf("%d lines are new in %d threads, want 1 in 1", res.Published, len(s.threads))
 	}
 }

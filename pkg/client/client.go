@@ -128,6 +128,9 @@ func (s Session) Row() sessions.Row {
 	r := sessions.Row{Info: s.Info, Modified: s.Updated()}
 	lead := 0
 	for i, t := range s.Threads {
+		if events.FormerOf(t.Thread) != "" {
+			continue
+		}
 		r.Size += t.Head.BytesIn
 		if t.Name == events.MainThread {
 			lead = i

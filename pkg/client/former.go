@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/pkg/events"
+)
+
+// Retire gives all that a thread holds the name of a former one and frees its own, so that the source of the thread, which
+// was rewritten, can be imported under it (SPEC P6). It returns when both are done, with the name that it has now. After a
+// crash in between both threads are there, and doing it again takes up where it stopped. Errors are those of Fork and Remove.
+func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thread, err error) {
+	head, err := c.Thread(ctx, t)
+	if err != nil {
+		return t, err
+	}
+	former = events.FormerThread(t, head.Head().Ref.Hex())
+	if err := c.quiet(ctx, t, false); err != nil {
+		return former, err
+	}
+	err = c.Fork(ctx, former, events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
+	if err != nil && !errors.Is(err, ErrThreadExists) {
+		return former, err
+	}
+	if now, err := c.Thread(ctx, t); err != nil || now.Applied != head.Applied {
+		return former, errors.Join(err, fmt.Errorf("%w: somebody writes to %s", ErrBusyThread, t))
+	}
+	return former, c.Remove(ctx, t)
+}
+
+// Former are the threads that had that name before they were retired.
+func (c *Client) Former(ctx context.Context, t events.Thread) ([]events.Thread, error) {
+	all, err := c.Threads(ctx, t.Session)
+	if err != nil {
+		return nil, err
+	}
+	var out []events.Thread
+	for _, x := range all {
+		if events.HasFormer(t, x.Thread) {
+			out = append(out, x.Thread)
+		}
+	}
+	return out, nil
+}
