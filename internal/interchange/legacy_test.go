@@ -162,6 +162,44 @@ func version1(t *testing.T, old, id string) {
 	}
 }
 
+// A thread of version 1 reads as its file does, where another header, a title slot or an id that stands twice is in it (SPEC S5).
+func TestVersion1WithOthersBetween(t *testing.T) {
+	message := func(id, role, text string) string {
+		return `{"type":"message",` + id + `"timestamp":"2025-11-20T23:33:51.000Z","message":{"role":"` + role + `","content":"` + text + `"}}`
+	}
+	first := `{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/w"}`
+	for name, between := range map[string]string{
+		"header":      strings.Replace(first, "/w", "/other", 1),
+		"slot":        `{"type":"title","v":1,"title":"T","pad":"  "}`,
+		"repeated id": message(`"id":"x",`, "user", "one more") + "\n" + message(`"id":"x",`, "user", "and more"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Join([]string{first, message("", "user", "one"), between, message("", "user", "two"), message("", "user", "three"),
+				`{"type":"compaction","timestamp":"2025-11-20T23:33:53.000Z","summary":"S","firstKeptEntryIndex":3,"tokensBefore":5}`,
+				message("", "hookMessage", "four"), ""}, "\n")
+			dir, conn := t.TempDir(), system(t)
+			write(t, filepath.Join(dir, "old.jsonl"), []byte(text))
+			load(t, conn, dir)
+			cl, main := client.New(conn), events.Thread{Session: "old", Name: "main"}
+			f := must.Get(sessions.Load([]byte(text)))(t)
+			tree := must.Get(cl.Tree(t.Context(), main))(t)
+			got, want := tree.Entries(), f.Entries
+			if len(got) != len(want) {
+				t.Fatalf("%d entries, want %d", len(got), len(want))
+			}
+			for i := range want {
+				if string(got[i].JSON()) != string(want[i].JSON()) {
+					t.Errorf("entry %d is\n%s\nwant\n%s", i, got[i].JSON(), want[i].JSON())
+				}
+			}
+			context := must.Get(cl.Context(t.Context(), main, sessions.Last, nil))(t)
+			if want := f.Tree().Context(sessions.Last); string(context.JSON()) != string(want.JSON()) || len(context.Messages) < 4 {
+				t.Errorf("context is\n%s\nwant\n%s", context.JSON(), want.JSON())
+			}
+		})
+	}
+}
+
 // The same with a session that the program wrote, where it is at hand.
 func TestRecordedVersion1(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "transcripts", "omp-recorded-v1.jsonl"))

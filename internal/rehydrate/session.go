@@ -98,10 +98,13 @@ func (r *placer) take(ctx context.Context, step threads.Step) error {
 	}
 	var e sessions.Entry
 	if record.Dialect == ompDialect {
-		if jsonscan.KindOf(raw) != jsonscan.KindObject || r.header(raw) {
+		var ok bool
+		if jsonscan.KindOf(raw) != jsonscan.KindObject || r.begins(raw) {
 			return nil
 		}
-		e = r.entry(raw, record.ID, parent)
+		if e, ok = r.entry(raw, record.ID, parent); !ok {
+			return nil
+		}
 	} else {
 		e = sessions.Entry{Type: record.Type, ID: record.ID, Parent: parent, Raw: raw}
 		if e.ID == "" {
@@ -117,13 +120,16 @@ func (r *placer) take(ctx context.Context, step threads.Step) error {
 // rawDialect holds what is no JSON: nothing of a tree.
 const rawDialect = "raw"
 
-// header reports whether raw is no entry but the header or a title slot; the first header counts.
-func (r *placer) header(raw []byte) bool {
+// begins reports whether raw is the header, or a title slot before it: no entry.
+func (r *placer) begins(raw []byte) bool {
+	if r.migrate != nil {
+		return false
+	}
 	switch typ, _ := jsonscan.Text(jsonscan.Get(raw, "type")); typ {
 	case sessions.TypeTitleSlot:
 		return true
 	case sessions.TypeHeader:
-		if h, err := sessions.ParseHeader(raw); err == nil && r.migrate == nil {
+		if h, err := sessions.ParseHeader(raw); err == nil {
 			r.session.Header, r.migrate = h, sessions.NewMigration(h)
 		}
 		return true
@@ -132,23 +138,23 @@ func (r *placer) header(raw []byte) bool {
 }
 
 // entry is an entry of a session file in its current form, at its place. own is the id that it was stored with.
-func (r *placer) entry(raw []byte, own, parent string) sessions.Entry {
+// ok is false for what is no entry (sessions.Migration).
+func (r *placer) entry(raw []byte, own, parent string) (e sessions.Entry, ok bool) {
 	if r.migrate == nil { // entries without a header are of the current version
 		r.migrate = sessions.NewMigration(sessions.Header{Version: sessions.Version})
 	}
-	r.session.OMP = true
-	e := r.migrate.Entry(raw)
-	id := e.ID
-	if r.session.Header.Version == 1 && own != "" {
-		id = own
+	if e, ok = r.migrate.Entry(raw, own); !ok {
+		return e, false
 	}
+	r.session.OMP = true
+	id := e.ID
 	for attempt := 0; id == "" || e.ID == "" && r.taken[id]; attempt++ {
 		id = sessions.EntryID(r.session.Header.ID, len(r.session.Entries)+1, attempt)
 	}
 	if r.session.Header.Version != 1 && jsonscan.Get(raw, "parentId") != nil {
 		parent = e.Parent
 	}
-	return e.Placed(id, parent)
+	return e.Placed(id, parent), true
 }
 
 // text is the entry of a step in a form.

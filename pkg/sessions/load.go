@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
-
-	"spool/internal/jsonscan"
 )
 
 // File is a session file that was read. Everything in it aliases the text that was loaded.
@@ -64,12 +62,11 @@ func Load(text []byte) (*File, error) {
 		case !object:
 			p.entry = pieceJunk
 			f.Skipped = append(f.Skipped, Skipped{line, raw})
-		case m != nil && typeOf(raw) == TypeHeader:
-			m.skip()
 		case m != nil:
-			e := m.Entry(raw)
-			e.Line, p.entry = line, len(f.Entries)
-			f.Entries = append(f.Entries, e)
+			if e, ok := m.Entry(raw, ""); ok {
+				e.Line, p.entry = line, len(f.Entries)
+				f.Entries = append(f.Entries, e)
+			}
 		default:
 			h, herr := parseLine(raw)
 			if herr != nil {
@@ -97,9 +94,4 @@ func Load(text []byte) (*File, error) {
 		f.Header.Title = title
 	}
 	return f, nil
-}
-
-func typeOf(raw []byte) string {
-	typ, _ := jsonscan.Text(jsonscan.Get(raw, "type"))
-	return typ
 }

@@ -32,10 +32,19 @@ func NewMigration(h Header) *Migration {
 // needed tells whether the session is older than Version.
 func (m *Migration) needed() bool { return m.version < Version }
 
-// Entry is the next entry of the session in its current form. raw is a JSON object that jsonscan.Valid accepted; it is kept.
-func (m *Migration) Entry(raw []byte) Entry {
-	e := ParseEntry(raw)
+// Entry is the next object behind the header in its current form; ok is false for one that is no entry, another header or a
+// title slot, which has a place in version 1 all the same. raw is a JSON object that jsonscan.Valid accepted; it is kept. own
+// is the id that an entry of version 1 was given before, "" for none.
+func (m *Migration) Entry(raw []byte, own string) (e Entry, ok bool) {
+	e = ParseEntry(raw)
+	if e.Type == TypeHeader || e.Type == TypeTitleSlot {
+		m.ids = append(m.ids, "")
+		return e, false
+	}
 	if m.version < 2 {
+		if own != "" {
+			e.ID = own
+		}
 		m.place(&e)
 	}
 	if m.version < 3 && e.Type == TypeMessage {
@@ -43,7 +52,7 @@ func (m *Migration) Entry(raw []byte) Entry {
 			e.fix |= fixRole
 		}
 	}
-	return e
+	return e, true
 }
 
 // place gives an entry of version 1 its id and its parent.
@@ -67,9 +76,6 @@ func (m *Migration) place(e *Entry) {
 		e.kept = m.ids[n]
 	}
 }
-
-// skip counts a record of version 1 that is no entry but has an index.
-func (m *Migration) skip() { m.ids = append(m.ids, "") }
 
 // versionOf is a header's version as the program compares it: a number, or a text that spells one; 1 if there is none. A
 // text that spells none counts as current: on its account nothing is changed.
