@@ -16,8 +16,9 @@ import (
 // ErrThere is wrapped by the refusal to write over a file that holds what would be lost (SPEC P7).
 var ErrThere = errors.New("what would be lost stands there")
 
-// File is a file that an export writes. A file of that name is left alone if it holds the same bytes, and replaced if it
-// is a beginning of them, if Has knows each of its lines, or by Force. Any other is kept, and the error wraps ErrThere.
+// File is a file that an export writes. A file of that name is left alone if it holds the same bytes, and replaced
+// if it is a beginning of them, if Has knows each of its lines, or by Force. Any other is kept, and the error wraps
+// ErrThere.
 type File struct {
 	Dir   *os.Root
 	Name  string // below Dir, with slashes
@@ -93,8 +94,8 @@ func (f File) Check(content io.Reader) (same bool, err error) {
 		return same, err
 	}
 	if f.Has == nil {
-		return false, fmt.Errorf("%s: %w: its %d bytes are something else from byte %d on; name another file, or replace it with --force",
-			f.Name, ErrThere, info.Size(), at)
+		return false, fmt.Errorf("%s: %w: its %d bytes are something else from byte %d on; "+
+			"name another file, or replace it with --force", f.Name, ErrThere, info.Size(), at)
 	}
 	if _, err := there.Seek(0, io.SeekStart); err != nil {
 		return false, err

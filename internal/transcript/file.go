@@ -51,8 +51,8 @@ const generations = 16
 // errOther: the file is not, or no longer, what the claimed thread has.
 var errOther = errors.New("the file is not what its thread has")
 
-// file imports one file into the thread of its source, or, when it has parted from what is there, into one of its own, which
-// is called after its lines up to the first that is different.
+// file imports one file into the thread of its source. One of oh-my-pi that has parted from what is there supersedes it; any
+// other gets a thread of its own, which is called after its lines up to the first that is different.
 func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 	for range generations {
 		err := im.pass(ctx, f, c)

@@ -8,9 +8,9 @@ import (
 	"spool/pkg/events"
 )
 
-// Retire gives all that a thread holds the name of a former one and frees its own, so that the source of the thread, which
-// was rewritten, can be imported under it (SPEC P6). It returns when both are done, with the name that it has now. After a
-// crash in between both threads are there, and doing it again takes up where it stopped. Errors are those of Fork and Remove.
+// Retire gives all that a thread holds the name of a former one and frees its own, so that the source of the thread,
+// which was rewritten, can be imported under it (SPEC P6). It returns when both are done, with the name that it has
+// now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and Remove.
 func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thread, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
