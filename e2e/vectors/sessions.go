@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"spool/pkg/sessions"
 )
 
 func init() { groups["sessions"] = sessionsGroup }
@@ -127,10 +125,7 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 		},
 		Holds: map[string]func() error{
 			"not found by its name": func() error {
-				if text := str(field(has, "context")); !strings.Contains(text, sessions.NotFound(str(field(wanted, "leafId"))).Error()) {
-					return fmt.Errorf("got %q", text)
-				}
-				return nil
+				return notFound(field(has, "context"), field(wanted, "leafId"))
 			},
 			"every entry is kept": func() error {
 				return same(true, field(got["reload"], "sameAsInMemory"))
