@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"spool/pkg/client"
 	"spool/pkg/sessions"
 )
 
@@ -25,17 +27,78 @@ func contextGroup(dir string, report func(Case)) error {
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		input, _ := inputs[name].(map[string]any)
 		entries, _ := input["entries"].([]any)
-		tree := treeOf(entries)
+		at, err := contextsOf(entries)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		contexts, _ := expected[name].([]any)
 		for i, want := range contexts {
 			want, ok := want.(map[string]any)
 			if !ok {
 				return fmt.Errorf("%s: context %d is no object", name, i)
 			}
-			report(Case{Name: fmt.Sprintf("%s/%d", name, i), Got: contextAt(tree, want["leafId"]), Want: want["context"]})
+			got := at(want["leafId"])
+			report(Case{Name: fmt.Sprintf("%s/%d", name, i), Got: got, Want: want["context"],
+				When: map[string]func() bool{"unknown leaf": func() bool { return unknown(entries, want["leafId"]) }},
+				Holds: map[string]func() error{"not found by its name": func() error {
+					return notFound(got, want["leafId"])
+				}},
+			})
 		}
 	}
 	return nil
+}
+
+// unknown tells whether a leaf is named that no entry has.
+func unknown(entries []any, leaf any) bool {
+	id, ok := leaf.(string)
+	return ok && id != "<undefined>" && !slices.ContainsFunc(entries, func(e any) bool { return field(e, "id") == id })
+}
+
+// notFound checks that an unknown leaf is refused by its name.
+func notFound(got, leaf any) error {
+	if want := sessions.NotFound(str(leaf)).Error(); !strings.Contains(str(got), want) {
+		return fmt.Errorf("got %q, want %q", got, want)
+	}
+	return nil
+}
+
+// contextsOf gives the context at each leaf of entries: of a session on the product, to which an agent published them, or of the
+// library.
+func contextsOf(entries []any) (func(leaf any) any, error) {
+	if through == library {
+		tree := treeOf(entries)
+		return func(leaf any) any { return contextAt(tree, leaf) }, nil
+	}
+	p, err := running()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	p.scenarios++
+	l := &live{scenario: &scenario{}, product: p, ctx: context.Background(), session: fmt.Sprintf("context-%d", p.scenarios)}
+	if err := p.NewSession(ctx, l.session, "/w", ""); err != nil {
+		return nil, err
+	}
+	pub := p.Publisher(client.PublisherConfig{})
+	for _, e := range entries {
+		if err := pub.Publish(ctx, client.Entry{Thread: l.thread(), Dialect: "omp", Body: encodeJSON(e)}); err != nil {
+			return nil, err
+		}
+	}
+	if len(entries) > 0 {
+		if err := p.Await(ctx, l.thread(), pub.Producer(), 0, uint64(len(entries))); err != nil {
+			return nil, err
+		}
+	}
+	return func(leaf any) any {
+		got, err := l.contextAt(leaf)
+		if err != nil {
+			return err.Error()
+		}
+		return got
+	}, nil
 }
 
 // treeOf is the tree of decoded entries.

@@ -50,8 +50,9 @@ type legacy struct {
 	file    *sessions.File // nil with an error
 	err     error
 	tree    *sessions.Tree
-	objects []any // as loaded
-	current []any // as written
+	records [][]byte // as loaded
+	objects []any    // the same, decoded
+	current []any    // as written
 	after   []byte
 }
 
@@ -63,7 +64,7 @@ func loadLegacy(name string, text []byte, want map[string]any) (*legacy, error) 
 	if l.file, l.err = sessions.Load(text); l.err != nil {
 		return l, nil
 	}
-	l.objects = objectsOf(l.file)
+	l.records, l.objects = slices.Collect(l.file.Objects()), objectsOf(l.file)
 	l.tree = l.file.Tree()
 	written, err := write(l.tree)
 	if err != nil {
@@ -85,41 +86,67 @@ func loadLegacy(name string, text []byte, want map[string]any) (*legacy, error) 
 }
 
 func (l *legacy) report(report func(Case)) {
-	opened := any(map[string]any{"openError": l.want["openError"]})
-	if open, ok := l.want["open"].(map[string]any); ok {
-		delete(open, "sessionFile") // the name of the oracle's scratch file
-		opened = l.renamed(open, items(open["entries"]))
-	}
-	migrated := map[string]any{"migrated": l.want["migrated"], "entries": l.renamed(l.want["afterMigration"], items(l.want["afterMigration"]))}
-	lines := linesOf(str(l.want["fileAfterAppend"]))
-	cases := []Case{
-		{Name: "load", Want: l.want["loadEntriesFromFile"]},
-		{Name: "migrate", Want: migrated},
-		{Name: "open", Want: opened},
-		{Name: "append", Want: l.renamed(lines, lines)},
-	}
+	got := map[string]any{}
 	if l.err == nil {
-		cases[0].Got = l.objects
-		cases[1].Got = map[string]any{"migrated": l.file.Migrated, "entries": l.renamed(l.current, l.current)}
-		cases[2].Got = l.open()
-		lines := linesOf(string(l.after))
-		cases[3].Got = l.renamed(lines, lines)
+		got = l.parts(l.replayed(l.objects, l.current, l.open(), string(l.after)), l.positions)
 	}
-	for _, c := range cases {
-		c.Name = l.name + "/" + c.Name
-		c.When = map[string]func() bool{
-			"oracle finds no header": func() bool { return len(items(l.want["loadEntriesFromFile"])) == 0 },
-			"lines are damaged":      l.damaged,
-			"version 1 with ids":     l.hasOldIDs,
-			"no final newline":       func() bool { return !bytes.HasSuffix(l.text, []byte("\n")) },
+	want := l.parts(l.want, l.positions)
+	for _, part := range []string{"load", "migrate", "open", "append"} {
+		// exactly compares the part with what Spool promises instead of the oracle's.
+		exactly := func(promised map[string]any, names func([]any) map[string]string) error {
+			return same(l.parts(promised, names)[part], got[part])
 		}
-		c.Holds = map[string]func() error{
-			"refused with the line, or read behind the title slot": l.refused,
-			"every record is kept":                                 l.keepsRecords,
-			"ids are kept":                                         l.keepsIDs,
-			"the appended entry stands alone":                      l.appendsLine,
-		}
-		report(c)
+		report(Case{
+			Name: l.name + "/" + part, Got: got[part], Want: want[part],
+			When: map[string]func() bool{
+				"oracle finds no header": func() bool { return len(items(l.want["loadEntriesFromFile"])) == 0 },
+				"lines are damaged":      l.damaged,
+				"version 1 with ids":     l.hasOldIDs,
+				"no final newline": func() bool {
+					return !bytes.HasSuffix(l.text, []byte("\n")) && l.err == nil && !l.file.Migrated
+				},
+			},
+			Holds: map[string]func() error{
+				"refused with the line, or read behind the title slot": func() error {
+					if err := l.refused(); err != nil || l.err != nil {
+						return errors.Join(err, same(nil, got[part]))
+					}
+					return exactly(l.promised(), l.positions)
+				},
+				"every record is kept, and no other": func() error {
+					return errors.Join(l.keepsRecords(), l.addsNothing(), exactly(l.promised(), l.positions))
+				},
+				"as the oracle but for the ids": func() error { return exactly(l.want, l.ownIDs) },
+				"the appended entry stands alone": func() error {
+					return exactly(l.promised(), l.positions)
+				},
+			},
+		})
+	}
+}
+
+// parts are what the four cases compare, of a result in the oracle's shape. names says which ids of its entries are called
+// otherwise.
+func (l *legacy) parts(of map[string]any, names func(entries []any) map[string]string) map[string]any {
+	renamed := func(v any, entries []any) any { return replace(v, names(entries)) }
+	opened := any(map[string]any{"openError": of["openError"]})
+	if open, ok := of["open"].(map[string]any); ok {
+		open = withoutKey(open, "sessionFile") // the name of the oracle's scratch file
+		opened = renamed(open, items(open["entries"]))
+	}
+	migrated := items(of["afterMigration"])
+	lines := linesOf(str(of["fileAfterAppend"]))
+	return map[string]any{
+		"load": of["loadEntriesFromFile"], "open": opened, "append": renamed(lines, lines),
+		"migrate": map[string]any{"migrated": of["migrated"], "entries": renamed(of["afterMigration"], migrated)},
+	}
+}
+
+// replayed is a result in the oracle's shape.
+func (l *legacy) replayed(loaded, current []any, open any, after string) map[string]any {
+	return map[string]any{
+		"loadEntriesFromFile": loaded, "migrated": l.file.Migrated, "afterMigration": current, "open": open,
+		"fileAfterAppend": after,
 	}
 }
 
@@ -136,13 +163,13 @@ func (l *legacy) open() any {
 		leaf = id
 	}
 	header := slices.IndexFunc(l.current, func(o any) bool { return field(o, "type") == "session" })
-	return l.renamed(map[string]any{
+	return map[string]any{
 		"sessionId": l.file.Header.ID, "leafId": leaf, "header": l.current[header], "entries": entries, "branch": branch,
-	}, entries)
+	}
 }
 
-// renamed replaces the ids of entries that the file did not have by their positions.
-func (l *legacy) renamed(v any, entries []any) any {
+// positions calls the entries whose ids the file did not have by their places in the list.
+func (l *legacy) positions(entries []any) map[string]string {
 	names := map[string]string{}
 	for i, e := range entries {
 		id, ok := field(e, "id").(string)
@@ -150,7 +177,26 @@ func (l *legacy) renamed(v any, entries []any) any {
 			names[id] = fmt.Sprintf("#%d", i)
 		}
 	}
-	return replace(v, names)
+	return names
+}
+
+// ownIDs calls the oracle's entries as the file does: each by the id that it had first there (SPEC S5), the others by place.
+func (l *legacy) ownIDs(entries []any) map[string]string {
+	names, own, skip, taken := map[string]string{}, l.objects, 0, map[string]bool{}
+	if len(entries) > 0 && field(entries[0], "type") != sessions.TypeHeader {
+		skip = 1
+	}
+	for i, e := range entries {
+		names[str(field(e, "id"))] = fmt.Sprintf("#%d", i)
+		if i+skip >= len(own) || field(e, "type") == sessions.TypeHeader {
+			continue
+		}
+		if id := str(field(own[i+skip], "id")); id != "" && !taken[id] {
+			names[str(field(e, "id"))], taken[id] = id, true
+		}
+	}
+	delete(names, l.file.Header.ID)
+	return names
 }
 
 // refused: a file whose header the oracle does not find, so that it writes a new session over it, is an error that names
@@ -222,48 +268,9 @@ func objects(values []any) []any {
 }
 
 func (l *legacy) hasOldIDs() bool {
-	return l.err == nil && l.file.Header.Version == 1 && len(l.oldIDs()) > 0
-}
-
-func (l *legacy) oldIDs() []any {
-	var ids []any
-	for _, o := range l.objects {
-		if id := field(o, "id"); id != nil && field(o, "type") != "session" && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-func (l *legacy) keepsIDs() error {
-	var ids []any
-	last := any(nil)
-	for _, o := range l.current[1:] {
-		if parent := field(o, "parentId"); parent != last {
-			return fmt.Errorf("%v goes after %v, not after %v", field(o, "id"), parent, last)
-		}
-		last = field(o, "id")
-		ids = append(ids, last)
-	}
-	if !subsequence(l.oldIDs(), ids) {
-		return fmt.Errorf("ids are %v, want %v kept", ids, l.oldIDs())
-	}
-	return nil
-}
-
-func (l *legacy) appendsLine() error {
-	if l.err != nil {
-		return l.err
-	}
-	last := bytes.LastIndexByte(bytes.TrimSuffix(l.after, []byte("\n")), '\n')
-	if !l.file.Migrated && string(l.after[:last]) != string(l.text) {
-		return errors.New("the file's own bytes are not kept")
-	}
-	entry, err := decodeJSON(l.after[last:])
-	if err != nil || field(entry, "parentId") != l.tree.Leaf().ID() || field(field(entry, "message"), "content") != "APPENDED" {
-		return fmt.Errorf("last line is %s", l.after[last:])
-	}
-	return nil
+	return l.err == nil && l.file.Header.Version == 1 && slices.ContainsFunc(l.objects[1:], func(o any) bool {
+		return str(field(o, "id")) != ""
+	})
 }
 
 func write(t *sessions.Tree) ([]byte, error) {

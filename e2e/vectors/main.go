@@ -1,12 +1,13 @@
 // Command vectors runs Spool against outputs of the programs that it stands beside.
 //
-//	go run ./e2e/vectors -dir DIR [-only GROUP,…] [-skip GROUP,…]
+//	go run ./e2e/vectors -dir DIR [-through product|library] [-only GROUP,…] [-skip GROUP,…]
 //
 // Each folder of DIR is a group of cases. A group that this program does not know counts as one failed case. A case that
 // differs from the oracle on purpose is named in deviations.json, with the rule and what must hold instead.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,9 +21,10 @@ func main() {
 	dir := flag.String("dir", "", "folder of groups, in the layout of testdata/golden/omp")
 	only := flag.String("only", "", "groups to run, separated by commas; all others are left out")
 	skip := flag.String("skip", "", "groups to leave out, separated by commas")
+	flag.StringVar(&through, "through", through, "what scenarios run on: product (a `spool up` of its own) or library")
 	verbose := flag.Bool("v", false, "also name the cases that deviate on purpose")
 	flag.Parse()
-	if *dir == "" || flag.NArg() > 0 {
+	if *dir == "" || flag.NArg() > 0 || through != "product" && through != library {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -32,7 +34,8 @@ func main() {
 		os.Exit(2)
 	}
 	r := &runner{out: os.Stdout, deviations: known, verbose: *verbose}
-	if err := r.run(*dir, split(*only), split(*skip)); err != nil {
+	err = errors.Join(r.run(*dir, split(*only), split(*skip)), stopProduct())
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "vectors:", err)
 		os.Exit(2)
 	}
@@ -41,6 +44,14 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// through says what scenarios run on.
+var through = "product"
+
+const library = "library"
+
+// onProduct are the groups that have no other way to run.
+var onProduct = map[string]bool{"sessions": true}
 
 func split(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })
@@ -87,6 +98,9 @@ func (r *runner) run(dir string, only, skip []string) error {
 	for _, e := range entries {
 		name := e.Name()
 		if !e.IsDir() || slices.Contains(skip, name) || len(only) > 0 && !slices.Contains(only, name) {
+			continue
+		}
+		if through == library && onProduct[name] {
 			continue
 		}
 		run, ok := groups[name]

@@ -1,68 +1,50 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	"spool/internal/jsonscan"
-	"spool/pkg/artifacts"
-	"spool/pkg/casstore"
 	"spool/pkg/sessions"
-	"spool/pkg/truncate"
 )
 
 // scenario replays calls as the oracle's harness made them: ids and times come from one counter and one clock that moves
 // on a second each time it is read.
 type scenario struct {
-	name      string
-	count     int
-	now       time.Time
-	tree      *sessions.Tree
-	artifacts map[string]string
-	counter   artifacts.Counter
-	older     []session // left for a fork
-	store     *blobStore
+	name  string
+	count int
+	now   time.Time
+	tree  *sessions.Tree // what was read back
 
-	ids       map[string]any // by the names that the calls give them
+	ids       map[string]any    // by the names that the calls give them
+	own       map[string]string // ids of the product's entries, by those that the oracle's harness gave
 	log       []any
 	snapshots map[string]any
 
 	extracted, forkedArtifacts bool
 }
 
-// session is one that the scenario has left.
-type session struct {
-	tree      *sessions.Tree
-	artifacts map[string]string
-}
+// firstTime is what the clock of the oracle's harness begins with.
+var firstTime = time.Date(2026, 5, 20, 10, 0, 0, 0, time.UTC)
 
-func replay(name string, ops []any) (*scenario, error) {
-	r := &scenario{
-		name: name, now: time.Date(2026, 5, 20, 10, 0, 0, 0, time.UTC), ids: map[string]any{}, snapshots: map[string]any{},
-		artifacts: map[string]string{},
-		store:     &blobStore{Memory: casstore.NewMemory(), known: map[string]bool{}},
-	}
-	r.tree = sessions.NewTree(sessions.Header{Cwd: "<ROOT>/proj"}.Child(r.sessionID(), r.tick()))
-	for _, op := range ops {
-		result, err := r.call(op)
-		entry := map[string]any{"op": field(op, "op"), "leafId": leafID(r.tree)}
-		if as := field(op, "as"); as != nil {
-			entry["as"] = as
-			if id, ok := result.(string); ok && err == nil {
-				r.ids[str(as)] = id
-			}
+// note logs a call as the oracle does.
+func (r *scenario) note(op, result, leaf any, err error) {
+	entry := map[string]any{"op": field(op, "op"), "leafId": leaf}
+	if as := field(op, "as"); as != nil {
+		entry["as"] = as
+		if id, ok := result.(string); ok && err == nil {
+			r.ids[str(as)] = id
 		}
-		if err != nil {
-			entry["error"] = err.Error()
-		} else {
-			entry["result"] = result
-		}
-		r.log = append(r.log, entry)
 	}
-	return r, nil
+	if err != nil {
+		entry["error"] = err.Error()
+	} else {
+		entry["result"] = result
+	}
+	r.log = append(r.log, entry)
 }
 
 func (r *scenario) tick() time.Time {
@@ -87,89 +69,8 @@ func (r *scenario) id(arg any) string {
 	if !ok {
 		return str(arg)
 	}
-	return str(r.ids[name])
-}
-
-// call does one call and returns what the oracle logs as its result.
-func (r *scenario) call(op any) (any, error) {
-	arg := func(name string) any { return field(op, name) }
-	if d, ok := r.draft(op); ok {
-		return r.append(d)
-	}
-	switch arg("op") {
-	case "branch":
-		return nil, r.tree.Branch(r.id(arg("to")))
-	case "resetLeaf":
-		r.tree.ResetLeaf()
-		return nil, nil
-	case "branchWithSummary":
-		to := sessions.Root
-		if arg("to") != nil {
-			to = sessions.At(r.id(arg("to")))
-			if _, err := r.tree.Entry(to.ID()); err != nil {
-				return nil, err
-			}
-		}
-		e, err := r.tree.BranchWithSummary(to, summarized(op), r.stamp())
-		return e.ID, err
-	case "setSessionName":
-		h, ok := r.tree.Header().Titled(str(arg("name")), str(arg("source")))
-		r.tree.SetHeader(h)
-		return ok, nil
-	case "snapshot":
-		r.snapshots[str(arg("name"))] = r.snapshot()
-		return nil, nil
-	case "flush": // every entry is durable as soon as it is appended
-		return nil, nil
-	}
-	return r.callSession(op)
-}
-
-// callSession does the calls that concern the session as a whole.
-func (r *scenario) callSession(op any) (any, error) {
-	h := r.tree.Header()
-	switch field(op, "op") {
-	case "saveArtifact", "allocateArtifactPath":
-		seq := r.counter.Take()
-		file := artifacts.ToolFile(seq, str(field(op, "tool")))
-		if content, ok := field(op, "content").(string); ok {
-			r.artifacts[file] = content
-			return string(seq), nil
-		}
-		return map[string]any{"id": string(seq), "file": file}, nil
-	case "fork":
-		r.leave(r.tree.Fork(h.Child(r.sessionID(), r.tick())))
-		r.forkedArtifacts = r.forkedArtifacts || len(r.artifacts) > 0
-		return map[string]any{"old": h.FileName(), "new": r.tree.Header().FileName()}, nil
-	case "createBranchedSession":
-		if _, err := r.tree.Entry(r.id(field(op, "leaf"))); err != nil {
-			return nil, err
-		}
-		child := h.Child(r.sessionID(), r.tick())
-		child.Title, child.TitleSource, child.ParentSession = "", "", "<ROOT>/sessions/"+h.FileName()
-		branch, err := r.tree.Extract(r.id(field(op, "leaf")), child, r.stamp)
-		if err != nil {
-			return nil, err
-		}
-		r.leave(branch)
-		r.extracted = true
-		return branch.Header().FileName(), nil
-	}
-	return nil, fmt.Errorf("call %v is not supported", field(op, "op"))
-}
-
-// leave goes on with another session, which has the artifacts of this one (SPEC A7).
-func (r *scenario) leave(next *sessions.Tree) {
-	r.older = append(r.older, session{r.tree, r.artifacts})
-	r.tree, r.artifacts = next, maps.Clone(r.artifacts)
-}
-
-func (r *scenario) append(d sessions.Draft) (any, error) {
-	if err := r.tree.Admits(d); err != nil { // before an id is taken
-		return nil, err
-	}
-	e, err := r.tree.Append(d, r.stamp())
-	return e.ID, err
+	id := str(r.ids[name])
+	return cmp.Or(r.own[id], id)
 }
 
 // draft is the entry that a call appends.
@@ -233,25 +134,6 @@ func strs(v any) []string {
 		all = append(all, str(s))
 	}
 	return all
-}
-
-func (r *scenario) persist(entry []byte) ([]byte, error) {
-	res, err := truncate.Entry(entry, r.store.put, truncate.Options{})
-	return res.Text, err
-}
-
-// snapshot is the oracle's look at the file of the session, which appears when the session is listed (SPEC S8).
-func (r *scenario) snapshot() any {
-	types := []any{}
-	if r.tree.Listed() {
-		types = append(types, sessions.TypeHeader)
-		for _, e := range r.tree.Entries() {
-			types = append(types, e.Type)
-		}
-	}
-	return map[string]any{
-		"leafId": leafID(r.tree), "fileExists": r.tree.Listed(), "physicalLines": integer(len(types)), "lineTypes": types,
-	}
 }
 
 // leafID is the leaf as the oracle shows it: null for none.

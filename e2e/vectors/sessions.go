@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -10,9 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"spool/internal/rehydrate"
-	"spool/pkg/sessions"
 )
 
 func init() { groups["sessions"] = sessionsGroup }
@@ -36,12 +32,30 @@ func sessionsGroup(dir string, report func(Case)) error {
 			return err
 		}
 		want["blobs"] = blobHashes(want["blobs"])
-		r, err := replay(name, items(ops))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		r, got, err := run(name, items(ops), items(want["contexts"]))
+		if err != nil { // the scenario fails, and the others go on
+			report(Case{Name: name, Got: err.Error(), Want: nil})
+			return nil
 		}
-		return r.report(want, report)
+		r.report(want, got, report)
+		return nil
 	})
+}
+
+// run replays a scenario on the product and gives what it left.
+func run(name string, ops, contexts []any) (*scenario, map[string]any, error) {
+	p, err := running()
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	l, err := replayLive(ctx, p, name, ops)
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := l.result(contexts)
+	return l.scenario, got, err
 }
 
 // oracleFiles are the files that the oracle left: the lines of a session, the text of an artifact.
@@ -73,137 +87,58 @@ func oracleFiles(dir string) (map[string]any, error) {
 	return files, err
 }
 
-// result is what a replay left, in the shape of the oracle's result.
-func (r *scenario) result(contexts []any) (map[string]any, error) {
-	files, err := r.files()
-	if err != nil {
-		return nil, err
-	}
-	reload, err := r.reload()
-	if err != nil {
-		return nil, err
-	}
-	u := r.tree.Usage()
-	labels := map[string]any{}
-	for id, label := range r.tree.Labels() {
-		labels[id] = label
-	}
-	at := make([]any, len(contexts))
-	for i, c := range contexts {
-		leaf := field(c, "leafId")
-		at[i] = map[string]any{"leafId": leaf, "context": contextAt(r.tree, leaf)}
-	}
-	return map[string]any{
-		"ids": mustJSON(encodeJSON(r.ids)), "log": r.log, "snapshots": r.snapshots, "final": r.snapshot(),
-		"header": mustJSON(r.tree.Header().JSON()), "entries": entriesOf(r.tree), "tree": nodesOf(r.tree.Roots()), "labels": labels,
-		"usage": mustJSON(fmt.Appendf(nil, `{"input":%d,"output":%d,"cacheRead":%d,"cacheWrite":%d,"premiumRequests":%d,"cost":%v}`,
-			u.Input, u.Output, u.CacheRead, u.CacheWrite, u.PremiumRequests, u.Cost)),
-		"contexts": at, "files": files, "blobs": r.store.hashes(), "reload": reload,
-	}, nil
-}
-
-func (r *scenario) report(want map[string]any, report func(Case)) error {
-	got, err := r.result(items(want["contexts"]))
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.name, err)
-	}
+func (r *scenario) report(want, got map[string]any, report func(Case)) {
 	for _, part := range slices.Sorted(maps.Keys(want)) {
 		if part == "version" {
 			continue
 		}
-		report(Case{
-			Name: r.name + "/" + part, Got: got[part], Want: want[part],
-			When: map[string]func() bool{
-				"leaf is not the last entry": func() bool { return leafID(r.tree) != lastID(r.tree) },
-				"path becomes a session":     func() bool { return r.extracted },
-				"artifacts are forked":       func() bool { return r.forkedArtifacts },
-				"no answer yet":              func() bool { return !r.tree.Listed() },
-			},
-			Holds: map[string]func() error{
-				"every entry is kept": func() error {
-					return same(true, field(got["reload"], "sameAsInMemory"))
-				},
-				"the leaf is kept":                        func() error { return r.keepsLeaf(part, got, want) },
-				"each entry once, and under its ancestor": func() error { return r.relinked(part, got, want) },
-				"each artifact is kept":                   func() error { return r.keepsArtifacts(part, got, want) },
-			},
-		})
+		if part == "contexts" { // one for each leaf: what excuses one excuses no other
+			for i, c := range items(want[part]) {
+				r.reportPart(fmt.Sprintf("%s-%02d", part, i), part, c, itemAt(got[part], i), want, got, report)
+			}
+			continue
+		}
+		r.reportPart(part, part, want[part], got[part], want, got, report)
+	}
+}
+
+func itemAt(list any, i int) any {
+	if i < len(items(list)) {
+		return items(list)[i]
 	}
 	return nil
 }
 
-// reload reads the session back from its file.
-func (r *scenario) reload() (any, error) {
-	b, err := r.persisted(r.tree)
-	if err != nil {
-		return nil, err
-	}
-	var back []byte
-	for line := range bytes.Lines(b) {
-		line, err := rehydrate.Resolve(context.Background(), line, r.store, func(rehydrate.Missing) {})
-		if err != nil {
-			return nil, err
-		}
-		back = append(back, line...)
-	}
-	f, err := sessions.Load(back)
-	if err != nil {
-		return nil, err
-	}
-	tree := f.Tree()
-	ids := []any{}
-	for _, e := range tree.Entries() {
-		ids = append(ids, e.ID)
-	}
-	var entries any = entriesOf(tree)
-	same := difference(entriesOf(r.tree), entries) == ""
-	if same {
-		entries = "<same as .entries>"
-	}
-	return map[string]any{
-		"leafId": leafID(tree), "sameAsInMemory": same, "header": mustJSON(tree.Header().JSON()), "entryIds": ids,
-		"entries": entries, "context": mustJSON(tree.Context(tree.Leaf()).JSON()),
-	}, nil
-}
-
-// files are the sessions and artifacts as they are kept.
-func (r *scenario) files() (map[string]any, error) {
-	files := map[string]any{}
-	for _, s := range append(r.older, session{r.tree, r.artifacts}) {
-		name := s.tree.Header().FileName()
-		if s.tree.Listed() { // the oracle writes no file before (SPEC S8)
-			b, err := r.persisted(s.tree)
-			if err != nil {
-				return nil, err
-			}
-			files[name] = linesOf(string(b))
-		}
-		for artifact, content := range s.artifacts {
-			files[strings.TrimSuffix(name, ".jsonl")+"/"+artifact] = content
-		}
-	}
-	return files, nil
-}
-
-// persisted is the file of a session with the rules for entries applied (SPEC T1–T6).
-func (r *scenario) persisted(t *sessions.Tree) ([]byte, error) {
-	b, err := write(t)
-	if err != nil {
-		return nil, err
-	}
-	var out []byte
-	for line := range bytes.Lines(b) {
-		entry, err := r.persist(bytes.TrimSuffix(line, []byte("\n")))
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, entry...), '\n')
-	}
-	return out, nil
+func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[string]any, report func(Case)) {
+	report(Case{
+		Name: r.name + "/" + name, Got: has, Want: wanted,
+		When: map[string]func() bool{
+			"unknown leaf": func() bool {
+				id, ok := field(wanted, "leafId").(string)
+				_, err := r.tree.Entry(id)
+				return ok && id != "<undefined>" && err != nil
+			},
+			"leaf is not the last entry": func() bool { return leafID(r.tree) != lastID(r.tree) },
+			"path becomes a session":     func() bool { return r.extracted },
+			"artifacts are forked":       func() bool { return r.forkedArtifacts },
+			"no answer yet":              func() bool { return !r.tree.Listed() },
+		},
+		Holds: map[string]func() error{
+			"not found by its name": func() error {
+				return notFound(field(has, "context"), field(wanted, "leafId"))
+			},
+			"every entry is kept": func() error {
+				return same(true, field(got["reload"], "sameAsInMemory"))
+			},
+			"the leaf is kept":                        func() error { return r.keepsLeaf(part, wanted, has, got, want) },
+			"each entry once, and under its ancestor": func() error { return r.relinked(part, has, got, want) },
+			"each artifact is kept":                   func() error { return r.keepsArtifacts(part, got, want) },
+		},
+	})
 }
 
 // keepsLeaf: what differs is the leaf, which was stored.
-func (r *scenario) keepsLeaf(part string, got, want map[string]any) error {
+func (r *scenario) keepsLeaf(part string, wanted, has any, got, want map[string]any) error {
 	switch part {
 	case "files":
 		name := r.tree.Header().FileName()
@@ -221,13 +156,18 @@ func (r *scenario) keepsLeaf(part string, got, want map[string]any) error {
 		reload["leafId"] = leafID(r.tree)
 		reload["context"] = mustJSON(r.tree.Context(r.tree.Leaf()).JSON())
 		return same(reload, got["reload"])
+	case "contexts":
+		if field(wanted, "leafId") == "<undefined>" {
+			return same(mustJSON(r.tree.Context(r.tree.Leaf()).JSON()), field(has, "context"))
+		}
 	}
 	return fmt.Errorf("%s must not differ", part)
 }
 
 // relinked: the oracle leaves entries whose parent was a label without an ancestor, and writes a session that it had not
 // written yet twice, or not at all.
-func (r *scenario) relinked(part string, got, want map[string]any) error {
+func (r *scenario) relinked(part string, has any, got, want map[string]any) error {
+	want = r.parentByID(want)
 	entries := relink(items(want["entries"]))
 	tree := treeOf(entries)
 	if err := same(entries, got["entries"]); err != nil {
@@ -239,12 +179,9 @@ func (r *scenario) relinked(part string, got, want map[string]any) error {
 	case "tree":
 		return same(nodesOf(tree.Roots()), got["tree"])
 	case "contexts":
-		for _, c := range items(got["contexts"]) {
-			if err := same(contextAt(tree, field(c, "leafId")), field(c, "context")); err != nil {
-				return err
-			}
-		}
-		return nil
+		return same(contextAt(tree, field(has, "leafId")), field(has, "context"))
+	case "header":
+		return same(want["header"], has)
 	case "files":
 		files := got["files"].(map[string]any)
 		for name, lines := range want["files"].(map[string]any) {
@@ -274,6 +211,20 @@ func (r *scenario) relinked(part string, got, want map[string]any) error {
 		return same(reload, got["reload"])
 	}
 	return fmt.Errorf("%s must not differ", part)
+}
+
+// parentByID is a result in which a session names the one that it came from by its id, as Spool does, not by a path.
+func (r *scenario) parentByID(want map[string]any) map[string]any {
+	names := map[string]string{}
+	for name := range want["files"].(map[string]any) {
+		id := strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
+		names["<ROOT>/sessions/"+name] = id
+	}
+	parent := str(field(want["header"], "parentSession"))
+	if id, ok := strings.CutSuffix(parent[strings.LastIndexByte(parent, '_')+1:], ".jsonl"); ok {
+		names[parent] = id
+	}
+	return replace(want, names).(map[string]any)
 }
 
 // relink drops records that came before, and puts an entry whose parent is not there under the one before it.
@@ -328,11 +279,11 @@ func (r *scenario) keepsArtifacts(part string, got, want map[string]any) error {
 				return fmt.Errorf("%s is lost", name)
 			}
 		}
-		for _, s := range r.older {
-			for name, content := range s.artifacts {
-				if r.artifacts[name] != content {
-					return fmt.Errorf("%s of the session forked is not in the fork", name)
-				}
+		newest := strings.TrimSuffix(r.tree.Header().FileName(), ".jsonl")
+		for name, content := range mine {
+			older, file, ok := strings.Cut(name, "/")
+			if ok && older < newest && mine[newest+"/"+file] != content {
+				return fmt.Errorf("%s of the session forked is not in the fork", name)
 			}
 		}
 		return nil

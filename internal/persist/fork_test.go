@@ -14,6 +14,24 @@ import (
 	"spool/pkg/threads"
 )
 
+// A session that begins with what names it is there at once, and takes entries; its name is taken then (SPEC S1).
+func TestNewSession(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	must.Do(t, r.NewSession(ctx, "child", "/srv/mill", "s0"))
+	to := events.Thread{Session: "child", Name: events.MainThread}
+	w := must.Get(r.SessionWriter(ctx, to, ""))(t)
+	must.Get(w.Append(ctx, sessions.Message([]byte(`{"role":"user","content":"go"}`))))(t)
+	tree := must.Get(r.Tree(ctx, to))(t)
+	if h := tree.Header(); h.ID != "child" || h.ParentSession != "s0" || h.Cwd != "/srv/mill" || len(tree.Entries()) != 1 {
+		t.Errorf("header = %+v, %d entries; want the new session's, and one entry", h, len(tree.Entries()))
+	}
+	if err := r.NewSession(ctx, "child", "/srv/mill", ""); !errors.Is(err, client.ErrThreadExists) {
+		t.Errorf("NewSession of a session that is there = %v, want ErrThreadExists", err)
+	}
+}
+
 // A forked session has all entries, branches and the leaf of the other one, and its own header; both go their own ways, and
 // what is exported is a file that loads as the tree (SPEC S9, S12).
 func TestForkSession(t *testing.T) {

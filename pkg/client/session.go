@@ -186,6 +186,24 @@ type SessionWriter struct {
 	leaf   string
 }
 
+// NewSession begins an omp session and returns when it is there: cwd is where its agent works, parent the session that it goes
+// on from, "" for none (SPEC S1). Nothing of the parent is taken; ForkSession does that. ErrThreadExists: the name is taken.
+func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) error {
+	t := events.Thread{Session: session, Name: events.MainThread}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if _, err := c.Thread(ctx, t); !errors.Is(err, threads.ErrNoThread) {
+		return errors.Join(err, fmt.Errorf("%w: %s", ErrThreadExists, t))
+	}
+	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Publish(ctx, Entry{Thread: t, Dialect: "omp", Body: header.JSON()}); err != nil {
+		return err
+	}
+	return c.Await(ctx, t, p.Producer(), 0, 1)
+}
+
 // SessionWriter begins where the session's leaf is; a thread that is not there yet begins with its first entry.
 func (c *Client) SessionWriter(ctx context.Context, t events.Thread, user string) (*SessionWriter, error) {
 	if err := t.Validate(); err != nil {

@@ -11,7 +11,7 @@ import (
 // NotFound is the error that names an entry which is not there: "Entry <id> not found" (SPEC S3). It wraps ErrNotFound.
 func NotFound(id string) error { return notFoundError(id) }
 
-// BranchSummary is the draft that Tree.BranchWithSummary appends; from is an entry, or "" for the root.
+// BranchSummary is the summary of the path that was left; from is an entry, or "" for the root.
 func BranchSummary(from string, s Summarized) Draft {
 	if from == "" {
 		from = "root"

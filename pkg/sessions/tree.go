@@ -3,6 +3,7 @@ package sessions
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"spool/internal/jsonscan"
@@ -29,14 +30,8 @@ type Tree struct {
 	entries []Entry
 	byID    map[string]int // of entries that share an id, the last
 	leaf    Leaf
-	labels  map[string]labelled
-	file    *File // it was loaded from; nil for none
-}
-
-// labelled is the label of an entry and the index of the label entry that first gave it one.
-type labelled struct {
-	label string
-	since int
+	labels  map[string]string // by entry
+	file    *File             // it was loaded from; nil for none
 }
 
 // Leaf is a place in a tree: an entry, no entry (Root), or wherever the last entry is (Last, the zero value).
@@ -59,7 +54,7 @@ func (l Leaf) ID() string { return l.id }
 
 // NewTree is a session with these entries, whose leaf is the last of them. Their bytes are not copied.
 func NewTree(h Header, entries ...Entry) *Tree {
-	t := &Tree{header: h, byID: make(map[string]int, len(entries)), labels: map[string]labelled{}, leaf: Root}
+	t := &Tree{header: h, byID: make(map[string]int, len(entries)), labels: map[string]string{}, leaf: Root}
 	for _, e := range entries {
 		t.add(e)
 	}
@@ -91,15 +86,11 @@ func (t *Tree) add(e Entry) {
 func (t *Tree) label(e Entry) {
 	target, _ := jsonscan.Text(jsonscan.Get(e.Raw, "targetId"))
 	label, _ := jsonscan.Text(jsonscan.Get(e.Raw, "label"))
-	was, has := t.labels[target]
-	switch {
-	case label == "":
+	if label == "" {
 		delete(t.labels, target)
-	case has:
-		t.labels[target] = labelled{label, was.since}
-	default:
-		t.labels[target] = labelled{label, len(t.entries)}
+		return
 	}
+	t.labels[target] = label
 }
 
 // Header is the session's header.
@@ -123,19 +114,12 @@ func (t *Tree) Entry(id string) (Entry, error) {
 // Leaf is the place after which the next entry goes: an entry or Root; Last only after an entry without an id.
 func (t *Tree) Leaf() Leaf { return t.leaf }
 
-// Admits tells whether the draft can be appended now: the error is that of Append.
-func (t *Tree) Admits(d Draft) error {
-	if d.typ != TypeLabel {
-		return nil
-	}
-	_, err := t.Entry(d.target)
-	return err
-}
-
 // Append makes an entry of a draft, as a child of the leaf, and moves the leaf to it (SPEC S3).
 func (t *Tree) Append(d Draft, s Stamp) (Entry, error) {
-	if err := t.Admits(d); err != nil {
-		return Entry{}, err
+	if d.typ == TypeLabel {
+		if _, err := t.Entry(d.target); err != nil {
+			return Entry{}, err
+		}
 	}
 	taken := func(id string) bool { _, ok := t.byID[id]; return ok }
 	if s.ID == "" {
@@ -164,43 +148,11 @@ func (t *Tree) Branch(id string) error {
 // ResetLeaf takes the leaf away: the next entry is a new root (SPEC S3).
 func (t *Tree) ResetLeaf() { t.leaf = Root }
 
-// BranchWithSummary goes back to an entry, or to Root, and appends what was learned on the path that is left (SPEC S3).
-func (t *Tree) BranchWithSummary(to Leaf, summary Summarized, s Stamp) (Entry, error) {
-	was, from := t.leaf, to.id
-	if from == "" {
-		from = "root"
-		t.ResetLeaf()
-	} else if err := t.Branch(from); err != nil {
-		return Entry{}, err
-	}
-	e, err := t.Append(branchSummary(from, summary), s)
-	if err != nil {
-		t.leaf = was
-	}
-	return e, err
-}
-
 // Label is the label of an entry, "" for none.
-func (t *Tree) Label(id string) string { return t.labels[id].label }
+func (t *Tree) Label(id string) string { return t.labels[id] }
 
 // Labels are the labels by entry. Targets need not exist.
-func (t *Tree) Labels() map[string]string {
-	labels := make(map[string]string, len(t.labels))
-	for id, l := range t.labels {
-		labels[id] = l.label
-	}
-	return labels
-}
-
-// labelledIDs are the entries with a label in the order in which they got it.
-func (t *Tree) labelledIDs() []string {
-	ids := make([]string, 0, len(t.labels))
-	for id := range t.labels {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b string) int { return t.labels[a].since - t.labels[b].since })
-	return ids
-}
+func (t *Tree) Labels() map[string]string { return maps.Clone(t.labels) }
 
 // Path is the entries from the root to a leaf.
 func (t *Tree) Path(leaf Leaf) []Entry {

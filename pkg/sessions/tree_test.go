@@ -30,13 +30,10 @@ func TestTree(t *testing.T) {
 	add(t, tree, "c")
 	tree.ResetLeaf()
 	add(t, tree, "d")
-	e, err := tree.BranchWithSummary(At("b"), Summarized{Summary: "S"}, Stamp{ID: "e", Time: noon})
-	if err != nil || string(e.Raw) != `{"type":"branch_summary","id":"e","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","fromId":"b","summary":"S"}` {
-		t.Errorf("BranchWithSummary = %s, %v", e.Raw, err)
-	}
-	if e, err = tree.BranchWithSummary(Root, Summarized{Summary: "R"}, Stamp{ID: "f"}); err != nil || e.Parent != "" || !bytes.Contains(e.Raw, []byte(`"fromId":"root"`)) {
-		t.Errorf("BranchWithSummary(Root) = %s, %v", e.Raw, err)
-	}
+	must.Do(t, tree.Branch("b"))
+	add(t, tree, "e")
+	tree.ResetLeaf()
+	add(t, tree, "f")
 	if got := entryIDs(tree.Entries()); got != "a b c d e f" {
 		t.Errorf("Entries = %s", got)
 	}
@@ -68,17 +65,13 @@ func TestTreeRefuses(t *testing.T) {
 	tree := NewTree(Header{ID: "s1"})
 	add(t, tree, "a")
 	_, label := tree.Append(Label("x", "L"), Stamp{})
-	_, summary := tree.BranchWithSummary(At("x"), Summarized{}, Stamp{})
-	for _, err := range []error{tree.Branch("x"), label, summary} {
+	for _, err := range []error{tree.Branch("x"), label} {
 		if !errors.Is(err, ErrNotFound) || err.Error() != "Entry x not found" {
 			t.Errorf("error = %v, want Entry x not found", err)
 		}
 	}
 	if _, err := tree.Append(Message([]byte(`{}`)), Stamp{ID: "a"}); !errors.Is(err, ErrTaken) {
 		t.Errorf("Append under a taken id: %v, want ErrTaken", err)
-	}
-	if _, err := tree.BranchWithSummary(Root, Summarized{}, Stamp{ID: "a"}); !errors.Is(err, ErrTaken) {
-		t.Errorf("BranchWithSummary under a taken id: %v, want ErrTaken", err)
 	}
 	if _, err := tree.Append(Message([]byte(`{`)), Stamp{ID: "b"}); !errors.Is(err, jsonscan.ErrSyntax) {
 		t.Errorf("Append of broken JSON: %v, want ErrSyntax", err)
@@ -154,40 +147,6 @@ func TestWriteKeepsBytes(t *testing.T) {
 	lines := strings.Split(written(t, tree), "\n")
 	if !ok || lines[0] != header3[:len(header3)-1]+`,"title":"a title","titleSource":"user"}` || lines[2] != "rubbish" || len(lines) != 6 {
 		t.Errorf("with a title: %q", lines)
-	}
-}
-
-// SPEC S9: a path as a session of its own hangs together although its labels are left out, and has them at its end.
-func TestExtract(t *testing.T) {
-	tree := NewTree(Header{ID: "s1", Cwd: "/w", Title: "T"})
-	add(t, tree, "a")
-	must.Get(tree.Append(Label("a", "L"), Stamp{ID: "l"}))(t)
-	add(t, tree, "b")
-	add(t, tree, "c")
-	branch, err := tree.Extract("b", tree.Header().Child("s2", noon), func() Stamp { return Stamp{ID: "m", Time: noon} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Join([]string{
-		`{"type":"session","version":3,"id":"s2","title":"T","timestamp":"2026-01-01T12:00:00.000Z","cwd":"/w","parentSession":"s1"}`,
-		`{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user","content":"x"}}`,
-		`{"type":"message","id":"b","parentId":"a","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user","content":"x"}}`,
-		`{"type":"label","id":"m","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","targetId":"a","label":"L"}`, "",
-	}, "\n")
-	if diff := cmp.Diff(want, written(t, branch)); diff != "" {
-		t.Errorf("Extract (-want +got):\n%s", diff)
-	}
-	if got := entryIDs(tree.Path(At("b"))); got != "a l b" {
-		t.Errorf("the original's path is %s, want a l b", got)
-	}
-	fork := tree.Fork(tree.Header().Child("s3", noon))
-	add(t, fork, "d")
-	add(t, tree, "e")
-	if entryIDs(fork.Entries()) != "a l b c d" || entryIDs(tree.Entries()) != "a l b c e" {
-		t.Errorf("after a fork: %s and %s", entryIDs(fork.Entries()), entryIDs(tree.Entries()))
-	}
-	if _, err := tree.Extract("x", Header{}, nil); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Extract of an unknown entry: %v, want ErrNotFound", err)
 	}
 }
 

@@ -289,3 +289,11 @@ func Run(t testing.TB, cmd *exec.Cmd, within time.Duration) (stdout, stderr []by
 	}
 	return out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()
 }
+
+// EndWithParent has a command that no test runs end with this process, on Linux.
+func EndWithParent(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	endWithParent(cmd.SysProcAttr)
+}
