@@ -74,7 +74,7 @@ var (
 	pLimit   = param{name: "limit", kind: "integer", about: "at most so many"}
 	pAfter   = param{name: "after", kind: "string", about: `the "next" of the page before`}
 	pSession = param{name: "session", kind: "string", about: "of this session only"}
-	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items"}
+	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items, unless the token has a name: then that is"}
 	pRange   = param{name: "Range", kind: "string", about: "bytes=FROM-TO", header: true}
 	pMatch   = param{name: "If-None-Match", kind: "string", about: "the ETag of what is there", header: true}
 	pResume  = param{name: "Last-Event-ID", kind: "string", about: "go on behind that event", header: true}
@@ -246,7 +246,7 @@ var served = []route{
 	{method: "GET", path: threadPath + "/prompts/{id}", need: access.Read, in: reading, about: "One prompt.",
 		gives: object("prompt"), do: (*api).prompt},
 	{
-		method: "POST", path: threadPath + "/prompts/{id}/answer", need: access.Write, in: storing,
+		method: "POST", path: threadPath + "/prompts/{id}/answer", need: access.Answer, in: storing,
 		about: "Answer a prompt; the first answer counts.", takes: object("answer"),
 		gives: object("answered"), also: []int{409, 415}, do: (*api).answerPrompt,
 	},
@@ -380,7 +380,7 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if to.need == access.Write {
+	if to.need == access.Write || to.need == access.Answer {
 		if err := a.charge(r, r.PathValue("session"), to.paced); err != nil {
 			a.fail(w, r, err)
 			return
