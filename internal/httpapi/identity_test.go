@@ -15,6 +15,24 @@ import (
 
 const agent7, mira = "agent7-0123456789", "mira-0123456789abc"
 
+// TestNotUser: who posts and follows reads the others, and not itself.
+func TestNotUser(t *testing.T) {
+	conn, ctx, _, url := worldOn(t, httpapi.Config{})
+	for _, user := range []string{"me", "you", "me", "you"} {
+		do(t, url, request{path: "/v1/sessions/s/threads/main/entries?dialect=item&user=" + user, kind: "application/json",
+			body: `{"content":[{"type":"text","text":"of ` + user + `"}]}`})
+	}
+	if err := faulttest.Settle(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	s := follow(t, ctx, url+"/v1/live?since=all&not_user=me", "")
+	for range 2 {
+		if e := s.next(); !strings.Contains(e.data, "of you") {
+			t.Errorf("event %s, want one of the other user", e.data)
+		}
+	}
+}
+
 // TestWhoSpeaks: items, answers and receipts name the token, whatever a query or a body says, and who may write does
 // not approve what it asked: neither by the answer's route nor by an entry that says that it was answered.
 func TestWhoSpeaks(t *testing.T) {

@@ -181,7 +181,9 @@ var served = []route{
 			pSession, {name: "thread", kind: "string", about: "of threads of this name"},
 			{name: "type", kind: "string", about: "metadata.type, or message"},
 			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"},
-			{name: "since", kind: "string", about: "a time, a duration, or all"}, pResume,
+			{name: "since", kind: "string", about: "a time, a duration, or all"},
+			{name: "not_user", kind: "string", about: "without the items of this user_id: who posts and reads would read itself"},
+			pResume,
 		},
 		gives: sseOf("item"), do: (*api).streamItems,
 	},
@@ -234,6 +236,7 @@ var served = []route{
 			{name: "head", kind: "integer", about: "bytes of the beginning that the result shows"},
 			{name: "columns", kind: "integer", about: "longest line that the result shows, in bytes"},
 			{name: "lease_ms", kind: "integer", about: "how long it may be silent"},
+			{name: "keep", kind: "boolean", about: "an artifact of all of it, also when the result shows it whole"},
 			{name: headerExit, kind: "integer", about: "exit code; also as a trailer", header: true},
 			{name: headerError, kind: "string", about: "true: the tool failed; also as a trailer", header: true},
 		},
@@ -297,7 +300,7 @@ func (a *api) routes() []route {
 	if a.cfg.Client == nil {
 		return open
 	}
-	return slices.Concat(open, served, removals)
+	return slices.Concat(open, served, verbs, removals)
 }
 
 // mux leads requests to their routes, and what is no route's to the handlers beside.
