@@ -94,11 +94,15 @@ func asActive(err error) error {
 	if !errors.As(err, &active) {
 		return err
 	}
-	live := active.Runs
-	for _, o := range active.Outputs {
-		live = append(live, "output "+o)
+	said := ""
+	if len(active.Runs) > 0 {
+		said = fmt.Sprintf("\nLive runs: %s. End them with spool run end.", strings.Join(active.Runs, ", "))
 	}
-	return fmt.Errorf("%w\nLive are: %s. End them (spool run end), or say --force", err, strings.Join(live, ", "))
+	if len(active.Outputs) > 0 {
+		said += fmt.Sprintf("\nOpen outputs: %s. Each ends with its tool (stop spool exec, or what prints), or as aborted "+
+			"when it was silent for its lease.", strings.Join(active.Outputs, ", "))
+	}
+	return fmt.Errorf("%w%s\nOr say --force", err, said)
 }
 
 func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {

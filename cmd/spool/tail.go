@@ -11,15 +11,16 @@ import (
 )
 
 type tailCmd struct {
-	Where string        `arg:"" optional:"" name:"session[/thread]" help:"What to follow (default: everything)."`
-	All   bool          `xor:"from" help:"From the first item that is kept."`
-	New   bool          `xor:"from" help:"From now on (the default)."`
-	Last  bool          `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
-	Since time.Duration `xor:"from" placeholder:"DURATION" help:"From so long ago on."`
-	Type  string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end."`
-	JSON  bool          `help:"Each item as one line of JSON."`
-	End   bool          `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
-	Count int           `placeholder:"N" help:"Stop after so many items."`
+	Where   string        `arg:"" optional:"" name:"session[/thread]" help:"What to follow (default: everything)."`
+	All     bool          `xor:"from" help:"From the first item that is kept."`
+	New     bool          `xor:"from" help:"From now on (the default)."`
+	Last    bool          `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
+	Since   time.Duration `xor:"from" placeholder:"DURATION" help:"From so long ago on."`
+	Type    string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end."`
+	NotUser string        `placeholder:"USER" help:"Without the items of this user_id: who posts and follows would read itself."`
+	JSON    bool          `help:"Each item as one line of JSON."`
+	End     bool          `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
+	Count   int           `placeholder:"N" help:"Stop after so many items."`
 }
 
 func (c *tailCmd) Run(a *app) error {
@@ -45,6 +46,8 @@ func (c *tailCmd) Run(a *app) error {
 			return err
 		}
 		switch {
+		case c.NotUser != "" && item.User == c.NotUser:
+			shown--
 		case c.JSON:
 			_, err = fmt.Fprintf(a.out, "%s\n", item.Raw)
 		case view != nil:

@@ -83,8 +83,8 @@ class Spool:
             time.sleep(min(2, 0.01 * 2**attempt) * random.uniform(0.5, 1))  # busy or full: the same event again
         raise TimeoutError("the server takes nothing")
 
-    def items(self, session, thread):
-        """The items of a thread, from the first one that is kept, each once."""
+    def items(self, session, thread, not_user=None):
+        """The items of a thread, from the first one that is kept, each once; without those of the user not_user."""
         deliver, last = f"{self.nats.inbox}.items", 0
         self.nats.subscribe(deliver)
         config = {"deliver_subject": deliver, "filter_subject": f"spool.v1.item.{session}.{thread}.>",
@@ -98,7 +98,8 @@ class Spool:
                 item = json.loads(data)
                 if item["n"] > last:  # after a crash of a persister an item can be stored twice
                     last = item["n"]
-                    yield item
+                    if not_user is None or item.get("user_id") != not_user:  # who posts and reads would read itself
+                        yield item
 
 
 def main(command, session, thread, count="0"):

@@ -20,11 +20,13 @@ import (
 // Scope is what a request needs.
 type Scope uint8
 
-// The scopes. Admin has the others in it; write has no read in it: an agent that only reports needs none.
+// The scopes. Admin has the others in it. Write has no read in it: an agent that only reports needs none; nor answer: no
+// agent approves what it asked.
 const (
-	Read  Scope = 1 << iota // see sessions, threads, artifacts, prompts
-	Write                   // append, answer, fork, end
-	Admin                   // delete
+	Read   Scope = 1 << iota // see sessions, threads, artifacts, prompts
+	Write                    // append, fork, end
+	Admin                    // delete
+	Answer                   // settle prompts: who asks is seldom who may approve
 
 	None Scope = 0
 )
@@ -33,6 +35,8 @@ func (s Scope) String() string {
 	switch {
 	case s&Admin != 0:
 		return "admin"
+	case s&Answer != 0:
+		return "answer"
 	case s&Write != 0:
 		return "write"
 	case s&Read != 0:
@@ -49,7 +53,9 @@ func parseScope(name string) (Scope, bool) {
 	case "write":
 		return Write, true
 	case "admin":
-		return Admin | Read | Write, true
+		return Admin | Read | Write | Answer, true
+	case "answer":
+		return Answer, true
 	}
 	return None, false
 }
@@ -57,12 +63,13 @@ func parseScope(name string) (Scope, bool) {
 // Grant is what a token gives to whoever has it. The zero value gives nothing.
 type Grant struct {
 	Name     string // for logs
+	User     string // who publishes with it, whatever a request claims; "": who the request says
 	Scopes   Scope
 	Sessions []string // beginnings of the sessions' names; none: all sessions
 }
 
 // All is the grant of who needs no token, and of a token that stands alone in its file.
-func All() Grant { return Grant{Name: "all", Scopes: Read | Write | Admin} }
+func All() Grant { return Grant{Name: "all", Scopes: Read | Write | Answer | Admin} }
 
 // Session reports whether the grant is good for a session.
 func (g Grant) Session(session string) bool {
@@ -178,7 +185,7 @@ const minToken = 16
 //
 //	NAME SCOPES TOKEN [session=PREFIX]…
 //
-// SCOPES are read, write, admin, joined by commas. Empty lines, and lines that begin with #, do not count. Lines end with
+// SCOPES are read, write, answer, admin, joined by commas. Empty lines, and lines that begin with #, do not count. Lines end with
 // a newline, the last one too: a line that is cut may give more than the whole one.
 func ReadFile(file string) (*Tokens, error) {
 	t, running := &Tokens{}, false
@@ -257,11 +264,11 @@ func parseLine(line string) (t token, err error) {
 	if len(words) < 3 {
 		return t, errors.New("want NAME SCOPES TOKEN [session=PREFIX]…")
 	}
-	t.grant.Name = words[0]
+	t.grant.Name, t.grant.User = words[0], words[0]
 	for _, name := range strings.Split(words[1], ",") {
 		scope, ok := parseScope(name)
 		if !ok {
-			return t, fmt.Errorf("%s: %q is no scope; use read, write, admin, joined by commas", t.grant.Name, name)
+			return t, fmt.Errorf("%s: %q is no scope; use read, write, answer, admin, joined by commas", t.grant.Name, name)
 		}
 		t.grant.Scopes |= scope
 	}

@@ -58,6 +58,21 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 	}
 }
 
+// maySettle refuses an entry that says of a prompt asked here that it is settled, unless its publisher may settle it.
+func (d *draft) maySettle(a addition, items []events.Item) error {
+	if a.operation || a.dialect.Name() != itemDialect {
+		return nil
+	}
+	for i := range items {
+		if p, ok := events.ParsePrompt(items[i]); ok && items[i].Type == events.TypePendingPromptResolved {
+			if err := d.e.Scope.CheckSettles(p.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // putsRecord reports whether the commit puts a record, with what the event does so far.
 func (d *draft) putsRecord(key string) bool {
 	_, own := d.Puts[key]
@@ -119,6 +134,11 @@ func (d *draft) answer(ctx context.Context, a events.Answer) error {
 	a.By = cmp.Or(a.By, d.e.User)
 	if p.Resolution, err = p.Settle(a, events.NoLater(d.e.Time, d.e.stored())); err != nil {
 		return err
+	}
+	if p.By != events.ByDeadline { // which anybody may notice
+		if err := d.e.Scope.CheckSettles(a.Prompt); err != nil {
+			return err
+		}
 	}
 	p.Producer, p.Seq = d.e.Producer, d.e.Seq
 	d.e.Text = events.PendingPromptResolved(p.ID, p.Kind, p.Resolution).JSON()

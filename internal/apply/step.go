@@ -34,6 +34,9 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	if err != nil {
 		return err
 	}
+	if err := d.maySettle(a, e.Items); err != nil {
+		return err
+	}
 	nodes, err := d.stepRefs(ctx, e.Refs)
 	if err != nil {
 		return err

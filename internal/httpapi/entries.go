@@ -1,16 +1,21 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"spool/internal/access"
 	"spool/internal/ingest"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -69,6 +74,7 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	defer memory.close()
 	cfg.Room = memory
 	a.pace(r, &cfg)
+	cfg.Check = a.mayStore
 	named, err := identity(r, &cfg)
 	if err != nil {
 		return err
@@ -82,6 +88,41 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	p.next = max(p.next, next(w, r, cfg))
 	a.producers.give(p)
 	return nil
+}
+
+// mayStore refuses what a persister would send to the dead letters: a step that refers to what is not stored, and an item
+// that settles a prompt for who may not, or in another one's name.
+func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry) error {
+	if a.cfg.Client != nil {
+		if err := a.cfg.Client.CheckRefs(ctx, told(access.From(ctx), read.Refs)); errors.Is(err, client.ErrMissingRef) {
+			return err
+		} // after another error the persister looks
+	}
+	for _, it := range read.Items {
+		p, ok := events.ParsePrompt(it)
+		if !ok || e.Dialect != "item" || it.Type != events.TypePendingPromptResolved {
+			continue
+		}
+		if err := events.ScopeFrom(ctx).CheckSettles(p.ID); err != nil {
+			return fmt.Errorf("%w: %w", errForbidden, err)
+		}
+		user, by := events.UserFrom(ctx), events.ParseResolution(it).By
+		if by != "" && user != "" && by != user {
+			return fmt.Errorf("%w: prompt %q: settled by %q, and the token is that of %s", errForbidden, p.ID, by, user)
+		}
+	}
+	return nil
+}
+
+// told are the references of which a token may know whether they are stored (docs/security.md, "Not defended").
+func told(grant access.Grant, refs []string) []string {
+	if grant.Scopes&access.Read == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(refs), func(text string) bool {
+		at, err := casstore.ParseLocated(text)
+		return !grant.Everything() && (err != nil || at.Ref.Kind() != casstore.KindBlob)
+	})
 }
 
 // identity reads the idempotency headers.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"spool/internal/access"
+	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -21,7 +22,7 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 	if err := key.validate(); err != nil {
 		return err
 	}
-	g := &gleaner{api: a, key: key, grant: access.From(r.Context())}
+	g := &gleaner{api: a, key: key, grant: access.From(r.Context()), notUser: q.Get("not_user")}
 	from, err := g.begin(r)
 	if err != nil {
 		return err
@@ -57,12 +58,13 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 //	812                 all threads; or a session that has been followed from a time on
 //	812;main:41;sub:7   a session; as in follower, a number may be followed by the life
 type gleaner struct {
-	api   *api
-	out   *sse
-	key   itemFeed
-	grant access.Grant
-	seq   uint64
-	had   map[string]mark // the last items, by thread; nil: not known
+	api     *api
+	out     *sse
+	key     itemFeed
+	notUser string // whose items are left out; "": nobody's
+	grant   access.Grant
+	seq     uint64
+	had     map[string]mark // the last items, by thread; nil: not known
 }
 
 // mostTwice is how many threads a reader of what is stored remembers, to leave out what was stored twice.
@@ -139,6 +141,9 @@ func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 		g.had[t.Name] = at
 	}
 	if !g.grant.Session(t.Session) {
+		return nil
+	}
+	if user, _ := jsonscan.Text(jsonscan.Get(jsonscan.Get(data, "item"), "user_id")); user != "" && user == g.notUser {
 		return nil
 	}
 	return g.out.send(eventItem, g.cursor(), data)

@@ -204,10 +204,14 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 			return r, false
 		}
 	}
-	if !grant.Everything() {
-		ctx = events.WithScope(ctx, scopeOf(grant))
+	scope := scopeOf(grant)
+	if grant.Scopes&access.Answer == 0 {
+		scope = scope.Apart("")
 	}
-	return r.WithContext(ctx), true
+	if scope != "" {
+		ctx = events.WithScope(ctx, scope)
+	}
+	return r.WithContext(events.WithUser(ctx, grant.User)), true
 }
 
 // scopeOf is what a persister checks the events of a token by, beside us. No session begins with what is no name.
@@ -327,12 +331,12 @@ func verdict(err error) (status, after int) {
 		return http.StatusTooManyRequests, beyond.Seconds()
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
+	case is(errForbidden, record.ErrDenied):
+		return http.StatusForbidden, 0
 	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
-	case is(errForbidden, record.ErrDenied):
-		return http.StatusForbidden, 0
 	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused, client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded):
 		return http.StatusConflict, 0
 	case is(casstore.ErrGone):

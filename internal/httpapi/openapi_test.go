@@ -56,6 +56,8 @@ func TestDocument(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1.") {
 		t.Fatalf("document of version %q: %v", doc.OpenAPI, err)
 	}
+	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.ArtifactsBucket))(t)
+	must.Get(bucket.PutBytes(ctx, "build/report.log", []byte("ok\n")))(t)
 	examples := furnish(t, ctx, cl)
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
 	v := validator{doc.Components.Schemas}
@@ -175,6 +177,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 	for _, name := range []string{"compacted", "ended", "renamed"} {
 		must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	}
+	must.Do(t, cl.Fork(ctx, events.Thread{Session: "spare", Name: "main"}, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	items := events.Thread{Session: "items", Name: "main"}
 	say(ctx, t, cl, items, "first", "second")
 	asked := make(chan error, 1)
@@ -195,6 +198,11 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 	must.Do(t, run.Wait(ctx))
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, "done"))
 	must.Do(t, run.Wait(ctx))
+	must.Do(t, cl.Publisher(client.PublisherConfig{}).Control(ctx, items, 1,
+		events.Control{Op: events.OpRun, Run: &events.Run{ID: "r8", State: "running", Lease: 600_000}}))
+	tooLarge := `{"content":[],"metadata":{"type":"text","x":"` + strings.Repeat("x", 400<<10) + `"}}`
+	must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "failed"}, Dialect: "item", Body: []byte(tooLarge)}))
+	must.Do(t, cl.Await(ctx, events.Thread{Session: "s", Name: "failed"}, pub.Producer(), 0, uint64(len(lines))+1))
 	out := must.Get(cl.Output(ctx, items, client.OutputConfig{ID: "open", Tool: "make"}))(t)
 	must.Get(out.Write([]byte("building\n")))(t)
 	for f, err := range cl.Follow(ctx, items, "open") {
@@ -256,6 +264,13 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET /v1/artifacts/{id}":                      {{path: "/v1/artifacts/" + string(art.ID)}},
 		"GET /v1/blobs/{sha256}":                      {{path: "/v1/blobs/" + blob.Hex()}},
 		"GET /v1/read":                                {{path: "/v1/read?session=items&url=artifact://0"}},
+		"POST /v1/blobs":                              {{path: "/v1/blobs", kind: "application/octet-stream", body: "for a step"}},
+		"POST " + threadPath + "/runs":                post(other+"/runs", `{"run":"r9","agent":"coder","lease_ms":2000}`),
+		"POST " + sessionPath + "/runs/{run}/end":     post("/v1/sessions/items/runs/r8/end", `{"state":"completed"}`),
+		"POST " + threadPath + "/reopen":              post("/v1/sessions/s/threads/failed/reopen", `{}`),
+		"POST " + sessionPath + "/artifacts/register": post("/v1/sessions/items/artifacts/register", `{"object":"build/report.log","tool":"build"}`),
+		"POST " + sessionPath + "/artifacts/cleanup":  post("/v1/sessions/items/artifacts/cleanup", `{"include_all":true,"max_bytes":1}`),
+		"DELETE " + threadPath:                        {{path: "/v1/sessions/spare/threads/main"}},
 		"DELETE /v1/artifacts/{id}":                   {{path: "/v1/artifacts/" + string(art.ID)}},
 		"DELETE " + sessionPath:                       {{path: "/v1/sessions/s?by=mira"}},
 	}

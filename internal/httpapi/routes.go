@@ -74,7 +74,7 @@ var (
 	pLimit   = param{name: "limit", kind: "integer", about: "at most so many"}
 	pAfter   = param{name: "after", kind: "string", about: `the "next" of the page before`}
 	pSession = param{name: "session", kind: "string", about: "of this session only"}
-	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items"}
+	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items, unless the token has a name: then that is"}
 	pRange   = param{name: "Range", kind: "string", about: "bytes=FROM-TO", header: true}
 	pMatch   = param{name: "If-None-Match", kind: "string", about: "the ETag of what is there", header: true}
 	pResume  = param{name: "Last-Event-ID", kind: "string", about: "go on behind that event", header: true}
@@ -181,7 +181,9 @@ var served = []route{
 			pSession, {name: "thread", kind: "string", about: "of threads of this name"},
 			{name: "type", kind: "string", about: "metadata.type, or message"},
 			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"},
-			{name: "since", kind: "string", about: "a time, a duration, or all"}, pResume,
+			{name: "since", kind: "string", about: "a time, a duration, or all"},
+			{name: "not_user", kind: "string", about: "without the items of this user_id: who posts and reads would read itself"},
+			pResume,
 		},
 		gives: sseOf("item"), do: (*api).streamItems,
 	},
@@ -235,6 +237,7 @@ var served = []route{
 			{name: "columns", kind: "integer", about: "longest line that the result shows, in bytes"},
 			{name: "keep", kind: "boolean", about: "an artifact of all of it, however short"},
 			{name: "lease_ms", kind: "integer", about: "how long it may be silent"},
+			{name: "keep", kind: "boolean", about: "an artifact of all of it, also when the result shows it whole"},
 			{name: headerExit, kind: "integer", about: "exit code; also as a trailer", header: true},
 			{name: headerError, kind: "string", about: "true: the tool failed; also as a trailer", header: true},
 		},
@@ -247,7 +250,7 @@ var served = []route{
 	{method: "GET", path: threadPath + "/prompts/{id}", need: access.Read, in: reading, about: "One prompt.",
 		gives: object("prompt"), do: (*api).prompt},
 	{
-		method: "POST", path: threadPath + "/prompts/{id}/answer", need: access.Write, in: storing,
+		method: "POST", path: threadPath + "/prompts/{id}/answer", need: access.Answer, in: storing,
 		about: "Answer a prompt; the first answer counts.", takes: object("answer"),
 		gives: object("answered"), also: []int{409, 415}, do: (*api).answerPrompt,
 	},
@@ -298,7 +301,7 @@ func (a *api) routes() []route {
 	if a.cfg.Client == nil {
 		return open
 	}
-	return slices.Concat(open, served, removals)
+	return slices.Concat(open, served, verbs, removals)
 }
 
 // mux leads requests to their routes, and what is no route's to the handlers beside.
@@ -381,7 +384,7 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if to.need == access.Write {
+	if to.need == access.Write || to.need == access.Answer {
 		if err := a.charge(r, r.PathValue("session"), to.paced); err != nil {
 			a.fail(w, r, err)
 			return

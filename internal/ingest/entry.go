@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,7 +24,7 @@ var ErrTooLarge = fmt.Errorf("%w: too large", ErrEntry)
 const rawDialect = "raw"
 
 // event makes a line an event, or says why it can not be one.
-func (s *stream) event(l line) (*events.Event, error) {
+func (s *stream) event(ctx context.Context, l line) (*events.Event, error) {
 	if l.long {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.cfg.MaxBody)
 	}
@@ -36,7 +37,7 @@ func (s *stream) event(l line) (*events.Event, error) {
 			return nil, err
 		}
 	}
-	if err := check(e); err != nil {
+	if err := s.check(ctx, e); err != nil {
 		return nil, err
 	}
 	if e.Seq <= s.seq {
@@ -145,7 +146,7 @@ func unixMilli(value []byte) (int64, error) {
 }
 
 // check holds an event against everything that a persister would send to the dead letters.
-func check(e *events.Event) error {
+func (s *stream) check(ctx context.Context, e *events.Event) error {
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrEntry, err)
 	}
@@ -159,7 +160,11 @@ func check(e *events.Event) error {
 		return fmt.Errorf("%w: entry: %w; bytes that are not JSON go in the dialect %q", ErrEntry, err, rawDialect)
 	}
 	if d, _ := dialect.Lookup(e.Dialect); e.Dialect == "item" || e.Dialect == "step" { // the two that can fail
-		if _, err := d.Read(e.Body, nil); err != nil {
+		read, err := d.Read(e.Body, nil)
+		if err == nil && s.cfg.Check != nil {
+			err = s.cfg.Check(ctx, e, read)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: entry: %w", ErrEntry, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -62,6 +63,10 @@ type Config struct {
 	MaxBody  int64         // bytes of a line; 0 = 64 MiB, and any number for a line that goes to the inbox
 	Wait     time.Duration // how long a line waits for others to share its batch; 0 = 20 ms
 	Patience time.Duration // how long a batch is tried again while the server is busy, full or away; 0 = as long as it takes
+
+	// Check, if not nil, is asked of each entry of the dialects item and step that is held in memory, as its dialect reads
+	// it; its error refuses the entry.
+	Check func(ctx context.Context, e *events.Event, read dialect.Entry) error
 
 	// Admit, if not nil, is asked before a batch is published, and may wait. Its error ends the stream: nothing of the batch is
 	// stored. back is called where the batch fails behind that.
@@ -162,7 +167,7 @@ func Lines(ctx context.Context, r io.Reader, out Publisher, cfg Config) (Summary
 			if len(s.results) == 0 {
 				timer = time.After(cfg.Wait)
 			}
-			s.take(l)
+			s.take(ctx, l)
 		case <-timer:
 			timer = nil
 			if err := s.flush(ctx); err != nil {
@@ -186,7 +191,7 @@ func One(ctx context.Context, r io.Reader, out Publisher, cfg Config) (seq uint6
 	if err != nil {
 		return 0, err
 	}
-	e, err := s.event(l)
+	e, err := s.event(ctx, l)
 	if err != nil {
 		return 0, err
 	}
@@ -211,9 +216,9 @@ func (s *stream) full(next line) bool {
 	return len(s.results) >= s.cfg.BatchLines || len(s.events) > 0 && s.bytes+len(next.text) > s.cfg.BatchBytes
 }
 
-func (s *stream) take(l line) {
+func (s *stream) take(ctx context.Context, l line) {
 	s.held += l.held
-	e, err := s.event(l)
+	e, err := s.event(ctx, l)
 	if err != nil {
 		s.results = append(s.results, Result{Line: l.n, Error: err.Error()})
 		return

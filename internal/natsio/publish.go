@@ -23,6 +23,11 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	if err := es.c.begun(); err != nil {
 		return fmt.Errorf("publish %d events: %w", len(evs), err)
 	}
+	if user := events.UserFrom(ctx); user != "" {
+		for _, e := range evs {
+			e.User = user
+		}
+	}
 	groups := events.Link(evs, min(groupBytes, es.c.MaxPayload()-headerRoom))
 	msgs := make([]*nats.Msg, len(groups))
 	for i, e := range groups {

@@ -346,7 +346,7 @@ var named = []kind{
 			6))
 	}, []string{`MNEMONIC="%s"`, "mnemonic: %s"}},
 	{"spool token", func(g *maker) string { return g.of(hexes, 64) }, []string{"ops      admin        %s",
-		"ci       read,write   %s  session=ci-", "ops admin %s"}},
+		"ci       read,write   %s  session=ci-", "ops admin %s", "mira read,answer  %s"}},
 }
 
 func init() {

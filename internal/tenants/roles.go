@@ -70,7 +70,11 @@ func (u User) passages() (list []passage) {
 	for _, s := range u.Sessions {
 		for _, kind := range events.Kinds {
 			p := passage{as: events.SessionEvents(s, kind), many: eventAnswers}
-			p.subject = u.scope(s).Stamp(p.as)
+			scope := u.scope(s)
+			if scope != events.Everywhere { // all programs of a system share that user: it is nobody's name
+				scope = scope.Apart(u.Name)
+			}
+			p.subject = scope.Stamp(p.as)
 			list = append(list, p)
 		}
 	}

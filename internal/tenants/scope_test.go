@@ -52,7 +52,7 @@ func newScoped(t *testing.T) *scoped {
 	s := &scoped{site: newSite(t)}
 	s.admin = s.conns["acme/admin"]
 	s.agent, s.denied = s.raw("acme", tenants.Agent, "_INBOX.agent")
-	tokens, err := access.Parse("mine write,read " + scopedToken + " session=mine\nops admin " + opsToken +
+	tokens, err := access.Parse("mine write,read,answer " + scopedToken + " session=mine\nops admin " + opsToken +
 		"\nwriter write " + writingToken + " session=mine\n")
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestWithinTheScope(t *testing.T) {
 	fork("other", opsToken, "mine-four")
 	s.stamped(t, "mine-three", "@mine+")
 	s.stamped(t, "mine-four", "@+")
-	s.stamped(t, "mine-too", "@mine,mine-too")
+	s.stamped(t, "mine-too", "@mine,mine-too@agent")
 	s.replayed(t)
 	// The ingest user itself may delete nothing, whatever its token; an admin may.
 	if status, text := s.ask(t, http.MethodDelete, "/v1/sessions/mine-too", opsToken, ""); status != 403 {
@@ -287,6 +287,53 @@ func TestWithinTheScope(t *testing.T) {
 	defer cancel()
 	if _, err := s.acme.DeleteSession(ctx, "mine-too", client.Deletion{}); err != nil {
 		t.Errorf("an admin deletes: %v", err)
+	}
+}
+
+// TestAgentIsWhoItIs: what an agent's events say of its user is not believed, and it settles no prompt: not by an
+// answer, not by an item that says that there was one, and not again by an operator who publishes the letter.
+func TestAgentIsWhoItIs(t *testing.T) {
+	s := newScoped(t)
+	at := events.Thread{Session: "mine", Name: "asks"}
+	tell := func(kind events.Kind, body []byte) {
+		t.Helper()
+		s.tries++
+		e := events.Event{Kind: kind, Dialect: "item", Thread: at, Producer: fmt.Sprint("p", s.tries), Seq: 1, User: "boss",
+			Time: time.Now().UnixMilli(), Body: body}
+		m, err := s.agent.Request(events.EventSubject(at, kind), e.Encode(), wait)
+		if err != nil || bytes.Contains(m.Data, []byte("error")) {
+			t.Fatalf("publish = %v, %v", m, err)
+		}
+	}
+	tell(events.KindEntry, events.PendingPrompt("q1", events.PromptApproval, "All of it?", nil).JSON())
+	yes := events.Resolution{Outcome: events.OutcomeApproved, By: "boss"}
+	tell(events.KindEntry, events.PendingPromptResolved("q1", events.PromptApproval, yes).JSON())
+	answer := events.Answer{Prompt: "q1", Answer: []byte(`true`), By: "boss"}
+	tell(events.KindControl, events.Control{Op: events.OpAnswer, Answer: &answer}.Encode())
+	s.settle()
+	letters := must.Get(s.acme.DeadLetters(t.Context(), "mine"))(t)
+	if len(letters) != 2 {
+		t.Fatalf("dead letters = %q, want 2", s.letters("mine"))
+	}
+	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), letters[1].At))
+	s.settle()
+	for _, reason := range s.letters("mine") {
+		if !strings.Contains(reason, "settles no prompt") {
+			t.Errorf("dead letter %q, want that it settles no prompt", reason)
+		}
+	}
+	if p, err := s.acme.Prompt(t.Context(), at, "q1"); err != nil || p.Resolution.Outcome != "" {
+		t.Errorf("the prompt is %+v, %v, want one that waits", p, err)
+	}
+	head := must.Get(s.acme.Thread(t.Context(), at))(t)
+	n := 0
+	for item, err := range s.acme.ItemsFrom(t.Context(), at, head, 1) {
+		if n++; err != nil || !bytes.Contains(item.Data, []byte(`"user_id":"agent"`)) {
+			t.Errorf("item %s, %v, want the user agent", item.Data, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d items, want the prompt alone", n)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestLongScope(t *testing.T) {
 		if n == 5 {
 			want = u.Sessions[0]
 		}
-		subject := "spool.v1.event." + u.Sessions[0] + ".*.control@" + want + `"`
+		subject := "spool.v1.event." + u.Sessions[0] + ".*.control@" + want + `@a"`
 		if conf := string(d.Conf()); !strings.Contains(conf, subject) {
 			t.Errorf("%d sessions: no import of %s in\n%s", n, subject, conf)
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,6 +205,7 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
 // was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended.
 func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
+	a.By = cmp.Or(events.UserFrom(ctx), a.By)
 	p, err := c.prompt(ctx, t, a.Prompt)
 	if err != nil {
 		return events.Resolution{}, err

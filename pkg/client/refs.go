@@ -31,17 +31,24 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 		return nil
 	}
 	step, err := d.Read(e.Body, nil)
-	if err != nil || len(step.Refs) == 0 {
+	if err != nil {
 		return err
 	}
-	refs := make([]casstore.Located, len(step.Refs))
-	for i, text := range step.Refs {
+	return p.client.CheckRefs(ctx, step.Refs)
+}
+
+// CheckRefs finds out whether what a step refers to is stored, each by its address. ErrMissingRef: one is not.
+func (c *Client) CheckRefs(ctx context.Context, addresses []string) (err error) {
+	if len(addresses) == 0 {
+		return nil
+	}
+	refs := make([]casstore.Located, len(addresses))
+	for i, text := range addresses {
 		if refs[i], err = casstore.ParseLocated(text); err != nil {
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	in := refStore{p.client.records, p.client.conn.Objects()}
-	_, err = apply.FindRefs(ctx, in, p.client.reader.Packs, p.client.store, refs)
+	_, err = apply.FindRefs(ctx, refStore{c.records, c.conn.Objects()}, c.reader.Packs, c.store, refs)
 	return err
 }
 

@@ -64,10 +64,10 @@ func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (
 	op := events.Run{ID: cfg.ID, State: string(cfg.State), Agent: cfg.Agent, Lease: cfg.Lease.Milliseconds(), Summary: cfg.Summary}
 	_, bad := artifacts.ParseRunStatus(op.State)
 	if bad == nil && cfg.State.Ended() {
-		bad = fmt.Errorf("a run does not begin as %s", cfg.State)
+		bad = fmt.Errorf("%w: a run does not begin as %s", events.ErrControl, cfg.State)
 	}
 	if cfg.Lease < leastLease {
-		bad = errors.Join(bad, fmt.Errorf("lease of %v; use at least %v", cfg.Lease, leastLease))
+		bad = errors.Join(bad, fmt.Errorf("%w: lease of %v; use at least %v", events.ErrControl, cfg.Lease, leastLease))
 	}
 	if err := errors.Join(t.Validate(), op.Validate(), bad); err != nil {
 		return nil, fmt.Errorf("run %s: %w", cfg.ID, err)
@@ -84,9 +84,9 @@ func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (
 	case was.Status.Ended():
 		return nil, endedAs(was)
 	case was.Thread != t.Name:
-		return nil, fmt.Errorf("run %s belongs to the thread %s/%s", cfg.ID, t.Session, was.Thread)
+		return nil, fmt.Errorf("%w: run %s belongs to the thread %s/%s", events.ErrControl, cfg.ID, t.Session, was.Thread)
 	case !was.Status.CanBecome(cfg.State):
-		return nil, fmt.Errorf("run %s is %s and can not be %s again", cfg.ID, was.Status, cfg.State)
+		return nil, fmt.Errorf("%w: run %s is %s and can not be %s again", events.ErrControl, cfg.ID, was.Status, cfg.State)
 	}
 	if err := r.publish(ctx, op); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded
 // there is none of that id. ErrRunEnded: it has ended before.
 func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts.RunStatus, summary string) error {
 	if !state.Ended() {
-		return fmt.Errorf("run %s can not end as %q: use completed, failed, aborted or cancelled", id, state)
+		return fmt.Errorf("%w: run %s can not end as %q: use completed, failed, aborted or cancelled", events.ErrControl, id, state)
 	}
 	was, err := c.run(ctx, session, id)
 	if err != nil {

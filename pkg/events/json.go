@@ -226,7 +226,7 @@ func Open(subject string, b []byte) (Event, error) {
 	}
 	e, err := Decode(b)
 	said, saidKind := e.Thread, e.Kind
-	e.Thread, e.Kind, e.Scope = t, k, scope
+	e.Thread, e.Kind, e.Scope, e.User = t, k, scope, cmp.Or(scope.User(), e.User)
 	if err == nil {
 		err = scope.Check(t.Session)
 	}

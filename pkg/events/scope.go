@@ -1,9 +1,11 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -14,6 +16,8 @@ import (
 //	control           ""        everything: who runs the system, or a system where everybody is let in
 //	control@+         "+"       every session; no session and no thread is removed
 //	control@a,ci-+    "a,ci-+"  the session a, and those whose names begin with ci-; nor is any of them removed
+//	control@a@agent7  …         the same; the publisher is agent7, and settles no prompt
+//	control@+@        …         the publisher settles no prompt, and is who the envelope says
 type Scope string
 
 // The scopes that are no list.
@@ -28,11 +32,36 @@ const (
 var ErrScope = errors.New("beyond the publisher's sessions")
 
 const (
-	scopeMark = "@" // between a kind and a scope; in no name
+	scopeMark = "@" // between a kind and a scope, sessions and a user; in no name
 	scopeSep  = ","
 	scopeMore = "+" // behind the beginning of names
-	maxScope  = 512 // bytes: a stamp is stored with each event
+	maxScope  = 512 // bytes of the names: a stamp is stored with each event
 )
+
+// Apart is the scope of a publisher who settles no prompt; user is who it is, "" for who the envelope says. The scope
+// must have none.
+func (s Scope) Apart(user string) Scope { return cmp.Or(s, Everywhere) + scopeMark + Scope(user) }
+
+// User is who the publisher is, as whoever let it in knows; "" when only its envelope says.
+func (s Scope) User() string {
+	_, user, _ := strings.Cut(string(s), scopeMark)
+	return user
+}
+
+// CheckSettles refuses the answer to a prompt of whoever may not settle any. The error wraps ErrScope.
+func (s Scope) CheckSettles(prompt string) error {
+	if !strings.Contains(string(s), scopeMark) {
+		return nil
+	}
+	return fmt.Errorf("%w: prompt %q: published for %s, and such a publisher settles no prompt: "+
+		"a token with the scope answer does", ErrScope, prompt, s)
+}
+
+// sessions are the names, and beginnings of names.
+func (s Scope) sessions() iter.Seq[string] {
+	names, _, _ := strings.Cut(string(s), scopeMark)
+	return strings.SplitSeq(names, scopeSep)
+}
 
 // NewScope is the scope of some sessions: names, or beginnings of names with "+" behind them.
 func NewScope(sessions ...string) (Scope, error) {
@@ -44,10 +73,15 @@ func NewScope(sessions ...string) (Scope, error) {
 }
 
 func (s Scope) check() error {
-	if len(s) > maxScope {
-		return fmt.Errorf("%w: names of sessions of %d bytes together; use at most %d", ErrToken, len(s), maxScope)
+	if names, _, _ := strings.Cut(string(s), scopeMark); len(names) > maxScope {
+		return fmt.Errorf("%w: names of sessions of %d bytes together; use at most %d", ErrToken, len(names), maxScope)
 	}
-	for name := range strings.SplitSeq(string(s), scopeSep) {
+	if user := s.User(); user != "" {
+		if err := CheckToken("user of a scope", user); err != nil {
+			return err
+		}
+	}
+	for name := range s.sessions() {
 		if begin, more := strings.CutSuffix(name, scopeMore); more && begin == "" {
 			continue
 		} else if err := CheckToken("session of a scope", begin); err != nil {
@@ -70,12 +104,26 @@ func ScopeFrom(ctx context.Context) Scope {
 	return s
 }
 
+type userKey struct{}
+
+// WithUser has what is published under a context say that a user published it, whatever else is claimed: the name of
+// the token of a request. "" leaves the claims.
+func WithUser(ctx context.Context, user string) context.Context {
+	return context.WithValue(ctx, userKey{}, user)
+}
+
+// UserFrom is the user of a context; "" if nobody knows.
+func UserFrom(ctx context.Context) string {
+	user, _ := ctx.Value(userKey{}).(string)
+	return user
+}
+
 // Session reports whether the publisher may name a session.
 func (s Scope) Session(session string) bool {
 	if s == "" || s == Operator {
 		return true
 	}
-	for name := range strings.SplitSeq(string(s), scopeSep) {
+	for name := range s.sessions() {
 		begin, more := strings.CutSuffix(name, scopeMore)
 		if name == session || more && strings.HasPrefix(session, begin) {
 			return true

@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -20,6 +21,8 @@ func TestScope(t *testing.T) {
 		{"a", "a", "b ab A", false},
 		{"a,b", "a b", "c a,b", false},
 		{"ci-+,x", "ci- ci-1 x", "ci x1 xci-", false},
+		{"ci-+,x@me", "ci- ci-1 x", "ci x1 xci- me x@me", false},
+		{"+@", "a b", "", false},
 	} {
 		for _, session := range strings.Fields(tt.may) {
 			if err := tt.scope.Check(session); err != nil {
@@ -31,6 +34,9 @@ func TestScope(t *testing.T) {
 				t.Errorf("%q.Check(%q) = %v, want ErrScope", tt.scope, session, err)
 			}
 		}
+		if err := tt.scope.CheckSettles("p"); (err != nil) != strings.Contains(string(tt.scope), "@") {
+			t.Errorf("%q.CheckSettles = %v", tt.scope, err)
+		}
 		err := tt.scope.CheckDestroys("delete")
 		if (err == nil) != tt.destroys || err != nil && !errors.Is(err, events.ErrScope) {
 			t.Errorf("%q.CheckDestroys = %v", tt.scope, err)
@@ -41,12 +47,15 @@ func TestScope(t *testing.T) {
 // TestStamp: a scope stands in the subject, which says it again where the event is published once more; what cannot be
 // read opens nothing.
 func TestStamp(t *testing.T) {
-	e := events.Event{Producer: "p", Seq: 1, Kind: events.KindControl, Thread: events.Thread{Session: "s", Name: "t"}}
-	for _, scope := range []events.Scope{"", "s", "s,other", "s+", events.Everywhere} {
+	e := events.Event{Producer: "p", Seq: 1, Kind: events.KindControl, User: "boss", Thread: events.Thread{Session: "s", Name: "t"}}
+	for _, scope := range []events.Scope{"", "s", "s,other", "s+", events.Everywhere, "s,other@me", "+@"} {
 		stored := scope.Stamp("spool.v1.p.3.s.t.control")
 		got, err := events.Open(stored, e.Encode())
 		if err != nil || got.Scope != scope {
 			t.Errorf("Open(%q) has the scope %q, %v", stored, got.Scope, err)
+		}
+		if _, user, _ := strings.Cut(string(scope), "@"); got.User != cmp.Or(user, "boss") {
+			t.Errorf("Open(%q) is of the user %q, want %q", stored, got.User, cmp.Or(user, "boss"))
 		}
 		published, err := events.PublishedSubject(stored)
 		if want := scope.Stamp("spool.v1.event.s.t.control"); published != want || err != nil {
@@ -54,7 +63,7 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("s+,", 200) + "s"
-	for _, stamp := range []string{"@", "@!", "@other", "@s,", "@,s", "@s@s", "@s.t", "@*", "@s*", "@++", "@" + long} {
+	for _, stamp := range []string{"@", "@!", "@other", "@s,", "@,s", "@@s", "@s@s@s", "@s@s,s", "@s@s+", "@s@" + long, "@s.t", "@*", "@s*", "@++", "@" + long} {
 		if got, err := events.Open("spool.v1.p.3.s.t.control"+stamp, e.Encode()); err == nil {
 			t.Errorf("Open of %q = %+v, want an error", stamp, got)
 		}

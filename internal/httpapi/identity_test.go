@@ -1,0 +1,97 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"spool/internal/access"
+	"spool/internal/faulttest"
+	"spool/internal/httpapi"
+	"spool/pkg/events"
+)
+
+const agent7, mira = "agent7-0123456789", "mira-0123456789abc"
+
+// TestNotUser: who posts and follows reads the others, and not itself.
+func TestNotUser(t *testing.T) {
+	conn, ctx, _, url := worldOn(t, httpapi.Config{})
+	for _, user := range []string{"me", "you", "me", "you"} {
+		do(t, url, request{path: "/v1/sessions/s/threads/main/entries?dialect=item&user=" + user, kind: "application/json",
+			body: `{"content":[{"type":"text","text":"of ` + user + `"}]}`})
+	}
+	if err := faulttest.Settle(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	s := follow(t, ctx, url+"/v1/live?since=all&not_user=me", "")
+	for range 2 {
+		if e := s.next(); !strings.Contains(e.data, "of you") {
+			t.Errorf("event %s, want one of the other user", e.data)
+		}
+	}
+}
+
+// TestWhoSpeaks: items, answers and receipts name the token, whatever a query or a body says, and who may write does
+// not approve what it asked: neither by the answer's route nor by an entry that says that it was answered.
+func TestWhoSpeaks(t *testing.T) {
+	tokens, err := access.Parse("agent7 read,write " + agent7 + " session=s\nmira admin " + mira + "\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens})
+	asked := events.Thread{Session: "s", Name: "main"}
+	post := func(token, path, kind, body string, want int) string {
+		t.Helper()
+		status, _, answer := do(t, url, request{path: path, kind: kind, body: body,
+			header: map[string]string{"Authorization": "Bearer " + token}})
+		if status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, answer, want)
+		}
+		return answer
+	}
+	const js, nd, at = "application/json", "application/x-ndjson", "/v1/sessions/s/threads/main"
+	const said = `{"content":[{"type":"text","text":"hello"}]}`
+	post(agent7, at+"/entries?dialect=item&user=boss", js, said, 202)
+	post(mira, "/v1/events", nd, `{"session":"s","dialect":"item","user":"boss","body":`+said+`}`, 200)
+	post(agent7, at+"/outputs?tool=make&user=boss", "application/octet-stream", "built", 201)
+	prompt := events.Prompt{ID: "p1", Kind: events.PromptApproval, Text: "Delete it all?"}
+	post(agent7, at+"/entries?dialect=item", js, string(prompt.Item().JSON()), 202)
+	own := events.PendingPromptResolved("p1", events.PromptApproval, events.Resolution{Outcome: "approved", By: "boss"})
+	post(agent7, at+"/entries?dialect=item", js, string(own.JSON()), 403)
+	post(agent7, at+"/entries?dialect=item", nd, string(own.JSON()), 200) // the line says why not
+	if err := faulttest.Settle(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	post(agent7, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, http.StatusForbidden)
+	if p, err := cl.Prompt(ctx, asked, "p1"); err != nil || p.Resolution.Outcome != "" {
+		t.Fatalf("the agent's own approval was taken: %+v, %v", p, err)
+	}
+	if got := post(mira, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, 200); !strings.Contains(got, `"by":"mira"`) {
+		t.Errorf("answered as %s, want by mira", got)
+	}
+	if err := faulttest.Settle(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	head, err := cl.Thread(ctx, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users []string
+	for item, err := range cl.ItemsFrom(ctx, asked, head, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parsed struct {
+			User string `json:"user_id"`
+		}
+		if err := json.Unmarshal(item.Data, &parsed); err != nil {
+			t.Fatal(err)
+		}
+		users = append(users, parsed.User)
+	}
+	if got := fmt.Sprint(users); got != "[agent7 mira agent7 agent7 mira]" {
+		t.Errorf("user ids of the items = %s", got)
+	}
+}

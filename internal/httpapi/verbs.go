@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"spool/internal/access"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// maxBlob is the longest blob that is taken, in bytes: it is held in memory.
+const maxBlob = 8 << 20
+
+// verbs are the routes for what an agent does beside storing entries.
+var verbs = []route{
+	{
+		method: "POST", path: "/v1/blobs", need: access.Write, in: uploading,
+		about: "Store the body as a blob, at most 8 MiB, for the refs of a step.",
+		takes: []body{{typeBytes, ""}}, gives: object("labelled"), status: 201, also: []int{413, 503}, do: (*api).putBlob,
+	},
+	{
+		method: "POST", path: threadPath + "/reopen", need: access.Write, in: storing,
+		about: "Make a failed thread active again.", takes: object("empty"), gives: object("thread"),
+		also: []int{409, 415}, do: onThread((*api).reopen),
+	},
+	{
+		method: "POST", path: threadPath + "/runs", need: access.Write, in: storing,
+		about: "Begin a run, or give a sign of life of it: the same request again, within its lease.",
+		takes: object("begin_run"), gives: object("labelled"), status: 201, also: []int{409, 415}, do: onThread((*api).beginRun),
+	},
+	{
+		method: "POST", path: sessionPath + "/runs/{run}/end", need: access.Write, in: storing, about: "End a run.",
+		takes: object("end_run"), gives: object("ok"), also: []int{409, 415}, do: (*api).endRun,
+	},
+	{
+		method: "POST", path: sessionPath + "/artifacts/register", need: access.Write, in: storing,
+		about: "Make an artifact of an object that its tool put into the bucket spool_artifacts.",
+		takes: object("register"), gives: object("artifact"), status: 201, also: []int{409, 415}, do: (*api).register,
+	},
+	{
+		method: "POST", path: sessionPath + "/artifacts/cleanup", need: access.Admin, in: storing,
+		about: "Say which artifacts of debugging would be removed; with apply remove them.",
+		takes: object("cleanup"), gives: object("deleted"), also: []int{415, 503}, do: (*api).cleanup,
+	},
+	{
+		method: "DELETE", path: threadPath, need: access.Admin, in: storing,
+		about: "Remove a thread: its name is free then, its states stay while another thread has them.",
+		query: []param{{name: "force", kind: "boolean", about: "although a run or an output is live"}},
+		gives: object("ok"), also: []int{409, 503}, do: onThread((*api).removeThread),
+	},
+}
+
+func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlob))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	ref, err := a.cfg.Client.PutBlob(r.Context(), b)
+	if err == nil {
+		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": ref.String()})
+	}
+	return err
+}
+
+func (a *api) reopen(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	if err := read(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	if err := a.cfg.Client.Reopen(r.Context(), t); err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusOK, t)
+}
+
+// beginRun begins a run whose signs of life are requests: none follows when this one has ended.
+func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	var in struct {
+		ID      string `json:"run"`
+		Agent   string `json:"agent"`
+		State   string `json:"state"`
+		Lease   int64  `json:"lease_ms"`
+		Summary string `json:"summary"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	run, err := a.cfg.Client.StartRun(r.Context(), t, client.RunConfig{
+		ID: in.ID, Agent: in.Agent, State: artifacts.RunStatus(in.State), Lease: time.Duration(in.Lease) * time.Millisecond,
+		Summary: in.Summary,
+	})
+	if err != nil {
+		return err
+	}
+	if err := run.Wait(r.Context()); err != nil {
+		return err
+	}
+	answer(w, http.StatusCreated, map[string]any{"ok": true, "id": run.ID()})
+	return nil
+}
+
+func (a *api) endRun(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		State   string `json:"state"`
+		Summary string `json:"summary"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	session, run := r.PathValue("session"), r.PathValue("run")
+	if err := a.cfg.Client.EndRun(r.Context(), session, run, artifacts.RunStatus(in.State), in.Summary); err != nil {
+		return err
+	}
+	return a.alive(w, r)
+}
+
+// register is for tokens of all sessions: an object may be of any.
+func (a *api) register(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Object   string `json:"object"`
+		Tool     string `json:"tool"`
+		Filename string `json:"filename"`
+		MIME     string `json:"mime"`
+		Agent    string `json:"agent"`
+		Run      string `json:"run"`
+		ToolCall string `json:"tool_call"`
+		Summary  string `json:"summary"`
+		Category string `json:"category"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if g := access.From(r.Context()); !g.Everything() {
+		return fmt.Errorf("%w: %s is for some sessions only, and an object may be of any: post its bytes", errForbidden, g.Name)
+	}
+	rec, err := a.cfg.Client.RegisterObject(r.Context(), client.NewArtifact{Tool: in.Tool, Record: artifacts.Record{
+		Session: r.PathValue("session"), Filename: in.Filename, MIME: in.MIME, Agent: in.Agent, Run: in.Run,
+		ToolCall: in.ToolCall, Summary: in.Summary, Category: artifacts.Category(in.Category),
+	}}, in.Object)
+	if err == nil {
+		answer(w, http.StatusCreated, client.ArtifactJSON(rec))
+	}
+	return err
+}
+
+func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Apply      bool      `json:"apply"`
+		IncludeAll bool      `json:"include_all"`
+		OlderThan  time.Time `json:"older_than"`
+		MaxBytes   *int64    `json:"max_bytes"`
+	}
+	session, err := sessionOf(r)
+	if err := errors.Join(err, read(w, r, &in)); err != nil {
+		return err
+	}
+	report, err := a.cfg.Client.CleanupArtifacts(r.Context(), artifacts.Cleanup{
+		Session: session, Apply: in.Apply, IncludeAll: in.IncludeAll, OlderThan: in.OlderThan, MaxBytes: in.MaxBytes,
+	})
+	if err == nil {
+		answer(w, http.StatusOK, client.ReportJSON(report))
+	}
+	return err
+}
+
+func (a *api) removeThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	remove := a.cfg.Client.Remove
+	if r.URL.Query().Has("force") {
+		remove = a.cfg.Client.ForceRemove
+	}
+	if err := remove(r.Context(), t); err != nil {
+		return err
+	}
+	return a.alive(w, r)
+}
