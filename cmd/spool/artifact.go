@@ -56,7 +56,7 @@ func sizeOf(r artifacts.Record) string {
 type artifactGetCmd struct {
 	ID     string `arg:"" name:"artifact" help:"The artifact's id, art_…; spool read finds one by its number."`
 	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
-	Force  bool   `short:"f" help:"Replace a file that holds something else."`
+	Force  bool   `short:"f" help:"Replace a file: do not mind that it holds something else."`
 }
 
 func (c *artifactGetCmd) Run(a *app) error {

@@ -15,7 +15,7 @@ import (
 type sessionExportCmd struct {
 	Session string `arg:"" help:"The session."`
 	Dir     string `required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
-	Force   bool   `short:"f" help:"Replace files that hold what the session does not have."`
+	Force   bool   `short:"f" help:"Replace files: do not mind that they hold what the session does not have."`
 	JSON    bool   `help:"What was written as one line of JSON."`
 }
 
