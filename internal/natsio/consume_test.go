@@ -219,3 +219,60 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		}
 	}
 }
+
+// What nobody acknowledged comes again in any order, and the numbers of the deliveries do not tell: who is pinned then has it given
+// in the order of the stream.
+func TestOverdueInAnyOrder(t *testing.T) {
+	t.Parallel()
+	c := natstest.Conn(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	published := uint64(0)
+	publish := func(n int) {
+		t.Helper()
+		for range n { // one by one: several would share a message
+			published++
+			e := &events.Event{Producer: "p", Seq: published, Kind: events.KindEntry, Dialect: "raw", Thread: th,
+				Body: []byte("x")}
+			must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
+		}
+	}
+	publish(1)
+	_, partition, err := c.Events().NewestEvent(t.Context(), th)
+	must.Do(t, err)
+	name := events.PartitionConsumer(partition)
+	owner := must.Get(c.JetStream().Consumer(t.Context(), events.EventsStream, name))(t)
+	fetch := func(n int) (all []jetstream.Msg) {
+		t.Helper()
+		b := must.Get(owner.Fetch(n, jetstream.FetchPriorityGroup(events.PersisterGroup)))(t)
+		for m := range b.Messages() {
+			all = append(all, m)
+		}
+		if len(all) != n {
+			t.Fatalf("%d events, want %d: %v", len(all), n, b.Error())
+		}
+		return all
+	}
+	must.Do(t, fetch(1)[0].DoubleAck(t.Context())) // it is pinned now
+	got := make(chan natsio.Delivery, 100)
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
+	defer stop()
+	publish(4)
+	open := fetch(4)
+	must.Do(t, open[3].Nak())
+	must.Do(t, open[2].Nak())
+	// An ack from before the consumer was reset has a higher number than the event has now.
+	old := fmt.Sprintf("$JS.ACK.%s.%s.1.3.5.1.0", events.EventsStream, name)
+	must.Get(c.JetStream().Conn().Request(old, []byte("+ACK"), time.Minute))(t)
+	stream := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, stream.UnpinConsumer(t.Context(), name, events.PersisterGroup))
+	for _, want := range []uint64{4, 5} {
+		select {
+		case d := <-got:
+			if d.Seq != want {
+				t.Fatalf("event %d, want %d", d.Seq, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("event %d never came", want)
+		}
+	}
+}
