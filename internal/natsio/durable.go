@@ -21,6 +21,10 @@ var ErrReader = errors.New("the durable subscription is another one")
 const (
 	readerAcks     = 20_000
 	readerAckEvery = 250 * time.Millisecond
+
+	// Two of them are missed before a wait for the pin ends (pinnedTTL/2): whoever waits less never asks again, where what
+	// it asked is lost.
+	readerHeartbeat = 1500 * time.Millisecond
 )
 
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
@@ -39,7 +43,7 @@ func (its Items) FollowDurable(
 		f.takeBackOrphans(ctx)
 		it, err := cons.Messages(
 			jetstream.PullPriorityGroup(events.ReadersGroup), jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes),
-			jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat))
+			jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(readerHeartbeat))
 		if err != nil {
 			yield(StoredItem{}, WrapErr(err))
 			return
@@ -64,8 +68,7 @@ func (its Items) FollowDurable(
 			case done != nil:
 				wait, cancel = context.WithTimeout(ctx, readerAckEvery)
 			case f.pin == "": // another process is at it, and may die with deliveries open
-				// Longer than it takes to miss heartbeats: whoever waits less never asks again, where what it asked is lost.
-				wait, cancel = context.WithTimeout(ctx, 3*PullHeartbeat)
+				wait, cancel = context.WithTimeout(ctx, pinnedTTL/2)
 			}
 			m, err := it.Next(jetstream.NextContext(wait))
 			idle := wait.Err() != nil
