@@ -42,7 +42,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 		heir.at = d.e.Now.UnixMilli()
 	}
 	if len(keys) > 0 {
-		if heir.agents, err = agentsOf(ctx, d.w, heir.to); err != nil {
+		if err := heir.load(ctx, d.w); err != nil {
 			return err
 		}
 	}
@@ -68,33 +68,40 @@ func artifactKeys(ctx context.Context, w World, session string) ([]string, error
 	}), err
 }
 
-// agentsOf is the ids of agents whose outputs a session has.
-func agentsOf(ctx context.Context, w World, session string) (map[string]bool, error) {
-	keys, err := artifactKeys(ctx, w, session)
-	if err != nil {
-		return nil, err
-	}
-	agents := map[string]bool{}
-	for some := range slices.Chunk(keys, rowsAtATime) {
-		rs, err := w.Records(ctx, some...)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range rs {
-			if a, err := artifacts.DecodeRecord(r.Value); err == nil && a.Writer == artifacts.FromAgent {
-				agents[a.Agent] = true
-			}
-		}
-	}
-	return agents, nil
-}
-
 // heir is the session that gets rows of another one's artifacts.
 type heir struct {
 	to     string
 	at     int64           // when, in Unix milliseconds
 	had    record.Counter  // what it gave out itself
 	agents map[string]bool // whose outputs it has
+
+	numbers map[artifacts.Seq]int // how many of its artifacts have a number
+}
+
+// load reads what artifacts the heir has.
+func (h *heir) load(ctx context.Context, w World) error {
+	keys, err := artifactKeys(ctx, w, h.to)
+	if err != nil {
+		return err
+	}
+	h.agents, h.numbers = map[string]bool{}, map[artifacts.Seq]int{}
+	for some := range slices.Chunk(keys, rowsAtATime) {
+		rs, err := w.Records(ctx, some...)
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			a, err := artifacts.DecodeRecord(r.Value)
+			if err != nil {
+				continue
+			}
+			h.numbers[a.Seq]++
+			if a.Writer == artifacts.FromAgent {
+				h.agents[a.Agent] = true
+			}
+		}
+	}
+	return nil
 }
 
 // rows copies the artifacts that are still there, but for those that the heir has. The row that a new one is made from
@@ -128,7 +135,10 @@ func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]recor
 		case holder.Key != put.Key:
 			return nil, fmt.Errorf("%w: %s, which is to be a copy of %s", artifacts.ErrTaken, a.ID, a.ForkedFrom)
 		case holder.Exists(): // an attempt before this one made it
-			continue
+			if put.Value = h.renumbered(holder); put.Value == nil {
+				continue
+			}
+			put.Expect = holder.Seq
 		default: // of an earlier life of the session
 			put.Expect = holder.Seq
 		}
@@ -152,7 +162,25 @@ func (h *heir) row(a artifacts.Record) artifacts.Record {
 	default:
 		return a
 	}
-	a.Filename = string(a.ID) + path.Ext(a.Filename) // the name has the number, or the agent's id
+	return unnumbered(a)
+}
+
+// renumbered is what a row that is there must become, nil: nothing. Its number may have been given to another
+// artifact between an attempt that made the row and the counter, which comes with the fork: who has it from the
+// counter keeps it.
+func (h *heir) renumbered(r record.Record) []byte {
+	a, err := artifacts.DecodeRecord(r.Value)
+	if err != nil || a.Seq == "" || h.numbers[a.Seq] < 2 {
+		return nil
+	}
+	h.numbers[a.Seq]--
+	a.Seq = ""
+	return unnumbered(a).Encode()
+}
+
+// unnumbered has a name without what it is not found by any more: its number, or its agent's id.
+func unnumbered(a artifacts.Record) artifacts.Record {
+	a.Filename = string(a.ID) + path.Ext(a.Filename)
 	return a
 }
 

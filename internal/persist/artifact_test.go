@@ -1,13 +1,17 @@
 package persist_test
 
 import (
+	"context"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -130,23 +134,72 @@ func TestForkOfNumbers(t *testing.T) {
 func TestForkOfManyArtifacts(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
-	r.say(thread(0), "omp", sessionHeader, node("a", ""))
-	first := must.Get(r.PutArtifact(soon(t), client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
-	const rows = record.MaxCommit / 2
-	f := must.Get(r.conn.Records().Fence(soon(t), 0))(t)
-	var puts []record.Put
-	for i := range rows {
-		row := first
-		row.ID, row.Seq = artifacts.NewID(time.UnixMilli(0), [10]byte{byte(i), byte(i >> 8)}), artifacts.Seq(strconv.Itoa(i+1))
-		puts = append(puts, record.Put{Key: events.ArtifactKey("s0", string(row.ID)), Value: row.Encode()})
-	}
-	must.Get(r.conn.Records().Commit(soon(t), f, puts))(t)
-	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+	r.manyArtifacts(t)
 	numbers := map[artifacts.Seq]bool{}
 	for _, row := range must.Get(r.Artifacts(soon(t), "copy"))(t) {
 		numbers[row.Seq] = true
 	}
-	if len(numbers) != rows+1 {
-		t.Errorf("the fork has %d numbers, want %d", len(numbers), rows+1)
+	if len(numbers) != manyRows+1 {
+		t.Errorf("the fork has %d numbers, want %d", len(numbers), manyRows+1)
+	}
+}
+
+// manyRows is more artifacts than a commit has room for.
+const manyRows = record.MaxCommit / 2
+
+// manyArtifacts forks a session with one artifact more than manyRows into the session copy.
+func (r *rig) manyArtifacts(t *testing.T) {
+	t.Helper()
+	r.say(thread(0), "omp", sessionHeader, node("a", ""))
+	first := must.Get(r.PutArtifact(soon(t), client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
+	f := must.Get(r.conn.Records().Fence(soon(t), 0))(t)
+	var puts []record.Put
+	for i := range manyRows {
+		row := first
+		row.ID = artifacts.NewID(time.UnixMilli(4_000_000_000_000), [10]byte{byte(i), byte(i >> 8)})
+		row.Seq = artifacts.Seq(strconv.Itoa(i + 1))
+		puts = append(puts, record.Put{Key: events.ArtifactKey("s0", string(row.ID)), Value: row.Encode()})
+	}
+	must.Get(r.conn.Records().Commit(soon(t), f, puts))(t)
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+}
+
+// meanwhile calls put behind the first commit that has artifacts of copy without its counter.
+type meanwhile struct {
+	bucket
+	put sync.Once
+	do  func()
+}
+
+func (m *meanwhile) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	has := func(key string) bool {
+		return slices.ContainsFunc(puts, func(p record.Put) bool { return strings.HasPrefix(p.Key, key) })
+	}
+	seq, err := m.bucket.Commit(ctx, f, puts)
+	if err == nil && has(events.ArtifactKey("copy", "")) && !has(events.CounterKey("copy")) {
+		m.put.Do(m.do)
+	}
+	return seq, err
+}
+
+// An artifact that is put between the rows that go ahead of a fork and the fork has a number for itself (SPEC A1).
+func TestArtifactWhileForked(t *testing.T) {
+	r := newRig(t)
+	own := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
+	m := &meanwhile{bucket: r.conn.Records()}
+	m.do = func() { own.Record = must.Get(r.PutArtifact(soon(t), own, strings.NewReader("")))(t) }
+	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
+	r.manyArtifacts(t)
+	numbers := map[artifacts.Seq]artifacts.ID{}
+	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
+	for _, row := range all {
+		if before := numbers[row.Seq]; row.Seq != "" && before != "" {
+			t.Errorf("%s and %s have the number %s", before, row.ID, row.Seq)
+		}
+		numbers[row.Seq] = row.ID
+	}
+	if own.Seq != "0" || numbers["0"] != own.ID || len(all) != manyRows+2 {
+		t.Errorf("number %q is that of %s, of %d artifacts; want 0, %s, %d",
+			own.Seq, numbers["0"], len(all), own.ID, manyRows+2)
 	}
 }
