@@ -25,6 +25,33 @@ func New(rules *Rules, mask bool) *Redactor { return &Redactor{rules, mask} }
 // Mark begins what stands in the place of a secret: [redacted:<rule>].
 const Mark = "[redacted:"
 
+// Hides reports whether clean can be what Clean made of a text of JSON, by whatever rules: it is the text but for what
+// its marks stand for. What was changed right beside a secret, in the same string, is taken for a part of it.
+func Hides(clean, text []byte) bool {
+	before, rest, ok := bytes.Cut(clean, []byte(Mark))
+	if !ok || !bytes.HasPrefix(text, before) {
+		return false
+	}
+	text = text[len(before):]
+	for {
+		_, after, ok := bytes.Cut(rest, []byte("]"))
+		if !ok {
+			return false
+		}
+		next, behind, more := bytes.Cut(after, []byte(Mark))
+		at := len(text) - len(next)
+		if more {
+			at = bytes.Index(text, next)
+		}
+		if at < 0 || !bytes.HasPrefix(text[at:], next) || bytes.IndexByte(text[:at], '"') >= 0 {
+			return false
+		}
+		if text, rest = text[at+len(next):], behind; !more {
+			return true
+		}
+	}
+}
+
 // Clean gives text without its secrets, each replaced by [redacted:<rule>], and how many it found. Text without any is
 // returned as it is; otherwise it is copied.
 func (r *Redactor) Clean(text []byte, json bool) ([]byte, int) {

@@ -300,3 +300,24 @@ func BenchmarkHostile(b *testing.B) {
 		b.Logf("slowest: %q", word)
 	}
 }
+
+func TestHides(t *testing.T) {
+	for _, tt := range []struct {
+		clean, text string
+		want        bool
+	}{
+		{`{"a":"[redacted:x]"}`, `{"a":"secret"}`, true},
+		{`{"a":"1 [redacted:x] 2 [redacted:y] 3"}`, `{"a":"1 s 2 t 3"}`, true},
+		{`[redacted:x]`, `s`, true},
+		{`{"a":"[redacted:x]"}`, `{"a":"s","b":"t"}`, false},
+		{`{"a":"[redacted:x] 2"}`, `{"a":"s 3"}`, false},
+		{`{"a":"1 [redacted:x]"}`, `{"a":"2 s"}`, false},
+		{`{"a":"1 [redacted:x] 1"}`, `{"a":"1 1"}`, false},
+		{`{"a":"[redacted:x`, `{"a":"s"}`, false},
+		{`{"a":"s"}`, `{"a":"s"}`, false},
+	} {
+		if got := redact.Hides([]byte(tt.clean), []byte(tt.text)); got != tt.want {
+			t.Errorf("Hides(%s, %s) = %v, want %v", tt.clean, tt.text, got, tt.want)
+		}
+	}
+}

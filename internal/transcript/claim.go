@@ -133,6 +133,9 @@ func (im *Importer) knows(ctx context.Context, c *claim, src Source, r record) (
 		}
 		c.newest = &newest
 	}
+	if r.is(*c.newest) {
+		return true, 0, nil
+	}
 	begins, err := src.begins(r, c.newest.Size)
 	if err != nil || !begins.Equal(*c.newest) {
 		return false, 0, err

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"spool/internal/jsonscan"
+	"spool/internal/redact"
 	"spool/internal/rehydrate"
 	"spool/internal/retry"
 	"spool/internal/text"
@@ -74,6 +75,11 @@ func (r record) compare() rehydrate.Line {
 		return r.giant.line
 	}
 	return rehydrate.LineOf(r.body)
+}
+
+// is tells whether a line that is stored is this one, as it is or without its secrets.
+func (r record) is(stored rehydrate.Line) bool {
+	return r.compare().Equal(stored) || r.giant == nil && redact.Hides(stored.Head, r.body)
 }
 
 // section copies n bytes of the uncompressed file from a place on.

@@ -398,3 +398,33 @@ func TestSourceOfAnEarlierVersion(t *testing.T) {
 		t.Errorf("%d lines are new in %d threads, want 1 in 1", res.Published, len(s.threads))
 	}
 }
+
+// A file whose secrets were masked on the way in is what it was: it is not taken for a rewritten one
+// (docs/security.md).
+func TestMaskedSession(t *testing.T) {
+	const secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	line := func(id, text string) string {
+		return `{"type":"custom","id":"` + id + `","parentId":null,"data":"` + text + `"}` + "\n"
+	}
+	thread := events.Thread{Session: "s", Name: "main"}
+	head := `{"type":"session","version":3,"id":"s","cwd":"/w"}` + "\n"
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	first := head + line("a", "key "+secret+" and "+secret+".") + line("b", secret)
+	growTo(t, s, path, first)
+	for _, e := range s.threads[thread].entries {
+		e.Body = []byte(strings.ReplaceAll(string(e.Body), secret, "[redacted:github-pat]"))
+	}
+	for _, more := range []string{"", line("c", "more"), line("c", "more")} {
+		n := s.events()
+		if res := growTo(t, s, path, first+more); len(s.threads) != 1 || warned(res, "it was rewritten") {
+			t.Fatalf("%d threads, %d events more, with %q", len(s.threads), s.events()-n, res.Files[0].Warnings)
+		}
+	}
+	if n := s.events(); n != 4 {
+		t.Errorf("%d events, want 4", n)
+	}
+	growTo(t, s, path, head+line("a", "a key "+secret+" and "+secret+".")+line("b", secret))
+	if len(s.threads) != 2 {
+		t.Errorf("%d threads after a line changed beside its secrets, want 2", len(s.threads))
+	}
+}
