@@ -64,7 +64,8 @@ func (d *draft) maySettle(a addition, items []events.Item) error {
 		return nil
 	}
 	for i := range items {
-		if p, ok := events.ParsePrompt(items[i]); ok && items[i].Type == events.TypePendingPromptResolved {
+		if items[i].Type == events.TypePendingPromptResolved { // also one that nobody could have asked: others read it
+			p, _ := events.ParsePrompt(items[i])
 			if err := d.e.Scope.CheckSettles(p.ID); err != nil {
 				return err
 			}

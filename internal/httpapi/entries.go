@@ -99,8 +99,8 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 		} // after another error the persister looks
 	}
 	for _, it := range read.Items {
-		p, ok := events.ParsePrompt(it)
-		if !ok || e.Dialect != "item" || it.Type != events.TypePendingPromptResolved {
+		p, _ := events.ParsePrompt(it)
+		if e.Dialect != "item" || it.Type != events.TypePendingPromptResolved {
 			continue
 		}
 		if err := events.ScopeFrom(ctx).CheckSettles(p.ID); err != nil {

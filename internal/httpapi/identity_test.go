@@ -61,6 +61,9 @@ func TestWhoSpeaks(t *testing.T) {
 	own := events.PendingPromptResolved("p1", events.PromptApproval, events.Resolution{Outcome: "approved", By: "boss"})
 	post(agent7, at+"/entries?dialect=item", js, string(own.JSON()), 403)
 	post(agent7, at+"/entries?dialect=item", nd, string(own.JSON()), 200) // the line says why not
+	noKind := strings.Replace(string(own.JSON()), `"kind":"approval"`, `"sort":"approval"`, 1)
+	post(agent7, at+"/entries?dialect=item", js, noKind, 403)
+	post(mira, at+"/entries?dialect=item", js, noKind, 403)
 	if err := faulttest.Settle(ctx, conn); err != nil {
 		t.Fatal(err)
 	}

@@ -308,14 +308,15 @@ func TestAgentIsWhoItIs(t *testing.T) {
 	tell(events.KindEntry, events.PendingPrompt("q1", events.PromptApproval, "All of it?", nil).JSON())
 	yes := events.Resolution{Outcome: events.OutcomeApproved, By: "boss"}
 	tell(events.KindEntry, events.PendingPromptResolved("q1", events.PromptApproval, yes).JSON())
+	tell(events.KindEntry, events.PendingPromptResolved("q1", "", yes).JSON())
 	answer := events.Answer{Prompt: "q1", Answer: []byte(`true`), By: "boss"}
 	tell(events.KindControl, events.Control{Op: events.OpAnswer, Answer: &answer}.Encode())
 	s.settle()
 	letters := must.Get(s.acme.DeadLetters(t.Context(), "mine"))(t)
-	if len(letters) != 2 {
-		t.Fatalf("dead letters = %q, want 2", s.letters("mine"))
+	if len(letters) != 3 {
+		t.Fatalf("dead letters = %q, want 3", s.letters("mine"))
 	}
-	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), letters[1].At))
+	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), letters[2].At))
 	s.settle()
 	for _, reason := range s.letters("mine") {
 		if !strings.Contains(reason, "settles no prompt") {
