@@ -33,7 +33,7 @@ func (a *api) deleteSession(w http.ResponseWriter, r *http.Request) error {
 	if err := events.CheckToken("session", session); err != nil {
 		return err
 	}
-	how := client.Deletion{Force: r.URL.Query().Has("force"), By: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("by"))}
+	how := client.Deletion{Force: isSet(r, "force"), By: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("by"))}
 	receipt, err := a.cfg.Client.DeleteSession(r.Context(), session, how)
 	var active *artifacts.ActiveError
 	switch {

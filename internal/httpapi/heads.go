@@ -47,7 +47,7 @@ func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
 		}
 		return nil
 	}
-	if rev != 0 || r.URL.Query().Get("current") != "" {
+	if rev != 0 || isSet(r, "current") {
 		err = stored()
 	}
 	return a.follow(ctx, out, feed, err, stored, func(m *moment) error { return give(m.seq, m.thread.Session, m.data) })

@@ -107,7 +107,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if n > head.N {
 		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
 	}
-	if r.URL.Query().Get("full") != "" {
+	if isSet(r, "full") {
 		raw, err := a.cfg.Client.Warning(a.lost(r)).FullItem(r.Context(), t, head, n)
 		if errors.Is(err, client.ErrTooLong) {
 			err = fmt.Errorf("%w: %w", errTooLarge, err)

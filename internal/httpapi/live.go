@@ -50,7 +50,7 @@ func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thre
 	}
 	defer feed.close()
 	f.out = startSSE(w)
-	return f.run(r.Context(), feed, resumed, r.URL.Query().Get("whole") != "")
+	return f.run(r.Context(), feed, resumed, isSet(r, "whole"))
 }
 
 // begin reads where the reader stands: Last-Event-ID, else ?from, else now.

@@ -51,7 +51,7 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	q := r.URL.Query()
 	cfg := client.OutputConfig{
 		ID: q.Get("id"), Tool: q.Get("tool"), Invocation: q.Get("invocation_id"), Cwd: q.Get("cwd"), Agent: q.Get("agent"), Run: q.Get("run"),
-		User: q.Get("user"), Keep: q.Get("keep") != "",
+		User: q.Get("user"), Keep: isSet(r, "keep"),
 	}
 	if q.Has("input") {
 		cfg.Input = []byte(q.Get("input"))

@@ -48,7 +48,7 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	}
 	var out []sessionOut
 	next := ""
-	for _, row := range sessions.List(rows, sessions.Query{Cwd: q.Get("cwd"), Unanswered: q.Get("unanswered") != ""}) {
+	for _, row := range sessions.List(rows, sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered")}) {
 		if !after.before(row) {
 			continue
 		}

@@ -168,9 +168,16 @@ func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
+// isSet reads a parameter that is true or false: it is true where it stands, unless it says false.
+func isSet(r *http.Request, name string) bool {
+	q := r.URL.Query()
+	said := q.Get(name)
+	return q.Has(name) && said != "false" && said != "0"
+}
+
 func (a *api) removeThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	remove := a.cfg.Client.Remove
-	if r.URL.Query().Has("force") {
+	if isSet(r, "force") {
 		remove = a.cfg.Client.ForceRemove
 	}
 	if err := remove(r.Context(), t); err != nil {
