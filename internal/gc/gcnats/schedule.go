@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +26,36 @@ func Every(d time.Duration) Schedule { return Schedule(every + d.String()) }
 
 const every = "@every "
 
-// cronField is a field of a cron; the server knows what is in range.
-var cronField = regexp.MustCompile(`^[0-9A-Za-z*/,?-]+$`)
+// cronFields are the fields of a cron: second, minute, hour, day, month, day of the week. Of a day that its month does
+// not have the server knows.
+var cronFields = [6]struct {
+	least, most int
+	names       string
+}{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
+	{0, 6, "SUN MON TUE WED THU FRI SAT"}}
+
+// checkCron refuses what the server would: there is nobody at hand when it does.
+func checkCron(fields []string) error {
+	for i, field := range fields {
+		f := cronFields[i]
+		for part := range strings.SplitSeq(field, ",") {
+			span, step, stepped := strings.Cut(part, "/")
+			from, to, ranged := strings.Cut(span, "-")
+			n, err := strconv.Atoi(step)
+			ok := !stepped || err == nil && n > 0
+			for _, at := range []string{from, to} {
+				n, err := strconv.Atoi(at)
+				ok = ok && (err == nil && n >= f.least && n <= f.most || at == "" && !ranged && span != "" ||
+					!ranged && (at == "*" || at == "?") ||
+					len(at) == 3 && slices.Contains(strings.Fields(f.names), strings.ToUpper(at)))
+			}
+			if !ok {
+				return fmt.Errorf("%q: use %d to %d %s", part, f.least, f.most, f.names)
+			}
+		}
+	}
+	return nil
+}
 
 // UnmarshalText reads a duration of at least a second, or 0 for never; a time of day in UTC, 03:30; or a cron of five
 // fields, or of six with seconds first.
@@ -47,9 +75,11 @@ func (s *Schedule) UnmarshalText(text []byte) error {
 	if len(fields) == 5 {
 		fields = append([]string{"0"}, fields...)
 	}
-	wrong := func(field string) bool { return !cronField.MatchString(field) }
-	if len(fields) != 6 || slices.ContainsFunc(fields, wrong) {
+	if len(fields) != 6 {
 		return fmt.Errorf("%q: use a time between cycles of at least 1s (24h), a time of day in UTC (03:30), or a cron (30 3 * * 0)", said)
+	}
+	if err := checkCron(fields); err != nil {
+		return fmt.Errorf("%q: %w", said, err)
 	}
 	*s = Schedule(strings.Join(fields, " "))
 	return nil

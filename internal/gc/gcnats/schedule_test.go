@@ -27,7 +27,10 @@ func TestParseSchedule(t *testing.T) {
 			t.Errorf("%q, which is %q, is read as %q", said, s.String(), string(again))
 		}
 	}
-	for _, said := range []string{"", "1ms", "-1h", "often", "25:00", "* * *", "0 3 * * ;rm"} {
+	for _, said := range []string{"", "1ms", "-1h", "often", "25:00", "* * *", "0 3 * * ;rm",
+		"99 * * * *", "0 25 * * *", "a b c d e",
+		"* * 0 * *", "* * * 13 *",
+		"* * * * 7", "*/0 * * * *", "1, * * * *", "1- * * * *", "*-3 * * * *", "* * * SUN *", "-1 * * * *"} {
 		var s gcnats.Schedule
 		if err := s.Set(said); err == nil {
 			t.Errorf("%q = %q, want an error", said, string(s))
@@ -38,7 +41,7 @@ func TestParseSchedule(t *testing.T) {
 // TestCronOfTheServer: a server takes what a cron and a time of day become.
 func TestCronOfTheServer(t *testing.T) {
 	c := natstest.Conn(t)
-	for _, said := range []string{"03:30", "*/5 3 * * 1-5", "* * * * * *"} {
+	for _, said := range []string{"03:30", "*/5 3 * * 1-5", "0-10/5,30 3 1 jan,FEB ?", "5/10 * * * Sat", "* * * * * *"} {
 		var s gcnats.Schedule
 		must.Do(t, s.Set(said))
 		if made, err := gcnats.Of(c).Schedule(t.Context(), s); err != nil || !made {
