@@ -61,7 +61,8 @@ func TestWorkflow(t *testing.T) {
 	}
 	say(ctx, t, cl, events.Thread{Session: "items", Name: "main"}, "hello")
 	post("/v1/sessions/flow/threads/again/branch", `{}`, 200)
-	if _, _, body := get(t, url, "/v1/sessions/flow/threads/again/context"); !strings.HasPrefix(body, `{"prompt":"Fix the \\"parser\\".","messages":[]`) {
+	_, _, body = get(t, url, "/v1/sessions/flow/threads/again/context")
+	if !strings.HasPrefix(body, `{"prompt":"Fix the \"parser\".","messages":[]`) {
 		t.Errorf("context away from all steps = %s, want the prompt alone", body)
 	}
 	for _, want := range []string{"0-Plan.0-Look", "0-Plan.1-Look"} {
