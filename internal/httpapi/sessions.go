@@ -227,6 +227,9 @@ func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t e
 	}
 	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head})
 	if err == nil {
+		if head.Status == threads.StatusCompleted {
+			out.Ended, _, _ = strings.Cut(out.Modified, "T") // what ended changes no more
+		}
 		out.Start.Prompt, err = a.cfg.Client.Reader().Prompt(r.Context(), head.Start)
 	}
 	if err == nil {

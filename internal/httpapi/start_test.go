@@ -91,6 +91,9 @@ func TestEndedThreads(t *testing.T) {
 	if err := faulttest.Settle(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
+	if _, _, body := get(t, url, "/v1/sessions/s/threads/done"); !strings.Contains(body, `"ended":"20`) {
+		t.Errorf("thread that ended = %s, want the date", body)
+	}
 	for query, want := range map[string]string{
 		"": "done main", "?status=completed": "done", "?status=active": "main", "?ended_from=" + today: "done",
 		"?ended_from=2026-01-01&ended_to=9999-01-01": "done", "?ended_to=1970-01-01": "", "?session=other": "",
@@ -113,5 +116,28 @@ func TestEndedThreads(t *testing.T) {
 		if status, _, body := get(t, url, "/v1/threads"+query); status != 400 {
 			t.Errorf("threads%s = %d %s, want 400", query, status, body)
 		}
+	}
+}
+
+// A prompt that an entry settles without a time was settled when that was stored, as it was asked then.
+func TestSettledWithoutTime(t *testing.T) {
+	conn, ctx, _, url := worldOn(t, httpapi.Config{})
+	const at = "/v1/sessions/s/threads/main"
+	prompt := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
+	settled := events.PendingPromptResolved("p", events.PromptApproval, events.Resolution{Outcome: events.OutcomeApproved, By: "mira"})
+	before := time.Now().Add(-time.Second)
+	for _, it := range []events.Item{prompt.Item(), settled} {
+		do(t, url, request{path: at + "/entries?dialect=item", kind: "application/json", body: string(it.JSON())})
+	}
+	if err := faulttest.Settle(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	_, _, body := get(t, url, at+"/prompts/p")
+	var got struct {
+		Asked      time.Time `json:"asked_at"`
+		Resolution struct{ At time.Time }
+	}
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Asked.Before(before) || got.Resolution.At.Before(before) {
+		t.Errorf("prompt = %s, %v, want it asked and settled after %v", body, err, before)
 	}
 }
