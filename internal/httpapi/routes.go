@@ -167,7 +167,8 @@ var served = []route{
 		gives: either("matches", "match"), do: onThread((*api).search),
 	},
 	{
-		method: "GET", path: threadPath + "/context", need: access.Read, in: reading, about: "What the model is sent at the leaf, or of a workflow its task and steps.",
+		method: "GET", path: threadPath + "/context", need: access.Read, in: reading,
+		about: "What the model is sent at the leaf, or of a workflow its task and steps.",
 		query: []param{{name: "leaf", kind: "string", about: "at this entry instead"}}, gives: object("context"),
 		also: []int{409}, do: onThread((*api).context),
 	},

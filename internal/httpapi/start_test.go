@@ -30,7 +30,8 @@ func TestWorkflow(t *testing.T) {
 		shown.Start["name"] != "solve" || shown.Start["bundle"] != "B" || shown.Start["max_rounds"] != 10.0 {
 		t.Errorf("thread = %s, %v, want its start with the prompt", body, err)
 	}
-	if _, _, body := get(t, url, at+"/context"); !strings.HasPrefix(body, `{"prompt":"Fix the \"parser\".","messages":[]`) {
+	_, _, body = get(t, url, at+"/context")
+	if !strings.HasPrefix(body, `{"prompt":"Fix the \"parser\".","messages":[]`) {
 		t.Errorf("context before the first step = %s, want the prompt", body)
 	}
 	post(at+"/entries?dialect=step", `{"role":"planner","content":"plan","meta":{"k":1},"timestamp":1767225600000}`, 202)
@@ -46,8 +47,8 @@ func TestWorkflow(t *testing.T) {
 		}
 	}
 	_, _, body = get(t, url, at+"/context")
-	if err := json.Unmarshal([]byte(body), &said); err != nil || said.Prompt != `Fix the "parser".` || len(said.Messages) != 2 ||
-		said.Messages[0].Role != "planner" || said.Messages[0].Meta["k"] != 1.0 || said.Messages[1].Content != "code" {
+	if err := json.Unmarshal([]byte(body), &said); err != nil || said.Prompt != `Fix the "parser".` ||
+		len(said.Messages) != 2 || said.Messages[0].Role != "planner" || said.Messages[0].Meta["k"] != 1.0 || said.Messages[1].Content != "code" {
 		t.Fatalf("context = %s, %v, want the prompt and two steps", body, err)
 	}
 	post(at+"/fork", `{"to":"again","index":1}`, 201)
@@ -66,7 +67,8 @@ func TestWorkflow(t *testing.T) {
 		t.Errorf("context away from all steps = %s, want the prompt alone", body)
 	}
 	for _, want := range []string{"0-Plan.0-Look", "0-Plan.1-Look"} {
-		_, _, body := do(t, url, request{path: "/v1/sessions/flow/agents", kind: js, body: `{"parent":"0-Plan","name":"Look"}`})
+		_, _, body := do(t, url, request{path: "/v1/sessions/flow/agents", kind: js,
+			body: `{"parent":"0-Plan","name":"Look"}`})
 		if !strings.Contains(body, `"id":"`+want+`"`) {
 			t.Errorf("next agent = %s, want %s", body, want)
 		}
@@ -78,8 +80,8 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// Threads that ended are found by the date of their end and by their status; an end without a time has ended when it was
-// stored.
+// Threads that ended are found by the date of their end and by their status; what ended without a time has ended when
+// that was stored.
 func TestEndedThreads(t *testing.T) {
 	conn, ctx, _, url := worldOn(t, httpapi.Config{})
 	today := time.Now().UTC().Format(time.DateOnly)
@@ -124,7 +126,8 @@ func TestSettledWithoutTime(t *testing.T) {
 	conn, ctx, _, url := worldOn(t, httpapi.Config{})
 	const at = "/v1/sessions/s/threads/main"
 	prompt := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
-	settled := events.PendingPromptResolved("p", events.PromptApproval, events.Resolution{Outcome: events.OutcomeApproved, By: "mira"})
+	settled := events.PendingPromptResolved("p", events.PromptApproval,
+		events.Resolution{Outcome: events.OutcomeApproved, By: "mira"})
 	before := time.Now().Add(-time.Second)
 	for _, it := range []events.Item{prompt.Item(), settled} {
 		do(t, url, request{path: at + "/entries?dialect=item", kind: "application/json", body: string(it.JSON())})
@@ -137,7 +140,8 @@ func TestSettledWithoutTime(t *testing.T) {
 		Asked      time.Time `json:"asked_at"`
 		Resolution struct{ At time.Time }
 	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Asked.Before(before) || got.Resolution.At.Before(before) {
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Asked.Before(before) ||
+		got.Resolution.At.Before(before) {
 		t.Errorf("prompt = %s, %v, want it asked and settled after %v", body, err, before)
 	}
 }

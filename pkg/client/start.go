@@ -14,8 +14,9 @@ import (
 	"spool/pkg/threads"
 )
 
-// StartThread begins a thread with the task and the limits of its workflow (SPEC C1), and returns when it is there; it is
-// pending until its first entry. Who reads it later finds the task by Reader().Prompt. ErrThreadExists: the name is taken.
+// StartThread begins a thread with the task and the limits of its workflow (SPEC C1), and returns when it is there; it
+// is pending until its first entry. Who reads it later finds the task by Reader().Prompt. ErrThreadExists: the name is
+// taken.
 func (c *Client) StartThread(ctx context.Context, t events.Thread, start events.Start) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -47,8 +48,8 @@ type StepMessage struct {
 	Node    string          `json:"node"`
 }
 
-// StepContext reads the context of a thread of the dialect step, at a step or with sessions.Last at its head. Errors wrap
-// ErrNoContext, threads.ErrNoThread or sessions.ErrNotFound.
+// StepContext reads the context of a thread of the dialect step, at a step or with sessions.Last at its head. Errors
+// wrap ErrNoContext, threads.ErrNoThread or sessions.ErrNotFound.
 func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions.Leaf) (out StepContext, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
