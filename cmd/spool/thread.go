@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"spool/internal/text"
@@ -17,6 +18,7 @@ type threadCmd struct {
 	Log  threadLogCmd  `cmd:"" help:"Show the entries of a thread, newest first, or with --graph those of its forks too."`
 	Diff threadDiffCmd `cmd:"" help:"Show what two threads have after the newest entry that both have."`
 
+	Start   threadStartCmd   `cmd:"" help:"Begin a thread with the task and the limits of its workflow."`
 	Fork    threadForkCmd    `cmd:"" help:"Start a thread at a point of another one; nothing is copied."`
 	Compact threadCompactCmd `cmd:"" help:"Make a summary stand for all so far in what a model is sent."`
 	End     threadEndCmd     `cmd:"" help:"Complete a thread: it moves to the history and takes no more entries."`
@@ -28,10 +30,17 @@ type threadCmd struct {
 	Watch  threadWatchCmd  `cmd:"" help:"Follow the heads of active threads as they move."`
 }
 
-type threadLsCmd struct{ listArgs }
+type threadLsCmd struct {
+	listArgs
+	Status string `placeholder:"STATUS" help:"Only those that are pending, active, completed or failed."`
+	From   string `placeholder:"DATE" help:"Only those that ended on this UTC date, as 2026-11-20, or later."`
+	To     string `placeholder:"DATE" help:"Only those that ended on this UTC date or before."`
+}
 
 func (c *threadLsCmd) Run(a *app) error {
-	find := func(cl *client.Client) ([]client.Thread, error) { return cl.Threads(a.ctx, c.Session) }
+	find := func(cl *client.Client) ([]client.Thread, error) {
+		return cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
+	}
 	return list(a, c.listArgs, find, look[client.Thread]{
 		json:   func(t client.Thread) any { return threadJSON(t) },
 		none:   "no threads found",
@@ -64,12 +73,19 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 			return err
 		}
 	}
+	prompt, err := cl.Reader().Prompt(a.ctx, head.Start)
+	if err != nil {
+		return err
+	}
 	if c.JSON {
-		return c.json(a, id, head, steps)
+		return c.json(a, id, head, prompt, steps)
 	}
 	th := client.Thread{Thread: id, Head: head}
 	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
+	if prompt != "" {
+		fmt.Fprintf(t, "prompt\t%s\n", text.Cut(strings.Join(strings.Fields(prompt), " "), 200))
+	}
 	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, head.Branches())
 	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn),
 		head.Truncated, head.Externalized)
@@ -99,8 +115,9 @@ func clock(ms int64) string {
 	return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05")
 }
 
-func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, steps []threads.Step) error {
+func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, prompt string, steps []threads.Step) error {
 	out := threadJSON(client.Thread{Thread: id, Head: head})
+	out["prompt"] = prompt
 	var list []any
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]

@@ -45,10 +45,10 @@ func (c *threadLogCmd) Run(a *app) error {
 	switch {
 	case c.Graph:
 		return l.graph(id, head, c.Limit)
-	case len(head.Recent) == 0:
-		return nil
 	case c.Context:
 		return l.context(id, head)
+	case len(head.Recent) == 0:
+		return nil
 	}
 	steps, err := cl.Reader().Page(a.ctx, head.Head(), c.Skip, c.Limit)
 	if err != nil {
@@ -125,6 +125,17 @@ func (l *logger) brief(t events.Thread, s threads.Step) (string, error) {
 
 // context shows what a model is sent.
 func (l *logger) context(t events.Thread, head threads.Head) error {
+	prompt, err := l.cl.Reader().Prompt(l.ctx, head.Start)
+	if err == nil && prompt != "" {
+		if l.json {
+			err = json.NewEncoder(l.out).Encode(map[string]any{"prompt": prompt})
+		} else {
+			_, err = fmt.Fprintf(l.out, "task:\n%s\n\n", prompt)
+		}
+	}
+	if err != nil || len(head.Recent) == 0 {
+		return err
+	}
 	c, err := l.cl.Reader().Context(l.ctx, head.Head())
 	if err != nil {
 		return err

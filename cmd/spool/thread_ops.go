@@ -58,6 +58,23 @@ func (c *threadForkCmd) Run(a *app) error {
 	return err
 }
 
+type threadStartCmd struct {
+	Thread    string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Prompt    string `arg:"" optional:"" help:"Its initial task."`
+	Name      string `placeholder:"NAME" help:"Of the workflow or agent."`
+	Bundle    string `placeholder:"HASH" help:"Of the workflow's bundle."`
+	MaxRounds int    `placeholder:"N" help:"Rounds after which the workflow stops."`
+	Depth     int    `placeholder:"N" help:"How many workflows started each other before this one."`
+}
+
+func (c *threadStartCmd) Run(a *app) error {
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s has begun", t), cl.StartThread(a.ctx, t, events.Start{
+			Name: c.Name, Hash: c.Bundle, MaxRounds: c.MaxRounds, Depth: c.Depth, Prompt: c.Prompt,
+		})
+	})
+}
+
 type threadEndCmd struct {
 	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Code    int    `default:"0" placeholder:"N" help:"Return code (${default})."`

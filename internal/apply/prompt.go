@@ -52,6 +52,7 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 			d.put(record.Put{Key: key, Expect: record.Any})
 			if lang.Name() == itemDialect {
 				r.Resolution = events.ParseResolution(items[i])
+				r.Resolution.At = cmp.Or(r.Resolution.At, r.Asked)
 				d.settled(r)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"spool/internal/access"
 	"spool/pkg/casstore"
-	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -21,15 +20,7 @@ func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.
 		answer(w, status, okay{OK: true})
 		return nil
 	}
-	head, err := a.cfg.Client.Thread(r.Context(), t)
-	if err != nil {
-		return err
-	}
-	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head})
-	if err == nil {
-		answer(w, status, out)
-	}
-	return err
+	return a.showThread(w, r, status, t)
 }
 
 // sees reports whether a request may be told what is stored.

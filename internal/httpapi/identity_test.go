@@ -31,6 +31,15 @@ func TestNotUser(t *testing.T) {
 			t.Errorf("event %s, want one of the other user", e.data)
 		}
 	}
+	one := follow(t, ctx, url+"/v1/sessions/s/threads/main/live?from=1&not_user=me", "")
+	if e := one.next(); e.name != "open" {
+		t.Errorf("first event %s %s, want open", e.name, e.data)
+	}
+	for range 2 {
+		if e := one.next(); !strings.Contains(e.data, "of you") {
+			t.Errorf("event %s, want one of the other user", e.data)
+		}
+	}
 }
 
 // TestWhoSpeaks: items, answers and receipts name the token, whatever a query or a body says, and who may write does

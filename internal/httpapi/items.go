@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -290,12 +292,36 @@ func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) e
 			h.Add(lostHeader, m.Ref.String())
 		}
 	})
+	if errors.Is(err, client.ErrNoContext) {
+		steps, err := a.cfg.Client.StepContext(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")))
+		if err == nil {
+			answer(w, http.StatusOK, steps)
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	body, err := a.withPrompt(r.Context(), t, c.JSON())
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", typeJSON)
-	if _, err = w.Write(append(c.JSON(), '\n')); err != nil {
+	if _, err = w.Write(append(body, '\n')); err != nil {
 		return begunError{err}
 	}
 	return nil
+}
+
+// withPrompt puts the task that a thread began with before the members of its context.
+func (a *api) withPrompt(ctx context.Context, t events.Thread, body []byte) ([]byte, error) {
+	head, err := a.cfg.Client.Thread(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	prompt, err := a.cfg.Client.Reader().Prompt(ctx, head.Start)
+	if err != nil || prompt == "" {
+		return body, err
+	}
+	return slices.Concat([]byte(`{"prompt":`), encode(prompt), []byte(","), body[1:]), nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"spool/internal/jsonscan"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -29,6 +30,7 @@ type follower struct {
 	api    *api
 	out    *sse
 	thread events.Thread
+	spared string           // the user whose items are left out; "" = nobody
 	had    mark             // items given
 	at     map[string]int64 // bytes given of outputs; -1: to its end
 }
@@ -40,6 +42,7 @@ func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thre
 		return err
 	}
 	f := &follower{api: a, thread: t, had: mark{head.N, head.Life}, at: map[string]int64{}}
+	f.spared = r.URL.Query().Get("not_user")
 	resumed, err := f.begin(r)
 	if err != nil {
 		return err
@@ -274,7 +277,15 @@ func (f *follower) item(ctx context.Context, m *moment) error {
 		}
 	}
 	f.had.n = m.n
-	return f.out.send(eventItem, f.cursor(), m.data)
+	return f.sendItem(m.data)
+}
+
+// sendItem sends an item, unless the reader does without those of its user.
+func (f *follower) sendItem(data []byte) error {
+	if user, _ := jsonscan.Text(jsonscan.Get(data, "item", "user_id")); f.spared != "" && user == f.spared {
+		return nil
+	}
+	return f.out.send(eventItem, f.cursor(), data)
 }
 
 // items gives the stored items up to a number.
@@ -290,7 +301,7 @@ func (f *follower) items(ctx context.Context, head threads.Head, to int64) error
 			break
 		}
 		f.had.n = p.N
-		if err := f.out.send(eventItem, f.cursor(), encode(itemOf(p.Data))); err != nil {
+		if err := f.sendItem(encode(itemOf(p.Data))); err != nil {
 			return err
 		}
 	}

@@ -79,6 +79,9 @@ var (
 	pMatch   = param{name: "If-None-Match", kind: "string", about: "the ETag of what is there", header: true}
 	pResume  = param{name: "Last-Event-ID", kind: "string", about: "go on behind that event", header: true}
 
+	pNotUser = param{name: "not_user", kind: "string",
+		about: "without the items of this user_id: who posts and reads would read itself"}
+
 	pIdentity = []param{
 		{name: headerProducer, kind: "string", about: "who sends; with it a request can be repeated and adds nothing", header: true},
 		{name: headerSeq, kind: "integer", about: "sequence of the first line; it grows from request to request", header: true},
@@ -126,6 +129,16 @@ var served = []route{
 		gives: object("session"), do: (*api).session},
 	{method: "GET", path: sessionPath + "/graph", need: access.Read, in: reading,
 		about: "How its threads come from each other.", gives: either("graph", "graph_node"), do: (*api).graph},
+	{
+		method: "GET", path: "/v1/threads", need: access.Read, in: reading,
+		about: "Threads of all sessions, by status and by the date of their end.",
+		query: []param{
+			pSession, {name: "status", kind: "string", about: "pending, active, completed or failed"},
+			{name: "ended_from", kind: "string", about: "that ended on this UTC date, yyyy-mm-dd, or later"},
+			{name: "ended_to", kind: "string", about: "that ended on this UTC date or before"},
+		},
+		gives: either("threads", "thread"), do: (*api).findThreads,
+	},
 	{method: "GET", path: sessionPath + "/threads", need: access.Read, in: reading, about: "Its threads.",
 		gives: either("threads", "thread"), do: (*api).threads},
 	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"),
@@ -154,7 +167,8 @@ var served = []route{
 		gives: either("matches", "match"), do: onThread((*api).search),
 	},
 	{
-		method: "GET", path: threadPath + "/context", need: access.Read, in: reading, about: "What the model is sent at the leaf.",
+		method: "GET", path: threadPath + "/context", need: access.Read, in: reading,
+		about: "What the model is sent at the leaf, or of a workflow its task and steps.",
 		query: []param{{name: "leaf", kind: "string", about: "at this entry instead"}}, gives: object("context"),
 		also: []int{409}, do: onThread((*api).context),
 	},
@@ -172,7 +186,7 @@ var served = []route{
 	{
 		method: "GET", path: threadPath + "/live", need: access.Read, in: following, about: "Follow a thread: item, live, open, head, reset.",
 		query: []param{pResume, {name: "from", kind: "integer", about: "begin with this item, not with the next one"},
-			{name: "whole", kind: "boolean", about: "open outputs from their first byte"}},
+			{name: "whole", kind: "boolean", about: "open outputs from their first byte"}, pNotUser},
 		gives: sseOf("thread_event"), do: onThread((*api).streamThread),
 	},
 	{
@@ -182,7 +196,7 @@ var served = []route{
 			{name: "type", kind: "string", about: "metadata.type, or message"},
 			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"},
 			{name: "since", kind: "string", about: "a time, a duration, or all"},
-			{name: "not_user", kind: "string", about: "without the items of this user_id: who posts and reads would read itself"},
+			pNotUser,
 			pResume,
 		},
 		gives: sseOf("item"), do: (*api).streamItems,

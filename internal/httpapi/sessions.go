@@ -186,9 +186,28 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return a.listThreads(w, r, all)
+}
+
+// findThreads lists threads of all sessions that the token is for, by their status and the date of their end.
+func (a *api) findThreads(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	all, err := a.cfg.Client.FindThreads(r.Context(), client.ThreadFilter{
+		Session: q.Get("session"), Status: q.Get("status"), From: q.Get("ended_from"), To: q.Get("ended_to"),
+	})
+	if err != nil {
+		return err
+	}
+	grant := access.From(r.Context())
+	return a.listThreads(w, r, slices.DeleteFunc(all, func(t client.Thread) bool { return !grant.Session(t.Session) }))
+}
+
+func (a *api) listThreads(w http.ResponseWriter, r *http.Request, all []client.Thread) (err error) {
 	out := make([]threadOut, len(all))
 	for i, t := range all {
-		if out[i], err = a.thread(r.Context(), t); err != nil {
+		if t.Unreadable {
+			out[i] = threadJSON(t)
+		} else if out[i], err = a.thread(r.Context(), t); err != nil {
 			return err
 		}
 	}
@@ -197,13 +216,24 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 
 // oneThread shows one thread.
 func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	return a.showThread(w, r, http.StatusOK, t)
+}
+
+// showThread answers with a thread and its prompt, which lists leave out: it can be long.
+func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {
 		return err
 	}
 	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head})
 	if err == nil {
-		answer(w, http.StatusOK, out)
+		if head.Status == threads.StatusCompleted {
+			out.Ended, _, _ = strings.Cut(out.Modified, "T") // what ended changes no more
+		}
+		out.Start.Prompt, err = a.cfg.Client.Reader().Prompt(r.Context(), head.Start)
+	}
+	if err == nil {
+		answer(w, status, out)
 	}
 	return err
 }

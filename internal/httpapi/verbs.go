@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"spool/internal/access"
@@ -16,8 +17,21 @@ import (
 // maxBlob is the longest blob that is taken, in bytes: it is held in memory.
 const maxBlob = 8 << 20
 
+// maxAgentID is the longest id of an agent that starts others, in bytes: a session's counter holds each of them.
+const maxAgentID = 512
+
 // verbs are the routes for what an agent does beside storing entries.
 var verbs = []route{
+	{
+		method: "POST", path: threadPath + "/start", need: access.Write, in: storing,
+		about: "Begin a thread with the task and the limits of its workflow.", takes: object("start"),
+		gives: object("thread"), status: 201, also: []int{409, 415}, do: onThread((*api).startThread),
+	},
+	{
+		method: "POST", path: sessionPath + "/agents", need: access.Write, in: storing,
+		about: "Take the id of the next agent that one starts: PARENT.INDEX-NAME.", takes: object("agent_name"),
+		gives: object("labelled"), status: 201, also: []int{415, 503}, do: (*api).agentID,
+	},
 	{
 		method: "POST", path: "/v1/blobs", need: access.Write, in: uploading,
 		about: "Store the body as a blob, at most 8 MiB, for the refs of a step.",
@@ -53,6 +67,56 @@ var verbs = []route{
 		query: []param{{name: "force", kind: "boolean", about: "although a run or an output is live"}},
 		gives: object("ok"), also: []int{409, 503}, do: onThread((*api).removeThread),
 	},
+}
+
+func (a *api) startThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	var in struct {
+		Name      string `json:"name"`
+		Bundle    string `json:"bundle"`
+		MaxRounds int    `json:"max_rounds"`
+		Depth     int    `json:"depth"`
+		Prompt    string `json:"prompt"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	start := events.Start{Name: in.Name, Hash: in.Bundle, MaxRounds: in.MaxRounds, Depth: in.Depth, Prompt: in.Prompt}
+	if err := a.cfg.Client.StartThread(r.Context(), t, start); err != nil {
+		return err
+	}
+	return a.done(w, r, http.StatusCreated, t)
+}
+
+func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
+	session, err := sessionOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Parent string `json:"parent"`
+		Name   string `json:"name"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	names := append(strings.Split(in.Parent, "."), in.Name)
+	if in.Parent == "" {
+		names = names[1:]
+	}
+	if len(in.Parent) > maxAgentID {
+		err = fmt.Errorf("%w: parent: %d bytes; at most %d", ErrRequest, len(in.Parent), maxAgentID)
+	}
+	for _, name := range names {
+		err = errors.Join(err, events.CheckToken("agent", name))
+	}
+	if err != nil {
+		return err
+	}
+	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
+	if err == nil {
+		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": id})
+	}
+	return err
 }
 
 func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {

@@ -85,6 +85,7 @@ type startOut struct {
 	Bundle    string `json:"bundle,omitempty"`
 	MaxRounds int    `json:"max_rounds,omitempty"`
 	Depth     int    `json:"depth,omitempty"`
+	Prompt    string `json:"prompt,omitempty"` // only where one thread is asked for
 }
 
 type forkOut struct {

@@ -36,7 +36,7 @@
 //	ErrRefused        an operation was published and not applied                          its dead letter says why
 //	ErrRemoved        its thread or session was removed behind what was published
 //	ErrMissingRef     a step refers to what is not stored                                 store it first
-//	ErrNoContext      the thread holds no session of which a context is made
+//	ErrNoContext      the thread holds no entries of which a context is made
 //	ErrNoPrompt       no prompt of that id in the thread
 //	ErrAnswered       the prompt was settled before: the error says how
 //	ErrNoRun          no run of that id in the session

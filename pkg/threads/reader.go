@@ -110,6 +110,23 @@ func (r Reader) Start(ctx context.Context, at casstore.Located) (Start, error) {
 	return s, nil
 }
 
+// Prompt reads the initial task of the start at that place; "" if it has none, or if there is no place.
+func (r Reader) Prompt(ctx context.Context, at casstore.Located) (string, error) {
+	if at.IsZero() {
+		return "", nil
+	}
+	n, pack, err := r.node(ctx, at, opened{})
+	if err != nil {
+		return "", err
+	}
+	s, err := ParseStart(n)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	c, err := Step{At: at, pack: pack, from: r}.readContent(ctx, s.Prompt)
+	return string(c.Text), err
+}
+
 // ReadContent reads the content of the step.
 func (s Step) ReadContent(ctx context.Context) (Content, error) {
 	return s.readContent(ctx, s.State.Content)

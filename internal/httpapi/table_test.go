@@ -1,0 +1,106 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/internal/httpapi"
+	"spool/internal/must"
+)
+
+// The table of docs/http.md has every call of the client once, beside its routes or the reason why there is none, and
+// every route of the API, but for those of the process itself.
+func TestTableOfCalls(t *testing.T) {
+	text := string(must.Get(os.ReadFile("../../docs/http.md"))(t))
+	_, table, ok := strings.Cut(text, "| `client.Client` | HTTP |\n|---|---|\n")
+	if !ok {
+		t.Fatal("docs/http.md has no table of calls")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	quoted := regexp.MustCompile("`([^`]*)`")
+	calls, routes := map[string]int{}, map[string]int{}
+	for row := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+		if len(cells) != 2 {
+			t.Fatalf("row %q has %d cells, want 2", row, len(cells))
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[0], -1) {
+			calls[m[1]]++
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			if method, path, ok := strings.Cut(m[1], " "); ok && strings.HasPrefix(path, "/") {
+				routes[method+" "+path]++
+			}
+		}
+	}
+	for _, call := range clientCalls(t) {
+		if calls[call] != 1 {
+			t.Errorf("Client.%s stands in %d rows of docs/http.md, want 1", call, calls[call])
+		}
+		delete(calls, call)
+	}
+	for call := range calls {
+		t.Errorf("docs/http.md tells of Client.%s, which there is not", call)
+	}
+	for _, route := range documented(t) {
+		_, path, _ := strings.Cut(route, " ")
+		own := slices.Contains([]string{"/healthz", "/readyz", "/v1/openapi.json"}, path)
+		if routes[route] == 0 && !own {
+			t.Errorf("%s stands in no row of docs/http.md", route)
+		}
+		delete(routes, route)
+	}
+	for route := range maps.Keys(routes) {
+		t.Errorf("docs/http.md tells of %s, which there is not", route)
+	}
+}
+
+// clientCalls are the names of the public methods of client.Client.
+func clientCalls(t *testing.T) (names []string) {
+	files := must.Get(filepath.Glob("../../pkg/client/*.go"))(t)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))(t)
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || !f.Name.IsExported() {
+				continue
+			}
+			if star, ok := f.Recv.List[0].Type.(*ast.StarExpr); ok && star.X.(*ast.Ident).Name == "Client" {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	if len(names) < 50 {
+		t.Fatalf("found %d calls of the client", len(names))
+	}
+	return names
+}
+
+// documented are the routes of the document that a whole process answers with.
+func documented(t *testing.T) (routes []string) {
+	_, _, _, url := worldOn(t, httpapi.Config{})
+	_, _, text := get(t, url, "/v1/openapi.json")
+	var doc document
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			routes = append(routes, strings.ToUpper(method)+" "+path)
+		}
+	}
+	slices.Sort(routes)
+	return routes
+}
