@@ -73,11 +73,16 @@ func (d dealt) with(m Message) (bool, error) {
 	if m.Seq == 0 || err != nil {
 		return false, nil //nolint:nilerr // it is refused again
 	}
+	return d.had(t, m.Seq, &e), nil
+}
+
+// had reports whether a thread had all events of a message.
+func (d dealt) had(t events.Thread, seq uint64, e *events.Event) bool {
 	return slices.ContainsFunc(d.threads[t], func(h threads.Head) bool {
-		return m.Seq <= h.Applied && !slices.ContainsFunc(e.Each(), func(one events.Event) bool {
+		return seq <= h.Applied && !slices.ContainsFunc(e.Each(), func(one events.Event) bool {
 			return !h.Duplicate(one.Producer, one.Epoch, one.Seq)
 		})
-	}), nil
+	})
 }
 
 // judge decides which events are published again, and what deletions that were under way have to go on with.
@@ -137,6 +142,14 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 		return nil, fmt.Errorf("%w: pack %s: %w", ErrRepository, id, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return casstore.OpenPack(raw[:found.Pack.Header], raw[found.Pack.Header:])
+}
+
+// refused reports whether a letter is of an event that its thread had, of a message that has others: these come again
+// with it, and it is taken for a repeat, and not refused again.
+func (d dealt) refused(m Message, event uint64) bool {
+	t, _ := events.ParseDead(m.Subject)
+	e, err := events.Decode(m.Data)
+	return err == nil && d.had(t, event, &e)
 }
 
 // purged reports whether a letter is of a session that was deleted behind its event, and was still to be purged.

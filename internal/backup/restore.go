@@ -187,7 +187,8 @@ func (r *restore) output(value []byte) ([]byte, error) {
 func (r *restore) dead(ctx context.Context) error {
 	return r.messages(ctx, deadFile, func(m Message) (string, error) {
 		for _, text := range m.Header[natsio.HeaderEventSeq] {
-			if at, err := strconv.ParseUint(text, 10, 64); err == nil && (r.again[at] || r.dealt.purged(m.Subject, at)) {
+			at, err := strconv.ParseUint(text, 10, 64)
+			if err == nil && (r.again[at] && !r.dealt.refused(m, at) || r.dealt.purged(m.Subject, at)) {
 				return "", nil
 			}
 		}

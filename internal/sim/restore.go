@@ -200,6 +200,10 @@ func (j *judgement) compareRestored(ctx context.Context, d *driver, goesOn map[e
 // sameRestored compares a restored thread with its life: it is a beginning of it, as long as the backup must have, and
 // behind it is what was published since.
 func (j *judgement) sameRestored(life *life, got []string, last string) {
+	got = slices.DeleteFunc(got, func(mark string) bool { // it waited while the thread was latched: no restore latches it
+		f := j.fates[mark]
+		return f != nil && f.outcome == buried && j.unfit(f.at, f.why)
+	})
 	if last != "" {
 		i := slices.Index(got, last)
 		if i < 0 || i != len(got)-1 {
