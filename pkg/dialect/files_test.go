@@ -23,9 +23,9 @@ import (
 
 // counts is how many items of each type a file has; "" is a user post. They were counted by a program of its own.
 var counts = map[string]map[string]int{
-	"claude-recorded-v1.0.108-sidechains-japanese": {"status": 2, "text": 7, "tool_call": 21, "tool_result": 21},
+	"claude-recorded-v1.0.108-sidechains-japanese": {"": 1, "status": 2, "text": 7, "tool_call": 21, "tool_result": 21},
 	"claude-recorded-v2.0.26-inline-image": {"": 4, "pending_prompt": 3, "pending_prompt_resolved": 3, "status": 2, "text": 6,
-		"tool_call": 10, "tool_result": 10, "turn_end": 2},
+		"tool_call": 10, "tool_result": 10, "turn_end": 3},
 	"claude-recorded-v2.1.14-compact-progress-queue": {"": 3, "status": 4, "text": 12, "thinking": 40, "tool_call": 39,
 		"tool_result": 39, "turn_end": 3},
 	"claude-recorded-v2.1.17-tool-errors-emoji": {"": 3, "status": 2, "text": 11, "thinking": 32, "tool_call": 38,
