@@ -22,6 +22,9 @@ func (d *draft) skip(ctx context.Context) (verdict Verdict, skipped bool, err er
 	if verdict, again := d.repeats(); again {
 		return verdict, true, nil
 	}
+	if verdict, late, err := d.late(ctx); late || err != nil {
+		return verdict, true, err
+	}
 	standing, err := d.standing(ctx)
 	if err != nil || standing == events.Stands {
 		return verdict, false, err
@@ -37,6 +40,25 @@ func (d *draft) skip(ctx context.Context) (verdict Verdict, skipped bool, err er
 
 // duplicate reports whether the thread's head knows the event.
 func (d *draft) duplicate() bool { return d.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq) }
+
+// late reports whether an event comes behind a later one of its producer, and was never seen. Its producer has an ack for
+// it (SPEC P1), but the entries of a producer are in its order.
+func (d *draft) late(ctx context.Context) (verdict Verdict, late bool, err error) {
+	if !d.Head.Late(d.e.Producer, d.e.Epoch, d.e.Seq) {
+		return verdict, false, nil
+	}
+	if err := d.learnLeft(ctx); err != nil {
+		return verdict, false, err
+	}
+	switch {
+	case d.Left != nil && d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq), // it was the removed thread's
+		d.op.Op == events.OpTail: // the later one says all that it does
+		return Verdict{Is: Repeated}, true, nil
+	case d.e.Bad != nil:
+		return d.refuse(d.e.Bad), true, nil
+	}
+	return d.refuse(fmt.Errorf("%w: event %d of the producer %s", ErrLate, d.e.Event.Seq, d.e.Producer)), true, nil
+}
 
 // forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS
 // was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.

@@ -196,6 +196,7 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	if len(evs) > 0 {
 		f.forget(&now, evs)
 	}
+	now.Gaps = nil // what a producer left out is known no more
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return done, err

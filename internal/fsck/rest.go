@@ -74,6 +74,7 @@ func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 			}
 		}
 	}
+	now.Gaps = nil // what a producer left out is known no more
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return err

@@ -106,6 +106,8 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.publish(ctx, cl)
 	case Async:
 		return c.async(ctx, cl)
+	case Skip:
+		return c.skip(ctx)
 	case Poison, PoisonOp:
 		return c.poison(ctx)
 	case Fork:
@@ -280,6 +282,44 @@ func (c *call) poison(ctx context.Context) error {
 		c.tell(Acked, ws...)
 	}
 	return err
+}
+
+// skip publishes as an agent without this library does that keeps no order: it leaves out some sequences, and some time
+// later it sends them behind the others, twice, as if acks had been lost.
+func (c *call) skip(ctx context.Context) error {
+	conn, err := c.proc.connect()
+	if err != nil {
+		return err
+	}
+	t, producer := threadOf(c.op.Session, c.op.Thread), fmt.Sprintf("%s-skip%d", c.proc.name, c.index)
+	put := func(seqs ...uint64) error {
+		var sent []natsadmin.StoredMessage
+		var ws []*Wrote
+		for _, seq := range seqs {
+			w := c.write(t, producer, true)
+			e := events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: t,
+				Body: body(w.Mark, c.op.Size, 0)}
+			ws = append(ws, w)
+			sent = append(sent, natsadmin.StoredMessage{Subject: events.EventSubject(t, e.Kind), Data: e.Encode()})
+		}
+		err := natsadmin.New(conn).PutMessages(ctx, sent)
+		if err == nil && c.op.Again {
+			err = natsadmin.New(conn).PutMessages(ctx, sent)
+		}
+		if err == nil {
+			c.tell(Acked, ws...)
+		}
+		return err
+	}
+	if err := put(2, 4); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(ms(c.op.N)):
+	}
+	return put(3, 5, 1)
 }
 
 // operateTwice removes or renames a thread as an agent without this library does, and as if its ack had been lost: some

@@ -40,6 +40,8 @@ var moods = []mood{
 	{name: "readers", verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
 	{name: "retention", verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
+	{name: "out of order", verbs: map[Verb]int{Publish: 15, Skip: 12, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
+		KillOne: 3, StartOne: 3, Settle: 3}},
 	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
 		Settle: 2}},
 	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3,
@@ -180,7 +182,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Poison, PoisonOp, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	Publish, Async, Poison, PoisonOp, Skip, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
@@ -201,6 +203,8 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		p.publishes(r, &o)
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
+	case Skip:
+		o.N, o.Again = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0
 	case Output:
 		o.N, o.Kind = 1+r.IntN(5), r.IntN(2)*r.IntN(5)
 		if r.IntN(3) == 0 {

@@ -25,10 +25,11 @@ func (m *model) refused(e *events.Event, t *life) {
 
 // leaves has a thread leave its name, under which stays known what it had seen, and those that had the name before.
 func (m *model) leaves(name events.Thread, to string, t *life) {
-	l := &left{to: to, by: t, had: t.seen.clone(), seen: t.seen.clone()}
+	l := &left{to: to, by: t, had: t.seen.clone(), seen: t.seen.clone(), noted: maps.Clone(t.noted)}
 	if was := m.lefts[name]; was != nil {
 		l.earlier = true
 		l.had.inherit(was.had)
+		maps.Copy(l.noted, was.noted)
 		l.seen.inherit(was.seen)
 	}
 	m.lefts[name] = l
@@ -43,7 +44,7 @@ func (m *model) takes(name events.Thread, l *left, t *life) {
 		delete(m.lefts, name)
 		return
 	}
-	m.lefts[name] = &left{had: l.had, seen: l.seen}
+	m.lefts[name] = &left{had: l.had, seen: l.seen, noted: l.noted}
 }
 
 // fork begins a thread with what another one has.

@@ -66,6 +66,7 @@ type life struct {
 	began   uint64 // with this event
 	held    []held // its entries, in order
 	seen    producers
+	noted   map[identity]bool // what it saw itself, whatever its name was
 	ended   bool
 	gone    bool // removed, by itself or with its session
 	foreign bool // it is a fork of a thread of another session: what it began with is not known here
@@ -85,7 +86,8 @@ type left struct {
 	by      *life     // that left it last
 	had     producers // what it had seen, and those that had the name before
 	seen    producers // the same, and what the name refused since
-	earlier bool      // there were such
+	noted   map[identity]bool
+	earlier bool // there were such
 }
 
 // fate is what became of an entry.
@@ -206,7 +208,7 @@ func (m *model) one(e *events.Event, at uint64) {
 	switch {
 	case t == nil && gone != nil && gone.to != "" && !letter && e.Epoch < gone.had[e.Producer].epoch:
 		m.settle(mark, fenced, at, "")
-	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq):
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && !gone.noted[inLife(e)]):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
@@ -261,6 +263,9 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	switch {
 	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
 		m.settle(mark, fenced, at, "")
+	case t != nil && t.seen.had(e, e.Seq) && m.late(e, t, gone):
+		m.bury(e, mark, at, letter, reason, "a later event of its producer was stored before it", !t.moved && (gone == nil || !gone.earlier))
+		m.note(e, t)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
@@ -279,6 +284,18 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	return true
 }
 
+// late reports whether an event comes behind a later one of its producer, and neither its thread nor those that had the
+// name before ever saw it.
+func (m *model) late(e *events.Event, t *life, gone *left) bool {
+	return !t.noted[inLife(e)] && e.Epoch == t.seen[e.Producer].epoch &&
+		(gone == nil || !gone.noted[inLife(e)] && e.Epoch >= gone.had[e.Producer].epoch)
+}
+
+// inLife is what names an event in a thread, whatever the thread is called.
+func inLife(e *events.Event) identity {
+	return identity{producer: e.Producer, epoch: e.Epoch, seq: e.Seq}
+}
+
 // sawBefore reports whether the event that this one is linked to was stored before it.
 func (m *model) sawBefore(e *events.Event, t *life, gone *left) bool {
 	return t != nil && t.seen.had(e, e.Prev) || gone != nil && gone.seen.had(e, e.Prev) || m.past[e.Thread].had(e, e.Prev)
@@ -293,7 +310,7 @@ func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
 // begin gives the event's thread, which begins with it if there is none.
 func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 	if t == nil {
-		t = &life{thread: e.Thread, began: m.at, seen: producers{}}
+		t = &life{thread: e.Thread, began: m.at, seen: producers{}, noted: map[identity]bool{}}
 		m.threads[e.Thread] = t
 		m.lives = append(m.lives, t)
 	}
@@ -302,7 +319,10 @@ func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 
 func (m *model) note(e *events.Event, t *life) {
 	if t != nil {
-		t.seen[e.Producer] = position{e.Epoch, e.Seq}
+		t.noted[inLife(e)] = true
+		if !t.seen.had(e, e.Seq) {
+			t.seen[e.Producer] = position{e.Epoch, e.Seq}
+		}
 	} else if m.lefts[e.Thread] != nil {
 		m.lefts[e.Thread].seen[e.Producer] = position{e.Epoch, e.Seq}
 	} else {

@@ -61,6 +61,7 @@ const (
 	Async       Verb = "async"     // N entries one by one, and a flush
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
+	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well
 	Fork        Verb = "fork"      // Thread becomes To of ToSess
 	Rename      Verb = "rename"
 	Remove      Verb = "remove"

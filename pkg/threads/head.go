@@ -90,6 +90,8 @@ type Head struct {
 	OlderTips int64            // how many it and those before it hold
 	Seen      casstore.Located // the node of the producers that the record does not tell of
 
+	Gaps []Gap // what producers left out, that noted last last; no method changes its memory
+
 	Later []byte // encoded fields of a later writer, kept as they are
 }
 
@@ -226,15 +228,16 @@ const Replayer = Ephemeral + "dead."
 // MaxProducers is how many producers a head remembers.
 const MaxProducers = 1024
 
-// Duplicate reports whether the thread has applied this event before: its epoch and sequence are not above the last seen of
-// its producer. A lower epoch is a duplicate whatever its sequence, because a producer that was replaced is fenced.
+// Duplicate reports whether the thread has seen this event before: its epoch and sequence are not above the last seen of
+// its producer, and it is not known to be Late. A lower epoch is a duplicate whatever its sequence, because a producer
+// that was replaced is fenced.
 func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
 	i := h.producer(producer)
 	if i < 0 {
 		return false
 	}
 	p := h.Producers[i]
-	return epoch < p.Epoch || epoch == p.Epoch && seq <= p.Seq
+	return epoch < p.Epoch || epoch == p.Epoch && seq <= p.Seq && !h.Late(producer, epoch, seq)
 }
 
 // Saw remembers an event, applied at that stream sequence. Above MaxProducers it forgets the producer that was silent
@@ -242,11 +245,24 @@ func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
 func (h *Head) Saw(producer string, epoch, seq, at uint64) (first bool) {
 	p := Producer{ID: producer, Epoch: epoch, Seq: seq, At: at}
 	if i := h.producer(producer); i >= 0 {
+		known := h.Producers[i]
+		switch {
+		case epoch == known.Epoch && seq <= known.Seq:
+			h.fill(producer, epoch, seq)
+			p.Seq = known.Seq
+		case epoch == known.Epoch:
+			h.skipped(Gap{producer, epoch, known.Seq + 1, seq - 1})
+		default:
+			h.forgetGaps(producer)
+			h.skipped(Gap{producer, epoch, 1, seq - 1})
+		}
 		h.Producers[i] = p
 		return false
 	}
 	if len(h.Producers) >= MaxProducers {
 		h.forgetOne(func(*Producer) bool { return true })
+	} else if seq > 0 { // a full head may have forgotten what the producer sent before
+		h.skipped(Gap{producer, epoch, 1, seq - 1})
 	}
 	h.Producers = append(h.Producers, p)
 	return true
@@ -261,8 +277,14 @@ func (h *Head) Inherit(from *Head) {
 		if i < 0 {
 			p.Stored = false
 			h.Producers = append(h.Producers, p)
+			for _, g := range from.Gaps {
+				if g.Producer == p.ID {
+					h.skipped(g)
+				}
+			}
 			continue
 		}
+		h.forgetGaps(p.ID) // the other one may have seen it
 		mine := &h.Producers[i]
 		mine.Stored = false
 		mine.At = max(mine.At, p.At)

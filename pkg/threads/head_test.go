@@ -95,12 +95,13 @@ func TestHeadBeforeTheFirstState(t *testing.T) {
 
 func TestDuplicate(t *testing.T) {
 	h := threads.Head{}
+	h.Saw("p", 5, 9, 99)
 	h.Saw("p", 5, 10, 100)
 	for _, c := range []struct {
 		producer   string
 		epoch, seq uint64
 		want       bool
-	}{{"p", 5, 10, true}, {"p", 5, 9, true}, {"p", 5, 11, false}, {"p", 4, 99, true}, {"p", 6, 0, false}, {"q", 0, 0, false}} {
+	}{{"p", 5, 10, true}, {"p", 5, 9, true}, {"p", 5, 8, false}, {"p", 5, 11, false}, {"p", 4, 99, true}, {"p", 6, 0, false}, {"q", 0, 0, false}} {
 		if got := h.Duplicate(c.producer, c.epoch, c.seq); got != c.want {
 			t.Errorf("Duplicate(%s, %d, %d) = %v, want %v", c.producer, c.epoch, c.seq, got, c.want)
 		}

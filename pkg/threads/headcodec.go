@@ -13,7 +13,7 @@ const HeadVersion, GrownHeadVersion = 1, 2
 
 // headFields is the length of the array, the version included, that the first version writes; of the last eight a reader can
 // do without. The last one, the claim, is left out where it is 0, and the life before it where that is 0, too. The second
-// version has all of them, and three more.
+// version has all of them, and three more. Behind those of either come the gaps, if there are any.
 const headFields, minHeadFields, grownHeadFields = 29, 21, 32
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
@@ -23,7 +23,8 @@ func (h Head) Encode() []byte {
 	b := make([]byte, 0, size+48*len(producers)+len(h.Memory)+len(h.Later))
 	version, fields := int64(HeadVersion), headFields
 	grown := !h.Older.IsZero() || !h.Seen.IsZero()
-	dated := h.Claimed == 0 && len(h.Later) == 0 && !grown
+	gaps := len(h.Gaps)+len(h.Later) > 0
+	dated := h.Claimed == 0 && !gaps && !grown
 	first := h.Life == 0 && dated
 	switch {
 	case grown:
@@ -32,6 +33,9 @@ func (h Head) Encode() []byte {
 		fields -= 2
 	case dated:
 		fields--
+	}
+	if gaps {
+		fields++
 	}
 	b = casstore.AppendArrayHeader(b, fields+countValues(h.Later))
 	b = casstore.AppendInt(b, version)
@@ -58,6 +62,9 @@ func (h Head) Encode() []byte {
 	}
 	if grown {
 		b = appendLocated(casstore.AppendInt(appendLocated(b, h.Older), h.OlderTips), h.Seen)
+	}
+	if gaps {
+		b = appendGaps(b, h.Gaps)
 	}
 	return append(b, h.Later...)
 }
@@ -113,6 +120,9 @@ func DecodeHead(b []byte) (Head, error) {
 	}
 	if v == GrownHeadVersion {
 		h.Older, h.OlderTips, h.Seen = parseLocated(c), c.Int(), parseLocated(c)
+	}
+	if v == GrownHeadVersion && fields > grownHeadFields || v == HeadVersion && fields > headFields {
+		h.Gaps = parseGaps(c)
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest

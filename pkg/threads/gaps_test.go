@@ -1,0 +1,83 @@
+package threads_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spool/pkg/threads"
+)
+
+// A head tells what a producer left out from what it saw, also when it is read again, and a copy of it keeps its own.
+func TestGaps(t *testing.T) {
+	var h threads.Head
+	for _, seq := range []uint64{3, 4, 8} {
+		h.Saw("p", 0, seq, 100+seq)
+	}
+	was := h.Clone()
+	h.Saw("p", 0, 6, 110) // it came late
+	check := func(name string, h threads.Head, late ...uint64) {
+		t.Helper()
+		for seq := uint64(1); seq <= 9; seq++ {
+			want := false
+			for _, l := range late {
+				want = want || l == seq
+			}
+			if got := h.Late("p", 0, seq); got != want {
+				t.Errorf("%s: Late(%d) = %v, want %v", name, seq, got, want)
+			}
+			if got := h.Duplicate("p", 0, seq); got != (seq <= 8 && !want) {
+				t.Errorf("%s: Duplicate(%d) = %v, want the opposite", name, seq, got)
+			}
+		}
+	}
+	check("before", was, 1, 2, 5, 6, 7)
+	check("filled", h, 1, 2, 5, 7)
+	read, err := threads.DecodeHead(h.Encode())
+	if err != nil || cmp.Diff(h, read) != "" {
+		t.Errorf("a head with gaps is read as %+v, %v, want %+v", read, err, h)
+	}
+	read.Later = []byte("\xa5later")
+	if again, err := threads.DecodeHead(read.Encode()); err != nil || cmp.Diff(read, again) != "" {
+		t.Errorf("with fields of a later writer it is read as %+v, %v, want %+v", again, err, read)
+	}
+	h.Saw("p", 1, 2, 111)
+	if h.Late("p", 0, 5) || !h.Duplicate("p", 0, 5) || !h.Late("p", 1, 1) {
+		t.Error("a new epoch leaves out its own sequences alone, and those before it are fenced")
+	}
+}
+
+// The gaps of a head have a bound, of each producer and of all; what is forgotten counts as seen.
+func TestGapsAreBounded(t *testing.T) {
+	var h threads.Head
+	for i := range 200 {
+		for seq := uint64(2); seq <= 40; seq += 2 {
+			h.Saw(fmt.Sprint(i), 0, seq, seq)
+		}
+	}
+	if n := len(h.Gaps); n != threads.MaxGaps {
+		t.Errorf("%d gaps, want %d", n, threads.MaxGaps)
+	}
+	h.Saw("~", 0, 2, 2)
+	h.Saw("199", 0, 42, 42)
+	h.Saw("q", 0, 2, 2)
+	if h.Late("~", 0, 1) || !h.Late("q", 0, 1) {
+		t.Error("the gap of an ephemeral producer stays, or that of another one does not")
+	}
+	if h.Late("199", 0, 1) || !h.Duplicate("199", 0, 1) || !h.Late("199", 0, 39) {
+		t.Error("the oldest gaps of a producer are forgotten, and only these")
+	}
+}
+
+// Of a producer that two heads know nothing is late: the other one may have seen it.
+func TestInheritedGaps(t *testing.T) {
+	var now, before threads.Head
+	now.Saw("p", 0, 5, 5)
+	before.Saw("p", 0, 2, 2)
+	before.Saw("q", 0, 2, 2)
+	now.Inherit(&before)
+	if now.Late("p", 0, 1) || !now.Late("q", 0, 1) {
+		t.Errorf("gaps %+v, want that of q alone", now.Gaps)
+	}
+}
