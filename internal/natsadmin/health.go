@@ -55,7 +55,7 @@ func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
 
 // StoredMarks reads that copy; nil when there is none.
 func (a *Admin) StoredMarks(ctx context.Context) ([]byte, error) {
-	return natsio.StoredMarks(ctx, a.js)
+	return natsio.StoredMarks(ctx, a.streams)
 }
 
 // ReplayEvents has every partition's consumer begin again with an event, or the oldest behind it that is stored. What a thread has, it

@@ -52,7 +52,7 @@ func (a *Admin) Report(ctx context.Context, report []byte) error {
 
 // LastReport reads the newest report of gc, and when it was stored; nil when there is none.
 func (a *Admin) LastReport(ctx context.Context) (report []byte, at time.Time, err error) {
-	s, err := a.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, a.streams, events.GCStream)
 	if err != nil {
 		return nil, at, fmt.Errorf("read gc's report: %w", natsio.WrapErr(err))
 	}

@@ -41,7 +41,7 @@ func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(De
 
 // Letter reads one. record.ErrNotFound: there is none at that sequence.
 func (box DeadLetters) Letter(ctx context.Context, at uint64) (d DeadLetter, err error) {
-	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
+	s, err := MessagesOf(ctx, box.c.Streams(), events.DeadStream)
 	if err != nil {
 		return d, fmt.Errorf("read dead letter %d: %w", at, WrapErr(err))
 	}
@@ -84,7 +84,7 @@ func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader,
 // DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from
 // then on. Doing it again changes nothing. record.ErrNotFound: there is no letter at one of the numbers, and none is removed.
 func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
-	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
+	s, err := MessagesOf(ctx, box.c.Streams(), events.DeadStream)
 	if err != nil {
 		return fmt.Errorf("remove dead letters: %w", WrapErr(err))
 	}

@@ -47,7 +47,7 @@ func (obs Objects) drop(ctx context.Context, o record.Object) error {
 // DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps
 // it.
 func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
-	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(o.Bucket))
+	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
 	if err != nil {
 		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
@@ -77,7 +77,7 @@ func (obs Objects) purgeChunks(ctx context.Context, o record.Object) error {
 
 // purge removes what an object's bucket holds on a subject.
 func (obs Objects) purge(ctx context.Context, o record.Object, subject string) error {
-	s, err := obs.c.js.Stream(ctx, events.ObjectStream(o.Bucket))
+	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))
 	}

@@ -41,7 +41,7 @@ func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
 }
 
 // newestOn is the newest message of a stream on a subject; its Sequence is 0 where there is none.
-func newestOn(ctx context.Context, s jetstream.Stream, subject string) (jetstream.RawStreamMsg, error) {
+func newestOn(ctx context.Context, s Messages, subject string) (jetstream.RawStreamMsg, error) {
 	m, err := s.GetLastMsgForSubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):

@@ -41,7 +41,7 @@ func (its Items) PublishItems(ctx context.Context, items []events.Posted) error 
 // LastItem is the number of the newest item under a thread's name that ITEMS still holds, by its leader, and the life that it is
 // of; 0 when it holds none. What is sent again by an answer that was old is there twice, and subscribers drop it.
 func (its Items) LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error) {
-	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
+	s, err := MessagesOf(ctx, its.c.Streams(), events.ItemsStream)
 	if err != nil {
 		return 0, 0, WrapErr(err)
 	}

@@ -33,9 +33,32 @@ func (st Streams) LeaderStream(ctx context.Context, name string) (jetstream.Stre
 	return s, err
 }
 
+// Messages reads and removes single messages of a stream, by its leader's word.
+type Messages interface {
+	GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error)
+	GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error)
+	DeleteMsg(ctx context.Context, seq uint64) error
+	SecureDeleteMsg(ctx context.Context, seq uint64) error
+	Purge(ctx context.Context, opts ...jetstream.StreamPurgeOpt) error
+}
+
+// MessagesOf gives those of a stream. nats.go asks the server about a stream before it reads of it; for this a connection
+// does so once, because nothing of the answer but the name is used.
+func MessagesOf(ctx context.Context, st Streams, name string) (Messages, error) {
+	if s, known := st.c.asked.Load(name); known {
+		return s.(jetstream.Stream), nil
+	}
+	s, err := st.LeaderStream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	st.c.asked.Store(name, s)
+	return s, nil
+}
+
 // leaderChunk is the first chunk of an object from a sequence on, by the leader's word.
 func (obs Objects) leaderChunk(ctx context.Context, o record.Object, from uint64) (*jetstream.RawStreamMsg, error) {
-	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(o.Bucket))
+	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
 	if err != nil {
 		return nil, fmt.Errorf("chunk of %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}

@@ -75,3 +75,39 @@ func TestCopyThatIsBehind(t *testing.T) {
 		t.Errorf("Read of what is not there = %v, want %v", err, record.ErrNotFound)
 	}
 }
+
+// A connection asks the server about a stream once before it reads single messages of it, and learns from the next read
+// that the stream is gone.
+func TestStreamsAreAskedForOnce(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, th := t.Context(), events.Thread{Session: "s", Name: events.MainThread}
+	asked := must.Get(c.JetStream().Conn().SubscribeSync("$JS.API.STREAM.INFO.>"))(t)
+	questions := func() int {
+		must.Do(t, c.JetStream().Conn().Flush())
+		n := 0
+		for ; ; n++ {
+			if left, _, _ := asked.Pending(); left == 0 {
+				return n
+			}
+			must.Get(asked.NextMsgWithContext(ctx))(t)
+		}
+	}
+	read := func() error {
+		_, err := c.Records().Keys(ctx, ">")
+		_, _, noItem := c.Items().LastItem(ctx, th)
+		_, _, noReport := natsadmin.New(c).LastReport(ctx)
+		return errors.Join(err, noItem, noReport)
+	}
+	for i, want := range []int{4, 1} { // the keys of records are an answer to such a question
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+		if got := questions(); got != want {
+			t.Errorf("reading for the %d. time asks %d times about streams, want %d", i+1, got, want)
+		}
+	}
+	must.Do(t, c.JetStream().DeleteStream(ctx, events.GCStream))
+	if err := read(); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("a stream that was deleted: %v", err)
+	}
+}

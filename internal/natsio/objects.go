@@ -129,7 +129,7 @@ func (u *upload) finish(ctx context.Context) (record.Object, error) {
 
 // Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
 func (obs Objects) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
-	s, err := obs.c.Streams().LeaderStream(ctx, events.ObjectStream(bucket))
+	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(bucket))
 	if err != nil {
 		return record.Object{}, fmt.Errorf("stat %s/%s: %w", bucket, name, WrapErr(err))
 	}

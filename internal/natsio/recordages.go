@@ -82,7 +82,7 @@ func (ss Streams) Aging(ctx context.Context, s jetstream.Stream) (a Aging, err e
 	if err != nil {
 		return a, err
 	}
-	copied, err := StoredMarks(ctx, ss.c.js)
+	copied, err := StoredMarks(ctx, ss)
 	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, record.ErrDenied) { // who may not read it has one copy
 		return a, err
 	}
@@ -98,8 +98,8 @@ func clockOf(marks []byte) (c record.Clock) {
 }
 
 // StoredMarks reads the copy of the marks that is not in the record bucket; nil when there is none.
-func StoredMarks(ctx context.Context, js jetstream.JetStream) ([]byte, error) {
-	s, err := js.Stream(ctx, events.GCStream)
+func StoredMarks(ctx context.Context, ss Streams) ([]byte, error) {
+	s, err := MessagesOf(ctx, ss, events.GCStream)
 	if err != nil {
 		return nil, fmt.Errorf("read the streams' marks: %w", WrapErr(err))
 	}

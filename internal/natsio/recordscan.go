@@ -111,7 +111,7 @@ const scanStill = time.Minute
 // Forget deletes the message of a record that means nothing any more: an old tombstone, a moved record that nobody follows. One
 // that was overwritten since is at another sequence and stays.
 func (recs Records) Forget(ctx context.Context, seq uint64) error {
-	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
+	s, err := MessagesOf(ctx, recs.c.Streams(), events.RecordsStream)
 	if err != nil {
 		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 	}
@@ -122,7 +122,7 @@ func (recs Records) Forget(ctx context.Context, seq uint64) error {
 }
 
 // unlessGone is the error of deleting a message, if the message is still there.
-func unlessGone(ctx context.Context, s jetstream.Stream, seq uint64, err error) error {
+func unlessGone(ctx context.Context, s Messages, seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -90,7 +90,7 @@ func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 
 // Newest is the time at which the newest item that matches a filter was stored; zero when there is none.
 func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
-	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
+	s, err := MessagesOf(ctx, its.c.Streams(), events.ItemsStream)
 	if err != nil {
 		return time.Time{}, WrapErr(err)
 	}

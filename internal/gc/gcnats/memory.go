@@ -46,7 +46,7 @@ func (w *World) Remember(ctx context.Context, state any) error {
 
 // Recall reads what the last collector remembered into state; it leaves it alone when there was none.
 func (w *World) Recall(ctx context.Context, state any) error {
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
 		return fmt.Errorf("recall the last cycle: %w", natsio.WrapErr(err))
 	}

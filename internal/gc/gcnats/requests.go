@@ -100,7 +100,7 @@ func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Co
 
 // gcRequests notes the requests that there are; settle drops them. What cannot be dropped asks for another cycle.
 func (w *World) gcRequests(ctx context.Context) (settle func()) {
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
 		return func() {}
 	}

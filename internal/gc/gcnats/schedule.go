@@ -153,7 +153,7 @@ func (w *World) keep(ctx context.Context, id string, when Schedule, takes bool) 
 func (w *World) leave(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
 		return // the others know it in keeperGone
 	}
@@ -169,7 +169,7 @@ func (w *World) leave(id string) {
 // Schedule makes the server ask for a cycle by a schedule, whoever is there to run it. One that is there already and says the same
 // goes on; made says that it was not. The first request comes when its time has come once.
 func (w *World) Schedule(ctx context.Context, when Schedule) (made bool, err error) {
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
@@ -195,7 +195,7 @@ func (w *World) schedule(ctx context.Context, when string) error {
 
 // Reschedule makes the schedule that there is anew, if there is one.
 func (w *World) Reschedule(ctx context.Context) error {
-	s, err := w.streams.LeaderStream(ctx, events.GCStream)
+	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
 		return fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
 	}
