@@ -43,6 +43,11 @@ var verbs = []route{
 		gives: object("labelled"), status: 201, also: []int{415, 503}, do: (*api).agentID,
 	},
 	{
+		method: "POST", path: sessionPath + "/artifacts/number", need: access.Write, in: storing,
+		about: "Take the number of an artifact that is stored later.", takes: object("tool_name"),
+		gives: object("numbered"), status: 201, also: []int{415, 503}, do: (*api).artifactNumber,
+	},
+	{
 		method: "POST", path: "/v1/blobs", need: access.Write, in: uploading,
 		about: "Store the body as a blob, at most 8 MiB, for the refs of a step.",
 		takes: []body{{typeBytes, ""}}, gives: object("labelled"), status: 201, also: []int{413, 503}, do: (*api).putBlob,
@@ -156,6 +161,20 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
 	if err == nil {
 		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": id})
+	}
+	return err
+}
+
+func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Tool string `json:"tool"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	n, name, err := a.cfg.Client.ArtifactNumber(r.Context(), r.PathValue("session"), in.Tool)
+	if err == nil {
+		answer(w, http.StatusCreated, map[string]any{"ok": true, "number": n, "filename": name})
 	}
 	return err
 }
