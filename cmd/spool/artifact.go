@@ -21,6 +21,7 @@ type artifactCmd struct {
 	Ls      artifactLsCmd      `cmd:"" aliases:"list" help:"List artifacts, oldest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Write the bytes of an artifact."`
 	Put     artifactPutCmd     `cmd:"" help:"Store a file, or what comes on standard input, as an artifact."`
+	Number  artifactNumberCmd  `cmd:"" help:"Take the next number of a session for an artifact that is put later."`
 	Rm      artifactRmCmd      `cmd:"" help:"Remove artifacts."`
 	Cleanup artifactCleanupCmd `cmd:"" help:"Remove artifacts by kind, age and size; without --apply only say which."`
 }
@@ -92,6 +93,7 @@ type artifactPutCmd struct {
 	File     string `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
 	Tool     string `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
 	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool)."`
+	Number   string `placeholder:"N" help:"Number that spool artifact number gave for it (default: the next)."`
 	Agent    string `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
 	ToolCall string `placeholder:"ID" help:"Invocation that it is the result of."`
 	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type (default: the name's)."`
@@ -103,7 +105,7 @@ type artifactPutCmd struct {
 }
 
 func (c *artifactPutCmd) Run(a *app) error {
-	n := client.NewArtifact{Tool: c.Tool, Record: artifacts.Record{
+	n := client.NewArtifact{Tool: c.Tool, Number: artifacts.Seq(c.Number), Record: artifacts.Record{
 		Session: c.Session, Filename: c.Filename, Agent: c.Agent, ToolCall: c.ToolCall, MIME: c.MIME, Summary: c.Summary,
 		Category: artifacts.Category(c.Category)}}
 	if c.Agent != "" {
@@ -148,6 +150,22 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 	}
 	defer f.Close()
 	return cl.PutArtifact(a.ctx, n, f)
+}
+
+type artifactNumberCmd struct {
+	Session string `arg:"" help:"The session."`
+}
+
+func (c *artifactNumberCmd) Run(a *app) error {
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
+	if err == nil {
+		_, err = fmt.Fprintln(a.out, n)
+	}
+	return err
 }
 
 type artifactRmCmd struct {

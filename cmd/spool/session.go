@@ -29,6 +29,8 @@ type sessionCmd struct {
 	Reset   sessionResetCmd   `cmd:"" help:"Take the leaf away: the next entry is a new root."`
 	Label   sessionLabelCmd   `cmd:"" help:"Give an entry a label, or take it away."`
 	Fork    sessionForkCmd    `cmd:"" help:"Make a session of another one under a new id; nothing is copied."`
+	Name    sessionNameCmd    `cmd:"" help:"Give a session a title; spool thread rename gives a thread another name."`
+	Move    sessionMoveCmd    `cmd:"" help:"Make a session one of another directory: listings, resuming and exports go by it."`
 	Rm      sessionRmCmd      `cmd:"" help:"Remove sessions, with all that belongs to them."`
 }
 

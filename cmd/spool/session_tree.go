@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -78,6 +79,33 @@ func (c *sessionLabelCmd) Run(a *app) error {
 		}
 		_, err = fmt.Fprintln(a.out, id)
 		return err
+	})
+}
+
+type sessionNameCmd struct {
+	Session string `arg:"" help:"The session; its id stays."`
+	Title   string `arg:"" help:"The title."`
+	Auto    bool   `help:"A program made it up: it does not replace one that the user gave."`
+}
+
+func (c *sessionNameCmd) Run(a *app) error {
+	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s has a title: %s", t.Session, printable(c.Title)), cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
+	})
+}
+
+type sessionMoveCmd struct {
+	Session string `arg:"" help:"The session; its id and its artifacts stay."`
+	Dir     string `arg:"" help:"The directory, below the current one unless it is absolute."`
+}
+
+func (c *sessionMoveCmd) Run(a *app) error {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return err
+	}
+	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
+		return fmt.Sprintf("%s is of %s now", t.Session, printable(dir)), cl.MoveSession(a.ctx, t.Session, dir)
 	})
 }
 

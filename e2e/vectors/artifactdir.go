@@ -2,34 +2,103 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"spool/internal/jsonscan"
 	"spool/pkg/artifacts"
+	"spool/pkg/sessions"
 )
 
-// artifactDir is a folder of artifacts in memory; nil is one that does not exist.
-type artifactDir map[string]string
-
-func (d artifactDir) Names(context.Context) ([]string, error) {
-	if d == nil {
-		return nil, fs.ErrNotExist
-	}
-	var names []string
-	for name := range d {
-		names = append(names, name)
-	}
-	return names, nil
+// folder is a session of the product, with the artifacts that an import found beside its file.
+type folder struct {
+	*product
+	ctx     context.Context
+	session string
 }
 
-func (d artifactDir) Open(_ context.Context, name string) (io.ReadCloser, int64, error) {
-	text, ok := d[name]
-	if !ok {
-		return nil, 0, fs.ErrNotExist
+// imported has `spool import` take in a session beside whose file these lie, of no session if they are nil.
+func imported(ctx context.Context, files map[string]string) (f folder, err error) {
+	p, err := running()
+	if err != nil || files == nil {
+		return folder{product: p, ctx: ctx}, err
 	}
-	return io.NopCloser(strings.NewReader(text)), int64(len(text)), nil
+	p.scenarios++
+	f = folder{p, ctx, fmt.Sprintf("folder-%d", p.scenarios)}
+	dir, err := os.MkdirTemp(p.dir, "folder-")
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	h := sessions.Header{ID: f.session, Version: sessions.Version, Timestamp: sessions.FormatTime(firstTime), Cwd: "/w"}
+	file := filepath.Join(dir, "sessions", "--w--", h.FileName())
+	beside := strings.TrimSuffix(file, ".jsonl")
+	err = errors.Join(os.MkdirAll(beside, 0o755), os.WriteFile(file, append(h.JSON(), '\n'), 0o644))
+	for name, text := range files {
+		if id, thread := strings.CutSuffix(name, ".jsonl"); thread { // of a subagent
+			h.ID = f.session + "-" + id
+			text = string(h.JSON()) + "\n"
+		}
+		err = errors.Join(err, os.WriteFile(filepath.Join(beside, name), []byte(text), 0o644))
+	}
+	if err == nil {
+		_, err = p.run(ctx, "import", dir)
+	}
+	return f, err
+}
+
+// names are the files of the session's artifacts, sorted.
+func (f folder) names() ([]any, error) {
+	list, err := f.Artifacts(f.ctx, f.session)
+	names := []string{}
+	for _, r := range list {
+		names = append(names, r.Filename)
+	}
+	slices.Sort(names)
+	return anys(names), err
+}
+
+// read asks what an address leads to, as the oracle logs it: the text over HTTP, and of what file it is by the client.
+func (f folder) read(address string) (map[string]any, error) {
+	query := url.Values{"url": {address}}
+	if f.session != "" {
+		query.Set("session", f.session)
+	}
+	text, header, err := f.fetch(f.ctx, "/v1/read", query)
+	if header == nil && err != nil {
+		return nil, err
+	}
+	res, rerr := f.Resolve(f.ctx, f.session, address, artifacts.Lines{})
+	if (err == nil) != (rerr == nil) {
+		return nil, fmt.Errorf("%s over HTTP: %v; by the client: %v", address, err, rerr)
+	}
+	if rerr != nil {
+		said, _ := jsonscan.Text(jsonscan.Get(text, "error"))
+		if said != rerr.Error() {
+			return nil, fmt.Errorf("%s over HTTP: %s; by the client: %v", address, text, rerr)
+		}
+		return map[string]any{"error": said}, nil
+	}
+	defer res.Body.Close()
+	own, err := io.ReadAll(res.Body)
+	if string(own) != string(text) {
+		err = errors.Join(err, fmt.Errorf("%s over HTTP: %q; by the client: %q", address, text, own))
+	}
+	got := map[string]any{
+		"content": string(text), "size": json.Number(header.Get("Content-Length")), "sourceFile": res.Name,
+		"contentType": strings.TrimSuffix(header.Get("Content-Type"), "; charset=utf-8"),
+	}
+	if strings.HasPrefix(address, "agent:") {
+		got["notes"] = anys(res.Notes)
+	}
+	return got, err
 }
 
 // memberAs is a member of a decoded object, or an error that says what is missing.
@@ -40,15 +109,4 @@ func memberAs[T any](v any, key string) (T, error) {
 		return t, fmt.Errorf("member %q is %T, want %T", key, m[key], t)
 	}
 	return t, nil
-}
-
-// resolveText resolves an address and reads all of it.
-func resolveText(s artifacts.Sources, address string) (artifacts.Resource, string, error) {
-	res, err := s.Resolve(context.Background(), address, artifacts.Lines{})
-	if err != nil {
-		return res, "", err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	return res, string(b), err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
@@ -9,13 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"spool/internal/record"
+	"golang.org/x/sync/errgroup"
+
 	"spool/pkg/artifacts"
+	"spool/pkg/client"
 )
 
 func init() { groups["ids"] = idVectors }
 
-// idVectors gives out numbers and names after those that are there (SPEC A1, A9).
+// idVectors has numbers and names given out after those that an import found (SPEC A1, A9).
 func idVectors(dir string, report func(Case)) error {
 	return eachExpected(dir, func(all map[string]any) error {
 		for kind, run := range map[string]func(string, map[string]any, func(Case)) error{
@@ -60,61 +63,80 @@ func anys(list []string) []any {
 	return out
 }
 
-// artifactIDs runs one case of numbers: what each operation gives, then what the folder holds.
-func artifactIDs(name string, c map[string]any, report func(Case)) error {
-	switch {
-	case c["ids"] != nil:
-		concurrentIDs(name, texts(c["ids"]), report)
-		return nil
-	case c["results"] == nil:
-		missingDir(name, c, report)
-		return nil
+// besides are files without a text, by their names.
+func besides(names []string) map[string]string {
+	files := map[string]string{}
+	for _, name := range names {
+		files[name] = ""
 	}
-	folder := artifactDir{}
-	var counter artifacts.Counter
-	for _, file := range texts(c["existing"]) {
-		folder[file] = ""
-		counter.See(file)
+	return files
+}
+
+// artifactIDs runs one case of numbers: what each operation gives, then what the session has. The oracle was asked for
+// several at once after an artifact whose number is one below its first.
+func artifactIDs(name string, c map[string]any, report func(Case)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	before, ids := texts(c["existing"]), texts(c["ids"])
+	if ids != nil {
+		first, err := strconv.Atoi(ids[0])
+		if err != nil {
+			return err
+		}
+		before = []string{fmt.Sprintf("%d.x.log", first-1)}
+	}
+	session, err := imported(ctx, besides(before))
+	if err != nil {
+		return err
+	}
+	switch {
+	case ids != nil:
+		return concurrentIDs(name, session, ids, report)
+	case c["results"] == nil:
+		return missingDir(name, session, c, report)
 	}
 	results, err := memberAs[[]any](c, "results")
 	if err != nil {
 		return err
 	}
-	before := texts(c["existing"])
 	for i, r := range results {
 		op, err := memberAs[[]any](r, "op")
 		if err != nil {
 			return err
 		}
 		tool := fmt.Sprint(op[len(op)-1])
-		id := counter.Take()
-		file := artifacts.ToolFile(id, tool)
-		key := "relPath"
+		id, file, key := artifacts.Seq(""), "", "relPath"
 		if op[0] == "save" {
 			key = "file"
-			folder[file] = fmt.Sprint(op[1])
+			a := client.NewArtifact{Tool: tool}
+			a.Session = session.session
+			rec, e := session.PutArtifact(ctx, a, strings.NewReader(fmt.Sprint(op[1])))
+			id, file, err = rec.Seq, rec.Filename, e
+		} else {
+			id, file, err = session.ArtifactNumber(ctx, session.session, tool)
 		}
-		want := withoutKey(r.(map[string]any), "op")
-		report(idCase(fmt.Sprintf("%s.%02d", name, i), want, map[string]any{"id": string(id), key: file}, tool, key, slices.Clone(before)))
+		if err != nil {
+			return err
+		}
+		want, got := withoutKey(r.(map[string]any), "op"), map[string]any{"id": string(id), key: file}
+		report(idCase(fmt.Sprintf("%s.%02d", name, i), want, got, tool, key, slices.Clone(before)))
 		before = append(before, file)
 	}
-	report(folderCase(name, c, folder))
-	return nil
+	return folderCase(name, session, c, report)
 }
 
-// folderCase compares what lies in the folder afterwards, and whether artifact://0 and a number that nobody has lead
+// folderCase compares what the session has afterwards, and whether artifact://0 and a number that nobody has lead
 // anywhere.
-func folderCase(name string, c map[string]any, folder artifactDir) Case {
-	want := map[string]any{"listAfter": c["listAfter"], "exists0": c["exists0"], "getPathMissing": c["getPathMissing"]}
-	names, _ := folder.Names(context.Background())
-	slices.Sort(names)
-	sources := artifacts.Sources{Dirs: []artifacts.Dir{folder}}
-	_, _, err := resolveText(sources, "artifact://0")
-	got := map[string]any{"listAfter": anys(names), "exists0": err == nil, "getPathMissing": nil}
-	if res, _, err := resolveText(sources, "artifact://999999"); err == nil {
-		got["getPathMissing"] = res.Name
-	}
-	return Case{Name: name + ".folder", Got: got, Want: want}
+func folderCase(name string, session folder, c map[string]any, report func(Case)) error {
+	names, err := session.names()
+	zero, e := session.read("artifact://0")
+	missing, e2 := session.read("artifact://999999")
+	report(Case{
+		Name: name + ".folder",
+		Got:  map[string]any{"listAfter": names, "exists0": zero["error"] == nil, "getPathMissing": missing["sourceFile"]},
+		Want: map[string]any{"listAfter": c["listAfter"], "exists0": c["exists0"], "getPathMissing": c["getPathMissing"]},
+	})
+	return errors.Join(err, e, e2)
 }
 
 var safeFile = regexp.MustCompile(`^[0-9]+\.[A-Za-z0-9_-]{1,64}\.log$`)
@@ -155,79 +177,84 @@ func higher(id string, files []string) error {
 	return nil
 }
 
-// concurrentIDs asks for as many numbers as the oracle gave out at once. The case does not say what was in the folder; the
-// first of the oracle's numbers tells the highest there.
-func concurrentIDs(name string, ids []string, report func(Case)) {
-	first, err := strconv.Atoi(ids[0])
-	if err != nil {
-		report(Case{Name: name, Want: anys(ids), Got: err.Error()})
-		return
+// concurrentIDs asks for as many numbers at once as the oracle was asked for.
+func concurrentIDs(name string, session folder, ids []string, report func(Case)) error {
+	got := make([]string, len(ids))
+	var all errgroup.Group
+	for i := range got {
+		all.Go(func() error {
+			n, _, err := session.ArtifactNumber(session.ctx, session.session, "x")
+			got[i] = string(n)
+			return err
+		})
 	}
-	var counter artifacts.Counter
-	if first > 0 {
-		counter.See(artifacts.ToolFile(artifacts.Seq(strconv.Itoa(first-1)), "x"))
-	}
-	var got []string
-	for range ids {
-		got = append(got, string(counter.Take()))
-	}
+	err := all.Wait()
+	slices.SortFunc(got, func(a, b string) int { return artifacts.Seq(a).Compare(artifacts.Seq(b)) })
 	report(Case{
 		Name: name, Want: anys(ids), Got: anys(got),
 		Holds: map[string]func() error{"distinct": func() error {
-			if got[0] != ids[0] || len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(ids) {
+			if got[0] != ids[0] || len(slices.Compact(slices.Clone(got))) != len(ids) {
 				return fmt.Errorf("got %v", got)
 			}
 			return nil
 		}},
 	})
+	return err
 }
 
-// missingDir compares what a folder that does not exist yet gives. That it is made by the first write is a matter of file
-// systems; Spool has no folders to make.
-func missingDir(name string, c map[string]any, report func(Case)) {
-	var folder artifactDir
-	names, _ := folder.Names(context.Background())
-	_, _, err := resolveText(artifacts.Sources{Dirs: []artifacts.Dir{folder}}, "artifact://0")
-	var counter artifacts.Counter
+// missingDir compares what a session gives that never had an artifact. That the oracle makes the folder by its first write
+// is a matter of file systems; Spool has no folders to make.
+func missingDir(name string, session folder, c map[string]any, report func(Case)) error {
+	names, err := session.names()
+	zero, e := session.read("artifact://0")
+	n, _, e2 := session.ArtifactNumber(session.ctx, session.session, "")
 	report(Case{
 		Name: name,
-		Got:  map[string]any{"listBefore": anys(names), "exists": err == nil, "id": string(counter.Take())},
+		Got:  map[string]any{"listBefore": names, "exists": zero["error"] == nil, "id": string(n)},
 		Want: withoutKey(withoutKey(c, "name"), "createdLazily"),
 	})
+	return errors.Join(err, e, e2)
 }
 
 // agentIDs runs one case of agents' names.
 func agentIDs(name string, c map[string]any, report func(Case)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
 	parent, _ := c["parentPrefix"].(string)
-	var counter record.Counter
-	for _, file := range texts(c["existing"]) {
-		if id, agent := strings.CutSuffix(file, ".md"); agent {
-			counter.SeeAgent(id)
-		}
+	before := texts(c["existing"])
+	session, err := imported(ctx, besides(before))
+	if err != nil {
+		return err
 	}
 	results, err := memberAs[[]any](c, "results")
 	if err != nil {
 		return err
 	}
-	before := texts(c["existing"])
 	n := 0
-	take := func(want, requested string) {
-		got := counter.TakeAgent(parent, requested)
+	take := func(want, requested string) error {
+		got, err := session.AgentID(ctx, session.session, parent, requested)
 		report(agentCase(fmt.Sprintf("%s.%02d", name, n), want, got, parent, slices.Clone(before)))
 		before = append(before, got+".md")
 		n++
+		return err
 	}
 	for _, r := range results {
+		want, requested := "", ""
 		switch r := r.(type) {
 		case string: // the id alone: what was asked for is what follows the index
-			_, requested, _ := strings.Cut(r, "-")
-			take(r, requested)
+			want = r
+			_, requested, _ = strings.Cut(r, "-")
 		case map[string]any:
-			take(fmt.Sprint(r["id"]), fmt.Sprint(r["requested"]))
+			want, requested = fmt.Sprint(r["id"]), fmt.Sprint(r["requested"])
+		}
+		if err := take(want, requested); err != nil {
+			return err
 		}
 	}
 	for i, id := range texts(c["batch"]) {
-		take(id, string(rune('p'+i)))
+		if err := take(id, string(rune('p'+i))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -127,6 +127,15 @@ func (l *live) call(op any) (any, error) {
 		a.Session = l.session
 		rec, err := l.PutArtifact(l.ctx, a, strings.NewReader(str(arg("content"))))
 		return string(rec.Seq), err
+	case "allocateArtifactPath":
+		n, file, err := l.ArtifactNumber(l.ctx, l.session, str(arg("tool")))
+		return map[string]any{"id": string(n), "file": file}, err
+	case "setSessionName": // false: it is none, or the user gave one
+		err := l.NameSession(l.ctx, l.session, str(arg("name")), arg("source") == "auto")
+		if errors.Is(err, client.ErrTitled) || errors.Is(err, events.ErrControl) {
+			return false, nil
+		}
+		return err == nil, err
 	case "fork":
 		return l.forked(client.SessionFork{})
 	case "createBranchedSession":

@@ -118,18 +118,24 @@ func (p *product) run(ctx context.Context, args ...string) (stdout []byte, err e
 
 // get reads a path of the HTTP API.
 func (p *product) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	b, _, err := p.fetch(ctx, path, query)
+	return b, err
+}
+
+// fetch is get with the header of the answer; nil: there was no answer.
+func (p *product) fetch(ctx context.Context, path string, query url.Values) ([]byte, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.api+path+"?"+query.Encode(), nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode >= 300 {
 		err = fmt.Errorf("GET %s: %s: %s", path, res.Status, bytes.TrimSpace(b))
 	}
-	return b, err
+	return b, res.Header, err
 }

@@ -1,18 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-
-	"spool/pkg/artifacts"
 )
 
 func init() { groups["urls"] = urlVectors }
 
-// urlVectors resolves each address in each setup of folders (SPEC A8, A9).
+// urlVectors has each address resolved in sessions with the folders of each setup (SPEC A8, A9).
 func urlVectors(dir string, report func(Case)) error {
 	return eachExpected(dir, func(all map[string]any) error {
 		setups, err := memberAs[map[string]any](all, "setups")
@@ -29,6 +27,8 @@ func urlVectors(dir string, report func(Case)) error {
 }
 
 func urlSetup(setup string, v any, report func(Case)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
 	dirs, err := memberAs[[]any](v, "dirs")
 	if err != nil {
 		return err
@@ -37,62 +37,119 @@ func urlSetup(setup string, v any, report func(Case)) error {
 	if err != nil {
 		return err
 	}
-	var sources artifacts.Sources
-	var folders []artifactDir
+	var all folders
 	for _, d := range dirs {
-		var folder artifactDir
-		if files, ok := d.(map[string]any); ok {
-			folder = artifactDir{}
-			for name, text := range files {
-				folder[name] = fmt.Sprint(text)
-			}
+		files := map[string]string{}
+		object, _ := d.(map[string]any)
+		for name, text := range object {
+			files[name] = fmt.Sprint(text)
 		}
-		folders = append(folders, folder)
-		sources.Dirs = append(sources.Dirs, folder)
+		session, err := imported(ctx, files)
+		if err == nil && d != nil && len(files) == 0 { // a folder that is empty is of a session that had an artifact
+			_, _, err = session.ArtifactNumber(ctx, session.session, "")
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, filled{session, files, d != nil})
+	}
+	if len(dirs) == 0 {
+		nowhere, err := imported(ctx, nil)
+		if err != nil {
+			return err
+		}
+		all = folders{{folder: nowhere}}
 	}
 	for _, r := range results {
 		address, err := memberAs[string](r, "url")
 		if err != nil {
 			return err
 		}
-		report(urlCase(setup, address, r.(map[string]any), sources, folders))
+		c, err := urlCase(setup, address, r.(map[string]any), all)
+		if err != nil {
+			return err
+		}
+		report(c)
 	}
 	return nil
 }
 
+// folders are sessions with what lies in the folders that the oracle looks through. An address is of one session here.
+type folders []filled
+
+type filled struct {
+	folder
+	files map[string]string
+	there bool
+}
+
+// asked is the index of the session that an address is asked of: that in whose folder the oracle finds something, else the
+// first that has one.
+func (f folders) asked(want map[string]any) int {
+	if dir, ok := want["sourceDir"].(json.Number); ok {
+		at, _ := dir.Int64()
+		return int(at)
+	}
+	return max(0, slices.IndexFunc(f, func(one filled) bool { return one.there }))
+}
+
 // urlCase compares one resolution. The address itself is left out: the oracle normalizes it. So is the order of the ids
 // that it lists for agents, which is its file system's.
-func urlCase(setup, address string, want map[string]any, sources artifacts.Sources, folders []artifactDir) Case {
+func urlCase(setup, address string, want map[string]any, all folders) (Case, error) {
 	want = withoutKey(want, "url")
-	res, text, err := resolveText(sources, address)
-	got := map[string]any{}
+	at := all.asked(want)
+	got, err := all[at].read(address)
 	if err != nil {
-		got["error"] = err.Error()
-	} else {
-		got["content"], got["contentType"] = text, res.ContentType
-		got["size"], got["sourceDir"] = json.Number(strconv.FormatInt(res.Size, 10)), json.Number(strconv.Itoa(res.Dir))
-		got["sourceFile"] = res.Name
-		if strings.HasPrefix(address, "agent:") {
-			notes := []any{}
-			for _, n := range res.Notes {
-				notes = append(notes, n)
-			}
-			got["notes"] = notes
-		}
+		return Case{}, err
+	}
+	if got["error"] == nil {
+		got["sourceDir"] = integer(at)
 	}
 	if message, ok := want["error"].(string); ok && strings.HasPrefix(address, "agent:") {
 		want["error"] = sortedIDs(message)
 	}
-	u := urlFacts{address: address, want: want, got: got, folders: folders}
+	u := urlFacts{address: address, want: want, got: got, folders: all}
 	return Case{
 		Name: setup + "." + strings.NewReplacer("://", ":", "/", "|").Replace(address), Got: got, Want: want,
 		When: map[string]func() bool{
 			"nested output": u.nested, "prototype": u.prototype, "spelled otherwise": u.spelledOtherwise, "no json": u.noJSON,
+			"several folders": func() bool { return len(all) > 1 && want["error"] != nil },
 		},
 		Holds: map[string]func() error{
 			"the nested output": u.isNested, "null": u.isNull, "same value": u.sameValue, "says so": u.saysNoJSON,
+			"each of its own": u.eachItsOwn,
 		},
+	}, nil
+}
+
+// eachItsOwn: each session says that it has no such thing, and lists what it has; all of them together have what the oracle
+// lists.
+func (u urlFacts) eachItsOwn() error {
+	head, ids, _ := strings.Cut(str(u.want["error"]), "Available: ")
+	missing := strings.Split(ids, ", ")
+	for _, f := range u.folders {
+		if !f.there {
+			continue
+		}
+		got, err := f.read(u.address)
+		if err != nil {
+			return err
+		}
+		said, own, _ := strings.Cut(str(got["error"]), "Available: ")
+		if said != head {
+			return fmt.Errorf("got %v", got)
+		}
+		for id := range strings.SplitSeq(own, ", ") {
+			if !strings.Contains(", "+ids+", ", ", "+id+", ") {
+				return fmt.Errorf("%s is listed, and the oracle has none", id)
+			}
+			missing = slices.DeleteFunc(missing, func(other string) bool { return other == id })
+		}
 	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%q are not listed", missing)
+	}
+	return nil
 }
 
 func withoutKey(m map[string]any, key string) map[string]any {
@@ -120,7 +177,7 @@ func sortedIDs(message string) string {
 type urlFacts struct {
 	address   string
 	want, got map[string]any
-	folders   []artifactDir
+	folders   folders
 }
 
 // nestedFile is the file of the output that a slash path names, and its content.
@@ -128,7 +185,7 @@ func (u urlFacts) nestedFile() (name, content string, ok bool) {
 	id, path, _ := strings.Cut(strings.TrimPrefix(u.address, "agent://"), "/")
 	name = id + "." + strings.ReplaceAll(strings.Trim(path, "/"), "/", ".") + ".md"
 	for _, f := range u.folders {
-		if content, ok := f[name]; ok && path != "" {
+		if content, ok := f.files[name]; ok && path != "" {
 			return name, content, true
 		}
 	}

@@ -136,8 +136,9 @@ func (d *draft) change(ctx context.Context) (Verdict, error) {
 	if d.e.Kind == events.KindChunk {
 		return d.chunk(ctx)
 	}
-	op := d.op.Op // a run may outlive its thread
-	if d.Head.Status == threads.StatusCompleted && op != events.OpRemove && op != events.OpRun {
+	op := d.op.Op // a run and a session may outlive their thread
+	beyond := op == events.OpRemove || op == events.OpRun || op == events.OpName || op == events.OpMove
+	if d.Head.Status == threads.StatusCompleted && !beyond {
 		return Verdict{}, fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, d.st.Key)
 	}
 	switch d.e.Kind {

@@ -43,6 +43,8 @@ func (d *draft) control(ctx context.Context) error {
 		return d.tree(ctx, op)
 	case events.OpCompact, events.OpRename, events.OpReopen, events.OpRemove:
 		return d.whole(ctx, op)
+	case events.OpName, events.OpMove:
+		return d.describe(op)
 	}
 	return fmt.Errorf("%w: op %q", events.ErrControl, d.op.Op)
 }

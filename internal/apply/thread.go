@@ -36,6 +36,36 @@ func (d *draft) whole(ctx context.Context, op events.Control) error {
 	return d.remove(ctx, *op.Remove)
 }
 
+// describe applies what a user says of the session (SPEC P6). A title that was made up does nothing where the user gave one.
+func (d *draft) describe(op events.Control) (err error) {
+	if d.Head.Start.IsZero() {
+		return fmt.Errorf("%w: %s: there is no thread %s", events.ErrControl, op.Op, d.st.Key)
+	}
+	info := d.st.Session.Info
+	if op.Op == events.OpMove {
+		err = info.Move(op.Move.Cwd)
+	} else {
+		err = info.Name(op.Name.Title, TitleSource(*op.Name))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", events.ErrControl, op.Op, err)
+	}
+	d.note(d.Head)
+	if info != d.st.Session.Info {
+		d.info = info
+		d.Info = &d.info
+	}
+	return nil
+}
+
+// TitleSource is who gives the title.
+func TitleSource(op events.Name) string {
+	if op.Auto {
+		return sessions.TitleAuto
+	}
+	return sessions.TitleUser
+}
+
 // compact appends a step that summarizes all before it (SPEC C6). In a session of omp it is the entry that omp itself
 // writes, so that both see the same context.
 func (d *draft) compact(ctx context.Context, op events.Compact) error {

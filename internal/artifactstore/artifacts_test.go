@@ -98,6 +98,43 @@ func TestArtifactNumbers(t *testing.T) {
 	if n, err := artifactstore.Of(c, 0).TakeNumber(ctx, "s"); err != nil || n != "100" {
 		t.Errorf("the next = %s, %v, want 100", n, err)
 	}
+	// A number that was taken is one artifact's, and one that was not is nobody's.
+	for _, tt := range []struct {
+		number artifacts.Seq
+		writer artifacts.Writer
+		want   error
+	}{
+		{"7", "", nil}, {"7", "", artifacts.ErrTaken}, {"101", "", artifacts.ErrRecord}, {"07", "", artifacts.ErrRecord},
+		{"8", artifacts.FromAgent, artifacts.ErrRecord}, {"8", "", nil},
+	} {
+		n := artifactstore.NewArtifact{Number: tt.number, Tool: "make"}
+		n.Session, n.Writer = "s", tt.writer
+		if tt.writer == artifacts.FromAgent {
+			n.Agent = "9-X"
+		}
+		r, err := artifactstore.Of(c, 0).Put(ctx, n, strings.NewReader("x"))
+		if !errors.Is(err, tt.want) || err == nil && r.Filename != string(tt.number)+".make.log" {
+			t.Errorf("put under %s = %+v, %v, want %v", tt.number, r, err, tt.want)
+		}
+	}
+	var both sync.WaitGroup
+	var put atomic.Int32
+	for range 8 {
+		both.Go(func() {
+			n := artifactstore.NewArtifact{Number: "9"}
+			n.Session = "s"
+			switch _, err := artifactstore.Of(c, 0).Put(ctx, n, strings.NewReader("x")); {
+			case err == nil:
+				put.Add(1)
+			case !errors.Is(err, artifacts.ErrTaken):
+				t.Errorf("put under a number that others put under: %v", err)
+			}
+		})
+	}
+	both.Wait()
+	if put.Load() != 1 {
+		t.Errorf("%d artifacts were put under one number", put.Load())
+	}
 	for _, want := range []string{"0-Review", "1-Review", "1-Review.0-Sub"} {
 		parent, requested, nested := strings.Cut(want, ".0-")
 		if !nested {

@@ -81,7 +81,8 @@ func Of(conn *natsio.Conn, lane int) *Artifacts {
 // output (Writer artifacts.FromAgent) needs Agent, its id, has no number and is named after it (SPEC A9).
 type NewArtifact struct {
 	artifacts.Record
-	Tool string // what made it
+	Tool   string        // what made it
+	Number artifacts.Seq // that TakeNumber gave for it; "": the next
 }
 
 // Put stores an artifact from its bytes (SPEC A3), however many.
@@ -146,7 +147,8 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 	if r.Category == "" {
 		r.Category = artifacts.Normal
 	}
-	r.Seq, r.ForkedFrom = "", ""
+	r.Seq, r.ForkedFrom = n.Number, ""
+	f.given = n.Number != ""
 	named := r.Filename != ""
 	if r.MIME == "" && named {
 		r.MIME = mime.TypeByExtension(path.Ext(r.Filename))
@@ -154,6 +156,8 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 	switch {
 	case r.Writer == artifacts.FromAgent && r.Agent == "":
 		return r, fmt.Errorf("%w: an agent's output needs the agent's id", artifacts.ErrRecord)
+	case r.Writer == artifacts.FromAgent && f.given:
+		return r, fmt.Errorf("%w: an agent's output has no number", artifacts.ErrRecord)
 	case r.Writer == artifacts.FromAgent:
 		r.Filename = artifacts.AgentFile(r.Agent)
 	case !named:
@@ -168,12 +172,19 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 		}
 	}
 	if r.Writer == artifacts.FromAgent {
-		if _, err := a.claimAgent(ctx, r); err != nil { // create decides this too
+		if _, err := a.claim(ctx, f, r); err != nil { // create decides this too
 			return r, err
 		}
 		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
 	}
-	err := a.count(ctx, r.Session, f, func(c *record.Counter) { r.Seq = c.Take() })
+	if _, err := a.claim(ctx, f, r); err != nil {
+		return r, err
+	}
+	err := a.count(ctx, r.Session, f, func(c *record.Counter) {
+		if !f.given {
+			r.Seq = c.Take()
+		}
+	})
 	if err == nil && !named {
 		r.Filename = artifacts.ToolFile(r.Seq, n.Tool)
 	}
@@ -185,6 +196,7 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 type fence struct {
 	record.Fence
 	session string        // "": no number was taken
+	given   bool          // the number was taken before, for this record
 	deleted record.Record // of events.DeletedKey, as it was then
 }
 
@@ -282,7 +294,7 @@ func (a *Artifacts) create(
 		if key := record.SharedKey(r); key != "" {
 			puts = append(puts, record.Put{Key: key, Value: []byte{1}, Expect: record.Any})
 		}
-		claim, err := a.claimAgent(ctx, r)
+		claim, err := a.claim(ctx, f, r)
 		if err != nil {
 			return err
 		}
@@ -317,10 +329,11 @@ func (a *Artifacts) create(
 	return r, nil
 }
 
-// claimAgent is what a commit writes so that an agent's id is given once in its session (SPEC A9): the counter, as it was
-// before nobody was seen to have the id. Nothing for what is no agent's output.
-func (a *Artifacts) claimAgent(ctx context.Context, r artifacts.Record) ([]record.Put, error) {
-	if r.Writer != artifacts.FromAgent {
+// claim is what a commit writes so that an agent's id, and a number that was taken before, are given once in their session
+// (SPEC A1, A9): the counter, as it was before no other artifact was seen to have them. Nothing for any other record.
+func (a *Artifacts) claim(ctx context.Context, f *fence, r artifacts.Record) ([]record.Put, error) {
+	agent := r.Writer == artifacts.FromAgent
+	if !agent && !f.given {
 		return nil, nil
 	}
 	rs, err := a.records.Records(ctx, events.CounterKey(r.Session))
@@ -331,17 +344,27 @@ func (a *Artifacts) claimAgent(ctx context.Context, r artifacts.Record) ([]recor
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rs[0].Key, err)
 	}
+	if !agent && !c.Took(r.Seq) {
+		return nil, fmt.Errorf("%w: number %q of session %s was not taken", artifacts.ErrRecord, r.Seq, r.Session)
+	}
 	all, err := a.Records(ctx, r.Session, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, other := range all {
-		if other.Writer == artifacts.FromAgent && other.Agent == r.Agent && other.ID != r.ID {
+		switch {
+		case other.ID == r.ID:
+		case agent && other.Writer == artifacts.FromAgent && other.Agent == r.Agent:
 			return nil, fmt.Errorf("%w: the agent id %s of session %s is that of %s; take the next one", artifacts.ErrTaken,
 				r.Agent, r.Session, other.ID)
+		case !agent && other.Seq == r.Seq:
+			return nil, fmt.Errorf("%w: number %s of session %s is that of %s; take the next one", artifacts.ErrTaken,
+				r.Seq, r.Session, other.ID)
 		}
 	}
-	c.SeeAgent(r.Agent)
+	if agent {
+		c.SeeAgent(r.Agent)
+	}
 	return []record.Put{{Key: rs[0].Key, Value: c.Encode(), Expect: rs[0].Seq}}, nil
 }
 
@@ -362,7 +385,7 @@ func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, e
 	return fresh, err
 }
 
-// TakeNumber takes the session's next artifact number. It is used once, whatever becomes of it (SPEC A1).
+// TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).
 func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts.Seq, err error) {
 	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Take() })
 	return n, err

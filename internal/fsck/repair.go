@@ -465,7 +465,7 @@ func makesState(e events.Event) bool {
 	}
 	op, err := events.ParseControl(e.Body)
 	return err == nil && !slices.Contains([]events.Op{events.OpStart, events.OpBranch, events.OpReset, events.OpRename,
-		events.OpReopen, events.OpRemove}, op.Op)
+		events.OpReopen, events.OpRemove, events.OpName, events.OpMove}, op.Op)
 }
 
 // made reports whether a state is what became of an event.

@@ -283,6 +283,7 @@ var served = []route{
 		method: "POST", path: sessionPath + "/artifacts", need: access.Write, in: uploading, about: "Store the body as an artifact.",
 		query: []param{
 			{name: "tool", kind: "string", about: "which printed it"}, {name: "filename", kind: "string", about: "its name"},
+			{name: "number", kind: "string", about: "that was taken for it before; none: the next"},
 			{name: "agent", kind: "string", about: "whose output it is"},
 			{name: "run", kind: "string", about: "run it belongs to"}, {name: "tool_call", kind: "string", about: "call it belongs to"},
 			{name: "summary", kind: "string", about: "what it is"},

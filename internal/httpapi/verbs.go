@@ -28,9 +28,24 @@ var verbs = []route{
 		gives: object("thread"), status: 201, also: []int{409, 415}, do: onThread((*api).startThread),
 	},
 	{
+		method: "POST", path: sessionPath + "/name", need: access.Write, in: storing,
+		about: "Give the session a title; with auto, unless the user gave one.", takes: object("name"),
+		gives: object("ok"), also: []int{409, 415}, do: (*api).nameSession,
+	},
+	{
+		method: "POST", path: sessionPath + "/move", need: access.Write, in: storing,
+		about: "Make the session one of another working directory.", takes: object("move"),
+		gives: object("ok"), also: []int{409, 415}, do: (*api).moveSession,
+	},
+	{
 		method: "POST", path: sessionPath + "/agents", need: access.Write, in: storing,
 		about: "Take the id of the next agent that one starts: PARENT.INDEX-NAME.", takes: object("agent_name"),
 		gives: object("labelled"), status: 201, also: []int{415, 503}, do: (*api).agentID,
+	},
+	{
+		method: "POST", path: sessionPath + "/artifacts/number", need: access.Write, in: storing,
+		about: "Take the number of an artifact that is stored later.", takes: object("tool_name"),
+		gives: object("numbered"), status: 201, also: []int{415, 503}, do: (*api).artifactNumber,
 	},
 	{
 		method: "POST", path: "/v1/blobs", need: access.Write, in: uploading,
@@ -87,6 +102,37 @@ func (a *api) startThread(w http.ResponseWriter, r *http.Request, t events.Threa
 	return a.done(w, r, http.StatusCreated, t)
 }
 
+func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Title string `json:"title"`
+		Auto  bool   `json:"auto"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	err := a.cfg.Client.NameSession(r.Context(), r.PathValue("session"), in.Title, in.Auto)
+	if errors.Is(err, client.ErrTitled) && !sees(r) { // it says which
+		err = client.ErrTitled
+	}
+	if err != nil {
+		return err
+	}
+	return a.alive(w, r)
+}
+
+func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Cwd string `json:"cwd"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if err := a.cfg.Client.MoveSession(r.Context(), r.PathValue("session"), in.Cwd); err != nil {
+		return err
+	}
+	return a.alive(w, r)
+}
+
 func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	session, err := sessionOf(r)
 	if err != nil {
@@ -115,6 +161,20 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
 	if err == nil {
 		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": id})
+	}
+	return err
+}
+
+func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Tool string `json:"tool"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	n, name, err := a.cfg.Client.ArtifactNumber(r.Context(), r.PathValue("session"), in.Tool)
+	if err == nil {
+		answer(w, http.StatusCreated, map[string]any{"ok": true, "number": n, "filename": name})
 	}
 	return err
 }

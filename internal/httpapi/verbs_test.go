@@ -1,10 +1,39 @@
 package httpapi_test
 
 import (
+	"strings"
 	"testing"
 
 	"spool/internal/httpapi"
 )
+
+// TestNameSession: an automatic title is refused where the user gave one.
+func TestNameSession(t *testing.T) {
+	_, _, _, url := worldOn(t, httpapi.Config{})
+	const session, js = "/v1/sessions/s", "application/json"
+	for _, step := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"POST", "/name", `{"title":"Nobody's"}`, 404},
+		{"POST", "/threads/main/start", `{"name":"x"}`, 201},
+		{"POST", "/name", `{"title":" "}`, 400},
+		{"POST", "/name", `{"title":"Made up","auto":true}`, 200},
+		{"POST", "/name", `{"title":"Mine"}`, 200},
+		{"POST", "/name", `{"title":"Made up again","auto":true}`, 409},
+		{"POST", "/move", `{"cwd":""}`, 400},
+		{"POST", "/move", `{"cwd":"/there"}`, 200},
+	} {
+		status, _, text := do(t, url, request{method: step.method, path: session + step.path, kind: js, body: step.body})
+		if status != step.want {
+			t.Errorf("%s %s = %d %s, want %d", step.path, step.body, status, text, step.want)
+		}
+	}
+	_, _, text := do(t, url, request{method: "GET", path: session})
+	if !strings.Contains(string(text), `"title":"Mine"`) || !strings.Contains(string(text), `"cwd":"/there"`) {
+		t.Errorf("GET %s = %s", session, text)
+	}
+}
 
 // TestForce: a thread with a live run is removed by force alone, and force=false is none.
 func TestForce(t *testing.T) {

@@ -366,7 +366,11 @@ func (x *export) has(ctx context.Context, text []byte) func([]byte) (bool, error
 			for _, t := range x.all {
 				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {
 					var b bytes.Buffer
-					if _, err := x.Client.ExportAs(ctx, t.Thread, form, &b, nil); err != nil {
+					_, err := x.Client.ExportAs(ctx, t.Thread, form, &b, nil)
+					if b.WriteByte('\n'); err == nil { // and as it was before the session was named or moved
+						_, err = x.Client.Source().Export(ctx, t.Head, form, &b)
+					}
+					if err != nil {
 						return false, err
 					}
 					addLines(lines, b.Bytes())

@@ -26,8 +26,9 @@ func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
 	}
 	news(&info.Harness, e.Session.Harness)
 	news(&info.Cwd, e.Session.Cwd)
-	if info.Title == "" || first || e.Type != sessions.TypeHeader { // a title slot before the header is newer than it
-		news(&info.Title, e.Session.Title)
+	older := info.Title != "" && !first && e.Type == sessions.TypeHeader // the title slot before it is newer
+	if s := &e.Session; s.Title != "" && !older && info.TakesTitle(s.TitleSource) {
+		info.Title, info.TitleSource = s.Title, s.TitleSource
 	}
 	news(&info.Summary, e.Session.Summary)
 	news(&info.Model, e.Session.Model)

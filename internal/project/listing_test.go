@@ -102,6 +102,10 @@ func TestLearn(t *testing.T) {
 	if info, _ = read(t, "omp", header, `{"type":"title_change","id":"t","title":"New"}`); info.Title != "New" {
 		t.Errorf("title = %q, want the newest", info.Title)
 	}
+	const ai, custom = `{"type":"ai-title","aiTitle":"Made up"}`, `{"type":"custom-title","customTitle":"Mine"}`
+	if info, _ = read(t, "claude", ai, custom, ai); info.Title != "Mine" || info.TitleSource != sessions.TitleUser {
+		t.Errorf("title = %q by %q, want that which the user gave", info.Title, info.TitleSource)
+	}
 	if info, _ = read(t, "omp", `{"type":"message","id":"a","message":{"role":"user","content":"`+strings.Repeat("ä", 500)+`"}}`); info.Prompt != strings.Repeat("ä", sessions.PromptRunes) {
 		t.Errorf("a long prompt is kept as %q", info.Prompt)
 	}

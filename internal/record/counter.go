@@ -31,6 +31,9 @@ func (c *Counter) Take() artifacts.Seq {
 	return seq
 }
 
+// Took reports whether a number was given out.
+func (c *Counter) Took(n artifacts.Seq) bool { return n.Compare(c.Artifacts) <= 0 }
+
 // TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>.
 func (c *Counter) TakeAgent(parent, requested string) string {
 	at := 0

@@ -207,23 +207,38 @@ func (s Source) FirstHeader(ctx context.Context, head threads.Head) (h sessions.
 }
 
 // Header is the header of a thread's session: that of its fork, else the first of its file, else one made of what its
-// record says.
-func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (
+// record says; with what operations on the session made of it.
+func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (sessions.Header, error) {
+	first, _, err := s.FirstHeader(ctx, head)
+	if err != nil {
+		return first, err
+	}
+	return s.HeaderOn(ctx, t, head, info, first)
+}
+
+// HeaderOn is Header for a caller that knows what FirstHeader gives.
+func (s Source) HeaderOn(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info, first sessions.Header) (
 	h sessions.Header, err error,
 ) {
-	if info.Parent != "" && t.Name == events.MainThread { // only a session that has a parent is looked through
-		if fork, err := s.ForkHeader(ctx, head, t.Session); err != nil {
-			return h, err
-		} else if fork != nil {
-			return sessions.ParseHeader(fork)
-		}
-	}
-	h, ok, err := s.FirstHeader(ctx, head)
-	if err == nil && !ok {
+	if h = first; h.ID == "" {
 		h = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
 			Title: info.Title, ParentSession: info.Parent}
 	}
-	return h, err
+	if t.Name != events.MainThread {
+		return h, nil
+	}
+	if info.Parent != "" { // only a session that has a parent is looked through
+		fork, err := s.ForkHeader(ctx, head, t.Session)
+		if err != nil {
+			return h, err
+		}
+		if fork != nil {
+			if h, err = sessions.ParseHeader(fork); err != nil {
+				return h, err
+			}
+		}
+	}
+	return info.Over(h), nil
 }
 
 // ForkHeader is the header that the state of a session's fork holds (SPEC S9); nil if there is none.

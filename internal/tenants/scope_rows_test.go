@@ -182,14 +182,14 @@ var plain = map[string]string{
 		Control.Delete.By Control.Run.Agent Chunk.Start.Agent Chunk.Start.Cwd`,
 	"a choice": `Event.Kind Event.Dialect Control.Op Control.Fork.Whole Control.Delete.Force Control.Delete.Erase
 		Control.Rename.Force Control.Remove.Force Control.Answer.Expired Control.Run.State Control.Summary.FromExtension
-		Control.Tail.Open Chunk.Op Chunk.Stream Chunk.Start.Keep Chunk.End.IsError`,
+		Control.Tail.Open Control.Name.Auto Chunk.Op Chunk.Stream Chunk.Start.Keep Chunk.End.IsError`,
 	"a place in the source, which is checked": "Control.Fork.Index Control.Fork.Item Control.Fork.Role",
 	"a number": `Event.Ref.Size Event.Ref.Sum Control.Start.MaxRounds Control.Start.Depth Control.End.ReturnCode
 		Control.Run.Lease Control.Delete.UnchangedSince Chunk.Start.Head Chunk.Start.Columns Chunk.Start.Lease
 		Chunk.End.ExitCode Chunk.End.DurationMS`,
 	"text": `Control.Start.Name Control.Start.Hash Control.Start.Prompt Control.Tail.Bytes Control.End.Summary
 		Control.Answer.Answer Control.Run.Summary Control.Label.Label Control.Summary.Summary Control.Summary.Details
-		Control.Append.Entry Control.Compact.Summary Chunk.Data Chunk.Reason Chunk.Start.Tool Chunk.Start.Invocation`,
+		Control.Append.Entry Control.Compact.Summary Control.Name.Title Control.Move.Cwd Chunk.Data Chunk.Reason Chunk.Start.Tool Chunk.Start.Invocation`,
 	"read as Event.Body is": "Event.More[].Body",
 }
 

@@ -57,6 +57,16 @@ func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (
 	return c.artifactStore().RegisterFile(ctx, a, path)
 }
 
+// ArtifactNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one that is not
+// put stays a gap (SPEC A1). filename is what the artifact is called then, if it gets no other name.
+func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n artifacts.Seq, filename string, err error) {
+	n, err = c.artifactStore().TakeNumber(ctx, session)
+	if err != nil {
+		return "", "", err
+	}
+	return n, artifacts.ToolFile(n, tool), nil
+}
+
 // AgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
 func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (string, error) {

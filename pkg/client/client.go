@@ -290,7 +290,8 @@ func (c *Client) Source() rehydrate.Source {
 	return rehydrate.Source{Reader: c.reader, Blobs: c.store, Open: c.store.OpenBlob}
 }
 
-// Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1).
+// Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1), but for the header of
+// a session that NameSession or MoveSession changed.
 func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
 	return c.ExportAs(ctx, t, rehydrate.Full, w, nil)
 }
@@ -303,10 +304,19 @@ func (c *Client) ExportAs(
 	if err != nil {
 		return 0, err
 	}
-	if entries, forked, err := c.exportFork(ctx, t, head, form, w, warn); forked || err != nil {
+	info, err := c.info(ctx, t.Session)
+	if err != nil {
+		return 0, err
+	}
+	if entries, forked, err := c.exportFork(ctx, t, head, form, w, warn, info); forked || err != nil {
 		return entries, err
 	}
 	src := c.Source()
 	src.Warn = warn
-	return src.Export(ctx, head, form, w)
+	if t.Name != events.MainThread {
+		return src.Export(ctx, head, form, w)
+	}
+	out := &sessions.HeaderWriter{W: w, Info: info}
+	entries, err = src.Export(ctx, head, form, out)
+	return entries, errors.Join(err, out.Flush())
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,6 +203,57 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 		return err
 	}
 	return c.Await(ctx, t, p.Producer(), 0, 1)
+}
+
+// ErrTitled: the user named the session, and an automatic title does not replace that.
+var ErrTitled = errors.New("the user gave the session its title")
+
+// NameSession gives a session a title, and returns when it has it; its id stays. auto says that a program made the title up: the
+// error is ErrTitled then if the user has given one. A header that is exported has the title, too.
+func (c *Client) NameSession(ctx context.Context, session, title string, auto bool) error {
+	name := events.Name{Title: title, Auto: auto}
+	var info sessions.Info
+	if err := info.Name(title, apply.TitleSource(name)); err != nil {
+		return fmt.Errorf("%w: name: %w", events.ErrControl, err)
+	}
+	if err := c.describe(ctx, session, events.Control{Op: events.OpName, Name: &name}); err != nil {
+		return fmt.Errorf("name session %s: %w", session, err)
+	}
+	now, err := c.info(ctx, session)
+	if err == nil && !now.TakesTitle(info.TitleSource) {
+		err = fmt.Errorf("%w: %s is %q", ErrTitled, session, now.Title)
+	}
+	return err
+}
+
+// MoveSession makes a session one of another working directory: listings, resuming and exports go by it. Its artifacts stay its
+// own (seed 000). An entry that says where its agent works moves it again.
+func (c *Client) MoveSession(ctx context.Context, session, cwd string) error {
+	if err := new(sessions.Info).Move(cwd); err != nil {
+		return fmt.Errorf("%w: move: %w", events.ErrControl, err)
+	}
+	if err := c.describe(ctx, session, events.Control{Op: events.OpMove, Move: &events.Move{Cwd: cwd}}); err != nil {
+		return fmt.Errorf("move session %s: %w", session, err)
+	}
+	return nil
+}
+
+// describe has a thread of the session carry an operation on it: the main one, or, where there is none, another.
+func (c *Client) describe(ctx context.Context, session string, op events.Control) error {
+	t := events.Thread{Session: session, Name: events.MainThread}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if _, err := c.Thread(ctx, t); errors.Is(err, threads.ErrNoThread) {
+		all, e := c.Threads(ctx, session)
+		if e != nil || len(all) == 0 {
+			return cmp.Or(e, err)
+		}
+		t = all[0].Thread
+	} else if err != nil {
+		return err
+	}
+	return c.operate(ctx, t, op)
 }
 
 // SessionWriter begins where the session's leaf is; a thread that is not there yet begins with its first entry.

@@ -48,7 +48,11 @@ func (c *Client) tree(
 	if err != nil {
 		return nil, err
 	}
-	if s.Header, err = c.header(ctx, t, head, s.Header); err != nil {
+	info, err := c.info(ctx, t.Session)
+	if err != nil {
+		return nil, err
+	}
+	if s.Header, err = src.HeaderOn(ctx, t, head, info, s.Header); err != nil {
 		return nil, err
 	}
 	out := &Tree{Tree: s.Tree(), Head: head, OMP: s.OMP, places: make(map[string]rehydrate.Placed, len(s.Entries))}
@@ -56,27 +60,6 @@ func (c *Client) tree(
 		out.places[e.ID] = e
 	}
 	return out, nil
-}
-
-// header is the session's own: that of its fork, else the first of its file, else made of what its record says.
-func (c *Client) header(ctx context.Context, t events.Thread, head threads.Head, first sessions.Header) (sessions.Header, error) {
-	info, err := c.info(ctx, t.Session)
-	if err != nil {
-		return first, err
-	}
-	fork, err := c.forkHeader(ctx, t, head, info)
-	if err != nil {
-		return first, err
-	}
-	if fork != nil {
-		h, err := sessions.ParseHeader(fork)
-		return h, err
-	}
-	if first.ID == "" {
-		first = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
-			Title: info.Title, ParentSession: info.Parent}
-	}
-	return first, nil
 }
 
 // info reads a session's record; one that is not there is zero.
@@ -88,25 +71,15 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 	return sessions.DecodeInfo(rs[0].Value)
 }
 
-// forkHeader is the header that a session got when it was forked; nil if it was not. Only a session that has a parent is
-// looked through.
-func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) ([]byte, error) {
-	if info.Parent == "" || t.Name != events.MainThread {
-		return nil, nil
-	}
-	return c.Source().ForkHeader(ctx, head, t.Session)
-}
-
 // exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12). Its leaf
 // is in the header if it is not the last entry. All of it is in memory meanwhile. forked is false, and nothing is written, for
 // every other thread.
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
-	warn func(rehydrate.Missing)) (entries int, forked bool, err error) {
-	info, err := c.info(ctx, t.Session)
-	if err != nil {
-		return 0, false, err
+	warn func(rehydrate.Missing), info sessions.Info) (entries int, forked bool, err error) {
+	if info.Parent == "" || t.Name != events.MainThread { // only a session that has a parent is looked through
+		return 0, false, nil
 	}
-	header, err := c.forkHeader(ctx, t, head, info)
+	header, err := c.Source().ForkHeader(ctx, head, t.Session)
 	if err != nil || header == nil {
 		return 0, false, err
 	}

@@ -46,6 +46,9 @@ type Control struct {
 	Reopen  *Reopen  `json:"reopen,omitempty"`
 	Remove  *Remove  `json:"remove,omitempty"`
 	Delete  *Delete  `json:"delete,omitempty"`
+
+	Name *Name `json:"name,omitempty"`
+	Move *Move `json:"move,omitempty"`
 }
 
 // Start holds the parameters of a thread's start node (SPEC C1).
@@ -131,8 +134,13 @@ func ParseControl(body []byte) (Control, error) {
 		arg = c.Remove != nil
 	case OpDelete:
 		arg = c.Delete != nil
+	case OpName:
+		arg = c.Name != nil
+	case OpMove:
+		arg = c.Move != nil
 	default:
-		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, run, branch, reset, label, branch_summary, append, compact, rename, reopen, remove and delete", ErrControl, c.Op)
+		return c, fmt.Errorf("%w: op %q; this version knows start, fork, tail, end, answer, run, branch, reset, label, "+
+			"branch_summary, append, compact, rename, reopen, remove, delete, name and move", ErrControl, c.Op)
 	}
 	if !arg {
 		return c, fmt.Errorf("%w: op %q needs a member %q", ErrControl, c.Op, c.Op)

@@ -8,6 +8,13 @@ const (
 	OpRemove  Op = "remove"  // the thread leaves index and history, also one that has ended (SPEC C9)
 )
 
+// The operations on what a session is called and where its agent works (seeds 000, 002). Any thread of it may carry them, also one
+// that has ended.
+const (
+	OpName Op = "name" // the session has another title
+	OpMove Op = "move" // the session is of another working directory
+)
+
 // Compact says what a model is sent in place of everything so far.
 type Compact struct {
 	Summary string `json:"summary"`
@@ -20,6 +27,17 @@ type Compact struct {
 type Rename struct {
 	To    string `json:"to"`
 	Force bool   `json:"force,omitempty"` // although a run or an output of the thread is live
+}
+
+// Name gives a session a title. One that the user gave is replaced by another one that the user gives, and by no other.
+type Name struct {
+	Title string `json:"title"`
+	Auto  bool   `json:"auto,omitempty"` // a program made it up
+}
+
+// Move gives a session another working directory, as its machine spells it.
+type Move struct {
+	Cwd string `json:"cwd"`
 }
 
 // Reopen has no operands.

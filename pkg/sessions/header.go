@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"spool/internal/jsonscan"
 )
@@ -55,7 +54,7 @@ type Header struct {
 	Timestamp     string // RFC 3339, as the file spells it
 	Cwd           string
 	Title         string // of the header, or of the title slot before it
-	TitleSource   string // who gave the title: "user" or "auto"; "" if unknown
+	TitleSource   string // who gave the title: TitleUser or TitleAuto; "" if unknown
 	ParentSession string // opaque: the id or the file of the session that this one came from
 }
 
@@ -87,18 +86,6 @@ func (h Header) Child(id string, at time.Time) Header {
 // FileName is the name of the session's file as the program spells it.
 func (h Header) FileName() string {
 	return strings.NewReplacer(":", "-", ".", "-").Replace(h.Timestamp) + "_" + h.ID + ".jsonl"
-}
-
-// Titled is the header with another title, and false if the title is refused: one that the user gave is not overwritten
-// by one that was made up (source "auto"), and one of nothing but spaces and control characters is none.
-func (h Header) Titled(title, source string) (Header, bool) {
-	title = strings.Join(strings.FieldsFunc(title, func(r rune) bool { return r == ' ' || unicode.IsControl(r) }), " ")
-	title = strings.TrimSpace(title)
-	if title == "" || h.TitleSource == "user" && source == "auto" {
-		return h, false
-	}
-	h.Title, h.TitleSource = title, source
-	return h, true
 }
 
 // ErrHeader is wrapped by everything that is no header.

@@ -3,6 +3,8 @@ package sessions
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"spool/internal/jsonscan"
 )
@@ -23,6 +25,12 @@ type Info struct {
 	Parent  string `json:"parent,omitempty"`  // session this one was forked or continued from
 	Host    string `json:"host,omitempty"`    // machine of the agent
 	Created int64  `json:"created,omitempty"` // Unix milliseconds, of its first entry
+
+	// TitleSource is TitleUser if the user gave the title. Named and Moved: an operation gave the title, the directory, and the
+	// header of the session's file may not say so.
+	TitleSource string `json:"title_source,omitempty"`
+	Named       bool   `json:"named,omitempty"`
+	Moved       bool   `json:"moved,omitempty"`
 
 	// Answered: an agent has written to it. Before that it is kept and not listed (SPEC S8).
 	Answered bool `json:"answered,omitempty"`
@@ -56,4 +64,51 @@ func DecodeInfo(b []byte) (Info, error) {
 		return i, fmt.Errorf("session record of version %d; this program reads version %d", i.Version, InfoVersion)
 	}
 	return i, nil
+}
+
+// The sources of a title. A header or an entry that does not say who gave its title has none.
+const (
+	TitleUser = "user"
+	TitleAuto = "auto"
+)
+
+// maxFact bounds a title or a directory, in bytes: the record of a session has both.
+const maxFact = 4096
+
+// TakesTitle reports whether a title from that source replaces the one that is there: of one that the user gave only the user
+// makes another.
+func (i *Info) TakesTitle(source string) bool {
+	return i.Title == "" || i.TitleSource != TitleUser || source == TitleUser
+}
+
+// Name gives the session a title, without control characters and with single spaces, unless TakesTitle says no.
+func (i *Info) Name(title, source string) error {
+	title = strings.Join(strings.FieldsFunc(title, func(r rune) bool { return r == ' ' || unicode.IsControl(r) }), " ")
+	if title = strings.TrimSpace(title); title == "" || len(title) > maxFact {
+		return fmt.Errorf("a title has from 1 to %d bytes beside spaces and control characters; this one has %d", maxFact, len(title))
+	}
+	if i.TakesTitle(source) {
+		i.Title, i.TitleSource, i.Named = title, source, true
+	}
+	return nil
+}
+
+// Move gives the session a working directory.
+func (i *Info) Move(cwd string) error {
+	if cwd == "" || len(cwd) > maxFact || strings.ContainsFunc(cwd, unicode.IsControl) {
+		return fmt.Errorf("a directory has from 1 to %d bytes and no control characters; this one is %.80q", maxFact, cwd)
+	}
+	i.Cwd, i.Moved = cwd, true
+	return nil
+}
+
+// Over is the header of a session's file with what operations made of it.
+func (i Info) Over(h Header) Header {
+	if i.Named {
+		h.Title, h.TitleSource = i.Title, i.TitleSource
+	}
+	if i.Moved {
+		h.Cwd = i.Cwd
+	}
+	return h
 }

@@ -96,7 +96,7 @@ func (t *Tree) label(e Entry) {
 // Header is the session's header.
 func (t *Tree) Header() Header { return t.header }
 
-// SetHeader replaces the header, for instance by Header.Titled.
+// SetHeader replaces the header, for instance by that of Info.Over.
 func (t *Tree) SetHeader(h Header) { t.header = h }
 
 // Entries are all entries in the order in which they came. The slice is the tree's own.

@@ -142,10 +142,11 @@ func TestWriteKeepsBytes(t *testing.T) {
 	if diff := cmp.Diff(want, written(t, tree)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	h, ok := tree.Header().Titled(" a\n\x1b title ", "user")
-	tree.SetHeader(h)
+	var info Info
+	must.Do(t, info.Name(" a\n\x1b title ", TitleUser))
+	tree.SetHeader(info.Over(tree.Header()))
 	lines := strings.Split(written(t, tree), "\n")
-	if !ok || lines[0] != header3[:len(header3)-1]+`,"title":"a title","titleSource":"user"}` || lines[2] != "rubbish" || len(lines) != 6 {
+	if lines[0] != header3[:len(header3)-1]+`,"title":"a title","titleSource":"user"}` || lines[2] != "rubbish" || len(lines) != 6 {
 		t.Errorf("with a title: %q", lines)
 	}
 }

@@ -3,6 +3,7 @@ package sessions
 import (
 	"bytes"
 	"io"
+	"strings"
 
 	"spool/internal/jsonscan"
 )
@@ -64,19 +65,24 @@ func (f *File) headerAs(h Header) []byte {
 	if f.Header.Version < Version {
 		changes = append(changes, change{"version", []byte("3")})
 	}
+	return editHeader(f.header, f.Header, h, changes)
+}
+
+// editHeader is the text of a header with the members changed in which two headers differ, and others.
+func editHeader(raw []byte, was, is Header, changes []change) []byte {
 	for _, m := range []struct{ name, was, is string }{
-		{"id", f.Header.ID, h.ID}, {"timestamp", f.Header.Timestamp, h.Timestamp}, {"cwd", f.Header.Cwd, h.Cwd},
-		{"title", f.Header.Title, h.Title}, {"titleSource", f.Header.TitleSource, h.TitleSource},
-		{"parentSession", f.Header.ParentSession, h.ParentSession},
+		{"id", was.ID, is.ID}, {"timestamp", was.Timestamp, is.Timestamp}, {"cwd", was.Cwd, is.Cwd},
+		{"title", was.Title, is.Title}, {"titleSource", was.TitleSource, is.TitleSource},
+		{"parentSession", was.ParentSession, is.ParentSession},
 	} {
 		if m.was != m.is {
 			changes = append(changes, optional(m.name, m.is))
 		}
 	}
 	if changes == nil {
-		return f.header
+		return raw
 	}
-	return edit(f.header, changes...)
+	return edit(raw, changes...)
 }
 
 // The leaf is stored in the header when it is not the last entry, which is where a reader of the format looks for it:
@@ -118,6 +124,76 @@ func (t *Tree) storedLeaf(header []byte) (Leaf, bool) {
 	}
 	_, known := t.byID[textOr(id, "")]
 	return At(textOr(id, "")), known
+}
+
+// HeaderWriter writes a session's file, with title slot and header as operations on the session made them (Info.Over); every
+// other byte passes as it is. Flush writes what is left.
+type HeaderWriter struct {
+	W    io.Writer
+	Info Info
+
+	line []byte // the beginning of a line that may be the header
+	past bool   // the header is written, or there is none
+}
+
+// maxHeader is the most bytes of a line that is looked at.
+const maxHeader = 1 << 20
+
+func (w *HeaderWriter) Write(b []byte) (int, error) {
+	n := len(b)
+	w.past = w.past || !w.Info.Named && !w.Info.Moved
+	for !w.past && len(b) > 0 {
+		end := bytes.IndexByte(b, '\n') + 1
+		whole := end > 0
+		if !whole {
+			end = len(b)
+		}
+		w.line, b = append(w.line, b[:end]...), b[end:]
+		if whole || len(w.line) > maxHeader {
+			if err := w.Flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if len(b) > 0 {
+		if _, err := w.W.Write(b); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// Flush writes a line that has no end.
+func (w *HeaderWriter) Flush() error {
+	raw := bytes.TrimSpace(bytes.TrimPrefix(w.line, []byte("\xef\xbb\xbf")))
+	line := w.line
+	w.line = nil
+	if len(raw) > 0 {
+		h, err := parseLine(raw)
+		w.past = err != nil || h.Type != TypeTitleSlot
+		switch {
+		case err == nil && w.past:
+			line = bytes.Replace(line, raw, editHeader(raw, h, w.Info.Over(h), nil), 1)
+		case err == nil && w.Info.Named:
+			line = bytes.Replace(line, raw, slotOf(raw, w.Info), 1)
+		}
+	}
+	if len(line) == 0 {
+		return nil
+	}
+	_, err := w.W.Write(line)
+	return err
+}
+
+// slotOf is a title slot with another title, of the same length if that has room for it.
+func slotOf(raw []byte, info Info) []byte {
+	changes := []change{{"title", quoted(info.Title)}, {"pad", []byte(`""`)}}
+	if jsonscan.Get(raw, "source") != nil {
+		changes = append(changes, optional("source", info.TitleSource))
+	}
+	room := len(raw) - len(edit(raw, changes...))
+	changes[1].value = quoted(strings.Repeat(" ", max(room, 0)))
+	return edit(raw, changes...)
 }
 
 // lineWriter stops at the first error.

@@ -5,6 +5,7 @@ import (
 	"spool/pkg/dialect/entry"
 	"spool/pkg/dialect/internal/parts"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // Dialect is the dialect "claude".
@@ -45,8 +46,10 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		r.system()
 	case "attachment":
 		r.attachment()
-	case "summary", "custom-title", "ai-title":
-		r.Session.Title = parts.Fact(r.title)
+	case "summary", "ai-title":
+		r.Session.Title, r.Session.TitleSource = parts.Fact(r.title), sessions.TitleAuto
+	case "custom-title":
+		r.Session.Title, r.Session.TitleSource = parts.Fact(r.title), sessions.TitleUser
 	}
 	return r.Entry, nil
 }

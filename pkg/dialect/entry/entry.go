@@ -77,8 +77,11 @@ type Place struct {
 
 // Session holds facts about a session that an entry may tell. "" is no news, and later news win.
 type Session struct {
-	ID        string // the harness's own id
-	Title     string
+	ID    string // the harness's own id
+	Title string
+	// TitleSource is sessions.TitleUser or TitleAuto if the entry says who gave the title.
+	TitleSource string `json:",omitempty"`
+
 	Summary   string // short summary of a compaction: a name for want of a title
 	Cwd       string
 	Harness   string // name of the program: "claude", "codex", "omp"

@@ -79,7 +79,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 			r.add(events.Status("mode_change", mode, "Mode: "+mode))
 		}
 	case sessions.TypeTitleChange:
-		r.Session.Title = parts.Fact(jsonscan.Get(raw, "title"))
+		r.title()
 	}
 	return r.Entry, nil
 }
@@ -165,9 +165,19 @@ func (r *reader) kept(session string, place int64) {
 	}
 }
 
+// title takes the title that a line gives the session, and who gave it.
+func (r *reader) title() {
+	r.Session.Title = parts.Fact(jsonscan.Get(r.raw, "title"))
+	source := jsonscan.Get(r.raw, "titleSource")
+	if source == nil { // of a slot and of a title_change
+		source = jsonscan.Get(r.raw, "source")
+	}
+	r.Session.TitleSource = parts.ID(source)
+}
+
 // header takes what the first lines of a file tell.
 func (r *reader) header() {
-	r.Session.Title = parts.Fact(jsonscan.Get(r.raw, "title"))
+	r.title()
 	_, _, numbered := r.m.Numbered()
 	if r.Type == sessions.TypeTitleSlot {
 		return
