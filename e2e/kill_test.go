@@ -167,10 +167,7 @@ func TestTakeover(t *testing.T) {
 	for s := range sessions {
 		id := events.Thread{Session: fmt.Sprintf("s%d", s), Name: events.MainThread}
 		n := int64(0)
-		for it, err := range cl.Subscribe(ctx, client.Filter{Session: id.Session}, client.Position{All: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: id.Session}, client.Position{All: true})) {
 			if want := fmt.Sprint(n); it.N != n+1 || it.Text() != want {
 				t.Fatalf("%s: item %d %q, want %d %q", id, it.N, it.Text(), n+1, want)
 			}

@@ -137,10 +137,7 @@ func (w *outputWorld) wantArtifact(ctx context.Context, session string, b *build
 	if err != nil || len(rs) != 1 {
 		w.t.Fatalf("Artifacts = %v, %v, want one", rs, err)
 	}
-	body, n, err := w.OpenArtifact(ctx, rs[0])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	body, n := must.Two(w.OpenArtifact(ctx, rs[0]))(w.t)
 	defer body.Close()
 	sum := sha256.New()
 	if got, err := io.Copy(sum, body); err != nil || got != n || n != b.size || !bytes.Equal(sum.Sum(nil), b.sum.Sum(nil)) {

@@ -45,10 +45,7 @@ func TestEventsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	post.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(post)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(post))(t)
 	body, _ := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "stream full") {
@@ -112,10 +109,7 @@ func TestInboxFull(t *testing.T) {
 	if !errors.Is(err, record.ErrFull) {
 		t.Errorf("a body for a full inbox = %v, want %v", err, record.ErrFull)
 	}
-	bucket, err := conn.JetStream().ObjectStore(ctx, events.InboxBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.InboxBucket))(t)
 	list, err := bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		t.Fatal(err)

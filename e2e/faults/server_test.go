@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -78,9 +79,7 @@ func TestServerGone(t *testing.T) {
 	offline.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := keeps.Flush(ctx); err != nil {
-		t.Fatalf("what was kept offline is not published: %v", err)
-	}
+	must.Do(t, keeps.Flush(ctx))
 	online.check()
 	w.check(offline.Ledger)
 	if persister.Ended() {

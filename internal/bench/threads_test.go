@@ -46,10 +46,7 @@ func TestThreads(t *testing.T) {
 
 // BenchmarkContext10k reads the whole context of 10,000 entries with empty caches, from a server in this process.
 func BenchmarkContext10k(b *testing.B) {
-	t, done, err := openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	t, done := must.Two(openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()}))(b)
 	defer done()
 	must.Do(b, t.write(b.Context()))
 	head := must.Get(client.New(t.spool.conn).Thread(b.Context(), t.short.thread))(b)

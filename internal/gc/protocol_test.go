@@ -152,9 +152,7 @@ func TestReadingBehindTheFences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.read(t.Context(), newWorld()); err != nil {
-		t.Fatalf("read = %v, want nil", err)
-	}
+	must.Get(c.read(t.Context(), newWorld()))(t)
 	rs.blind = true
 	if _, err := c.read(t.Context(), newWorld()); !errors.Is(err, record.ErrBusy) {
 		t.Errorf("read of what was = %v, want %v", err, record.ErrBusy)
@@ -187,9 +185,7 @@ func TestLossIsConfirmed(t *testing.T) {
 	f.put(events.MovedKey(bottom.Pack.String()), record.Moved{To: to}.Encode())
 	p.Gone = true
 	f.put(packKey(bottom.Pack), p.Encode())
-	if _, err := f.collector(Config{}).Plan(t.Context()); err != nil {
-		t.Fatalf("Plan = %v, want nil", err)
-	}
+	must.Get(f.collector(Config{}).Plan(t.Context()))(t)
 	c, err := New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
 	if err != nil {
 		t.Fatal(err)

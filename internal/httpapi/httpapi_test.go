@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -49,10 +50,7 @@ func do(t testing.TB, url string, q request) (int, http.Header, string) {
 	if q.method == "" {
 		q.method = "POST"
 	}
-	req, err := http.NewRequestWithContext(t.Context(), q.method, url+q.path, strings.NewReader(q.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), q.method, url+q.path, strings.NewReader(q.body)))(t)
 	if q.kind != "" {
 		req.Header.Set("Content-Type", q.kind)
 	}
@@ -62,15 +60,9 @@ func do(t testing.TB, url string, q request) (int, http.Header, string) {
 			req.Host = v
 		}
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, res.Header, string(b)
 }
 
@@ -237,9 +229,7 @@ func TestLiveStreamAndDrain(t *testing.T) {
 			t.Fatalf("result %q, %v, want %q", line, err, want)
 		}
 		if i == 1 {
-			if _, err := io.WriteString(w, "2\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(w, "2\n"))(t)
 		}
 	}
 	cancel()

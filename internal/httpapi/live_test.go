@@ -234,9 +234,7 @@ func TestCutEverywhere(t *testing.T) {
 		last, cuts = e.id, cuts+1
 		s.stop()
 	}
-	if err := <-produced; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-produced)
 	stored, err := faulttest.ItemsOf(ctx, cl, th, 1, items)
 	if err != nil || len(stored) != items {
 		t.Fatalf("ItemsOf = %d items, %v", len(stored), err)

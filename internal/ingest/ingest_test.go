@@ -102,10 +102,7 @@ func TestEnvelopes(t *testing.T) {
 		{`{"session":`, "invalid JSON"},
 	} {
 		var out sink
-		got, _, err := lines(t, &out, ingest.Config{Envelopes: true, Producer: "p"}, c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got, _ := must.Two(lines(t, &out, ingest.Config{Envelopes: true, Producer: "p"}, c.in))(t)
 		if len(out.batches) == 0 {
 			if len(got) != 1 || !strings.Contains(got[0], c.want) {
 				t.Errorf("%s: results %q, want a refusal with %q", c.in, got, c.want)
@@ -148,9 +145,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	var out sink
 	big := `"` + strings.Repeat("x", 3<<20) + `"` + "\n"
-	if _, _, err := lines(t, &out, config(), strings.Repeat("1\n", 2500)+big+big+big); err != nil {
-		t.Fatal(err)
-	}
+	must.Two(lines(t, &out, config(), strings.Repeat("1\n", 2500)+big+big+big))(t)
 	for _, b := range out.batches {
 		size := 0
 		for _, e := range b {

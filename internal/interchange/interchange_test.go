@@ -112,10 +112,7 @@ func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
 	rs := must.Get(reg.Records(t.Context(), "", ""))(t)
 	out := map[string]string{}
 	for _, r := range rs {
-		f, _, err := reg.Open(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, _ := must.Two(reg.Open(t.Context(), r))(t)
 		body := must.Get(io.ReadAll(f))(t)
 		_ = f.Close()
 		out[fmt.Sprintf("%s/%s %s seq %q %s", r.Session, r.Filename, r.ID, r.Seq, r.Writer)] = string(body)
@@ -349,10 +346,7 @@ func TestStoredLeaf(t *testing.T) {
 	conn, _, _ := cycle(t, dir)
 	for i := range 2 {
 		id := events.Thread{Session: fmt.Sprint("leaf", i), Name: "main"}
-		tree, err := client.New(conn).Tree(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := must.Get(client.New(conn).Tree(t.Context(), id))(t)
 		want := sessions.Root
 		if i == 1 {
 			want = sessions.At(tree.Entries()[1].ID)

@@ -1,6 +1,8 @@
 // Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error.
 package must
 
+import "iter"
+
 // T is what of a test, a benchmark or a property is needed here.
 type T interface {
 	Helper()
@@ -21,5 +23,27 @@ func Get[V any](v V, err error) func(T) V {
 		t.Helper()
 		Do(t, err)
 		return v
+	}
+}
+
+// Two is Get for a call of two values.
+func Two[A, B any](a A, b B, err error) func(T) (A, B) {
+	return func(t T) (A, B) {
+		t.Helper()
+		Do(t, err)
+		return a, b
+	}
+}
+
+// All ranges over values, and ends the test with the first error.
+func All[V any](t T, values iter.Seq2[V, error]) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		t.Helper()
+		for v, err := range values {
+			Do(t, err)
+			if !yield(v) {
+				return
+			}
+		}
 	}
 }

@@ -21,9 +21,7 @@ import (
 func TestEnsureIsIdempotent(t *testing.T) {
 	c := natstest.Conn(t)
 	for range 2 {
-		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-			t.Fatalf("Ensure again: %v", err)
-		}
+		must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
 	}
 }
 
@@ -80,10 +78,7 @@ func TestEnsureAllowsReaders(t *testing.T) {
 
 func TestCommitIsAllOrNothing(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
-	f, err := c.Records().Fence(ctx, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(c.Records().Fence(ctx, 3))(t)
 	first, err := c.Records().Commit(ctx, f, []record.Put{
 		{Key: "pack.a", Value: []byte("1"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h1"), Expect: 0},
@@ -103,10 +98,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 	if !errors.Is(err, record.ErrConflict) {
 		t.Errorf("Commit behind a moved fence = %v, want ErrConflict", err)
 	}
-	rs, err := c.Records().Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(c.Records().Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t"))(t)
 	if !rs[0].Exists() || rs[1].Exists() || rs[2].Exists() || string(rs[3].Value) != "h1" || rs[3].Seq != first+1 {
 		t.Errorf("records after refused commits = %+v", rs)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -58,9 +59,7 @@ func benchmarkEntries(b *testing.B, sessions, producers int) {
 		b.Fatalf("Stats() = %+v, want %d entries", s, b.N)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, <-ended)
 }
 
 // processorTime is what the process has used of the processors.

@@ -122,10 +122,7 @@ func TestDeleteSession(t *testing.T) {
 	if err != nil || len(forked) != 1 {
 		t.Fatalf("artifacts of the fork = %v, %v, want one", forked, err)
 	}
-	body, _, err := r.OpenArtifact(ctx, forked[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, _ := must.Two(r.OpenArtifact(ctx, forked[0]))(t)
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(body); err != nil || text.String() != "the whole output of s" {
 		t.Errorf("artifact of the fork = %q, %v", &text, err)
@@ -178,9 +175,7 @@ func TestDeleteActiveSession(t *testing.T) {
 		t.Errorf("%d dead letters, want the refused deletion", n)
 	}
 	r.start(nil)
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); err != nil {
-		t.Fatalf("DeleteSession when all has ended = %v", err)
-	}
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	r.gone("s")
 
 	// Forced, whatever is live goes.
@@ -300,9 +295,7 @@ func TestDeleteLargeSession(t *testing.T) {
 		t.Errorf("Thread = %v, want ErrNoThread", err)
 	}
 	r.start(nil)
-	if err := <-asked; err != nil {
-		t.Fatalf("DeleteSession = %v", err)
-	}
+	must.Do(t, <-asked)
 	cancel()
 	r.gone("s")
 	if h := r.steps(es[0].Thread, r.Publisher(client.PublisherConfig{Producer: "again"}), 1, 2); h.Entries != 1 {

@@ -44,14 +44,8 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
 		t.Helper()
-		ls, err := r.DeadLetters(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		item, _, err = r.conn.Items().LastItem(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ls := must.Get(r.DeadLetters(ctx, ""))(t)
+		item, _ = must.Two(r.conn.Items().LastItem(ctx, id))(t)
 		return len(ls), item
 	}
 	if letters, item := count(); letters != 1 || item != 2 {

@@ -61,9 +61,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	}
 
 	fork := events.Thread{Session: "s0", Name: "again"}
-	if err := r.Fork(t.Context(), fork, events.Fork{Session: "s0", Thread: "main"}); err != nil {
-		t.Fatalf("Fork of a completed thread = %v", err)
-	}
+	must.Do(t, r.Fork(t.Context(), fork, events.Fork{Session: "s0", Thread: "main"}))
 	if h := r.head(fork); h.Status != threads.StatusActive {
 		t.Errorf("fork = %v, want active", h.Status)
 	}

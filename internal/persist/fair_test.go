@@ -78,9 +78,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 func warmUp(t *testing.T) {
 	b := casstore.NewPackBuilder()
 	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
-	if _, _, err := b.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Two(b.Finish())(t)
 }
 
 func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
@@ -138,9 +136,7 @@ func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
 		t.Errorf("Stats() = %+v, want %d entries", s, seq)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 }
 
 // An event that names what another session brought sees all that was stored before it, however much of that waits: a
@@ -215,10 +211,7 @@ func TestBranchesShareCommits(t *testing.T) {
 		r.give(p, from, to)
 		r.through(p, n)
 		h := r.head(id)
-		for step, err := range r.Reader().EntriesBack(t.Context(), h) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for step := range must.All(t, r.Reader().EntriesBack(t.Context(), h)) {
 			refs[i] = append(refs[i], step.At.Ref)
 		}
 		if len(refs[i]) != n {
@@ -265,9 +258,7 @@ func TestBusyMachine(t *testing.T) {
 			t.Errorf("%d entries in %d commits, want %d in %d", s.Entries, s.Commits, n, n/most+2)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-ended)
 	})
 }
 
@@ -353,7 +344,5 @@ func sessionLeavesRoom(t *testing.T) {
 		t.Errorf("Stats() = %+v, want %d entries", s, large+others)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 }

@@ -163,10 +163,7 @@ func TestThreadOnACollectedPackIsLatched(t *testing.T) {
 	r.publish(other, thread(1), 0, 50)
 	r.await(thread(1), "q", 50)
 	r.check(thread(1), 50)
-	for it, err := range r.letters() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, r.letters()) {
 		if it.Subject != events.DeadSubject("s0", "main", "entry") {
 			t.Errorf("dead letter on %s, want one of %s", it.Subject, thread(0))
 		}

@@ -257,10 +257,7 @@ func TestGiantPoison(t *testing.T) {
 		r.await(thread(0), pub.Producer(), e.Seq)
 		var got string
 		n := 0
-		for m, err := range r.letters() {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for m := range must.All(t, r.letters()) {
 			got = m.Header.Get(natsio.HeaderReason)
 			if n++; n > i {
 				break

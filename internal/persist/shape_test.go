@@ -76,10 +76,7 @@ func (r *rig) export(t events.Thread) string {
 // path lists what name gives of each state from the first to the head, without the branches.
 func (r *rig) path(head threads.Head, name func(threads.State) string) (names []string) {
 	r.t.Helper()
-	for s, err := range r.Reader().Walk(r.t.Context(), head.Head()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for s := range must.All(r.t, r.Reader().Walk(r.t.Context(), head.Head())) {
 		names = append(names, name(s.State))
 	}
 	slices.Reverse(names)
@@ -181,10 +178,7 @@ func TestForkPoints(t *testing.T) {
 	r.await(thread(0), "p", 9)
 	source := r.say(thread(0), "omp", string(message("e00009", "assistant", 100)))
 	states := map[int64]casstore.Ref{}
-	for s, err := range r.Reader().Walk(t.Context(), source.Head()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range must.All(t, r.Reader().Walk(t.Context(), source.Head())) {
 		states[s.Entry.Index] = s.At.Ref
 	}
 	for name, tt := range map[string]struct {
@@ -247,9 +241,7 @@ func (r *rig) unmoved(source threads.Head) {
 func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
 	r.t.Helper()
 	to := events.Thread{Session: "elsewhere", Name: "main"}
-	if err := r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}); err != nil {
-		r.t.Fatalf("Fork of a fork = %v", err)
-	}
+	must.Do(r.t, r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}))
 	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"}, events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
 		r.t.Fatalf("Fork of a fork before it left = %v", err)
 	}

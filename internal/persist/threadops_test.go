@@ -169,9 +169,7 @@ func TestRename(t *testing.T) {
 	if err := r.Rename(ctx, taken, "a"); !errors.Is(err, client.ErrThreadExists) {
 		t.Errorf("Rename to a name that leads elsewhere = %v, want ErrThreadExists", err)
 	}
-	if err := r.Rename(ctx, b, "a"); err != nil {
-		t.Fatalf("Rename back = %v", err)
-	}
+	must.Do(t, r.Rename(ctx, b, "a"))
 	r.steps(a, r.Publisher(client.PublisherConfig{Producer: "z"}), 1, 2)
 	if h := r.head(a); h.Entries != 6 {
 		t.Errorf("%d entries after the way back, want 6", h.Entries)

@@ -73,10 +73,7 @@ func thread(t *testing.T, store blobs, lines ...string) (rehydrate.Source, threa
 		}
 		head.Advance(add(st.Node()))
 	}
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	packs := casstore.NewMemory()
 	must.Do(t, packs.PutPack(t.Context(), pack, header, body))
 	return rehydrate.Source{Reader: threads.Reader{Packs: packs}, Blobs: store}, head

@@ -249,10 +249,7 @@ func TestEraseResumed(t *testing.T) {
 		t.Fatalf("EraseStreams = %v, %v", streams, err)
 	}
 	n := 0
-	for it, err := range cl.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true})) {
 		if n++; it.N == 1 {
 			break
 		}

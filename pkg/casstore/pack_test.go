@@ -23,19 +23,13 @@ func textNode(text string, refs ...casstore.Ref) *casstore.Node {
 
 func mustFinish(t testing.TB, b *casstore.PackBuilder) (header, body []byte) {
 	t.Helper()
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatalf("Finish() = %v, want nil", err)
-	}
+	header, body = must.Two(b.Finish())(t)
 	return header, body
 }
 
 func mustOpen(t testing.TB, header, body []byte) *casstore.Pack {
 	t.Helper()
-	p, err := casstore.OpenPack(header, body)
-	if err != nil {
-		t.Fatalf("OpenPack() = %v, want nil", err)
-	}
+	p := must.Get(casstore.OpenPack(header, body))(t)
 	return p
 }
 
@@ -88,9 +82,7 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 		if p.Len() != len(nodes) {
 			t.Fatalf("Len() = %d, want %d", p.Len(), len(nodes))
 		}
-		if err := p.Verify(); err != nil {
-			t.Fatalf("Verify() = %v, want nil", err)
-		}
+		must.Do(t, p.Verify())
 		for r, want := range nodes {
 			got, err := p.Node(r)
 			if err != nil || !bytes.Equal(got.AppendTo(nil), want.AppendTo(nil)) {
@@ -408,10 +400,7 @@ func TestRefsWithTheSameBeginning(t *testing.T) {
 	refs := []casstore.Ref{casstore.BlobRef(one), casstore.BlobRef(two), casstore.BlobRef(one)}
 	n := casstore.Node{Type: "test", Payload: casstore.AppendString(nil, "x"), Refs: refs}
 	ref := b.AddNode(&n)
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	p := must.Get(casstore.OpenPack(header, body))(t)
 	if err := p.Verify(); err != nil {
 		t.Errorf("Verify() = %v, want nil", err)

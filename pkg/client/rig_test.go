@@ -170,10 +170,7 @@ func texts(t *testing.T, items func(func(client.Item, error) bool), n int) (out 
 	if n == 0 {
 		return nil
 	}
-	for item, err := range items {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, items) {
 		if out = append(out, item.Text()); len(out) == n {
 			break
 		}

@@ -28,10 +28,7 @@ func TestPositions(t *testing.T) {
 	r.publish(t, posts(th, 1, 20)...)
 	one := client.Filter{Session: "s", Thread: "main"}
 	var seqs []client.Item
-	for item, err := range r.Subscribe(limited(t), one, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, r.Subscribe(limited(t), one, client.Position{All: true})) {
 		if seqs = append(seqs, item); len(seqs) == 20 {
 			break
 		}
@@ -124,10 +121,7 @@ func TestGapsAndRepeats(t *testing.T) {
 	for _, from := range []client.Position{{All: true}, {N: 1}, {N: 100}} {
 		want := numbers(max(int(from.N), 1), 301)
 		filled, got := 0, []string(nil)
-		for item, err := range r.Subscribe(limited(t), one, from) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for item := range must.All(t, r.Subscribe(limited(t), one, from)) {
 			if got = append(got, item.Text()); item.Filled {
 				filled++
 			}

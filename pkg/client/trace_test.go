@@ -16,10 +16,7 @@ func TestTrace(t *testing.T) {
 	entries[1].Trace, entries[2].Trace = trace, "not\r\na: trace"
 	r.publish(t, entries...)
 	var got []string
-	for item, err := range r.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, r.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true})) {
 		if got = append(got, item.Trace); len(got) == 4 {
 			break
 		}

@@ -75,10 +75,7 @@ func TestEnvelopeGolden(t *testing.T) {
 	if got := goldenEvent.Encode(); !bytes.Equal(got, want) {
 		t.Errorf("Encode(golden) = %x, want %x", got, want)
 	}
-	got, err := events.Decode(want)
-	if err != nil {
-		t.Fatalf("Decode(golden) = %v, want nil", err)
-	}
+	got := must.Get(events.Decode(want))(t)
 	if diff := cmp.Diff(goldenEvent, got, same); diff != "" {
 		t.Errorf("Decode(golden) differs (-want +got):\n%s", diff)
 	}
@@ -104,10 +101,7 @@ func TestEnvelopeClaimGolden(t *testing.T) {
 func TestDecodeTakesMoreMembers(t *testing.T) {
 	b := append([]byte{0xdc, 0, 17}, goldenEvent.Encode()[1:]...) // an array of 17
 	b = append(b, 0x90, 0xa3, 'n', 'e', 'w')
-	got, err := events.Decode(b)
-	if err != nil {
-		t.Fatalf("Decode(17 members) = %v, want nil", err)
-	}
+	got := must.Get(events.Decode(b))(t)
 	if diff := cmp.Diff(goldenEvent, got, same); diff != "" {
 		t.Errorf("Decode(17 members) differs (-want +got):\n%s", diff)
 	}

@@ -59,10 +59,7 @@ func exampleThread(t *testing.T) (nodes []casstore.Node, names []string, header,
 	head.Applied, head.N, head.Sent, head.Entries = 41, 2, 0, 2
 	head.Status, head.Leaf, head.Updated = threads.StatusCompleted, "s1", 1778308464001
 	head.Batch, head.BytesIn, head.Externalized = [16]byte{0x0b}, 512, 1
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body = must.Two(b.Finish())(t)
 	return nodes, names, header, body, head
 }
 

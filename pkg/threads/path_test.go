@@ -27,10 +27,7 @@ func (w *world) branch(h threads.Head, at threads.Point) threads.Head {
 // path lists the states to a head, oldest first, read one by one.
 func (w *world) path(h threads.Head) (refs []casstore.Ref) {
 	w.t.Helper()
-	for s, err := range w.reader().Walk(w.t.Context(), h.Head()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	for s := range must.All(w.t, w.reader().Walk(w.t.Context(), h.Head())) {
 		refs = append(refs, s.At.Ref)
 	}
 	slices.Reverse(refs)
@@ -76,10 +73,7 @@ func TestDiffOfForks(t *testing.T) {
 // indexes are those of the entries on the way to a head.
 func (w *world) indexes(h threads.Head) (list []int64) {
 	w.flush()
-	for s, err := range w.reader().Walk(w.t.Context(), h.Head()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	for s := range must.All(w.t, w.reader().Walk(w.t.Context(), h.Head())) {
 		list = append(list, s.Entry.Index)
 	}
 	return list

@@ -88,14 +88,9 @@ func TestShrunkHeadKnowsAll(t *testing.T) {
 		if got, want := told(h), told(whole); !slices.Equal(got, want) {
 			rt.Fatalf("producers %v, want %v", got, want)
 		}
-		if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-			rt.Fatalf("Verify = %v, want nil", err)
-		}
+		must.Do(rt, threads.Verify(t.Context(), w.reader(), h))
 		newest := map[casstore.Ref]bool{}
-		for l, err := range w.reader().Newest(t.Context(), h, 0) {
-			if err != nil {
-				rt.Fatal(err)
-			}
+		for l := range must.All(rt, w.reader().Newest(t.Context(), h, 0)) {
 			newest[l.Ref] = true
 		}
 		for _, l := range whole.Newest() {
@@ -114,10 +109,7 @@ func compareEntries(rt *rapid.T, w *world, h, whole threads.Head) {
 		if back {
 			all = w.reader().EntriesBack(w.t.Context(), h)
 		}
-		for s, err := range all {
-			if err != nil {
-				rt.Fatal(err)
-			}
+		for s := range must.All(rt, all) {
 			list = append(list, s.Entry.Index)
 		}
 		return list

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -61,13 +62,8 @@ func (w *world) flush() {
 	if w.builder.Len() == 0 {
 		return
 	}
-	header, body, err := w.builder.Finish()
-	if err != nil {
-		w.t.Fatalf("Finish() = %v, want nil", err)
-	}
-	if err := w.store.PutPack(context.Background(), w.id, header, body); err != nil {
-		w.t.Fatalf("PutPack() = %v, want nil", err)
-	}
+	header, body := must.Two(w.builder.Finish())(w.t)
+	must.Do(w.t, w.store.PutPack(context.Background(), w.id, header, body))
 	w.nextPack()
 }
 
