@@ -114,6 +114,4 @@ func (d *disk) cut() error {
 }
 
 // again is the power coming back: the journal is replayed and nothing of the old page cache is left.
-func (d *disk) again() error {
-	return errors.Join(d.ns.do("umount", d.ns.at), d.mount())
-}
+func (d *disk) again() error { return errors.Join(d.ns.do("umount", d.ns.at), d.mount()) }

@@ -309,9 +309,7 @@ func (d *draft) learn(e *dialect.Entry) {
 	if _, known := dialect.Lookup(d.e.Dialect); known && info.Harness == "" && dialect.IsJSON(d.e.Dialect) {
 		info.Harness = d.e.Dialect
 	}
-	if info.Created == 0 {
-		info.Created = d.Head.Created
-	}
+	info.Created = cmp.Or(info.Created, d.Head.Created)
 	if !s.Stored || info != *before {
 		d.info = info
 		d.Info = &d.info

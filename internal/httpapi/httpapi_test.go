@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +48,7 @@ type request struct {
 
 func do(t testing.TB, url string, q request) (int, http.Header, string) {
 	t.Helper()
-	if q.method == "" {
-		q.method = "POST"
-	}
+	q.method = cmp.Or(q.method, "POST")
 	req := must.Get(http.NewRequestWithContext(t.Context(), q.method, url+q.path, strings.NewReader(q.body)))(t)
 	if q.kind != "" {
 		req.Header.Set("Content-Type", q.kind)

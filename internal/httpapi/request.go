@@ -98,9 +98,7 @@ func mediaType(r *http.Request) string {
 }
 
 // wantsLines reports whether a list is asked for as a JSON object a line.
-func wantsLines(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), typeNDJSON)
-}
+func wantsLines(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), typeNDJSON) }
 
 // maxBody is the largest body of a request that changes something, in bytes.
 const maxBody = 1 << 20

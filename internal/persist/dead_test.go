@@ -2,6 +2,7 @@ package persist_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -88,9 +89,7 @@ func TestPoisonGoesToTheDeadLetters(t *testing.T) {
 	ctx, js := t.Context(), r.conn.JetStream()
 	all := poisons(r)
 	for _, p := range all {
-		if p.kind == 0 {
-			p.kind = events.KindEntry
-		}
+		p.kind = cmp.Or(p.kind, events.KindEntry)
 		must.Get(js.PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(thread(0), p.kind), Data: p.data}))(t)
 	}
 	p := r.start(nil)

@@ -2,6 +2,7 @@ package persist_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -278,9 +279,7 @@ func (g *gated) Commit(ctx context.Context, f record.Fence, puts []record.Put) (
 	g.mu.Lock()
 	g.commits++
 	for _, put := range puts {
-		if g.written[put.Key] == 0 {
-			g.written[put.Key] = g.commits
-		}
+		g.written[put.Key] = cmp.Or(g.written[put.Key], g.commits)
 	}
 	g.mu.Unlock()
 	return g.memoryStore.Commit(ctx, f, puts)

@@ -20,9 +20,7 @@ import (
 )
 
 // largeResult is what a tool gave.
-func largeResult(bytes int) string {
-	return strings.Repeat("all is well\n", bytes/12+1)[:bytes]
-}
+func largeResult(bytes int) string { return strings.Repeat("all is well\n", bytes/12+1)[:bytes] }
 
 // resultLines are entries with a tool's result, by dialect.
 var resultLines = map[string]string{

@@ -2,6 +2,7 @@ package rehydrate_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -190,9 +191,7 @@ func TestResolve(t *testing.T) {
 				t.Errorf("%s: told %v", tt.name, m)
 			}
 		})
-		if tt.want == "" {
-			tt.want = tt.in
-		}
+		tt.want = cmp.Or(tt.want, tt.in)
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: Resolve = %.200s, %v, want %.200s", tt.name, got, err, tt.want)
 		}

@@ -2,6 +2,7 @@ package truncate_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -93,10 +94,7 @@ func TestEntry(t *testing.T) {
 	for _, c := range entryCases {
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := entry(t, []byte(c.in), truncate.Options{})
-			want := c.want
-			if want == "" {
-				want = c.in
-			}
+			want := cmp.Or(c.want, c.in)
 			if string(r.Text) != want {
 				t.Errorf("Text = %s\nwant   %s", ends(string(r.Text)), ends(want))
 			}

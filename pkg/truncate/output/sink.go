@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -82,9 +83,7 @@ type Sink struct {
 
 // NewSink begins an output.
 func NewSink(cfg Config) *Sink {
-	if cfg.Threshold == 0 {
-		cfg.Threshold = DefaultThreshold
-	}
+	cfg.Threshold = cmp.Or(cfg.Threshold, DefaultThreshold)
 	return &Sink{cfg: cfg, cap: columnCap{most: cfg.Columns}, live: live{every: cfg.Every}, headLimit: min(max(cfg.Head, 0), cfg.Threshold/2)}
 }
 
@@ -252,9 +251,7 @@ func (sum Summary) show(shown []byte, lines int64) Summary {
 // tally counts bytes and newlines.
 type tally struct{ bytes, newlines int64 }
 
-func tallyOf(b []byte) tally {
-	return tally{int64(len(b)), int64(bytes.Count(b, []byte("\n")))}
-}
+func tallyOf(b []byte) tally { return tally{int64(len(b)), int64(bytes.Count(b, []byte("\n")))} }
 
 func (t *tally) add(b []byte) {
 	more := tallyOf(b)
@@ -341,6 +338,4 @@ func (l *live) add(at time.Time, chunk []byte) ([]byte, bool) {
 }
 
 // rest is what was held, and the end of the stream.
-func (l *live) rest(end []byte) []byte {
-	return append(l.held, end...)
-}
+func (l *live) rest(end []byte) []byte { return append(l.held, end...) }
