@@ -103,9 +103,7 @@ func TestKilledWhileImporting(t *testing.T) {
 		if open(t, f.File) {
 			want++ // and the state that says so
 		}
-		if got := threads[f.id()].Entries; got != want {
-			t.Errorf("%s has %d entries, want %d", f.id(), got, want)
-		}
+		must.Same(t, threads[f.id()].Entries, want, "%s has %d entries, want %d", f.id())
 	}
 	for _, f := range w.imports(dir) {
 		if f.Published != 0 {

@@ -37,9 +37,7 @@ func TestEventsFull(t *testing.T) {
 	for seq := uint64(1); err == nil; seq++ {
 		err = conn.Events().PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
 	}
-	if !errors.Is(err, record.ErrFull) {
-		t.Errorf("publish to a full stream = %v, want %v", err, record.ErrFull)
-	}
+	must.Is(t, err, record.ErrFull, "publish to a full stream")
 	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +104,7 @@ func TestInboxFull(t *testing.T) {
 	for seq := uint64(1); seq < 3 && err == nil; seq++ {
 		err = conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))})
 	}
-	if !errors.Is(err, record.ErrFull) {
-		t.Errorf("a body for a full inbox = %v, want %v", err, record.ErrFull)
-	}
+	must.Is(t, err, record.ErrFull, "a body for a full inbox")
 	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.InboxBucket))(t)
 	list, err := bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {

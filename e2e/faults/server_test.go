@@ -120,9 +120,7 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Errorf("publish without streams = %v, want %v and what to look for", err, record.ErrBusy)
 	}
 	load := w.publish(faulttest.NewLedger(small()))
-	if err := conn.Verify(t.Context()); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("verify = %v, want %v", err, record.ErrNotFound)
-	}
+	must.Is(t, conn.Verify(t.Context()), record.ErrNotFound, "verify")
 	w.fleet()
 	load.acks(100)
 	load.check()

@@ -154,9 +154,7 @@ func TestReadingBehindTheFences(t *testing.T) {
 	}
 	must.Get(c.read(t.Context(), newWorld()))(t)
 	rs.blind = true
-	if _, err := c.read(t.Context(), newWorld()); !errors.Is(err, record.ErrBusy) {
-		t.Errorf("read of what was = %v, want %v", err, record.ErrBusy)
-	}
+	must.Is(t, must.Err(c.read(t.Context(), newWorld())), record.ErrBusy, "read of what was")
 }
 
 // torn does not tell of the moved records, as a server might that has taken in a part of what it missed.

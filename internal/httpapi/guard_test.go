@@ -318,9 +318,7 @@ func guarded(t testing.TB, what string, h http.Header) {
 		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
 		"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
 	} {
-		if got := h.Get(name); got != want {
-			t.Errorf("%s: %s is %q, want %q", what, name, got, want)
-		}
+		must.Same(t, h.Get(name), want, "%s: %s is %q, want %q", what, name)
 	}
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	if safe := []string{"application/json", "application/x-ndjson", "text/event-stream"}; !slices.Contains(safe, kind) && kind != "" &&

@@ -136,9 +136,7 @@ func TestSmuggling(t *testing.T) {
 			if got := conversation(t, addr, c.send, c.want == ""); c.want != "" && got != c.want {
 				t.Errorf("answers = %s, want %s", got, c.want)
 			}
-			if got := out.sessions(); got != c.stored {
-				t.Errorf("stored in %q, want %q", got, c.stored)
-			}
+			must.Same(t, out.sessions(), c.stored, "stored in %q, want %q")
 		})
 	}
 }

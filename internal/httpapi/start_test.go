@@ -105,9 +105,7 @@ func TestEndedThreads(t *testing.T) {
 		for _, th := range got.Threads {
 			names = append(names, th.Thread)
 		}
-		if found := strings.Join(names, " "); found != want {
-			t.Errorf("threads%s = %q, want %q", query, found, want)
-		}
+		must.Same(t, strings.Join(names, " "), want, "threads%s = %q, want %q", query)
 	}
 	for _, query := range []string{"?status=finished", "?ended_from=yesterday", "?ended_to=2026-13-01"} {
 		if status, _, body := get(t, url, "/v1/threads"+query); status != 400 {

@@ -201,9 +201,7 @@ func TestGoldenSessions(t *testing.T) {
 	}
 	n := 0
 	for name, body := range files(t, os.DirFS(dir)) {
-		if byName[tail(name)] != body {
-			t.Errorf("%s is exported as\n%.300s\nwant\n%.300s", name, byName[tail(name)], body)
-		}
+		must.Same(t, byName[tail(name)], body, "%s is exported as\n%.300s\nwant\n%.300s", name)
 		n++
 	}
 	if n < len(out) {
@@ -298,9 +296,7 @@ func TestGeneratedSessions(t *testing.T) {
 	for name, body := range got {
 		switch tail(name) {
 		case "2026-01-01T00-00-00-000Z_damaged.jsonl":
-			if body != damaged {
-				t.Errorf("exported as\n%q\nwant\n%q", body, damaged)
-			}
+			must.Same(t, body, damaged, "exported as\n%q\nwant\n%q")
 		case "2026-03-04T05-06-07-000Z_large.jsonl":
 			if strings.Contains(body, "iVBOR") || len(body) > 1_050_000 || !strings.Contains(body, "blob:sha256:") || !strings.Contains(body, "truncated large content") {
 				t.Errorf("the session's file has %d bytes: images and long strings are still in line", len(body))
@@ -351,9 +347,7 @@ func TestStoredLeaf(t *testing.T) {
 		if i == 1 {
 			want = sessions.At(tree.Entries()[1].ID)
 		}
-		if tree.Leaf() != want {
-			t.Errorf("leaf of %s is %v, want %v", id, tree.Leaf(), want)
-		}
+		must.Same(t, tree.Leaf(), want, "leaf of %s is %v, want %v", id)
 		name := filepath.Join(dir, fmt.Sprint(i, ".jsonl"))
 		b, err := os.ReadFile(name)
 		if err != nil {

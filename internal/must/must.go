@@ -1,12 +1,17 @@
-// Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error.
+// Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error. Same and Is
+// tell of what is not as it should be, and the test goes on.
 package must
 
-import "iter"
+import (
+	"errors"
+	"iter"
+)
 
 // T is what of a test, a benchmark or a property is needed here.
 type T interface {
 	Helper()
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 }
 
 // Do ends the test on an error.
@@ -47,3 +52,22 @@ func All[V any](t T, values iter.Seq2[V, error]) iter.Seq[V] {
 		}
 	}
 }
+
+// Same tells of a value that is not the wanted one. The last two verbs of the format are of the two.
+func Same[V comparable](t T, got, want V, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf(format, append(args, got, want)...)
+	}
+}
+
+// Is tells of an error that is not the wanted one; what was done is a format and its arguments.
+func Is(t T, err, want error, what string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf(what+" = %v, want %v", append(args, err, want)...)
+	}
+}
+
+// Err is the error of a call that also gives a value.
+func Err[V any](_ V, err error) error { return err }

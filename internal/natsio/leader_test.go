@@ -2,7 +2,6 @@ package natsio_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -71,7 +70,5 @@ func TestCopyThatIsBehind(t *testing.T) {
 		t.Errorf("Read = %q, %v, want %q", got, err, want)
 	}
 	o.NUID = "nothing"
-	if _, err := c.Objects().Read(ctx, o); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("Read of what is not there = %v, want %v", err, record.ErrNotFound)
-	}
+	must.Is(t, must.Err(c.Objects().Read(ctx, o)), record.ErrNotFound, "Read of what is not there")
 }

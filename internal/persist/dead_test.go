@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -227,10 +226,6 @@ func TestReplay(t *testing.T) {
 	for range 2 {
 		must.Do(t, r.RemoveDeadLetters(t.Context(), dead[0].At))
 	}
-	if _, err := r.DeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("DeadLetter after its removal = %v, want ErrNotFound", err)
-	}
-	if err := r.ReplayDeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("ReplayDeadLetter after its removal = %v, want ErrNotFound", err)
-	}
+	must.Is(t, must.Err(r.DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
+	must.Is(t, r.ReplayDeadLetter(t.Context(), dead[0].At), record.ErrNotFound, "ReplayDeadLetter after its removal")
 }

@@ -107,9 +107,7 @@ func TestDeleteSession(t *testing.T) {
 		t.Errorf("kept = %+v, want the entries and the artifact of the fork", got.Kept)
 	}
 	r.gone("s")
-	if _, err := r.Thread(ctx, events.Thread{Session: "s", Name: "main"}); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(ctx, events.Thread{Session: "s", Name: "main"})), threads.ErrNoThread, "Thread")
 	if a, err := r.Artifact(ctx, rows[0].ID); err != nil || a.Session != "child" { // entries of the fork name it so
 		t.Errorf("Artifact = %+v, %v, want the fork's", a, err)
 	}
@@ -291,9 +289,7 @@ func TestDeleteLargeSession(t *testing.T) {
 	if list, err := r.Threads(t.Context(), ""); err != nil || len(list) != 0 {
 		t.Errorf("a reader sees %d threads of a session that is being deleted, %v", len(list), err)
 	}
-	if _, err := r.Thread(t.Context(), es[many-1].Thread); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(t.Context(), es[many-1].Thread)), threads.ErrNoThread, "Thread")
 	r.start(nil)
 	must.Do(t, <-asked)
 	cancel()
@@ -365,9 +361,7 @@ func TestLeavingWhileLive(t *testing.T) {
 	if open, err := r.Outputs(ctx, "s"); err != nil || len(open) != 0 {
 		t.Errorf("open outputs = %v, %v, want none", open, err)
 	}
-	if _, err := r.Thread(ctx, to); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(ctx, to)), threads.ErrNoThread, "Thread")
 }
 
 // An answer that never comes means done or not done: the deletion goes on from what the store says.

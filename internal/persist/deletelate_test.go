@@ -108,9 +108,7 @@ func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
 	}
 	for range 2 {
 		_, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true, UnchangedSince: 1})
-		if !errors.Is(err, client.ErrSessionWritten) {
-			t.Errorf("DeleteSession = %v, want ErrSessionWritten", err)
-		}
+		must.Is(t, err, client.ErrSessionWritten, "DeleteSession")
 	}
 	if list, err := r.Artifacts(t.Context(), "s"); err != nil || len(list) != 1 {
 		t.Errorf("%d artifacts, %v, want the one", len(list), err)

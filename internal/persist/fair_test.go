@@ -215,9 +215,7 @@ func TestBranchesShareCommits(t *testing.T) {
 		for step := range must.All(t, r.Reader().EntriesBack(t.Context(), h)) {
 			refs[i] = append(refs[i], step.At.Ref)
 		}
-		if len(refs[i]) != n {
-			t.Errorf("%d entries, want %d", len(refs[i]), n)
-		}
+		must.Same(t, len(refs[i]), n, "%d entries, want %d")
 		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
 			t.Errorf("Verify() = %v", err)
 		}

@@ -308,7 +308,5 @@ func TestPublishFromAReader(t *testing.T) {
 		t.Errorf("opened %d times, want 1", opened)
 	}
 	ref := casstore.SumBlob([]byte(line)) // nobody has it
-	if _, err := r.OpenBlob(t.Context(), ref); !errors.Is(err, casstore.ErrNotFound) {
-		t.Errorf("OpenBlob(%s) = %v, want ErrNotFound", ref, err)
-	}
+	must.Is(t, must.Err(r.OpenBlob(t.Context(), ref)), casstore.ErrNotFound, "OpenBlob(%s)", ref)
 }

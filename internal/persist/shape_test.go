@@ -125,9 +125,7 @@ func TestBranch(t *testing.T) {
 	if got, want := r.path(head, entryID), []string{"g", "h"}; !slices.Equal(got, want) {
 		t.Errorf("walk of the head behind an unknown parent = %v, want %v", got, want)
 	}
-	if got, want := r.export(thread(0)), strings.Join(lines, "\n")+"\n"; got != want {
-		t.Errorf("export = %s, want the lines as they came: %s", got, want)
-	}
+	must.Same(t, r.export(thread(0)), strings.Join(lines, "\n")+"\n", "export = %s, want the lines as they came: %s")
 	r.verify(thread(0))
 	if head.Entries != 8 || head.N != 8 {
 		t.Errorf("head: %d entries, %d items, want 8 of each", head.Entries, head.N)
@@ -200,9 +198,7 @@ func TestForkPoints(t *testing.T) {
 			if err != nil || step.Role != threads.RoleFork || step.Parent != states[tt.want] {
 				t.Fatalf("first state of the fork = %s with parent %s, %v, want %s: entry %d", step.Role, step.Parent, err, states[tt.want], tt.want)
 			}
-			if head.Start.Ref != source.Start.Ref {
-				t.Errorf("start = %s, want the source's, %s", head.Start.Ref, source.Start.Ref)
-			}
+			must.Same(t, head.Start.Ref, source.Start.Ref, "start = %s, want the source's, %s")
 			nodes := r.nodes(head.Head().Pack)
 			if nodes != 2 {
 				t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", nodes)
@@ -314,14 +310,10 @@ func TestTail(t *testing.T) {
 		{events.Tail{Open: true}, a}, {events.Tail{Bytes: []byte("{\"typ\xff")}, a + "\n{\"typ\xff"}, {events.Tail{}, a + "\n"},
 	} {
 		tail(uint64(i+1), tt.tail)
-		if got := r.export(thread(0)); got != tt.want {
-			t.Errorf("export with tail %+v = %q, want %q", tt.tail, got, tt.want)
-		}
+		must.Same(t, r.export(thread(0)), tt.want, "export with tail %+v = %q, want %q", tt.tail)
 	}
 	tail(9, events.Tail{Open: true})
 	r.say(thread(0), "omp", b)
-	if got, want := r.export(thread(0)), a+"\n"+b+"\n"; got != want {
-		t.Errorf("export after the file grew = %q, want %q", got, want)
-	}
+	must.Same(t, r.export(thread(0)), a+"\n"+b+"\n", "export after the file grew = %q, want %q")
 	r.verify(thread(0))
 }

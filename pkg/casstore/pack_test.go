@@ -255,9 +255,7 @@ func testFlippedBytes(t *testing.T, quick bool) {
 		for _, r := range refs {
 			got, err := p.Encoded(r)
 			if err != nil {
-				if !errors.Is(err, casstore.ErrCorrupt) {
-					t.Errorf("Encoded(byte %d flipped) = %v, want ErrCorrupt", i, err)
-				}
+				must.Is(t, err, casstore.ErrCorrupt, "Encoded(byte %d flipped)", i)
 				continue
 			}
 			if want, _ := whole.Encoded(r); !bytes.Equal(got, want) {
@@ -265,9 +263,7 @@ func testFlippedBytes(t *testing.T, quick bool) {
 			}
 		}
 	}
-	if _, err := casstore.OpenPack(header, body[:len(body)-1]); !errors.Is(err, casstore.ErrCorrupt) {
-		t.Errorf("OpenPack(body cut) = %v, want ErrCorrupt", err)
-	}
+	must.Is(t, must.Err(casstore.OpenPack(header, body[:len(body)-1])), casstore.ErrCorrupt, "OpenPack(body cut)")
 }
 
 // sealed replaces the checksum, as an attacker would.
@@ -291,15 +287,11 @@ func TestOpenHeaderRefusesLies(t *testing.T) {
 	} {
 		bad := bytes.Clone(header)
 		lie(bad)
-		if _, err := casstore.OpenHeader(sealed(bad)); !errors.Is(err, casstore.ErrCorrupt) {
-			t.Errorf("%s: OpenHeader = %v, want ErrCorrupt", name, err)
-		}
+		must.Is(t, must.Err(casstore.OpenHeader(sealed(bad))), casstore.ErrCorrupt, "%s: OpenHeader", name)
 	}
 	bad := bytes.Clone(header)
 	bad[4] = 2
-	if _, err := casstore.OpenHeader(sealed(bad)); !errors.Is(err, casstore.ErrVersion) {
-		t.Errorf("OpenHeader(version 2) = %v, want ErrVersion", err)
-	}
+	must.Is(t, must.Err(casstore.OpenHeader(sealed(bad))), casstore.ErrVersion, "OpenHeader(version 2)")
 }
 
 func TestBombInAFrame(t *testing.T) {
@@ -314,9 +306,7 @@ func TestBombInAFrame(t *testing.T) {
 		binary.LittleEndian.PutUint64(bad[32:], uint64(len(swap)))
 		binary.LittleEndian.PutUint32(bad[40+32:], uint32(len(swap)))
 		p := mustOpen(t, sealed(bad), swap)
-		if _, err := p.Encoded(r); !errors.Is(err, casstore.ErrCorrupt) {
-			t.Errorf("%s: Encoded = %v, want ErrCorrupt", name, err)
-		}
+		must.Is(t, must.Err(p.Encoded(r)), casstore.ErrCorrupt, "%s: Encoded", name)
 	}
 }
 

@@ -132,9 +132,7 @@ func TestGapsAndRepeats(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v: got %v", from, got)
 		}
-		if hole := 240 - max(int(from.N), 5) + 1; filled != hole {
-			t.Errorf("%+v: %d items are marked as filled, want %d", from, filled, hole)
-		}
+		must.Same(t, filled, 240-max(int(from.N), 5)+1, "%+v: %d items are marked as filled, want %d", from)
 	}
 	// Nothing of the thread is kept: all of it comes from the nodes.
 	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.item.s.>")))
@@ -192,9 +190,7 @@ func TestDurable(t *testing.T) {
 		break
 	}
 	must.Do(t, r.Forget(t.Context(), "indexer"))
-	if err := r.Forget(t.Context(), "indexer"); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("Forget twice = %v, want ErrNotFound", err)
-	}
+	must.Is(t, r.Forget(t.Context(), "indexer"), client.ErrNotFound, "Forget twice")
 	if got := texts(t, sub(all), 1); !slices.Equal(got, numbers(1, 1)) {
 		t.Errorf("after Forget: %v, want 1", got)
 	}
@@ -273,9 +269,7 @@ func TestFilterErrors(t *testing.T) {
 		{client.Filter{Session: "a", Thread: "b"}, client.Position{N: -3}, client.ErrFilter},
 	} {
 		for _, err := range r.Subscribe(limited(t), c.filter, c.from) {
-			if !errors.Is(err, c.want) {
-				t.Errorf("Subscribe(%+v, %+v) = %v, want %v", c.filter, c.from, err, c.want)
-			}
+			must.Is(t, err, c.want, "Subscribe(%+v, %+v)", c.filter, c.from)
 			break
 		}
 	}

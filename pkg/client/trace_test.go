@@ -22,9 +22,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	for i, want := range []string{"", trace, "", ""} {
-		if got[i] != want {
-			t.Errorf("item %d has the trace %q, want %q", i+1, got[i], want)
-		}
+		must.Same(t, got[i], want, "item %d has the trace %q, want %q", i+1)
 	}
 	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	m, err := s.GetMsg(t.Context(), 2)

@@ -92,9 +92,7 @@ func TestEnvelopeClaimGolden(t *testing.T) {
 	want := head + "c0" + // no body
 		"93" + "a1" + "6f" + "ce03200000" + // object, size
 		"c420" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-	if got := hex.EncodeToString(e.Encode()); got != want {
-		t.Errorf("Encode(claim) = %s, want %s", got, want)
-	}
+	must.Same(t, hex.EncodeToString(e.Encode()), want, "Encode(claim) = %s, want %s")
 }
 
 // TestDecodeTakesMoreMembers: a later minor version appends members, and this one ignores them.

@@ -179,7 +179,5 @@ func TestForkWhole(t *testing.T) {
 	if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
-	if _, err := threads.ForkWhole(w.begin()); !errors.Is(err, threads.ErrNoPoint) {
-		t.Errorf("ForkWhole of an empty thread = %v, want ErrNoPoint", err)
-	}
+	must.Is(t, must.Err(threads.ForkWhole(w.begin())), threads.ErrNoPoint, "ForkWhole of an empty thread")
 }

@@ -112,9 +112,7 @@ func TestFormatDocument(t *testing.T) {
 		}
 		got[string(m[1])] = b
 	}
-	if len(got) != len(want) {
-		t.Errorf("%s has %d vectors, want %d", formatDoc, len(got), len(want))
-	}
+	must.Same(t, len(got), len(want), "%s has %d vectors, want %d", formatDoc)
 	p, err := casstore.OpenPack(got[packHeaderVector], got[packBodyVector])
 	if err != nil {
 		t.Fatalf("%s: the pack does not open: %v", formatDoc, err)

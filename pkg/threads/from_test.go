@@ -43,9 +43,7 @@ func TestEntriesFrom(t *testing.T) {
 				want++
 			}
 		}
-		if len(got) != want {
-			t.Errorf("from %d: %d states, want %d", from, len(got), want)
-		}
+		must.Same(t, len(got), want, "from %d: %d states, want %d", from)
 	}
 	var back []int64
 	for s := range must.All(t, w.reader().EntriesBack(t.Context(), h)) {

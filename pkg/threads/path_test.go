@@ -1,7 +1,6 @@
 package threads_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -129,9 +128,7 @@ func TestAt(t *testing.T) {
 		}
 	}
 	for _, at := range []threads.Point{{Entry: 501}, {Item: 1e6}, {Time: began - 1}, {Node: ref(1)}, {Entry: 1, Time: 5}} {
-		if _, err := w.reader().At(t.Context(), h, at); !errors.Is(err, threads.ErrNoPoint) {
-			t.Errorf("At(%+v) = %v, want ErrNoPoint", at, err)
-		}
+		must.Is(t, must.Err(w.reader().At(t.Context(), h, at)), threads.ErrNoPoint, "At(%+v)", at)
 	}
 }
 
@@ -239,9 +236,7 @@ func TestForksOfForks(t *testing.T) {
 		w.add(&h, "r", 1)
 	}
 	w.flush()
-	if n := len(w.path(h)); n != 1+2*depth {
-		t.Errorf("%d states, want %d", n, 1+2*depth)
-	}
+	must.Same(t, len(w.path(h)), 1+2*depth, "%d states, want %d")
 	if d, err := w.reader().Diff(t.Context(), first.Head(), h.Head()); err != nil || d.Base != first.Head() {
 		t.Errorf("Diff has the base %v, %v, want %v", d.Base, err, first.Head())
 	}

@@ -144,9 +144,7 @@ func TestAWrongHintSaysWhere(t *testing.T) {
 			t.Errorf("%s: State = %v, want ErrNotFound with the ref", name, err)
 		}
 	}
-	if _, err := w.reader().State(t.Context(), h.Start); !errors.Is(err, threads.ErrShape) {
-		t.Errorf("State(start) = %v, want ErrShape", err)
-	}
+	must.Is(t, must.Err(w.reader().State(t.Context(), h.Start)), threads.ErrShape, "State(start)")
 	w.store.RemovePack(other)
 	var last error
 	for _, err := range w.reader().Walk(t.Context(), at) {
@@ -208,9 +206,7 @@ func TestVerifyFinds(t *testing.T) {
 	} {
 		w, h := build()
 		c.damage(w, &h)
-		if err := threads.Verify(t.Context(), w.reader(), h); !errors.Is(err, c.want) {
-			t.Errorf("%s: Verify = %v, want %v", name, err, c.want)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), h), c.want, "%s: Verify", name)
 	}
 }
 

@@ -2,7 +2,6 @@ package threads_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -237,17 +236,13 @@ func TestRestRefuses(t *testing.T) {
 		"blob": threads.Tips{States: []casstore.Ref{casstore.SumBlob(nil)}}.Node(),
 	}
 	for name, n := range bad {
-		if _, err := threads.ParseTips(n); !errors.Is(err, threads.ErrShape) {
-			t.Errorf("%s: ParseTips() = %v, want ErrShape", name, err)
-		}
+		must.Is(t, must.Err(threads.ParseTips(n)), threads.ErrShape, "%s: ParseTips()", name)
 	}
 	twice := casstore.Node{
 		Type: threads.TypeProducers, Payload: []byte{0x92, 0x94, 0xa1, 'a', 1, 1, 1, 0x94, 0xa1, 'a', 1, 1, 1},
 	}
 	for name, n := range map[string]casstore.Node{"type": state, "order": twice} {
-		if _, err := threads.ParseProducers(n); !errors.Is(err, threads.ErrShape) {
-			t.Errorf("%s: ParseProducers() = %v, want ErrShape", name, err)
-		}
+		must.Is(t, must.Err(threads.ParseProducers(n)), threads.ErrShape, "%s: ParseProducers()", name)
 	}
 }
 
@@ -268,9 +263,7 @@ func TestRestIsMissing(t *testing.T) {
 	} {
 		broken := h.Clone()
 		lost(&broken)
-		if err := threads.Verify(t.Context(), w.reader(), broken); !errors.Is(err, casstore.ErrNotFound) {
-			t.Errorf("Verify = %v, want ErrNotFound", err)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), broken), casstore.ErrNotFound, "Verify")
 	}
 	roots := h.Roots()
 	if !slices.Contains(roots, h.Older) || !slices.Contains(roots, h.Seen) || cmp.Compare(len(roots), 3) < 0 {

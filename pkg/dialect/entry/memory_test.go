@@ -2,12 +2,12 @@ package entry
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -154,9 +154,7 @@ func FuzzDecodeMemory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := DecodeMemory(b)
 		if err != nil {
-			if !errors.Is(err, ErrMemory) {
-				t.Errorf("DecodeMemory(%x): %v, want ErrMemory", b, err)
-			}
+			must.Is(t, err, ErrMemory, "DecodeMemory(%x)", b)
 			return
 		}
 		if got := m.Encode(); !bytes.Equal(got, b) {
