@@ -210,7 +210,6 @@ func (d *draft) shrink() {
 	}
 }
 
-// start makes the start node of a new thread.
 func (d *draft) start(name string, st *events.Start) {
 	if !d.Head.Start.IsZero() {
 		return

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// createConsumer makes or updates a consumer.
 func (c *apiCall) createConsumer(req *server.CreateConsumerRequest) {
 	cfg := &req.Config
 	name := cfg.Name
@@ -56,7 +55,6 @@ func (c *apiCall) createConsumer(req *server.CreateConsumerRequest) {
 	c.tellConsumer(o)
 }
 
-// makeConsumer makes or updates the consumer of a configuration.
 func (st *stream) makeConsumer(cfg *server.ConsumerConfig, action server.ConsumerAction) (*consumer, *server.ApiError) {
 	level := 0
 	if cfg.PriorityPolicy != server.PriorityNone || cfg.PinnedTTL != 0 || len(cfg.PriorityGroups) > 0 {

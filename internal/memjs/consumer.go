@@ -168,7 +168,6 @@ func (o *consumer) signal() {
 	}
 }
 
-// stored tells the consumer of a new message.
 func (o *consumer) stored(m *message) {
 	if !matchesAny(o.filters, m.subject) {
 		return

@@ -24,7 +24,6 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	return append(t.UTC().AppendFormat(b, time.RFC3339Nano), '"')
 }
 
-// appendState appends a server.StreamState.
 func appendState(b []byte, s *server.StreamState) []byte {
 	if len(s.Subjects) > 0 || len(s.Deleted) > 0 {
 		return append(b, mustJSON(s)...)
@@ -85,7 +84,6 @@ func (o *consumer) toldConfig() []byte {
 	return o.told
 }
 
-// tellConsumer answers with a consumer's state.
 func (c *apiCall) tellConsumer(o *consumer) {
 	if c.reply == "" {
 		return
@@ -94,7 +92,6 @@ func (c *apiCall) tellConsumer(o *consumer) {
 	c.s.answer(c.reply, nil, append(o.appendInfo(append(b, '"')), '}'))
 }
 
-// tellConsumers answers with a page of a stream's consumers.
 func (c *apiCall) tellConsumers(part []*consumer, p server.ApiPaged) {
 	if c.reply == "" {
 		return

@@ -49,7 +49,6 @@ type touchedOutput struct {
 	end  *events.LiveEnd
 }
 
-// touch makes the commit change an output.
 func (c *commit) touch(o *openOutput) *touchedOutput {
 	for _, n := range c.outputs {
 		if n.openOutput == o {

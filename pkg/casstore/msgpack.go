@@ -12,7 +12,6 @@ import (
 // AppendNil appends nil.
 func AppendNil(dst []byte) []byte { return append(dst, 0xc0) }
 
-// appendBool appends a boolean.
 func appendBool(dst []byte, v bool) []byte {
 	if v {
 		return append(dst, 0xc3)

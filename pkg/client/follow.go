@@ -133,7 +133,6 @@ func (f *follower) take(ctx context.Context, live *events.Live) error {
 	return nil
 }
 
-// catchUp gives all that is stored.
 func (f *follower) catchUp(ctx context.Context) error {
 	o, base, there, ended, err := f.read(ctx)
 	switch {

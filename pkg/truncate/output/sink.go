@@ -142,7 +142,6 @@ func (s *Sink) Replace(text string) {
 	s.truncated = s.truncated || len(text) > s.tailBudget()
 }
 
-// take takes sanitized text.
 func (s *Sink) take(text []byte) {
 	s.total.add(text)
 	dropped := s.cap.dropped
@@ -208,7 +207,6 @@ func (s *Sink) keep(head, tail []byte) {
 	}
 }
 
-// tailBudget is what the head leaves.
 func (s *Sink) tailBudget() int { return s.cfg.Threshold - s.headLimit }
 
 // view makes the summary of what was kept.
