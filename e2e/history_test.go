@@ -32,7 +32,6 @@ func (w *world) keptPrompts(file string, want int64) {
 	}
 }
 
-// history runs spool history and decodes what it gives.
 func (w *world) history(args ...string) []asked {
 	w.t.Helper()
 	return decode[asked](w.t, w.run("spool", append([]string{"history"}, args...)...))

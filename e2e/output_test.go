@@ -40,7 +40,6 @@ func newOutputWorld(t *testing.T) *outputWorld {
 	return w
 }
 
-// begin starts a persister.
 func (w *outputWorld) begin() {
 	cmd := w.command("persister")
 	cmd.Env = append(cmd.Env, "GOMEMLIMIT=128MiB")
@@ -130,7 +129,6 @@ func (w *outputWorld) applied(ctx context.Context, session string, bytes int64) 
 	}
 }
 
-// wantArtifact checks the one artifact of a session.
 func (w *outputWorld) wantArtifact(ctx context.Context, session string, b *build) {
 	w.t.Helper()
 	rs, err := w.Artifacts(ctx, session)

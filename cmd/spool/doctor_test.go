@@ -29,7 +29,6 @@ func spool(t *testing.T, args ...string) (out string, code int) {
 	return b.String(), code
 }
 
-// tenant makes a directory of tenants with one, acme.
 func tenant(t *testing.T) *authDir {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "auth")

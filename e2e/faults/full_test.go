@@ -57,7 +57,6 @@ func TestEventsFull(t *testing.T) {
 	load.check()
 }
 
-// event is an entry.
 func event(producer string, seq uint64, body []byte) *events.Event {
 	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: producer, Name: events.MainThread}, Body: body}
 }

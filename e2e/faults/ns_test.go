@@ -49,7 +49,6 @@ func (w *world) isolate(tools ...string) {
 	w.inside, w.data = ns, filepath.Join(ns.at, "jetstream")
 }
 
-// do runs a command in the namespace.
 func (ns *namespace) do(name string, args ...string) error {
 	all := append([]string{"-t", strconv.Itoa(ns.holder.Pid()), "-m", "--", name}, args...)
 	if out, err := exec.Command(ns.nsenter, all...).CombinedOutput(); err != nil {

@@ -55,7 +55,6 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// matches reports whether a name is one of the patterns.
 func matches(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == any_ {

@@ -49,7 +49,6 @@ func envelope(t events.Thread, producer string, seq, prev uint64, body string) [
 
 func said(text string) string { return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text) }
 
-// letters waits for the dead letters of a session.
 func (w *world) letters(session string, want int) (all []faulttest.DeadLetter) {
 	w.t.Helper()
 	s := &scene{t: w.t}

@@ -37,7 +37,6 @@ func (r *rig) returned() (packs, blobs int) {
 	return packs, blobs
 }
 
-// bulk lists the records of packs and blobs.
 func (r *rig) bulk() (all []record.Record) {
 	r.t.Helper()
 	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {

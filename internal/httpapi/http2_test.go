@@ -112,7 +112,6 @@ func asked(method, path, token string, more ...string) []byte {
 		"authorization", "Bearer " + token, "content-type", "application/json"}, more...)...)
 }
 
-// served runs a handler with TLS.
 func served(t testing.TB, h http.Handler, change ...func(*http.Server)) (addr string, other *http.Client) {
 	t.Helper()
 	cert, key := natstest.Certificate(t, t.TempDir(), 1)

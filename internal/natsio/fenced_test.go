@@ -12,7 +12,6 @@ import (
 	"spool/pkg/events"
 )
 
-// after publishes one chain.
 func after(t *testing.T, conn *natsio.Conn, last uint64, evs ...*events.Event) (uint64, error) {
 	t.Helper()
 	ch := &natsio.Chain{Last: last, Events: evs}

@@ -44,7 +44,6 @@ func (r *rig) applied(session string) {
 	r.steps(events.Thread{Session: session, Name: "last"}, r.Publisher(client.PublisherConfig{}), 1, 2)
 }
 
-// records are the keys of a session's records.
 func (r *rig) records(session string) (keys []string) {
 	r.t.Helper()
 	for _, filter := range events.OfSession(session) {

@@ -23,7 +23,6 @@ func (r *rig) moveFence() {
 	}
 }
 
-// pack reads the record of a pack.
 func (r *rig) pack(id casstore.PackID) (record.Record, record.Pack) {
 	r.t.Helper()
 	rs := must.Get(r.conn.Records().Records(r.t.Context(), events.PackKey(id.String())))(r.t)

@@ -114,7 +114,6 @@ func (r *rig) begin(t events.Thread, cfg client.OutputConfig) *client.Output {
 	return o
 }
 
-// finish ends an output and waits for its result.
 func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)

@@ -39,7 +39,6 @@ func (r *rig) open(ctx context.Context, session string, want int) []client.Promp
 	}
 }
 
-// settled reads the items of a thread that settle a prompt.
 func (r *rig) settled(ctx context.Context, t events.Thread, want int64) []client.Item {
 	r.t.Helper()
 	var out []client.Item

@@ -16,7 +16,6 @@ import (
 	"spool/pkg/events"
 )
 
-// runs reads the runs of a session by id.
 func (r *rig) runs(session string) map[string]client.RunInfo {
 	r.t.Helper()
 	list := must.Get(r.Runs(r.t.Context(), session))(r.t)

@@ -219,7 +219,6 @@ func TestForkPoints(t *testing.T) {
 	r.forkOfAFork(states)
 }
 
-// nodes counts the nodes of a pack.
 func (r *rig) nodes(id casstore.PackID) int {
 	_, p := r.pack(id)
 	return p.Nodes

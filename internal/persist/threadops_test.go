@@ -30,7 +30,6 @@ func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.
 	return r.await(t, p.Producer(), uint64(to-1))
 }
 
-// texts are the contents of steps.
 func (r *rig) texts(steps []threads.Step) (list []string) {
 	r.t.Helper()
 	for _, s := range steps {

@@ -116,7 +116,6 @@ func (s *site) cut(stream string, keep func(size int64) int64) {
 	must.Do(s, os.Truncate(newest, keep(info.Size())))
 }
 
-// newest is a stream's newest block.
 func (s *site) newest(stream string) (newest string) {
 	s.Helper()
 	var at int

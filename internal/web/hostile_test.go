@@ -82,7 +82,6 @@ func (s *spool) poisoned(session, pattern string) {
 	must.Do(s.t, s.client.Await(s.t.Context(), entries[0].Thread, pub.Producer(), 0, uint64(len(entries))))
 }
 
-// request makes an HTTP request, which has to succeed.
 func (s *spool) request(method, path, kind, body string) string {
 	s.t.Helper()
 	req := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)

@@ -137,7 +137,6 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 	return pub
 }
 
-// post is an entry that makes one item.
 func post(t events.Thread, text string) client.Entry {
 	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}
 }

@@ -198,7 +198,6 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkRoundTrip writes a file and loads it again.
 func checkRoundTrip(t fataler, f *File) {
 	t.Helper()
 	var once, twice bytes.Buffer

@@ -41,7 +41,6 @@ func (w *world) again(h threads.Head) threads.Head {
 	return got
 }
 
-// told is what a head says of its producers.
 func told(h threads.Head) (list []string) {
 	for _, p := range h.Producers {
 		list = append(list, fmt.Sprint(p.ID, " ", p.Epoch, " ", p.Seq, " ", p.At))

@@ -56,7 +56,6 @@ func (w *world) nextPack() {
 	w.inPack = 0
 }
 
-// flush stores the open pack.
 func (w *world) flush() {
 	w.t.Helper()
 	if w.builder.Len() == 0 {
@@ -67,7 +66,6 @@ func (w *world) flush() {
 	w.nextPack()
 }
 
-// begin starts a thread.
 func (w *world) begin() threads.Head {
 	prompt := threads.Content{Text: []byte("the task")}.Node()
 	start := threads.Start{Name: "demo", Hash: "H", MaxRounds: 10, Prompt: w.builder.AddNode(&prompt)}.Node()
@@ -102,7 +100,6 @@ func (w *world) add(h *threads.Head, role string, items int64) casstore.Located 
 	return at
 }
 
-// roles lists the roles of steps.
 func roles(steps []threads.Step) (list []string) {
 	for _, s := range steps {
 		list = append(list, s.Role)

@@ -17,7 +17,6 @@ const logPath = "ses_1/threads/main/logs/thread.log"
 
 var budget = truncate.Budget{LocalLog: logPath}
 
-// at reads a string of an item's metadata.
 func at(t testing.TB, r truncate.ItemResult, path ...string) string {
 	t.Helper()
 	text, ok := jsonscan.Text(jsonscan.Get(r.Metadata, path...))

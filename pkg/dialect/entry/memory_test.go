@@ -99,7 +99,6 @@ func TestCallsAreBoundedAndCopied(t *testing.T) {
 	}
 }
 
-// random makes a memory by random steps.
 func random(r *rand.Rand) (m Memory) {
 	for range r.IntN(300) {
 		id, t := r.Uint64N(200)+1, r.Int64()-math.MaxInt64/2
