@@ -65,9 +65,6 @@ func (o *consumer) appendInfo(b []byte) []byte {
 	b = appendMember(b, "num_redelivered", i.NumRedelivered)
 	b = appendMember(b, "num_waiting", i.NumWaiting)
 	b = appendMember(b, "num_pending", i.NumPending)
-	if i.PushBound {
-		b = append(b, `,"push_bound":true`...)
-	}
 	if len(i.PriorityGroups) > 0 {
 		b = append(append(b, `,"priority_groups":`...), mustJSON(i.PriorityGroups)...)
 	}
