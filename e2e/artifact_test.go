@@ -74,9 +74,7 @@ func TestArtifacts(t *testing.T) {
 	for address, want := range map[string]string{
 		"artifact://2": "local\n", "artifact://1": "wire", "agent://0-Review/findings/0/file": `"a.go"`,
 	} {
-		if got := w.run("spool", "read", address, "--session", "s"); got != want {
-			t.Errorf("read %s = %q, want %q", address, got, want)
-		}
+		must.Same(t, w.run("spool", "read", address, "--session", "s"), want, "read %s = %q, want %q", address)
 	}
 	if got := w.run("spool", "read", "artifact://0", "--session", "s", "--offset", "199999", "--limit", "5"); got != "all is well\nall is well\n" {
 		t.Errorf("the last lines = %q", got)

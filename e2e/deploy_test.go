@@ -55,7 +55,6 @@ var (
 	yamlLine  = regexp.MustCompile(`^(  )*(#.*|- \S.*|[A-Za-z0-9_.\-]+:( .*)?|<<: \S.*|\S.*)?$`)
 )
 
-// yamlCommands are the programs with their arguments that images of Spool run.
 func yamlCommands(text string) (runs [][]string) {
 	program := ""
 	for line := range strings.Lines(text) {

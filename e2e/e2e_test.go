@@ -12,9 +12,7 @@ import (
 	"spool/e2e/internal/proc"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd")) }
 
 // world is a home directory, and the addresses of what runs for a test.
 type world struct {

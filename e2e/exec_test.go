@@ -85,7 +85,6 @@ func (w *world) execSignals() {
 	}
 }
 
-// awaitItems waits for the items of a thread.
 func (w *world) awaitItems(thread string, n int) {
 	w.t.Helper()
 	w.run("spool", "tail", thread, "--all", "--count", fmt.Sprint(n))

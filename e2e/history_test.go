@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spool/internal/history"
+	"spool/internal/must"
 )
 
 // asked is a line of spool history --json.
@@ -31,7 +32,6 @@ func (w *world) keptPrompts(file string, want int64) {
 	}
 }
 
-// history runs spool history and decodes what it gives.
 func (w *world) history(args ...string) []asked {
 	w.t.Helper()
 	return decode[asked](w.t, w.run("spool", append([]string{"history"}, args...)...))
@@ -89,9 +89,7 @@ func TestHistory(t *testing.T) {
 	if len(after) != len(kept)+1 || after[0].Prompt != "one more prompt" {
 		t.Errorf("recent after a restart = %d, first %+v, want %d and the new one", len(after), after[0], len(kept)+1)
 	}
-	if got, want := w.run("spool", "history", "rebuild"), fmt.Sprintf("%d prompts\n", len(after)); got != want {
-		t.Errorf("rebuild = %q, want %q", got, want)
-	}
+	must.Same(t, w.run("spool", "history", "rebuild"), fmt.Sprintf("%d prompts\n", len(after)), "rebuild = %q, want %q")
 	w.keptPrompts(filepath.Join(data, "history.db"), int64(len(after)))
 	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)

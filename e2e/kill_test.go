@@ -103,9 +103,7 @@ func TestKilledWhileImporting(t *testing.T) {
 		if open(t, f.File) {
 			want++ // and the state that says so
 		}
-		if got := threads[f.id()].Entries; got != want {
-			t.Errorf("%s has %d entries, want %d", f.id(), got, want)
-		}
+		must.Same(t, threads[f.id()].Entries, want, "%s has %d entries, want %d", f.id())
 	}
 	for _, f := range w.imports(dir) {
 		if f.Published != 0 {
@@ -167,10 +165,7 @@ func TestTakeover(t *testing.T) {
 	for s := range sessions {
 		id := events.Thread{Session: fmt.Sprintf("s%d", s), Name: events.MainThread}
 		n := int64(0)
-		for it, err := range cl.Subscribe(ctx, client.Filter{Session: id.Session}, client.Position{All: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: id.Session}, client.Position{All: true})) {
 			if want := fmt.Sprint(n); it.N != n+1 || it.Text() != want {
 				t.Fatalf("%s: item %d %q, want %d %q", id, it.N, it.Text(), n+1, want)
 			}

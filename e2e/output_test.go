@@ -40,7 +40,6 @@ func newOutputWorld(t *testing.T) *outputWorld {
 	return w
 }
 
-// begin starts a persister.
 func (w *outputWorld) begin() {
 	cmd := w.command("persister")
 	cmd.Env = append(cmd.Env, "GOMEMLIMIT=128MiB")
@@ -130,17 +129,13 @@ func (w *outputWorld) applied(ctx context.Context, session string, bytes int64) 
 	}
 }
 
-// wantArtifact checks the one artifact of a session.
 func (w *outputWorld) wantArtifact(ctx context.Context, session string, b *build) {
 	w.t.Helper()
 	rs, err := w.Artifacts(ctx, session)
 	if err != nil || len(rs) != 1 {
 		w.t.Fatalf("Artifacts = %v, %v, want one", rs, err)
 	}
-	body, n, err := w.OpenArtifact(ctx, rs[0])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	body, n := must.Two(w.OpenArtifact(ctx, rs[0]))(w.t)
 	defer body.Close()
 	sum := sha256.New()
 	if got, err := io.Copy(sum, body); err != nil || got != n || n != b.size || !bytes.Equal(sum.Sum(nil), b.sum.Sum(nil)) {

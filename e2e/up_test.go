@@ -101,9 +101,7 @@ func (w *world) checkItems() {
 	}
 	must.Do(w.t, lines.Err())
 	for id, th := range w.threads() {
-		if last[id] != th.Items {
-			w.t.Errorf("%s: tail ends with item %d, the head says %d", id, last[id], th.Items)
-		}
+		must.Same(w.t, last[id], th.Items, "%s: tail ends with item %d, the head says %d", id)
 	}
 }
 
@@ -221,9 +219,7 @@ func (w *world) checkThreads(files []imported) {
 		if !strings.Contains(named, `"type": "state"`) || !strings.Contains(named, head.Content) || !strings.Contains(named, th.Start) {
 			w.t.Errorf("cat %s = %s, want a state with its start and content", head.State, named)
 		}
-		if searched := w.run("spool", "cat", head.State); searched != named {
-			w.t.Errorf("cat %s without --pack = %s, want %s", head.State, searched, named)
-		}
+		must.Same(w.t, w.run("spool", "cat", head.State), named, "cat %s without --pack = %s, want %s", head.State)
 	}
 }
 
@@ -301,9 +297,7 @@ func (w *world) checkPublish() {
 			w.t.Errorf("item %d of posts = %+v, want number %d, %q", i, it, i+1, want)
 		}
 	}
-	if want, got := lines(1, 7), w.run("spool", "export", "posts"); got != want {
-		w.t.Errorf("export posts = %q, want %q", got, want)
-	}
+	must.Same(w.t, w.run("spool", "export", "posts"), lines(1, 7), "export posts = %q, want %q")
 }
 
 // checkGC: everything is in use; a dry run and a real one find nothing to condemn, and nothing is lost by them.

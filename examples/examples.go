@@ -1,5 +1,5 @@
 // Package examples carries invented transcripts of three harnesses, laid out as the harnesses lay them out, so that
-// everything can be tried without an agent. Command gen writes them.
+// everything can be tried without an agent.
 package examples
 
 import "embed"

@@ -118,7 +118,6 @@ func newSeed(path string) (public string, err error) {
 	return public, errors.Join(err, f.Sync(), f.Close())
 }
 
-// add makes a user with its seed.
 func (d *authDir) add(t *tenants.Tenant, u tenants.User) error {
 	if err := t.Add(u); err != nil {
 		return service.UsageError{Err: err}

@@ -46,8 +46,6 @@ func TestReasonsOfRetriesAreToldOnce(t *testing.T) {
 		note(errors.New("full"), 0)
 		const want = "trying again: away\nstill trying, 61 times in vain: away\nstill trying, 121 times in vain: away\n" +
 			"trying again: full\n"
-		if out.String() != want {
-			t.Errorf("told %q, want %q", out.String(), want)
-		}
+		must.Same(t, out.String(), want, "told %q, want %q")
 	})
 }

@@ -29,7 +29,6 @@ func spool(t *testing.T, args ...string) (out string, code int) {
 	return b.String(), code
 }
 
-// tenant makes a directory of tenants with one, acme.
 func tenant(t *testing.T) *authDir {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "auth")
@@ -181,8 +180,6 @@ func TestTooOld(t *testing.T) {
 		"2.15.2": false, "2.15.0-beta.1": false, "2.16.0": false, "3.0.0": false,
 		"2.14.9": true, "2.9.1": true, "1.4.1": true, "": true, "dev": true,
 	} {
-		if got := tooOld(version); got != want {
-			t.Errorf("tooOld(%q) = %v, want %v", version, got, want)
-		}
+		must.Same(t, tooOld(version), want, "tooOld(%q) = %v, want %v", version)
 	}
 }

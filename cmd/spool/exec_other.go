@@ -10,5 +10,4 @@ var forwarded = []os.Signal{os.Interrupt}
 // typed tells whether a terminal sends a signal to all of its foreground processes.
 func typed(s os.Signal) bool { return s == os.Interrupt }
 
-// codeOf is the exit code of a process.
 func codeOf(p *os.ProcessState) int { return p.ExitCode() }

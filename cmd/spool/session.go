@@ -239,7 +239,6 @@ func threadJSON(t client.Thread) map[string]any {
 	}
 }
 
-// checkNames checks a session and, if there is one, a thread.
 func checkNames(session, thread string) error {
 	err := events.CheckToken("session", session)
 	if thread != "" {

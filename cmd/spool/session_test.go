@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/sessions"
 )
 
@@ -24,9 +25,7 @@ func TestBreadcrumb(t *testing.T) {
 	}
 	want := breadcrumb{cwd: "/srv/mill wheel", session: "019aa0"}
 	leaveBreadcrumb(want)
-	if got := readBreadcrumb(); got != want {
-		t.Errorf("readBreadcrumb = %+v, want %+v", got, want)
-	}
+	must.Same(t, readBreadcrumb(), want, "readBreadcrumb = %+v, want %+v")
 	name := filepath.Join(state, "spool", "terminals", "TMUX_PANE--7----x")
 	if text, err := os.ReadFile(name); err != nil || string(text) != "/srv/mill wheel\n019aa0\n" {
 		t.Errorf("%s = %q, %v, want two lines", name, text, err)
@@ -72,8 +71,6 @@ func TestHiddenSessions(t *testing.T) {
 		{sessions.Query{Cwd: "/srv/a", Limit: 1}, "not listed of 5 sessions: 2 of other directories or none (--all), " +
 			"1 in which no agent has answered yet (--unanswered), 1 beyond --limit"},
 	} {
-		if got := hiddenSessions(rows, c.q); got != c.want {
-			t.Errorf("hiddenSessions(%+v) = %q, want %q", c.q, got, c.want)
-		}
+		must.Same(t, hiddenSessions(rows, c.q), c.want, "hiddenSessions(%+v) = %q, want %q", c.q)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"spool/internal/must"
 	"spool/pkg/client"
 )
 
@@ -43,9 +44,7 @@ func TestTailFolds(t *testing.T) {
 		"s/main 1 message  Plant·[31m a 木", "s/main 2  bash → make", "└ ✓ 2s  ok (1 lines)", "s/main 4  bash → make test", "s/main 5  read → x",
 		"└ ✗ 5s  bash → make test  → FAIL (9 lines)", "s/main 7 tool_result  → alone (1 lines)",
 	} {
-		if got[i] != want {
-			t.Errorf("line %d = %q, want %q", i, got[i], want)
-		}
+		must.Same(t, got[i], want, "line %d = %q, want %q", i)
 	}
 	for n := range int64(3 * maxOpenCalls) {
 		v.line(tailItem(n, 1, "tool_call", fmt.Sprint(n), "x", false))

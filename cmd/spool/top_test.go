@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -74,9 +75,7 @@ func TestTopFits(t *testing.T) {
 			for _, keys := range [][]string{nil, {"end"}, {"enter"}, {"a", "y"}} {
 				m, _ = press(t, m, keys...)
 				lines := m.lines()
-				if len(lines) != size[1] {
-					t.Errorf("%d sessions on %v after %v: %d lines, want %d", n, size, keys, len(lines), size[1])
-				}
+				must.Same(t, len(lines), size[1], "%d sessions on %v after %v: %d lines, want %d", n, size, keys)
 				for _, l := range lines {
 					if lipgloss.Width(l) > size[0] || strings.Contains(l, "\x1b[2J") {
 						t.Errorf("%d sessions on %v after %v: line %q has %d columns", n, size, keys, l, lipgloss.Width(l))

@@ -51,7 +51,6 @@ func (g *agent) thread(session string) events.Thread {
 	return events.Thread{Session: session, Name: g.pick(threads)}
 }
 
-// entry makes the next entry for a thread.
 func (g *agent) entry(t events.Thread) *entry {
 	g.seq += 1 + uint64(g.r.IntN(2))
 	padding := g.r.IntN(300)

@@ -39,7 +39,6 @@ type claim struct {
 
 func (c claim) thread() events.Thread { return events.Thread{Session: c.Session, Name: c.Thread} }
 
-// serveChild runs a task.
 func serveChild(text string) error {
 	var k task
 	if err := json.Unmarshal([]byte(text), &k); err != nil {

@@ -340,9 +340,7 @@ func (v *verdicts) items(ctx context.Context) {
 					break
 				}
 				for _, it := range p.Items {
-					if it.N != next {
-						v.a.t.Errorf("%s/%s: item %d where %d is expected", session, t.Thread, it.N, next)
-					}
+					must.Same(v.a.t, it.N, next, "%s/%s: item %d where %d is expected", session, t.Thread)
 					next = it.N + 1
 				}
 				v.settled(session+"/"+t.Thread, p)

@@ -107,7 +107,6 @@ func (l *ledger) add(id string, n name, padding int) *entry {
 	return e
 }
 
-// bodyOf is the body of an entry, by its id.
 func bodyOf(id string, padding int) []byte {
 	pad := make([]byte, padding)
 	for i := range pad {
@@ -243,7 +242,6 @@ type letter struct {
 	data   []byte
 }
 
-// letters reads SPOOL_DEAD.
 func letters(ctx context.Context, nc *nats.Conn) (all []letter, err error) {
 	for from := uint64(1); ; {
 		m, err := nextMessage(ctx, nc, events.DeadStream, from)

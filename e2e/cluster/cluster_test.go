@@ -115,9 +115,7 @@ func TestCluster(t *testing.T) {
 	again := unshared(exec.Command(os.Args[0], args...))
 	again.Env = append(os.Environ(), insideEnv+"="+dir)
 	again.Stdout, again.Stderr = os.Stdout, os.Stderr
-	if err := again.Run(); err != nil {
-		t.Fatalf("in namespaces: %v", err)
-	}
+	must.Do(t, again.Run())
 }
 
 // unshared makes a command run in namespaces of its own, of processes too: whatever it leaves ends with it, and it with the test.

@@ -303,7 +303,6 @@ const meta = "meta"
 // groups are those whose leaders are attacked.
 var groups = []string{events.EventsStream, events.RecordsStream, meta}
 
-// leads awaits that a group has a leader, and names it.
 func (c *cluster) leads(group string) *node {
 	c.t.Helper()
 	var i int

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 )
 
 // onDevice puts the server's files on an ext4 filesystem on a device that fails as told.
@@ -19,9 +20,7 @@ func (w *world) onDevice() (*device, *disk) {
 	w.t.Helper()
 	w.isolate("mkfs.ext4")
 	disk := w.inside.format(512 << 20)
-	if err := w.inside.do("umount", w.inside.at); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.inside.do("umount", w.inside.at))
 	dev, err := w.inside.serve(disk.image)
 	if err != nil {
 		skip(w.t, fmt.Sprintf("no device of its own: %v", err))
@@ -63,9 +62,7 @@ func TestDiskFails(t *testing.T) {
 			persister := w.fleet()
 			load := w.publish(faulttest.NewLedger(small()))
 			load.acks(200)
-			if err := fault(w, dev, disk); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fault(w, dev, disk))
 			if name != "reads" { // a server that writes on does not need what it cannot read
 				w.eventually("readiness is red", func() error {
 					if w.ready() == nil {
@@ -88,9 +85,7 @@ func TestDiskFails(t *testing.T) {
 			}
 			w.server.Kill()
 			dev.fail(0, 0)
-			if err := disk.again(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, disk.again())
 			w.serve()
 			load.acks(50)
 			load.stop()
@@ -106,9 +101,7 @@ func TestDiskFails(t *testing.T) {
 // mend repairs what the server took back behind its ack: items, which are derived, and nothing else.
 func (w *world) mend() {
 	w.t.Helper()
-	if err := faulttest.Settle(w.t.Context(), w.dial()); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, faulttest.Settle(w.t.Context(), w.dial()))
 	out, code := w.run("spool", "fsck", "--items")
 	for line := range strings.Lines(out) {
 		told := strings.HasPrefix(line, "checked") || strings.Contains(line, "findings")
@@ -154,9 +147,7 @@ func TestDiskLies(t *testing.T) {
 	load.stop()
 	w.check(l)
 	whole := w.items(l)
-	if err := w.inside.do("sync", "-f", w.inside.at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.inside.do("sync", "-f", w.inside.at))
 	dev.lie()
 	other := small()
 	other.Name = "lost"
@@ -166,17 +157,11 @@ func TestDiskLies(t *testing.T) {
 	persister.Kill()
 	w.server.Signal(syscall.SIGSTOP)
 	w.eventually("the server stands still", func() error { return stopped(w.server) })
-	if err := disk.cut(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, disk.cut())
 	w.server.Kill()
-	if err := w.inside.do("umount", w.inside.at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.inside.do("umount", w.inside.at))
 	t.Logf("%d sectors are forgotten", dev.forget())
-	if err := disk.mount(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, disk.mount())
 	w.serve()
 	w.persister()
 	if w.compare(l, whole) {

@@ -16,6 +16,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 )
 
 // skewed is what buildSkewed adds to package time: an offset in seconds, read ten times a second from the file that SPOOL_CLOCK names.
@@ -56,10 +57,7 @@ func init() {
 // where Go is installed, and changed at its one place.
 func buildSkewed(t *testing.T) (tools string) {
 	t.Helper()
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(exec.Command("go", "env", "GOROOT").Output())(t)
 	source := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
 	b, err := os.ReadFile(source)
 	if err != nil {
@@ -77,20 +75,11 @@ func buildSkewed(t *testing.T) (tools string) {
 	text = strings.Replace(text, imports, imports+"\n\t\"syscall\"", 1)
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "time.go")
-	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(changed, []byte(text), 0o600))
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{source: changed}}))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	tools = filepath.Join(dir, "bin")
-	if err := proc.Build(tools, append([]string{"-overlay", filepath.Join(dir, "overlay.json")}, commands...)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proc.Build(tools, append([]string{"-overlay", filepath.Join(dir, "overlay.json")}, commands...)...))
 	return tools
 }
 
@@ -115,17 +104,11 @@ func tryClock(t *testing.T, tools, who string) {
 	set := func(name string, offset time.Duration) {
 		t.Helper()
 		file := filepath.Join(w.dir, name+".clock")
-		if err := os.WriteFile(file+".next", []byte(strconv.Itoa(int(offset.Seconds()))), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".next", file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file+".next", []byte(strconv.Itoa(int(offset.Seconds()))), 0o600))
+		must.Do(t, os.Rename(file+".next", file))
 	}
 	policies := filepath.Join(w.dir, "policies.toml")
-	if err := os.WriteFile(policies, []byte("[[retention]]\nname = \"day\"\nmax-age = \"24h\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(policies, []byte("[[retention]]\nname = \"day\"\nmax-age = \"24h\"\n"), 0o600))
 	w.clock = func(name string) string { return filepath.Join(w.dir, name+".clock") }
 	w.serve()
 	w.fleet()

@@ -16,6 +16,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -23,14 +24,8 @@ import (
 // buildDeadly builds a persister whose stack overflows over every entry that has a word.
 func buildDeadly(t *testing.T) (tools string) {
 	t.Helper()
-	source, err := filepath.Abs("../../internal/apply/intake.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs("../../internal/apply/intake.go"))(t)
+	b := must.Get(os.ReadFile(source))(t)
 	const begins, imports = "func Stage(e *Staged) (err error) {\n", "import (\n"
 	if strings.Count(string(b), begins) != 1 {
 		t.Fatalf("%s has no %q", source, begins)
@@ -77,9 +72,7 @@ func TestDeadlyEvent(t *testing.T) {
 	}
 	p := c.Publisher(client.PublisherConfig{Producer: "p"})
 	for i, text := range []string{"before", "deadly", "behind"} { // one by one: several would share a message
-		if err := p.Publish(t.Context(), entry(uint64(i+1), text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), entry(uint64(i+1), text)))
 	}
 	mended := w.tools
 	w.tools = buildDeadly(t)

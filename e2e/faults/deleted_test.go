@@ -85,9 +85,7 @@ func TestStreamDeleted(t *testing.T) {
 				}
 				return nil
 			})
-			if err := conn.Verify(t.Context()); !errors.Is(err, record.ErrNotFound) {
-				t.Errorf("verify = %v, want %v", err, record.ErrNotFound)
-			}
+			must.Is(t, conn.Verify(t.Context()), record.ErrNotFound, "verify")
 			if out, code := w.run("spool", "doctor"); code != 1 || !strings.Contains(out, stream) {
 				t.Errorf("doctor: exit code %d\n%s", code, out)
 			}

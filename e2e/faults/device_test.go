@@ -85,7 +85,6 @@ func (ns *namespace) serve(image string) (*device, error) {
 	return d, nil
 }
 
-// fail has writes and reads fail from now on.
 func (d *device) fail(writes, reads syscall.Errno) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"spool/e2e/internal/proc"
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -47,9 +48,7 @@ func TestFlood(t *testing.T) {
 	w.flood(sessions)
 	settle, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if err := faulttest.Settle(settle, w.dial()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(settle, w.dial()))
 	t.Logf("%d sessions in %v", sessions, time.Since(began).Round(time.Millisecond))
 	bound := func(who string, peak int64, most int) {
 		t.Helper()

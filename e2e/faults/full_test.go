@@ -37,18 +37,13 @@ func TestEventsFull(t *testing.T) {
 	for seq := uint64(1); err == nil; seq++ {
 		err = conn.Events().PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
 	}
-	if !errors.Is(err, record.ErrFull) {
-		t.Errorf("publish to a full stream = %v, want %v", err, record.ErrFull)
-	}
+	must.Is(t, err, record.ErrFull, "publish to a full stream")
 	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	post.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(post)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(post))(t)
 	body, _ := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "stream full") {
@@ -62,7 +57,6 @@ func TestEventsFull(t *testing.T) {
 	load.check()
 }
 
-// event is an entry.
 func event(producer string, seq uint64, body []byte) *events.Event {
 	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: producer, Name: events.MainThread}, Body: body}
 }
@@ -109,13 +103,8 @@ func TestInboxFull(t *testing.T) {
 	for seq := uint64(1); seq < 3 && err == nil; seq++ {
 		err = conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))})
 	}
-	if !errors.Is(err, record.ErrFull) {
-		t.Errorf("a body for a full inbox = %v, want %v", err, record.ErrFull)
-	}
-	bucket, err := conn.JetStream().ObjectStore(ctx, events.InboxBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Is(t, err, record.ErrFull, "a body for a full inbox")
+	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.InboxBucket))(t)
 	list, err := bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		t.Fatal(err)

@@ -49,7 +49,6 @@ func (w *world) isolate(tools ...string) {
 	w.inside, w.data = ns, filepath.Join(ns.at, "jetstream")
 }
 
-// do runs a command in the namespace.
 func (ns *namespace) do(name string, args ...string) error {
 	all := append([]string{"-t", strconv.Itoa(ns.holder.Pid()), "-m", "--", name}, args...)
 	if out, err := exec.Command(ns.nsenter, all...).CombinedOutput(); err != nil {
@@ -114,6 +113,4 @@ func (d *disk) cut() error {
 }
 
 // again is the power coming back: the journal is replayed and nothing of the old page cache is left.
-func (d *disk) again() error {
-	return errors.Join(d.ns.do("umount", d.ns.at), d.mount())
-}
+func (d *disk) again() error { return errors.Join(d.ns.do("umount", d.ns.at), d.mount()) }

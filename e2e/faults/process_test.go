@@ -78,9 +78,7 @@ func TestZombies(t *testing.T) {
 	load.stop()
 	settle, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := faulttest.Settle(settle, conn); err != nil {
-		t.Fatalf("nobody took over: %v", err)
-	}
+	must.Do(t, faulttest.Settle(settle, conn))
 	load = w.publish(load.Ledger)
 	first.Signal(syscall.SIGCONT)
 	gc.Signal(syscall.SIGCONT)

@@ -49,7 +49,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// configure writes the server's configuration.
 func (w *world) configure() string {
 	w.t.Helper()
 	conf := filepath.Join(w.dir, "nats.conf")
@@ -152,7 +151,6 @@ func (w *world) dial() *natsio.Conn {
 	return conn
 }
 
-// command is one of the world's tools.
 func (w *world) command(name string, args ...string) *exec.Cmd {
 	cmd := proc.Command(w.dir, name, args...)
 	cmd.Path = filepath.Join(w.tools, name)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/faulttest"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -78,9 +79,7 @@ func TestServerGone(t *testing.T) {
 	offline.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := keeps.Flush(ctx); err != nil {
-		t.Fatalf("what was kept offline is not published: %v", err)
-	}
+	must.Do(t, keeps.Flush(ctx))
 	online.check()
 	w.check(offline.Ledger)
 	if persister.Ended() {
@@ -121,9 +120,7 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Errorf("publish without streams = %v, want %v and what to look for", err, record.ErrBusy)
 	}
 	load := w.publish(faulttest.NewLedger(small()))
-	if err := conn.Verify(t.Context()); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("verify = %v, want %v", err, record.ErrNotFound)
-	}
+	must.Is(t, conn.Verify(t.Context()), record.ErrNotFound, "verify")
 	w.fleet()
 	load.acks(100)
 	load.check()

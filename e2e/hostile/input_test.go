@@ -68,7 +68,6 @@ func in(field int, raw string) []byte {
 	return bytes.Replace(envelope(map[int]any{field: mark}), append([]byte{0xa0 | byte(len(mark))}, mark...), []byte(raw), 1)
 }
 
-// jsonEnvelope is one as JSON around a body.
 func jsonEnvelope(dialect, body string) []byte {
 	return fmt.Appendf(nil, `{"producer":%q,"seq":1,"dialect":%q,"body":%s}`, producer(), dialect, body)
 }

@@ -67,7 +67,6 @@ func (w *world) dial() *natsio.Conn {
 	return conn
 }
 
-// try runs a command to its end.
 func (w *world) try(stdin io.Reader, name string, args ...string) (stdout []byte, stderr string, code int) {
 	w.t.Helper()
 	cmd := w.command(name, args...)

@@ -204,7 +204,6 @@ func (w *world) get(path string) []byte {
 	return b
 }
 
-// artifacts are the bytes of a session's.
 func (w *world) artifacts(session string) (all []byte) {
 	w.t.Helper()
 	for line := range bytes.Lines(w.get("/v1/sessions/" + session + "/artifacts")) {

@@ -48,7 +48,6 @@ func (f *fleet) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start keeps a command running.
 func (f *fleet) start(name, command string, args ...string) *member {
 	m := &member{t: f.t, name: name, make: func() *exec.Cmd { return f.command(command, args...) }}
 	f.members = append(f.members, m)
@@ -130,7 +129,6 @@ func (m *member) await(text string) {
 	p.Await(text)
 }
 
-// kill is kill -9.
 func (m *member) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -246,7 +246,6 @@ func (r *round) watch(ctx context.Context, conn *natsio.Conn) error {
 	}
 }
 
-// items is how many there are in the ledger's threads.
 func (r *round) items(ctx context.Context, conn *natsio.Conn) (n int64, err error) {
 	c := client.New(conn)
 	for _, s := range r.ledger.Sessions() {

@@ -211,7 +211,6 @@ func (c *child) open() error {
 	return nil
 }
 
-// kill is kill -9.
 func (c *child) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

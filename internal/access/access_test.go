@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spool/internal/access"
+	"spool/internal/must"
 )
 
 const first, second = "0123456789abcdef", "fedcba9876543210"
@@ -41,9 +42,7 @@ func TestParse(t *testing.T) {
 func TestBareToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for content, good := range map[string]bool{"": false, "short": false, "0123456789 abcdef": false, " " + first + "\n": true} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		tokens, err := access.ReadFile(file)
 		if (err == nil) != good {
 			t.Errorf("ReadFile of %q = %v, want ok = %v", content, err, good)

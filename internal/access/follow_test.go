@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/reload"
 )
@@ -47,9 +48,7 @@ func follow(t *testing.T, content string) *followed {
 
 func (f *followed) write(content string) {
 	f.t.Helper()
-	if err := os.WriteFile(f.file, []byte(content), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, os.WriteFile(f.file, []byte(content), 0o600))
 }
 
 // A changed file is in force within the time that is said: who lost its token, or a part of what it gave, is refused,
@@ -107,9 +106,7 @@ func TestBadFileChangesNothing(t *testing.T) {
 				t.Errorf("%q is logged %d times, want once with %s: %s", content, n, why, f.log.String())
 			}
 		}
-		if err := os.Remove(f.file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(f.file))
 		time.Sleep(settle)
 		if _, ok := admit(f.Tokens, first); !ok {
 			t.Error("without its file the token is refused")
@@ -130,10 +127,7 @@ func TestCutFile(t *testing.T) {
 		"operators-of-the-fleet admin aaaaaaaabbbbbbbb\n"
 	grants := map[string]access.Grant{}
 	for _, text := range []string{before, after} {
-		whole, err := access.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(access.Parse(text))(t)
 		for _, word := range strings.Fields(text) {
 			if g, ok := admit(whole, word); ok {
 				grants[word] = g
@@ -164,9 +158,7 @@ func TestCutFile(t *testing.T) {
 	})
 	for _, cut := range []int{1, 9} { // at a start a cut file is refused, too
 		file := filepath.Join(t.TempDir(), fmt.Sprint("tokens", cut))
-		if err := os.WriteFile(file, []byte(before[:len(before)-cut]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(before[:len(before)-cut]), 0o600))
 		if _, err := access.ReadFile(file); err == nil || !strings.Contains(err.Error(), "no newline") {
 			t.Errorf("ReadFile of a file without its last %d bytes = %v, want a refusal", cut, err)
 		}

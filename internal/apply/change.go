@@ -210,7 +210,6 @@ func (d *draft) shrink() {
 	}
 }
 
-// start makes the start node of a new thread.
 func (d *draft) start(name string, st *events.Start) {
 	if !d.Head.Start.IsZero() {
 		return
@@ -309,9 +308,7 @@ func (d *draft) learn(e *dialect.Entry) {
 	if _, known := dialect.Lookup(d.e.Dialect); known && info.Harness == "" && dialect.IsJSON(d.e.Dialect) {
 		info.Harness = d.e.Dialect
 	}
-	if info.Created == 0 {
-		info.Created = d.Head.Created
-	}
+	info.Created = cmp.Or(info.Created, d.Head.Created)
 	if !s.Stored || info != *before {
 		d.info = info
 		d.Info = &d.info

@@ -133,7 +133,6 @@ func (o *Output) mustWait(p *events.Chunk) bool {
 	return o.taken > 0 && (grows*o.taken > least || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
 }
 
-// openOutput begins an output.
 func (d *draft) openOutput(o *Output) error {
 	if o.Open || o.Removed {
 		return fmt.Errorf("%w %s was begun before: an output needs an id of its own", ErrOutput, d.e.Chunk.Output)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"strconv"
 
 	"spool/internal/jsonscan"
@@ -16,10 +17,7 @@ import (
 //	{"id":…,"content":[…],"metadata":{"type":"tool_result","tool":{…},"output":{"id",…},"artifact":{"type":"artifact_ref",…}}}
 func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record) []byte {
 	aborted := p.Op == events.ChunkAbort
-	id := o.Rec.Start.Invocation
-	if id == "" {
-		id = o.Rec.ID
-	}
+	id := cmp.Or(o.Rec.Start.Invocation, o.Rec.ID)
 	it := events.ToolResult(id, p.End.IsError || aborted, jsonscan.AppendString(nil, sum.Output))
 
 	b := make([]byte, 0, len(it.Content)+len(it.Metadata)+1024)

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spool/internal/must"
 )
 
 const module = "spool"
@@ -34,10 +36,7 @@ func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/")
 // list asks for every package of the module.
 func list(t *testing.T) []pkg {
 	t.Helper()
-	root, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
-	}
+	root := must.Get(exec.Command("go", "env", "GOMOD").Output())(t)
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = filepath.Dir(strings.TrimSpace(string(root)))
 	out, err := cmd.Output()
@@ -56,7 +55,6 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// matches reports whether a name is one of the patterns.
 func matches(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if p == any_ {

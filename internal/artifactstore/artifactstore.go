@@ -91,9 +91,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 	if err != nil {
 		return artifacts.Record{}, err
 	}
-	if n.Writer == "" {
-		n.Writer = artifacts.FromPayload
-	}
+	n.Writer = cmp.Or(n.Writer, artifacts.FromPayload)
 	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err
@@ -144,9 +142,7 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 		}
 		r.ID = artifacts.NewID(time.UnixMilli(r.Created), entropy)
 	}
-	if r.Category == "" {
-		r.Category = artifacts.Normal
-	}
+	r.Category = cmp.Or(r.Category, artifacts.Normal)
 	r.Seq, r.ForkedFrom = n.Number, ""
 	f.given = n.Number != ""
 	named := r.Filename != ""

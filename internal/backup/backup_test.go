@@ -166,10 +166,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Errorf("dead letters = %+v, %v", dead, err)
 	}
 	endOutput(t, dst, open, printed)
-	r, _, err := dst.OpenArtifact(ctx, put)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := must.Two(dst.OpenArtifact(ctx, put))(t)
 	text, err := io.ReadAll(r)
 	if err := errors.Join(err, r.Close()); err != nil || string(text) != report {
 		t.Errorf("artifact of %d bytes, %v, want %d", len(text), err, len(report))
@@ -239,10 +236,7 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 		if row.Size != int64(len(printed)+len("the last line\n")) {
 			continue
 		}
-		r, _, err := s.OpenArtifact(ctx, row)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := must.Two(s.OpenArtifact(ctx, row))(t)
 		got, err := io.ReadAll(r)
 		if err := errors.Join(err, r.Close()); err != nil || string(got) != printed+"the last line\n" {
 			t.Errorf("the artifact of the output: %d bytes, %v", len(got), err)
@@ -285,14 +279,8 @@ func TestRestoreTwice(t *testing.T) {
 		}
 	}
 	src.await(t, thread(0), "p", 20)
-	repo, err := backup.Open(filepath.Join(t.TempDir(), "b"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := backup.Create(t.Context(), src.conn, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(t.Context(), src.conn, repo, nil))(t)
 	into := natstest.Server(t)
 	ended := make(chan error, 2)
 	for range 2 {
@@ -347,10 +335,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	src.await(t, thread(0), "p", 60)
 	dir := filepath.Join(t.TempDir(), "b")
-	repo, err := backup.Open(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := must.Get(backup.Open(dir, true))(t)
 	m, err := backup.Create(ctx, src.conn, repo, nil)
 	if err != nil {
 		t.Fatal(err)

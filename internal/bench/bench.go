@@ -13,6 +13,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,18 +47,10 @@ const (
 const relaxedSync = 2 * time.Minute
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Seconds == 0 {
-		c.Seconds = 5
-	}
-	if c.Rounds == 0 {
-		c.Rounds = 3
-	}
-	if c.Batch == 0 {
-		c.Batch = 500
-	}
-	if c.Sync == "" {
-		c.Sync = SyncBoth
-	}
+	c.Seconds = cmp.Or(c.Seconds, 5)
+	c.Rounds = cmp.Or(c.Rounds, 3)
+	c.Batch = cmp.Or(c.Batch, 500)
+	c.Sync = cmp.Or(c.Sync, SyncBoth)
 	if c.Note == nil {
 		c.Note = func(string) {}
 	}

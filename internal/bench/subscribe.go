@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,7 @@ type SubscribeReport struct {
 // that of reader and server, which are one process here.
 func Subscribe(ctx context.Context, cfg SubscribeConfig) (*SubscribeReport, error) {
 	for p, v := range map[*int]int{&cfg.Readers: 1000, &cfg.Slow: 100, &cfg.Seconds: 5, &cfg.Behind: 1_000_000} {
-		if *p == 0 {
-			*p = v
-		}
+		*p = cmp.Or(*p, v)
 	}
 	if cfg.Readers < 1 || cfg.Slow < 0 || cfg.Seconds < 1 || cfg.Seconds > maxSeconds || cfg.Behind < 1 {
 		return nil, fmt.Errorf("%w: use at least 1 reader and 1 item, and 1 to %d seconds", ErrConfig, maxSeconds)

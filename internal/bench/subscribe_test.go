@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"spool/internal/must"
 	"strings"
 	"testing"
@@ -31,7 +30,5 @@ func TestSubscribe(t *testing.T) {
 			t.Errorf("the table has no %q:\n%s", row, &table)
 		}
 	}
-	if _, err := Subscribe(t.Context(), SubscribeConfig{Readers: -1}); !errors.Is(err, ErrConfig) {
-		t.Errorf("Subscribe of -1 readers = %v, want ErrConfig", err)
-	}
+	must.Is(t, must.Err(Subscribe(t.Context(), SubscribeConfig{Readers: -1})), ErrConfig, "Subscribe of -1 readers")
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,9 +97,7 @@ func (r *ThreadsReport) Write(w io.Writer) error {
 // Threads measures reading, on a server of its own.
 func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 	set := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
+		*p = cmp.Or(*p, v)
 	}
 	set(&cfg.Entries, 100_000)
 	set(&cfg.Objects, 2_000)

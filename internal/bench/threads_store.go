@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -129,9 +130,7 @@ func (r *StoreReport) Write(w io.Writer) error {
 // Store builds a large store on a server of its own, and measures it.
 func Store(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
 	for p, v := range map[*int]int{&cfg.Nodes: 1_000_000, &cfg.Depth: 1_000, &cfg.Forks: 10_000} {
-		if *p == 0 {
-			*p = v
-		}
+		*p = cmp.Or(*p, v)
 	}
 	if cfg.Nodes < 1_000 || cfg.Depth < 1 || cfg.Forks < 1 {
 		return nil, fmt.Errorf("%w: use at least 1000 nodes, a depth of 1 and 1 fork", ErrConfig)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -39,17 +38,12 @@ func TestThreads(t *testing.T) {
 	if err := rep.Write(&table); err != nil || strings.Count(table.String(), "\n") != 7 {
 		t.Errorf("table = %v\n%s, want 7 lines", err, &table)
 	}
-	if _, err := Threads(t.Context(), ThreadsConfig{Entries: 3}); !errors.Is(err, ErrConfig) {
-		t.Errorf("Threads of 3 entries = %v, want ErrConfig", err)
-	}
+	must.Is(t, must.Err(Threads(t.Context(), ThreadsConfig{Entries: 3})), ErrConfig, "Threads of 3 entries")
 }
 
 // BenchmarkContext10k reads the whole context of 10,000 entries with empty caches, from a server in this process.
 func BenchmarkContext10k(b *testing.B) {
-	t, done, err := openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	t, done := must.Two(openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()}))(b)
 	defer done()
 	must.Do(b, t.write(b.Context()))
 	head := must.Get(client.New(t.spool.conn).Thread(b.Context(), t.short.thread))(b)
@@ -78,7 +72,5 @@ func TestStore(t *testing.T) {
 			t.Errorf("%s = %+v, want figures", what, r)
 		}
 	}
-	if _, err := Store(t.Context(), StoreConfig{Nodes: 3}); !errors.Is(err, ErrConfig) {
-		t.Errorf("Store of 3 nodes = %v, want ErrConfig", err)
-	}
+	must.Is(t, must.Err(Store(t.Context(), StoreConfig{Nodes: 3})), ErrConfig, "Store of 3 nodes")
 }

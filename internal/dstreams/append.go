@@ -72,7 +72,6 @@ func (h *Handler) payload(w http.ResponseWriter, r *http.Request) (p payload, er
 	return p, cutOff(err)
 }
 
-// checkIn stores a body in the inbox.
 func (h *Handler) checkIn(ctx context.Context, p *payload, body io.Reader) error {
 	ref, err := h.cfg.Inbox.CheckIn(ctx, body)
 	p.bytes, p.ref = nil, &ref

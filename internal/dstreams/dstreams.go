@@ -142,7 +142,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	return refuse(http.StatusMethodNotAllowed, r.Method+": use "+methods)
 }
 
-// threadAt is the thread of the stream at a path.
 func (h *Handler) threadAt(path string) (events.Thread, error) {
 	name, ok := strings.CutPrefix(path, h.cfg.Prefix)
 	if !ok {

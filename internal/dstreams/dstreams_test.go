@@ -390,9 +390,7 @@ func TestProducersEverywhere(t *testing.T) {
 		}
 		next[m[0]]++
 	}
-	if len(got) != producers*each {
-		t.Errorf("%d messages, want %d", len(got), producers*each)
-	}
+	must.Same(t, len(got), producers*each, "%d messages, want %d")
 }
 
 // Large appends come back whole, in pieces.

@@ -55,7 +55,6 @@ func (h *Handler) parseRead(q url.Values) (r reading, err error) {
 	return r, err
 }
 
-// get reads.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	what, err := h.parseRead(r.URL.Query())
 	if err != nil {

@@ -20,7 +20,6 @@ const (
 // maxName is the longest name that is not a thread's own, in bytes.
 const maxName = (first + events.MaxToken - len(inThread)) * 3 / 4
 
-// threadOf is the thread of a stream.
 func threadOf(name string) (events.Thread, error) {
 	t, err := events.ParseThread(name)
 	if err == nil && !strings.HasPrefix(t.Session, encoded) {

@@ -39,9 +39,7 @@ func (c *chunk) array() []byte {
 }
 
 // end is the chunk of nothing at the end of a stream.
-func (v *view) end() chunk {
-	return chunk{next: v.tail(), tail: true, done: v.completed}
-}
+func (v *view) end() chunk { return chunk{next: v.tail(), tail: true, done: v.completed} }
 
 // chunk reads up to that many bytes from an offset.
 func (h *Handler) chunk(ctx context.Context, s *state, v *view, from offset, most int64) (c chunk, err error) {

@@ -140,7 +140,6 @@ const maxTTL = 100 * 365 * 24 * 3600
 
 func (e expiry) given() bool { return e.ttl != nil || e.expires != 0 }
 
-// matches tells whether a stream has this expiry.
 func (e expiry) matches(s *stream) bool {
 	return e.expires == s.Expires && cmp.Compare(seconds(e.ttl), seconds(s.TTL)) == 0
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -95,9 +96,7 @@ func TestEventData(t *testing.T) {
 		"\n\nevent: control\ndata:x": "event: data\ndata:\ndata:\ndata:event: control\ndata:data:x\n\n",
 	} {
 		v := view{stream: stream{ID: "x", Type: "text/plain"}}
-		if got := string(appendData(nil, &v, &chunk{body: []byte(text)})); got != want {
-			t.Errorf("event of %q = %q, want %q", text, got, want)
-		}
+		must.Same(t, string(appendData(nil, &v, &chunk{body: []byte(text)})), want, "event of %q = %q, want %q", text)
 	}
 	bin := view{stream: stream{ID: "x", Type: "image/png"}}
 	if got := string(appendData(nil, &bin, &chunk{body: []byte{0, 10, 255}})); got != "event: data\ndata:AAr/\n\n" {
@@ -115,9 +114,7 @@ func TestWholeRunes(t *testing.T) {
 		if !cut {
 			w = n
 		}
-		if got != w {
-			t.Errorf("wholeRunes(%q) = %d, want %d", text[:n], got, w)
-		}
+		must.Same(t, got, w, "wholeRunes(%q) = %d, want %d", text[:n])
 	}
 	if n := wholeRunes([]byte{0xff, 0x80, 0x80, 0x80, 0x80}); n != 5 {
 		t.Errorf("of bytes that are no text = %d, want all", n)

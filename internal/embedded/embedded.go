@@ -128,9 +128,7 @@ func (cfg Config) options() (_ *server.Options, cert *reload.Certificate, err er
 	if opts.Port, err = strconv.Atoi(port); err != nil {
 		return nil, nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
 	}
-	if opts.Port == 0 {
-		opts.Port = server.RANDOM_PORT
-	}
+	opts.Port = cmp.Or(opts.Port, server.RANDOM_PORT)
 	return opts, cert, nil
 }
 

@@ -35,15 +35,9 @@ func found(t *testing.T, dir string) (files []string) {
 // fill starts a server, and publishes an event with the marker if there is none yet.
 func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 	t.Helper()
-	s, err := embedded.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(embedded.Start(cfg))(t)
 	defer s.Stop()
-	c, err := natsio.Dial(t.Context(), natsio.Config{InProcess: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
 	defer c.Close()
 	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	stream, err := c.JetStream().Stream(t.Context(), events.EventsStream)

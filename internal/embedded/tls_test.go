@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/embedded"
+	"spool/internal/must"
 	"spool/internal/natstest"
 )
 
@@ -18,27 +19,18 @@ func TestCertificateChanges(t *testing.T) {
 	t.Parallel()
 	dir, next := t.TempDir(), t.TempDir()
 	cert, key := natstest.Certificate(t, dir, 1)
-	s, err := embedded.Start(embedded.Config{
+	s := must.Get(embedded.Start(embedded.Config{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute, TLS: embedded.TLS{Cert: cert, Key: key},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Follow(ctx, nil) }()
 	t.Cleanup(func() { cancel(); <-done; s.Stop() })
 	shown := func() int64 {
 		t.Helper()
-		nc, err := nats.Connect(s.ClientURL(), nats.Secure(&tls.Config{InsecureSkipVerify: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := must.Get(nats.Connect(s.ClientURL(), nats.Secure(&tls.Config{InsecureSkipVerify: true})))(t)
 		defer nc.Close()
-		state, err := nc.TLSConnectionState()
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := must.Get(nc.TLSConnectionState())(t)
 		return state.PeerCertificates[0].SerialNumber.Int64()
 	}
 	renewed, renewedKey := natstest.Certificate(t, next, 2)
@@ -46,9 +38,7 @@ func TestCertificateChanges(t *testing.T) {
 		if n := shown(); n != 1 {
 			t.Errorf("certificate %d is shown, want the first", n)
 		}
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(from, to))
 	}
 	for end := time.Now().Add(10 * time.Second); shown() != 2; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {

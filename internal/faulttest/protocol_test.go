@@ -49,7 +49,6 @@ func envelope(t events.Thread, producer string, seq, prev uint64, body string) [
 
 func said(text string) string { return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text) }
 
-// letters waits for the dead letters of a session.
 func (w *world) letters(session string, want int) (all []faulttest.DeadLetter) {
 	w.t.Helper()
 	s := &scene{t: w.t}
@@ -71,10 +70,7 @@ func TestRepeatedAndReordered(t *testing.T) {
 	must.Do(t, errors.Join(l.Publish(within(t), w.Client, 40), l.Check(within(t), w.conn)))
 	all := w.events()
 	for i := len(all) - 1; i >= 0; i-- {
-		th, kind, err := events.ParseStored(all[i].Subject)
-		if err != nil {
-			t.Fatal(err)
-		}
+		th, kind := must.Two(events.ParseStored(all[i].Subject))(t)
 		w.raw(th, kind, all[i].Header, all[i].Data)
 		if i%3 == 0 {
 			w.raw(th, kind, all[i].Header, all[i].Data)

@@ -53,9 +53,7 @@ func newScene(t *testing.T, conn *natsio.Conn, name string) *scene {
 }
 
 // small has a persister take many steps for a scene.
-func small(_ *persist.Deps, c *persist.Config) {
-	c.BatchEvents, c.StreamBytes = 20, 256<<10
-}
+func small(_ *persist.Deps, c *persist.Config) { c.BatchEvents, c.StreamBytes = 20, 256<<10 }
 
 func (s *scene) in(kind string) events.Thread {
 	return events.Thread{Session: s.name + "-" + kind, Name: events.MainThread}

@@ -48,7 +48,6 @@ func TestFaultsDocument(t *testing.T) {
 	}
 }
 
-// testsOf are the names of the tests of a folder.
 func testsOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

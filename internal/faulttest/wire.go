@@ -308,7 +308,6 @@ func (t *tap) refuse(reply string) {
 	}
 }
 
-// matches reports whether a subject matches a pattern.
 func matches(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range p {

@@ -133,9 +133,7 @@ type chain struct {
 // post notes the events of a message.
 func (a *accountant) post(seq uint64, subject string, data []byte) error {
 	e, err := events.Open(subject, data)
-	if a.oldest == 0 {
-		a.oldest = seq
-	}
+	a.oldest = cmp.Or(a.oldest, seq)
 	if seq >= a.floor {
 		a.accounts.Waiting += int64(1 + len(e.More))
 		return nil

@@ -313,7 +313,6 @@ func (p *pack) open(raw []byte) (open *casstore.Pack, kind string, err error) {
 	return open, Corrupt, err
 }
 
-// open reads a pack again.
 func (c *checker) open(ctx context.Context, p *pack) (*casstore.Pack, error) {
 	var raw []byte
 	err := c.s.ReadChunks(ctx, p.rec.Object, 0, func(b []byte) error { raw = append(raw, b...); return nil })

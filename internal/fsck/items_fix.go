@@ -198,7 +198,6 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
-// putHead commits a head that was not there, with what it leads to.
 func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head) error {
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {

@@ -111,7 +111,6 @@ type remaker struct {
 // remadeSeq is above every revision of a stored record.
 const remadeSeq = 1 << 62
 
-// begin begins the next pack.
 func (r *remaker) begin() error {
 	r.nodes = casstore.NewPackBuilder()
 	_, err := rand.Read(r.pack[:])
@@ -265,7 +264,6 @@ func (r *remaker) SessionLive(context.Context, string) (record.Live, error) {
 	return record.Live{}, errUnasked
 }
 
-// made are the nodes that were made.
 func (r *remaker) made() (out remade, err error) {
 	if err := r.store(); err != nil {
 		return out, err

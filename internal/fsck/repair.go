@@ -172,7 +172,6 @@ type fixer struct {
 	r     threads.Reader
 }
 
-// fix moves one head back.
 func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	done := Repair{Record: h.key, From: h.Recent[0].Ref.String()}
 	at, why := f.c.ancestor(h)
@@ -314,7 +313,6 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	return now, err
 }
 
-// memoryAfter is the projection memory that an entry left.
 func memoryAfter(ctx context.Context, step threads.Step) ([]byte, error) {
 	m, err := dialect.DecodeMemory(step.Entry.Memory)
 	if err != nil {

@@ -248,7 +248,6 @@ func (u *unnamed) order(id casstore.PackID) uint64 {
 	return p.order
 }
 
-// findBlobs finds blobs.
 func (u *unnamed) findBlobs(ctx context.Context) error {
 	return u.objects(ctx, events.BlobsBucket, "blob", func(text string, expect uint64, o record.Object, _ [][]byte) error {
 		ref, err := casstore.ParseRef("blob:sha256:" + text)

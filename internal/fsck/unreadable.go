@@ -49,7 +49,6 @@ func (f *fixer) told(key, to, format string, args ...any) {
 	f.c.report.Repairs = append(f.c.report.Repairs, Repair{Record: key, To: to, Detail: fmt.Sprintf(format, args...)})
 }
 
-// mend mends one of them.
 func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) error {
 	_, id, _ := strings.Cut(r.Key, ".")
 	put := func(value []byte, format string, args ...any) error {

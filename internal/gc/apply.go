@@ -131,7 +131,6 @@ func (r *run) condemn(ctx context.Context) error {
 	return nil
 }
 
-// changeAll changes records, batch by batch.
 func (r *run) changeAll(ctx context.Context, step Step, changes []change) error {
 	for batch := range slices.Chunk(changes, condemnBatch) {
 		if err := r.At(step); err != nil {

@@ -76,9 +76,7 @@ func TestSessionOfManyBranches(t *testing.T) {
 	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	must.Do(t, r.Await(t.Context(), fork, "f", 0, 1))
 	f := small(fork, branches+5, branches-1)
-	if f.Older != h.Older {
-		t.Errorf("the fork's older tips are at %s, want those of its source at %s", f.Older, h.Older)
-	}
+	must.Same(t, f.Older, h.Older, "the fork's older tips are at %s, want those of its source at %s")
 	r.remove(th) // what the fork shares stays
 	r.collect(brave())
 	r.collect(brave())

@@ -2,7 +2,6 @@ package gc_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,9 +56,7 @@ func TestBuriedNode(t *testing.T) {
 		t.Errorf("Explain(%s) = %+v, %v, want it buried garbage", dead.Ref, e, err)
 	}
 	bad := r.step(dead.String())
-	if err := r.producer.Publish(t.Context(), bad); !errors.Is(err, client.ErrMissingRef) {
-		t.Errorf("Publish of a step that refers to it = %v, want ErrMissingRef", err)
-	}
+	must.Is(t, r.producer.Publish(t.Context(), bad), client.ErrMissingRef, "Publish of a step that refers to it")
 	e := &events.Event{Producer: "p", Seq: bad.Seq, Kind: events.KindEntry, Dialect: "step", Thread: bad.Thread, Body: bad.Body}
 	if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil { // somebody that does not ask
 		t.Fatal(err)

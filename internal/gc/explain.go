@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,7 @@ func (c *Collector) Explain(ctx context.Context, name string) (Explanation, erro
 	if err != nil {
 		return Explanation{}, err
 	}
-	w.first = f.Seq
-	if w.first == 0 {
-		w.first = w.at + 1
-	}
+	w.first = cmp.Or(f.Seq, w.at+1)
 	x := explainer{c: c, w: w, m: newMarker(w.graph(c.headers(w), 0)), from: map[casstore.Located]casstore.Located{}}
 	e := Explanation{Ref: name}
 	if err := x.target(ctx, name, &e); err != nil || e.State != "" {

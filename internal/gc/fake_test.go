@@ -198,10 +198,7 @@ func packID(n int) (id casstore.PackID) {
 // pack stores a pack.
 func (f *fake) pack(id casstore.PackID, b *casstore.PackBuilder) {
 	f.t.Helper()
-	header, body, err := b.Finish()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(f.t)
 	p := must.Get(f.UploadPack(f.t.Context(), id, header, body))(f.t)
 	f.put(packKey(id), p.Encode())
 }

@@ -18,10 +18,7 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	later := casstore.Node{Type: "later", Payload: casstore.AppendText(nil, []byte("of another year")), Extra: []byte("\xa3new\x92\x01\xa3two")}
 	b := casstore.NewPackBuilder()
 	at := casstore.Located{Ref: b.AddNode(&later), Pack: casstore.PackID{1, 2, 3}}
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	must.Do(t, r.conn.Store(0).PutPack(t.Context(), at.Pack, header, body))
 	step := fmt.Appendf(nil, `{"role":"coder","content":"see there","refs":[%q]}`, at)
 	must.Do(t, r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: step, Seq: 1}))

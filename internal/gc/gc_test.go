@@ -366,9 +366,7 @@ func TestUndelete(t *testing.T) {
 	r.verify(th("drop"))
 	r.say(th("drop"), entry("on", "and on"))
 	r.verify(th("drop"))
-	if _, err := r.collector(cfg, nil).Undelete(t.Context()); !errors.Is(err, gc.ErrNothing) {
-		t.Errorf("Undelete() again = %v, want ErrNothing", err)
-	}
+	must.Is(t, must.Err(r.collector(cfg, nil).Undelete(t.Context())), gc.ErrNothing, "Undelete() again")
 
 	r.remove(th("drop"))
 	r.collect(brave())

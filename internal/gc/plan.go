@@ -303,7 +303,6 @@ func (w *world) kept(m *marker) (k Kept) {
 	return k
 }
 
-// stock counts what there is.
 func (w *world) stock(m *marker) Stock {
 	s := Stock{Threads: len(w.heads), Moved: len(w.moved)}
 	for there := range maps.Values(w.sessions) {

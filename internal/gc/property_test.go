@@ -157,9 +157,7 @@ func TestCollectProperty(t *testing.T) {
 
 func (g *gen) check(t *rapid.T, ctx context.Context, c *Collector) {
 	live := g.reachable()
-	if _, err := g.walk(); err != nil {
-		t.Fatalf("what a head reaches: %v", err)
-	}
+	must.Get(g.walk())(t)
 	for _, ref := range g.blobs {
 		r := g.recs[blobKey(ref.Sum())]
 		b, err := record.DecodeBlob(r.Value)

@@ -152,13 +152,9 @@ func TestReadingBehindTheFences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.read(t.Context(), newWorld()); err != nil {
-		t.Fatalf("read = %v, want nil", err)
-	}
+	must.Get(c.read(t.Context(), newWorld()))(t)
 	rs.blind = true
-	if _, err := c.read(t.Context(), newWorld()); !errors.Is(err, record.ErrBusy) {
-		t.Errorf("read of what was = %v, want %v", err, record.ErrBusy)
-	}
+	must.Is(t, must.Err(c.read(t.Context(), newWorld())), record.ErrBusy, "read of what was")
 }
 
 // torn does not tell of the moved records, as a server might that has taken in a part of what it missed.
@@ -187,9 +183,7 @@ func TestLossIsConfirmed(t *testing.T) {
 	f.put(events.MovedKey(bottom.Pack.String()), record.Moved{To: to}.Encode())
 	p.Gone = true
 	f.put(packKey(bottom.Pack), p.Encode())
-	if _, err := f.collector(Config{}).Plan(t.Context()); err != nil {
-		t.Fatalf("Plan = %v, want nil", err)
-	}
+	must.Get(f.collector(Config{}).Plan(t.Context()))(t)
 	c, err := New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -131,9 +131,7 @@ func TestWaysStayShort(t *testing.T) {
 			at, steps = to, steps+1
 		}
 		longest = max(longest, steps)
-		if at != names[len(names)-1] {
-			t.Errorf("%s leads to %s, want %s", name, at, names[len(names)-1])
-		}
+		must.Same(t, at, names[len(names)-1], "%s leads to %s, want %s", name)
 	}
 	if longest > 2 {
 		t.Errorf("a name leads to its pack over %d moved records, want 2 at most", longest)

@@ -37,7 +37,6 @@ func (r *rig) returned() (packs, blobs int) {
 	return packs, blobs
 }
 
-// bulk lists the records of packs and blobs.
 func (r *rig) bulk() (all []record.Record) {
 	r.t.Helper()
 	for _, filter := range []string{events.PackKey("*"), events.BlobKey("*")} {
@@ -159,10 +158,7 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	b.AddNode(&left)
 	at := must.Get(casstore.ParsePackID(strings.TrimPrefix(gone, events.PackKey(""))))(t)
 	b.Locate(casstore.Located{Ref: head.Start.Ref, Pack: at})
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	id := casstore.PackID{7}
 	p := must.Get(r.conn.Store(0).UploadPack(t.Context(), id, header, body))(t)
 	r.put(events.PackKey(id.String()), p.Encode())

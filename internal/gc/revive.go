@@ -109,9 +109,7 @@ func revive(r record.Record, back map[casstore.PackID]casstore.Bits) (value []by
 		return b.Encode(), gone, 0, err
 	}
 	p, err := record.DecodePack(r.Value)
-	if p.Order == 0 {
-		p.Order = r.Seq
-	}
+	p.Order = cmp.Or(p.Order, r.Seq)
 	if left, ok := back[id]; ok {
 		for i := range p.Nodes {
 			if was := p.IsBuried(i); !p.Gone && was && (left == nil || !left.Has(i)) {

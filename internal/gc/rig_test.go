@@ -47,9 +47,7 @@ func (r *rig) persister(batch int) (stop func()) {
 }
 
 // brave reclaims at once, whatever the share.
-func brave() gc.Config {
-	return gc.Config{Lane: events.Lanes - 1, Allow: []gc.Brake{gc.BrakeShare}}
-}
+func brave() gc.Config { return gc.Config{Lane: events.Lanes - 1, Allow: []gc.Brake{gc.BrakeShare}} }
 
 func (r *rig) collector(cfg gc.Config, at func(gc.Step) error) *gc.Collector {
 	r.t.Helper()

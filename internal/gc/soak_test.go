@@ -231,9 +231,7 @@ func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
 }
 
 // settle waits until everything that was published is applied.
-func (s *soak) settle() {
-	must.Do(s.t, faulttest.Settle(s.t.Context(), s.conn))
-}
+func (s *soak) settle() { must.Do(s.t, faulttest.Settle(s.t.Context(), s.conn)) }
 
 // tried tells whether everything has happened that this is for.
 func (s *soak) tried() bool {

@@ -3,7 +3,6 @@ package history_test
 import (
 	"bytes"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -82,9 +81,7 @@ func TestNewestFirst(t *testing.T) {
 	if want := []string{"a clock that is wrong", "e", "d", "c", "b", "long ago"}; err != nil || !slices.Equal(texts(found), want) {
 		t.Errorf("Recent = %q, %v, want %q", texts(found), err, want)
 	}
-	if want := int64(-5); found[5].Time != want {
-		t.Errorf("time = %d, want %d, as it was said", found[5].Time, want)
-	}
+	must.Same(t, found[5].Time, int64(-5), "time = %d, want %d, as it was said")
 }
 
 func TestFilters(t *testing.T) {
@@ -186,9 +183,7 @@ func TestSetBack(t *testing.T) {
 	late := history.Batch{From: history.Position{Stream: "s1", Seq: 10}, To: 20, Posts: []history.Post{post("a/main", 2, 2, "two")}}
 	for _, stream := range []string{"s1", "s2"} {
 		must.Do(t, db.Reset(t.Context(), stream))
-		if err := db.Apply(t.Context(), late); !errors.Is(err, history.ErrMoved) {
-			t.Errorf("Apply after Reset(%s) = %v, want ErrMoved", stream, err)
-		}
+		must.Is(t, db.Apply(t.Context(), late), history.ErrMoved, "Apply after Reset(%s)", stream)
 	}
 	if n, err := db.Count(t.Context()); err != nil || n != 0 {
 		t.Errorf("Count = %d, %v, want 0: nothing of a refused batch", n, err)
@@ -270,9 +265,7 @@ func TestDamaged(t *testing.T) {
 	for at := int64(8192); at < 60_000; at += 4096 {
 		must.Get(f.WriteAt(bytes.Repeat([]byte{0xa5}, 2000), at))(t)
 	}
-	if err := open(t, path).Check(t.Context()); !errors.Is(err, history.ErrCorrupt) {
-		t.Errorf("Check of a damaged file = %v, want ErrCorrupt", err)
-	}
+	must.Is(t, open(t, path).Check(t.Context()), history.ErrCorrupt, "Check of a damaged file")
 }
 
 func TestVersions(t *testing.T) {
@@ -285,11 +278,20 @@ func TestVersions(t *testing.T) {
 	}
 	apply(t, open(t, path), history.Batch{Posts: []history.Post{post("a/main", 1, 1, "one")}})
 	set(99)
-	if _, err := history.Open(path); !errors.Is(err, history.ErrVersion) {
-		t.Errorf("Open of version 99 = %v, want ErrVersion", err)
-	}
+	must.Is(t, must.Err(history.Open(path)), history.ErrVersion, "Open of version 99")
 	set(0)
 	if n, err := open(t, path).Count(t.Context()); err != nil || n != 0 {
 		t.Errorf("Count of an earlier version = %d, %v, want 0: it is made anew", n, err)
 	}
+}
+
+func open(t testing.TB, path string) *history.DB {
+	t.Helper()
+	db := must.Get(history.Open(path))(t)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
 }

@@ -72,10 +72,8 @@ func (s *spool) sent(t events.Thread, n int64) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
 	defer cancel()
-	for item, err := range s.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+	for item := range must.All(s.t,
+		s.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if item.N >= n {
 			return
 		}

@@ -139,7 +139,6 @@ func (w *writer) mend(at []any, before, text string) error {
 	return nil
 }
 
-// write gives a prompt that has none its text.
 func (w *writer) write(id int64, text string) error {
 	return errors.Join(
 		w.exec("UPDATE prompts SET text = ? WHERE id = ?", text, id),

@@ -26,7 +26,6 @@ func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.
 // sees reports whether a request may be told what is stored.
 func sees(r *http.Request) bool { return access.From(r.Context()).Scopes&access.Read != 0 }
 
-// fork starts a thread at a point of this one.
 func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		To    string `json:"to"`    // THREAD, or SESSION/THREAD
@@ -97,7 +96,6 @@ func (a *api) compact(w http.ResponseWriter, r *http.Request, t events.Thread) e
 	return a.done(w, r, http.StatusOK, t)
 }
 
-// endThread completes a thread.
 func (a *api) endThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		ReturnCode int    `json:"return_code"`
@@ -112,7 +110,6 @@ func (a *api) endThread(w http.ResponseWriter, r *http.Request, t events.Thread)
 	return a.done(w, r, http.StatusOK, t)
 }
 
-// rename gives a thread another name in its session.
 func (a *api) rename(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		To string `json:"to"`

@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/events"
 )
@@ -21,10 +22,7 @@ import (
 // serveOn runs a handler as the commands do, and returns the address.
 func serveOn(t testing.TB, h http.Handler, cfg httpapi.Config, change ...func(*http.Server)) string {
 	t.Helper()
-	l, err := httpapi.Listen("127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(httpapi.Listen("127.0.0.1:0", cfg))(t)
 	srv := httpapi.Server(h)
 	for _, do := range change {
 		do(srv)
@@ -42,18 +40,13 @@ func serveOn(t testing.TB, h http.Handler, cfg httpapi.Config, change ...func(*h
 
 func write(t testing.TB, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 // shown is the serial number of the certificate that a server shows.
 func shown(t testing.TB, addr string) int64 {
 	t.Helper()
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}))(t)
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
@@ -76,10 +69,7 @@ func TestDoorsChange(t *testing.T) {
 	cert, key := natstest.Certificate(t, dir, 1)
 	file := filepath.Join(dir, "tokens")
 	write(t, file, "old read,write "+reader+"\nother read "+writer+"\n")
-	tokens, err := access.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(access.ReadFile(file))(t)
 	conn, ctx, cl, _ := worldOn(t, httpapi.Config{})
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	api := httpapi.For(conn, httpapi.Config{Tokens: tokens})
@@ -89,16 +79,10 @@ func TestDoorsChange(t *testing.T) {
 	}}
 	t.Cleanup(web.CloseIdleConnections)
 	ask := func(method, path, token string, body io.Reader) *http.Response {
-		req, err := http.NewRequestWithContext(ctx, method, "https://"+addr+path, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, method, "https://"+addr+path, body))(t)
 		req.Header.Set("Authorization", "Bearer "+token)
 		req.Header.Set("Content-Type", "application/x-ndjson")
-		res, err := web.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(web.Do(req))(t)
 		t.Cleanup(func() { _ = res.Body.Close() })
 		return res
 	}
@@ -135,14 +119,8 @@ func TestDoorsChange(t *testing.T) {
 	}
 
 	next, nextKey := natstest.Certificate(t, t.TempDir(), 2)
-	whole, err := os.ReadFile(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := os.ReadFile(nextKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(next))(t)
+	secret := must.Get(os.ReadFile(nextKey))(t)
 	for _, half := range []string{"", string(whole[:len(whole)/2]), string(whole)} {
 		write(t, cert, half) // and the old key
 		if got := shown(t, addr); got != 1 {

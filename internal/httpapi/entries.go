@@ -33,7 +33,6 @@ const (
 	answerTime = 30 * time.Second
 )
 
-// entries stores one entry or a stream of them in the thread that the path names.
 func (a *api) entries(w http.ResponseWriter, r *http.Request) error {
 	cfg := ingest.Config{
 		Thread:  events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")},
@@ -48,7 +47,6 @@ func (a *api) entries(w http.ResponseWriter, r *http.Request) error {
 	return a.wrongType(r, typeJSON+" for one entry or "+typeNDJSON+" for an entry a line")
 }
 
-// events stores a stream of envelopes.
 func (a *api) events(w http.ResponseWriter, r *http.Request) error {
 	if mediaType(r) != typeNDJSON {
 		return a.wrongType(r, typeNDJSON)

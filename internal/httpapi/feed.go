@@ -229,7 +229,6 @@ func (r *reader) next() (ms []*moment, news <-chan struct{}, behind bool) {
 	return ms, news, behind
 }
 
-// close ends the reader.
 func (r *reader) close() {
 	r.mu.Lock()
 	r.here--
@@ -293,7 +292,6 @@ func (k threadFeed) moves(ctx context.Context, c *client.Client, f *feed, ready 
 	return ctx.Err()
 }
 
-// feed of items of many threads.
 func (k itemFeed) feed(ctx context.Context, c *client.Client, f *feed, ready func()) error {
 	for it, err := range c.SubscribeReady(ctx, k.filter(), client.Position{}, ready) {
 		if errors.Is(err, client.ErrGap) {

@@ -82,7 +82,6 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// serve has a request read as the server reads it, and served.
 func serve(t *testing.T, h http.Handler, method, target, headers string, body []byte) {
 	t.Helper()
 	text := method + " " + target + " HTTP/1.1\r\nHost: localhost\r\n" + strings.ReplaceAll(strings.TrimSpace(strings.ReplaceAll(headers, "\r", "")), "\n", "\r\n") +

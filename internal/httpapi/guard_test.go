@@ -17,6 +17,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -108,10 +109,7 @@ func TestNarrowToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := cl.Thread(ctx, prod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(cl.Thread(ctx, prod))(t)
 	auth := "Bearer " + narrow
 	for path, want := range map[string]int{"/v1/artifacts/" + string(art.ID): 403, "/v1/nodes/" + head.Head().Ref.Hex(): 404, "/v1/nodes/" + head.Head().Ref.Hex() + "?session=ci-1": 404} {
 		if status, _, body := get(t, url, path, "Authorization", auth); status != want || strings.Contains(body, "secret") {
@@ -124,10 +122,7 @@ func TestNarrowToken(t *testing.T) {
 	}
 	req, _ := http.NewRequestWithContext(ctx, "GET", url+"/v1/live?since=all", nil)
 	req.Header.Set("Authorization", auth)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	s := &stream{t: t, in: bufio.NewReader(res.Body), stop: func() { _ = res.Body.Close() }}
 	defer s.stop()
 	if e := s.next(); !strings.Contains(e.data, `"ci-1"`) || e.id != "2" {
@@ -187,15 +182,9 @@ func TestHostileRequests(t *testing.T) {
 	if status != 200 || one(h, "Content-Type") != "application/json" || !strings.Contains(body, `\u003cscript\u003ealert(1)`) {
 		t.Errorf("items = %d %v %.300s, want them as JSON", status, h, body)
 	}
-	page, err := cl.PutBlob(ctx, []byte("<html>"+script))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(cl.PutBlob(ctx, []byte("<html>"+script)))(t)
 	picture := "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 5000)
-	image, err := cl.PutBlob(ctx, []byte(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(cl.PutBlob(ctx, []byte(picture)))(t)
 	for hash, want := range map[string]string{page.Hex(): "application/octet-stream", image.Hex(): "image/png"} {
 		status, h, _ := get(t, url, "/v1/blobs/"+hash)
 		if status != 200 || one(h, "Content-Type") != want || !strings.HasPrefix(one(h, "Content-Disposition"), "attachment") ||
@@ -234,14 +223,9 @@ func TestSlowAndLargeHeaders(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 	}()
-	slow, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer slow.Close()
-	if _, err := io.WriteString(slow, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drop: "); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(slow, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drop: "))(t)
 	url := "http://" + l.Addr().String()
 	if status, _, _ := get(t, url, "/healthz"); status != 200 {
 		t.Errorf("another client = %d, want 200", status)
@@ -249,10 +233,7 @@ func TestSlowAndLargeHeaders(t *testing.T) {
 	if b, err := io.ReadAll(slow); err != nil || strings.Contains(string(b), "200 OK") { // ends when the server ends it
 		t.Errorf("the slow client got %q, %v, want its connection closed", b, err)
 	}
-	large, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	large := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer large.Close()
 	go func() {
 		_, _ = io.WriteString(large, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
@@ -299,9 +280,7 @@ func TestPutOutput(t *testing.T) {
 		b, err := io.ReadAll(res.Body)
 		answered <- answer{res.StatusCode, string(b), err}
 	}()
-	if _, err := io.WriteString(w, "compiling\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(w, "compiling\n"))(t)
 	live := ""
 	for f, err := range cl.Follow(ctx, th, "o") { // while the body is open
 		if err != nil {
@@ -311,9 +290,7 @@ func TestPutOutput(t *testing.T) {
 			break
 		}
 	}
-	if _, err := io.WriteString(w, "failed\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(w, "failed\n"))(t)
 	req.Trailer.Set("Spool-Exit-Code", "2")
 	_ = w.Close()
 	a := <-answered
@@ -341,9 +318,7 @@ func guarded(t testing.TB, what string, h http.Header) {
 		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
 		"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
 	} {
-		if got := h.Get(name); got != want {
-			t.Errorf("%s: %s is %q, want %q", what, name, got, want)
-		}
+		must.Same(t, h.Get(name), want, "%s: %s is %q, want %q", what, name)
 	}
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	if safe := []string{"application/json", "application/x-ndjson", "text/event-stream"}; !slices.Contains(safe, kind) && kind != "" &&

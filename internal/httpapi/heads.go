@@ -10,7 +10,6 @@ import (
 	"spool/pkg/client"
 )
 
-// streamHeads follows the heads of active threads.
 func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
 	session, err := asked(r)
 	if err != nil {

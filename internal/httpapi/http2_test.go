@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/events"
 )
@@ -40,16 +41,11 @@ type frame struct {
 // speak opens a connection. Settings are pairs of an id and a value.
 func speak(t testing.TB, addr string, settings ...uint32) *frames {
 	t.Helper()
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	t.Cleanup(func() { _ = c.NetConn().Close() })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	f := &frames{t, c, bufio.NewReader(c)}
-	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))(t)
 	var payload []byte
 	for i := 0; i+1 < len(settings); i += 2 {
 		payload = binary.BigEndian.AppendUint16(payload, uint16(settings[i]))
@@ -116,7 +112,6 @@ func asked(method, path, token string, more ...string) []byte {
 		"authorization", "Bearer " + token, "content-type", "application/json"}, more...)...)
 }
 
-// served runs a handler with TLS.
 func served(t testing.TB, h http.Handler, change ...func(*http.Server)) (addr string, other *http.Client) {
 	t.Helper()
 	cert, key := natstest.Certificate(t, t.TempDir(), 1)

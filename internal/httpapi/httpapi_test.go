@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -46,13 +48,8 @@ type request struct {
 
 func do(t testing.TB, url string, q request) (int, http.Header, string) {
 	t.Helper()
-	if q.method == "" {
-		q.method = "POST"
-	}
-	req, err := http.NewRequestWithContext(t.Context(), q.method, url+q.path, strings.NewReader(q.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q.method = cmp.Or(q.method, "POST")
+	req := must.Get(http.NewRequestWithContext(t.Context(), q.method, url+q.path, strings.NewReader(q.body)))(t)
 	if q.kind != "" {
 		req.Header.Set("Content-Type", q.kind)
 	}
@@ -62,15 +59,9 @@ func do(t testing.TB, url string, q request) (int, http.Header, string) {
 			req.Host = v
 		}
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, res.Header, string(b)
 }
 
@@ -237,9 +228,7 @@ func TestLiveStreamAndDrain(t *testing.T) {
 			t.Fatalf("result %q, %v, want %q", line, err, want)
 		}
 		if i == 1 {
-			if _, err := io.WriteString(w, "2\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(w, "2\n"))(t)
 		}
 	}
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -22,9 +23,7 @@ func TestNotUser(t *testing.T) {
 		do(t, url, request{path: "/v1/sessions/s/threads/main/entries?dialect=item&user=" + user, kind: "application/json",
 			body: `{"content":[{"type":"text","text":"of ` + user + `"}]}`})
 	}
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
 	s := follow(t, ctx, url+"/v1/live?since=all&not_user=me", "")
 	for range 2 {
 		if e := s.next(); !strings.Contains(e.data, "of you") {
@@ -45,10 +44,7 @@ func TestNotUser(t *testing.T) {
 // TestWhoSpeaks: items, answers and receipts name the token, whatever a query or a body says, and who may write does
 // not approve what it asked: neither by the answer's route nor by an entry that says that it was answered.
 func TestWhoSpeaks(t *testing.T) {
-	tokens, err := access.Parse("agent7 read,write " + agent7 + " session=s\nmira admin " + mira + "\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(access.Parse("agent7 read,write " + agent7 + " session=s\nmira admin " + mira + "\n"))(t)
 	conn, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens})
 	asked := events.Thread{Session: "s", Name: "main"}
 	post := func(token, path, kind, body string, want int) string {
@@ -73,9 +69,7 @@ func TestWhoSpeaks(t *testing.T) {
 	noKind := strings.Replace(string(own.JSON()), `"kind":"approval"`, `"sort":"approval"`, 1)
 	post(agent7, at+"/entries?dialect=item", js, noKind, 403)
 	post(mira, at+"/entries?dialect=item", js, noKind, 403)
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
 	post(agent7, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, http.StatusForbidden)
 	if p, err := cl.Prompt(ctx, asked, "p1"); err != nil || p.Resolution.Outcome != "" {
 		t.Fatalf("the agent's own approval was taken: %+v, %v", p, err)
@@ -83,24 +77,14 @@ func TestWhoSpeaks(t *testing.T) {
 	if got := post(mira, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, 200); !strings.Contains(got, `"by":"mira"`) {
 		t.Errorf("answered as %s, want by mira", got)
 	}
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
-	head, err := cl.Thread(ctx, asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
+	head := must.Get(cl.Thread(ctx, asked))(t)
 	var users []string
-	for item, err := range cl.ItemsFrom(ctx, asked, head, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, cl.ItemsFrom(ctx, asked, head, 1)) {
 		var parsed struct {
 			User string `json:"user_id"`
 		}
-		if err := json.Unmarshal(item.Data, &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(item.Data, &parsed))
 		users = append(users, parsed.User)
 	}
 	if got := fmt.Sprint(users); got != "[agent7 mira agent7 agent7 mira]" {

@@ -35,7 +35,6 @@ type follower struct {
 	at     map[string]int64 // bytes given of outputs; -1: to its end
 }
 
-// streamThread follows one thread.
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.Thread(r.Context(), t)
 	if err != nil {

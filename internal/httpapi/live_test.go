@@ -51,7 +51,6 @@ func follow(t testing.TB, ctx context.Context, url, last string) *stream {
 	return s
 }
 
-// next is the next event.
 func (s *stream) next() event {
 	s.t.Helper()
 	e, err := s.read()
@@ -119,7 +118,6 @@ func decode[T any](t testing.TB, e event) (v T) {
 	return v
 }
 
-// say posts text items.
 func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread, texts ...string) {
 	t.Helper()
 	pub := cl.Publisher(client.PublisherConfig{})
@@ -234,9 +232,7 @@ func TestCutEverywhere(t *testing.T) {
 		last, cuts = e.id, cuts+1
 		s.stop()
 	}
-	if err := <-produced; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-produced)
 	stored, err := faulttest.ItemsOf(ctx, cl, th, 1, items)
 	if err != nil || len(stored) != items {
 		t.Fatalf("ItemsOf = %d items, %v", len(stored), err)

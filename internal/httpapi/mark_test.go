@@ -1,5 +1,7 @@
 package httpapi
 
+import "spool/internal/must"
+
 import "testing"
 
 // A reader leaves out what it has, and what comes late of a thread that had the name before.
@@ -19,8 +21,6 @@ func TestMarkCovers(t *testing.T) {
 		{mark{2, 7}, mark{1, 9}, false},
 		{mark{2, 9}, mark{5, 7}, true},
 	} {
-		if got := c.had.covers(c.item); got != c.want {
-			t.Errorf("%v covers %v = %v, want %v", c.had, c.item, got, c.want)
-		}
+		must.Same(t, c.had.covers(c.item), c.want, "%v covers %v = %v, want %v", c.had, c.item)
 	}
 }

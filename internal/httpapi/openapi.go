@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"net/http"
@@ -82,10 +83,7 @@ func (r route) id() string {
 
 // responses are those of success, and of refusal.
 func (r route) responses() fields {
-	status := r.status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status := cmp.Or(r.status, http.StatusOK)
 	out := fields{strconv.Itoa(status): fields{"description": http.StatusText(status), "content": content(r.gives)}}
 	if status == http.StatusAccepted { // lines are answered while they come
 		out["200"] = out["202"]

@@ -149,7 +149,6 @@ func ask(t *testing.T, ctx context.Context, url, method string, e example) (int,
 	return 200, s.header, strings.Join(got, "\n")
 }
 
-// bodies are the JSON texts of an answer.
 func bodies(media, body string) []string {
 	switch media {
 	case "application/json":

@@ -13,21 +13,17 @@ import (
 	"time"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
 // raw opens a connection and sends bytes as they are.
 func raw(t testing.TB, addr, text string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 	return c
 }
 
@@ -140,9 +136,7 @@ func TestSmuggling(t *testing.T) {
 			if got := conversation(t, addr, c.send, c.want == ""); c.want != "" && got != c.want {
 				t.Errorf("answers = %s, want %s", got, c.want)
 			}
-			if got := out.sessions(); got != c.stored {
-				t.Errorf("stored in %q, want %q", got, c.stored)
-			}
+			must.Same(t, out.sessions(), c.stored, "stored in %q, want %q")
 		})
 	}
 }
@@ -254,14 +248,8 @@ func TestSlowClients(t *testing.T) {
 				if strings.HasPrefix(send, live) {
 					path = "/v1/sessions/s/threads/main/live"
 				}
-				req, err := http.NewRequestWithContext(ctx, "GET", "http://"+addr+path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				res, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequestWithContext(ctx, "GET", "http://"+addr+path, nil))(t)
+				res := must.Get(http.DefaultClient.Do(req))(t)
 				_ = res.Body.Close()
 				return res.StatusCode == 200
 			})

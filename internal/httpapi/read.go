@@ -66,7 +66,6 @@ func download(w http.ResponseWriter, name, contentType string) {
 // pictures are the types that a blob is given as; any other is bytes.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// blob gives the bytes of a blob.
 func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 	ref, err := casstore.ParseRef("blob:sha256:" + r.PathValue("sha256"))
 	if err != nil {

@@ -27,7 +27,6 @@ func onThread(
 	}
 }
 
-// sessionOf is the session that the path names.
 func sessionOf(r *http.Request) (string, error) {
 	session := r.PathValue("session")
 	return session, events.CheckToken("session", session)
@@ -42,7 +41,6 @@ func asked(r *http.Request) (string, error) {
 	return session, events.CheckToken("session", session)
 }
 
-// number reads a whole number from the query.
 func number(r *http.Request, name string) (n int64, given bool, err error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -98,14 +96,11 @@ func mediaType(r *http.Request) string {
 }
 
 // wantsLines reports whether a list is asked for as a JSON object a line.
-func wantsLines(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), typeNDJSON)
-}
+func wantsLines(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), typeNDJSON) }
 
 // maxBody is the largest body of a request that changes something, in bytes.
 const maxBody = 1 << 20
 
-// read reads a JSON body into v.
 func read(w http.ResponseWriter, r *http.Request, v any) error {
 	if t := mediaType(r); t != typeJSON {
 		return fmt.Errorf("%w: Content-Type %.100q: use %s", errMedia, r.Header.Get("Content-Type"), typeJSON)

@@ -142,7 +142,6 @@ func (p place) before(r sessions.Row) bool {
 	return p.id == "" || cmp.Or(cmp.Compare(p.modified, r.Modified), cmp.Compare(p.created, r.Created), -strings.Compare(p.id, r.ID)) > 0
 }
 
-// session shows one session, with its threads.
 func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 	id, err := sessionOf(r)
 	if err != nil {
@@ -180,7 +179,6 @@ func (a *api) threadsOf(r *http.Request) ([]client.Thread, error) {
 	return all, err
 }
 
-// threads lists the threads of a session.
 func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 	all, err := a.threadsOf(r)
 	if err != nil {
@@ -214,7 +212,6 @@ func (a *api) listThreads(w http.ResponseWriter, r *http.Request, all []client.T
 	return list(w, r, "threads", out, "")
 }
 
-// oneThread shows one thread.
 func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	return a.showThread(w, r, http.StatusOK, t)
 }
@@ -359,7 +356,6 @@ func (a *api) graph(w http.ResponseWriter, r *http.Request) error {
 	return list(w, r, "nodes", nodes, "")
 }
 
-// runs lists runs of agents.
 func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 	session, err := asked(r)
 	if err != nil {

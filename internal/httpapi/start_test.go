@@ -8,6 +8,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -36,9 +37,7 @@ func TestWorkflow(t *testing.T) {
 	}
 	post(at+"/entries?dialect=step", `{"role":"planner","content":"plan","meta":{"k":1},"timestamp":1767225600000}`, 202)
 	post(at+"/entries?dialect=step", `{"role":"coder","content":"code","meta":{}}`, 202)
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
 	var said struct {
 		Prompt   string
 		Messages []struct {
@@ -90,9 +89,7 @@ func TestEndedThreads(t *testing.T) {
 		do(t, url, request{path: "/v1/sessions/s/threads/" + name + "/entries?dialect=step", kind: "application/json",
 			body: `{"role":"` + role + `","content":"x","meta":{"returnCode":0}}`})
 	}
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
 	if _, _, body := get(t, url, "/v1/sessions/s/threads/done"); !strings.Contains(body, `"ended":"20`) {
 		t.Errorf("thread that ended = %s, want the date", body)
 	}
@@ -103,16 +100,12 @@ func TestEndedThreads(t *testing.T) {
 	} {
 		_, _, body := get(t, url, "/v1/threads"+query)
 		var got struct{ Threads []struct{ Thread string } }
-		if err := json.Unmarshal([]byte(body), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &got))
 		var names []string
 		for _, th := range got.Threads {
 			names = append(names, th.Thread)
 		}
-		if found := strings.Join(names, " "); found != want {
-			t.Errorf("threads%s = %q, want %q", query, found, want)
-		}
+		must.Same(t, strings.Join(names, " "), want, "threads%s = %q, want %q", query)
 	}
 	for _, query := range []string{"?status=finished", "?ended_from=yesterday", "?ended_to=2026-13-01"} {
 		if status, _, body := get(t, url, "/v1/threads"+query); status != 400 {
@@ -132,9 +125,7 @@ func TestSettledWithoutTime(t *testing.T) {
 	for _, it := range []events.Item{prompt.Item(), settled} {
 		do(t, url, request{path: at + "/entries?dialect=item", kind: "application/json", body: string(it.JSON())})
 	}
-	if err := faulttest.Settle(ctx, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faulttest.Settle(ctx, conn))
 	_, _, body := get(t, url, at+"/prompts/p")
 	var got struct {
 		Asked      time.Time `json:"asked_at"`

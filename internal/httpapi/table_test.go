@@ -93,9 +93,7 @@ func documented(t *testing.T) (routes []string) {
 	_, _, _, url := worldOn(t, httpapi.Config{})
 	_, _, text := get(t, url, "/v1/openapi.json")
 	var doc document
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &doc))
 	for path, methods := range doc.Paths {
 		for method := range methods {
 			routes = append(routes, strings.ToUpper(method)+" "+path)

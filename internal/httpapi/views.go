@@ -198,7 +198,6 @@ func (t *tokensOut) add(h threads.Head) {
 	t.In, t.Cached, t.Out = t.In+h.TokensIn, t.Cached+h.TokensCached, t.Out+h.TokensOut
 }
 
-// threadJSON is what a head says of its thread.
 func threadJSON(t client.Thread) threadOut {
 	h := t.Head
 	out := threadOut{

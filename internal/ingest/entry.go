@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,7 @@ func (s *stream) open(e *events.Event, text []byte) error {
 		return fmt.Errorf(`%w: envelope: want an object {"session", "thread", "dialect", "body"}`, ErrEntry)
 	}
 	e.Body = nil
-	if e.Thread.Name == "" {
-		e.Thread.Name = events.MainThread
-	}
+	e.Thread.Name = cmp.Or(e.Thread.Name, events.MainThread)
 	var errs []error
 	_ = jsonscan.Object(text, func(key, value []byte) bool {
 		if err := member(e, string(key), value); err != nil {

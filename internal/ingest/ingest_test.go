@@ -102,10 +102,7 @@ func TestEnvelopes(t *testing.T) {
 		{`{"session":`, "invalid JSON"},
 	} {
 		var out sink
-		got, _, err := lines(t, &out, ingest.Config{Envelopes: true, Producer: "p"}, c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got, _ := must.Two(lines(t, &out, ingest.Config{Envelopes: true, Producer: "p"}, c.in))(t)
 		if len(out.batches) == 0 {
 			if len(got) != 1 || !strings.Contains(got[0], c.want) {
 				t.Errorf("%s: results %q, want a refusal with %q", c.in, got, c.want)
@@ -148,9 +145,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	var out sink
 	big := `"` + strings.Repeat("x", 3<<20) + `"` + "\n"
-	if _, _, err := lines(t, &out, config(), strings.Repeat("1\n", 2500)+big+big+big); err != nil {
-		t.Fatal(err)
-	}
+	must.Two(lines(t, &out, config(), strings.Repeat("1\n", 2500)+big+big+big))(t)
 	for _, b := range out.batches {
 		size := 0
 		for _, e := range b {
@@ -179,9 +174,7 @@ func TestALivePipeIsPublishedAtOnce(t *testing.T) {
 			_, _ = io.WriteString(w, "1\n2\n")
 			time.Sleep(50 * time.Millisecond)
 			synctest.Wait()
-			if len(out.batches) != i+1 {
-				t.Errorf("after %v %d batches, want %d", time.Since(start), len(out.batches), i+1)
-			}
+			must.Same(t, len(out.batches), i+1, "after %v %d batches, want %d", time.Since(start))
 		}
 		_, _ = io.WriteString(w, `{"cut off`)
 		_ = w.CloseWithError(errors.New("gone"))
@@ -246,9 +239,7 @@ func TestOne(t *testing.T) {
 	if seq, err := ingest.One(t.Context(), strings.NewReader("{\n}\n"), &out, cfg); seq != 7 || err != nil || string(out.all()[0].Body) != "{\n}" {
 		t.Errorf("One = %d, %v, want 7", seq, err)
 	}
-	if _, err := ingest.One(t.Context(), strings.NewReader("{"), &out, cfg); !errors.Is(err, ingest.ErrEntry) {
-		t.Errorf("One of no JSON = %v, want ErrEntry", err)
-	}
+	must.Is(t, must.Err(ingest.One(t.Context(), strings.NewReader("{"), &out, cfg)), ingest.ErrEntry, "One of no JSON")
 	if _, err := ingest.One(t.Context(), strings.NewReader(`"0123456789"`), &out, cfg); !errors.Is(err, ingest.ErrTooLarge) {
 		t.Errorf("One of 12 bytes = %v, want ErrTooLarge", err)
 	}

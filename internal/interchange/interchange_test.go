@@ -112,10 +112,7 @@ func artifactsOf(t *testing.T, conn *natsio.Conn) map[string]string {
 	rs := must.Get(reg.Records(t.Context(), "", ""))(t)
 	out := map[string]string{}
 	for _, r := range rs {
-		f, _, err := reg.Open(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, _ := must.Two(reg.Open(t.Context(), r))(t)
 		body := must.Get(io.ReadAll(f))(t)
 		_ = f.Close()
 		out[fmt.Sprintf("%s/%s %s seq %q %s", r.Session, r.Filename, r.ID, r.Seq, r.Writer)] = string(body)
@@ -204,9 +201,7 @@ func TestGoldenSessions(t *testing.T) {
 	}
 	n := 0
 	for name, body := range files(t, os.DirFS(dir)) {
-		if byName[tail(name)] != body {
-			t.Errorf("%s is exported as\n%.300s\nwant\n%.300s", name, byName[tail(name)], body)
-		}
+		must.Same(t, byName[tail(name)], body, "%s is exported as\n%.300s\nwant\n%.300s", name)
 		n++
 	}
 	if n < len(out) {
@@ -301,9 +296,7 @@ func TestGeneratedSessions(t *testing.T) {
 	for name, body := range got {
 		switch tail(name) {
 		case "2026-01-01T00-00-00-000Z_damaged.jsonl":
-			if body != damaged {
-				t.Errorf("exported as\n%q\nwant\n%q", body, damaged)
-			}
+			must.Same(t, body, damaged, "exported as\n%q\nwant\n%q")
 		case "2026-03-04T05-06-07-000Z_large.jsonl":
 			if strings.Contains(body, "iVBOR") || len(body) > 1_050_000 || !strings.Contains(body, "blob:sha256:") || !strings.Contains(body, "truncated large content") {
 				t.Errorf("the session's file has %d bytes: images and long strings are still in line", len(body))
@@ -349,17 +342,12 @@ func TestStoredLeaf(t *testing.T) {
 	conn, _, _ := cycle(t, dir)
 	for i := range 2 {
 		id := events.Thread{Session: fmt.Sprint("leaf", i), Name: "main"}
-		tree, err := client.New(conn).Tree(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := must.Get(client.New(conn).Tree(t.Context(), id))(t)
 		want := sessions.Root
 		if i == 1 {
 			want = sessions.At(tree.Entries()[1].ID)
 		}
-		if tree.Leaf() != want {
-			t.Errorf("leaf of %s is %v, want %v", id, tree.Leaf(), want)
-		}
+		must.Same(t, tree.Leaf(), want, "leaf of %s is %v, want %v", id)
 		name := filepath.Join(dir, fmt.Sprint(i, ".jsonl"))
 		b, err := os.ReadFile(name)
 		if err != nil {

@@ -130,10 +130,7 @@ func version1(t *testing.T, old, id string) {
 	f := must.Get(sessions.Load([]byte(old)))(t)
 	head := must.Get(cl.Thread(t.Context(), main))(t)
 	n := 0
-	for step, err := range cl.Reader().Entries(t.Context(), head) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for step := range must.All(t, cl.Reader().Entries(t.Context(), head)) {
 		if st := step.State.Entry; st.Type != "session" {
 			if st.ID != f.Entries[n].ID {
 				t.Fatalf("entry %d has the id %q, want %q", n, st.ID, f.Entries[n].ID)

@@ -92,8 +92,6 @@ func TestExportKeepsArtifacts(t *testing.T) {
 		t.Errorf("export: %+v, %v, want one warning and one artifact", out, err)
 	}
 	for name, want := range map[string]string{"0.bash.log": "of the program\n", "1.bash.log": "stored too\n"} {
-		if got := string(must.Get(os.ReadFile(filepath.Join(folder, name)))(t)); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		must.Same(t, string(must.Get(os.ReadFile(filepath.Join(folder, name)))(t)), want, "%s is %q, want %q", name)
 	}
 }

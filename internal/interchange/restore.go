@@ -32,7 +32,6 @@ type note struct {
 
 const notesVersion = 1
 
-// notesFile is the name of the notes beside a session file.
 func notesFile(name string) string { return strings.TrimSuffix(name, sessionExt) + ".spool.json" }
 
 const sessionExt = ".jsonl"

@@ -28,14 +28,10 @@ func TestValid(t *testing.T) {
 		`{"a":1,}`, `{,}`, `{a:1}`, `{1:1}`, `1 2`, `{} x`, "\ufeff{}", `'a'`, `[1]]`, `{"a":1}}`,
 	}
 	for _, s := range bad {
-		if err := jsonscan.Valid([]byte(s)); !errors.Is(err, jsonscan.ErrSyntax) {
-			t.Errorf("Valid(%q) = %v, want ErrSyntax", s, err)
-		}
+		must.Is(t, jsonscan.Valid([]byte(s)), jsonscan.ErrSyntax, "Valid(%q)", s)
 	}
 	for _, deep := range []string{strings.Repeat("[", 257) + strings.Repeat("]", 257), strings.Repeat(`{"a":`, 257) + "1" + strings.Repeat("}", 257)} {
-		if err := jsonscan.Valid([]byte(deep)); !errors.Is(err, jsonscan.ErrDepth) {
-			t.Errorf("Valid(257 levels) = %v, want ErrDepth", err)
-		}
+		must.Is(t, jsonscan.Valid([]byte(deep)), jsonscan.ErrDepth, "Valid(257 levels)")
 	}
 	if err := jsonscan.Valid([]byte(`{"a":x}`)); err == nil || !strings.Contains(err.Error(), "byte 5") {
 		t.Errorf("Valid = %v, want the offset 5", err)
@@ -71,18 +67,14 @@ func TestObjectAndArray(t *testing.T) {
 		}
 	}
 	for _, s := range []string{``, `1`, `{}`, `[1`, `[1,`, `[1}`, `[] []`, `[,]`} {
-		if err := jsonscan.Array([]byte(s), func([]byte) bool { return true }); !errors.Is(err, jsonscan.ErrSyntax) {
-			t.Errorf("Array(%q) = %v, want ErrSyntax", s, err)
-		}
+		must.Is(t, jsonscan.Array([]byte(s), func([]byte) bool { return true }), jsonscan.ErrSyntax, "Array(%q)", s)
 	}
 }
 
 func TestGet(t *testing.T) {
 	raw := []byte(`{"a":{"b":1},"k\u0065y":" x ","a":{"c":[1]},"n":null}`)
 	for _, c := range []struct{ path, want string }{{"a/b", ""}, {"a/c", "[1]"}, {"key", `" x "`}, {"n", "null"}, {"n/x", ""}, {"zz", ""}, {"a/c/d", ""}} {
-		if got := string(jsonscan.Get(raw, strings.Split(c.path, "/")...)); got != c.want {
-			t.Errorf("Get(%s) = %q, want %q", c.path, got, c.want)
-		}
+		must.Same(t, string(jsonscan.Get(raw, strings.Split(c.path, "/")...)), c.want, "Get(%s) = %q, want %q", c.path)
 	}
 	if got := jsonscan.Get(raw); len(got) != len(raw) {
 		t.Errorf("Get() = %q, want the whole text", got)
@@ -98,9 +90,7 @@ func TestScalars(t *testing.T) {
 		`"x"`: jsonscan.KindString, "{}": jsonscan.KindObject, "\n[1]": jsonscan.KindArray, "": jsonscan.KindInvalid, "x": jsonscan.KindInvalid,
 	}
 	for s, want := range kinds {
-		if got := jsonscan.KindOf([]byte(s)); got != want {
-			t.Errorf("KindOf(%q) = %v, want %v", s, got, want)
-		}
+		must.Same(t, jsonscan.KindOf([]byte(s)), want, "KindOf(%q) = %v, want %v", s)
 	}
 	ints := map[string]any{
 		"5": int64(5), " -7 ": int64(-7), "5.0": int64(5), "1e3": int64(1000), "-0": int64(0), "9223372036854775807": int64(1<<63 - 1),

@@ -23,14 +23,10 @@ type Reader struct {
 }
 
 // NewReader reads a stream.
-func NewReader(src io.Reader) *Reader {
-	return &Reader{src: src, buf: make([]byte, 0, windowSize)}
-}
+func NewReader(src io.Reader) *Reader { return &Reader{src: src, buf: make([]byte, 0, windowSize)} }
 
 // NewTextReader reads a text in memory, without a copy. offset is the position that the first byte has for Offset.
-func NewTextReader(text []byte, offset int64) *Reader {
-	return &Reader{buf: text, base: offset}
-}
+func NewTextReader(text []byte, offset int64) *Reader { return &Reader{buf: text, base: offset} }
 
 // Offset is the position of the next byte.
 func (r *Reader) Offset() int64 { return r.base + int64(r.i) }

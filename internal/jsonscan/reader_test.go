@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 // reading is the grammar on top of a Reader: it writes the spelling of every token to out, and strings also unescaped.
@@ -191,9 +192,7 @@ func TestReaderError(t *testing.T) {
 		}
 	}
 	r := &reading{Reader: jsonscan.NewReader(io.MultiReader(strings.NewReader(raw), iotest.ErrReader(broken)))}
-	if err := r.whole(); !errors.Is(err, broken) {
-		t.Errorf("reading a whole text and an error = %v, want the error", err)
-	}
+	must.Is(t, r.whole(), broken, "reading a whole text and an error")
 }
 
 func TestValidUnless(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 func TestText(t *testing.T) {
@@ -36,9 +37,7 @@ func TestPrefixLinesFirstLine(t *testing.T) {
 		}
 	}
 	for raw, want := range map[string]int{`""`: 0, `"a"`: 0, `"a\nb\n"`: 2, `"\\n"`: 0, `"\\\n"`: 1, `"\u000a\u000A\u000b"`: 2, `"\\u000a"`: 0, `"\r"`: 0, `1`: 0} {
-		if got := jsonscan.Lines([]byte(raw)); got != want {
-			t.Errorf("Lines(%s) = %d, want %d", raw, got, want)
-		}
+		must.Same(t, jsonscan.Lines([]byte(raw)), want, "Lines(%s) = %d, want %d", raw)
 	}
 	for _, c := range []struct {
 		raw  string
@@ -47,9 +46,7 @@ func TestPrefixLinesFirstLine(t *testing.T) {
 	}{
 		{`"a\nb"`, 100, "a"}, {`"\n\r\n  \t\n  x y  \nz"`, 100, "x y"}, {`""`, 5, ""}, {`" \n "`, 5, ""}, {`"线程存储"`, 7, "线程"}, {`"abcdef"`, 3, "abc"}, {`"\u00a0\nq"`, 9, "q"}, {`{}`, 3, ""},
 	} {
-		if got := jsonscan.FirstLine([]byte(c.raw), c.max); got != c.want {
-			t.Errorf("FirstLine(%s, %d) = %q, want %q", c.raw, c.max, got, c.want)
-		}
+		must.Same(t, jsonscan.FirstLine([]byte(c.raw), c.max), c.want, "FirstLine(%s, %d) = %q, want %q", c.raw, c.max)
 	}
 }
 
@@ -57,9 +54,7 @@ func TestAppendString(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
 		{"", `""`}, {"a<b>&\u2028\x7f/", "\"a<b>&\u2028\x7f/\""}, {"\"\\\b\t\n\f\r\x00\x1b", `"\"\\\b\t\n\f\r\u0000\u001b"`}, {"x\xffy\xe4\xbd", "\"x\uFFFDy\uFFFD\uFFFD\""}, {"线🍊\uFFFD", "\"线🍊\uFFFD\""},
 	} {
-		if got := string(jsonscan.AppendString(nil, c.s)); got != c.want {
-			t.Errorf("AppendString(%q) = %s, want %s", c.s, got, c.want)
-		}
+		must.Same(t, string(jsonscan.AppendString(nil, c.s)), c.want, "AppendString(%q) = %s, want %s", c.s)
 	}
 }
 

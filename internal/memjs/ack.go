@@ -2,7 +2,6 @@ package memjs
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,20 +37,14 @@ func (o *consumer) processAck(sseq, dseq, count uint64, reply string, body []byt
 	switch {
 	case len(body) == 0, bytes.Equal(body, server.AckAck), bytes.Equal(body, server.AckOK):
 		answer = o.acked(sseq, dseq) && answer
-	case bytes.HasPrefix(body, server.AckNext):
-		o.acked(sseq, dseq)
-		o.request(reply, body[len(server.AckNext):])
-		answer = false
-	case bytes.HasPrefix(body, server.AckNak):
-		o.nak(sseq, dseq, bytes.TrimSpace(body[len(server.AckNak):]))
 	case bytes.Equal(body, server.AckProgress):
 		if p := o.pending[sseq]; p != nil {
 			p.ts = o.st.s.now.UnixNano()
 			o.kept.deliver(o.cfg.AckPolicy, o.cfg.MaxDeliver, p.dseq, sseq, 1, p.ts)
 			o.lastDelivery = o.st.s.now
 		}
-	case bytes.HasPrefix(body, server.AckTerm):
-		answer = o.acked(sseq, dseq) && answer
+	default: // a refusal, or an ack that asks for more: not modelled
+		return
 	}
 	if reply != "" && answer {
 		o.st.s.answer(reply, nil, nil)
@@ -121,55 +114,11 @@ func (o *consumer) moveFloor(dseq, sseq uint64) {
 	}
 }
 
-func (o *consumer) nak(sseq, dseq uint64, arg []byte) {
-	p := o.pending[sseq]
-	if dseq <= o.adflr || dseq > o.dseq || p == nil {
-		return
-	}
-	if delay, ok := nakDelay(arg); ok {
-		o.again = slices.DeleteFunc(o.again, func(seq uint64) bool { return seq == sseq })
-		p.ts = o.st.s.now.Add(delay - o.cfg.AckWait).UnixNano()
-		o.lastDelivery = o.st.s.now
-		o.armAcks(o.st.s.now.Add(delay))
-		return
-	}
-	if !slices.Contains(o.again, sseq) {
-		o.again = append(o.again, sseq)
-	}
-	o.signal()
-}
-
-func nakDelay(arg []byte) (d time.Duration, ok bool) {
-	if len(arg) == 0 {
-		return 0, false
-	}
-	if arg[0] == '{' {
-		var opts server.ConsumerNakOptions
-		err := json.Unmarshal(arg, &opts)
-		return opts.Delay, err == nil
-	}
-	d, err := time.ParseDuration(string(arg))
-	return d, err == nil
-}
-
 // ackSlack is how much later than due a server looks for acks, so that it finds many at once.
 const ackSlack = time.Millisecond
 
-// ackWait is how long an ack may take, or the given backoff.
-func (o *consumer) ackWait(backoff time.Duration) time.Duration {
-	if backoff > 0 {
-		return backoff + ackSlack
-	}
-	return o.cfg.AckWait + ackSlack
-}
-
-// ackWaitOf is ackWait for a message, by how often it was given.
-func (o *consumer) ackWaitOf(seq uint64) time.Duration {
-	if n := len(o.cfg.BackOff); n > 0 {
-		return o.ackWait(o.cfg.BackOff[min(o.redelivered[seq], uint64(n-1))])
-	}
-	return o.ackWait(0)
-}
+// ackWait is how long an ack may take.
+func (o *consumer) ackWait() time.Duration { return o.cfg.AckWait + ackSlack }
 
 // track notes that an ack is awaited.
 func (o *consumer) track(sseq, dseq uint64) {
@@ -182,7 +131,7 @@ func (o *consumer) track(sseq, dseq uint64) {
 	} else {
 		o.pending[sseq] = &open{dseq, now.UnixNano()}
 	}
-	o.armAcks(now.Add(o.ackWaitOf(sseq)))
+	o.armAcks(now.Add(o.ackWait()))
 }
 
 // armAcks sets the timer, unless it is set for earlier.
@@ -213,7 +162,7 @@ func (o *consumer) checkPending() {
 			o.asflr, o.adflr = max(o.asflr, seq), max(o.adflr, p.dseq)
 			continue
 		}
-		due := time.Unix(0, p.ts).Add(o.ackWaitOf(seq))
+		due := time.Unix(0, p.ts).Add(o.ackWait())
 		if now.Before(due.Add(-ackSlack)) {
 			if next.IsZero() || due.Before(next) {
 				next = due
@@ -237,7 +186,7 @@ func (o *consumer) checkPending() {
 		o.adflr, o.asflr = o.dseq-1, o.sseq-1
 		return
 	}
-	if latest := now.Add(o.ackWait(0)); next.IsZero() || next.After(latest) {
+	if latest := now.Add(o.ackWait()); next.IsZero() || next.After(latest) {
 		next = latest
 	}
 	o.st.s.setTimer(&o.ackTimer, next)

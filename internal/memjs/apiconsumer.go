@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// createConsumer makes or updates a consumer.
 func (c *apiCall) createConsumer(req *server.CreateConsumerRequest) {
 	cfg := &req.Config
 	name := cfg.Name
@@ -56,7 +55,6 @@ func (c *apiCall) createConsumer(req *server.CreateConsumerRequest) {
 	c.tellConsumer(o)
 }
 
-// makeConsumer makes or updates the consumer of a configuration.
 func (st *stream) makeConsumer(cfg *server.ConsumerConfig, action server.ConsumerAction) (*consumer, *server.ApiError) {
 	level := 0
 	if cfg.PriorityPolicy != server.PriorityNone || cfg.PinnedTTL != 0 || len(cfg.PriorityGroups) > 0 {
@@ -111,14 +109,11 @@ func setConsumerDefaults(cfg *server.ConsumerConfig) {
 	if cfg.MaxAckPending < -1 {
 		cfg.MaxAckPending = -1
 	}
-	if cfg.DeliverSubject == "" && cfg.MaxWaiting == 0 {
+	if cfg.MaxWaiting == 0 {
 		cfg.MaxWaiting = server.JSWaitQueueDefaultMax
 	}
 	if cfg.AckWait == 0 && (cfg.AckPolicy == server.AckExplicit || cfg.AckPolicy == server.AckAll) {
 		cfg.AckWait = server.JsAckWaitDefault
-	}
-	if len(cfg.BackOff) > 0 {
-		cfg.AckWait = cfg.BackOff[0]
 	}
 	if cfg.MaxAckPending == 0 && cfg.AckPolicy != server.AckNone {
 		cfg.MaxAckPending = server.JsDefaultMaxAckPending
@@ -134,23 +129,18 @@ func (st *stream) checkConsumer(cfg *server.ConsumerConfig) *server.ApiError {
 	case !validName(cfg.Name, true):
 		return server.NewJSStreamInvalidConfigError(errors.New("consumer name can not contain '.', '*', '>', '\\', '/'"))
 	case cfg.AckPolicy == server.AckFlowControl, cfg.PauseUntil != nil, cfg.RateLimit > 0, cfg.Sourcing, cfg.Direct,
+		cfg.DeliverSubject != "", len(cfg.BackOff) > 0,
 		cfg.PriorityPolicy != server.PriorityNone && cfg.PriorityPolicy != server.PriorityPinnedClient,
 		cfg.ReplayPolicy != server.ReplayInstant:
 		return server.NewJSStreamInvalidConfigError(errNotModelled)
 	case cfg.FilterSubject != "" && len(cfg.FilterSubjects) > 0:
 		return server.NewJSConsumerDuplicateFilterSubjectsError()
-	case cfg.DeliverSubject != "" && hasWildcard(cfg.DeliverSubject):
-		return server.NewJSConsumerDeliverToWildcardsError()
-	case cfg.DeliverSubject != "" && cfg.MaxWaiting != 0:
-		return server.NewJSConsumerPushMaxWaitingError()
-	case cfg.DeliverSubject == "" && cfg.Heartbeat > 0:
+	case cfg.Heartbeat > 0:
 		return server.NewJSConsumerHBRequiresPushError()
-	case cfg.DeliverSubject == "" && cfg.FlowControl:
+	case cfg.FlowControl:
 		return server.NewJSConsumerFCRequiresPushError()
 	case cfg.Durable != "" && cfg.Name != "" && cfg.Name != cfg.Durable:
 		return server.NewJSConsumerCreateDurableAndNameMismatchError()
-	case len(cfg.BackOff) > 0 && cfg.MaxDeliver != -1 && len(cfg.BackOff) > cfg.MaxDeliver:
-		return server.NewJSConsumerMaxDeliverBackoffError()
 	}
 	filters := slices.Clone(cfg.FilterSubjects)
 	if cfg.FilterSubject != "" {
@@ -173,8 +163,6 @@ func (st *stream) checkConsumer(cfg *server.ConsumerConfig) *server.ApiError {
 		return server.NewJSConsumerInvalidPolicyError(errors.New(err))
 	}
 	switch pinned := cfg.PriorityPolicy == server.PriorityPinnedClient; {
-	case pinned && cfg.DeliverSubject != "":
-		return server.NewJSConsumerPushWithPriorityGroupError()
 	case pinned && len(cfg.PriorityGroups) == 0:
 		return server.NewJSConsumerPriorityPolicyWithoutGroupError()
 	case pinned && slices.Contains(cfg.PriorityGroups, ""):
@@ -229,9 +217,7 @@ func (o *consumer) update(cfg *server.ConsumerConfig) error {
 		{was.DeliverPolicy == cfg.DeliverPolicy, "deliver policy"}, {was.MemoryStorage == cfg.MemoryStorage,
 			"storage type"},
 		{was.OptStartSeq == cfg.OptStartSeq, "start sequence"}, {sameTime, "start time"},
-		{was.AckPolicy == cfg.AckPolicy, "ack policy"}, {was.Heartbeat == cfg.Heartbeat, "heart beats"},
-		{was.FlowControl == cfg.FlowControl, "flow control"}, {was.MaxWaiting == cfg.MaxWaiting, "max waiting"},
-		{was.DeliverSubject == cfg.DeliverSubject, "deliver subject"},
+		{was.AckPolicy == cfg.AckPolicy, "ack policy"}, {was.MaxWaiting == cfg.MaxWaiting, "max waiting"},
 	} {
 		if !c.same {
 			return errors.New(c.what + " can not be updated")
@@ -239,7 +225,7 @@ func (o *consumer) update(cfg *server.ConsumerConfig) error {
 	}
 	o.cfg, o.told = *cfg, nil
 	o.setIdle()
-	if o.idle > 0 && !o.isPush() && o.cfg.InactiveThreshold != was.InactiveThreshold {
+	if o.idle > 0 && o.cfg.InactiveThreshold != was.InactiveThreshold {
 		o.st.s.setTimer(&o.idleTimer, o.st.s.now.Add(o.idle))
 	}
 	if was.FilterSubject != cfg.FilterSubject || !slices.Equal(was.FilterSubjects, cfg.FilterSubjects) {
@@ -247,7 +233,7 @@ func (o *consumer) update(cfg *server.ConsumerConfig) error {
 		o.recount()
 	}
 	if was.AckWait != cfg.AckWait && o.ackTimer.place > 0 {
-		o.st.s.setTimer(&o.ackTimer, o.st.s.now.Add(o.ackWait(0)))
+		o.st.s.setTimer(&o.ackTimer, o.st.s.now.Add(o.ackWait()))
 	}
 	o.signal()
 	return nil

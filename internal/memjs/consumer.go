@@ -36,14 +36,13 @@ type consumer struct {
 	pin     string
 	pinned  time.Time
 
-	active       bool // push: somebody listens on the delivery subject
 	signalled    bool // among Server.dirty
 	idle         time.Duration
-	lastRequest  time.Time // pull: when one was answered or expired last
+	lastRequest  time.Time // when one was answered or expired last
 	lastDelivery time.Time
 	lastAck      time.Time
 
-	ackTimer, waitTimer, pinTimer, idleTimer, beatTimer timer
+	ackTimer, waitTimer, pinTimer, idleTimer timer
 }
 
 // open is a delivery that is not acknowledged.
@@ -59,14 +58,13 @@ type lastList struct {
 }
 
 func newConsumer(st *stream, name string, cfg server.ConsumerConfig) *consumer {
-	o := &consumer{st: st, name: name, cfg: cfg, created: st.s.now.UTC(), active: true}
+	o := &consumer{st: st, name: name, cfg: cfg, created: st.s.now.UTC()}
 	o.setFilters()
 	what := func(s string) string { return s + " of " + name }
 	o.ackTimer = timer{fire: o.checkPending, what: what("ack wait"), stream: st.cfg.Name}
 	o.waitTimer = timer{fire: func() { o.processWaiting(true); o.signal() }, what: what("pulls"), stream: st.cfg.Name}
 	o.pinTimer = timer{fire: func() { o.unpin(); o.signal() }, what: what("pin"), stream: st.cfg.Name}
 	o.idleTimer = timer{fire: o.deleteInactive, what: what("inactivity"), stream: st.cfg.Name}
-	o.beatTimer = timer{fire: o.beat, what: what("heartbeat"), stream: st.cfg.Name}
 	o.selectStart()
 	o.setIdle()
 	return o
@@ -78,21 +76,15 @@ func (o *consumer) start() {
 	if o.lasts != nil && (len(o.lasts.seqs) == 0 || o.sseq >= o.lasts.resume) {
 		o.lasts = nil
 	}
-	if o.isPush() {
-		o.active = true
-		o.updateInterest(o.st.s.interested(o.cfg.DeliverSubject))
-		o.armBeat()
-	} else if o.idle > 0 {
+	if o.idle > 0 {
 		o.lastRequest = o.st.s.now
 		o.st.s.setTimer(&o.idleTimer, o.st.s.now.Add(o.idle))
 	}
 	if len(o.pending) > 0 {
-		o.st.s.setTimer(&o.ackTimer, o.st.s.now.Add(min(o.ackWait(0), time.Second)))
+		o.st.s.setTimer(&o.ackTimer, o.st.s.now.Add(min(o.ackWait(), time.Second)))
 	}
 	o.signal()
 }
-
-func (o *consumer) isPush() bool { return o.cfg.DeliverSubject != "" }
 
 func (o *consumer) setFilters() {
 	subjects := o.cfg.FilterSubjects
@@ -111,7 +103,7 @@ func (o *consumer) setIdle() {
 	case o.cfg.Durable == "" && o.cfg.InactiveThreshold <= 0:
 		o.cfg.InactiveThreshold = server.JsDeleteWaitTimeDefault
 		o.idle = o.cfg.InactiveThreshold + idleSlack
-	case o.cfg.InactiveThreshold > 0 && !o.isPush():
+	case o.cfg.InactiveThreshold > 0:
 		o.idle = o.cfg.InactiveThreshold + idleSlack
 	default:
 		o.idle = o.cfg.InactiveThreshold
@@ -168,7 +160,6 @@ func (o *consumer) signal() {
 	}
 }
 
-// stored tells the consumer of a new message.
 func (o *consumer) stored(m *message) {
 	if !matchesAny(o.filters, m.subject) {
 		return
@@ -176,7 +167,7 @@ func (o *consumer) stored(m *message) {
 	if m.seq > o.unseenTo {
 		o.unseen++
 	}
-	if m.seq >= o.sseq && (o.isPush() && o.active || len(o.waiting) > 0) {
+	if m.seq >= o.sseq && len(o.waiting) > 0 {
 		o.signal()
 	}
 }
@@ -301,7 +292,7 @@ func (o *consumer) info() *server.ConsumerInfo {
 		Delivered:     server.SequenceInfo{Consumer: o.kept.delivered.consumer, Stream: o.kept.delivered.stream},
 		AckFloor:      server.SequenceInfo{Consumer: o.kept.floor.consumer, Stream: o.kept.floor.stream},
 		NumAckPending: len(o.pending), NumRedelivered: len(o.redelivered), NumPending: o.numPending(),
-		PushBound: o.isPush() && o.active, TimeStamp: o.st.s.now.UTC(), PriorityGroups: []server.PriorityGroupState{},
+		TimeStamp: o.st.s.now.UTC(), PriorityGroups: []server.PriorityGroupState{},
 	}
 	if len(o.cfg.PriorityGroups) > 0 {
 		i.PriorityGroups = append(i.PriorityGroups, server.PriorityGroupState{
@@ -317,10 +308,8 @@ func (o *consumer) info() *server.ConsumerInfo {
 			*p = &utc
 		}
 	}
-	if !o.isPush() {
-		o.processWaiting(false)
-		i.NumWaiting = len(o.waiting)
-	}
+	o.processWaiting(false)
+	i.NumWaiting = len(o.waiting)
 	return i
 }
 
@@ -336,7 +325,7 @@ func (o *consumer) stop() {
 
 func (o *consumer) halt() {
 	o.closed = true
-	for _, t := range []*timer{&o.ackTimer, &o.waitTimer, &o.pinTimer, &o.idleTimer, &o.beatTimer} {
+	for _, t := range []*timer{&o.ackTimer, &o.waitTimer, &o.pinTimer, &o.idleTimer} {
 		o.st.s.stopTimer(t)
 	}
 }
@@ -344,12 +333,6 @@ func (o *consumer) halt() {
 // deleteInactive deletes a consumer that nobody has used for too long.
 func (o *consumer) deleteInactive() {
 	s := o.st.s
-	if o.isPush() {
-		if !o.active {
-			o.stop()
-		}
-		return
-	}
 	o.processWaiting(true)
 	if len(o.waiting) > 0 {
 		s.setTimer(&o.idleTimer, s.now.Add(o.idle))
@@ -357,8 +340,8 @@ func (o *consumer) deleteInactive() {
 	}
 	until := o.lastRequest.Add(o.idle)
 	if !until.After(s.now) { // its owner may still be at work on what it has
-		for seq, p := range o.pending {
-			if end := time.Unix(0, p.ts).Add(o.ackWaitOf(seq) + o.idle); end.After(until) {
+		for _, p := range o.pending {
+			if end := time.Unix(0, p.ts).Add(o.ackWait() + o.idle); end.After(until) {
 				until = end
 			}
 		}
@@ -368,28 +351,4 @@ func (o *consumer) deleteInactive() {
 		return
 	}
 	o.stop()
-}
-
-// interestChanged tells push consumers that somebody began or stopped to listen.
-func (s *Server) interestChanged(pattern) {
-	for _, st := range s.streams {
-		for _, o := range st.consumers {
-			if o.isPush() {
-				o.updateInterest(s.interested(o.cfg.DeliverSubject))
-			}
-		}
-	}
-}
-
-func (o *consumer) updateInterest(interest bool) {
-	if interest && !o.active {
-		o.signal()
-	}
-	o.active = interest
-	switch {
-	case interest:
-		o.st.s.stopTimer(&o.idleTimer)
-	case o.idle > 0 && o.idleTimer.place == 0:
-		o.st.s.setTimer(&o.idleTimer, o.st.s.now.Add(o.idle))
-	}
 }

@@ -16,9 +16,7 @@ type consumerState struct {
 
 type pair struct{ consumer, stream uint64 }
 
-func (k *consumerState) begin(sseq uint64) {
-	k.delivered.stream, k.floor.stream = sseq, sseq
-}
+func (k *consumerState) begin(sseq uint64) { k.delivered.stream, k.floor.stream = sseq, sseq }
 
 func (k *consumerState) deliver(policy server.AckPolicy, maxDeliver int, dseq, sseq, count uint64, ts int64) {
 	if dseq <= k.floor.consumer || count != 1 && policy == server.AckNone {

@@ -11,10 +11,7 @@ import (
 // gather delivers all that can be delivered now, and sets the timer for the requests that go on waiting.
 func (o *consumer) gather() {
 	stalled := false
-	for !o.closed {
-		if o.isPush() && !o.active || !o.isPush() && len(o.waiting) == 0 {
-			break
-		}
+	for !o.closed && len(o.waiting) > 0 {
 		m, count, full := o.nextMessage()
 		if m == nil {
 			if stalled = full; !full && o.sseq > o.st.last && o.unseen != 0 {
@@ -29,7 +26,7 @@ func (o *consumer) gather() {
 			break
 		}
 	}
-	if !o.closed && !o.isPush() {
+	if !o.closed {
 		o.processWaiting(!stalled)
 	}
 }
@@ -117,27 +114,22 @@ func (o *consumer) give(m *message, count uint64) bool {
 	if o.cfg.HeadersOnly {
 		hdr, data = addHeader(hdr, server.JSMsgSize, strconv.Itoa(len(data))), nil
 	}
-	to := o.cfg.DeliverSubject
-	var w *pull
-	if !o.isPush() {
-		if w = o.nextPull(len(m.subject) + len(reply) + len(hdr) + len(data)); w == nil {
-			o.putBack(m, count)
-			return false
-		}
-		to = w.reply
-		if o.cfg.PriorityPolicy == server.PriorityPinnedClient {
-			hdr = addHeader(hdr, server.JSPullRequestNatsPinId, o.pin)
-		}
-		if w.n > 0 && w.beat > 0 {
-			w.beatAt = o.st.s.now.Add(w.beat)
-		}
+	w := o.nextPull(len(m.subject) + len(reply) + len(hdr) + len(data))
+	if w == nil {
+		o.putBack(m, count)
+		return false
+	}
+	if o.cfg.PriorityPolicy == server.PriorityPinnedClient {
+		hdr = addHeader(hdr, server.JSPullRequestNatsPinId, o.pin)
+	}
+	if w.n > 0 && w.beat > 0 {
+		w.beatAt = o.st.s.now.Add(w.beat)
 	}
 	o.deliver(m, count)
-	o.st.s.deliver(nil, delivery{to, m.subject, reply, hdr, data})
-	if w != nil && w.n <= 0 && w.bytes > 0 {
+	o.st.s.deliver(nil, delivery{w.reply, m.subject, reply, hdr, data})
+	if w.n <= 0 && w.bytes > 0 {
 		o.status(w, "409 Batch Completed")
 	}
-	o.armBeat()
 	return true
 }
 
@@ -166,7 +158,7 @@ func (o *consumer) deliver(m *message, count uint64) {
 	} else {
 		o.track(m.seq, dseq)
 	}
-	if !o.isPush() && o.idle > 0 {
+	if o.idle > 0 {
 		o.lastRequest = s.now
 	}
 }
@@ -186,18 +178,4 @@ func (o *consumer) ackSubject(m *message, count uint64) string {
 func (o *consumer) heartbeat(to string) {
 	o.st.s.answer(to, fmt.Appendf(nil, "NATS/1.0 100 Idle Heartbeat\r\n%s: %d\r\n%s: %d\r\n\r\n",
 		server.JSLastConsumerSeq, o.dseq-1, server.JSLastStreamSeq, o.sseq-1), nil)
-}
-
-// armBeat sets the timer for a push consumer's next heartbeat.
-func (o *consumer) armBeat() {
-	if o.isPush() && o.cfg.Heartbeat > 0 {
-		o.st.s.setTimer(&o.beatTimer, o.st.s.now.Add(o.cfg.Heartbeat))
-	}
-}
-
-func (o *consumer) beat() {
-	if o.active {
-		o.heartbeat(o.cfg.DeliverSubject)
-	}
-	o.armBeat()
 }

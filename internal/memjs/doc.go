@@ -3,10 +3,11 @@
 // on it unchanged.
 //
 // It answers as nats-server 2.15 does, a single one, and models what Spool uses: streams, publishes with
-// expectations, atomic and fast batches, reads from the leader and direct ones, consumers of every policy, pinned
-// ones too, message schedules. It refuses what it does not model (mirrors, sources, republishing, counters, delete
-// markers, interest and work-queue retention, cron patterns) instead of answering something else. TestConformance
-// runs one body of tests on both servers.
+// expectations, atomic and fast batches, reads from the leader and direct ones, consumers that are pulled, pinned ones
+// too, message schedules. It refuses what it does not model (consumers that push, back-off, mirrors, sources,
+// republishing, counters, delete markers, interest and work-queue retention, cron patterns) instead of answering
+// something else; of acks it knows those that settle a message and those that ask for time. TestConformance runs one
+// body of tests on both servers.
 //
 // # Two ways of running
 //

@@ -74,10 +74,7 @@ func TestProductInVirtualTime(t *testing.T) {
 				Epoch: 1, Seq: seq, Body: make([]byte, 40_000)})
 		}
 		must.Do(t, c.Events().PublishEvents(t.Context(), evs))
-		_, partition, err := c.Events().NewestEvent(t.Context(), th)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, partition := must.Two(c.Events().NewestEvent(t.Context(), th))(t)
 		got := make(chan natsio.Delivery, 100)
 		stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
 		first, begin := <-got, time.Now()

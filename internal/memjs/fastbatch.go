@@ -203,7 +203,6 @@ func (b *fastBatch) ping(f *fastOp, reply string) {
 	b.flow(reply)
 }
 
-// store checks and stores one message of the batch.
 func (b *fastBatch) store(f *fastOp, subject, reply string, hdr, data []byte) {
 	st := b.st
 	subject = st.transformed(subject)

@@ -1,6 +1,7 @@
 package memjs
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -110,9 +111,7 @@ func (c *apiCall) directGet() {
 		end("408 Bad Request")
 		return
 	}
-	if req.MaxBytes == 0 {
-		req.MaxBytes = directBytes
-	}
+	req.MaxBytes = cmp.Or(req.MaxBytes, directBytes)
 	st.stale("direct", func() {
 		switch {
 		case len(req.MultiLastFor) > 0:
@@ -217,9 +216,7 @@ func (st *stream) directLasts(req *server.JSApiMsgGetRequest, reply string) {
 		}
 		upTo--
 	}
-	if upTo == 0 {
-		upTo = st.last
-	}
+	upTo = cmp.Or(upTo, st.last)
 	seqs := st.lastSeqs(newPatterns(req.MultiLastFor), upTo)
 	switch {
 	case len(seqs) > directMost:

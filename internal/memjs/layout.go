@@ -57,7 +57,6 @@ func brief(object []byte) []byte {
 	return mustJSON(fields)
 }
 
-// begin makes what a layout has.
 func (s *Server) begin(l Layout) {
 	s.now = time.Now()
 	for _, of := range l.streams {

@@ -34,10 +34,6 @@ func (o *consumer) status(w *pull, what string) {
 // request takes a pull.
 func (o *consumer) request(reply string, body []byte) {
 	refuse := func(status string) { o.st.s.answer(reply, []byte("NATS/1.0 "+status+"\r\n\r\n"), nil) }
-	if o.isPush() {
-		refuse("409 Consumer is push based")
-		return
-	}
 	w, err := o.parsePull(reply, body)
 	if err != nil {
 		refuse("400 Bad Request - " + err.Error())

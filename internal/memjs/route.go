@@ -34,7 +34,6 @@ func (s *Server) subscribe(c *conn, cmd *command) {
 	} else {
 		s.subs.wild = append(s.subs.wild, sub)
 	}
-	s.interestChanged(sub.subject)
 }
 
 func (s *Server) unsubscribe(c *conn, cmd *command) {
@@ -57,7 +56,6 @@ func (s *Server) dropSubscription(sub *subscription) {
 	} else {
 		delete(s.subs.literal, subject)
 	}
-	s.interestChanged(sub.subject)
 }
 
 // forget drops a connection and what it subscribed to.
@@ -74,7 +72,6 @@ func (s *Server) forget(c *conn) {
 		}
 	}
 	c.subs = map[string]*subscription{}
-	s.interestChanged(pattern{})
 }
 
 // interested reports whether somebody listens on a subject.

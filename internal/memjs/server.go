@@ -1,6 +1,7 @@
 package memjs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ type Server struct {
 
 // New makes a server that has no streams.
 func New(cfg Config) *Server {
-	if cfg.MaxPayload == 0 {
-		cfg.MaxPayload = 1 << 20
-	}
+	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 1<<20)
 	s := &Server{
 		cfg: cfg, processes: map[string]bool{}, subs: subscriptions{literal: map[string][]*subscription{}},
 		arrived: make(chan struct{}, 1),

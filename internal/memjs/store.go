@@ -192,7 +192,6 @@ func (st *store) fromTime(t time.Time) uint64 {
 	return st.last + 1
 }
 
-// add stores a message behind the last one.
 func (st *store) add(m *message) {
 	st.note(changeAdd, m)
 	if len(st.msgs) == 0 {

@@ -130,7 +130,6 @@ func (st *stream) limitSubject(subject string) {
 	}
 }
 
-// take removes one message, and tells the consumers.
 func (st *stream) take(m *message) {
 	st.remove(m)
 	if sc := st.schedules[m.subject]; sc != nil && sc.seq == m.seq {

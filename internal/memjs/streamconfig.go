@@ -1,6 +1,7 @@
 package memjs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -138,9 +139,7 @@ func (c *apiCall) checkStream(cfg server.StreamConfig) (server.StreamConfig, *se
 		cfg.PersistMode != server.DefaultPersistMode {
 		return cfg, server.NewJSStreamInvalidConfigError(errNotModelled)
 	}
-	if cfg.Storage == 0 {
-		cfg.Storage = server.FileStorage
-	}
+	cfg.Storage = cmp.Or(cfg.Storage, server.FileStorage)
 	if cfg.Replicas > 1 {
 		return cfg, server.NewJSStreamReplicasNotSupportedError()
 	}

@@ -24,7 +24,6 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	return append(t.UTC().AppendFormat(b, time.RFC3339Nano), '"')
 }
 
-// appendState appends a server.StreamState.
 func appendState(b []byte, s *server.StreamState) []byte {
 	if len(s.Subjects) > 0 || len(s.Deleted) > 0 {
 		return append(b, mustJSON(s)...)
@@ -66,9 +65,6 @@ func (o *consumer) appendInfo(b []byte) []byte {
 	b = appendMember(b, "num_redelivered", i.NumRedelivered)
 	b = appendMember(b, "num_waiting", i.NumWaiting)
 	b = appendMember(b, "num_pending", i.NumPending)
-	if i.PushBound {
-		b = append(b, `,"push_bound":true`...)
-	}
 	if len(i.PriorityGroups) > 0 {
 		b = append(append(b, `,"priority_groups":`...), mustJSON(i.PriorityGroups)...)
 	}
@@ -85,7 +81,6 @@ func (o *consumer) toldConfig() []byte {
 	return o.told
 }
 
-// tellConsumer answers with a consumer's state.
 func (c *apiCall) tellConsumer(o *consumer) {
 	if c.reply == "" {
 		return
@@ -94,7 +89,6 @@ func (c *apiCall) tellConsumer(o *consumer) {
 	c.s.answer(c.reply, nil, append(o.appendInfo(append(b, '"')), '}'))
 }
 
-// tellConsumers answers with a page of a stream's consumers.
 func (c *apiCall) tellConsumers(part []*consumer, p server.ApiPaged) {
 	if c.reply == "" {
 		return

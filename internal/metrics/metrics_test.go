@@ -18,6 +18,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/metrics"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -49,16 +50,9 @@ func TestNames(t *testing.T) {
 	}
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
-	if err := cl.Await(wait, th, "p", 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	report, err := json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := natsadmin.New(conn).Report(ctx, report); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(wait, th, "p", 0, 1))
+	report := must.Get(json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2}))(t)
+	must.Do(t, natsadmin.New(conn).Report(ctx, report))
 
 	quotas := quota.New(quota.Rates{Token: quota.Rate{Entries: 1}})
 	for range 4 {
@@ -79,10 +73,7 @@ func TestNames(t *testing.T) {
 	}
 	answered := names(text)
 	for _, file := range []string{"../../deploy/grafana/spool.json", "../../docs/operations.md"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		found := names(string(b))
 		if len(found) < 20 {
 			t.Errorf("%s names %d metrics", file, len(found))
@@ -117,10 +108,7 @@ func names(text string) []string {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get(url))(t)
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -137,14 +125,8 @@ func TestStreamsAreNotTimed(t *testing.T) {
 	defer srv.Close()
 	for _, path := range []string{"/v1/live", "/v1/heads"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := srv.Client().Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil))(t)
+		res := must.Get(srv.Client().Do(q))(t)
 		cancel()
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
@@ -169,10 +151,7 @@ func value(t *testing.T, text, name string) (v float64) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(strconv.ParseFloat(strings.TrimSpace(rest), 64))(t)
 			return v
 		}
 	}

@@ -1,10 +1,17 @@
-// Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error.
+// Package must is for steps of a test that cannot fail unless the test is over: it ends it with the error. Same and Is
+// tell of what is not as it should be, and the test goes on.
 package must
+
+import (
+	"errors"
+	"iter"
+)
 
 // T is what of a test, a benchmark or a property is needed here.
 type T interface {
 	Helper()
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 }
 
 // Do ends the test on an error.
@@ -23,3 +30,44 @@ func Get[V any](v V, err error) func(T) V {
 		return v
 	}
 }
+
+// Two is Get for a call of two values.
+func Two[A, B any](a A, b B, err error) func(T) (A, B) {
+	return func(t T) (A, B) {
+		t.Helper()
+		Do(t, err)
+		return a, b
+	}
+}
+
+// All ranges over values, and ends the test with the first error.
+func All[V any](t T, values iter.Seq2[V, error]) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		t.Helper()
+		for v, err := range values {
+			Do(t, err)
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// Same tells of a value that is not the wanted one. The last two verbs of the format are of the two.
+func Same[V comparable](t T, got, want V, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf(format, append(args, got, want)...)
+	}
+}
+
+// Is tells of an error that is not the wanted one; what was done is a format and its arguments.
+func Is(t T, err, want error, what string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf(what+" = %v, want %v", append(args, err, want)...)
+	}
+}
+
+// Err is the error of a call that also gives a value.
+func Err[V any](_ V, err error) error { return err }

@@ -21,10 +21,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	for range messages {
 		must.Get(c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), body))(t)
 	}
-	_, partition, err := c.Events().NewestEvent(t.Context(), th)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, partition := must.Two(c.Events().NewestEvent(t.Context(), th))(t)
 	type freed struct{}
 	came, gone := make(chan func() error, messages), make(chan freed, messages)
 	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {

@@ -1,6 +1,7 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,10 +123,7 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 		return nats.Connect("", append(opts, nats.InProcessServer(cfg.InProcess))...)
 	}
 	if cfg.Context == "" {
-		url := cfg.URL
-		if url == "" {
-			url = nats.DefaultURL
-		}
+		url := cmp.Or(cfg.URL, nats.DefaultURL)
 		nc, err := nats.Connect(url, opts...)
 		return nc, located(err, url)
 	}
@@ -168,10 +166,7 @@ func located(err error, urls string) error {
 const pingEvery = 20 * time.Second
 
 func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
-	name := cfg.Name
-	if name == "" {
-		name = "spool"
-	}
+	name := cmp.Or(cfg.Name, "spool")
 	opts := []nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingEvery),

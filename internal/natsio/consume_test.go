@@ -29,10 +29,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 		}
 	}
 	publish(1, 5)
-	_, partition, err := first.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, partition := must.Two(first.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t)
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
@@ -80,10 +77,7 @@ func TestTerms(t *testing.T) {
 		must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish()
-	_, partition, err := first.Events().NewestEvent(t.Context(), th)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, partition := must.Two(first.Events().NewestEvent(t.Context(), th))(t)
 	consume := func(c *natsio.Conn, got chan natsio.Delivery) (stop func()) {
 		t.Helper()
 		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {

@@ -60,9 +60,7 @@ func TestDeadLetterIsNotStoredBehindADeletion(t *testing.T) {
 		t.Helper()
 		n := 0
 		must.Do(t, c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }))
-		if n != want {
-			t.Errorf("%s: %d letters, want %d", when, n, want)
-		}
+		must.Same(t, n, want, "%s: %d letters, want %d", when)
 	}
 	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{letter}))
 	deleted := record.Deleted{State: record.Done, Seq: 10, Stored: 2}

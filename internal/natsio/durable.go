@@ -110,7 +110,6 @@ func (its Items) FollowDurable(
 	}
 }
 
-// readerConsumer finds the consumer of a name, or makes it.
 func (its Items) readerConsumer(
 	ctx context.Context, name string, filters []string, from Position,
 ) (cons jetstream.Consumer, err error) {

@@ -12,7 +12,6 @@ import (
 	"spool/pkg/events"
 )
 
-// after publishes one chain.
 func after(t *testing.T, conn *natsio.Conn, last uint64, evs ...*events.Event) (uint64, error) {
 	t.Helper()
 	ch := &natsio.Chain{Last: last, Events: evs}
@@ -75,10 +74,7 @@ func TestChains(t *testing.T) {
 		}
 		conn.Events().PublishChains(t.Context(), chains)
 		for i, ch := range chains {
-			newest, _, err := conn.Events().NewestEvent(t.Context(), ch.Events[0].Thread)
-			if err != nil {
-				t.Fatal(err)
-			}
+			newest, _ := must.Two(conn.Events().NewestEvent(t.Context(), ch.Events[0].Thread))(t)
 			if i == wrong {
 				if !errors.Is(ch.Err, record.ErrConflict) || newest >= 1<<40 {
 					t.Errorf("round %d, chain %d, which is wrong: %v", round, i, ch.Err)

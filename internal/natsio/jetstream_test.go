@@ -170,9 +170,7 @@ func TestItemsAreAPlainStream(t *testing.T) {
 func TestStoreOfALaterVersion(t *testing.T) {
 	server := natstest.Server(t)
 	c, limits := natstest.Dial(t, server), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
-	if err := c.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ensure(t.Context(), limits))
 	js := c.JetStream()
 	s, err := js.Stream(t.Context(), events.RecordsStream)
 	if err != nil {
@@ -217,22 +215,12 @@ func TestStoreOfAnEarlierVersion(t *testing.T) {
 			cfg.AllowAtomicPublish = false
 		}
 		cfg.Metadata = map[string]string{"spool-store": "old"}
-		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.CreateStream(t.Context(), cfg))(t)
 	}
 	for range 2 {
-		if err := c.Ensure(t.Context(), limits); err != nil {
-			t.Fatal(err)
-		}
-		records, err := js.Stream(t.Context(), events.RecordsStream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dead, err := js.Stream(t.Context(), events.DeadStream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Ensure(t.Context(), limits))
+		records := must.Get(js.Stream(t.Context(), events.RecordsStream))(t)
+		dead := must.Get(js.Stream(t.Context(), events.DeadStream))(t)
 		got := records.CachedInfo().Config.Metadata
 		if got["spool-format"] != "1" || got["spool-store"] != "old" || !dead.CachedInfo().Config.AllowAtomicPublish {
 			t.Errorf("metadata %v, batches of dead letters %v, want format 1, store old, and batches", got,

@@ -2,7 +2,6 @@ package natsio_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -71,9 +70,7 @@ func TestCopyThatIsBehind(t *testing.T) {
 		t.Errorf("Read = %q, %v, want %q", got, err, want)
 	}
 	o.NUID = "nothing"
-	if _, err := c.Objects().Read(ctx, o); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("Read of what is not there = %v, want %v", err, record.ErrNotFound)
-	}
+	must.Is(t, must.Err(c.Objects().Read(ctx, o)), record.ErrNotFound, "Read of what is not there")
 }
 
 // A connection asks the server about a stream once before it reads single messages of it, and learns from the next read

@@ -21,9 +21,7 @@ import (
 func TestEnsureIsIdempotent(t *testing.T) {
 	c := natstest.Conn(t)
 	for range 2 {
-		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-			t.Fatalf("Ensure again: %v", err)
-		}
+		must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
 	}
 }
 
@@ -80,10 +78,7 @@ func TestEnsureAllowsReaders(t *testing.T) {
 
 func TestCommitIsAllOrNothing(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
-	f, err := c.Records().Fence(ctx, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(c.Records().Fence(ctx, 3))(t)
 	first, err := c.Records().Commit(ctx, f, []record.Put{
 		{Key: "pack.a", Value: []byte("1"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h1"), Expect: 0},
@@ -95,18 +90,11 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 		{Key: "pack.b", Value: []byte("2"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h2"), Expect: first},
 	})
-	if !errors.Is(err, record.ErrConflict) {
-		t.Errorf("Commit with a wrong revision = %v, want ErrConflict", err)
-	}
+	must.Is(t, err, record.ErrConflict, "Commit with a wrong revision")
 	must.Get(c.Records().Write(ctx, record.Put{Key: events.FenceKey(3), Value: []byte("x"), Expect: record.Any}))(t)
 	_, err = c.Records().Commit(ctx, f, []record.Put{{Key: "pack.c", Value: []byte("3"), Expect: record.Any}})
-	if !errors.Is(err, record.ErrConflict) {
-		t.Errorf("Commit behind a moved fence = %v, want ErrConflict", err)
-	}
-	rs, err := c.Records().Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Is(t, err, record.ErrConflict, "Commit behind a moved fence")
+	rs := must.Get(c.Records().Records(ctx, "pack.a", "pack.b", "pack.c", "thread.s.t"))(t)
 	if !rs[0].Exists() || rs[1].Exists() || rs[2].Exists() || string(rs[3].Value) != "h1" || rs[3].Seq != first+1 {
 		t.Errorf("records after refused commits = %+v", rs)
 	}
@@ -172,9 +160,7 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 			t.Errorf("Read(%s) = %d bytes, %v", name, len(got), err)
 		}
 	}
-	if _, err := c.Objects().Stat(ctx, events.BlobsBucket, "nothing"); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("Stat(nothing) = %v, want ErrNotFound", err)
-	}
+	must.Is(t, must.Err(c.Objects().Stat(ctx, events.BlobsBucket, "nothing")), record.ErrNotFound, "Stat(nothing)")
 	must.Do(t, c.Store(0).DropBlob(ctx, record.Object{Bucket: events.BlobsBucket, Name: "ours-100"}))
 	if _, err := obs.GetBytes(ctx, "ours-100"); err == nil {
 		t.Error("a discarded object can still be read")

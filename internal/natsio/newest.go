@@ -79,7 +79,6 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	return newestMsg{}, nil
 }
 
-// decode reads a string of base64.
 func decode(value []byte) ([]byte, error) {
 	text, _ := jsonscan.Text(value)
 	return base64.StdEncoding.DecodeString(text)

@@ -2,7 +2,6 @@ package natsio_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -31,7 +30,5 @@ func TestObjectReader(t *testing.T) {
 		t.Errorf("from 7: %d bytes, %v", len(rest), err)
 	}
 	o.Sum[0] ^= 1
-	if _, err := io.ReadAll(c.Objects().OpenObject(t.Context(), o)); !errors.Is(err, natsio.ErrDigest) {
-		t.Errorf("with another digest = %v, want %v", err, natsio.ErrDigest)
-	}
+	must.Is(t, must.Err(io.ReadAll(c.Objects().OpenObject(t.Context(), o))), natsio.ErrDigest, "with another digest")
 }

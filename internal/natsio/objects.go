@@ -98,7 +98,6 @@ func (u *upload) send(ctx context.Context, chunks [][]byte) error {
 	return err
 }
 
-// metaMsg is the message that makes an object of chunks.
 func metaMsg(o record.Object) (*nats.Msg, error) {
 	body, err := json.Marshal(objectMeta{
 		Name: o.Name, Bucket: o.Bucket, NUID: o.NUID, Size: uint64(o.Size), Chunks: uint32(o.Chunks), ModTime: time.Now().UTC(),

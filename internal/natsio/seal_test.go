@@ -1,7 +1,6 @@
 package natsio_test
 
 import (
-	"errors"
 	"runtime"
 	"testing"
 
@@ -81,9 +80,7 @@ func TestForeignRecord(t *testing.T) {
 		want("other bytes", key, 4)
 		raw(t, c, key, value, checked)
 		want("what it had", key, 0)
-		if err := class.Check([]byte(bounded.Foreign)); !errors.Is(err, bounded.ErrForeign) {
-			t.Errorf("%s: Check of a foreign value = %v", class.Name, err)
-		}
+		must.Is(t, class.Check([]byte(bounded.Foreign)), bounded.ErrForeign, "%s: Check of a foreign value", class.Name)
 		write(other, nil)
 		write(key, nil)
 		raw(t, c, key, nil, nats.Header{"KV-Operation": {"DEL"}})
@@ -113,9 +110,7 @@ func TestSealing(t *testing.T) {
 	}
 	want := func(c *natsio.Conn, key string, want int) {
 		t.Helper()
-		if n := foreigns(t, c, key); n != want {
-			t.Errorf("%s: %d of 4 ways to read it call it foreign, want %d", key, n, want)
-		}
+		must.Same(t, foreigns(t, c, key), want, "%s: %d of 4 ways to read it call it foreign, want %d", key)
 	}
 	unmarked := mark(nil)
 	write(unmarked, "run.s.unmarked")

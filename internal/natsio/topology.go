@@ -1,6 +1,7 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ func Topology(l Limits) []jetstream.StreamConfig {
 		cfg.FirstSeq = l.First[cfg.Name]
 		cfg.Replicas = max(l.Replicas, 1)
 		cfg.Duplicates = time.Second // (producer, epoch, seq) identifies an event; no message id is trusted
-		if cfg.MaxBytes == 0 {
-			cfg.MaxBytes = -1
-		}
+		cfg.MaxBytes = cmp.Or(cfg.MaxBytes, -1)
 		return cfg
 	}
 	streams := []jetstream.StreamConfig{
@@ -236,12 +235,8 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 		left := info.Limits.MaxStore - int64(info.Store)
 		size = min(size, max(left/4, leastStreamBytes))
 	}
-	if l.EventsBytes == 0 {
-		l.EventsBytes = size
-	}
-	if l.ItemsBytes == 0 {
-		l.ItemsBytes = size
-	}
+	l.EventsBytes = cmp.Or(l.EventsBytes, size)
+	l.ItemsBytes = cmp.Or(l.ItemsBytes, size)
 	return l, nil
 }
 

@@ -53,9 +53,7 @@ func TestUploadInPieces(t *testing.T) {
 			t.Errorf("Open(%d bytes) = %d bytes, %v", size, len(got), err)
 		}
 		ref := casstore.SumBlob(want)
-		if _, err := store.OpenBlob(ctx, ref); !errors.Is(err, casstore.ErrNotFound) {
-			t.Errorf("OpenBlob before a record names it = %v, want ErrNotFound", err)
-		}
+		must.Is(t, must.Err(store.OpenBlob(ctx, ref)), casstore.ErrNotFound, "OpenBlob before a record names it")
 		must.Get(c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}))(t)
 		r := must.Get(store.OpenBlob(ctx, ref))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
@@ -77,9 +75,7 @@ func TestUploadGivenUp(t *testing.T) {
 	up := store.NewBlob(ctx)
 	must.Get(up.Write(noise(9 << 20)))(t)
 	cancel()
-	if _, err := up.Commit(); !errors.Is(err, context.Canceled) {
-		t.Errorf("Commit() after the end of its context = %v", err)
-	}
+	must.Is(t, must.Err(up.Commit()), context.Canceled, "Commit() after the end of its context")
 	up = store.NewBlob(t.Context())
 	must.Get(up.Write(noise(5 << 20)))(t)
 	o := must.Get(up.Commit())(t)
@@ -88,9 +84,7 @@ func TestUploadGivenUp(t *testing.T) {
 		t.Errorf("%d messages are left, want none", n)
 	}
 	failing := io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress))
-	if _, err := c.Inbox().CheckIn(t.Context(), failing); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("CheckIn(reader that fails) = %v, want its error", err)
-	}
+	must.Is(t, must.Err(c.Inbox().CheckIn(t.Context(), failing)), io.ErrNoProgress, "CheckIn(reader that fails)")
 	if n := messages(t, c, events.InboxBucket); n != 0 {
 		t.Errorf("%d messages are left in the inbox, want none", n)
 	}
@@ -117,9 +111,7 @@ func TestOpenDamaged(t *testing.T) {
 		if err == nil {
 			_, err = io.Copy(io.Discard, r)
 		}
-		if !errors.Is(err, casstore.ErrCorrupt) {
-			t.Errorf("%s: reading it = %v, want ErrCorrupt", name, err)
-		}
+		must.Is(t, err, casstore.ErrCorrupt, "%s: reading it", name)
 	}
 	if _, err := c.Inbox().OpenBody(ctx, events.BodyRef{Object: "nothing"}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("OpenBody(nothing) = %v, want ErrNotFound", err)

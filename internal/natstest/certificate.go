@@ -13,36 +13,27 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"spool/internal/must"
 )
 
 // Certificate writes a certificate for 127.0.0.1, which signs itself, and its key: dir/server.pem and dir/server-key.pem.
 func Certificate(t testing.TB, dir string, serial int64) (cert, key string) {
 	t.Helper()
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	form := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "spool test"},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
-	public, err := x509.CreateCertificate(rand.Reader, form, form, &secret.PublicKey, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must.Get(x509.CreateCertificate(rand.Reader, form, form, &secret.PublicKey, secret))(t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(secret))(t)
 	cert, key = filepath.Join(dir, "server.pem"), filepath.Join(dir, "server-key.pem")
 	for file, block := range map[string]*pem.Block{
 		cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: private},
 	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }

@@ -26,9 +26,7 @@ func left(t *testing.T, dir, producer string, n int) *Queue {
 // behind holds what Behind says of a producer against what it must say.
 func behind(t *testing.T, q *Queue, producer string, want bool) {
 	t.Helper()
-	if got := q.Behind(producer); got != want {
-		t.Errorf("Behind(%s) = %v, want %v", producer, got, want)
-	}
+	must.Same(t, q.Behind(producer), want, "Behind(%s) = %v, want %v", producer)
 }
 
 // A successor is behind what its predecessor left until that is published, also when the server goes away in the middle.
@@ -42,9 +40,7 @@ func TestBehindAPredecessor(t *testing.T) {
 	behind(t, q, "~one", false)
 	must.Do(t, q.Append([]*events.Event{event("p", 4, 10)}))
 	s := &sink{fail: record.ErrBusy}
-	if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) {
-		t.Errorf("Drain without a server = %v, want ErrBusy", err)
-	}
+	must.Is(t, q.Drain(t.Context(), s.send), record.ErrBusy, "Drain without a server")
 	behind(t, q, "p", true)
 	s.fail = nil
 	must.Do(t, q.Drain(t.Context(), s.send))
@@ -118,9 +114,7 @@ func TestBehindWhatCannotBeRead(t *testing.T) {
 			behind(t, q, "p", true)
 			must.Do(t, q.Append([]*events.Event{event("p", 4, 10)}))
 			s.fail = record.ErrBusy
-			if err := q.Drain(t.Context(), s.send); !errors.Is(err, record.ErrBusy) {
-				t.Errorf("Drain without a server = %v, want ErrBusy", err)
-			}
+			must.Is(t, q.Drain(t.Context(), s.send), record.ErrBusy, "Drain without a server")
 			behind(t, q, "p", true)
 			s.fail = nil
 			must.Do(t, q.Drain(t.Context(), s.send))

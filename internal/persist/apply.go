@@ -142,7 +142,6 @@ func (c *commit) locate(at ...casstore.Located) {
 	}
 }
 
-// takeBytes takes nodes, blobs and items.
 func (c *commit) takeBytes(s *staged, ch *apply.Change) {
 	c.nodes.AddDraft(&ch.Nodes)
 	for _, b := range ch.Blobs {

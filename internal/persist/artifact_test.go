@@ -139,9 +139,7 @@ func TestForkOfManyArtifacts(t *testing.T) {
 	for _, row := range must.Get(r.Artifacts(soon(t), "copy"))(t) {
 		numbers[row.Seq] = true
 	}
-	if len(numbers) != manyRows+1 {
-		t.Errorf("the fork has %d numbers, want %d", len(numbers), manyRows+1)
-	}
+	must.Same(t, len(numbers), manyRows+1, "the fork has %d numbers, want %d")
 }
 
 // manyRows is more artifacts than a commit has room for.

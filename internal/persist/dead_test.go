@@ -2,8 +2,8 @@ package persist_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -88,9 +88,7 @@ func TestPoisonGoesToTheDeadLetters(t *testing.T) {
 	ctx, js := t.Context(), r.conn.JetStream()
 	all := poisons(r)
 	for _, p := range all {
-		if p.kind == 0 {
-			p.kind = events.KindEntry
-		}
+		p.kind = cmp.Or(p.kind, events.KindEntry)
 		must.Get(js.PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(thread(0), p.kind), Data: p.data}))(t)
 	}
 	p := r.start(nil)
@@ -228,10 +226,6 @@ func TestReplay(t *testing.T) {
 	for range 2 {
 		must.Do(t, r.RemoveDeadLetters(t.Context(), dead[0].At))
 	}
-	if _, err := r.DeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("DeadLetter after its removal = %v, want ErrNotFound", err)
-	}
-	if err := r.ReplayDeadLetter(t.Context(), dead[0].At); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("ReplayDeadLetter after its removal = %v, want ErrNotFound", err)
-	}
+	must.Is(t, must.Err(r.DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
+	must.Is(t, r.ReplayDeadLetter(t.Context(), dead[0].At), record.ErrNotFound, "ReplayDeadLetter after its removal")
 }

@@ -341,9 +341,7 @@ func (r *rig) same(seq, without uint64) {
 		want.give(p, without+1, n)
 		want.through(p, int64(n)-1)
 	}
-	if got, want := r.left(without), want.left(without); got != want {
-		r.t.Errorf("with event %d deadly there is\n%s\nwant\n%s", seq, got, want)
-	}
+	must.Same(r.t, r.left(without), want.left(without), "with event %d deadly there is\n%s\nwant\n%s", seq)
 }
 
 // A deadly event in the middle of a long backlog is found; all others are applied once.

@@ -44,7 +44,6 @@ func (r *rig) applied(session string) {
 	r.steps(events.Thread{Session: session, Name: "last"}, r.Publisher(client.PublisherConfig{}), 1, 2)
 }
 
-// records are the keys of a session's records.
 func (r *rig) records(session string) (keys []string) {
 	r.t.Helper()
 	for _, filter := range events.OfSession(session) {
@@ -107,9 +106,7 @@ func TestDeleteSession(t *testing.T) {
 		t.Errorf("kept = %+v, want the entries and the artifact of the fork", got.Kept)
 	}
 	r.gone("s")
-	if _, err := r.Thread(ctx, events.Thread{Session: "s", Name: "main"}); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(ctx, events.Thread{Session: "s", Name: "main"})), threads.ErrNoThread, "Thread")
 	if a, err := r.Artifact(ctx, rows[0].ID); err != nil || a.Session != "child" { // entries of the fork name it so
 		t.Errorf("Artifact = %+v, %v, want the fork's", a, err)
 	}
@@ -122,10 +119,7 @@ func TestDeleteSession(t *testing.T) {
 	if err != nil || len(forked) != 1 {
 		t.Fatalf("artifacts of the fork = %v, %v, want one", forked, err)
 	}
-	body, _, err := r.OpenArtifact(ctx, forked[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, _ := must.Two(r.OpenArtifact(ctx, forked[0]))(t)
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(body); err != nil || text.String() != "the whole output of s" {
 		t.Errorf("artifact of the fork = %q, %v", &text, err)
@@ -178,9 +172,7 @@ func TestDeleteActiveSession(t *testing.T) {
 		t.Errorf("%d dead letters, want the refused deletion", n)
 	}
 	r.start(nil)
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); err != nil {
-		t.Fatalf("DeleteSession when all has ended = %v", err)
-	}
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	r.gone("s")
 
 	// Forced, whatever is live goes.
@@ -296,13 +288,9 @@ func TestDeleteLargeSession(t *testing.T) {
 	if list, err := r.Threads(t.Context(), ""); err != nil || len(list) != 0 {
 		t.Errorf("a reader sees %d threads of a session that is being deleted, %v", len(list), err)
 	}
-	if _, err := r.Thread(t.Context(), es[many-1].Thread); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(t.Context(), es[many-1].Thread)), threads.ErrNoThread, "Thread")
 	r.start(nil)
-	if err := <-asked; err != nil {
-		t.Fatalf("DeleteSession = %v", err)
-	}
+	must.Do(t, <-asked)
 	cancel()
 	r.gone("s")
 	if h := r.steps(es[0].Thread, r.Publisher(client.PublisherConfig{Producer: "again"}), 1, 2); h.Entries != 1 {
@@ -372,9 +360,7 @@ func TestLeavingWhileLive(t *testing.T) {
 	if open, err := r.Outputs(ctx, "s"); err != nil || len(open) != 0 {
 		t.Errorf("open outputs = %v, %v, want none", open, err)
 	}
-	if _, err := r.Thread(ctx, to); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("Thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, must.Err(r.Thread(ctx, to)), threads.ErrNoThread, "Thread")
 }
 
 // An answer that never comes means done or not done: the deletion goes on from what the store says.

@@ -44,14 +44,8 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
 		t.Helper()
-		ls, err := r.DeadLetters(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		item, _, err = r.conn.Items().LastItem(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ls := must.Get(r.DeadLetters(ctx, ""))(t)
+		item, _ = must.Two(r.conn.Items().LastItem(ctx, id))(t)
 		return len(ls), item
 	}
 	if letters, item := count(); letters != 1 || item != 2 {
@@ -114,9 +108,7 @@ func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
 	}
 	for range 2 {
 		_, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true, UnchangedSince: 1})
-		if !errors.Is(err, client.ErrSessionWritten) {
-			t.Errorf("DeleteSession = %v, want ErrSessionWritten", err)
-		}
+		must.Is(t, err, client.ErrSessionWritten, "DeleteSession")
 	}
 	if list, err := r.Artifacts(t.Context(), "s"); err != nil || len(list) != 1 {
 		t.Errorf("%d artifacts, %v, want the one", len(list), err)

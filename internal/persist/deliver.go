@@ -36,7 +36,6 @@ func (p *Persister) sendItems(ctx context.Context, items []events.Posted, tried 
 	return p.sendItems(ctx, items[len(items)/2:], true)
 }
 
-// sendStub publishes a stub in the place of an item that is refused for good.
 func (p *Persister) sendStub(ctx context.Context, it events.Posted, cause error) error {
 	p.stats.itemsRefused.Add(1)
 	p.Log.Error("an item is refused for good: a stub has its number", "subject", it.Subject, "item", it.N, "bytes", len(it.Data), "error", cause)

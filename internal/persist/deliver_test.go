@@ -88,7 +88,6 @@ func TestItemRefusedForGood(t *testing.T) {
 	}
 }
 
-// sentTexts are the texts of a thread's items as SPOOL_ITEMS has them.
 func (r *rig) sentTexts(id events.Thread) (texts []string) {
 	r.t.Helper()
 	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.ItemsStream))(r.t)

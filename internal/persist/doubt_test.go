@@ -135,9 +135,7 @@ func TestDeletionWhileACollectorBegins(t *testing.T) {
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); err != nil {
-		t.Fatalf("DeleteSession = %v", err)
-	}
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	r.gone("s")
 	if n := b.n.Load(); n < 4 {
 		t.Errorf("%d commits, want two for the records and two for the end", n)

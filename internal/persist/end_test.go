@@ -1,7 +1,6 @@
 package persist_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -40,9 +39,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	}
 	r.check5(thread(0))
 
-	if err := r.End(t.Context(), thread(0), events.End{}); !errors.Is(err, client.ErrEnded) {
-		t.Errorf("second End = %v, want ErrEnded", err)
-	}
+	must.Is(t, r.End(t.Context(), thread(0), events.End{}), client.ErrEnded, "second End")
 	// What comes later is refused with its bytes kept, also by a persister that reads the head from the history.
 	for i := range 2 {
 		err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("late", "user", 10), Seq: uint64(6 + i)})
@@ -61,9 +58,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	}
 
 	fork := events.Thread{Session: "s0", Name: "again"}
-	if err := r.Fork(t.Context(), fork, events.Fork{Session: "s0", Thread: "main"}); err != nil {
-		t.Fatalf("Fork of a completed thread = %v", err)
-	}
+	must.Do(t, r.Fork(t.Context(), fork, events.Fork{Session: "s0", Thread: "main"}))
 	if h := r.head(fork); h.Status != threads.StatusActive {
 		t.Errorf("fork = %v, want active", h.Status)
 	}

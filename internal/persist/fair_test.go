@@ -2,6 +2,7 @@ package persist_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -78,9 +79,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 func warmUp(t *testing.T) {
 	b := casstore.NewPackBuilder()
 	b.AddNode(&casstore.Node{Type: "x", Payload: []byte{0xc0}})
-	if _, _, err := b.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Two(b.Finish())(t)
 }
 
 func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
@@ -138,9 +137,7 @@ func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
 		t.Errorf("Stats() = %+v, want %d entries", s, seq)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 }
 
 // An event that names what another session brought sees all that was stored before it, however much of that waits: a
@@ -215,15 +212,10 @@ func TestBranchesShareCommits(t *testing.T) {
 		r.give(p, from, to)
 		r.through(p, n)
 		h := r.head(id)
-		for step, err := range r.Reader().EntriesBack(t.Context(), h) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for step := range must.All(t, r.Reader().EntriesBack(t.Context(), h)) {
 			refs[i] = append(refs[i], step.At.Ref)
 		}
-		if len(refs[i]) != n {
-			t.Errorf("%d entries, want %d", len(refs[i]), n)
-		}
+		must.Same(t, len(refs[i]), n, "%d entries, want %d")
 		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
 			t.Errorf("Verify() = %v", err)
 		}
@@ -265,9 +257,7 @@ func TestBusyMachine(t *testing.T) {
 			t.Errorf("%d entries in %d commits, want %d in %d", s.Entries, s.Commits, n, n/most+2)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-ended)
 	})
 }
 
@@ -287,9 +277,7 @@ func (g *gated) Commit(ctx context.Context, f record.Fence, puts []record.Put) (
 	g.mu.Lock()
 	g.commits++
 	for _, put := range puts {
-		if g.written[put.Key] == 0 {
-			g.written[put.Key] = g.commits
-		}
+		g.written[put.Key] = cmp.Or(g.written[put.Key], g.commits)
 	}
 	g.mu.Unlock()
 	return g.memoryStore.Commit(ctx, f, puts)
@@ -353,7 +341,5 @@ func sessionLeavesRoom(t *testing.T) {
 		t.Errorf("Stats() = %+v, want %d entries", s, large+others)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 }

@@ -126,9 +126,7 @@ func TestItemsWithLostAnswers(t *testing.T) {
 	r.await(thread(0), "p", entries)
 	r.check(thread(0), entries)
 	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
-	if got := s.CachedInfo().State.Msgs; got != entries {
-		t.Errorf("ITEMS holds %d messages, want %d", got, entries)
-	}
+	must.Same(t, s.CachedInfo().State.Msgs, entries, "ITEMS holds %d messages, want %d")
 }
 
 // TestTwoPersistersOnEverything: both think that they own every partition; commits are refused, and nothing is lost or

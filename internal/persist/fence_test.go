@@ -23,7 +23,6 @@ func (r *rig) moveFence() {
 	}
 }
 
-// pack reads the record of a pack.
 func (r *rig) pack(id casstore.PackID) (record.Record, record.Pack) {
 	r.t.Helper()
 	rs := must.Get(r.conn.Records().Records(r.t.Context(), events.PackKey(id.String())))(r.t)
@@ -163,10 +162,7 @@ func TestThreadOnACollectedPackIsLatched(t *testing.T) {
 	r.publish(other, thread(1), 0, 50)
 	r.await(thread(1), "q", 50)
 	r.check(thread(1), 50)
-	for it, err := range r.letters() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, r.letters()) {
 		if it.Subject != events.DeadSubject("s0", "main", "entry") {
 			t.Errorf("dead letter on %s, want one of %s", it.Subject, thread(0))
 		}

@@ -146,9 +146,7 @@ func TestEveryKthReadFails(t *testing.T) {
 	for _, every := range []int64{2, 3, 5, 7} {
 		t.Run(fmt.Sprint(every), func(t *testing.T) {
 			t.Parallel()
-			if got := run(t, every); got != want {
-				t.Errorf("with every %d-th read failing:\n%s\nwant:\n%s", every, got, want)
-			}
+			must.Same(t, run(t, every), want, "with every %d-th read failing:\n%s\nwant:\n%s", every)
 		})
 	}
 }

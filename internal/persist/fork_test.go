@@ -50,9 +50,7 @@ func TestForkSession(t *testing.T) {
 		t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", n)
 	}
 	r.say(to, "omp", bare("f"))
-	if got, want := r.shape(t, to), "a< b<a c<a d<c e<d f<b leaf f"; got != want {
-		t.Errorf("fork after an entry = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, to), "a< b<a c<a d<c e<d f<b leaf f", "fork after an entry = %s, want %s")
 	r.unmoved(source)
 	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
 
@@ -73,9 +71,7 @@ func TestForkSession(t *testing.T) {
 	if row := list[0].Row(); row.Parent != "s0" || row.Cwd != "/srv/mill" || !row.Answered || row.Prompt == "" || row.Messages != 6 {
 		t.Errorf("listing of the fork = %+v, want what the source's says", row)
 	}
-	if err := r.ForkSession(ctx, "s0", "child", client.SessionFork{}); !errors.Is(err, client.ErrThreadExists) {
-		t.Errorf("second fork = %v, want ErrThreadExists", err)
-	}
+	must.Is(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}), client.ErrThreadExists, "second fork")
 	r.forkForks(t, to)
 }
 

@@ -257,10 +257,7 @@ func TestGiantPoison(t *testing.T) {
 		r.await(thread(0), pub.Producer(), e.Seq)
 		var got string
 		n := 0
-		for m, err := range r.letters() {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for m := range must.All(t, r.letters()) {
 			got = m.Header.Get(natsio.HeaderReason)
 			if n++; n > i {
 				break
@@ -311,7 +308,5 @@ func TestPublishFromAReader(t *testing.T) {
 		t.Errorf("opened %d times, want 1", opened)
 	}
 	ref := casstore.SumBlob([]byte(line)) // nobody has it
-	if _, err := r.OpenBlob(t.Context(), ref); !errors.Is(err, casstore.ErrNotFound) {
-		t.Errorf("OpenBlob(%s) = %v, want ErrNotFound", ref, err)
-	}
+	must.Is(t, must.Err(r.OpenBlob(t.Context(), ref)), casstore.ErrNotFound, "OpenBlob(%s)", ref)
 }

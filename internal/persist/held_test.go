@@ -33,10 +33,7 @@ func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 		head := r.say(th, "omp", lines...)
 		heads = append(heads, head.Head().Ref)
 		held := map[string][]casstore.Ref{}
-		for step, err := range r.Reader().Entries(t.Context(), head) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for step := range must.All(t, r.Reader().Entries(t.Context(), head)) {
 			content := must.Get(step.ReadContent(t.Context()))(t)
 			held[step.State.Entry.ID] = content.Refs
 		}

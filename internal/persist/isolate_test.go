@@ -2,7 +2,6 @@ package persist_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,9 +204,7 @@ func TestStoreThatTakesNothing(t *testing.T) {
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 3)
 	select {
 	case err := <-p.died:
-		if !errors.Is(err, record.ErrRefused) {
-			t.Errorf("Run() = %v, want %v", err, record.ErrRefused)
-		}
+		must.Is(t, err, record.ErrRefused, "Run()")
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}

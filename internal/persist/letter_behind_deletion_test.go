@@ -56,7 +56,6 @@ func deletion() events.Control {
 	return events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
 }
 
-// refusedIn waits until the record of what is refused has an event.
 func (r *rig) refusedIn(seq uint64) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("event %d is noted as refused", seq), func() bool {

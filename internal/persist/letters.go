@@ -13,7 +13,6 @@ func (p *Persister) letter(s *staged, why string) events.Dead {
 	}
 }
 
-// letters are the dead letters of a commit.
 func (p *Persister) letters(c *commit) (all []events.Dead) {
 	for _, s := range c.events {
 		if s.verdict.Is == apply.Dead {

@@ -14,7 +14,6 @@ import (
 	"spool/pkg/events"
 )
 
-// linked stores an entry of the producer p as it is, with its link.
 func (r *rig) linked(id events.Thread, seq, prev uint64) {
 	r.t.Helper()
 	r.store(&events.Event{

@@ -55,7 +55,6 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 	return nil
 }
 
-// loadThreads reads the heads of threads that are not in memory, and their sessions.
 func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	keys := make([]string, 0, 3*len(missing))
 	for _, t := range missing {

@@ -36,10 +36,8 @@ func (r *rig) applies(n int64) persist.Stats {
 
 func (r *rig) itemTexts(t events.Thread) (all []string) {
 	r.t.Helper()
-	for it, err := range r.Subscribe(r.t.Context(), client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for it := range must.All(r.t,
+		r.Subscribe(r.t.Context(), client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if all = append(all, it.Text()); it.More == 0 {
 			break
 		}

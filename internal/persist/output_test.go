@@ -73,10 +73,8 @@ func (r *rig) results(t events.Thread, n int) (all []result) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
 	defer cancel()
-	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for it := range must.All(r.t,
+		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		var res result
 		must.Do(r.t, json.Unmarshal(it.Raw, &res))
 		if all = append(all, res); len(all) == n {
@@ -116,7 +114,6 @@ func (r *rig) begin(t events.Thread, cfg client.OutputConfig) *client.Output {
 	return o
 }
 
-// finish ends an output and waits for its result.
 func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -129,10 +126,7 @@ func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 func (r *rig) artifact(id string, want []byte) artifacts.Record {
 	r.t.Helper()
 	rec := must.Get(r.Artifact(r.t.Context(), artifacts.ID(id)))(r.t)
-	body, size, err := r.OpenArtifact(r.t.Context(), rec)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body, size := must.Two(r.OpenArtifact(r.t.Context(), rec))(r.t)
 	got, err := io.ReadAll(body)
 	if err != nil || !bytes.Equal(got, want) || size != int64(len(want)) || rec.Size != size {
 		r.t.Errorf("artifact %s: %d bytes of %d, %v, want %d", id, len(got), size, err, len(want))

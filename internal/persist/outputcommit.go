@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,6 @@ type touchedOutput struct {
 	end  *events.LiveEnd
 }
 
-// touch makes the commit change an output.
 func (c *commit) touch(o *openOutput) *touchedOutput {
 	for _, n := range c.outputs {
 		if n.openOutput == o {
@@ -158,9 +158,7 @@ func (p *Persister) putParts(ctx context.Context, n *touchedOutput) error {
 		if err != nil {
 			return fmt.Errorf("part of the artifact of %s: %w", n.key, err)
 		}
-		if n.first == 0 {
-			n.first = seq
-		}
+		n.first = cmp.Or(n.first, seq)
 		n.last = seq
 		p.stats.stored.Add(int64(len(n.ready[0])))
 		n.ready = n.ready[1:]

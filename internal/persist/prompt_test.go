@@ -39,14 +39,11 @@ func (r *rig) open(ctx context.Context, session string, want int) []client.Promp
 	}
 }
 
-// settled reads the items of a thread that settle a prompt.
 func (r *rig) settled(ctx context.Context, t events.Thread, want int64) []client.Item {
 	r.t.Helper()
 	var out []client.Item
-	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for it := range must.All(r.t,
+		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if it.Type() == events.TypePendingPromptResolved {
 			out = append(out, it)
 		}

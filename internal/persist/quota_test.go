@@ -29,9 +29,7 @@ func TestQuotas(t *testing.T) {
 		defer cancel()
 		th := events.Thread{Session: session, Name: name}
 		entry := client.Entry{Thread: th, Dialect: "omp", Body: message(fmt.Sprint(producer, seq), "user", 10), Seq: seq}
-		if err := r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry))
 		return r.Await(ctx, th, producer, 0, seq)
 	}
 	refused := func(err error, why string) {
@@ -80,9 +78,7 @@ func TestQuotas(t *testing.T) {
 	if got := r.head(main).Entries; got != 5 {
 		t.Errorf("%s has %d entries, want 5", main, got)
 	}
-	if _, err := r.DeleteSession(t.Context(), "full", client.Deletion{By: "mira"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.DeleteSession(t.Context(), "full", client.Deletion{By: "mira"}))(t)
 	for i, name := range []string{"main", "b", "c"} {
 		taken(send("full", name, fmt.Sprint("p", 6+i), 1))
 	}
@@ -102,9 +98,7 @@ func TestManyProducers(t *testing.T) {
 	}
 	other := events.Thread{Session: thread(0).Session, Name: "other"}
 	bad := client.Entry{Thread: other, Dialect: "omp", Body: []byte(`{"no json`), Seq: 1}
-	if err := r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad))
 	if err := r.Await(t.Context(), other, "~bad", 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "JSON") {
 		t.Errorf("bad entry of a thread too many = %v, want a refusal for what it is", err)
 	}

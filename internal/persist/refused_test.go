@@ -319,9 +319,7 @@ func TestRefusedIsBounded(t *testing.T) {
 	if n := len(r.record(events.RefusedKey(0)).Value); n == 0 || n > limit {
 		t.Errorf("the record has %d bytes, want at most %d", n, limit)
 	}
-	if n := len(r.whyDead()); n != entries {
-		t.Errorf("%d dead letters, want %d", n, entries)
-	}
+	must.Same(t, len(r.whyDead()), entries, "%d dead letters, want %d")
 	must.Do(t, pub.Control(t.Context(), thread(0), entries+1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	r.give(p, entries+1, entries+1)
 	r.through(p, entries+1)

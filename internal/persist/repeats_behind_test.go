@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/events"
 )
@@ -125,9 +126,7 @@ func TestRefusedOperationIsGivenAgain(t *testing.T) {
 				r.through(next, int64(last-floor+1))
 				r.wantEntries(other, 1)
 			}
-			if n := len(r.whyDead()); n != 1+between {
-				t.Errorf("%d dead letters, want %d", n, 1+between)
-			}
+			must.Same(t, len(r.whyDead()), 1+between, "%d dead letters, want %d")
 		})
 	}
 }

@@ -20,9 +20,7 @@ import (
 )
 
 // largeResult is what a tool gave.
-func largeResult(bytes int) string {
-	return strings.Repeat("all is well\n", bytes/12+1)[:bytes]
-}
+func largeResult(bytes int) string { return strings.Repeat("all is well\n", bytes/12+1)[:bytes] }
 
 // resultLines are entries with a tool's result, by dialect.
 var resultLines = map[string]string{
@@ -53,10 +51,8 @@ func (r *rig) raw(t events.Thread, n int64) string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for it := range must.All(r.t,
+		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if it.N == n {
 			return string(it.Raw)
 		}
@@ -236,10 +232,7 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 			t.Fatalf("item %d names no artifact", i+1)
 		}
 		rec := must.Get(r.Artifact(t.Context(), artifacts.ID(res.Metadata.Artifact.ID)))(t)
-		body, _, err := r.OpenArtifact(t.Context(), rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body, _ := must.Two(r.OpenArtifact(t.Context(), rec))(t)
 		if text, err := io.ReadAll(body); err != nil || string(text) != largeResult(70_000+i) {
 			t.Errorf("artifact %s: %d bytes, %v, want %d", rec.ID, len(text), err, 70_000+i)
 		}

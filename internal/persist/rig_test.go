@@ -147,10 +147,8 @@ func (r *rig) items(t events.Thread, want int64) (last int64) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	for it, err := range r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true}) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for it := range must.All(r.t,
+		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if it.N != last+1 {
 			r.t.Fatalf("%s: item %d after %d", t, it.N, last)
 		}

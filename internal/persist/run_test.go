@@ -16,7 +16,6 @@ import (
 	"spool/pkg/events"
 )
 
-// runs reads the runs of a session by id.
 func (r *rig) runs(session string) map[string]client.RunInfo {
 	r.t.Helper()
 	list := must.Get(r.Runs(r.t.Context(), session))(r.t)
@@ -93,9 +92,7 @@ func TestRunLife(t *testing.T) {
 		t.Error("Ended is open after End")
 	}
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, ""))
-	if err := run.End(ctx, artifacts.RunFailed, ""); !errors.Is(err, client.ErrRunEnded) {
-		t.Errorf("End in another state = %v, want %v", err, client.ErrRunEnded)
-	}
+	must.Is(t, run.End(ctx, artifacts.RunFailed, ""), client.ErrRunEnded, "End in another state")
 	if _, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1"}); !errors.Is(err, client.ErrRunEnded) {
 		t.Errorf("StartRun of one that has ended = %v, want %v", err, client.ErrRunEnded)
 	}
@@ -149,21 +146,15 @@ func TestRunBeats(t *testing.T) {
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunRunning {
 		t.Errorf("run that beats = %+v", got)
 	}
-	if err := r.EndRun(ctx, "s3", "nothing", artifacts.RunCancelled, ""); !errors.Is(err, client.ErrNoRun) {
-		t.Errorf("EndRun(nothing) = %v, want %v", err, client.ErrNoRun)
-	}
+	must.Is(t, r.EndRun(ctx, "s3", "nothing", artifacts.RunCancelled, ""), client.ErrNoRun, "EndRun(nothing)")
 	must.Do(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunCancelled, "not needed"))
 	select {
 	case <-run.Ended():
 	case <-ctx.Done():
 		t.Fatal("the run is not told that it was cancelled")
 	}
-	if err := run.End(ctx, artifacts.RunCompleted, ""); !errors.Is(err, client.ErrRunEnded) {
-		t.Errorf("End after that = %v, want %v", err, client.ErrRunEnded)
-	}
-	if err := r.EndRun(ctx, "s3", run.ID(), artifacts.RunFailed, ""); !errors.Is(err, client.ErrRunEnded) {
-		t.Errorf("EndRun again = %v, want %v", err, client.ErrRunEnded)
-	}
+	must.Is(t, run.End(ctx, artifacts.RunCompleted, ""), client.ErrRunEnded, "End after that")
+	must.Is(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunFailed, ""), client.ErrRunEnded, "EndRun again")
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunCancelled || got.Summary != "not needed" {
 		t.Errorf("cancelled run = %+v", got)
 	}
@@ -355,9 +346,7 @@ func TestRunMany(t *testing.T) {
 			t.Errorf("run %s = %+v", id, run)
 		}
 	}
-	if len(got) != many {
-		t.Errorf("%d runs, want %d", len(got), many)
-	}
+	must.Same(t, len(got), many, "%d runs, want %d")
 	r.reasons(0)
 }
 
@@ -375,9 +364,7 @@ func TestRunConfig(t *testing.T) {
 			t.Errorf("StartRun = %v, want it to say %q", err, says)
 		}
 	}
-	if _, err := r.Runs(t.Context(), "a.b"); !errors.Is(err, events.ErrToken) {
-		t.Errorf("Runs(a.b) = %v, want %v", err, events.ErrToken)
-	}
+	must.Is(t, must.Err(r.Runs(t.Context(), "a.b")), events.ErrToken, "Runs(a.b)")
 	if err := r.EndRun(t.Context(), "s", "r", artifacts.RunQueued, ""); err == nil {
 		t.Error("a run was ended as queued")
 	}

@@ -100,10 +100,8 @@ func (r *rig) told(all map[events.Thread]story) map[events.Thread]outcome {
 		r.verify(id)
 		o := outcome{Head: headOf(head).Ref.String(), Start: head.Start.Ref.String(), Tips: len(head.Tips), N: head.N, Entries: head.Entries, Export: r.export(id)}
 		ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
-		for it, err := range r.Subscribe(ctx, client.Filter{Session: id.Session, Thread: id.Name}, client.Position{All: true}) {
-			if err != nil {
-				r.t.Fatal(err)
-			}
+		for it := range must.All(r.t,
+			r.Subscribe(ctx, client.Filter{Session: id.Session, Thread: id.Name}, client.Position{All: true})) {
 			if o.Items = append(o.Items, string(it.Raw)); it.N == head.N {
 				break
 			}
@@ -295,10 +293,7 @@ func TestItemTooLarge(t *testing.T) {
 		t.Errorf("after the next entry: %d items, %s, %q, want 3, failed and %q", head.N, head.Status, head.Failure, why)
 	}
 	var stub string
-	for it, err := range r.ItemsFrom(t.Context(), thread(0), head, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, r.ItemsFrom(t.Context(), thread(0), head, 1)) {
 		if it.N == 2 {
 			stub = string(it.Data)
 		}

@@ -71,7 +71,5 @@ func TestWhatCameBeforeComesAgain(t *testing.T) {
 	<-first
 	r.feedOver(1, p)
 	head := r.await(thread(1), "p", n)
-	if head.Entries != n {
-		t.Errorf("%d entries, want %d", head.Entries, n)
-	}
+	must.Same(t, head.Entries, n, "%d entries, want %d")
 }

@@ -76,10 +76,7 @@ func (r *rig) export(t events.Thread) string {
 // path lists what name gives of each state from the first to the head, without the branches.
 func (r *rig) path(head threads.Head, name func(threads.State) string) (names []string) {
 	r.t.Helper()
-	for s, err := range r.Reader().Walk(r.t.Context(), head.Head()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for s := range must.All(r.t, r.Reader().Walk(r.t.Context(), head.Head())) {
 		names = append(names, name(s.State))
 	}
 	slices.Reverse(names)
@@ -128,9 +125,7 @@ func TestBranch(t *testing.T) {
 	if got, want := r.path(head, entryID), []string{"g", "h"}; !slices.Equal(got, want) {
 		t.Errorf("walk of the head behind an unknown parent = %v, want %v", got, want)
 	}
-	if got, want := r.export(thread(0)), strings.Join(lines, "\n")+"\n"; got != want {
-		t.Errorf("export = %s, want the lines as they came: %s", got, want)
-	}
+	must.Same(t, r.export(thread(0)), strings.Join(lines, "\n")+"\n", "export = %s, want the lines as they came: %s")
 	r.verify(thread(0))
 	if head.Entries != 8 || head.N != 8 {
 		t.Errorf("head: %d entries, %d items, want 8 of each", head.Entries, head.N)
@@ -181,10 +176,7 @@ func TestForkPoints(t *testing.T) {
 	r.await(thread(0), "p", 9)
 	source := r.say(thread(0), "omp", string(message("e00009", "assistant", 100)))
 	states := map[int64]casstore.Ref{}
-	for s, err := range r.Reader().Walk(t.Context(), source.Head()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range must.All(t, r.Reader().Walk(t.Context(), source.Head())) {
 		states[s.Entry.Index] = s.At.Ref
 	}
 	for name, tt := range map[string]struct {
@@ -206,9 +198,7 @@ func TestForkPoints(t *testing.T) {
 			if err != nil || step.Role != threads.RoleFork || step.Parent != states[tt.want] {
 				t.Fatalf("first state of the fork = %s with parent %s, %v, want %s: entry %d", step.Role, step.Parent, err, states[tt.want], tt.want)
 			}
-			if head.Start.Ref != source.Start.Ref {
-				t.Errorf("start = %s, want the source's, %s", head.Start.Ref, source.Start.Ref)
-			}
+			must.Same(t, head.Start.Ref, source.Start.Ref, "start = %s, want the source's, %s")
 			nodes := r.nodes(head.Head().Pack)
 			if nodes != 2 {
 				t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", nodes)
@@ -229,7 +219,6 @@ func TestForkPoints(t *testing.T) {
 	r.forkOfAFork(states)
 }
 
-// nodes counts the nodes of a pack.
 func (r *rig) nodes(id casstore.PackID) int {
 	_, p := r.pack(id)
 	return p.Nodes
@@ -247,9 +236,7 @@ func (r *rig) unmoved(source threads.Head) {
 func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
 	r.t.Helper()
 	to := events.Thread{Session: "elsewhere", Name: "main"}
-	if err := r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}); err != nil {
-		r.t.Fatalf("Fork of a fork = %v", err)
-	}
+	must.Do(r.t, r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}))
 	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"}, events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
 		r.t.Fatalf("Fork of a fork before it left = %v", err)
 	}
@@ -322,14 +309,10 @@ func TestTail(t *testing.T) {
 		{events.Tail{Open: true}, a}, {events.Tail{Bytes: []byte("{\"typ\xff")}, a + "\n{\"typ\xff"}, {events.Tail{}, a + "\n"},
 	} {
 		tail(uint64(i+1), tt.tail)
-		if got := r.export(thread(0)); got != tt.want {
-			t.Errorf("export with tail %+v = %q, want %q", tt.tail, got, tt.want)
-		}
+		must.Same(t, r.export(thread(0)), tt.want, "export with tail %+v = %q, want %q", tt.tail)
 	}
 	tail(9, events.Tail{Open: true})
 	r.say(thread(0), "omp", b)
-	if got, want := r.export(thread(0)), a+"\n"+b+"\n"; got != want {
-		t.Errorf("export after the file grew = %q, want %q", got, want)
-	}
+	must.Same(t, r.export(thread(0)), a+"\n"+b+"\n", "export after the file grew = %q, want %q")
 	r.verify(thread(0))
 }

@@ -70,7 +70,6 @@ func (p *Persister) Stats() Stats {
 	}
 }
 
-// count counts what became of an event.
 func (p *Persister) count(s *staged) {
 	switch s.verdict.Is {
 	case apply.Repeated:

@@ -30,7 +30,6 @@ func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.
 	return r.await(t, p.Producer(), uint64(to-1))
 }
 
-// texts are the contents of steps.
 func (r *rig) texts(steps []threads.Step) (list []string) {
 	r.t.Helper()
 	for _, s := range steps {
@@ -50,9 +49,7 @@ func TestCompact(t *testing.T) {
 	head := r.steps(id, p, 1, 6)
 	ctx := t.Context()
 	for _, bad := range []string{"s9", head.Start.Ref.String()} {
-		if err := r.Compact(ctx, id, "sum", bad); !errors.Is(err, sessions.ErrNotFound) {
-			t.Errorf("Compact keeping %s = %v, want ErrNotFound", bad, err)
-		}
+		must.Is(t, r.Compact(ctx, id, "sum", bad), sessions.ErrNotFound, "Compact keeping %s", bad)
 	}
 	must.Do(t, r.Compact(ctx, id, "sum one", ""))
 	r.steps(id, p, 6, 8)
@@ -136,9 +133,7 @@ func TestRename(t *testing.T) {
 	if err := r.Fork(ctx, events.Thread{Session: "s", Name: "f"}, events.Fork{Session: "s", Thread: "a"}); !errors.As(err, &was) {
 		t.Errorf("Fork(%s) = %v, want it renamed", a, err)
 	}
-	if err := r.Fork(ctx, a, events.Fork{Session: "s", Thread: "b"}); !errors.Is(err, client.ErrThreadExists) {
-		t.Errorf("Fork to the old name = %v, want ErrThreadExists", err)
-	}
+	must.Is(t, r.Fork(ctx, a, events.Fork{Session: "s", Thread: "b"}), client.ErrThreadExists, "Fork to the old name")
 	if list, err := r.Threads(ctx, "s"); err != nil || len(list) != 1 || list[0].Thread != b {
 		t.Errorf("Threads = %v, %v, want %s alone", list, err, b)
 	}
@@ -162,16 +157,10 @@ func TestRename(t *testing.T) {
 	taken := events.Thread{Session: "s", Name: "taken"}
 	r.steps(taken, r.Publisher(client.PublisherConfig{Producer: "t"}), 1, 2)
 	for to, want := range map[string]error{"taken": client.ErrThreadExists, "no.token": events.ErrToken} {
-		if err := r.Rename(ctx, b, to); !errors.Is(err, want) {
-			t.Errorf("Rename to %s = %v, want %v", to, err, want)
-		}
+		must.Is(t, r.Rename(ctx, b, to), want, "Rename to %s", to)
 	}
-	if err := r.Rename(ctx, taken, "a"); !errors.Is(err, client.ErrThreadExists) {
-		t.Errorf("Rename to a name that leads elsewhere = %v, want ErrThreadExists", err)
-	}
-	if err := r.Rename(ctx, b, "a"); err != nil {
-		t.Fatalf("Rename back = %v", err)
-	}
+	must.Is(t, r.Rename(ctx, taken, "a"), client.ErrThreadExists, "Rename to a name that leads elsewhere")
+	must.Do(t, r.Rename(ctx, b, "a"))
 	r.steps(a, r.Publisher(client.PublisherConfig{Producer: "z"}), 1, 2)
 	if h := r.head(a); h.Entries != 6 {
 		t.Errorf("%d entries after the way back, want 6", h.Entries)
@@ -196,9 +185,7 @@ func TestRemove(t *testing.T) {
 	if _, err := r.Thread(ctx, id); !errors.Is(err, threads.ErrNoThread) || !strings.Contains(err.Error(), "removed") {
 		t.Errorf("Thread = %v, want ErrNoThread: removed", err)
 	}
-	if err := r.Remove(ctx, id); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("second Remove = %v, want ErrNoThread", err)
-	}
+	must.Is(t, r.Remove(ctx, id), threads.ErrNoThread, "second Remove")
 	r.intact(fork)
 	again := r.Publisher(client.PublisherConfig{Producer: "p"}) // the same events as before, published anew
 	if h := r.steps(id, again, 1, 3); h.Entries != 2 || h.N != 2 {
@@ -288,9 +275,7 @@ func TestReopen(t *testing.T) {
 	if h := r.head(id); h.Status != threads.StatusActive || h.Failure != "" {
 		t.Errorf("status %s %q, want active", h.Status, h.Failure)
 	}
-	if err := r.Reopen(t.Context(), id); !errors.Is(err, events.ErrControl) {
-		t.Errorf("Reopen of an active thread = %v, want ErrControl", err)
-	}
+	must.Is(t, r.Reopen(t.Context(), id), events.ErrControl, "Reopen of an active thread")
 }
 
 // A step refers to blobs and nodes: those of its session, and any other by its pack or, where that has not got it any more, by
@@ -320,9 +305,7 @@ func TestStepRefs(t *testing.T) {
 	wrong := casstore.Located{Ref: missing, Pack: located.Pack}
 	for seq, ref := range []string{missing.String(), wrong.String(), casstore.BlobRef([32]byte{1}).String()} {
 		bad := client.Entry{Thread: thread(0), Dialect: "step", Body: fmt.Appendf(nil, `{"role":"coder","refs":[%q]}`, ref)}
-		if err := p.Publish(ctx, bad); !errors.Is(err, client.ErrMissingRef) {
-			t.Errorf("Publish with %s = %v, want ErrMissingRef", ref, err)
-		}
+		must.Is(t, p.Publish(ctx, bad), client.ErrMissingRef, "Publish with %s", ref)
 		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
 		must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{ev}))
 	}

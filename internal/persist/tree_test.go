@@ -69,17 +69,13 @@ func TestBranchOperation(t *testing.T) {
 	must.Do(t, p.stop())
 	r.start(nil) // reads the leaf from the record
 	r.say(th, "omp", bare("d"), bare("e"))
-	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d leaf e"; got != want {
-		t.Errorf("tree = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, th), "a< b<a c<b d<a e<d leaf e", "tree = %s, want %s")
 	if got, want := r.path(r.head(th), entryID), []string{"s0", "a", "d", "e"}; !slices.Equal(got, want) {
 		t.Errorf("path of the head = %v, want %v", got, want)
 	}
 	must.Do(t, r.Branch(ctx, th, "c")) // a tip
 	r.say(th, "omp", node("f", "a"), bare("g"))
-	if got, want := r.shape(t, th), "a< b<a c<b d<a e<d f<a g<f leaf g"; got != want {
-		t.Errorf("tree with an explicit parent = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, th), "a< b<a c<b d<a e<d f<a g<f leaf g", "tree with an explicit parent = %s, want %s")
 	r.verify(th)
 }
 
@@ -90,9 +86,7 @@ func TestResetOperation(t *testing.T) {
 	ctx, th := soon(t), thread(0)
 	r.say(th, "omp", node("a", ""), node("b", "a"))
 	must.Do(t, r.Reset(ctx, th))
-	if got, want := r.shape(t, th), "a< b<a leaf root"; got != want {
-		t.Errorf("tree = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, th), "a< b<a leaf root", "tree = %s, want %s")
 	if c, err := r.Context(ctx, th, sessions.Last, nil); err != nil || len(c.Messages) != 0 {
 		t.Errorf("context without a leaf = %d messages, %v, want none (SPEC S7)", len(c.Messages), err)
 	}
@@ -103,9 +97,7 @@ func TestResetOperation(t *testing.T) {
 	r.say(th, "omp", bare("d"))
 	must.Do(t, r.Reset(ctx, th))
 	r.say(th, "omp", node("e", ""))
-	if got, want := r.shape(t, th), "a< b<a c<b d< e< leaf e"; got != want {
-		t.Errorf("tree = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, th), "a< b<a c<b d< e< leaf e", "tree = %s, want %s")
 	head := r.head(th)
 	if len(head.Tips) != 2 {
 		t.Errorf("%d tips, want 2: c and d", len(head.Tips))
@@ -172,9 +164,7 @@ func TestOperationsRefuse(t *testing.T) {
 			t.Errorf("%s of an unknown entry = %v, want %q", name, err, want)
 		}
 	}
-	if err := r.Branch(ctx, thread(9), "a"); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("branch in no thread = %v, want ErrNoThread", err)
-	}
+	must.Is(t, r.Branch(ctx, thread(9), "a"), threads.ErrNoThread, "branch in no thread")
 	r.say(thread(1), "claude", `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"x","message":{"role":"user","content":"hi"}}`)
 	if _, err := r.Label(ctx, thread(1), "u1", "x"); err == nil || !strings.Contains(err.Error(), "claude") {
 		t.Errorf("label in a claude thread = %v, want it refused", err)
@@ -291,9 +281,7 @@ func TestLoserGoesOn(t *testing.T) {
 	r.start(nil) // all of it in as few batches as can be
 	head := r.await(th, "p", 8)
 	want := fmt.Sprintf("a< b<a %s<a %s<b c<%s %s<%s %s< %s<c leaf %s", id(3), id(4), id(4), id(6), id(3), id(7), id(8), id(8))
-	if got := r.shape(t, th); got != want {
-		t.Errorf("tree = %s, want %s", got, want)
-	}
+	must.Same(t, r.shape(t, th), want, "tree = %s, want %s")
 	if len(head.Tips) != 2 {
 		t.Errorf("%d tips, want 2", len(head.Tips))
 	}
@@ -335,9 +323,7 @@ func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
 		r.start(change(r))
 		head := r.await(th, pub.Producer(), seq)
 		shapes = append(shapes, headOf(head).Ref.String()+" "+r.shape(t, th))
-		if shapes[i] != shapes[0] {
-			t.Errorf("way %d gives %s, want %s", i, shapes[i], shapes[0])
-		}
+		must.Same(t, shapes[i], shapes[0], "way %d gives %s, want %s", i)
 		r.verify(th)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -83,9 +84,7 @@ func TestMarkResults(t *testing.T) {
 	} {
 		st := threads.Record{Projection: "omp/1"}
 		limit := MarkResults(&st, c.large, c.limit)
-		if st.Projection != c.want {
-			t.Errorf("MarkResults(%v) = %s, want %s", c.limit, st.Projection, c.want)
-		}
+		must.Same(t, st.Projection, c.want, "MarkResults(%v) = %s, want %s", c.limit)
 		version, read, err := parseProjection(st.Projection)
 		if err != nil || version != "omp/1" || (read == nil) != (limit == nil) || read != nil && read.Set() != c.limit.Set() {
 			t.Errorf("parseProjection(%s) = %s, %v, %v, want the limit that was marked", st.Projection, version, read, err)

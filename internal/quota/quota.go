@@ -262,7 +262,6 @@ func (l *Limiter) add(cost map[owner][units]int64, who owner, u Use) {
 	}
 }
 
-// pay makes an owner pay.
 func (l *Limiter) pay(who owner, cost [units]int64, now time.Time) {
 	a := l.owed[who]
 	if a == nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"spool/internal/must"
 )
 
 func TestParseRate(t *testing.T) {
@@ -99,9 +101,7 @@ func TestAllOrNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.Wait(ctx, 0, big); err != nil {
-		t.Fatalf("Wait of who has paid = %v", err)
-	}
+	must.Do(t, l.Wait(ctx, 0, big))
 	if err := l.Wait(ctx, math.MaxInt64, big); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Wait after the end = %v", err)
 	}

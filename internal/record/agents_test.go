@@ -1,5 +1,7 @@
 package record
 
+import "spool/internal/must"
+
 import "testing"
 
 func TestSeeAgent(t *testing.T) {
@@ -8,8 +10,6 @@ func TestSeeAgent(t *testing.T) {
 		c.SeeAgent(id)
 	}
 	for parent, want := range map[string]string{"": "4-x", "0-Plan": "0-Plan.8-x", "0-Plan.007-Sub": "0-Plan.007-Sub.3-x", "1-a": "1-a.0-x"} {
-		if got := c.TakeAgent(parent, "x"); got != want {
-			t.Errorf("TakeAgent(%q) = %s, want %s", parent, got, want)
-		}
+		must.Same(t, c.TakeAgent(parent, "x"), want, "TakeAgent(%q) = %s, want %s", parent)
 	}
 }

@@ -18,9 +18,7 @@ func TestCounter(t *testing.T) {
 		c = got
 	}
 	for _, want := range []artifacts.Seq{"0", "1", "2"} {
-		if n := c.Take(); n != want {
-			t.Errorf("Take() = %s, want %s", n, want)
-		}
+		must.Same(t, c.Take(), want, "Take() = %s, want %s")
 		again()
 	}
 	for _, q := range []struct{ parent, requested, want string }{

@@ -34,9 +34,7 @@ func TestDeletedBefore(t *testing.T) {
 		stored int64
 		want   bool
 	}{{9, 900, true}, {9, 0, true}, {10, 1000, false}, {11, 1100, false}, {3, 2000, false}} {
-		if got := d.Before(c.seq, c.stored); got != c.want {
-			t.Errorf("Before(%d, %d) = %v, want %v", c.seq, c.stored, got, c.want)
-		}
+		must.Same(t, d.Before(c.seq, c.stored), c.want, "Before(%d, %d) = %v, want %v", c.seq, c.stored)
 	}
 	if (*Deleted)(nil).Before(1, 1) || (*Deleted)(nil).Is(&events.Event{}) {
 		t.Error("a session that was never deleted has something before its deletion")

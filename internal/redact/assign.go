@@ -191,7 +191,6 @@ func (a *assignment) skipSpace(p int) int {
 	return p
 }
 
-// readValue reads the value.
 func (a *assignment) readValue() bool {
 	t := a.text
 	p := a.skipSpace(a.at)

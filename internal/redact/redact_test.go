@@ -234,9 +234,7 @@ regexes = ['''.''']
 		"group": "[[rules]]\nid='a'\nregex='(x)'\nsecretGroup=2", "extend": "[extend]\nuseDefault=true\n[[rules]]\nid='a'\nregex='x'",
 		"targets": "[[allowlists]]\ntargetRules=['a']\n[[rules]]\nid='a'\nregex='x'",
 	} {
-		if _, err := redact.Parse([]byte(text)); !errors.Is(err, redact.ErrRules) {
-			t.Errorf("Parse(%s) = %v, want ErrRules", what, err)
-		}
+		must.Is(t, must.Err(redact.Parse([]byte(text))), redact.ErrRules, "Parse(%s)", what)
 	}
 }
 

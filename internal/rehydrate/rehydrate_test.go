@@ -2,6 +2,7 @@ package rehydrate_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -73,10 +74,7 @@ func thread(t *testing.T, store blobs, lines ...string) (rehydrate.Source, threa
 		}
 		head.Advance(add(st.Node()))
 	}
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	packs := casstore.NewMemory()
 	must.Do(t, packs.PutPack(t.Context(), pack, header, body))
 	return rehydrate.Source{Reader: threads.Reader{Packs: packs}, Blobs: store}, head
@@ -103,9 +101,7 @@ func export(t *testing.T, s rehydrate.Source, head threads.Head, form rehydrate.
 func TestExport(t *testing.T) {
 	s, head := thread(t, blobs{}, entries...)
 	for i, line := range export(t, s, head, rehydrate.Full) {
-		if line != entries[i] {
-			t.Errorf("entry %d = %.200s, want %.200s", i+1, line, entries[i])
-		}
+		must.Same(t, line, entries[i], "entry %d = %.200s, want %.200s", i+1)
 	}
 	for i, line := range export(t, s, head, rehydrate.Stored) {
 		want := must.Get(truncate.Entry([]byte(entries[i]), nil, truncate.Options{}))(t)
@@ -131,9 +127,7 @@ func TestMissingBlobs(t *testing.T) {
 		strings.Replace(entries[2], encoded(png), pngRef.String(), 1),
 	}
 	for i, line := range export(t, s, head, rehydrate.Full) {
-		if line != want[i] {
-			t.Errorf("entry %d = %.300s, want %.300s", i+1, line, want[i])
-		}
+		must.Same(t, line, want[i], "entry %d = %.300s, want %.300s", i+1)
 	}
 	wantTold := []rehydrate.Missing{{Ref: pngRef, Entry: 1}, {Ref: jpegRef, Entry: 1}, {Ref: pngRef, Entry: 3}}
 	if len(told) != len(wantTold) {
@@ -193,9 +187,7 @@ func TestResolve(t *testing.T) {
 				t.Errorf("%s: told %v", tt.name, m)
 			}
 		})
-		if tt.want == "" {
-			tt.want = tt.in
-		}
+		tt.want = cmp.Or(tt.want, tt.in)
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: Resolve = %.200s, %v, want %.200s", tt.name, got, err, tt.want)
 		}
@@ -210,9 +202,7 @@ func TestResolveEndsWithTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := rehydrate.Resolve(ctx, []byte(`{"image_url":"`+urlRef.String()+`"}`), casstore.NewMemory(), func(m rehydrate.Missing) { t.Errorf("told %v", m) })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Resolve = %v, want the context's error", err)
-	}
+	must.Is(t, err, context.Canceled, "Resolve")
 }
 
 // FuzzResolve: whatever the JSON, Resolve gives JSON; and of what Entry persists it restores an equal number of images.

@@ -94,7 +94,6 @@ func (s Source) ResolveTo(
 	return literal(text[from:])
 }
 
-// write writes a blob as a string token.
 func (p refPlace) write(w io.Writer, blob io.Reader) error {
 	if p.url {
 		b, err := io.ReadAll(blob)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/reload"
 )
@@ -20,10 +21,7 @@ func TestCertificate(t *testing.T) {
 	cert, key := natstest.Certificate(t, dir, 1)
 	renewed, renewedKey := natstest.Certificate(t, t.TempDir(), 2)
 	read := func(file string) string {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		return string(b)
 	}
 	old, public, private := read(cert), read(renewed), read(renewedKey)
@@ -54,9 +52,7 @@ func TestCertificate(t *testing.T) {
 			{cert, public + old, "", 2},
 		} {
 			log.Reset()
-			if err := os.WriteFile(step.file, []byte(step.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(step.file, []byte(step.content), 0o600))
 			time.Sleep(3 * reload.Every)
 			shown, err := cfg.GetCertificate(nil)
 			if err != nil || shown.Leaf.SerialNumber.Int64() != step.serial {

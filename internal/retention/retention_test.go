@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"spool/internal/must"
 )
 
 const day = 24 * time.Hour
@@ -47,9 +49,7 @@ func TestPlan(t *testing.T) {
 		"pattern of the directory":    {[]Policy{{Name: "p", Cwd: "/*", MaxAge: day, Session: "m*"}}, "month"},
 		"harness":                     {[]Policy{{Name: "p", Harness: "codex", MaxAge: day}}, ""},
 	} {
-		if got := ids(Plan(c.policies, all, now)); got != c.want {
-			t.Errorf("%s: Plan = %q, want %q", name, got, c.want)
-		}
+		must.Same(t, ids(Plan(c.policies, all, now)), c.want, "%s: Plan = %q, want %q", name)
 	}
 }
 
@@ -90,9 +90,7 @@ func TestGlob(t *testing.T) {
 		{"", "any", true}, {"*", "", true}, {"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"*b", "ab", true},
 		{"a*c*e", "abcde", true}, {"a*c*e", "abcd", false}, {"*a*a*", "aa", true}, {"*aab", "aaab", true}, {"/home/*/x", "/home/m/y/x", true},
 	} {
-		if got := glob(c.pattern, c.text); got != c.want {
-			t.Errorf("glob(%q, %q) = %v, want %v", c.pattern, c.text, got, c.want)
-		}
+		must.Same(t, glob(c.pattern, c.text), c.want, "glob(%q, %q) = %v, want %v", c.pattern, c.text)
 	}
 }
 

@@ -164,7 +164,6 @@ func (c *component) licensed(id string) error {
 // allowed are the licenses that a module may have: none asks for more than to be named.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
-// licenseOf reads a module's license by what only that license says.
 func licenseOf(dir string) (id string, err error) {
 	if dir == "" {
 		return "", errors.New("it is not in the module cache: go mod download")

@@ -68,9 +68,7 @@ data = "/srv/spool"
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "2000")
 	d := must.Get(parse("-user", "flag", "-output-lease=1m"))(t)
 	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug", large: Artifacts{2000, 4000}}
-	if d != want {
-		t.Errorf("Parse = %+v, want %+v", d, want)
-	}
+	must.Same(t, d, want, "Parse = %+v, want %+v")
 }
 
 func TestParseNamesFileAndKey(t *testing.T) {
@@ -115,9 +113,7 @@ func TestOpenConfigFinds(t *testing.T) {
 	if got := lane("-config", path); got != 1 {
 		t.Errorf("lane by -config = %d, want 1", got)
 	}
-	if _, err := parse("-config", other+".missing"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is named and missing: %v, want ErrNotExist", err)
-	}
+	must.Is(t, must.Err(parse("-config", other+".missing")), os.ErrNotExist, "a file that is named and missing")
 	t.Setenv(ConfigEnv, "")
 	must.Do(t, os.Remove(path))
 	if got := lane(); got != -1 {

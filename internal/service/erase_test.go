@@ -152,9 +152,7 @@ func TestErase(t *testing.T) {
 	if err != nil {
 		t.Errorf("the other session: %v", err)
 	}
-	if _, err := e.Run(ctx, "mine"); !errors.Is(err, client.ErrSessionNotFound) {
-		t.Errorf("second Run = %v, want ErrSessionNotFound", err)
-	}
+	must.Is(t, must.Err(e.Run(ctx, "mine")), client.ErrSessionNotFound, "second Run")
 }
 
 // What a fork shares with an erased session stays, and the receipt counts it.
@@ -237,9 +235,7 @@ func TestEraseResumed(t *testing.T) {
 	if receipts, err := e.Run(ctx, "s"); err != nil || len(receipts) != 1 || receipts[0].Collected.Condemned == 0 {
 		t.Errorf("Run without brakes = %+v, %v, want the rest to be collected", receipts, err)
 	}
-	if _, err := e.Run(ctx, "s"); !errors.Is(err, client.ErrSessionNotFound) {
-		t.Errorf("Run when all is done = %v, want ErrSessionNotFound", err)
-	}
+	must.Is(t, must.Err(e.Run(ctx, "s")), client.ErrSessionNotFound, "Run when all is done")
 
 	// What begins behind the deletion is not written over by whoever goes on with it.
 	say(3)
@@ -249,10 +245,7 @@ func TestEraseResumed(t *testing.T) {
 		t.Fatalf("EraseStreams = %v, %v", streams, err)
 	}
 	n := 0
-	for it, err := range cl.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true})) {
 		if n++; it.N == 1 {
 			break
 		}

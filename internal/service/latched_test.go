@@ -111,9 +111,7 @@ func TestLatchedThreadIsRemoved(t *testing.T) {
 			if err := w.cl.Remove(t.Context(), w.id); err == nil {
 				t.Error("Remove() = nil, want that it asks to be forced")
 			}
-			if err := w.cl.ForceRemove(t.Context(), w.id); err != nil {
-				t.Fatalf("ForceRemove() = %v", err)
-			}
+			must.Do(t, w.cl.ForceRemove(t.Context(), w.id))
 			w.fresh()
 		})
 	}
@@ -123,9 +121,7 @@ func TestLatchedSessionIsDeleted(t *testing.T) {
 	for name, spoil := range spoilt {
 		t.Run(name, func(t *testing.T) {
 			w := latch(t, spoil)
-			if _, err := w.cl.DeleteSession(t.Context(), w.id.Session, client.Deletion{Force: true}); err != nil {
-				t.Fatalf("DeleteSession() = %v", err)
-			}
+			must.Get(w.cl.DeleteSession(t.Context(), w.id.Session, client.Deletion{Force: true}))(t)
 			w.fresh()
 		})
 	}

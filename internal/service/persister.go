@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,9 +35,7 @@ type Persister struct {
 
 // NewPersister wires a persister to a connection.
 func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Persister {
-	if cfg.PackCache == 0 {
-		cfg.PackCache = 32 << 20
-	}
+	cfg.PackCache = cmp.Or(cfg.PackCache, 32<<20)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -285,9 +284,7 @@ func TestStreamRemoved(t *testing.T) {
 			}
 			err := p.conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28})
 			if !slices.Contains(derived, cfg.Name) {
-				if !errors.Is(err, natsio.ErrGone) {
-					t.Errorf("a start = %v, want it refused", err)
-				}
+				must.Is(t, err, natsio.ErrGone, "a start")
 				return
 			}
 			must.Do(p, err)

@@ -89,9 +89,7 @@ func TestRetention(t *testing.T) {
 	k.say("new", time.Now().Add(-200*time.Hour))
 	for i, want := range []string{"busy new old", "busy new", "busy new"} {
 		must.Do(t, k.Run(t.Context(), false))
-		if got := k.sessions(); got != want {
-			t.Errorf("after run %d: %s, want %s", i+1, got, want)
-		}
+		must.Same(t, k.sessions(), want, "after run %d: %s, want %s", i+1)
 	}
 	k.Policies = []retention.Policy{{Name: "age", MaxAge: 72 * time.Hour}}
 	if rep, err := k.Report(t.Context()); err != nil || len(rep.Due) > 0 {

@@ -116,7 +116,6 @@ func (s *site) cut(stream string, keep func(size int64) int64) {
 	must.Do(s, os.Truncate(newest, keep(info.Size())))
 }
 
-// newest is a stream's newest block.
 func (s *site) newest(stream string) (newest string) {
 	s.Helper()
 	var at int
@@ -323,9 +322,7 @@ func TestReusedSequences(t *testing.T) {
 	if st := s.state(events.EventsStream); st.Last >= head.Applied && st.Last > crowd {
 		t.Fatalf("EVENTS is at %d: it did not go back", st.Last)
 	}
-	if head.Entries != crowd+1 {
-		t.Errorf("the thread has %d entries, want %d", head.Entries, crowd+1)
-	}
+	must.Same(t, head.Entries, crowd+1, "the thread has %d entries, want %d")
 }
 
 // Packs that a disk lost, while the heads that stand on them survived, are found at the next start, before anybody asks. What is

@@ -46,7 +46,6 @@ func (w *watch) begin(ctx context.Context) {
 	}
 }
 
-// look compares streams with their marks.
 func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()

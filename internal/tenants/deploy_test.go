@@ -17,6 +17,7 @@ import (
 
 	"spool/internal/faulttest"
 	"spool/internal/gc"
+	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -38,28 +39,18 @@ type shipped struct {
 func startShipped(t *testing.T) *shipped {
 	s := &shipped{T: t, dir: t.TempDir(), seeds: map[string]string{}}
 	s.conf = tenants.Directory{Version: tenants.Version, System: s.key("system")}
-	if err := s.conf.AddTenant(tenants.Tenant{Name: "acme", Disk: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
-	acme, err := s.conf.Tenant("acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.conf.AddTenant(tenants.Tenant{Name: "acme", Disk: 1 << 30}))
+	acme := must.Get(s.conf.Tenant("acme"))(t)
 	for _, role := range tenants.Roles {
 		u := tenants.User{Name: string(role), Role: role, Key: s.key(string(role))}
 		if role == tenants.Agent {
 			u.Sessions = []string{"mine"}
 		}
-		if err := acme.Add(u); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, acme.Add(u))
 	}
 	s.accounts()
 	natstest.Certificate(s, s.dir, 1)
-	text, err := os.ReadFile("../../deploy/nats/nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/nats/nats.conf"))(t)
 	conf := string(text)
 	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", `"/var/lib/nats"`: `"` + s.dir + `/store"`, "./server": s.dir + "/server"} {
 		if !strings.Contains(conf, was) {
@@ -68,9 +59,7 @@ func startShipped(t *testing.T) *shipped {
 		conf = strings.ReplaceAll(conf, was, now)
 	}
 	path := filepath.Join(s.dir, "nats.conf")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(conf), 0o600))
 	opts, err := server.ProcessConfigFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +119,7 @@ func (s *shipped) dial(role tenants.Role, log io.Writer) *natsio.Conn {
 func TestShippedConfiguration(t *testing.T) {
 	s := startShipped(t)
 	admin := s.dial(tenants.Admin, nil)
-	if err := admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	var complaints natstest.Log
 	ctx, cancel := context.WithCancel(context.Background())
 	p, ended := service.NewPersister(s.dial(tenants.Persister, &complaints), service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
@@ -148,37 +135,23 @@ func TestShippedConfiguration(t *testing.T) {
 	defer done()
 	agent := s.dial(tenants.Agent, &complaints)
 	for i := range uint64(20) {
-		if err := agent.Events().PublishEvents(wanted, []*events.Event{event("mine", "kept", i+1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, agent.Events().PublishEvents(wanted, []*events.Event{event("mine", "kept", i+1)}))
 	}
 	gone := event("gone", strings.Repeat("gone ", 1000), 1)
-	if err := s.dial(tenants.Ingest, &complaints).Events().PublishEvents(wanted, []*events.Event{gone}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.dial(tenants.Ingest, &complaints).Events().PublishEvents(wanted, []*events.Event{gone}))
 	if err := errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cl.DeleteSession(wanted, "gone", client.Deletion{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := faulttest.Settle(wanted, admin); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cl.DeleteSession(wanted, "gone", client.Deletion{}))(t)
+	must.Do(t, faulttest.Settle(wanted, admin))
 
 	collector := s.dial(tenants.Collector, &complaints)
 	cfg := gc.Safe()
 	cfg.Allow = []gc.Brake{gc.BrakeShare}
 	condemned := 0
 	for range 3 { // what is condemned is reclaimed by the cycle after
-		c, err := service.NewCollector(collector, cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rep, err := service.Collect(wanted, collector, c, true)
-		if err != nil {
-			t.Fatalf("gc as the role gc: %v", err)
-		}
+		c := must.Get(service.NewCollector(collector, cfg, nil))(t)
+		_, rep := must.Two(service.Collect(wanted, collector, c, true))(t)
 		condemned += rep.Done.Condemned + rep.Done.Buried + rep.Done.Repacked
 	}
 	if condemned == 0 {
@@ -191,27 +164,17 @@ func TestShippedConfiguration(t *testing.T) {
 
 	// A user goes: the one who is there is shown out, and nobody comes in with that key.
 	shown := make(chan struct{})
-	opt, err := nats.NkeyOptionFromSeed(s.seeds[string(tenants.Reader)])
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds[string(tenants.Reader)]))(t)
 	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")), nats.CustomInboxPrefix("_INBOX.reader"), nats.NoReconnect(),
 		nats.ClosedHandler(func(*nats.Conn) { close(shown) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	acme, err := s.conf.Tenant("acme")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := acme.Remove(string(tenants.Reader)); err != nil {
-		t.Fatal(err)
-	}
+	acme := must.Get(s.conf.Tenant("acme"))(t)
+	must.Do(t, acme.Remove(string(tenants.Reader)))
 	s.accounts()
-	if err := s.srv.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.srv.Reload())
 	select {
 	case <-shown:
 	case <-time.After(time.Minute):

@@ -93,10 +93,7 @@ func newSite(t *testing.T) *site {
 }
 
 func (s *site) key(name string) (public string) {
-	seed, public, err := natsadmin.NewKey()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	seed, public := must.Two(natsadmin.NewKey())(s.t)
 	s.seeds[name] = filepath.Join(s.dir, strings.ReplaceAll(name, "/", "-")+".nk")
 	must.Do(s.t, os.WriteFile(s.seeds[name], seed, 0o600))
 	return public

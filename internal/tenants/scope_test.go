@@ -111,7 +111,6 @@ func (s *scoped) records(session string) map[string]uint64 {
 	return all
 }
 
-// letters are the reasons of a session's dead letters.
 func (s *scoped) letters(session string) (reasons []string) {
 	s.t.Helper()
 	all := must.Get(s.acme.DeadLetters(s.t.Context(), session))(s.t)

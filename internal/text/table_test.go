@@ -44,8 +44,6 @@ func TestFit(t *testing.T) {
 		n    int
 		want string
 	}{{"plum", 6, "plum  "}, {"plum", 4, "plum"}, {"plum tree", 5, "plum…"}, {"果樹園", 5, "果樹…"}, {"果樹園", 4, "果… "}, {"果", 1, "…"}, {"x", 0, ""}} {
-		if got := text.Fit(tt.in, tt.n); got != tt.want {
-			t.Errorf("Fit(%q, %d) = %q, want %q", tt.in, tt.n, got, tt.want)
-		}
+		must.Same(t, text.Fit(tt.in, tt.n), tt.want, "Fit(%q, %d) = %q, want %q", tt.in, tt.n)
 	}
 }

@@ -47,9 +47,7 @@ type bomb struct {
 	taken, made int64
 }
 
-func (b *bomb) source() io.Reader {
-	return &counting{b.in, func(n int) { b.taken += int64(n) }}
-}
+func (b *bomb) source() io.Reader { return &counting{b.in, func(n int) { b.taken += int64(n) }} }
 
 // Read implements io.Reader.
 func (b *bomb) Read(p []byte) (int, error) {

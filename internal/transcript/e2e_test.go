@@ -105,9 +105,7 @@ func through(t *testing.T, dir string) {
 	first := importAll(t, conn, dir)
 	took := time.Since(start)
 	for _, f := range first.Files {
-		if f.Published != f.Lines {
-			t.Errorf("%s: %d of %d lines published", f.File, f.Published, f.Lines)
-		}
+		must.Same(t, f.Published, f.Lines, "%s: %d of %d lines published", f.File)
 		exported(t, conn, f)
 	}
 	items, entries := counts(t, conn)

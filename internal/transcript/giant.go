@@ -142,7 +142,6 @@ type nowhere struct{}
 
 func (nowhere) NewBlob(string, int64) (truncate.BlobWriter, error) { return nil, nil }
 
-// checkIn gives an event a giant's body.
 func (im *Importer) checkIn(ctx context.Context, s Source, r record, e *events.Event) error {
 	if im.cfg.Inbox == nil {
 		var b bytes.Buffer

@@ -16,7 +16,6 @@ import (
 	"spool/pkg/sessions"
 )
 
-// recordsOf are all records of a text.
 func recordsOf(t testing.TB, text string) (all []record) {
 	t.Helper()
 	l := newLines(strings.NewReader(text))

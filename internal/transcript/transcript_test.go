@@ -254,9 +254,7 @@ func TestFilesThatPart(t *testing.T) {
 			t.Errorf("%s alone: published %d into %s, want 0 into %s", f.File, one.Published, one.Files[0].ID(), f.ID())
 		}
 	}
-	if s.events() != n {
-		t.Errorf("%d events, want %d", s.events(), n)
-	}
+	must.Same(t, s.events(), n, "%d events, want %d")
 }
 
 func TestThreadOfAnAgentIsNotMixedWith(t *testing.T) {

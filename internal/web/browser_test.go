@@ -152,7 +152,6 @@ func (p *tab) has(text string) {
 	p.wait(fmt.Sprintf(`document.body.innerText.replace(/\s+/g, ' ').includes(%s)`, quoted(text)))
 }
 
-// click clicks what a selector finds.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf(`!!document.querySelector(%s)`, quoted(selector)))

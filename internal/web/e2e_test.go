@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
@@ -57,19 +58,12 @@ func (s *spool) add(session, thread string, items ...j) {
 	at := events.Thread{Session: session, Name: thread}
 	entries := make([]client.Entry, len(items))
 	for i, it := range items {
-		body, err := json.Marshal(it)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(it))(s.t)
 		entries[i] = client.Entry{Thread: at, Dialect: "item", Body: body, Time: time.Now().UnixMilli()}
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%c", session[len(session)-1])})
-	if err := pub.Publish(s.t.Context(), entries...); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.client.Await(s.t.Context(), at, pub.Producer(), 0, uint64(len(items))); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
+	must.Do(s.t, s.client.Await(s.t.Context(), at, pub.Producer(), 0, uint64(len(items))))
 }
 
 // TestSpool goes with the page through a real Spool.
@@ -120,9 +114,7 @@ func TestSpool(t *testing.T) {
 	fmt.Fprintln(out, "the pot boils")
 	p.has("the pot boils")
 	p.wait(`!!document.querySelector('.running-output')`)
-	if err := out.Close(client.OutputEnd{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Close(client.OutputEnd{}))
 	p.wait(`!document.querySelector('.running-output') && !!document.querySelector('.tail') && [...document.querySelectorAll('.row.tool')].at(-1).querySelector('.state.ok') !== null`)
 
 	// Search.

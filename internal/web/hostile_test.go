@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -65,46 +66,27 @@ func (s *spool) poisoned(session, pattern string) {
 	if err != nil || len(files) == 0 {
 		s.t.Fatal(pattern, err)
 	}
-	text, err := os.ReadFile(files[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(files[0]))(s.t)
 	dialect, _, _ := strings.Cut(pattern, "/")
 	var entries []client.Entry
 	for line := range bytes.Lines(text) {
 		var v any
-		if err := json.Unmarshal(line, &v); err != nil {
-			s.t.Fatal(err)
-		}
-		body, err := json.Marshal(poison(v))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, json.Unmarshal(line, &v))
+		body := must.Get(json.Marshal(poison(v)))(s.t)
 		entries = append(entries, client.Entry{
 			Thread: events.Thread{Session: session, Name: "main"}, Dialect: dialect, Body: body,
 		})
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: evil, User: evil})
-	if err := pub.Publish(s.t.Context(), entries...); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.client.Await(s.t.Context(), entries[0].Thread, pub.Producer(), 0, uint64(len(entries))); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
+	must.Do(s.t, s.client.Await(s.t.Context(), entries[0].Thread, pub.Producer(), 0, uint64(len(entries))))
 }
 
-// request makes an HTTP request, which has to succeed.
 func (s *spool) request(method, path, kind, body string) string {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	req.Header.Set("Content-Type", kind)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(s.t)
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode >= 300 {
@@ -132,12 +114,9 @@ func (s *spool) hostile() (pages, api []string) {
 			"questions": []j{{"question": evil, "header": evil, "options": []j{{"label": evil, "description": evil}}}},
 		}}},
 	)
-	out, err := s.client.Output(ctx, main, client.OutputConfig{
+	out := must.Get(s.client.Output(ctx, main, client.OutputConfig{
 		ID: "o", Tool: evil, Input: []byte(quoted(evil)), Cwd: evil, Agent: evil, Host: evil,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	fmt.Fprintln(out, evil)
 	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) })
 	run, err := s.client.StartRun(ctx, main, client.RunConfig{Agent: curt, Summary: curt, User: curt, Host: curt})
@@ -153,10 +132,7 @@ func (s *spool) hostile() (pages, api []string) {
 		"text/html": document, "image/svg+xml": drawing, "application/xhtml+xml": document, "text/xml": drawing,
 		"multipart/x-mixed-replace; boundary=b": "--b\r\nContent-Type: text/html\r\n\r\n" + document + "\r\n--b--",
 	} {
-		ref, err := s.client.PutBlob(ctx, []byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ref := must.Get(s.client.PutBlob(ctx, []byte(body)))(t)
 		q := url.Values{}
 		for _, name := range []string{"tool", "agent", "run", "tool_call", "summary"} {
 			q.Set(name, curt)

@@ -112,9 +112,7 @@ func TestAnswerQuestions(t *testing.T) {
 	p.has("Answered: in words")
 	want := "[map[answer:map[answers:map[Which tree?:Plum]] prompt:one] " +
 		"map[answer:map[answers:map[What with?:[Moss Bark] Where?:North]] prompt:two] map[answer:in words prompt:three]]"
-	if got := fmt.Sprint(f.answers); got != want {
-		t.Errorf("answers are\n%s, want\n%s", got, want)
-	}
+	must.Same(t, fmt.Sprint(f.answers), want, "answers are\n%s, want\n%s")
 }
 
 func TestAnswerTooLate(t *testing.T) {
@@ -468,9 +466,7 @@ func TestKeys(t *testing.T) {
 	theme := `document.documentElement.dataset.theme ?? ''`
 	for _, want := range []string{"light", "dark", ""} {
 		p.press("t")
-		if got := eval[string](p, theme); got != want {
-			t.Errorf("the theme is %q, want %q", got, want)
-		}
+		must.Same(t, eval[string](p, theme), want, "the theme is %q, want %q")
 	}
 	p.press("u")
 	p.wait(`location.pathname === '/' && !!document.querySelector('.session-link')`)
@@ -504,9 +500,7 @@ func TestOutline(t *testing.T) {
 		p.wait(`!document.querySelector('.fleet') || document.querySelectorAll('.prompt').length === 2`)
 		p.wait(`!document.querySelector('.history') || document.querySelectorAll('.found-prompts li').length > 0`)
 		got := eval[string](p, `[...document.querySelectorAll('h1, h2, h3, h4')].map((el) => el.tagName[1] + ' ' + el.textContent.trim().replace(/\s+/g, ' ')).join(', ')`)
-		if got != outline {
-			t.Errorf("%s: the outline is\n%s, want\n%s", path, got, outline)
-		}
+		must.Same(t, got, outline, "%s: the outline is\n%s, want\n%s", path)
 		for what, js := range map[string]string{
 			"one main, header, nav": `document.querySelectorAll('main').length === 1 && document.querySelectorAll('body > header nav[aria-label]').length === 1`,
 			"a way past the bar":    `document.querySelector('body > a').getAttribute('href') === '#main'`,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/web"
 )
 
@@ -30,9 +31,7 @@ func TestPaths(t *testing.T) {
 		"/": 200, "/history": 200, "/s/a": 200, "/s/a/main": 200, "/n/00ff": 200, "/assets/js/app.js": 200, "/assets/style.css": 200, "/assets/icon.svg": 200,
 		"/s/": 404, "/n": 404, "/nothing": 404, "/assets/": 404, "/assets/index.html": 404, "/assets/js": 404, "/assets/../web.go": 404, "/index.html": 404, "/v1/x": 404, "/s//x": 404,
 	} {
-		if got := get(t, "GET", target).StatusCode; got != want {
-			t.Errorf("GET %s = %d, want %d", target, got, want)
-		}
+		must.Same(t, get(t, "GET", target).StatusCode, want, "GET %s = %d, want %d", target)
 	}
 	if got := get(t, "POST", "/"); got.StatusCode != 405 || got.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST / = %d, Allow %q", got.StatusCode, got.Header.Get("Allow"))
@@ -48,9 +47,7 @@ func TestHeaders(t *testing.T) {
 		for name, want := range map[string]string{
 			"Content-Type": kind, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 		} {
-			if got := res.Header.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", target, name, got, want)
-			}
+			must.Same(t, res.Header.Get(name), want, "%s: %s is %q, want %q", target, name)
 		}
 		policy := res.Header.Get("Content-Security-Policy")
 		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {

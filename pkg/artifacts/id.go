@@ -31,7 +31,6 @@ func (s Seq) Compare(t Seq) int {
 	return cmp.Or(cmp.Compare(len(s), len(t)), strings.Compare(string(s), string(t)))
 }
 
-// next is s + 1.
 func (s Seq) next() Seq {
 	b := []byte(s)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 )
 
@@ -17,9 +18,7 @@ func TestNewID(t *testing.T) {
 	if want := regexp.MustCompile(`^art_20261120_123759_[0-9A-HJKMNP-TV-Z]{16}$`); !want.MatchString(string(id)) {
 		t.Errorf("NewID = %s, want %s", id, want)
 	}
-	if again := artifacts.NewID(at, [10]byte{0xff, 0, 1, 2, 3, 4, 5, 6, 7, 8}); again != id {
-		t.Errorf("NewID of the same = %s, want %s", again, id)
-	}
+	must.Same(t, artifacts.NewID(at, [10]byte{0xff, 0, 1, 2, 3, 4, 5, 6, 7, 8}), id, "NewID of the same = %s, want %s")
 	if other := artifacts.NewID(at, [10]byte{0xff, 0, 1, 2, 3, 4, 5, 6, 7, 9}); other == id {
 		t.Errorf("NewID with other entropy = %s again", other)
 	}
@@ -57,9 +56,7 @@ func TestToolFile(t *testing.T) {
 		"a \t b": "7.a_b.log", "é線": "7._.log", "__a__": "7.__a__.log", long: "7." + long[:64] + ".log", "a\x00b\xff": "7.a_b_.log",
 	} {
 		got := artifacts.ToolFile("7", tool)
-		if got != want {
-			t.Errorf("ToolFile(%q) = %q, want %q", tool, got, want)
-		}
+		must.Same(t, got, want, "ToolFile(%q) = %q, want %q", tool)
 		if err := artifacts.CheckFilename(got); err != nil {
 			t.Errorf("CheckFilename(%q) = %v", got, err)
 		}

@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -28,10 +29,7 @@ func ToolFile(n Seq, tool string) string {
 		}
 		bad = !ok
 	}
-	name := b.String()
-	if name == "" {
-		name = "tool"
-	}
+	name := cmp.Or(b.String(), "tool")
 	return string(n) + "." + name[:min(len(name), maxTool)] + toolExt
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -55,9 +56,7 @@ func TestDecodeRecordIgnoresLaterMembers(t *testing.T) {
 		t.Errorf("DecodeRecord of 19 members = %v, %v", got, err)
 	}
 	b[2] -= 2
-	if _, err := artifacts.DecodeRecord(b); !errors.Is(err, artifacts.ErrRecord) {
-		t.Errorf("DecodeRecord of 17 members = %v, want ErrRecord", err)
-	}
+	must.Is(t, must.Err(artifacts.DecodeRecord(b)), artifacts.ErrRecord, "DecodeRecord of 17 members")
 }
 
 func TestDecodeRecordRefuses(t *testing.T) {
@@ -73,9 +72,7 @@ func TestDecodeRecordRefuses(t *testing.T) {
 	} {
 		r := good
 		change(&r)
-		if _, err := artifacts.DecodeRecord(r.Encode()); !errors.Is(err, artifacts.ErrRecord) {
-			t.Errorf("%s: DecodeRecord = %v, want ErrRecord", name, err)
-		}
+		must.Is(t, must.Err(artifacts.DecodeRecord(r.Encode())), artifacts.ErrRecord, "%s: DecodeRecord", name)
 	}
 	r := good
 	r.Session, r.Seq, r.Size = "", "x", -5
@@ -84,9 +81,7 @@ func TestDecodeRecordRefuses(t *testing.T) {
 	}
 	b := good.Encode()
 	for _, bad := range [][]byte{nil, {0xc0}, b[:len(b)-1], append(b, 0), bytes.Replace(b, []byte{1}, []byte{2}, 1)} {
-		if _, err := artifacts.DecodeRecord(bad); !errors.Is(err, artifacts.ErrRecord) {
-			t.Errorf("DecodeRecord(%x) = %v, want ErrRecord", bad, err)
-		}
+		must.Is(t, must.Err(artifacts.DecodeRecord(bad)), artifacts.ErrRecord, "DecodeRecord(%x)", bad)
 	}
 }
 

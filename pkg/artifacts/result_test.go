@@ -3,6 +3,7 @@ package artifacts_test
 import (
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 )
 
@@ -14,9 +15,7 @@ func TestForkID(t *testing.T) {
 	r.Writer, r.Node = artifacts.FromResult, node
 	for _, to := range []string{"t", "u"} {
 		id := r.ForkID(to)
-		if want := artifacts.ResultID(to, node, 41, at); id != want {
-			t.Errorf("ForkID(%s) = %s, want %s", to, id, want)
-		}
+		must.Same(t, id, artifacts.ResultID(to, node, 41, at), "ForkID(%s) = %s, want %s", to)
 		r = r.Fork(to, id, at+5_000)
 	}
 	other := row("art_1", "s")

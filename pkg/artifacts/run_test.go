@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/artifacts"
 )
 
@@ -25,13 +26,9 @@ func TestRunCanBecome(t *testing.T) {
 	}
 	for i, from := range allStates {
 		for j, to := range allStates {
-			if got, want := from.CanBecome(to), table[i][j] == 'y'; got != want {
-				t.Errorf("%s.CanBecome(%s) = %v, want %v", from, to, got, want)
-			}
+			must.Same(t, from.CanBecome(to), table[i][j] == 'y', "%s.CanBecome(%s) = %v, want %v", from, to)
 		}
-		if got, want := from.Ended(), i > 2; got != want {
-			t.Errorf("%s.Ended() = %v, want %v", from, got, want)
-		}
+		must.Same(t, from.Ended(), i > 2, "%s.Ended() = %v, want %v", from)
 		if got, err := artifacts.ParseRunStatus(string(from)); err != nil || got != from {
 			t.Errorf("ParseRunStatus(%s) = %q, %v", from, got, err)
 		}
@@ -52,9 +49,7 @@ func TestRunStanding(t *testing.T) {
 			if free && !s.Ended() {
 				want = artifacts.RunFailed
 			}
-			if got := run.Standing(now); got != want {
-				t.Errorf("%s with a lease until %v stands as %s, want %s", s, lease, got, want)
-			}
+			must.Same(t, run.Standing(now), want, "%s with a lease until %v stands as %s, want %s", s, lease)
 		}
 	}
 	waits := artifacts.Run{Status: artifacts.RunQueued}

@@ -123,9 +123,7 @@ func TestCleanAsRecorded(t *testing.T) {
 		if got := asResult(report); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: Clean = %v, %v, want %v", name, got, err, want)
 		}
-		if left := before - len(want.Deleted); len(g.rows) != left {
-			t.Errorf("%s: %d records are left, want %d", name, len(g.rows), left)
-		}
+		must.Same(t, len(g.rows), before-len(want.Deleted), "%s: %d records are left, want %d", name)
 		if again, err := artifacts.Clean(context.Background(), g, cleanup(name)); err != nil || !report.DryRun && len(again.Candidates) != 0 {
 			t.Errorf("%s: a second Clean = %v, %v, want no candidates", name, again, err)
 		}
@@ -347,9 +345,7 @@ func TestThresholdsAsRecorded(t *testing.T) {
 	}
 	for name, want := range tokens {
 		text := name[1:strings.LastIndex(name, "'(len")]
-		if got := artifacts.Tokens([]byte(text)); got != want {
-			t.Errorf("Tokens(%q) = %d, want %d", text, got, want)
-		}
+		must.Same(t, artifacts.Tokens([]byte(text)), want, "Tokens(%q) = %d, want %d", text)
 	}
 	cut := regexp.MustCompile(`^limit=(\d+) input='(.*)'$`)
 	ran := 0
@@ -389,9 +385,7 @@ func TestThresholds(t *testing.T) {
 		{artifacts.Thresholds{Tokens: 1 << 30}, x(65_536), false}, {artifacts.Thresholds{Tokens: 1 << 30}, x(65_537), true},
 		{artifacts.Thresholds{Bytes: 3}, x(3), false}, {artifacts.Thresholds{Bytes: 3}, x(4), true}, {artifacts.Thresholds{}, nil, false},
 	} {
-		if got := c.of.Exceeded(c.text); got != c.want {
-			t.Errorf("%v.Exceeded(%d bytes) = %v, want %v", c.of, len(c.text), got, c.want)
-		}
+		must.Same(t, c.of.Exceeded(c.text), c.want, "%v.Exceeded(%d bytes) = %v, want %v", c.of, len(c.text))
 	}
 }
 
@@ -411,7 +405,5 @@ func TestFilenamesAsRecorded(t *testing.T) {
 			t.Errorf("CheckFilename(%q) = %v", name, err)
 		}
 	}
-	if err := artifacts.CheckFilename(strings.Repeat("x", 256)); !errors.Is(err, artifacts.ErrRecord) {
-		t.Errorf("CheckFilename of 256 bytes = %v, want ErrRecord", err)
-	}
+	must.Is(t, artifacts.CheckFilename(strings.Repeat("x", 256)), artifacts.ErrRecord, "CheckFilename of 256 bytes")
 }

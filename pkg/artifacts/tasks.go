@@ -49,7 +49,6 @@ func ReplayTasks(events iter.Seq[[]byte]) (map[string]TaskStatus, error) {
 	return status, nil
 }
 
-// afterEvent is a task's status after an event.
 func afterEvent(status TaskStatus, event string, payload []byte) TaskStatus {
 	switch event {
 	case "task_running":

@@ -123,9 +123,7 @@ func unescape(s string) (string, bool) {
 	return string(out), ok
 }
 
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
-}
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
 func hexValue(c byte) byte {
 	if c <= '9' {

@@ -2,7 +2,6 @@ package casstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -132,9 +131,7 @@ func TestPackCacheSurvivesACancelledReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := cache.Pack(ctx, casstore.PackID{0}); !errors.Is(err, context.Canceled) {
-			t.Errorf("Pack(cancelled) = %v, want context.Canceled", err)
-		}
+		must.Is(t, must.Err(cache.Pack(ctx, casstore.PackID{0})), context.Canceled, "Pack(cancelled)")
 	})
 	<-c.reached
 	wg.Go(func() {
@@ -145,9 +142,7 @@ func TestPackCacheSurvivesACancelledReader(t *testing.T) {
 	cancel()
 	close(c.gate)
 	wg.Wait()
-	if _, err := cache.Pack(t.Context(), casstore.PackID{9}); !errors.Is(err, casstore.ErrNotFound) {
-		t.Errorf("Pack(missing) = %v, want ErrNotFound", err)
-	}
+	must.Is(t, must.Err(cache.Pack(t.Context(), casstore.PackID{9})), casstore.ErrNotFound, "Pack(missing)")
 }
 
 // Clear drops what is kept, and what is being read is not kept.

@@ -168,7 +168,6 @@ func (c *Cursor) String() string { return string(c.bytes(true, false)) }
 // Bin reads a bin.
 func (c *Cursor) Bin() []byte { return c.bytes(false, true) }
 
-// ref reads a ref or nil.
 func (c *Cursor) ref() Ref {
 	if c.Nil() {
 		return Ref{}

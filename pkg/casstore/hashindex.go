@@ -20,9 +20,7 @@ type hashIndex struct {
 
 const searchLinearly = 8
 
-func (x *hashIndex) key(i int) []byte {
-	return x.keys[i*x.stride : i*x.stride+x.width]
-}
+func (x *hashIndex) key(i int) []byte { return x.keys[i*x.stride : i*x.stride+x.width] }
 
 func (x *hashIndex) len() int { return len(x.keys) / x.stride }
 

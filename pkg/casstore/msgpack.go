@@ -12,7 +12,6 @@ import (
 // AppendNil appends nil.
 func AppendNil(dst []byte) []byte { return append(dst, 0xc0) }
 
-// appendBool appends a boolean.
 func appendBool(dst []byte, v bool) []byte {
 	if v {
 		return append(dst, 0xc3)
@@ -81,9 +80,7 @@ func AppendArrayHeader(dst []byte, n int) []byte {
 }
 
 // AppendMapHeader appends the head of a map; n pairs of key and value follow.
-func AppendMapHeader(dst []byte, n int) []byte {
-	return appendLength(dst, n, 0x80, 16, 0, 0xde, 0xdf)
-}
+func AppendMapHeader(dst []byte, n int) []byte { return appendLength(dst, n, 0x80, 16, 0, 0xde, 0xdf) }
 
 // appendRef appends a ref as a bin of RefSize bytes, the nil ref as nil.
 func appendRef(dst []byte, r Ref) []byte {

@@ -137,7 +137,6 @@ func (c *Cursor) key(encoded string) {
 	}
 }
 
-// refs reads the array of refs.
 func (c *Cursor) refs() []Ref {
 	n := c.Array()
 	if n > MaxRefs {

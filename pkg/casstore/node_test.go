@@ -45,9 +45,7 @@ func TestPackIDText(t *testing.T) {
 		t.Errorf("ParsePackID(%q) = %v, %v, want the id", id, got, err)
 	}
 	for _, s := range []string{"", id.String()[1:], strings.ToUpper(id.String()), id.String() + "0", strings.Repeat("g", 32)} {
-		if _, err := casstore.ParsePackID(s); !errors.Is(err, casstore.ErrBadPackID) {
-			t.Errorf("ParsePackID(%q) = %v, want ErrBadPackID", s, err)
-		}
+		must.Is(t, must.Err(casstore.ParsePackID(s)), casstore.ErrBadPackID, "ParsePackID(%q)", s)
 	}
 }
 
@@ -99,9 +97,7 @@ func TestDecodeNodeRefuses(t *testing.T) {
 		"trailing":       {"\x84\xa1v\x01\xa4type\xa1x\xa7payload\xc0\xa4refs\x90\xc0", casstore.ErrMalformed},
 		"bomb in a refs": {"\x84\xa1v\x01\xa4type\xa1x\xa7payload\xc0\xa4refs\xdd\xff\xff\xff\xff", casstore.ErrMalformed},
 	} {
-		if _, err := casstore.DecodeNode([]byte(c.bytes)); !errors.Is(err, c.want) {
-			t.Errorf("%s: DecodeNode = %v, want %v", name, err, c.want)
-		}
+		must.Is(t, must.Err(casstore.DecodeNode([]byte(c.bytes))), c.want, "%s: DecodeNode", name)
 	}
 	_, err := casstore.DecodeNode([]byte("\x81\xa1v\x02"))
 	if err == nil || !strings.Contains(err.Error(), "unknown version: 2, this program reads version 1") {

@@ -139,7 +139,6 @@ func (p *Pack) Verify() error {
 	return nil
 }
 
-// resolve is the ref that a target stands for.
 func (p *Pack) resolve(t Target) Ref {
 	if i, ok := t.Own(); ok {
 		return p.Ref(i)

@@ -23,19 +23,13 @@ func textNode(text string, refs ...casstore.Ref) *casstore.Node {
 
 func mustFinish(t testing.TB, b *casstore.PackBuilder) (header, body []byte) {
 	t.Helper()
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatalf("Finish() = %v, want nil", err)
-	}
+	header, body = must.Two(b.Finish())(t)
 	return header, body
 }
 
 func mustOpen(t testing.TB, header, body []byte) *casstore.Pack {
 	t.Helper()
-	p, err := casstore.OpenPack(header, body)
-	if err != nil {
-		t.Fatalf("OpenPack() = %v, want nil", err)
-	}
+	p := must.Get(casstore.OpenPack(header, body))(t)
 	return p
 }
 
@@ -88,9 +82,7 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 		if p.Len() != len(nodes) {
 			t.Fatalf("Len() = %d, want %d", p.Len(), len(nodes))
 		}
-		if err := p.Verify(); err != nil {
-			t.Fatalf("Verify() = %v, want nil", err)
-		}
+		must.Do(t, p.Verify())
 		for r, want := range nodes {
 			got, err := p.Node(r)
 			if err != nil || !bytes.Equal(got.AppendTo(nil), want.AppendTo(nil)) {
@@ -263,9 +255,7 @@ func testFlippedBytes(t *testing.T, quick bool) {
 		for _, r := range refs {
 			got, err := p.Encoded(r)
 			if err != nil {
-				if !errors.Is(err, casstore.ErrCorrupt) {
-					t.Errorf("Encoded(byte %d flipped) = %v, want ErrCorrupt", i, err)
-				}
+				must.Is(t, err, casstore.ErrCorrupt, "Encoded(byte %d flipped)", i)
 				continue
 			}
 			if want, _ := whole.Encoded(r); !bytes.Equal(got, want) {
@@ -273,9 +263,7 @@ func testFlippedBytes(t *testing.T, quick bool) {
 			}
 		}
 	}
-	if _, err := casstore.OpenPack(header, body[:len(body)-1]); !errors.Is(err, casstore.ErrCorrupt) {
-		t.Errorf("OpenPack(body cut) = %v, want ErrCorrupt", err)
-	}
+	must.Is(t, must.Err(casstore.OpenPack(header, body[:len(body)-1])), casstore.ErrCorrupt, "OpenPack(body cut)")
 }
 
 // sealed replaces the checksum, as an attacker would.
@@ -299,15 +287,11 @@ func TestOpenHeaderRefusesLies(t *testing.T) {
 	} {
 		bad := bytes.Clone(header)
 		lie(bad)
-		if _, err := casstore.OpenHeader(sealed(bad)); !errors.Is(err, casstore.ErrCorrupt) {
-			t.Errorf("%s: OpenHeader = %v, want ErrCorrupt", name, err)
-		}
+		must.Is(t, must.Err(casstore.OpenHeader(sealed(bad))), casstore.ErrCorrupt, "%s: OpenHeader", name)
 	}
 	bad := bytes.Clone(header)
 	bad[4] = 2
-	if _, err := casstore.OpenHeader(sealed(bad)); !errors.Is(err, casstore.ErrVersion) {
-		t.Errorf("OpenHeader(version 2) = %v, want ErrVersion", err)
-	}
+	must.Is(t, must.Err(casstore.OpenHeader(sealed(bad))), casstore.ErrVersion, "OpenHeader(version 2)")
 }
 
 func TestBombInAFrame(t *testing.T) {
@@ -322,9 +306,7 @@ func TestBombInAFrame(t *testing.T) {
 		binary.LittleEndian.PutUint64(bad[32:], uint64(len(swap)))
 		binary.LittleEndian.PutUint32(bad[40+32:], uint32(len(swap)))
 		p := mustOpen(t, sealed(bad), swap)
-		if _, err := p.Encoded(r); !errors.Is(err, casstore.ErrCorrupt) {
-			t.Errorf("%s: Encoded = %v, want ErrCorrupt", name, err)
-		}
+		must.Is(t, must.Err(p.Encoded(r)), casstore.ErrCorrupt, "%s: Encoded", name)
 	}
 }
 
@@ -408,10 +390,7 @@ func TestRefsWithTheSameBeginning(t *testing.T) {
 	refs := []casstore.Ref{casstore.BlobRef(one), casstore.BlobRef(two), casstore.BlobRef(one)}
 	n := casstore.Node{Type: "test", Payload: casstore.AppendString(nil, "x"), Refs: refs}
 	ref := b.AddNode(&n)
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	p := must.Get(casstore.OpenPack(header, body))(t)
 	if err := p.Verify(); err != nil {
 		t.Errorf("Verify() = %v, want nil", err)

@@ -65,9 +65,7 @@ func ParseLocated(s string) (l Located, err error) {
 }
 
 // AppendTo appends the binary form, LocatedSize bytes.
-func (l Located) AppendTo(dst []byte) []byte {
-	return append(append(dst, l.Ref[:]...), l.Pack[:]...)
-}
+func (l Located) AppendTo(dst []byte) []byte { return append(append(dst, l.Ref[:]...), l.Pack[:]...) }
 
 // LocatedFromBytes reads the binary form of a Located whose ref is not nil. Errors wrap ErrBadRef.
 func LocatedFromBytes(b []byte) (Located, error) {

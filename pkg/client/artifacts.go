@@ -194,7 +194,6 @@ func (l logReader) Close() error {
 // giantEntry is from how many bytes on an entry of a log is read as a stream.
 const giantEntry = 8 << 20
 
-// writeItems writes the full items of one step.
 func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.Step, w *bufio.Writer) error {
 	entry := &step.State.Entry
 	if entry.Projection == "" || !dialect.IsJSON(entry.Dialect) {

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -37,9 +36,7 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 			stop := must.Get(persister(conn))(t)
 			defer stop()
 			await(t, c, behind, "next", 1)
-			if err := o.Wait(ctx); !errors.Is(err, client.ErrRemoved) {
-				t.Errorf("Wait = %v, want ErrRemoved", err)
-			}
+			must.Is(t, o.Wait(ctx), client.ErrRemoved, "Wait")
 		})
 	}
 }

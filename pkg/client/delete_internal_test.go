@@ -3,6 +3,8 @@ package client
 import (
 	"fmt"
 	"testing"
+
+	"spool/internal/must"
 )
 
 // Forks of forks have something of a session too; a circle of parents, which only a broken record makes, ends.
@@ -14,8 +16,6 @@ func TestDescendants(t *testing.T) {
 		}
 	}
 	for of, want := range map[string]string{"a": "[b c d]", "c": "[d]", "d": "[]", "e": "[x]", "self": "[]"} {
-		if got := fmt.Sprint(descendants(of, all)); got != want {
-			t.Errorf("descendants(%s) = %s, want %s", of, got, want)
-		}
+		must.Same(t, fmt.Sprint(descendants(of, all)), want, "descendants(%s) = %s, want %s", of)
 	}
 }

@@ -133,7 +133,6 @@ func (f *follower) take(ctx context.Context, live *events.Live) error {
 	return nil
 }
 
-// catchUp gives all that is stored.
 func (f *follower) catchUp(ctx context.Context) error {
 	o, base, there, ended, err := f.read(ctx)
 	switch {
@@ -228,9 +227,7 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 	if f.at >= int64(o.Parts.Count)*record.PartSize {
 		f.part, f.next = o.Parts.Count, o.Parts.Last+1
 	}
-	if f.next == 0 {
-		f.next = o.Parts.First
-	}
+	f.next = cmp.Or(f.next, o.Parts.First)
 	for f.part < o.Parts.Count && !f.done {
 		_, next, err := f.c.live.ReadParts(ctx, o.NUID, f.next, min(o.Parts.Count-f.part, 8), func(b []byte) error {
 			f.give(int64(f.part)*record.PartSize, b, nil)

@@ -57,10 +57,7 @@ func TestImagesComeBack(t *testing.T) {
 	if _, err := r.Context(t.Context(), th, sessions.Last, nil); err == nil {
 		t.Error("a strict context without a picture: no error")
 	}
-	for it, err := range r.ItemsFrom(t.Context(), th, must.Get(r.Thread(t.Context(), th))(t), 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for it := range must.All(t, r.ItemsFrom(t.Context(), th, must.Get(r.Thread(t.Context(), th))(t), 1)) {
 		shown := image(ref.String())
 		if it.N != 2 && !strings.Contains(string(it.Data), shown) {
 			t.Errorf("item %d = %.300s, want the picture in its content", it.N, it.Data)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -45,10 +46,7 @@ func TestLeftByAnother(t *testing.T) {
 					}
 				}
 			}
-			stop, err := persister(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stop := must.Get(persister(conn))(t)
 			defer stop()
 			first, second := <-told[0], <-told[1]
 			if first != nil && !errors.Is(first, client.ErrRemoved) {

@@ -19,9 +19,7 @@ type places struct {
 	most       int
 }
 
-func newPlaces(most int) *places {
-	return &places{young: map[life]int64{}, most: most}
-}
+func newPlaces(most int) *places { return &places{young: map[life]int64{}, most: most} }
 
 func (p *places) get(of life) (n int64, known bool) {
 	if n, known = p.young[of]; !known {

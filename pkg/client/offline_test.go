@@ -145,9 +145,7 @@ func TestAsync(t *testing.T) {
 		t.Errorf("items are not 1 to 1000 in order: %v", got)
 	}
 	must.Do(t, a.Close(limited(t)))
-	if err := a.Publish(limited(t), post(th, "late")); !errors.Is(err, client.ErrClosed) {
-		t.Errorf("Publish after Close = %v, want ErrClosed", err)
-	}
+	must.Is(t, a.Publish(limited(t), post(th, "late")), client.ErrClosed, "Publish after Close")
 }
 
 // The window is in bytes: a publisher that is ahead of the server waits, for as long as its context lives.
@@ -166,12 +164,8 @@ func TestAsyncWindow(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Publish(gone, big); !errors.Is(err, context.Canceled) {
-		t.Errorf("the fourth = %v, want to wait for room", err)
-	}
-	if err := a.Flush(gone); !errors.Is(err, context.Canceled) {
-		t.Errorf("Flush = %v, want to wait", err)
-	}
+	must.Is(t, a.Publish(gone, big), context.Canceled, "the fourth")
+	must.Is(t, a.Flush(gone), context.Canceled, "Flush")
 	s.up()
 	must.Do(t, a.Close(limited(t)))
 	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true}), 3); len(got) != 3 {
@@ -192,12 +186,8 @@ func TestAsyncRefused(t *testing.T) {
 	if err := a.Flush(limited(t)); !errors.Is(err, client.ErrMissingRef) {
 		t.Fatalf("Flush = %v, want ErrMissingRef", err)
 	}
-	if err := a.Publish(limited(t), post(th, "4")); !errors.Is(err, client.ErrMissingRef) {
-		t.Errorf("Publish afterwards = %v, want the cause", err)
-	}
-	if err := a.Close(limited(t)); !errors.Is(err, client.ErrMissingRef) {
-		t.Errorf("Close = %v, want the cause", err)
-	}
+	must.Is(t, a.Publish(limited(t), post(th, "4")), client.ErrMissingRef, "Publish afterwards")
+	must.Is(t, a.Close(limited(t)), client.ErrMissingRef, "Close")
 	r.publish(t, post(th, "5"))
 	if got := texts(t, r.Subscribe(limited(t), client.Filter{}, client.Position{All: true}), 3); !slices.Equal(got, []string{"1", "2", "5"}) {
 		t.Errorf("items %v, want 1, 2 and what another publisher sent", got)

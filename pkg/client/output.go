@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,10 +115,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 
 // call is the item of the invocation.
 func (o *Output) call() []byte {
-	id := o.cfg.Invocation
-	if id == "" {
-		id = o.cfg.ID
-	}
+	id := cmp.Or(o.cfg.Invocation, o.cfg.ID)
 	return events.ToolCall(o.cfg.Tool, id, o.cfg.Input).JSON()
 }
 

@@ -30,9 +30,7 @@ type Prompt struct {
 
 // Overdue tells that the deadline of a prompt has passed: nobody can answer it any more, and an approval counts as denied,
 // also before anyone has noted it.
-func (p Prompt) Overdue(now time.Time) bool {
-	return p.Deadline != 0 && now.UnixMilli() >= p.Deadline
-}
+func (p Prompt) Overdue(now time.Time) bool { return p.Deadline != 0 && now.UnixMilli() >= p.Deadline }
 
 var (
 	// ErrNoPrompt: there is no prompt of that id in the thread.
@@ -243,9 +241,6 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 }
 
 func answered(p record.Prompt) error {
-	by := p.By
-	if by == "" {
-		by = "someone"
-	}
+	by := cmp.Or(p.By, "someone")
 	return fmt.Errorf("%w: %s by %s at %s", ErrAnswered, p.Outcome, by, time.UnixMilli(p.At).UTC().Format(time.RFC3339))
 }

@@ -29,10 +29,8 @@ func TestPlainNATS(t *testing.T) {
 	r.send(t, "control", `{"producer":"ci","seq":8,"body":{"op":"end","end":{"returnCode":3,"summary":"done"}}}`)
 	await(t, r.Client, thread("s"), "ci", 8)
 	var got []string
-	for item, err := range r.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t,
+		r.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1})) {
 		if got = append(got, item.Type()+" "+item.Text()); item.Type() == "tool_result" {
 			break
 		}

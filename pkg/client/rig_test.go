@@ -137,7 +137,6 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 	return pub
 }
 
-// post is an entry that makes one item.
 func post(t events.Thread, text string) client.Entry {
 	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}
 }
@@ -170,10 +169,7 @@ func texts(t *testing.T, items func(func(client.Item, error) bool), n int) (out 
 	if n == 0 {
 		return nil
 	}
-	for item, err := range items {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, items) {
 		if out = append(out, item.Text()); len(out) == n {
 			break
 		}

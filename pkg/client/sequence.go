@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -34,9 +35,7 @@ func (s *sequence) next(evs []*events.Event) error {
 			e.Seq, at = s.unknown[at].seq, at+1
 			continue
 		}
-		if e.Seq == 0 {
-			e.Seq = last + 1
-		}
+		e.Seq = cmp.Or(e.Seq, last+1)
 		if e.Seq <= last {
 			return fmt.Errorf("seq %d after %d: a producer's sequence must grow, and names one event for ever", e.Seq, last)
 		}

@@ -28,10 +28,7 @@ func TestPositions(t *testing.T) {
 	r.publish(t, posts(th, 1, 20)...)
 	one := client.Filter{Session: "s", Thread: "main"}
 	var seqs []client.Item
-	for item, err := range r.Subscribe(limited(t), one, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, r.Subscribe(limited(t), one, client.Position{All: true})) {
 		if seqs = append(seqs, item); len(seqs) == 20 {
 			break
 		}
@@ -124,10 +121,7 @@ func TestGapsAndRepeats(t *testing.T) {
 	for _, from := range []client.Position{{All: true}, {N: 1}, {N: 100}} {
 		want := numbers(max(int(from.N), 1), 301)
 		filled, got := 0, []string(nil)
-		for item, err := range r.Subscribe(limited(t), one, from) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for item := range must.All(t, r.Subscribe(limited(t), one, from)) {
 			if got = append(got, item.Text()); item.Filled {
 				filled++
 			}
@@ -138,9 +132,7 @@ func TestGapsAndRepeats(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v: got %v", from, got)
 		}
-		if hole := 240 - max(int(from.N), 5) + 1; filled != hole {
-			t.Errorf("%+v: %d items are marked as filled, want %d", from, filled, hole)
-		}
+		must.Same(t, filled, 240-max(int(from.N), 5)+1, "%+v: %d items are marked as filled, want %d", from)
 	}
 	// Nothing of the thread is kept: all of it comes from the nodes.
 	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeSubject("spool.v1.item.s.>")))
@@ -198,9 +190,7 @@ func TestDurable(t *testing.T) {
 		break
 	}
 	must.Do(t, r.Forget(t.Context(), "indexer"))
-	if err := r.Forget(t.Context(), "indexer"); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("Forget twice = %v, want ErrNotFound", err)
-	}
+	must.Is(t, r.Forget(t.Context(), "indexer"), client.ErrNotFound, "Forget twice")
 	if got := texts(t, sub(all), 1); !slices.Equal(got, numbers(1, 1)) {
 		t.Errorf("after Forget: %v, want 1", got)
 	}
@@ -279,9 +269,7 @@ func TestFilterErrors(t *testing.T) {
 		{client.Filter{Session: "a", Thread: "b"}, client.Position{N: -3}, client.ErrFilter},
 	} {
 		for _, err := range r.Subscribe(limited(t), c.filter, c.from) {
-			if !errors.Is(err, c.want) {
-				t.Errorf("Subscribe(%+v, %+v) = %v, want %v", c.filter, c.from, err, c.want)
-			}
+			must.Is(t, err, c.want, "Subscribe(%+v, %+v)", c.filter, c.from)
 			break
 		}
 	}

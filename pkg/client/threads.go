@@ -22,7 +22,6 @@ func (e *Renamed) Error() string { return fmt.Sprintf("%s was renamed: it is %s 
 // Unwrap is threads.ErrNoThread: there is no thread of the old name.
 func (e *Renamed) Unwrap() error { return threads.ErrNoThread }
 
-// gone is why there is no thread of a name that there was.
 func (c *Client) gone(ctx context.Context, t events.Thread) error {
 	rs, err := c.records.Records(ctx, events.LeftKey(t))
 	if err != nil {

@@ -16,18 +16,13 @@ func TestTrace(t *testing.T) {
 	entries[1].Trace, entries[2].Trace = trace, "not\r\na: trace"
 	r.publish(t, entries...)
 	var got []string
-	for item, err := range r.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range must.All(t, r.Subscribe(limited(t), client.Filter{Session: "s"}, client.Position{All: true})) {
 		if got = append(got, item.Trace); len(got) == 4 {
 			break
 		}
 	}
 	for i, want := range []string{"", trace, "", ""} {
-		if got[i] != want {
-			t.Errorf("item %d has the trace %q, want %q", i+1, got[i], want)
-		}
+		must.Same(t, got[i], want, "item %d has the trace %q, want %q", i+1)
 	}
 	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	m, err := s.GetMsg(t.Context(), 2)

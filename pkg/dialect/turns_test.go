@@ -37,9 +37,7 @@ func TestTurnsThatPromptsEnd(t *testing.T) {
 		for i, line := range strings.Split(turns, "\n") {
 			before := m.Encode()
 			e := must.Get(d.Read([]byte(line), &m))(t)
-			if got := said(e); got != want[i] {
-				t.Errorf("version %d, line %d: %q, want %q", version, i+1, got, want[i])
-			}
+			must.Same(t, said(e), want[i], "version %d, line %d: %q, want %q", version, i+1)
 			if !m.Used() {
 				before = nil
 			}

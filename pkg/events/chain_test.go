@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"spool/internal/must"
 )
 
 // mixed draws the events of one call: some producers, epochs, threads and kinds in any order, with gaps in the sequences, with
@@ -59,9 +61,7 @@ func TestLink(t *testing.T) {
 						want = max(want, seq)
 					}
 				}
-				if one.Prev != want {
-					rt.Errorf("%s is linked to %d, want %d", name(one), one.Prev, want)
-				}
+				must.Same(rt, one.Prev, want, "%s is linked to %d, want %d", name(one))
 				seen[one.chain()] = append(seen[one.chain()], one.Seq)
 			}
 		}

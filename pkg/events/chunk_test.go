@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -90,8 +91,6 @@ func TestChunkGolden(t *testing.T) {
 		"end":   "970103a26f3108ffc30c",
 		"abort": "950104a26f3108a56c65617365",
 	} {
-		if got := hex.EncodeToString(chunks[name].Encode()); got != want {
-			t.Errorf("%s = %s, want %s", name, got, want)
-		}
+		must.Same(t, hex.EncodeToString(chunks[name].Encode()), want, "%s = %s, want %s", name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -49,9 +50,7 @@ func TestTimeStamp(t *testing.T) {
 		1795176000000: "2026-11-20T12:00:00.000Z",
 	} {
 		got := events.Stamp(ms)
-		if got != want {
-			t.Errorf("Stamp(%d) = %q, want %q", ms, got, want)
-		}
+		must.Same(t, got, want, "Stamp(%d) = %q, want %q", ms)
 		if _, err := time.Parse(time.RFC3339, got); got != "" && err != nil {
 			t.Errorf("Stamp(%d): %v", ms, err)
 		}

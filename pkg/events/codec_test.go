@@ -75,10 +75,7 @@ func TestEnvelopeGolden(t *testing.T) {
 	if got := goldenEvent.Encode(); !bytes.Equal(got, want) {
 		t.Errorf("Encode(golden) = %x, want %x", got, want)
 	}
-	got, err := events.Decode(want)
-	if err != nil {
-		t.Fatalf("Decode(golden) = %v, want nil", err)
-	}
+	got := must.Get(events.Decode(want))(t)
 	if diff := cmp.Diff(goldenEvent, got, same); diff != "" {
 		t.Errorf("Decode(golden) differs (-want +got):\n%s", diff)
 	}
@@ -95,19 +92,14 @@ func TestEnvelopeClaimGolden(t *testing.T) {
 	want := head + "c0" + // no body
 		"93" + "a1" + "6f" + "ce03200000" + // object, size
 		"c420" + "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-	if got := hex.EncodeToString(e.Encode()); got != want {
-		t.Errorf("Encode(claim) = %s, want %s", got, want)
-	}
+	must.Same(t, hex.EncodeToString(e.Encode()), want, "Encode(claim) = %s, want %s")
 }
 
 // TestDecodeTakesMoreMembers: a later minor version appends members, and this one ignores them.
 func TestDecodeTakesMoreMembers(t *testing.T) {
 	b := append([]byte{0xdc, 0, 17}, goldenEvent.Encode()[1:]...) // an array of 17
 	b = append(b, 0x90, 0xa3, 'n', 'e', 'w')
-	got, err := events.Decode(b)
-	if err != nil {
-		t.Fatalf("Decode(17 members) = %v, want nil", err)
-	}
+	got := must.Get(events.Decode(b))(t)
 	if diff := cmp.Diff(goldenEvent, got, same); diff != "" {
 		t.Errorf("Decode(17 members) differs (-want +got):\n%s", diff)
 	}

@@ -60,9 +60,7 @@ type Field struct {
 }
 
 // User is a plain user post. text is a JSON string token, as everywhere below; what is no string counts as "".
-func User(text []byte) Item {
-	return Item{Content: appendContent(make([]byte, 0, len(text)+32), text)}
-}
+func User(text []byte) Item { return Item{Content: appendContent(make([]byte, 0, len(text)+32), text)} }
 
 // With is the item with more parts of its content, each JSON in valid UTF-8.
 func (it Item) With(more [][]byte) Item {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 // show is an item as one line: type.detail, content, metadata.
@@ -55,9 +56,7 @@ func TestItems(t *testing.T) {
 			`pending_prompt_resolved [{"type":"text","text":"Prompt denied: no"}] {"type":"pending_prompt_resolved","prompt":{"id":"p","kind":"approval"},"resolution":{"outcome":"denied","by":"mira","at":5,"answer":"no"}}`},
 	}
 	for _, tt := range tests {
-		if got := show(tt.it); got != tt.want {
-			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
-		}
+		must.Same(t, show(tt.it), tt.want, "%s:\n got %s\nwant %s", tt.name)
 	}
 }
 
@@ -80,9 +79,7 @@ func TestMainArgument(t *testing.T) {
 		{`{"command":"` + strings.Repeat("ü", 120) + `"}`, strings.Repeat("ü", 120)},
 	}
 	for _, tt := range tests {
-		if got := MainArgument([]byte(tt.input)); got != tt.want {
-			t.Errorf("MainArgument(%s) = %q, want %q", tt.input, got, tt.want)
-		}
+		must.Same(t, MainArgument([]byte(tt.input)), tt.want, "MainArgument(%s) = %q, want %q", tt.input)
 	}
 }
 
@@ -90,9 +87,7 @@ func TestResultLines(t *testing.T) {
 	for token, want := range map[string]int{
 		`""`: 0, `"a"`: 1, `"a\n"`: 1, `"a\nb"`: 2, `"a\n\n"`: 2, `"\n"`: 1, `"a\\n"`: 1, `"a\\\n"`: 1, `"a\u000a"`: 1, `"a\u000Ab"`: 2, ``: 0,
 	} {
-		if got := lines([]byte(token)); got != want {
-			t.Errorf("lines(%s) = %d, want %d", token, got, want)
-		}
+		must.Same(t, lines([]byte(token)), want, "lines(%s) = %d, want %d", token)
 	}
 }
 

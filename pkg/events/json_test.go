@@ -2,11 +2,12 @@ package events
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"spool/internal/must"
 )
 
 // stored is the subject under which EVENTS has what was published for s/t.
@@ -109,9 +110,7 @@ func TestChunkJSON(t *testing.T) {
 	}
 	for _, text := range []string{`{}`, `{"op":"data"}`, `{"op":"go","output":"o"}`, `{"op":"data","output":"o","seq":1,"stream":"stdin","text":"x"}`,
 		`{"op":"data","output":"o.x","seq":1}`, `{"op":"end","output":"o","seq":1,"exit_code":"1"}`} {
-		if _, err := ParseChunk([]byte(text)); !errors.Is(err, ErrChunk) {
-			t.Errorf("ParseChunk(%s) = %v, want ErrChunk", text, err)
-		}
+		must.Is(t, must.Err(ParseChunk([]byte(text))), ErrChunk, "ParseChunk(%s)", text)
 	}
 }
 

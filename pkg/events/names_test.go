@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -108,9 +109,7 @@ func TestItemSubjects(t *testing.T) {
 		{"tool_result", "error", "spool.v1.item.s.t.tool_result.error"},
 	} {
 		got := events.ItemSubject(th, tt.typ, tt.detail)
-		if got != tt.want {
-			t.Errorf("ItemSubject(%q, %q) = %q, want %q", tt.typ, tt.detail, got, tt.want)
-		}
+		must.Same(t, got, tt.want, "ItemSubject(%q, %q) = %q, want %q", tt.typ, tt.detail)
 		if back, ok := events.ParseItemSubject(got); !ok || back != th {
 			t.Errorf("ParseItemSubject(%q) = %v, %v, want %v", got, back, ok, th)
 		}
@@ -118,9 +117,7 @@ func TestItemSubjects(t *testing.T) {
 	if got, ok := events.ParseItemSubject("spool.v1.dead.s.t.entry"); ok {
 		t.Errorf("ParseItemSubject(dead letter) = %v, want none", got)
 	}
-	if got, want := events.DeadSubject("", "a.b", "*"), "spool.v1.dead._.a_b._"; got != want {
-		t.Errorf("DeadSubject = %q, want %q", got, want)
-	}
+	must.Same(t, events.DeadSubject("", "a.b", "*"), "spool.v1.dead._.a_b._", "DeadSubject = %q, want %q")
 }
 
 func TestHeadKeys(t *testing.T) {
@@ -152,9 +149,7 @@ func TestParseControl(t *testing.T) {
 		}
 	}
 	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`, `{"op":7}`, `{"op":"branch"}`, `{"op":"reset"}`, `{"op":"branch_summary","branch":{}}`} {
-		if _, err := events.ParseControl([]byte(body)); !errors.Is(err, events.ErrControl) {
-			t.Errorf("ParseControl(%q) = %v, want ErrControl", body, err)
-		}
+		must.Is(t, must.Err(events.ParseControl([]byte(body))), events.ErrControl, "ParseControl(%q)", body)
 	}
 }
 

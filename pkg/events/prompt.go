@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -65,9 +66,7 @@ func ParseResolution(it Item) (r Resolution) {
 	r.At, _ = jsonscan.Int(jsonscan.Get(raw, "at"))
 	r.Answer = jsonscan.Get(raw, "answer")
 	r.Outcome, r.By = cutBytes(r.Outcome, nameBytes), cutBytes(r.By, nameBytes)
-	if r.Outcome == "" {
-		r.Outcome = OutcomeAnswered
-	}
+	r.Outcome = cmp.Or(r.Outcome, OutcomeAnswered)
 	if len(r.Answer) > fieldBytes {
 		r.Answer = nil
 	}

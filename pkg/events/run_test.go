@@ -1,10 +1,10 @@
 package events_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -15,9 +15,7 @@ func TestRunOperation(t *testing.T) {
 	if err != nil || op.Op != events.OpRun || *op.Run != want || want.Validate() != nil {
 		t.Errorf("ParseControl(%s) = %+v, %v", body, op.Run, err)
 	}
-	if _, err := events.ParseControl([]byte(`{"op":"run"}`)); !errors.Is(err, events.ErrControl) {
-		t.Errorf("run without operands = %v, want %v", err, events.ErrControl)
-	}
+	must.Is(t, must.Err(events.ParseControl([]byte(`{"op":"run"}`))), events.ErrControl, "run without operands")
 	for says, r := range map[string]events.Run{
 		"run is empty":          {},
 		`run "a.b"`:             {ID: "a.b"},

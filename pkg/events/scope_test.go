@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -30,9 +31,7 @@ func TestScope(t *testing.T) {
 			}
 		}
 		for _, session := range strings.Fields(tt.not) {
-			if err := tt.scope.Check(session); !errors.Is(err, events.ErrScope) {
-				t.Errorf("%q.Check(%q) = %v, want ErrScope", tt.scope, session, err)
-			}
+			must.Is(t, tt.scope.Check(session), events.ErrScope, "%q.Check(%q)", tt.scope, session)
 		}
 		if err := tt.scope.CheckSettles("p"); (err != nil) != strings.Contains(string(tt.scope), "@") {
 			t.Errorf("%q.CheckSettles = %v", tt.scope, err)

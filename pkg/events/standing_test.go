@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -38,9 +39,7 @@ func TestStand(t *testing.T) {
 		{"linked in a circle", 13, events.Past{Links: links(12, 13, 13, 12), From: 50}, events.Unlinked},
 		{"linked to itself", 13, events.Past{Links: links(13, 13), From: 50}, events.Unlinked},
 	} {
-		if got := events.Stand(c.prev, known, c.past, 90); got != c.want {
-			t.Errorf("%s: Stand(%d) = %d, want %d", c.name, c.prev, got, c.want)
-		}
+		must.Same(t, events.Stand(c.prev, known, c.past, 90), c.want, "%s: Stand(%d) = %d, want %d", c.name, c.prev)
 	}
 }
 

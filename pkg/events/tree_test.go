@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -25,9 +26,7 @@ func TestControlKeepsSpelling(t *testing.T) {
 func TestAppendedID(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	const want = "3ac070da9ca7acaa"
-	if got := events.AppendedID(th, "p", 1, 2); got != want {
-		t.Errorf("AppendedID = %s, want %s", got, want)
-	}
+	must.Same(t, events.AppendedID(th, "p", 1, 2), want, "AppendedID = %s, want %s")
 	seen := map[string]bool{want: true}
 	for _, id := range []string{
 		events.AppendedID(th, "p", 1, 3), events.AppendedID(th, "p", 2, 2), events.AppendedID(th, "q", 1, 2),

@@ -81,9 +81,7 @@ func TestContextCompaction(t *testing.T) {
 				}
 			}
 		}
-		if strings.Join(got, " ") != tt.want {
-			t.Errorf("%s: messages %q, want %q", tt.name, strings.Join(got, " "), tt.want)
-		}
+		must.Same(t, strings.Join(got, " "), tt.want, "%s: messages %q, want %q", tt.name)
 	}
 }
 
@@ -116,9 +114,7 @@ func TestUsage(t *testing.T) {
 	if tree.Listed() {
 		t.Error("Listed before an assistant message")
 	}
-	if got, want := tree.Usage(), (Usage{1, 2, 3, 4, 1, 0.25}); got != want {
-		t.Errorf("Usage = %+v, want %+v", got, want)
-	}
+	must.Same(t, tree.Usage(), (Usage{1, 2, 3, 4, 1, 0.25}), "Usage = %+v, want %+v")
 	tree = NewTree(Header{}, append(tree.Entries(), ParseEntry([]byte(`{"type":"message","message":{"role":"assistant","usage":`+usage+`}}`)))...)
 	if got, want := tree.Usage(), (Usage{2, 4, 6, 8, 2, 0.5}); got != want || !tree.Listed() {
 		t.Errorf("Usage = %+v, listed %v, want %+v", got, tree.Listed(), want)

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -49,9 +50,7 @@ func appendPresent(dst []byte, members []change) []byte {
 }
 
 // Message is a message of any role.
-func Message(message []byte) Draft {
-	return Draft{typ: TypeMessage}.with(change{"message", message})
-}
+func Message(message []byte) Draft { return Draft{typ: TypeMessage}.with(change{"message", message}) }
 
 // ThinkingLevelChange is a change of the thinking level; "" is written as null and means "off".
 func ThinkingLevelChange(level string) Draft {
@@ -109,9 +108,7 @@ func Custom(customType string, data []byte) Draft {
 // CustomMessage is a message of an extension to the model: content is a text or an array of blocks. display shows it to
 // the user, too; attribution is who speaks, "agent" if it is "".
 func CustomMessage(customType string, content []byte, display bool, details []byte, attribution string) Draft {
-	if attribution == "" {
-		attribution = "agent"
-	}
+	attribution = cmp.Or(attribution, "agent")
 	return Draft{typ: TypeCustomMessage, before: appendPresent(nil, []change{
 		{"customType", quoted(customType)}, {"content", content}, {"display", strconv.AppendBool(nil, display)},
 		{"details", details}, {"attribution", quoted(attribution)},

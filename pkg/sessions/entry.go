@@ -87,7 +87,6 @@ func EntryID(session string, position, attempt int) string {
 	return fmt.Sprintf("%04x%04x", left, right)
 }
 
-// freshID is the first EntryID that is not taken.
 func freshID(session string, position int, taken func(id string) bool) string {
 	for attempt := 0; ; attempt++ {
 		if id := EntryID(session, position, attempt); !taken(id) {

@@ -11,6 +11,7 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -107,9 +108,7 @@ func ParseHeader(text []byte) (Header, error) {
 	if h.Type != TypeHeader {
 		return Header{}, fmt.Errorf("%w: two title slots", ErrHeader)
 	}
-	if h.Title == "" {
-		h.Title = slot
-	}
+	h.Title = cmp.Or(h.Title, slot)
 	return h, nil
 }
 

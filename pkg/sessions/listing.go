@@ -157,7 +157,6 @@ func DirName(cwd, home, tmp string) string {
 	return "--" + dashed(strings.TrimPrefix(cwd, "/")) + "--"
 }
 
-// below is the path from dir down to p.
 func below(p, dir string) (rest string, ok bool) {
 	if dir == "" {
 		return "", false

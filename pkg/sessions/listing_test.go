@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"spool/internal/must"
 )
 
 func row(id, cwd string, modified int64) Row {
@@ -126,9 +128,7 @@ func TestRowName(t *testing.T) {
 		{Info{Prompt: "\nsecond"}, "Untitled"},
 		{Info{}, "Untitled"},
 	} {
-		if got := (Row{Info: tt.info}).Name(); got != tt.want {
-			t.Errorf("Name of %+v = %q, want %q", tt.info, got, tt.want)
-		}
+		must.Same(t, (Row{Info: tt.info}).Name(), tt.want, "Name of %+v = %q, want %q", tt.info)
 	}
 }
 
@@ -137,9 +137,7 @@ func TestDirName(t *testing.T) {
 		"/": "----", "/w/pi": "--w-pi--", "/w/pi/": "--w-pi--", `/a:b/c\d`: "--a-b-c-d--", "/home/mira": "-", "/home/mira/x/y-z": "-x-y-z",
 		"/home/mirabel": "--home-mirabel--", "/tmp": "-tmp", "/tmp/x": "-tmp-x", "/tmpfiles": "--tmpfiles--",
 	} {
-		if got := DirName(cwd, "/home/mira", "/tmp/"); got != want {
-			t.Errorf("DirName(%s) = %s, want %s", cwd, got, want)
-		}
+		must.Same(t, DirName(cwd, "/home/mira", "/tmp/"), want, "DirName(%s) = %s, want %s", cwd)
 	}
 }
 

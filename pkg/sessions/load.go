@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 )
@@ -90,8 +91,6 @@ func Load(text []byte) (*File, error) {
 	if m == nil {
 		return nil, fmt.Errorf("line %d: %w: the file holds none", 1+bytes.Count(text, []byte("\n")), ErrHeader)
 	}
-	if f.Header.Title == "" {
-		f.Header.Title = title
-	}
+	f.Header.Title = cmp.Or(f.Header.Title, title)
 	return f, nil
 }

@@ -152,9 +152,7 @@ func TestVersionOf(t *testing.T) {
 		"": 1, "null": 1, "0": 1, "-3": 1, "1": 1, "1.9": 1, "2": 2, "2.5": 2, "3": 3, "4": 4, "1e99": 1<<31 - 1,
 		`"2"`: 2, `"x"`: 3, "true": 1, "[]": 1,
 	} {
-		if got := versionOf([]byte(raw)); got != want {
-			t.Errorf("versionOf(%s) = %d, want %d", raw, got, want)
-		}
+		must.Same(t, versionOf([]byte(raw)), want, "versionOf(%s) = %d, want %d", raw)
 	}
 }
 
@@ -200,7 +198,6 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkRoundTrip writes a file and loads it again.
 func checkRoundTrip(t fataler, f *File) {
 	t.Helper()
 	var once, twice bytes.Buffer

@@ -55,7 +55,6 @@ func (m *Migration) Entry(raw []byte, own string) (e Entry, ok bool) {
 	return e, true
 }
 
-// place gives an entry of version 1 its id and its parent.
 func (m *Migration) place(e *Entry) {
 	if e.ID == "" || m.taken[e.ID] {
 		e.ID = freshID(m.session, len(m.ids), func(id string) bool { return m.taken[id] })

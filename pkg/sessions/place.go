@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"fmt"
 
 	"spool/internal/jsonscan"
@@ -13,10 +14,7 @@ func NotFound(id string) error { return notFoundError(id) }
 
 // BranchSummary is the summary of the path that was left; from is an entry, or "" for the root.
 func BranchSummary(from string, s Summarized) Draft {
-	if from == "" {
-		from = "root"
-	}
-	return branchSummary(from, s)
+	return branchSummary(cmp.Or(from, "root"), s)
 }
 
 // Type is the type of entry that it becomes.

@@ -38,14 +38,10 @@ func TestTree(t *testing.T) {
 		t.Errorf("Entries = %s", got)
 	}
 	for leaf, want := range map[Leaf]string{At("c"): "a c", At("e"): "a b e", Last: "f", Root: "", At("nobody"): "f"} {
-		if got := entryIDs(tree.Path(leaf)); got != want {
-			t.Errorf("Path(%v) = %s, want %s", leaf, got, want)
-		}
+		must.Same(t, entryIDs(tree.Path(leaf)), want, "Path(%v) = %s, want %s", leaf)
 	}
 	for leaf, want := range map[Leaf]string{At("a"): "b c", At("c"): "", Root: "a d f"} {
-		if got := entryIDs(tree.Children(leaf)); got != want {
-			t.Errorf("Children(%v) = %s, want %s", leaf, got, want)
-		}
+		must.Same(t, entryIDs(tree.Children(leaf)), want, "Children(%v) = %s, want %s", leaf)
 	}
 	if got := outline(tree.Roots()); got != "a(b(e()) c()) d() f()" {
 		t.Errorf("Roots = %s", got)
@@ -70,12 +66,8 @@ func TestTreeRefuses(t *testing.T) {
 			t.Errorf("error = %v, want Entry x not found", err)
 		}
 	}
-	if _, err := tree.Append(Message([]byte(`{}`)), Stamp{ID: "a"}); !errors.Is(err, ErrTaken) {
-		t.Errorf("Append under a taken id: %v, want ErrTaken", err)
-	}
-	if _, err := tree.Append(Message([]byte(`{`)), Stamp{ID: "b"}); !errors.Is(err, jsonscan.ErrSyntax) {
-		t.Errorf("Append of broken JSON: %v, want ErrSyntax", err)
-	}
+	must.Is(t, must.Err(tree.Append(Message([]byte(`{}`)), Stamp{ID: "a"})), ErrTaken, "Append under a taken id")
+	must.Is(t, must.Err(tree.Append(Message([]byte(`{`)), Stamp{ID: "b"})), jsonscan.ErrSyntax, "Append of broken JSON")
 	if tree.Leaf() != At("a") || len(tree.Entries()) != 1 {
 		t.Errorf("leaf %v, %d entries after refusals, want a, 1", tree.Leaf(), len(tree.Entries()))
 	}
@@ -157,9 +149,7 @@ func TestCycles(t *testing.T) {
 		header3, user("a", "c"), user("b", "a"), user("c", "b"), user("d", "d"), user("e", "c"), user("f", "gone"), user("g", "f"),
 	}, "\n")).Tree()
 	for id, want := range map[string]string{"a": "b c a", "c": "a b c", "d": "d", "e": "a b c e", "g": "f g"} {
-		if got := entryIDs(tree.Path(At(id))); got != want {
-			t.Errorf("Path(%s) = %s, want %s", id, got, want)
-		}
+		must.Same(t, entryIDs(tree.Path(At(id))), want, "Path(%s) = %s, want %s", id)
 	}
 	if got := outline(tree.Roots()); got != "a(b(c(e()))) d() f(g())" {
 		t.Errorf("Roots = %s", got)

@@ -95,10 +95,7 @@ func TestNodesThatAreElsewhere(t *testing.T) {
 		t.Errorf("Verify = %v", err)
 	}
 	n := 0
-	for _, err := range r.Entries(t.Context(), h) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for range must.All(t, r.Entries(t.Context(), h)) {
 		n++
 	}
 	if n != 100 {

@@ -170,10 +170,7 @@ func TestForkWhole(t *testing.T) {
 	w.add(&fork, "__fork__", 0)
 	w.flush()
 	var got []string
-	for s, err := range w.reader().Entries(t.Context(), fork) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range must.All(t, w.reader().Entries(t.Context(), fork)) {
 		got = append(got, s.Role)
 	}
 	if want := []string{"a", "b", "c", "d", "__fork__"}; !slices.Equal(got, want) {
@@ -182,7 +179,5 @@ func TestForkWhole(t *testing.T) {
 	if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
-	if _, err := threads.ForkWhole(w.begin()); !errors.Is(err, threads.ErrNoPoint) {
-		t.Errorf("ForkWhole of an empty thread = %v, want ErrNoPoint", err)
-	}
+	must.Is(t, must.Err(threads.ForkWhole(w.begin())), threads.ErrNoPoint, "ForkWhole of an empty thread")
 }

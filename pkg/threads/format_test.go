@@ -59,10 +59,7 @@ func exampleThread(t *testing.T) (nodes []casstore.Node, names []string, header,
 	head.Applied, head.N, head.Sent, head.Entries = 41, 2, 0, 2
 	head.Status, head.Leaf, head.Updated = threads.StatusCompleted, "s1", 1778308464001
 	head.Batch, head.BytesIn, head.Externalized = [16]byte{0x0b}, 512, 1
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, body = must.Two(b.Finish())(t)
 	return nodes, names, header, body, head
 }
 
@@ -115,9 +112,7 @@ func TestFormatDocument(t *testing.T) {
 		}
 		got[string(m[1])] = b
 	}
-	if len(got) != len(want) {
-		t.Errorf("%s has %d vectors, want %d", formatDoc, len(got), len(want))
-	}
+	must.Same(t, len(got), len(want), "%s has %d vectors, want %d", formatDoc)
 	p, err := casstore.OpenPack(got[packHeaderVector], got[packBodyVector])
 	if err != nil {
 		t.Fatalf("%s: the pack does not open: %v", formatDoc, err)

@@ -26,10 +26,7 @@ func TestEntriesFrom(t *testing.T) {
 	w.flush()
 	for from := int64(0); from <= h.N+1; from++ {
 		var got []int64
-		for s, err := range w.reader().EntriesFrom(t.Context(), h, from) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for s := range must.All(t, w.reader().EntriesFrom(t.Context(), h, from)) {
 			if last, _ := s.Entry.LastItem(); s.Entry.Count > 0 && last >= from {
 				got = append(got, s.Entry.Index)
 			}
@@ -41,23 +38,15 @@ func TestEntriesFrom(t *testing.T) {
 			t.Errorf("from %d: %v, want them in order", from, got)
 		}
 		want := 0
-		for s, err := range w.reader().Entries(t.Context(), h) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for s := range must.All(t, w.reader().Entries(t.Context(), h)) {
 			if last, _ := s.Entry.LastItem(); s.Entry.Count > 0 && last >= from {
 				want++
 			}
 		}
-		if len(got) != want {
-			t.Errorf("from %d: %d states, want %d", from, len(got), want)
-		}
+		must.Same(t, len(got), want, "from %d: %d states, want %d", from)
 	}
 	var back []int64
-	for s, err := range w.reader().EntriesBack(t.Context(), h) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range must.All(t, w.reader().EntriesBack(t.Context(), h)) {
 		back = append(back, s.Entry.Index)
 	}
 	slices.Reverse(back)
@@ -65,10 +54,7 @@ func TestEntriesFrom(t *testing.T) {
 		t.Errorf("EntriesBack, turned around = %v, want 1 to 80", back)
 	}
 	w.packs.reads = 0
-	for _, err := range w.reader().EntriesFrom(t.Context(), h, h.N) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for range must.All(t, w.reader().EntriesFrom(t.Context(), h, h.N)) {
 	}
 	if few := 2 * (2 + threads.MaxAncestors) * 2; w.packs.reads > few {
 		t.Errorf("the last item is found in %d packs, want at most %d", w.packs.reads, few)

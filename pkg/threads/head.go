@@ -1,6 +1,7 @@
 package threads
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -119,9 +120,7 @@ func (h *Head) Date(claim, believed int64) {
 	if h.Updated, h.Claimed = believed, claim; claim == believed || believed == 0 && claim == NoClaim {
 		h.Claimed = 0
 	}
-	if h.Created == 0 {
-		h.Created = believed
-	}
+	h.Created = cmp.Or(h.Created, believed)
 }
 
 // Clone is a copy that shares no memory with h that the methods of Head change.
@@ -156,9 +155,7 @@ func (h *Head) Next(role string) State {
 
 // Located lists what the state that Next begins refers to, with the packs: the start and all of Recent. A pack builder needs
 // it (casstore.PackBuilder.Locate).
-func (h *Head) Located() []casstore.Located {
-	return append([]casstore.Located{h.Start}, h.Recent...)
-}
+func (h *Head) Located() []casstore.Located { return append([]casstore.Located{h.Start}, h.Recent...) }
 
 // Advance makes a state, built on Next, the head.
 func (h *Head) Advance(to casstore.Located) {

@@ -69,18 +69,14 @@ func TestDecodeHeadWithoutListing(t *testing.T) {
 func TestDecodeHeadRefuses(t *testing.T) {
 	good := fullHead().Encode()
 	for cut := range good {
-		if _, err := threads.DecodeHead(good[:cut]); !errors.Is(err, casstore.ErrMalformed) {
-			t.Errorf("DecodeHead(first %d bytes) = %v, want ErrMalformed", cut, err)
-		}
+		must.Is(t, must.Err(threads.DecodeHead(good[:cut])), casstore.ErrMalformed, "DecodeHead(first %d bytes)", cut)
 	}
 	_, err := threads.DecodeHead([]byte{0x91, 3})
 	const both = "3, this program reads the versions 1 and 2"
 	if !errors.Is(err, casstore.ErrVersion) || !strings.Contains(err.Error(), both) {
 		t.Errorf("DecodeHead(version 3) = %v, want ErrVersion naming all", err)
 	}
-	if _, err := threads.DecodeHead([]byte{0x91, 1}); !errors.Is(err, casstore.ErrMalformed) {
-		t.Errorf("DecodeHead(version alone) = %v, want ErrMalformed", err)
-	}
+	must.Is(t, must.Err(threads.DecodeHead([]byte{0x91, 1})), casstore.ErrMalformed, "DecodeHead(version alone)")
 }
 
 func TestHeadBeforeTheFirstState(t *testing.T) {

@@ -196,9 +196,7 @@ func TestParseRefusesWrongShapes(t *testing.T) {
 		"compact no ref": {payload("\x82\xa7compact\xa1x\xa4role\xa1a"), casstore.ErrMalformed},
 		"items of three": {payload("\x82\xa5entry\x81\xa5items\x93\x01\x01\x01\xa4role\xa1a"), casstore.ErrMalformed},
 	} {
-		if _, err := threads.ParseState(c.node); !errors.Is(err, c.want) {
-			t.Errorf("%s: ParseState = %v, want %v", name, err, c.want)
-		}
+		must.Is(t, must.Err(threads.ParseState(c.node)), c.want, "%s: ParseState", name)
 	}
 	if _, err := threads.ParseStart(casstore.Node{Type: "start", Payload: []byte{0x80}}); !errors.Is(err, threads.ErrShape) {
 		t.Errorf("ParseStart(no prompt) = %v, want ErrShape", err)

@@ -1,7 +1,6 @@
 package threads_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -27,10 +26,7 @@ func (w *world) branch(h threads.Head, at threads.Point) threads.Head {
 // path lists the states to a head, oldest first, read one by one.
 func (w *world) path(h threads.Head) (refs []casstore.Ref) {
 	w.t.Helper()
-	for s, err := range w.reader().Walk(w.t.Context(), h.Head()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	for s := range must.All(w.t, w.reader().Walk(w.t.Context(), h.Head())) {
 		refs = append(refs, s.At.Ref)
 	}
 	slices.Reverse(refs)
@@ -76,10 +72,7 @@ func TestDiffOfForks(t *testing.T) {
 // indexes are those of the entries on the way to a head.
 func (w *world) indexes(h threads.Head) (list []int64) {
 	w.flush()
-	for s, err := range w.reader().Walk(w.t.Context(), h.Head()) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	for s := range must.All(w.t, w.reader().Walk(w.t.Context(), h.Head())) {
 		list = append(list, s.Entry.Index)
 	}
 	return list
@@ -135,9 +128,7 @@ func TestAt(t *testing.T) {
 		}
 	}
 	for _, at := range []threads.Point{{Entry: 501}, {Item: 1e6}, {Time: began - 1}, {Node: ref(1)}, {Entry: 1, Time: 5}} {
-		if _, err := w.reader().At(t.Context(), h, at); !errors.Is(err, threads.ErrNoPoint) {
-			t.Errorf("At(%+v) = %v, want ErrNoPoint", at, err)
-		}
+		must.Is(t, must.Err(w.reader().At(t.Context(), h, at)), threads.ErrNoPoint, "At(%+v)", at)
 	}
 }
 
@@ -245,9 +236,7 @@ func TestForksOfForks(t *testing.T) {
 		w.add(&h, "r", 1)
 	}
 	w.flush()
-	if n := len(w.path(h)); n != 1+2*depth {
-		t.Errorf("%d states, want %d", n, 1+2*depth)
-	}
+	must.Same(t, len(w.path(h)), 1+2*depth, "%d states, want %d")
 	if d, err := w.reader().Diff(t.Context(), first.Head(), h.Head()); err != nil || d.Base != first.Head() {
 		t.Errorf("Diff has the base %v, %v, want %v", d.Base, err, first.Head())
 	}

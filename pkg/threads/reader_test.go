@@ -32,9 +32,7 @@ func TestHashesDoNotDependOnPacks(t *testing.T) {
 		if got.Head().Ref != want.Head().Ref {
 			rt.Fatalf("head %s, want %s", got.Head().Ref, want.Head().Ref)
 		}
-		if err := threads.Verify(t.Context(), w.reader(), got); err != nil {
-			rt.Fatalf("Verify = %v, want nil", err)
-		}
+		must.Do(rt, threads.Verify(t.Context(), w.reader(), got))
 	})
 }
 
@@ -50,10 +48,7 @@ func TestWalk(t *testing.T) {
 		slices.Reverse(want)
 		w.packs.reads = 0
 		var got []casstore.Ref
-		for s, err := range w.reader().Walk(t.Context(), h.Head()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for s := range must.All(t, w.reader().Walk(t.Context(), h.Head())) {
 			c, err := s.ReadContent(t.Context())
 			if err != nil || string(c.Text) != "out-"+s.Role {
 				t.Errorf("content of %s = %q, %v, want out-%s", s.At, c.Text, err, s.Role)
@@ -109,10 +104,7 @@ func TestEntriesMergesBranches(t *testing.T) {
 		}
 		w.flush()
 		var got []casstore.Ref
-		for s, err := range w.reader().Entries(t.Context(), h) {
-			if err != nil {
-				rt.Fatal(err)
-			}
+		for s := range must.All(rt, w.reader().Entries(t.Context(), h)) {
 			got = append(got, s.At.Ref)
 		}
 		if len(got) != len(all) {
@@ -123,9 +115,7 @@ func TestEntriesMergesBranches(t *testing.T) {
 				rt.Fatalf("Entries: state %d is %s, want %s", i, got[i], all[i].Ref)
 			}
 		}
-		if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-			rt.Fatalf("Verify = %v, want nil", err)
-		}
+		must.Do(rt, threads.Verify(t.Context(), w.reader(), h))
 		last := all[rapid.IntRange(0, len(all)-1).Draw(rt, "find")].Ref
 		if s, err := w.reader().Find(t.Context(), h, func(s threads.State) bool { return s.Node().Refs != nil && refOf(s) == last }); err != nil || s.At.Ref != last {
 			rt.Fatalf("Find = %s, %v, want %s", s.At, err, last)
@@ -154,9 +144,7 @@ func TestAWrongHintSaysWhere(t *testing.T) {
 			t.Errorf("%s: State = %v, want ErrNotFound with the ref", name, err)
 		}
 	}
-	if _, err := w.reader().State(t.Context(), h.Start); !errors.Is(err, threads.ErrShape) {
-		t.Errorf("State(start) = %v, want ErrShape", err)
-	}
+	must.Is(t, must.Err(w.reader().State(t.Context(), h.Start)), threads.ErrShape, "State(start)")
 	w.store.RemovePack(other)
 	var last error
 	for _, err := range w.reader().Walk(t.Context(), at) {
@@ -218,9 +206,7 @@ func TestVerifyFinds(t *testing.T) {
 	} {
 		w, h := build()
 		c.damage(w, &h)
-		if err := threads.Verify(t.Context(), w.reader(), h); !errors.Is(err, c.want) {
-			t.Errorf("%s: Verify = %v, want %v", name, err, c.want)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), h), c.want, "%s: Verify", name)
 	}
 }
 
@@ -235,10 +221,7 @@ func BenchmarkWalk(b *testing.B) {
 	r := threads.Reader{Packs: casstore.NewPackCache(w.store, 1<<30)}
 	for b.Loop() {
 		n := 0
-		for s, err := range r.Entries(b.Context(), h) {
-			if err != nil {
-				b.Fatal(err)
-			}
+		for s := range must.All(b, r.Entries(b.Context(), h)) {
 			must.Get(s.ReadContent(b.Context()))(b)
 			n++
 		}

@@ -103,7 +103,6 @@ func parseSplices(c *casstore.Cursor) [][2]int64 {
 	return splices
 }
 
-// parsePair reads an array of two integers.
 func parsePair(c *casstore.Cursor) (p [2]int64) {
 	if c.Array() != 2 {
 		c.Fail("want an array of two integers")

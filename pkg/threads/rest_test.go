@@ -2,7 +2,6 @@ package threads_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -42,7 +41,6 @@ func (w *world) again(h threads.Head) threads.Head {
 	return got
 }
 
-// told is what a head says of its producers.
 func told(h threads.Head) (list []string) {
 	for _, p := range h.Producers {
 		list = append(list, fmt.Sprint(p.ID, " ", p.Epoch, " ", p.Seq, " ", p.At))
@@ -88,14 +86,9 @@ func TestShrunkHeadKnowsAll(t *testing.T) {
 		if got, want := told(h), told(whole); !slices.Equal(got, want) {
 			rt.Fatalf("producers %v, want %v", got, want)
 		}
-		if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-			rt.Fatalf("Verify = %v, want nil", err)
-		}
+		must.Do(rt, threads.Verify(t.Context(), w.reader(), h))
 		newest := map[casstore.Ref]bool{}
-		for l, err := range w.reader().Newest(t.Context(), h, 0) {
-			if err != nil {
-				rt.Fatal(err)
-			}
+		for l := range must.All(rt, w.reader().Newest(t.Context(), h, 0)) {
 			newest[l.Ref] = true
 		}
 		for _, l := range whole.Newest() {
@@ -114,10 +107,7 @@ func compareEntries(rt *rapid.T, w *world, h, whole threads.Head) {
 		if back {
 			all = w.reader().EntriesBack(w.t.Context(), h)
 		}
-		for s, err := range all {
-			if err != nil {
-				rt.Fatal(err)
-			}
+		for s := range must.All(rt, all) {
 			list = append(list, s.Entry.Index)
 		}
 		return list
@@ -245,17 +235,13 @@ func TestRestRefuses(t *testing.T) {
 		"blob": threads.Tips{States: []casstore.Ref{casstore.SumBlob(nil)}}.Node(),
 	}
 	for name, n := range bad {
-		if _, err := threads.ParseTips(n); !errors.Is(err, threads.ErrShape) {
-			t.Errorf("%s: ParseTips() = %v, want ErrShape", name, err)
-		}
+		must.Is(t, must.Err(threads.ParseTips(n)), threads.ErrShape, "%s: ParseTips()", name)
 	}
 	twice := casstore.Node{
 		Type: threads.TypeProducers, Payload: []byte{0x92, 0x94, 0xa1, 'a', 1, 1, 1, 0x94, 0xa1, 'a', 1, 1, 1},
 	}
 	for name, n := range map[string]casstore.Node{"type": state, "order": twice} {
-		if _, err := threads.ParseProducers(n); !errors.Is(err, threads.ErrShape) {
-			t.Errorf("%s: ParseProducers() = %v, want ErrShape", name, err)
-		}
+		must.Is(t, must.Err(threads.ParseProducers(n)), threads.ErrShape, "%s: ParseProducers()", name)
 	}
 }
 
@@ -276,9 +262,7 @@ func TestRestIsMissing(t *testing.T) {
 	} {
 		broken := h.Clone()
 		lost(&broken)
-		if err := threads.Verify(t.Context(), w.reader(), broken); !errors.Is(err, casstore.ErrNotFound) {
-			t.Errorf("Verify = %v, want ErrNotFound", err)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), broken), casstore.ErrNotFound, "Verify")
 	}
 	roots := h.Roots()
 	if !slices.Contains(roots, h.Older) || !slices.Contains(roots, h.Seen) || cmp.Compare(len(roots), 3) < 0 {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"spool/internal/must"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -55,23 +56,16 @@ func (w *world) nextPack() {
 	w.inPack = 0
 }
 
-// flush stores the open pack.
 func (w *world) flush() {
 	w.t.Helper()
 	if w.builder.Len() == 0 {
 		return
 	}
-	header, body, err := w.builder.Finish()
-	if err != nil {
-		w.t.Fatalf("Finish() = %v, want nil", err)
-	}
-	if err := w.store.PutPack(context.Background(), w.id, header, body); err != nil {
-		w.t.Fatalf("PutPack() = %v, want nil", err)
-	}
+	header, body := must.Two(w.builder.Finish())(w.t)
+	must.Do(w.t, w.store.PutPack(context.Background(), w.id, header, body))
 	w.nextPack()
 }
 
-// begin starts a thread.
 func (w *world) begin() threads.Head {
 	prompt := threads.Content{Text: []byte("the task")}.Node()
 	start := threads.Start{Name: "demo", Hash: "H", MaxRounds: 10, Prompt: w.builder.AddNode(&prompt)}.Node()
@@ -106,7 +100,6 @@ func (w *world) add(h *threads.Head, role string, items int64) casstore.Located 
 	return at
 }
 
-// roles lists the roles of steps.
 func roles(steps []threads.Step) (list []string) {
 	for _, s := range steps {
 		list = append(list, s.Role)

@@ -2,12 +2,14 @@ package truncate_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -93,10 +95,7 @@ func TestEntry(t *testing.T) {
 	for _, c := range entryCases {
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := entry(t, []byte(c.in), truncate.Options{})
-			want := c.want
-			if want == "" {
-				want = c.in
-			}
+			want := cmp.Or(c.want, c.in)
 			if string(r.Text) != want {
 				t.Errorf("Text = %s\nwant   %s", ends(string(r.Text)), ends(want))
 			}
@@ -134,13 +133,9 @@ func TestEntryCountsAndSplices(t *testing.T) {
 		t.Errorf("Entry without a store = %s, %v, want the same text", ends(string(dry.Text)), err)
 	}
 	_, err = truncate.Restore(r.Full, r.Splices, store{}.get)
-	if !errors.Is(err, errNoBlob) {
-		t.Errorf("Restore without blobs = %v, want the error of get", err)
-	}
+	must.Is(t, err, errNoBlob, "Restore without blobs")
 	for _, bad := range [][]truncate.Splice{{{Offset: -1}}, {{Offset: len(r.Full)}}, {{Offset: 0}}, {r.Splices[1], r.Splices[0]}, {{Offset: r.Splices[0].Offset, Form: 3}}} {
-		if _, err := truncate.Restore(r.Full, bad, blobs.get); !errors.Is(err, truncate.ErrBadSplice) {
-			t.Errorf("Restore with %+v = %v, want ErrBadSplice", bad, err)
-		}
+		must.Is(t, must.Err(truncate.Restore(r.Full, bad, blobs.get)), truncate.ErrBadSplice, "Restore with %+v", bad)
 	}
 }
 
@@ -178,9 +173,7 @@ func TestEntryErrors(t *testing.T) {
 		`{"partialJson":}`: jsonscan.ErrSyntax, `{"partialJson":1`: jsonscan.ErrSyntax,
 		strings.Repeat(`{"jsonlEvents":`, 257) + "1" + strings.Repeat("}", 257): jsonscan.ErrDepth,
 	} {
-		if err := sameError(t, []byte(in), truncate.Options{}); !errors.Is(err, want) {
-			t.Errorf("Entry(%.40q) = %v, want %v", in, err, want)
-		}
+		must.Is(t, sameError(t, []byte(in), truncate.Options{}), want, "Entry(%.40q)", in)
 	}
 	raw := []byte(`{"image_url":"data:image/png;base64,AAAA"}`)
 	if _, err := truncate.Entry(raw, func([]byte) string { return "sha256:1" }, truncate.Options{}); !errors.Is(err, truncate.ErrBadRef) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -151,15 +152,11 @@ func TestOnlyWholeRefsAreRefs(t *testing.T) {
 		"blob:sha256:" + strings.Repeat("/", 64): false,
 		"":                                       false,
 	} {
-		if got := truncate.IsRef(s); got != want {
-			t.Errorf("IsRef(%q) = %v, want %v", s, got, want)
-		}
+		must.Same(t, truncate.IsRef(s), want, "IsRef(%q) = %v, want %v", s)
 	}
 	for _, ref := range []string{"blob:sha256:../../../../etc/passwd", "blob:sha256:" + strings.Repeat("/", 64)} {
 		text := []byte(`{"data":"` + ref + strings.Repeat(" ", 80) + `"}`)
 		_, err := truncate.Restore(text, []truncate.Splice{{Offset: 9}}, func(string) ([]byte, error) { t.Error("looked up"); return nil, nil })
-		if !errors.Is(err, truncate.ErrBadSplice) {
-			t.Errorf("Restore of %q = %v, want ErrBadSplice", ref, err)
-		}
+		must.Is(t, err, truncate.ErrBadSplice, "Restore of %q", ref)
 	}
 }

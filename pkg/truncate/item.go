@@ -1,6 +1,7 @@
 package truncate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -65,9 +66,7 @@ type ItemResult struct {
 // Each cut is recorded in metadata (created if there was none): truncated, truncated_fields, local_log, node. All else
 // keeps its place and spelling. Errors: ErrItemTooLarge, ErrItemShape, jsonscan.ErrSyntax and ErrDepth.
 func Item(item Parts, budget Budget) (ItemResult, error) {
-	if budget.Bytes == 0 {
-		budget.Bytes = ItemBudget
-	}
+	budget.Bytes = cmp.Or(budget.Bytes, ItemBudget)
 	f := fitter{budget: budget, extra: item.Extra, ItemResult: ItemResult{Content: item.Content, Metadata: item.Metadata}}
 	if item.CutOutput {
 		f.cutField(0)

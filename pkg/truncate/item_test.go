@@ -17,7 +17,6 @@ const logPath = "ses_1/threads/main/logs/thread.log"
 
 var budget = truncate.Budget{LocalLog: logPath}
 
-// at reads a string of an item's metadata.
 func at(t testing.TB, r truncate.ItemResult, path ...string) string {
 	t.Helper()
 	text, ok := jsonscan.Text(jsonscan.Get(r.Metadata, path...))
@@ -115,9 +114,7 @@ func TestItemFieldOrder(t *testing.T) {
 	} {
 		r, err := truncate.Item(c.item, budget)
 		check(t, err)
-		if got := strings.Join(r.Fields, " "); got != c.want {
-			t.Errorf("cut %q, want %q", got, c.want)
-		}
+		must.Same(t, strings.Join(r.Fields, " "), c.want, "cut %q, want %q")
 		var names []string
 		check(t, jsonscan.Array(jsonscan.Get(r.Metadata, "truncated_fields"), func(v []byte) bool {
 			name, _ := jsonscan.Text(v)
@@ -176,9 +173,7 @@ func TestItemAlreadyTruncated(t *testing.T) {
 		metadata := `{"truncated":false,"local_log":"old","truncated_fields":` + before + `,"tool":{"output":"` + long + `"}}`
 		r, err := truncate.Item(truncate.Parts{Metadata: []byte(metadata)}, budget)
 		if want == "" {
-			if !errors.Is(err, jsonscan.ErrSyntax) {
-				t.Errorf("Item of broken JSON = %v, want ErrSyntax", err)
-			}
+			must.Is(t, err, jsonscan.ErrSyntax, "Item of broken JSON")
 			continue
 		}
 		check(t, err)
@@ -209,9 +204,7 @@ func TestItemDropsToTheMarker(t *testing.T) {
 		t.Errorf("Item = %v, want ErrItemTooLarge", err)
 	}
 	_, err = truncate.Item(truncate.Parts{Content: []byte(`[[` + strings.Repeat("1,", 200_000) + `1]]`)}, budget)
-	if !errors.Is(err, truncate.ErrItemTooLarge) {
-		t.Errorf("Item without any field to cut = %v, want ErrItemTooLarge", err)
-	}
+	must.Is(t, err, truncate.ErrItemTooLarge, "Item without any field to cut")
 }
 
 func BenchmarkItemSmall(b *testing.B) {

@@ -27,9 +27,7 @@ type measure struct {
 	space   [headLen]byte
 }
 
-func (m *measure) begin(start int64) {
-	*m = measure{start: start, head: m.space[:0]}
-}
+func (m *measure) begin(start int64) { *m = measure{start: start, head: m.space[:0]} }
 
 // linesKept is the number of newlines after SPEC T1.
 func (m *measure) linesKept() int {

@@ -72,7 +72,6 @@ func listed(array []byte, name string) []byte {
 	return replace(array, span{len(array) - 1, len(array) - 1}, token)
 }
 
-// replace returns a copy of raw with at replaced.
 func replace(raw []byte, at span, by []byte) []byte {
 	out := make([]byte, 0, len(raw)-(at.end-at.start)+len(by))
 	return append(append(append(out, raw[:at.start]...), by...), raw[at.end:]...)

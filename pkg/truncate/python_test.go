@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -76,9 +77,7 @@ func TestPythonLen(t *testing.T) {
 		"\"\x7f\"": 8, `"\/"`: 3, `"\u0041\u0022\u000a\u0000"`: 2 + 1 + 2 + 2 + 6, `"🍊"`: 14, `"\ud83c\udf4a"`: 14, `"\ud83c"`: 8, "\"\xff\"": 8, "\"\xff🍊\\n\"": 2 + 6 + 12 + 2,
 		`{"\ud83c":1,"\ud83d":2,"\ufffd":3}`: len(`{"\ud83c": 1, "\ud83d": 2, "\ufffd": 3}`), `nul`: -1, ``: -1, `[1,]`: -1,
 	} {
-		if got := truncate.PythonLen([]byte(raw)); got != want {
-			t.Errorf("PythonLen(%q) = %d, want %d", raw, got, want)
-		}
+		must.Same(t, truncate.PythonLen([]byte(raw)), want, "PythonLen(%q) = %d, want %d", raw)
 	}
 	var many strings.Builder
 	for i := range 40 { // more than a short list of members, each twice

@@ -288,7 +288,6 @@ func blockType(name []byte) string {
 	return ""
 }
 
-// lineCount reads the value of lineCount.
 func (s *scanner) lineCount(o *object) error {
 	o.count = count{}
 	c := s.r.Space()

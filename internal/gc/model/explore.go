@@ -127,7 +127,6 @@ func Explore(p Protocol, b Bounds) Result {
 	return res
 }
 
-// replay tells the way to a state.
 func (m *machine) replay(s state, ways []way, id int32) (labels []string) {
 	var path []uint8
 	for ; ways[id].from >= 0; id = ways[id].from {

@@ -74,10 +74,7 @@ func newPack(t *testing.T, text string, nodes int) (id casstore.PackID, header, 
 		parent = b.AddNode(&n)
 		refs = append(refs, parent)
 	}
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatalf("Finish() = %v, want nil", err)
-	}
+	header, body = must.Two(b.Finish())(t)
 	_, _ = rand.Read(id[:])
 	return id, header, body, refs
 }
@@ -190,10 +187,7 @@ func packOfLargeNode(t *testing.T, s Store) {
 	_, _ = rand.Read(large)
 	b := casstore.NewPackBuilder()
 	ref := b.AddNode(&casstore.Node{Type: "test", Payload: casstore.AppendBin(nil, large)})
-	header, body, err := b.Finish()
-	if err != nil {
-		t.Fatalf("Finish() = %v, want nil", err)
-	}
+	header, body := must.Two(b.Finish())(t)
 	id := casstore.PackID{7}
 	mustPut(t, s, id, header, body)
 	checkPack(t, s, id, []casstore.Ref{ref})

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"spool/internal/jsonscan"
@@ -51,9 +52,7 @@ func (b *block) isResult() bool {
 
 func (r *reader) call(b block) {
 	id, name := parts.Text(b.id), parts.Text(b.name)
-	if name == "" {
-		name = "tool"
-	}
+	name = cmp.Or(name, "tool")
 	r.add(events.ToolCall(name, id, b.input))
 	var kind, text string
 	var flags entry.Flags

@@ -1,5 +1,7 @@
 package entry
 
+import "cmp"
+
 import "spool/pkg/events"
 
 // Memory is what projecting needs to remember from entry to entry: the usage of the turn, counted once per message id
@@ -101,9 +103,7 @@ func (m *Memory) Activity(t int64, by uint64) {
 	if m.ended != 0 && (by == 0 || by != m.ended) {
 		m.ended, m.start, m.busy = 0, 0, 0
 	}
-	if m.start == 0 {
-		m.start = t
-	}
+	m.start = cmp.Or(m.start, t)
 }
 
 // Worked notes when the agent was seen working, for EndWorked.

@@ -2,12 +2,12 @@ package entry
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 
+	"spool/internal/must"
 	"spool/pkg/events"
 )
 
@@ -99,7 +99,6 @@ func TestCallsAreBoundedAndCopied(t *testing.T) {
 	}
 }
 
-// random makes a memory by random steps.
 func random(r *rand.Rand) (m Memory) {
 	for range r.IntN(300) {
 		id, t := r.Uint64N(200)+1, r.Int64()-math.MaxInt64/2
@@ -154,9 +153,7 @@ func FuzzDecodeMemory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := DecodeMemory(b)
 		if err != nil {
-			if !errors.Is(err, ErrMemory) {
-				t.Errorf("DecodeMemory(%x): %v, want ErrMemory", b, err)
-			}
+			must.Is(t, err, ErrMemory, "DecodeMemory(%x)", b)
 			return
 		}
 		if got := m.Encode(); !bytes.Equal(got, b) {

@@ -113,7 +113,6 @@ func (s *Sanitizer) append(dst, b []byte, final bool) []byte {
 	return dst
 }
 
-// newline writes the newline of a CR.
 func (s *Sanitizer) newline(dst []byte) []byte {
 	if s.cr {
 		dst = append(dst, '\n')
@@ -153,7 +152,6 @@ func (s *Sanitizer) release(dst []byte, final bool) []byte {
 	return s.append(dst, text, final)
 }
 
-// next is the state after one more byte.
 func (s *Sanitizer) next(c byte) state {
 	intermediate, last := c >= ' ' && c < '0', c >= '0' && c < 0x7F
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/truncate/output"
 )
 
@@ -46,9 +47,7 @@ func TestSanitize(t *testing.T) {
 		"\xed":                        "\ufffd",
 		"\xed\xa0x":                   "\ufffd\ufffdx",
 	} {
-		if got := string(output.Sanitize([]byte(in))); got != want {
-			t.Errorf("Sanitize(%q) = %q, want %q", in, got, want)
-		}
+		must.Same(t, string(output.Sanitize([]byte(in))), want, "Sanitize(%q) = %q, want %q", in)
 		if got := inPieces([]byte(in), func(int) int { return 1 }); got != want {
 			t.Errorf("Sanitizer of %q byte by byte = %q, want %q", in, got, want)
 		}
@@ -57,9 +56,7 @@ func TestSanitize(t *testing.T) {
 
 func TestSanitizeDropsCR(t *testing.T) {
 	s := output.Sanitizer{DropCR: true}
-	if got := string(s.Flush(s.Append(nil, []byte("a\rb\r\nc\r")))); got != "ab\nc" {
-		t.Errorf("Sanitizer = %q, want %q", got, "ab\nc")
-	}
+	must.Same(t, string(s.Flush(s.Append(nil, []byte("a\rb\r\nc\r")))), "ab\nc", "Sanitizer = %q, want %q")
 }
 
 // A string sequence that never ends does not swallow what follows, and is not held for ever.

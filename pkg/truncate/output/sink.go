@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -82,9 +83,7 @@ type Sink struct {
 
 // NewSink begins an output.
 func NewSink(cfg Config) *Sink {
-	if cfg.Threshold == 0 {
-		cfg.Threshold = DefaultThreshold
-	}
+	cfg.Threshold = cmp.Or(cfg.Threshold, DefaultThreshold)
 	return &Sink{cfg: cfg, cap: columnCap{most: cfg.Columns}, live: live{every: cfg.Every}, headLimit: min(max(cfg.Head, 0), cfg.Threshold/2)}
 }
 
@@ -143,7 +142,6 @@ func (s *Sink) Replace(text string) {
 	s.truncated = s.truncated || len(text) > s.tailBudget()
 }
 
-// take takes sanitized text.
 func (s *Sink) take(text []byte) {
 	s.total.add(text)
 	dropped := s.cap.dropped
@@ -209,7 +207,6 @@ func (s *Sink) keep(head, tail []byte) {
 	}
 }
 
-// tailBudget is what the head leaves.
 func (s *Sink) tailBudget() int { return s.cfg.Threshold - s.headLimit }
 
 // view makes the summary of what was kept.
@@ -252,9 +249,7 @@ func (sum Summary) show(shown []byte, lines int64) Summary {
 // tally counts bytes and newlines.
 type tally struct{ bytes, newlines int64 }
 
-func tallyOf(b []byte) tally {
-	return tally{int64(len(b)), int64(bytes.Count(b, []byte("\n")))}
-}
+func tallyOf(b []byte) tally { return tally{int64(len(b)), int64(bytes.Count(b, []byte("\n")))} }
 
 func (t *tally) add(b []byte) {
 	more := tallyOf(b)
@@ -341,6 +336,4 @@ func (l *live) add(at time.Time, chunk []byte) ([]byte, bool) {
 }
 
 // rest is what was held, and the end of the stream.
-func (l *live) rest(end []byte) []byte {
-	return append(l.held, end...)
-}
+func (l *live) rest(end []byte) []byte { return append(l.held, end...) }

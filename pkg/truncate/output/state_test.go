@@ -1,7 +1,6 @@
 package output_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -107,9 +106,7 @@ func FuzzResume(f *testing.F) {
 	f.Fuzz(func(t *testing.T, state []byte) {
 		s, err := output.Resume(cfg, state, &artifact{})
 		if err != nil {
-			if !errors.Is(err, output.ErrState) {
-				t.Errorf("Resume = %v", err)
-			}
+			must.Is(t, err, output.ErrState, "Resume")
 			return
 		}
 		s.Write(time.Time{}, []byte("more\nand \x1b[1m more"))

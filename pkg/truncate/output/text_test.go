@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/truncate/output"
 )
 
@@ -34,16 +35,12 @@ func TestCuts(t *testing.T) {
 			"\n\n[Showing last 3B of line 2. Full output: artifact://7]"},
 		{output.Tail("", output.Limits{Lines: 1}), output.Cut{TotalLines: 1, Lines: 1}, ""},
 	} {
-		if c.cut != c.want {
-			t.Errorf("cut = %+v, want %+v", c.cut, c.want)
-		}
+		must.Same(t, c.cut, c.want, "cut = %+v, want %+v")
 		note := c.cut.HeadNotice()
 		if strings.Contains(c.note, "artifact") {
 			note = c.cut.TailNotice("7")
 		}
-		if note != c.note {
-			t.Errorf("notice = %q, want %q", note, c.note)
-		}
+		must.Same(t, note, c.note, "notice = %q, want %q")
 	}
 	if note := output.Tail(text, output.Limits{Lines: 1, Bytes: 19}).TailNotice(""); note != "\n\n[Showing lines 4-4 of 4]" {
 		t.Errorf("notice without an artifact = %q", note)

@@ -3,6 +3,8 @@ package parts
 import (
 	"strings"
 	"testing"
+
+	"spool/internal/must"
 )
 
 func TestTime(t *testing.T) {
@@ -11,9 +13,7 @@ func TestTime(t *testing.T) {
 		`"2026-11-20T12:00:01Z"`: 1795176001000, `"1969-12-31T23:59:59.999Z"`: -1, `"2026-13-20T12:00:01.250Z"`: 0,
 		`"2026-02-31T12:00:01.250Z"`: 0, `"soon"`: 0, `""`: 0, `null`: 0, `{}`: 0, ``: 0,
 	} {
-		if got := Time([]byte(raw)); got != want {
-			t.Errorf("Time(%s) = %d, want %d", raw, got, want)
-		}
+		must.Same(t, Time([]byte(raw)), want, "Time(%s) = %d, want %d", raw)
 	}
 }
 
@@ -25,9 +25,7 @@ func TestJoin(t *testing.T) {
 		`[{"type":"image","data":"AAAA"},"plain",{"type":"input_image"},{"type":"odd kind"}]`: `"[image]\nplain\n[image]\n[odd_kind]"`,
 		`[{"type":"text"},{},5,null]`:                                                         `"[text]"`,
 	} {
-		if got := string(Join([]byte(raw))); got != want {
-			t.Errorf("Join(%s) = %s, want %s", raw, got, want)
-		}
+		must.Same(t, string(Join([]byte(raw))), want, "Join(%s) = %s, want %s", raw)
 	}
 }
 
