@@ -18,9 +18,11 @@ func run(args []string) error {
 	var (
 		lines service.Publishing
 		door  service.WebDoor
+		most  service.Limits
 		fs    = service.NewFlags("ingest")
 	)
 	fs.Take(&door)
+	fs.Take(&most)
 	fs.Take(&lines, "with -: ")
 	log, err := fs.Parse(args)
 	if err != nil {
@@ -50,6 +52,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	api.Limits = most.Limits()
 	l, err := httpapi.Listen(door.HTTP, api)
 	if err != nil {
 		return err

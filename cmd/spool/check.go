@@ -69,7 +69,8 @@ var probes = []probe{
 		"make room or raise the limit: a full account refuses every write", checkAccount},
 	{"dead", "", "events that could not be applied", 1, 1000, "spool dead ls says which, and why", checkDead},
 	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, "spool prompt ls", checkPrompts},
-	{"gc", "s", "time since gc last ended well", 2 * 86_400, 7 * 86_400, "spool gc says what it would do; does a gc run?", checkGC},
+	{"gc", "s", "for how long a cycle of gc is due, by its schedule; without one, a day after the last",
+		86_400, 6 * 86_400, "spool gc says what it would do; does a gc run?", checkGC},
 	{"damage", "", "what was found to be lost, or not as it was stored, and is not mended", 0, 1, "", checkDamage},
 	{"scrub", "s", "time since a scrub last went through everything", 30 * 86_400, 90 * 86_400, "run spool scrub", checkScrub},
 	{"clock", "s", "how far this clock and the server's are apart", 5, 60,
@@ -330,26 +331,43 @@ func checkPrompts(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 // errFailed: it is known to have gone wrong, without a number.
-var errFailed = errors.New("the last one did not end well")
+var errFailed = errors.New("gc does not do its work")
 
 func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
 	raw, at, err := natsadmin.New(conn).LastReport(a.ctx)
 	if err != nil {
 		return 0, "", err
 	}
-	if raw == nil {
-		return 0, "no cycle has run yet", nil
+	due, scheduled, err := service.NextGC(a.ctx, conn, at)
+	if err != nil {
+		return 0, "", err
 	}
-	var r gc.Report
-	if err := jsonscan.Decode(raw, &r); err != nil {
-		return 0, "", fmt.Errorf("gc's report: %w", err)
+	detail := "no cycle has run yet"
+	if raw != nil {
+		var r gc.Report
+		if err := jsonscan.Decode(raw, &r); err != nil {
+			return 0, "", fmt.Errorf("gc's report: %w", err)
+		}
+		if r.Refused != "" {
+			return 0, "", fmt.Errorf("%w: %s", errFailed, r.Refused)
+		}
+		detail = fmt.Sprintf("%v ago, %d bytes freed", time.Since(at).Round(time.Second), r.Done.Bytes)
 	}
-	if r.Refused != "" {
-		return 0, "", fmt.Errorf("%w: %s", errFailed, r.Refused)
+	switch {
+	case !scheduled && raw == nil:
+		return 0, detail + ", and none is scheduled", nil
+	case !scheduled:
+		due = at.Add(24 * time.Hour)
+	case due.IsZero():
+		return 0, "", fmt.Errorf("%w: %s, and by its schedule none ever will", errFailed, detail)
+	default:
+		detail += ", the next one is due at " + due.UTC().Format(time.RFC3339)
 	}
-	since := time.Since(at).Round(time.Second)
-	return since.Seconds(), fmt.Sprintf("%v ago, %d bytes freed", since, r.Done.Bytes), nil
+	return overdue(due, time.Now()), detail, nil
 }
+
+// overdue is for how many seconds something is due.
+func overdue(due, now time.Time) float64 { return max(0, now.Sub(due).Round(time.Second).Seconds()) }
 
 func checkClock(a *app, conn *natsio.Conn) (float64, string, error) {
 	b, err := conn.Events().Backlog(a.ctx)

@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/embedded"
 	"spool/internal/gc"
+	"spool/internal/gc/gcnats"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -93,6 +94,32 @@ func TestDoctorSaysWhatCheckSays(t *testing.T) {
 	}
 	if bad != 3 {
 		t.Errorf("%d checks are not content, want partitions, dead and gc:\n%s", bad, out)
+	}
+}
+
+// TestDoctorKnowsTheSchedule: gc is late by its own schedule, whatever that is.
+func TestDoctorKnowsTheSchedule(t *testing.T) {
+	s, conn := plain(t)
+	check := func(want string, wantCode int) {
+		t.Helper()
+		out, code := spool(t, "check", "gc", "--nats", s.ClientURL())
+		if code != wantCode || !strings.Contains(out, want) {
+			t.Errorf("check gc = %d: %s; want %d and %q", code, out, wantCode, want)
+		}
+	}
+	check("none is scheduled", service.ExitOK)
+	var weekly service.Schedule
+	must.Do(t, weekly.Set("30 3 * * 0"))
+	must.Get(gcnats.Of(conn).Schedule(t.Context(), weekly))(t)
+	due := weekly.After(time.Now()).Format(time.RFC3339)
+	check("no cycle has run yet, the next one is due at "+due, service.ExitOK)
+	must.Do(t, service.StoreReport(t.Context(), conn, &gc.Report{}, nil))
+	check("0 bytes freed, the next one is due at "+due, service.ExitOK)
+	if got := overdue(time.Unix(100, 0), time.Unix(40, 0)); got != 0 {
+		t.Errorf("a minute ahead of its time gc is due for %v s, want 0", got)
+	}
+	if got := overdue(time.Unix(40, 0), time.Unix(100, 0)); got != 60 {
+		t.Errorf("a minute behind its time gc is due for %v s, want 60", got)
 	}
 }
 

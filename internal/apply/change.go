@@ -152,7 +152,7 @@ type draft struct {
 	opBad error          // why it is none
 
 	info     sessions.Info // that Info points to
-	newcomer bool          // its producer is new to the thread
+	newcomer bool          // its producer counts as new to the thread
 
 	recent    []casstore.Located // memory for the head
 	producers []threads.Producer
@@ -194,9 +194,8 @@ func (d *draft) note(head threads.Head) {
 	d.Head, d.owns = head, false
 	d.Head.Producers = append(d.producers[:0], head.Producers...)
 	d.Head.Applied = d.e.At
-	// A full head may have forgotten the producer: then only one that begins is certainly new.
-	begins := len(d.Head.Producers) < threads.MaxProducers || d.e.Epoch == 0 && d.e.Seq == 1
-	d.newcomer = d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Seq, d.e.At) && begins
+	d.newcomer = d.Head.Counts(d.e.Producer, d.e.Epoch, d.e.Event.Seq)
+	d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Event.Seq, d.e.At)
 	d.producers = d.Head.Producers
 }
 

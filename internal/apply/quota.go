@@ -1,16 +1,22 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
-
-	"spool/pkg/threads"
 )
 
 // Limits is how much a session may have; 0 = any number. All who apply a session's events need the same ones.
 type Limits struct {
 	Threads   int64 // that it has, ended ones too, and removed ones not
 	Producers int64 // that were ever new to one of its threads, but for the ephemeral ones, of which a head keeps few
+}
+
+// DefaultLimits stop a flood, and nothing else.
+var DefaultLimits = Limits{Threads: 10_000, Producers: 100_000}
+
+// WithDefaults is the limits with a default for each that is 0; negative: any number.
+func (l Limits) WithDefaults() Limits {
+	return Limits{cmp.Or(l.Threads, DefaultLimits.Threads), cmp.Or(l.Producers, DefaultLimits.Producers)}
 }
 
 // BeyondError is the refusal of an event that would bring its session more than it may have. The session's record counts
@@ -34,7 +40,7 @@ func (d *draft) count() error {
 		info = d.Info
 	}
 	now := *info
-	if d.newcomer && !strings.HasPrefix(d.e.Producer, threads.Ephemeral) {
+	if d.newcomer {
 		now.Producers++
 	}
 	switch {

@@ -72,7 +72,7 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	defer memory.close()
 	cfg.Room = memory
 	a.pace(r, &cfg)
-	cfg.Check = a.mayStore
+	cfg.Check, cfg.HasRoom = a.mayStore, a.hasRoom
 	named, err := identity(r, &cfg)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/apply"
 	"spool/internal/ingest"
 	"spool/internal/quota"
 	"spool/internal/record"
@@ -66,6 +67,7 @@ type Config struct {
 	Answer   time.Duration  // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
 	Patience time.Duration  // how long a busy or full server is tried before the client is told; 0 = 5 s
 	Quotas   *quota.Limiter // of sessions, users and tokens; nil: none
+	Limits   apply.Limits   // what a session may have, as its persisters have it
 	Log      *slog.Logger
 }
 
@@ -78,6 +80,7 @@ type api struct {
 	rooms     [lanes]*room // places of requests, by what they take
 	memory    *room        // bytes of bodies
 	producers producers
+	roomy     roomy
 	hub       *hub
 	origins   forks
 	document  []byte // OpenAPI
@@ -96,6 +99,7 @@ func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Limits = cfg.Limits.WithDefaults()
 	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log)}
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
@@ -268,8 +272,12 @@ type failure struct {
 
 func failureOf(err error) failure {
 	var beyond *quota.Refused
-	if errors.As(err, &beyond) {
+	var full *apply.BeyondError
+	switch {
+	case errors.As(err, &beyond):
 		return failure{err.Error(), beyond.Quota, beyond.Limit, beyond.Seconds()}
+	case errors.As(err, &full):
+		return failure{Error: err.Error(), Quota: "session_" + full.Quota, Limit: full.Limit}
 	}
 	return failure{Error: err.Error()}
 }
@@ -326,9 +334,12 @@ func verdict(err error) (status, after int) {
 	}
 	var long *http.MaxBytesError
 	var beyond *quota.Refused
+	var full *apply.BeyondError
 	switch {
 	case errors.As(err, &beyond):
 		return http.StatusTooManyRequests, beyond.Seconds()
+	case errors.As(err, &full):
+		return http.StatusConflict, 0
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
 	case is(errForbidden, record.ErrDenied):

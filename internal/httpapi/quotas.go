@@ -3,14 +3,19 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"net/http"
+	"sync"
+	"time"
 
 	"spool/internal/access"
+	"spool/internal/apply"
 	"spool/internal/ingest"
 	"spool/internal/quota"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // pace makes what a request stores take of the quotas. One entry beyond them is refused; a stream waits as long as it
@@ -36,6 +41,67 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 		}
 		return func() { a.cfg.Quotas.Give(uses...) }, a.cfg.Quotas.Wait(ctx, patience, uses...)
 	}
+}
+
+// roomy remembers what there was ample room for a moment ago: a session, or a producer in a thread.
+type roomy struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// How long that is believed, and of how many.
+const (
+	roomTime = time.Second
+	maxRoomy = 10_000
+)
+
+func (r *roomy) had(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.until[name])
+}
+
+func (r *roomy) has(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.until == nil || len(r.until) >= maxRoomy {
+		r.until = map[string]time.Time{}
+	}
+	r.until[name] = time.Now().Add(roomTime)
+}
+
+// hasRoom refuses an entry that would bring its session a thread, or a producer, beyond what it may have by what was
+// applied so far. Of what is not yet, and after an error of the store, the persister judges.
+func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
+	most := a.cfg.Limits
+	name := e.Thread.String() + " " + e.Producer
+	if a.cfg.Client == nil || a.roomy.had(e.Thread.Session) || a.roomy.had(name) {
+		return nil
+	}
+	info, err := a.cfg.Client.Info(ctx, e.Thread.Session)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	noThread := most.Threads > 0 && info.Threads >= most.Threads
+	noProducer := most.Producers > 0 && info.Producers >= most.Producers
+	if !noThread && !noProducer {
+		if (most.Threads < 0 || 2*info.Threads < most.Threads) && (most.Producers < 0 || 2*info.Producers < most.Producers) {
+			a.roomy.has(e.Thread.Session)
+		}
+		return nil
+	}
+	head, err := a.cfg.Client.Thread(ctx, e.Thread)
+	if errors.Is(err, threads.ErrNoThread) && noThread {
+		return &apply.BeyondError{Quota: "threads", Limit: most.Threads}
+	}
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return nil
+	}
+	if noProducer && head.Counts(e.Producer, e.Epoch, e.Seq) {
+		return &apply.BeyondError{Quota: "producers", Limit: most.Producers}
+	}
+	a.roomy.has(name)
+	return nil
 }
 
 // charge refuses a request of whoever is beyond a quota, before its body is read, but for a stream, which waits. One that

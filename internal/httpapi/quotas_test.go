@@ -237,7 +237,7 @@ func TestQuotaOfOtherRequests(t *testing.T) {
 // is a dead letter. The threads that it has go on.
 func TestQuotaOfThreads(t *testing.T) {
 	of := service.PersisterConfig{Config: persist.Config{Limits: apply.Limits{Threads: 2}}}
-	_, ctx, cl, url := worldWith(t, httpapi.Config{}, of)
+	_, ctx, cl, url := worldWith(t, httpapi.Config{Limits: apply.Limits{Threads: 3}}, of) // the persister's is what counts
 	main := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, main, "hello")
 	fork := func(to string) (int, string) {
@@ -261,6 +261,57 @@ func TestQuotaOfThreads(t *testing.T) {
 	say(ctx, t, cl, main, "and on")
 	if status, _, body := do(t, url, request{method: "GET", path: "/v1/sessions/s/threads"}); status != 200 || strings.Contains(body, `"d"`) {
 		t.Errorf("threads = %d %s, want no d", status, body)
+	}
+}
+
+// What would bring a session a thread or a producer too many is refused before it is stored, line by line, and what the
+// session has goes on.
+func TestFullSessionIsTold(t *testing.T) {
+	most := apply.Limits{Threads: 2, Producers: 2}
+	of := service.PersisterConfig{Config: persist.Config{Limits: most}}
+	_, ctx, cl, url := worldWith(t, httpapi.Config{Limits: most}, of)
+	send := func(thread, producer string, seq int, want int) {
+		t.Helper()
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/" + thread + "/entries?dialect=raw",
+			kind: "application/json", body: "1",
+			header: map[string]string{"Spool-Producer": producer, "Spool-Seq": strconv.Itoa(seq)}})
+		var why told
+		if status != want {
+			t.Fatalf("%s in %s = %d %s, want %d", producer, thread, status, body, want)
+		}
+		if want == 409 && (json.Unmarshal([]byte(body), &why) != nil || why.Limit != 2 ||
+			!strings.HasPrefix(why.Quota, "session_")) {
+			t.Errorf("%s in %s is refused with %s, want the quota and its limit", producer, thread, body)
+		}
+		if want == 202 {
+			th := events.Thread{Session: "s", Name: thread}
+			if err := cl.Await(ctx, th, producer, 0, uint64(seq)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello") // by an ephemeral producer
+	send("a", "p", 1, 202)
+	send("main", "p", 1, 202)
+	main := events.Thread{Session: "s", Name: "main"}
+	full := func() bool {
+		info, err := cl.Info(ctx, "s")
+		return err == nil && info.Threads == 2 && info.Producers == 2
+	}
+	if !full() {
+		t.Fatal("the session is not full")
+	}
+	send("b", "p", 1, 409)
+	send("main", "q", 1, 409)
+	send("main", "p", 2, 202)
+	send("main", "~q", 1, 202)
+	say(ctx, t, cl, main, "and on")
+	status, _, body := do(t, url, request{path: "/v1/events", kind: "application/x-ndjson", body: `{"session":"s","thread":"b","dialect":"raw","body":"1"}
+{"session":"other","thread":"b","dialect":"raw","body":"1"}
+`})
+	if lines := strings.Split(body, "\n"); status != 200 || !strings.Contains(lines[0], `"ok":false`) ||
+		!strings.Contains(lines[0], "2 threads") || !strings.Contains(lines[1], `"ok":true`) {
+		t.Errorf("lines of two sessions = %d %s, want the first one refused", status, body)
 	}
 }
 

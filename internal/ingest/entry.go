@@ -44,6 +44,11 @@ func (s *stream) event(ctx context.Context, l line) (*events.Event, error) {
 	if e.Seq <= s.seq {
 		return nil, fmt.Errorf("%w: seq %d after %d: a producer's sequence must grow", ErrEntry, e.Seq, s.seq)
 	}
+	if s.cfg.HasRoom != nil {
+		if err := s.cfg.HasRoom(ctx, e); err != nil {
+			return nil, err
+		}
+	}
 	s.seq = e.Seq
 	return e, nil
 }

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -153,7 +152,7 @@ type Config struct {
 
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
 
-	Limits apply.Limits // what a session may have; of each 0 = DefaultLimits, negative = any number
+	Limits apply.Limits // what a session may have; of each 0 = apply.DefaultLimits, negative = any number
 }
 
 func (c Config) withDefaults() Config {
@@ -179,16 +178,12 @@ func (c Config) withDefaults() Config {
 		c.MaxEntry = 64 << 20
 	}
 	c.MaxEntry = min(c.MaxEntry, mostEntry)
-	c.Limits.Threads = cmp.Or(c.Limits.Threads, DefaultLimits.Threads)
-	c.Limits.Producers = cmp.Or(c.Limits.Producers, DefaultLimits.Producers)
+	c.Limits = c.Limits.WithDefaults()
 	if c.Lane < 0 || c.Lane >= events.Lanes {
 		c.Lane = rand.IntN(events.Lanes)
 	}
 	return c
 }
-
-// DefaultLimits stop a flood, and nothing else.
-var DefaultLimits = apply.Limits{Threads: 10_000, Producers: 100_000}
 
 // mostEntry is what a pack can hold.
 const mostEntry = 200 << 20

@@ -122,6 +122,19 @@ func StoreReport(ctx context.Context, conn *natsio.Conn, r *gc.Report, cycle err
 // Schedule is when cycles are run.
 type Schedule = gcnats.Schedule
 
+// NextGC is when a cycle is due by the schedule that the server has, if the last one ended then. Without a schedule
+// scheduled is false; where a schedule has no next time, that is zero.
+func NextGC(ctx context.Context, conn *natsio.Conn, last time.Time) (due time.Time, scheduled bool, err error) {
+	when, since, err := gcnats.Of(conn).Scheduled(ctx)
+	if err != nil || when == "" {
+		return due, false, err
+	}
+	if since.After(last) {
+		last = since
+	}
+	return when.After(last), true, nil
+}
+
 // GC is a collector that runs every so often.
 type GC struct {
 	gc.Config

@@ -98,7 +98,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}
 	if cfg.HTTP != "" {
 		api := cfg.API
-		api.Log = cfg.Log
+		api.Log, api.Limits = cfg.Log, cfg.Persist.Limits
 		l, err := httpapi.Listen(cfg.HTTP, api)
 		if err != nil {
 			return err

@@ -174,6 +174,15 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 }
 
 // infos reads the records of a session, or of all, by id.
+// Info is the record of a session: what it has by what was applied so far. It is the zero Info where there is none.
+func (c *Client) Info(ctx context.Context, session string) (sessions.Info, error) {
+	rs, err := c.records.Records(ctx, events.SessionKey(session))
+	if err != nil || !rs[0].Exists() {
+		return sessions.Info{}, err
+	}
+	return sessions.DecodeInfo(rs[0].Value)
+}
+
 func (c *Client) infos(ctx context.Context, session string) (map[string]sessions.Info, error) {
 	filter := events.SessionKeys
 	if session != "" {

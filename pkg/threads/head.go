@@ -237,6 +237,13 @@ func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
 	return epoch < p.Epoch || epoch == p.Epoch && seq <= p.Seq && !h.Late(producer, epoch, seq)
 }
 
+// Counts reports whether an event makes its producer one more of the thread's: ephemeral ones do not count, and a full
+// head may have forgotten one that does not begin.
+func (h *Head) Counts(producer string, epoch, seq uint64) bool {
+	return h.producer(producer) < 0 && !strings.HasPrefix(producer, Ephemeral) &&
+		(len(h.Producers) < MaxProducers || epoch == 0 && seq == 1)
+}
+
 // Saw remembers an event, applied at that stream sequence. Above MaxProducers it forgets the producer that was silent
 // longest, a durable one only when no ephemeral one is left. first: the head did not remember the producer.
 func (h *Head) Saw(producer string, epoch, seq, at uint64) (first bool) {

@@ -26,35 +26,64 @@ func Every(d time.Duration) Schedule { return Schedule(every + d.String()) }
 
 const every = "@every "
 
-// cronFields are the fields of a cron: second, minute, hour, day, month, day of the week. Of a day that its month does
-// not have the server knows.
-var cronFields = [6]struct {
-	least, most int
-	names       string
-}{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
+// cronFields are the fields of a cron: second, minute, hour, day, month, day of the week.
+var cronFields = [6]cronField{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
 	{0, 6, "SUN MON TUE WED THU FRI SAT"}}
 
-// checkCron refuses what the server would: there is nobody at hand when it does.
-func checkCron(fields []string) error {
+type cronField struct {
+	least, most int
+	names       string
+}
+
+// value reads a number or a name.
+func (f cronField) value(s string) (n int, ok bool) {
+	if len(s) == 3 {
+		if i := slices.Index(strings.Fields(f.names), strings.ToUpper(s)); i >= 0 {
+			return f.least + i, true
+		}
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil && f.least <= n && n <= f.most
+}
+
+// cron is the times that a cron names: a bit for each value of a field.
+type cron struct {
+	bits [6]uint64
+	any  [6]bool // the field is *
+}
+
+// parseCron refuses what the server would: there is nobody at hand when it does.
+func parseCron(fields []string) (c cron, err error) {
 	for i, field := range fields {
 		f := cronFields[i]
 		for part := range strings.SplitSeq(field, ",") {
 			span, step, stepped := strings.Cut(part, "/")
 			from, to, ranged := strings.Cut(span, "-")
-			n, err := strconv.Atoi(step)
-			ok := !stepped || err == nil && n > 0
-			for _, at := range []string{from, to} {
-				n, err := strconv.Atoi(at)
-				ok = ok && (err == nil && n >= f.least && n <= f.most || at == "" && !ranged && span != "" ||
-					!ranged && (at == "*" || at == "?") ||
-					len(at) == 3 && slices.Contains(strings.Fields(f.names), strings.ToUpper(at)))
+			by, err := strconv.Atoi(step)
+			ok := !stepped || err == nil && by > 0
+			by = max(by, 1)
+			least, most := f.least, f.most
+			if !ranged && (from == "*" || from == "?") {
+				c.any[i] = c.any[i] || by == 1
+			} else {
+				var named bool
+				least, named = f.value(from)
+				if ok = ok && named; ranged {
+					most, named = f.value(to)
+					ok = ok && named && least <= most
+				} else if !stepped {
+					most = least
+				}
 			}
 			if !ok {
-				return fmt.Errorf("%q: use %d to %d %s", part, f.least, f.most, f.names)
+				return c, fmt.Errorf("%q: use %d to %d %s", part, f.least, f.most, f.names)
+			}
+			for n := least; n <= most; n += by {
+				c.bits[i] |= 1 << n
 			}
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // UnmarshalText reads a duration of at least a second, or 0 for never; a time of day in UTC, 03:30; or a cron of five
@@ -78,11 +107,58 @@ func (s *Schedule) UnmarshalText(text []byte) error {
 	if len(fields) != 6 {
 		return fmt.Errorf("%q: use a time between cycles of at least 1s (24h), a time of day in UTC (03:30), or a cron (30 3 * * 0)", said)
 	}
-	if err := checkCron(fields); err != nil {
+	c, err := parseCron(fields)
+	if err != nil {
 		return fmt.Errorf("%q: %w", said, err)
+	}
+	if c.after(time.Unix(0, 0)).IsZero() {
+		return fmt.Errorf("%q: there is no such day in any year", said)
 	}
 	*s = Schedule(strings.Join(fields, " "))
 	return nil
+}
+
+// After is when the server asks for the next cycle after a time: the zero time if never, or if nobody here can tell.
+func (s Schedule) After(t time.Time) time.Time {
+	if said, ok := strings.CutPrefix(string(s), every); ok {
+		if d, err := time.ParseDuration(said); err == nil {
+			return t.Add(d)
+		}
+		return time.Time{}
+	}
+	fields := strings.Fields(string(s))
+	if len(fields) != len(cronFields) {
+		return time.Time{}
+	}
+	c, err := parseCron(fields)
+	if err != nil {
+		return time.Time{}
+	}
+	return c.after(t)
+}
+
+// after is the first time that a cron names behind another one, in UTC; zero if there is none in nine years, which have
+// each day that there is.
+func (c cron) after(t time.Time) time.Time {
+	has := func(field, n int) bool { return c.bits[field]>>n&1 == 1 }
+	t = t.UTC().Truncate(time.Second).Add(time.Second)
+	for end := t.AddDate(9, 0, 0); t.Before(end); {
+		day, weekday := has(3, t.Day()), has(5, int(t.Weekday()))
+		both, either := day && weekday, day || weekday
+		switch {
+		case !has(4, int(t.Month())) || !either || !both && (c.any[3] || c.any[5]):
+			t = time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, time.UTC)
+		case !has(2, t.Hour()):
+			t = t.Truncate(time.Hour).Add(time.Hour)
+		case !has(1, t.Minute()):
+			t = t.Truncate(time.Minute).Add(time.Minute)
+		case !has(0, t.Second()):
+			t = t.Add(time.Second)
+		default:
+			return t
+		}
+	}
+	return time.Time{}
 }
 
 // Set implements flag.Value.
@@ -193,18 +269,27 @@ func (w *World) schedule(ctx context.Context, when string) error {
 	return nil
 }
 
-// Reschedule makes the schedule that there is anew, if there is one.
-func (w *World) Reschedule(ctx context.Context) error {
+// Scheduled is the schedule that there is, and since when: the empty one if there is none.
+func (w *World) Scheduled(ctx context.Context) (when Schedule, since time.Time, err error) {
 	s, err := natsio.MessagesOf(ctx, w.streams, events.GCStream)
 	if err != nil {
-		return fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+		return "", since, fmt.Errorf("read gc's schedule: %w", natsio.WrapErr(err))
 	}
-	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
+	m, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil
+		return "", since, nil
 	case err != nil:
-		return fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
+		return "", since, fmt.Errorf("read gc's schedule: %w", natsio.WrapErr(err))
 	}
-	return w.schedule(ctx, old.Header.Get(hdrSchedule))
+	return Schedule(m.Header.Get(hdrSchedule)), m.Time, nil
+}
+
+// Reschedule makes the schedule that there is anew, if there is one.
+func (w *World) Reschedule(ctx context.Context) error {
+	when, _, err := w.Scheduled(ctx)
+	if err != nil || when == "" {
+		return err
+	}
+	return w.schedule(ctx, string(when))
 }

@@ -29,12 +29,32 @@ func TestParseSchedule(t *testing.T) {
 	}
 	for _, said := range []string{"", "1ms", "-1h", "often", "25:00", "* * *", "0 3 * * ;rm",
 		"99 * * * *", "0 25 * * *", "a b c d e",
-		"* * 0 * *", "* * * 13 *",
+		"* * 0 * *", "* * * 13 *", "0 3 31 2 *", "0 3 31 4,6,9,11 *", "5-1 * * * *",
 		"* * * * 7", "*/0 * * * *", "1, * * * *", "1- * * * *", "*-3 * * * *", "* * * SUN *", "-1 * * * *"} {
 		var s gcnats.Schedule
 		if err := s.Set(said); err == nil {
 			t.Errorf("%q = %q, want an error", said, string(s))
 		}
+	}
+}
+
+// TestAfter: a schedule says itself when its next time is.
+func TestAfter(t *testing.T) {
+	from := must.Get(time.Parse(time.RFC3339, "2026-11-23T04:00:00Z"))(t) // a Monday
+	for said, want := range map[string]string{
+		"36h": "2026-11-24T16:00:00Z", "03:30": "2026-11-24T03:30:00Z", "04:00": "2026-11-24T04:00:00Z",
+		"30 3 * * 0": "2026-11-29T03:30:00Z", "0 3 29 2 *": "2028-02-29T03:00:00Z", "*/7 0 4 * * *": "2026-11-23T04:00:07Z",
+		"0 3 1 * MON": "2026-11-30T03:00:00Z", "0 3 */2 * 2": "2026-11-24T03:00:00Z", "0 3 31 1-3 *": "2027-01-31T03:00:00Z",
+		"0 3 13 * ? ": "2026-12-13T03:00:00Z", "0 3 13 * */1": "2026-12-13T03:00:00Z", "0 5/9 * * *": "2026-11-23T05:00:00Z",
+	} {
+		var s gcnats.Schedule
+		must.Do(t, s.Set(said))
+		if got := s.After(from).Format(time.RFC3339); got != want {
+			t.Errorf("After(%s) of %s = %s, want %s", from.Format(time.RFC3339), said, got, want)
+		}
+	}
+	if got := gcnats.Schedule("0 0 3 31 2 *").After(from); !got.IsZero() {
+		t.Errorf("the last of February is on %v, want never", got)
 	}
 }
 
