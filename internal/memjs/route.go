@@ -187,6 +187,9 @@ func (s *Server) publish(c *conn, cmd *command) {
 	default:
 		for _, st := range s.streams {
 			if st.takes(cmd.subject) {
+				if cmd.n == 0 { // it was not kept yet
+					cmd.keep()
+				}
 				st.inbound(cmd.subject, cmd.reply, cmd.hdr, cmd.data)
 				taken = true
 				break

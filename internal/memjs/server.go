@@ -24,7 +24,7 @@ type Config struct {
 	// SyncEvery is how much of what was stored last a Crash may take, by age. 0: every ack was synced.
 	SyncEvery time.Duration
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
-	// stream's last operations that copy does not know, at most r.Operations. It must not call the server.
+	// stream's last operations that copy does not know, at most r.Operations(). It must not call the server.
 	Stale func(r Read) int
 	// Stored, if set, is told of every message that a stream stores, also of those that it will lose or remove. It must not
 	// call the server.
@@ -33,19 +33,28 @@ type Config struct {
 
 // Read is what Config.Stale decides about.
 type Read struct {
-	Kind       string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
-	Stream     string
-	Operations int // that are remembered, the last ones of the stream
+	Kind   string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
+	Stream string
+	of     *stream
+}
+
+// Operations is how many are remembered, the last ones of the stream.
+func (r Read) Operations() int {
+	n, _ := r.of.operations(0)
+	return n
 }
 
 // Msg is a stored message.
 type Msg struct {
 	Seq     uint64
 	Subject string
-	Header  nats.Header
+	hdr     []byte
 	Data    []byte
 	Time    time.Time
 }
+
+// Header is the first value of a key in the message's header.
+func (m Msg) Header(key string) string { return header(m.hdr, key) }
 
 // Server is safe for concurrent use.
 type Server struct {
@@ -221,7 +230,7 @@ func (s *Server) Messages(stream string) []Msg {
 	out := make([]Msg, 0, st.count)
 	for _, m := range st.msgs {
 		if m != nil {
-			out = append(out, Msg{m.seq, m.subject, parseHeader(m.hdr), m.data, time.Unix(0, m.ts)})
+			out = append(out, m.shown())
 		}
 	}
 	return out

@@ -93,16 +93,12 @@ func (st *stream) transformed(subject string) string {
 	return subject
 }
 
-// put stores a message that was checked, and enforces the limits.
+// put stores a message that was checked and whose bytes stay, and enforces the limits.
 func (st *stream) put(subject string, hdr, data []byte) uint64 {
-	buf := append(append(make([]byte, 0, len(hdr)+len(data)), hdr...), data...)
-	m := &message{seq: st.last + 1, subject: subject, ts: st.s.stamp().UnixNano(), data: buf[len(hdr):]}
-	if len(hdr) > 0 {
-		m.hdr = buf[:len(hdr):len(hdr)]
-	}
+	m := &message{seq: st.last + 1, subject: subject, ts: st.s.stamp().UnixNano(), hdr: hdr, data: data}
 	st.add(m)
 	if told := st.s.cfg.Stored; told != nil {
-		told(st.cfg.Name, Msg{m.seq, m.subject, parseHeader(m.hdr), m.data, time.Unix(0, m.ts)})
+		told(st.cfg.Name, m.shown())
 	}
 	st.limitSubject(subject)
 	for st.cfg.MaxMsgs > 0 && int64(st.count) > st.cfg.MaxMsgs {
