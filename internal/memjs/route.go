@@ -154,7 +154,8 @@ func (c *conn) write(sid string, d delivery) {
 		return
 	}
 	c.done++
-	c.out = append(c.out, outgoing{c.done, d.shown, appendMessage(nil, sid, d)})
+	c.out = append(c.out, outgoing{c.done, d.shown,
+		appendMessage(make([]byte, 0, 64+len(sid)+len(d.shown)+len(d.reply)+len(d.hdr)+len(d.data)), sid, d)})
 	c.s.notify()
 }
 
