@@ -38,8 +38,8 @@
 // # What it leaves out of a server's freedom
 //
 // A server takes messages in aside of who publishes them: it may deliver part of what one write brought before it has
-// stored the rest. Here a write is executed whole, unless a driver takes its commands one by one. A crash loses whole
-// operations, from the last one back: it tears no batch, and loses of no stream one message and keeps a later one.
+// stored the rest. Here a write is executed whole, unless a driver takes its commands one by one. A crash loses nothing
+// that was acknowledged.
 //
 // # Files
 //

@@ -21,8 +21,6 @@ type Config struct {
 	ClusterName string // what clients are told; a client of a cluster trusts no server id
 	MaxStore    int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
 
-	// SyncEvery is how much of what was stored last a Crash may take, by age. 0: every ack was synced.
-	SyncEvery time.Duration
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
 	// stream's last operations that copy does not know, at most r.Operations(). It must not call the server.
 	Stale func(r Read) int
@@ -39,10 +37,7 @@ type Read struct {
 }
 
 // Operations is how many are remembered, the last ones of the stream.
-func (r Read) Operations() int {
-	n, _ := r.of.operations(0)
-	return n
-}
+func (r Read) Operations() int { return r.of.operations() }
 
 // Msg is a stored message.
 type Msg struct {

@@ -46,7 +46,7 @@ func newStream(s *Server, cfg server.StreamConfig) (*stream, error) {
 		store: store{
 			clock:     s,
 			bySubject: map[string]*sequences{}, inFile: cfg.Storage == server.FileStorage,
-			remember: s.cfg.SyncEvery > 0 || s.cfg.Stale != nil,
+			remember: s.cfg.Stale != nil,
 		},
 		ids: map[string]stored{}, atomic: map[string]*atomicBatch{}, fast: map[string]*fastBatch{},
 		schedules: map[string]*schedule{},
@@ -337,21 +337,9 @@ func (st *stream) close() {
 	}
 }
 
-// trimChanges forgets changes that nothing can undo any more.
+// trimChanges forgets changes that no read undoes any more.
 func (st *stream) trimChanges() {
-	if !st.remember || st.s.cfg.Stale != nil && len(st.changes) < 2*staleChanges {
-		return
-	}
-	keep := 0
-	if st.s.cfg.Stale != nil {
-		keep = staleChanges
-	}
-	old := st.s.now.Add(-st.s.cfg.SyncEvery).UnixNano()
-	n := 0
-	for n < len(st.changes)-keep && st.changes[n].at < old {
-		n++
-	}
-	if n > 64 {
+	if n := len(st.changes) - staleChanges; n >= staleChanges {
 		st.changes = slices.Clone(st.changes[n:])
 	}
 }

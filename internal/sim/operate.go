@@ -42,7 +42,7 @@ func (d *driver) operate(o Op) {
 	case Back:
 		d.srv.SetDown(false)
 	case Crash:
-		d.crash(o)
+		d.srv.Crash()
 	case Subscribe:
 		d.readers = append(d.readers, d.follow(o.Kind == 1, o.N, o.Ms))
 	case Unsubscribe:
@@ -257,36 +257,4 @@ func (d *driver) undeleted(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (d *driver) crash(o Op) {
-	d.srv.Crash(func(stream string, unsynced int) int {
-		if o.Kind == 0 || unsynced == 0 {
-			return 0
-		}
-		return d.rng.IntN(unsynced + 1)
-	})
-	d.forgetLost()
-}
-
-// forgetLost takes from the events what the server has forgotten in a crash: nobody is told of it, so that to
-// whoever published it it is as if nothing were known.
-func (d *driver) forgetLost() {
-	held := map[uint64]bool{}
-	last := uint64(0)
-	for _, m := range d.srv.Messages("SPOOL_EVENTS") {
-		held[m.Seq], last = true, max(last, m.Seq)
-	}
-	d.eventsMu.Lock() // programs go on publishing to the server that was started again
-	defer d.eventsMu.Unlock()
-	for seq, m := range d.events {
-		if seq > last && !held[seq] {
-			for _, mark := range markIn.FindAll(m.Data, -1) {
-				if w := d.ledger.byMark[string(mark)]; w != nil {
-					w.Told = Unknown
-				}
-			}
-			delete(d.events, seq)
-		}
-	}
 }
