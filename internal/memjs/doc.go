@@ -17,14 +17,14 @@
 // Driven (Config.Manual): a command waits, and so does each message that the server has for a client. Ready lists
 // what can happen next, always in the same order for the same state; Do makes one of it happen, or makes it fail. A
 // driver that sees Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass with
-// Await.
+// Rest.
 //
 //	for {
 //		synctest.Wait()
 //		if ready := s.Ready(); len(ready) > 0 {
 //			s.Do(choose(ready), memjs.Fault{})
-//		} else if !s.Await(done) {
-//			return
+//		} else {
+//			s.Rest(time.Second)
 //		}
 //	}
 //

@@ -38,7 +38,7 @@ func drive(t *testing.T, s *memjs.Server, work func(), choose func([]memjs.Actio
 		}
 		ready := s.Ready()
 		if len(ready) == 0 {
-			s.Await(done)
+			s.Rest(time.Second)
 			continue
 		}
 		if a, f := choose(ready); !s.Do(a, f) {

@@ -15,11 +15,10 @@ import (
 
 // Config of a server. The zero value is one that runs by itself and loses nothing.
 type Config struct {
-	MaxPayload  int    // bytes; 0 = 1 MiB
-	Manual      bool   // nothing happens but by Do
-	Layout      Layout // what there is from the start; the zero value: nothing
-	ClusterName string // what clients are told; a client of a cluster trusts no server id
-	MaxStore    int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
+	MaxPayload int    // bytes; 0 = 1 MiB
+	Manual     bool   // nothing happens but by Do
+	Layout     Layout // what there is from the start; the zero value: nothing
+	MaxStore   int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
 
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
 	// stream's last operations that copy does not know, at most r.Operations(). It must not call the server.
@@ -143,7 +142,7 @@ func (s *Server) connect(process string) (net.Conn, error) {
 	c := newConn(s, process, s.lastConn)
 	info, err := json.Marshal(server.Info{
 		ID: s.id, Name: serverName, Version: server.VERSION, Proto: 1, Host: "memjs", Headers: true, JetStream: true,
-		MaxPayload: int32(s.cfg.MaxPayload), CID: c.n, Cluster: s.cfg.ClusterName, JSApiLevel: server.JSApiLevel,
+		MaxPayload: int32(s.cfg.MaxPayload), CID: c.n, JSApiLevel: server.JSApiLevel,
 	})
 	if err != nil {
 		return nil, err

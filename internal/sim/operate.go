@@ -8,6 +8,7 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/natsadmin"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
 	"spool/internal/service"
@@ -146,9 +147,9 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 	}
 	switch o.Do {
 	case Collect, Undelete:
-		return d.collect(ctx, o)
+		return d.collect(ctx, conn, o)
 	case Keep:
-		return d.keep(ctx, o)
+		return d.keep(ctx, conn, o)
 	case BackUp:
 		return d.backUp(ctx, conn)
 	case Index:
@@ -175,11 +176,7 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 }
 
 // collect runs a cycle of gc, or takes back what one condemned.
-func (d *driver) collect(ctx context.Context, o Op) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) collect(ctx context.Context, conn *natsio.Conn, o Op) error {
 	cfg := gc.Config{Share: 1, InboxAge: time.Hour, Follow: 24 * time.Hour, Merge: 2}
 	switch o.Kind {
 	case 1:
@@ -204,7 +201,7 @@ func (d *driver) collect(ctx context.Context, o Op) error {
 			return err
 		}
 		d.trace.add("undelete: %d restored, %d unburied, lost %q", len(u.Restored), u.Unburied, u.Lost)
-		return d.undeleted(ctx)
+		return d.undeleted(ctx, conn)
 	}
 	if o.Kind != 1 { // what it takes is gone for good
 		d.keepsakes = nil
@@ -223,11 +220,7 @@ type keepsake struct {
 	thread events.Thread
 }
 
-func (d *driver) keep(ctx context.Context, o Op) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) keep(ctx context.Context, conn *natsio.Conn, o Op) error {
 	t := threadOf(o.Session, o.Thread)
 	head, err := client.New(conn).Thread(ctx, t)
 	if err == nil {
@@ -237,11 +230,7 @@ func (d *driver) keep(ctx context.Context, o Op) error {
 }
 
 // undeleted checks that what Undelete says is had back is whole.
-func (d *driver) undeleted(ctx context.Context) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) undeleted(ctx context.Context, conn *natsio.Conn) error {
 	for _, k := range d.keepsakes {
 		n := int64(0)
 		for _, err := range client.New(conn).RawEntries(ctx, k.head) {
