@@ -85,7 +85,6 @@ func (o *consumer) acked(sseq, dseq uint64) bool {
 	default:
 		return false
 	}
-	o.remember()
 	o.kept.ack(o.cfg.AckPolicy, dseq, sseq)
 	o.lastAck = o.st.s.now
 	if wasFull {

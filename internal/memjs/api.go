@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -301,13 +299,12 @@ func (c *apiCall) tellStream(st *stream, state server.StreamState, p server.ApiP
 		return
 	}
 	b := make([]byte, 0, len(st.toldConfig())+768)
-	b = fmt.Appendf(b, `{"type":%q,"total":%d,"offset":%d,"limit":%d,"config":`, server.JSApiStreamInfoResponseType,
-		p.Total, p.Offset, p.Limit)
-	b = append(append(b, st.toldConfig()...), `,"created":"`...)
-	b = append(st.created.AppendFormat(b, time.RFC3339Nano), `","state":`...)
-	b = append(appendState(b, &state), `,"cluster":{"leader":"`+serverName+`"},"ts":"`...)
-	b = append(st.s.stamp().UTC().AppendFormat(b, time.RFC3339Nano), `"}`...)
-	c.s.answer(c.reply, nil, b)
+	b = appendMember(append(b, `{"type":"`+server.JSApiStreamInfoResponseType+`"`...), "total", p.Total)
+	b = appendMember(appendMember(b, "offset", p.Offset), "limit", p.Limit)
+	b = append(append(b, `,"config":`...), st.toldConfig()...)
+	b = append(appendTime(b, "created", st.created), `,"state":`...)
+	b = append(appendState(b, &state), `,"cluster":{"leader":"`+serverName+`"}`...)
+	c.s.answer(c.reply, nil, append(appendTime(b, "ts", st.s.stamp()), '}'))
 }
 
 // toldConfig is the stream's configuration in JSON.

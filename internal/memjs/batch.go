@@ -127,7 +127,7 @@ func (st *stream) addAtomic(id, subject, reply string, hdr, data []byte) *server
 		return server.NewJSAtomicPublishTooLargeBatchError(atomicMost)
 	}
 	hdr = dropHeaders(hdr, apiLevelHeader)
-	b.msgs = append(b.msgs, part{subject, append([]byte(nil), hdr...), append([]byte(nil), data...)})
+	b.msgs = append(b.msgs, part{subject, hdr, data})
 	if !commit {
 		if reply != "" && !st.cfg.NoAck {
 			st.s.answer(reply, nil, nil)

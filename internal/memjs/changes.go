@@ -2,14 +2,12 @@ package memjs
 
 import "slices"
 
-// change is what was done to a store, so that it can be undone: by a crash that loses it, or for a read by a copy
-// that has not got it.
+// change is what was done to a store, so that it can be undone for a read by a copy that has not got it.
 type change struct {
 	kind        changeKind
 	m           *message
 	first, last uint64 // of the store before it
 	lastTs      int64
-	at          int64  // when, Unix nanoseconds
 	op          uint64 // which command or timer did it: what one does is undone together
 }
 
@@ -25,22 +23,18 @@ func (st *store) note(kind changeKind, m *message) {
 	if !st.remember {
 		return
 	}
-	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, st.clock.now.UnixNano(),
-		st.clock.ops})
+	st.changes = append(st.changes, &change{kind, m, st.first, st.last, st.lastTs, st.clock.ops})
 }
 
-// operations counts the commands and timers since a time that changed something, and the changes that they made.
-func (st *store) operations(since int64) (ops, changes int) {
+// operations counts the commands and timers that made the changes which are remembered.
+func (st *store) operations() (n int) {
 	last := uint64(0)
-	for _, c := range slices.Backward(st.changes) {
-		if c.at < since {
-			break
-		}
-		if changes++; c.op != last {
-			ops, last = ops+1, c.op
+	for _, c := range st.changes {
+		if c.op != last {
+			n, last = n+1, c.op
 		}
 	}
-	return ops, changes
+	return n
 }
 
 // undo takes back the last n operations, and redo, given what it returns, makes them again.

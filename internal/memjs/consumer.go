@@ -27,7 +27,6 @@ type consumer struct {
 	again        []uint64          // messages to be given again, in order
 	lasts        *lastList         // for "last per subject": what comes before all else
 	kept         consumerState     // as the server's disk has it
-	earlier      []consumerState   // what it was before the last acks, the newest last
 
 	unseen   int64  // messages that match and were not given yet
 	unseenTo uint64 // up to this sequence they were counted

@@ -105,11 +105,6 @@ func (k *consumerState) replace(o *consumer) {
 	*k = n
 }
 
-// clone is a state that does not change with this one.
-func (k *consumerState) clone() consumerState {
-	return consumerState{k.delivered, k.floor, maps.Clone(k.pending), maps.Clone(k.redelivered)}
-}
-
 // load makes the consumer what its state says.
 func (o *consumer) load() {
 	k := &o.kept
@@ -121,27 +116,5 @@ func (o *consumer) load() {
 			o.pending = map[uint64]*open{}
 		}
 		o.pending[seq] = &open{p.dseq, p.ts}
-	}
-}
-
-// reconcile puts a consumer back to where a stream ends that lost messages.
-func (o *consumer) reconcile(last uint64) {
-	if o.asflr > last {
-		o.asflr, o.adflr = last, o.dseq-min(o.dseq, 1)
-		o.pending, o.redelivered = nil, nil
-	}
-	maps.DeleteFunc(o.pending, func(seq uint64, _ *open) bool { return seq > last })
-	maps.DeleteFunc(o.redelivered, func(seq, _ uint64) bool { return seq > last })
-	o.sseq, o.dseq = o.asflr+1, o.adflr+1
-	for seq, p := range o.pending {
-		o.sseq, o.dseq = max(o.sseq, seq+1), max(o.dseq, p.dseq+1)
-	}
-	k := &o.kept
-	*k = consumerState{
-		delivered: pair{o.dseq - 1, o.sseq - 1}, floor: pair{o.adflr, o.asflr}, pending: map[uint64]open{},
-		redelivered: maps.Clone(o.redelivered),
-	}
-	for seq, p := range o.pending {
-		k.pending[seq] = *p
 	}
 }

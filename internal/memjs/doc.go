@@ -18,14 +18,14 @@
 // Driven (Config.Manual): a command waits, and so does each message that the server has for a client. Ready lists
 // what can happen next, always in the same order for the same state; Do makes one of it happen, or makes it fail. A
 // driver that sees Ready empty, and every goroutine of the clients blocked (synctest.Wait), lets time pass with
-// Await.
+// Rest.
 //
 //	for {
 //		synctest.Wait()
 //		if ready := s.Ready(); len(ready) > 0 {
 //			s.Do(choose(ready), memjs.Fault{})
-//		} else if !s.Await(done) {
-//			return
+//		} else {
+//			s.Rest(time.Second)
 //		}
 //	}
 //
@@ -39,8 +39,8 @@
 // # What it leaves out of a server's freedom
 //
 // A server takes messages in aside of who publishes them: it may deliver part of what one write brought before it has
-// stored the rest. Here a write is executed whole, unless a driver takes its commands one by one. A crash loses whole
-// operations, from the last one back: it tears no batch, and loses of no stream one message and keeps a later one.
+// stored the rest. Here a write is executed whole, unless a driver takes its commands one by one. A crash loses nothing
+// that was acknowledged.
 //
 // # Files
 //

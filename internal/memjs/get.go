@@ -67,9 +67,13 @@ func (st *stream) stale(kind string, read func()) {
 		read()
 		return
 	}
-	have, _ := st.operations(0)
-	n := min(max(ask(Read{Kind: kind, Stream: st.cfg.Name, Operations: have}), 0), have)
-	undone := st.undo(n)
+	r := Read{kind, st.cfg.Name, st}
+	n := ask(r)
+	if n <= 0 {
+		read()
+		return
+	}
+	undone := st.undo(min(n, r.Operations()))
 	read()
 	st.redo(undone)
 }

@@ -2,10 +2,9 @@ package memjs
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/nats-io/nats.go"
 )
 
 const headerLine = "NATS/1.0\r\n"
@@ -58,6 +57,10 @@ func addHeader(hdr []byte, key, value string) []byte {
 
 // dropHeaders returns a header without the lines whose key begins with one of the prefixes; nil when none is left.
 func dropHeaders(hdr []byte, prefixes ...string) []byte {
+	has := func(prefix string) bool { return bytes.Contains(hdr, []byte(prefix)) }
+	if len(hdr) > len(headerLine)+2 && !slices.ContainsFunc(prefixes, has) {
+		return hdr
+	}
 	lines := strings.SplitAfter(string(hdr), "\r\n")
 	out := lines[:0]
 	for i, line := range lines {
@@ -73,17 +76,4 @@ func dropHeaders(hdr []byte, prefixes ...string) []byte {
 		return []byte(left)
 	}
 	return nil
-}
-
-func parseHeader(hdr []byte) nats.Header {
-	if len(hdr) == 0 {
-		return nil
-	}
-	h := nats.Header{}
-	for i, line := range strings.Split(string(hdr), "\r\n") {
-		if key, value, ok := strings.Cut(line, ":"); ok && i > 0 {
-			h[key] = append(h[key], strings.TrimLeft(value, " "))
-		}
-	}
-	return h
 }

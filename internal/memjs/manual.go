@@ -88,27 +88,6 @@ func (s *Server) notify() {
 	}
 }
 
-// Await lets time pass until Ready has something, or stop is closed: then it returns false. A driver calls it when
-// Ready is empty and everybody waits; in a bubble the time that passes is virtual.
-func (s *Server) Await(stop <-chan struct{}) bool {
-	for len(s.Ready()) == 0 {
-		wait := 24 * time.Hour
-		if at, ok := s.NextTimer(); ok {
-			wait = time.Until(at)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-s.arrived:
-		case <-timer.C:
-		case <-stop:
-			timer.Stop()
-			return false
-		}
-		timer.Stop()
-	}
-	return true
-}
-
 // Rest lets time pass until something came for the driver or a timer of the server is due, or for as long as it says.
 func (s *Server) Rest(most time.Duration) {
 	if at, ok := s.NextTimer(); ok {

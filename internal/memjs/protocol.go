@@ -3,7 +3,6 @@ package memjs
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +19,18 @@ type command struct {
 	hdr     []byte
 	data    []byte
 	stream  string // that it is for, once Ready has told it
+}
+
+// keep makes the bytes of a publish its own.
+func (cmd *command) keep() {
+	n := len(cmd.hdr)
+	if n+len(cmd.data) == 0 {
+		return
+	}
+	own := append(append(make([]byte, 0, n+len(cmd.data)), cmd.hdr...), cmd.data...)
+	if cmd.data = own[n:]; n > 0 {
+		cmd.hdr = own[:n:n]
+	}
 }
 
 // take executes what a client wrote, or keeps it for the driver. What follows an incomplete command waits with it.
@@ -40,7 +51,7 @@ func (c *conn) take(p []byte) {
 		}
 		p = p[n:]
 		if c.waits(cmd) {
-			cmd.hdr, cmd.data = slices.Clone(cmd.hdr), slices.Clone(cmd.data)
+			cmd.keep()
 			c.done++
 			cmd.n = c.done
 			c.in = append(c.in, cmd)

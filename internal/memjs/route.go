@@ -151,7 +151,8 @@ func (c *conn) write(sid string, d delivery) {
 		return
 	}
 	c.done++
-	c.out = append(c.out, outgoing{c.done, d.shown, appendMessage(nil, sid, d)})
+	c.out = append(c.out, outgoing{c.done, d.shown,
+		appendMessage(make([]byte, 0, 64+len(sid)+len(d.shown)+len(d.reply)+len(d.hdr)+len(d.data)), sid, d)})
 	c.s.notify()
 }
 
@@ -184,6 +185,9 @@ func (s *Server) publish(c *conn, cmd *command) {
 	default:
 		for _, st := range s.streams {
 			if st.takes(cmd.subject) {
+				if cmd.n == 0 { // it was not kept yet
+					cmd.keep()
+				}
 				st.inbound(cmd.subject, cmd.reply, cmd.hdr, cmd.data)
 				taken = true
 				break

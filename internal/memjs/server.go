@@ -16,16 +16,13 @@ import (
 
 // Config of a server. The zero value is one that runs by itself and loses nothing.
 type Config struct {
-	MaxPayload  int    // bytes; 0 = 1 MiB
-	Manual      bool   // nothing happens but by Do
-	Layout      Layout // what there is from the start; the zero value: nothing
-	ClusterName string // what clients are told; a client of a cluster trusts no server id
-	MaxStore    int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
+	MaxPayload int    // bytes; 0 = 1 MiB
+	Manual     bool   // nothing happens but by Do
+	Layout     Layout // what there is from the start; the zero value: nothing
+	MaxStore   int64  // what the account may store, as AccountInfo tells it; 0 = no limit. It is not enforced
 
-	// SyncEvery is how much of what was stored last a Crash may take, by age. 0: every ack was synced.
-	SyncEvery time.Duration
 	// Stale, if set, is asked before a read that a cluster may answer from a copy that is behind: how many of the
-	// stream's last operations that copy does not know, at most r.Operations. It must not call the server.
+	// stream's last operations that copy does not know, at most r.Operations(). It must not call the server.
 	Stale func(r Read) int
 	// Stored, if set, is told of every message that a stream stores, also of those that it will lose or remove. It must not
 	// call the server.
@@ -34,19 +31,25 @@ type Config struct {
 
 // Read is what Config.Stale decides about.
 type Read struct {
-	Kind       string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
-	Stream     string
-	Operations int // that are remembered, the last ones of the stream
+	Kind   string // "direct" (any copy answers), "get" or "info" (who believes to lead answers)
+	Stream string
+	of     *stream
 }
+
+// Operations is how many are remembered, the last ones of the stream.
+func (r Read) Operations() int { return r.of.operations() }
 
 // Msg is a stored message.
 type Msg struct {
 	Seq     uint64
 	Subject string
-	Header  nats.Header
+	hdr     []byte
 	Data    []byte
 	Time    time.Time
 }
+
+// Header is the first value of a key in the message's header.
+func (m Msg) Header(key string) string { return header(m.hdr, key) }
 
 // Server is safe for concurrent use.
 type Server struct {
@@ -138,7 +141,7 @@ func (s *Server) connect(process string) (net.Conn, error) {
 	c := newConn(s, process, s.lastConn)
 	info, err := json.Marshal(server.Info{
 		ID: s.id, Name: serverName, Version: server.VERSION, Proto: 1, Host: "memjs", Headers: true, JetStream: true,
-		MaxPayload: int32(s.cfg.MaxPayload), CID: c.n, Cluster: s.cfg.ClusterName, JSApiLevel: server.JSApiLevel,
+		MaxPayload: int32(s.cfg.MaxPayload), CID: c.n, JSApiLevel: server.JSApiLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -220,7 +223,7 @@ func (s *Server) Messages(stream string) []Msg {
 	out := make([]Msg, 0, st.count)
 	for _, m := range st.msgs {
 		if m != nil {
-			out = append(out, Msg{m.seq, m.subject, parseHeader(m.hdr), m.data, time.Unix(0, m.ts)})
+			out = append(out, m.shown())
 		}
 	}
 	return out

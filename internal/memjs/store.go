@@ -17,6 +17,8 @@ type message struct {
 	ts      int64
 }
 
+func (m *message) shown() Msg { return Msg{m.seq, m.subject, m.hdr, m.data, time.Unix(0, m.ts)} }
+
 // store holds a stream's messages, by sequence and by subject.
 type store struct {
 	msgs   []*message // the first is that of sequence base; nil: removed

@@ -46,7 +46,7 @@ func newStream(s *Server, cfg server.StreamConfig) (*stream, error) {
 		store: store{
 			clock:     s,
 			bySubject: map[string]*sequences{}, inFile: cfg.Storage == server.FileStorage,
-			remember: s.cfg.SyncEvery > 0 || s.cfg.Stale != nil,
+			remember: s.cfg.Stale != nil,
 		},
 		ids: map[string]stored{}, atomic: map[string]*atomicBatch{}, fast: map[string]*fastBatch{},
 		schedules: map[string]*schedule{},
@@ -93,16 +93,12 @@ func (st *stream) transformed(subject string) string {
 	return subject
 }
 
-// put stores a message that was checked, and enforces the limits.
+// put stores a message that was checked and whose bytes stay, and enforces the limits.
 func (st *stream) put(subject string, hdr, data []byte) uint64 {
-	buf := append(append(make([]byte, 0, len(hdr)+len(data)), hdr...), data...)
-	m := &message{seq: st.last + 1, subject: subject, ts: st.s.stamp().UnixNano(), data: buf[len(hdr):]}
-	if len(hdr) > 0 {
-		m.hdr = buf[:len(hdr):len(hdr)]
-	}
+	m := &message{seq: st.last + 1, subject: subject, ts: st.s.stamp().UnixNano(), hdr: hdr, data: data}
 	st.add(m)
 	if told := st.s.cfg.Stored; told != nil {
-		told(st.cfg.Name, Msg{m.seq, m.subject, parseHeader(m.hdr), m.data, time.Unix(0, m.ts)})
+		told(st.cfg.Name, m.shown())
 	}
 	st.limitSubject(subject)
 	for st.cfg.MaxMsgs > 0 && int64(st.count) > st.cfg.MaxMsgs {
@@ -340,21 +336,9 @@ func (st *stream) close() {
 	}
 }
 
-// trimChanges forgets changes that nothing can undo any more.
+// trimChanges forgets changes that no read undoes any more.
 func (st *stream) trimChanges() {
-	if !st.remember || st.s.cfg.Stale != nil && len(st.changes) < 2*staleChanges {
-		return
-	}
-	keep := 0
-	if st.s.cfg.Stale != nil {
-		keep = staleChanges
-	}
-	old := st.s.now.Add(-st.s.cfg.SyncEvery).UnixNano()
-	n := 0
-	for n < len(st.changes)-keep && st.changes[n].at < old {
-		n++
-	}
-	if n > 64 {
+	if n := len(st.changes) - staleChanges; n >= staleChanges {
 		st.changes = slices.Clone(st.changes[n:])
 	}
 }

@@ -51,13 +51,16 @@ func hasWildcard(subject string) bool {
 
 func (p pattern) all() bool { return p.text == "" || p.text == ">" }
 
-func (p pattern) matches(subject string) bool {
+func (p *pattern) matches(subject string) bool {
 	switch {
 	case p.literal:
 		return p.text == subject
 	case p.all():
 		return true
-	case !strings.HasPrefix(subject, p.prefix):
+	}
+	if n := len(p.prefix); n > 1 && (len(subject) < n || subject[n-2] != p.prefix[n-2]) { // inboxes begin alike
+		return false
+	} else if !strings.HasPrefix(subject, p.prefix) {
 		return false
 	}
 	return matchTokens(subject[len(p.prefix):], p.text[len(p.prefix):])

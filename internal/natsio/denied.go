@@ -24,30 +24,42 @@ type denials struct {
 // waiter is one request, or several.
 type waiter struct {
 	sends func(subject string) bool
-	end   context.CancelCauseFunc
+	end   func(why error)
 }
 
-// watch gives a context that ends when the server refuses a subject that sends is true for; outcome has the reason.
-// done must be called when the answer is there, or not waited for any more.
-func (d *denials) watch(
-	ctx context.Context, sends func(subject string) bool,
-) (_ context.Context, done func(), err error) {
+// await has end called when the server refuses a subject that sends is true for. done must be called when the answer is
+// there, or not waited for any more.
+func (d *denials) await(sends func(subject string) bool, end func(why error)) (done func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.deaf != nil {
-		return nil, nil, d.deaf
+		return nil, d.deaf
 	}
-	w := &waiter{sends: sends}
-	ctx, w.end = context.WithCancelCause(ctx)
+	w := &waiter{sends, end}
 	if d.waiting == nil {
 		d.waiting = map[*waiter]struct{}{}
 	}
 	d.waiting[w] = struct{}{}
-	return ctx, func() {
+	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.waiting, w)
-		w.end(nil)
+	}, nil
+}
+
+// watch is await with a context that ends; outcome has the reason.
+func (d *denials) watch(
+	ctx context.Context, sends func(subject string) bool,
+) (_ context.Context, done func(), err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop, err := d.await(sends, end)
+	if err != nil {
+		end(nil)
+		return nil, nil, err
+	}
+	return ctx, func() {
+		stop()
+		end(nil)
 	}, nil
 }
 

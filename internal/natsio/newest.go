@@ -73,8 +73,8 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	if refused == nil {
 		return got, nil
 	}
-	if err := refused.wrap(); !errors.Is(err, record.ErrNotFound) {
-		return newestMsg{}, err
+	if !errors.Is(refused.verdict(), record.ErrNotFound) {
+		return newestMsg{}, refused.wrap()
 	}
 	return newestMsg{}, nil
 }

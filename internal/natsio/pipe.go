@@ -37,6 +37,7 @@ type call struct {
 	answers []*nats.Msg
 	sizes   []int64
 	missing int
+	refused error // by the server
 	done    chan struct{}
 }
 
@@ -64,7 +65,7 @@ func (p *pipe) answer(m *nats.Msg) {
 		delete(p.waiting, id)
 		i := id - c.first
 		c.answers[i], size = m, c.sizes[i]
-		if c.missing--; c.missing == 0 {
+		if c.missing--; c.missing == 0 && c.refused == nil {
 			close(c.done)
 		}
 	}
@@ -89,15 +90,16 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	ctx, done, err := p.denied.watch(ctx, func(subject string) bool {
+	c := p.open(msgs)
+	defer p.forget(c)
+	done, err := p.denied.await(func(subject string) bool {
 		return goesTo(before, subject) || goesTo(msgs, subject)
-	})
+	}, func(why error) { p.refuse(c, why) })
 	if err != nil {
+		p.unsent(c, 0)
 		return nil, err
 	}
 	defer done()
-	c := p.open(msgs)
-	defer p.forget(c)
 	for _, m := range before {
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.unsent(c, 0)
@@ -106,7 +108,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 		}
 	}
 	for i, m := range msgs {
-		if err := p.bytes.Acquire(ctx, c.sizes[i]); err != nil {
+		if err := p.acquire(ctx, c, c.sizes[i]); err != nil {
 			p.unsent(c, i)
 			return nil, outcome(ctx, err)
 		}
@@ -121,12 +123,51 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 	defer timer.Stop()
 	select {
 	case <-c.done:
+		if err := p.refusal(c); err != nil {
+			return nil, err
+		}
 		return c.answers, nil
 	case <-ctx.Done():
 		return nil, outcome(ctx, ctx.Err())
 	case <-timer.C:
 		return nil, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
 	}
+}
+
+// acquire takes a share of the window, unless the context or the call ends before there is one.
+func (p *pipe) acquire(ctx context.Context, c *call, size int64) error {
+	if err := ctx.Err(); err != nil || p.bytes.TryAcquire(size) {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-c.done:
+			end(p.refusal(c))
+		case <-ctx.Done():
+		}
+	}()
+	if p.bytes.Acquire(ctx, size) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// refuse ends a call of which the server dropped a request, if it was not answered before.
+func (p *pipe) refuse(c *call, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.missing > 0 && c.refused == nil {
+		c.refused = why
+		close(c.done)
+	}
+}
+
+func (p *pipe) refusal(c *call) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return c.refused
 }
 
 func (p *pipe) open(msgs []*nats.Msg) *call {

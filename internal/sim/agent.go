@@ -339,10 +339,8 @@ func (c *call) operateTwice(ctx context.Context, t events.Thread) error {
 	if err := natsadmin.New(conn).PutMessages(ctx, sent); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(ms(c.op.N)):
+	if err := sleep(ctx, c.op.N); err != nil {
+		return err
 	}
 	return natsadmin.New(conn).PutMessages(ctx, sent)
 }
@@ -360,10 +358,7 @@ func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) e
 		if _, err := out.Write([]byte(text)); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(ms(100 + c.op.Kind*c.op.Kind*9000)):
-		case <-ctx.Done():
-		}
+		_ = sleep(ctx, 100+c.op.Kind*c.op.Kind*9000)
 	}
 	if err := out.Close(client.OutputEnd{}); err != nil {
 		return err
@@ -378,10 +373,8 @@ func (c *call) refer(ctx context.Context, cl *client.Client, t events.Thread) er
 	if err != nil || len(head.Recent) == 0 {
 		return err
 	}
-	select {
-	case <-time.After(ms(c.op.N)):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleep(ctx, c.op.N); err != nil {
+		return err
 	}
 	to, p := threadOf(c.op.ToSess, c.op.To), cl.Publisher(client.PublisherConfig{})
 	w := c.write(to, p.Producer(), true)

@@ -151,7 +151,7 @@ func (w *World) count(class, what string) {
 // staleRead is memjs.Config.Stale: how many operations a copy does not know that answers a read. A single server
 // leads: any copy answers direct reads, and nothing else.
 func (w *World) staleRead(r memjs.Read) int {
-	if r.Kind != "direct" || r.Operations == 0 {
+	if r.Kind != "direct" {
 		return 0
 	}
 	w.mu.Lock()
@@ -166,7 +166,7 @@ func (w *World) staleRead(r memjs.Read) int {
 		class = "chunks"
 	}
 	w.count(class, string(Stale))
-	return 1 + left*7%r.Operations
+	return 1 + left*7%r.Operations()
 }
 
 var failures = [...]string{"", " REFUSED", " NO RESPONDERS", " LOST", " ANSWER LOST", " CUT BEFORE", " CUT AFTER"}

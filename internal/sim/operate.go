@@ -8,6 +8,7 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/natsadmin"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retention"
 	"spool/internal/service"
@@ -42,7 +43,7 @@ func (d *driver) operate(o Op) {
 	case Back:
 		d.srv.SetDown(false)
 	case Crash:
-		d.crash(o)
+		d.srv.Crash()
 	case Subscribe:
 		d.readers = append(d.readers, d.follow(o.Kind == 1, o.N, o.Ms))
 	case Unsubscribe:
@@ -146,9 +147,9 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 	}
 	switch o.Do {
 	case Collect, Undelete:
-		return d.collect(ctx, o)
+		return d.collect(ctx, conn, o)
 	case Keep:
-		return d.keep(ctx, o)
+		return d.keep(ctx, conn, o)
 	case BackUp:
 		return d.backUp(ctx, conn)
 	case Index:
@@ -175,11 +176,7 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 }
 
 // collect runs a cycle of gc, or takes back what one condemned.
-func (d *driver) collect(ctx context.Context, o Op) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) collect(ctx context.Context, conn *natsio.Conn, o Op) error {
 	cfg := gc.Config{Share: 1, InboxAge: time.Hour, Follow: 24 * time.Hour, Merge: 2}
 	switch o.Kind {
 	case 1:
@@ -204,7 +201,7 @@ func (d *driver) collect(ctx context.Context, o Op) error {
 			return err
 		}
 		d.trace.add("undelete: %d restored, %d unburied, lost %q", len(u.Restored), u.Unburied, u.Lost)
-		return d.undeleted(ctx)
+		return d.undeleted(ctx, conn)
 	}
 	if o.Kind != 1 { // what it takes is gone for good
 		d.keepsakes = nil
@@ -223,11 +220,7 @@ type keepsake struct {
 	thread events.Thread
 }
 
-func (d *driver) keep(ctx context.Context, o Op) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) keep(ctx context.Context, conn *natsio.Conn, o Op) error {
 	t := threadOf(o.Session, o.Thread)
 	head, err := client.New(conn).Thread(ctx, t)
 	if err == nil {
@@ -237,11 +230,7 @@ func (d *driver) keep(ctx context.Context, o Op) error {
 }
 
 // undeleted checks that what Undelete says is had back is whole.
-func (d *driver) undeleted(ctx context.Context) error {
-	conn, err := d.operator.connect()
-	if err != nil {
-		return err
-	}
+func (d *driver) undeleted(ctx context.Context, conn *natsio.Conn) error {
 	for _, k := range d.keepsakes {
 		n := int64(0)
 		for _, err := range client.New(conn).RawEntries(ctx, k.head) {
@@ -257,36 +246,4 @@ func (d *driver) undeleted(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (d *driver) crash(o Op) {
-	d.srv.Crash(func(stream string, unsynced int) int {
-		if o.Kind == 0 || unsynced == 0 {
-			return 0
-		}
-		return d.rng.IntN(unsynced + 1)
-	})
-	d.forgetLost()
-}
-
-// forgetLost takes from the events what the server has forgotten in a crash: nobody is told of it, so that to
-// whoever published it it is as if nothing were known.
-func (d *driver) forgetLost() {
-	held := map[uint64]bool{}
-	last := uint64(0)
-	for _, m := range d.srv.Messages("SPOOL_EVENTS") {
-		held[m.Seq], last = true, max(last, m.Seq)
-	}
-	d.eventsMu.Lock() // programs go on publishing to the server that was started again
-	defer d.eventsMu.Unlock()
-	for seq, m := range d.events {
-		if seq > last && !held[seq] {
-			for _, mark := range markIn.FindAll(m.Data, -1) {
-				if w := d.ledger.byMark[string(mark)]; w != nil {
-					w.Told = Unknown
-				}
-			}
-			delete(d.events, seq)
-		}
-	}
 }

@@ -36,8 +36,8 @@ func (d *driver) judge() []string {
 	for _, seq := range slices.Sorted(maps.Keys(d.letters)) {
 		l := d.letters[seq]
 		var at uint64
-		_, _ = fmt.Sscan(l.Header.Get(natsio.HeaderEventSeq), &at)
-		m.letter(l.Header.Get(natsio.HeaderSubject), l.Data, at, l.Header.Get(natsio.HeaderReason))
+		_, _ = fmt.Sscan(l.Header(natsio.HeaderEventSeq), &at)
+		m.letter(l.Header(natsio.HeaderSubject), l.Data, at, l.Header(natsio.HeaderReason))
 	}
 	for _, seq := range slices.Sorted(maps.Keys(d.events)) {
 		m.take(d.events[seq].Subject, d.events[seq].Data, seq)
@@ -303,7 +303,7 @@ func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events
 
 // lifeOf says of which of the threads that had its thread's name an item is (SPEC P12).
 func lifeOf(m memjs.Msg) (life uint64) {
-	_, _ = fmt.Sscan(m.Header.Get(events.HeaderLife), &life)
+	_, _ = fmt.Sscan(m.Header(events.HeaderLife), &life)
 	return life
 }
 

@@ -160,10 +160,17 @@ func (w *World) atStep(ctx context.Context, step string) (dies bool) {
 		return true
 	case PauseStep:
 		w.count("step "+step, string(PauseStep))
-		select {
-		case <-time.After(ms(op.Ms)):
-		case <-ctx.Done():
-		}
+		_ = sleep(ctx, op.Ms)
 	}
 	return false
+}
+
+// sleep waits, in ms, unless the context ends before.
+func sleep(ctx context.Context, n int) error {
+	select {
+	case <-time.After(ms(n)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

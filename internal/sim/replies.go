@@ -2,81 +2,121 @@ package sim
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"reflect"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/jsonscan"
 )
 
-// readReply reads what nats.go asks a server about a stream, a consumer or a list of them into nats.go's own
-// structures, as encoding/json would. testdata/speed/replies.txt has encoding/json ask it first: by reflection these
-// replies take a sixth of a schedule, most of it for configurations that have not changed since the last reply. false:
-// v is something else, or the reply says something that is rare; then v is as it was.
+// readReply reads what nats.go asks a server about a stream, a consumer, a list of them or a message into nats.go's own
+// structures, as encoding/json would. testdata/speed/replies.txt has encoding/json ask it first: that takes a sixth of
+// a schedule for these replies, most of it for configurations that have not changed since the last reply. false: v is
+// something else, or the reply says something that is rare; then v is as it was.
 func readReply(data []byte, v any) bool {
-	t, paged := reflect.TypeOf(v), [3]int64{}
-	r := replies[t]
-	if r == nil {
-		if r = newReply(t); r == nil {
-			return false
+	t := reflect.TypeOf(v)
+	read, known := replies[t]
+	if !known {
+		if t != nil && t.Kind() == reflect.Pointer && slices.Contains(replyNames, t.Elem().Name()) {
+			read = parserOf(t.Elem())
 		}
-		replies[t] = r
+		replies[t] = read
 	}
-	info, ok := any(nil), false
-	switch r.field {
-	case "StreamInfo":
-		s := &jetstream.StreamInfo{}
-		info, ok = s, readStream(data, s, &paged)
-	case "ConsumerInfo":
-		c := &jetstream.ConsumerInfo{}
-		info, ok = c, readConsumer(data, c)
-	case "Consumers":
-		info, ok = readConsumers(data, &paged)
-	}
-	if !ok {
+	if read == nil {
 		return false
 	}
-	to := reflect.ValueOf(v).Elem()
-	to.FieldByIndex(r.at).Set(reflect.ValueOf(info))
-	for i, at := range r.paged {
-		to.FieldByIndex(at).SetInt(paged[i])
+	to := reflect.New(t.Elem()).Elem()
+	if !read(data, to) {
+		return false
 	}
+	reflect.ValueOf(v).Elem().Set(to)
 	return true
 }
 
-// reply is a structure of nats.go that has no name outside of it: which of its fields holds what, and where.
-type reply struct {
-	field string
-	at    []int
-	paged [][]int // Total, Offset, Limit, where it has them
-}
+// parser reads JSON into a value; false: it says something that is rare.
+type parser func(raw []byte, to reflect.Value) bool
 
-var replies = map[reflect.Type]*reply{}
+var (
+	replyNames = []string{"streamInfoResponse", "consumerInfoResponse", "consumerListResponse", "apiMsgGetResponse"}
+	replies    = map[reflect.Type]parser{} // by type; nil: encoding/json reads it
+)
 
-func newReply(t reflect.Type) *reply {
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil
-	}
-	field, is := map[string]string{
-		"streamInfoResponse": "StreamInfo", "consumerInfoResponse": "ConsumerInfo", "consumerListResponse": "Consumers",
-	}[t.Elem().Name()]
-	if !is {
-		return nil
-	}
-	f, _ := t.Elem().FieldByName(field)
-	r := &reply{field: field, at: f.Index}
-	for _, name := range []string{"Total", "Offset", "Limit"} {
-		if f, has := t.Elem().FieldByName(name); has {
-			r.paged = append(r.paged, f.Index)
+// parserOf gives the parser for a type; nil: values of it are rare.
+func parserOf(t reflect.Type) parser {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return func(raw []byte, to reflect.Value) bool {
+			return to.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
 		}
 	}
-	return r
+	switch t {
+	case reflect.TypeFor[jetstream.StreamConfig](), reflect.TypeFor[jetstream.ClusterInfo](),
+		reflect.TypeFor[[]jetstream.PriorityGroupState]():
+		return keptParser()
+	case reflect.TypeFor[jetstream.ConsumerConfig]():
+		return namelessParser()
+	case reflect.TypeFor[[]byte]():
+		return readBytes
+	case reflect.TypeFor[map[string]uint64]():
+		return readCounts
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint64:
+		return readNumber
+	case reflect.String:
+		return readText
+	case reflect.Struct:
+		return objectParser(t)
+	case reflect.Pointer, reflect.Slice:
+		if one := parserOf(t.Elem()); one != nil && t.Kind() == reflect.Pointer {
+			return func(raw []byte, to reflect.Value) bool {
+				to.Set(reflect.New(t.Elem()))
+				return one(raw, to.Elem())
+			}
+		} else if one != nil {
+			return listParser(one)
+		}
+	}
+	return nil
 }
 
-// members reads the members of an object; false: it is none, or read did not know one of them.
+func readNumber(raw []byte, to reflect.Value) bool {
+	n, ok := jsonscan.Int(raw)
+	if to.CanInt() {
+		to.SetInt(n)
+	} else {
+		to.SetUint(uint64(n))
+	}
+	return ok
+}
+
+func readText(raw []byte, to reflect.Value) bool {
+	s, ok := jsonscan.Text(raw)
+	to.SetString(s)
+	return ok
+}
+
+func readBytes(raw []byte, to reflect.Value) bool {
+	s, ok := jsonscan.Text(raw)
+	b, err := base64.StdEncoding.DecodeString(s)
+	to.SetBytes(b)
+	return ok && err == nil
+}
+
+func readCounts(raw []byte, to reflect.Value) bool {
+	counts := map[string]uint64{}
+	to.Set(reflect.ValueOf(counts))
+	return members(raw, func(key, value []byte) bool {
+		n, ok := jsonscan.Int(value)
+		counts[string(key)] = uint64(n)
+		return ok
+	})
+}
+
+// members reads the members of an object; false: it is none, or read could not read one of them.
 func members(raw []byte, read func(key, value []byte) bool) bool {
 	ok := true
 	err := jsonscan.Object(raw, func(key, value []byte) bool {
@@ -86,197 +126,93 @@ func members(raw []byte, read func(key, value []byte) bool) bool {
 	return ok && err == nil
 }
 
-func readNumber[N int | int64 | uint64](raw []byte, to *N) bool {
-	n, ok := jsonscan.Int(raw)
-	*to = N(n)
-	return ok
+func listParser(one parser) parser {
+	return func(raw []byte, to reflect.Value) bool {
+		ok := true
+		to.Set(reflect.MakeSlice(to.Type(), 0, 0))
+		err := jsonscan.Array(raw, func(value []byte) bool {
+			v := reflect.New(to.Type().Elem()).Elem()
+			ok = one(value, v)
+			to.Set(reflect.Append(to, v))
+			return ok
+		})
+		return ok && err == nil
+	}
 }
 
-func readText(raw []byte, to *string) (ok bool) {
-	*to, ok = jsonscan.Text(raw)
-	return ok
+func objectParser(t reflect.Type) parser {
+	type field struct {
+		at   []int
+		read parser
+	}
+	fields := map[string]field{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if read := parser(nil); name != "" && f.IsExported() {
+			if read = parserOf(f.Type); read != nil {
+				fields[name] = field{f.Index, read}
+			}
+		}
+	}
+	return func(raw []byte, to reflect.Value) bool {
+		return members(raw, func(key, value []byte) bool {
+			f, known := fields[string(key)]
+			return known && f.read(value, fieldAt(to, f.at))
+		})
+	}
 }
 
-func readTime(raw []byte, to *time.Time) bool { return to.UnmarshalJSON(raw) == nil }
+// fieldAt is a field of a structure, which may be in one that is embedded, made when its first field is read.
+func fieldAt(v reflect.Value, index []int) reflect.Value {
+	for _, i := range index {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(i)
+	}
+	return v
+}
 
-func readStream(data []byte, s *jetstream.StreamInfo, paged *[3]int64) bool {
-	return members(data, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
+// keptParser keeps what was read before, by its text. What is read from the same text shares what is in it: nobody
+// changes it.
+func keptParser() parser {
+	kept := map[string]reflect.Value{}
+	return func(raw []byte, to reflect.Value) bool {
+		if have, ok := kept[string(raw)]; ok {
+			to.Set(have)
 			return true
-		case "total":
-			return readNumber(value, &paged[0])
-		case "offset":
-			return readNumber(value, &paged[1])
-		case "limit":
-			return readNumber(value, &paged[2])
-		case "config":
-			return readKept(value, keptStreams, &s.Config)
-		case "created":
-			return readTime(value, &s.Created)
-		case "state":
-			return readState(value, &s.State)
-		case "cluster":
-			s.Cluster = &jetstream.ClusterInfo{}
-			return readKept(value, keptClusters, s.Cluster)
-		case "ts":
-			return readTime(value, &s.TimeStamp)
 		}
-		return false
-	})
-}
-
-func readState(raw []byte, s *jetstream.StreamState) bool {
-	return members(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "messages":
-			return readNumber(value, &s.Msgs)
-		case "bytes":
-			return readNumber(value, &s.Bytes)
-		case "first_seq":
-			return readNumber(value, &s.FirstSeq)
-		case "first_ts":
-			return readTime(value, &s.FirstTime)
-		case "last_seq":
-			return readNumber(value, &s.LastSeq)
-		case "last_ts":
-			return readTime(value, &s.LastTime)
-		case "consumer_count":
-			return readNumber(value, &s.Consumers)
-		case "num_subjects":
-			return readNumber(value, &s.NumSubjects)
-		case "num_deleted":
-			return readNumber(value, &s.NumDeleted)
-		case "subjects":
-			s.Subjects = map[string]uint64{}
-			return members(value, func(subject, n []byte) bool {
-				var count uint64
-				ok := readNumber(n, &count)
-				s.Subjects[string(subject)] = count
-				return ok
-			})
+		if json.Unmarshal(raw, to.Addr().Interface()) != nil {
+			return false
 		}
-		return false
-	})
-}
-
-func readConsumers(data []byte, paged *[3]int64) (list []*jetstream.ConsumerInfo, ok bool) {
-	list = []*jetstream.ConsumerInfo{}
-	ok = members(data, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			return true
-		case "total":
-			return readNumber(value, &paged[0])
-		case "offset":
-			return readNumber(value, &paged[1])
-		case "limit":
-			return readNumber(value, &paged[2])
-		case "consumers":
-			ok := true
-			err := jsonscan.Array(value, func(one []byte) bool {
-				info := &jetstream.ConsumerInfo{}
-				list, ok = append(list, info), readConsumer(one, info)
-				return ok
-			})
-			return ok && err == nil
+		if len(kept) >= 1000 {
+			clear(kept)
 		}
-		return false
-	})
-	return list, ok
-}
-
-func readConsumer(data []byte, c *jetstream.ConsumerInfo) bool {
-	return members(data, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			return true
-		case "stream_name":
-			return readText(value, &c.Stream)
-		case "name":
-			return readText(value, &c.Name)
-		case "created":
-			return readTime(value, &c.Created)
-		case "config":
-			return readConsumerConfig(value, &c.Config)
-		case "delivered":
-			return readSequence(value, &c.Delivered)
-		case "ack_floor":
-			return readSequence(value, &c.AckFloor)
-		case "num_ack_pending":
-			return readNumber(value, &c.NumAckPending)
-		case "num_redelivered":
-			return readNumber(value, &c.NumRedelivered)
-		case "num_waiting":
-			return readNumber(value, &c.NumWaiting)
-		case "num_pending":
-			return readNumber(value, &c.NumPending)
-		case "priority_groups":
-			return json.Unmarshal(value, &c.PriorityGroups) == nil
-		case "ts":
-			return readTime(value, &c.TimeStamp)
-		}
-		return false
-	})
-}
-
-func readSequence(raw []byte, s *jetstream.SequenceInfo) bool {
-	return members(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "consumer_seq":
-			return readNumber(value, &s.Consumer)
-		case "stream_seq":
-			return readNumber(value, &s.Stream)
-		case "last_active":
-			s.Last = new(time.Time)
-			return readTime(value, s.Last)
-		}
-		return false
-	})
-}
-
-// What was read before, by its text. Structures that are read from the same text share what is in them: nobody changes
-// it.
-var (
-	keptStreams   = map[string]jetstream.StreamConfig{}
-	keptConsumers = map[string]jetstream.ConsumerConfig{}
-	keptClusters  = map[string]jetstream.ClusterInfo{}
-)
-
-func readKept[T any](text []byte, kept map[string]T, to *T) bool {
-	if have, ok := kept[string(text)]; ok {
-		*to = have
+		have := reflect.New(to.Type()).Elem()
+		have.Set(to)
+		kept[string(raw)] = have
 		return true
 	}
-	if json.Unmarshal(text, to) != nil {
-		return false
-	}
-	if len(kept) >= 1000 {
-		clear(kept)
-	}
-	kept[string(text)] = *to
-	return true
 }
 
-// readConsumerConfig keeps configurations without the name: most consumers have one of their own.
-func readConsumerConfig(raw []byte, c *jetstream.ConsumerConfig) bool {
-	member, name, text := []byte(`"name":"`), "", raw
-	if i := bytes.Index(raw, member); i >= 0 {
-		from := i + len(member) - 1
-		if end := jsonscan.SkipString(raw, from); end > 0 && end < len(raw) && raw[end] == ',' {
-			if !readText(raw[from:end], &name) {
-				return false
-			}
-			text = slices.Concat(raw[:i], raw[end+1:])
+// namelessParser keeps configurations of consumers without the name: most consumers have one of their own.
+func namelessParser() parser {
+	kept, member := keptParser(), []byte(`"name":"`)
+	return func(raw []byte, to reflect.Value) bool {
+		i := bytes.Index(raw, member)
+		if i < 0 {
+			return kept(raw, to)
 		}
+		from := i + len(member) - 1
+		end := jsonscan.SkipString(raw, from)
+		if end <= 0 || end >= len(raw) || raw[end] != ',' {
+			return kept(raw, to)
+		}
+		return kept(slices.Concat(raw[:i], raw[end+1:]), to) && readText(raw[from:end], to.FieldByName("Name"))
 	}
-	if !readKept(text, keptConsumers, c) {
-		return false
-	}
-	if name != "" {
-		c.Name = name
-	}
-	return true
 }
 
 // takeReplies has encoding/json ask readReply.

@@ -40,7 +40,6 @@ type World struct {
 	operator   *process // runs gc, fsck and the like; never dies
 	readers    []*reader
 
-	eventsMu                sync.Mutex           // of events, while programs run
 	events, letters, posted map[uint64]memjs.Msg // of SPOOL_EVENTS, SPOOL_DEAD and SPOOL_ITEMS, also those that were purged
 
 	deleted map[uint64]bool // by sequence in SPOOL_EVENTS, deletions that were carried out, as their records say
@@ -279,9 +278,7 @@ func (l *lookout) reused(seq uint64, stored int64) bool {
 func (w *World) stored(stream string, m memjs.Msg) {
 	switch stream {
 	case events.EventsStream:
-		w.eventsMu.Lock()
 		w.events[m.Seq] = m
-		w.eventsMu.Unlock()
 	case events.DeadStream:
 		w.letters[m.Seq] = m
 	case events.ItemsStream:

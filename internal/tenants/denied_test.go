@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -39,6 +41,13 @@ func TestDeniedIsTold(t *testing.T) {
 		Thread: events.Thread{Session: "other", Name: "main"}, Dialect: "omp", Body: one[0].Body, Seq: 9,
 	}); !errors.Is(err, record.ErrDenied) {
 		t.Errorf("Publish = %v, want ErrDenied", err)
+	}
+	large := make([]*nats.Msg, 40) // more than may be on their way at once: who waits for room hears it too
+	for i := range large {
+		large[i] = &nats.Msg{Subject: "spool.v1.event.other.main.entry", Data: make([]byte, 900_000)}
+	}
+	if _, err := conn.Streams().Send(ctx, large); !errors.Is(err, record.ErrDenied) {
+		t.Errorf("more than the window = %v, want ErrDenied", err)
 	}
 	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
 		t.Errorf("what it may publish = %v", err)

@@ -173,11 +173,15 @@ func passes(bin string, seed uint64) bool {
 func passesOnce(bin string, seed uint64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), *patient)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1",
-		"-about", *about)
-	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
-	out, err := cmd.Output()
+	out, err := exact(ctx, bin, "^TestWorker$", "-from", fmt.Sprint(seed), "-count", "1", "-about", *about).Output()
 	return err == nil && !bytes.Contains(out, []byte(`"broken"`))
+}
+
+// exact runs one test of the binary, in the one way in which seeds are exact.
+func exact(ctx context.Context, bin, test string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, bin, append([]string{"-test.run", test}, args...)...)
+	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
+	return cmd
 }
 
 func (f *found) print(w io.Writer) {
@@ -229,7 +233,7 @@ func (f *found) run(bin string) {
 
 // worker runs one process. When it dies over a schedule, that is a finding, and another one goes on behind it.
 func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint64, again bool) {
-	args := []string{"-test.run", "^TestWorker$", "-test.timeout", "0", "-from", fmt.Sprint(at), "-step",
+	args := []string{"-test.timeout", "0", "-from", fmt.Sprint(at), "-step",
 		fmt.Sprint(*workers), "-count", fmt.Sprint(n), "-budget", left.String(), "-about", *about}
 	if *all || f.clean != "" {
 		args = append(args, "-all")
@@ -237,9 +241,8 @@ func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint6
 	if *profile != "" {
 		args = append(args, "-test.cpuprofile", fmt.Sprintf("%s.%d", *profile, at%uint64(*workers)))
 	}
-	cmd := exec.Command(bin, args...)
-	cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1",
-		"GOTRACEBACK=all")
+	cmd := exact(context.Background(), bin, "^TestWorker$", args...)
+	cmd.Env = append(cmd.Env, "GOTRACEBACK=all")
 	var last bytes.Buffer
 	cmd.Stderr = &last
 	out, err := cmd.StdoutPipe()

@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -35,10 +35,8 @@ func replay(dir string) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{"-test.run", "^TestSeed$", "-test.v", "-seed", fmt.Sprint(*seed),
-		"-about", *about}, flag.Args()...)
-	cmd := exec.Command(bin, args...)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
+	args := append([]string{"-test.v", "-seed", fmt.Sprint(*seed), "-about", *about}, flag.Args()...)
+	cmd := exact(context.Background(), bin, "^TestSeed$", args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
@@ -51,9 +49,8 @@ func replayAll(dir string) error {
 	}
 	var told [2][]string
 	for i := range told {
-		cmd := exec.Command(bin, "-test.run", "^TestSeedsReplay$", "-from", fmt.Sprint(*from), "-count", fmt.Sprint(*twice))
-		cmd.Env = append(os.Environ(), "SPOOL_SIM_WORKER=1", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
-		out, err := cmd.CombinedOutput()
+		out, err := exact(context.Background(), bin, "^TestSeedsReplay$", "-from", fmt.Sprint(*from),
+			"-count", fmt.Sprint(*twice)).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
