@@ -30,7 +30,7 @@ type sessionCmd struct {
 	Label   sessionLabelCmd   `cmd:"" help:"Give an entry a label, or take it away."`
 	Fork    sessionForkCmd    `cmd:"" help:"Make a session of another one under a new id; nothing is copied."`
 	Name    sessionNameCmd    `cmd:"" help:"Give a session a title; spool thread rename gives a thread another name."`
-	Move    sessionMoveCmd    `cmd:"" help:"Make a session one of another directory: listings, resuming and exports go by it."`
+	Move    sessionMoveCmd    `cmd:"" help:"Make a session one of another directory, for ls, resume and export."`
 	Rm      sessionRmCmd      `cmd:"" help:"Remove sessions, with all that belongs to them."`
 }
 

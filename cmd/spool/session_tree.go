@@ -90,7 +90,8 @@ type sessionNameCmd struct {
 
 func (c *sessionNameCmd) Run(a *app) error {
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s has a title: %s", t.Session, printable(c.Title)), cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
+		done := fmt.Sprintf("%s has a title: %s", t.Session, printable(c.Title))
+		return done, cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"spool/internal/jsonscan"
@@ -54,15 +53,21 @@ func imported(ctx context.Context, files map[string]string) (f folder, err error
 	return f, err
 }
 
-// names are the files of the session's artifacts, sorted.
-func (f folder) names() ([]any, error) {
-	list, err := f.Artifacts(f.ctx, f.session)
-	names := []string{}
-	for _, r := range list {
-		names = append(names, r.Filename)
+// names are the files that `spool session export` writes beside that of the session, sorted.
+func (f folder) names() (names []any, err error) {
+	dir, err := os.MkdirTemp(f.dir, "folder-")
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(names)
-	return anys(names), err
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if _, err := f.run(f.ctx, "session", "export", f.session, "--dir", dir); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "*", "*"))
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	return anys(files), err
 }
 
 // read asks what an address leads to, as the oracle logs it: the text over HTTP, and of what file it is by the client.

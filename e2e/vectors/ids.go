@@ -202,8 +202,8 @@ func concurrentIDs(name string, session folder, ids []string, report func(Case))
 	return err
 }
 
-// missingDir compares what a session gives that never had an artifact. That the oracle makes the folder by its first write
-// is a matter of file systems; Spool has no folders to make.
+// missingDir compares what a session gives that never had an artifact. That the oracle makes the folder by its first
+// write is a matter of file systems; Spool has no folders to make.
 func missingDir(name string, session folder, c map[string]any, report func(Case)) error {
 	names, err := session.names()
 	zero, e := session.read("artifact://0")

@@ -83,8 +83,8 @@ type filled struct {
 	there bool
 }
 
-// asked is the index of the session that an address is asked of: that in whose folder the oracle finds something, else the
-// first that has one.
+// asked is the index of the session that an address is asked of: that in whose folder the oracle finds something, else
+// the first that has one.
 func (f folders) asked(want map[string]any) int {
 	if dir, ok := want["sourceDir"].(json.Number); ok {
 		at, _ := dir.Int64()
@@ -122,8 +122,8 @@ func urlCase(setup, address string, want map[string]any, all folders) (Case, err
 	}, nil
 }
 
-// eachItsOwn: each session says that it has no such thing, and lists what it has; all of them together have what the oracle
-// lists.
+// eachItsOwn: each session says that it has no such thing, and lists what it has; all of them together have what the
+// oracle lists.
 func (u urlFacts) eachItsOwn() error {
 	head, ids, _ := strings.Cut(str(u.want["error"]), "Available: ")
 	missing := strings.Split(ids, ", ")

@@ -85,7 +85,12 @@ func everything() (all []events.Event) {
 		a.control(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "gone"}}),
 		a.control(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), a.omp("e6", "", "a new root"),
 		a.control(events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: "all of it", FirstKept: "e6"}}),
-		a.control(events.Control{Op: events.OpTail, Tail: &events.Tail{Bytes: []byte(`{"half`)}}))
+		a.control(events.Control{Op: events.OpTail, Tail: &events.Tail{Bytes: []byte(`{"half`)}}),
+		a.control(events.Control{Op: events.OpName, Name: &events.Name{Title: "Mine"}}),
+		a.control(events.Control{Op: events.OpName, Name: &events.Name{Title: "made up", Auto: true}}),
+		a.control(events.Control{Op: events.OpName, Name: &events.Name{Title: "\n"}}),
+		a.control(events.Control{Op: events.OpMove, Move: &events.Move{Cwd: "/w"}}),
+		a.control(events.Control{Op: events.OpMove, Move: &events.Move{}}))
 
 	w := in("s1", "two", "w")
 	add(w.control(events.Control{Op: events.OpStart, Start: &events.Start{Name: "flow", Prompt: "do it"}}), w.step("w1"),

@@ -36,7 +36,8 @@ func (d *draft) whole(ctx context.Context, op events.Control) error {
 	return d.remove(ctx, *op.Remove)
 }
 
-// describe applies what a user says of the session (SPEC P6). A title that was made up does nothing where the user gave one.
+// describe applies what a user says of the session (SPEC P6). A title that was made up does nothing where the user gave
+// one.
 func (d *draft) describe(op events.Control) (err error) {
 	if d.Head.Start.IsZero() {
 		return fmt.Errorf("%w: %s: there is no thread %s", events.ErrControl, op.Op, d.st.Key)

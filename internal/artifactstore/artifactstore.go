@@ -325,8 +325,9 @@ func (a *Artifacts) create(
 	return r, nil
 }
 
-// claim is what a commit writes so that an agent's id, and a number that was taken before, are given once in their session
-// (SPEC A1, A9): the counter, as it was before no other artifact was seen to have them. Nothing for any other record.
+// claim is what a commit writes so that an agent's id, and a number that was taken before, are given once in their
+// session (SPEC A1, A9): the counter, as it was before no other artifact was seen to have them. Nothing for any other
+// record.
 func (a *Artifacts) claim(ctx context.Context, f *fence, r artifacts.Record) ([]record.Put, error) {
 	agent := r.Writer == artifacts.FromAgent
 	if !agent && !f.given {

@@ -93,14 +93,14 @@ func (a *Artifacts) Sources(ctx context.Context, session string) (artifacts.Sour
 	if err != nil {
 		return s, err
 	}
-	s.Dirs = []artifacts.Dir{artifacts.NewFolder(records, a.Open)}
+	s.Dir = artifacts.NewFolder(records, a.Open)
 	if len(records) == 0 {
 		counter, err := a.records.Records(ctx, events.CounterKey(session))
 		if err != nil {
 			return s, err
 		}
 		if !counter[0].Exists() { // it never had one
-			s.Dirs[0] = noFolder{}
+			s.Dir = noFolder{}
 		}
 	}
 	return s, nil

@@ -208,7 +208,9 @@ func (s Source) FirstHeader(ctx context.Context, head threads.Head) (h sessions.
 
 // Header is the header of a thread's session: that of its fork, else the first of its file, else one made of what its
 // record says; with what operations on the session made of it.
-func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (sessions.Header, error) {
+func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (
+	sessions.Header, error,
+) {
 	first, _, err := s.FirstHeader(ctx, head)
 	if err != nil {
 		return first, err
@@ -217,9 +219,9 @@ func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, 
 }
 
 // HeaderOn is Header for a caller that knows what FirstHeader gives.
-func (s Source) HeaderOn(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info, first sessions.Header) (
-	h sessions.Header, err error,
-) {
+func (s Source) HeaderOn(
+	ctx context.Context, t events.Thread, head threads.Head, info sessions.Info, first sessions.Header,
+) (h sessions.Header, err error) {
 	if h = first; h.ID == "" {
 		h = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
 			Title: info.Title, ParentSession: info.Parent}

@@ -189,7 +189,8 @@ var plain = map[string]string{
 		Chunk.End.ExitCode Chunk.End.DurationMS`,
 	"text": `Control.Start.Name Control.Start.Hash Control.Start.Prompt Control.Tail.Bytes Control.End.Summary
 		Control.Answer.Answer Control.Run.Summary Control.Label.Label Control.Summary.Summary Control.Summary.Details
-		Control.Append.Entry Control.Compact.Summary Control.Name.Title Control.Move.Cwd Chunk.Data Chunk.Reason Chunk.Start.Tool Chunk.Start.Invocation`,
+		Control.Append.Entry Control.Compact.Summary Control.Name.Title Control.Move.Cwd
+		Chunk.Data Chunk.Reason Chunk.Start.Tool Chunk.Start.Invocation`,
 	"read as Event.Body is": "Event.More[].Body",
 }
 

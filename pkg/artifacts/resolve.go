@@ -34,7 +34,7 @@ type Blobs interface {
 
 // Sources is what addresses lead to.
 type Sources struct {
-	Dirs  []Dir // searched in this order
+	Dir   Dir   // of the session; nil: there is no session
 	Blobs Blobs // nil: there are none
 }
 
@@ -43,7 +43,6 @@ type Resource struct {
 	Body        io.ReadCloser
 	ContentType string
 	Size        int64    // bytes of Body; -1 for a selection of lines
-	Dir         int      // index of the folder it came from
 	Name        string   // of the file; of a blob its ref
 	Notes       []string // about how Body was made of the file
 }
@@ -91,12 +90,10 @@ func (s Sources) artifact(ctx context.Context, u URL, lines Lines) (Resource, er
 	if err != nil {
 		return Resource{}, err
 	}
-	for _, f := range found {
-		if name, ok := f.numbered(digits); ok {
-			return f.open(ctx, name, "text/plain", lines)
-		}
+	if name, ok := found.numbered(digits); ok {
+		return found.open(ctx, name, "text/plain", lines)
 	}
-	numbers := available(found, func(name string) (string, bool) {
+	numbers := found.available(func(name string) (string, bool) {
 		digits, rest := leadingDigits(name)
 		return digits, digits != "" && strings.HasPrefix(rest, ".")
 	}, byNumber)
@@ -120,23 +117,22 @@ func (s Sources) agent(ctx context.Context, u URL, lines Lines) (Resource, error
 	segments := u.segments()
 	if len(segments) > 0 {
 		nested := AgentFile(u.Host + "." + strings.Join(segments, "."))
-		if f, ok := find(found, nested); ok {
-			return f.open(ctx, nested, "text/markdown", lines)
+		if slices.Contains(found.names, nested) {
+			return found.open(ctx, nested, "text/markdown", lines)
 		}
 		query = pathQuery(segments)
 	}
 	name := AgentFile(u.Host)
-	f, ok := find(found, name)
 	switch {
-	case !ok:
-		ids := available(found, func(name string) (string, bool) { return strings.CutSuffix(name, agentExt) }, strings.Compare)
+	case !slices.Contains(found.names, name):
+		ids := found.available(func(name string) (string, bool) { return strings.CutSuffix(name, agentExt) }, strings.Compare)
 		return Resource{}, refuse(ErrNotFound, "Not found: %s\nAvailable: %s", u.Host, ids)
 	case !hasPath && query == "":
-		return f.open(ctx, name, "text/markdown", lines)
+		return found.open(ctx, name, "text/markdown", lines)
 	case !lines.all():
 		return Resource{}, refuse(ErrURL, "Cannot combine query extraction with offset/limit")
 	}
-	return f.extract(ctx, u.Host, query)
+	return found.extract(ctx, u.Host, query)
 }
 
 // blob resolves blob:sha256:<hex>.
@@ -161,30 +157,22 @@ func (s Sources) blob(ctx context.Context, ref string, lines Lines) (Resource, e
 // folder is one folder and what is in it, sorted.
 type folder struct {
 	dir   Dir
-	index int
-	names []string
+	names []string // sorted
 }
 
-// list reads the folders that exist, in order.
-func (s Sources) list(ctx context.Context, none string) ([]folder, error) {
-	if len(s.Dirs) == 0 {
-		return nil, refuse(ErrUnavailable, "%s", none)
+// list reads what the folder holds.
+func (s Sources) list(ctx context.Context, none string) (folder, error) {
+	if s.Dir == nil {
+		return folder{}, refuse(ErrUnavailable, "%s", none)
 	}
-	var found []folder
-	for i, dir := range s.Dirs {
-		names, err := dir.Names(ctx)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list artifacts: %w", err)
-		}
-		found = append(found, folder{dir, i, slices.Sorted(slices.Values(names))})
+	names, err := s.Dir.Names(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return folder{}, refuse(ErrUnavailable, "No artifacts directory found")
+	case err != nil:
+		return folder{}, fmt.Errorf("list artifacts: %w", err)
 	}
-	if len(found) == 0 {
-		return nil, refuse(ErrUnavailable, "No artifacts directory found")
-	}
-	return found, nil
+	return folder{s.Dir, slices.Sorted(slices.Values(names))}, nil
 }
 
 // numbered is the file <digits>.…: a tool's output if there is one, else any.
@@ -197,24 +185,12 @@ func (f folder) numbered(digits string) (name string, ok bool) {
 	return name, ok
 }
 
-// find is the first folder with a file of that name.
-func find(found []folder, name string) (folder, bool) {
-	for _, f := range found {
-		if slices.Contains(f.names, name) {
-			return f, true
-		}
-	}
-	return folder{}, false
-}
-
 // available lists the ids of all files, each once.
-func available(found []folder, id func(name string) (string, bool), compare func(a, b string) int) string {
+func (f folder) available(id func(name string) (string, bool), compare func(a, b string) int) string {
 	ids := map[string]bool{}
-	for _, f := range found {
-		for _, name := range f.names {
-			if s, ok := id(name); ok {
-				ids[s] = true
-			}
+	for _, name := range f.names {
+		if s, ok := id(name); ok {
+			ids[s] = true
 		}
 	}
 	if len(ids) == 0 {
@@ -235,7 +211,7 @@ func (f folder) open(ctx context.Context, name, contentType string, lines Lines)
 	if err != nil {
 		return Resource{}, fmt.Errorf("open artifact %s: %w", name, err)
 	}
-	return selection(body, body, Resource{ContentType: contentType, Size: size, Dir: f.index, Name: name}, lines)
+	return selection(body, body, Resource{ContentType: contentType, Size: size, Name: name}, lines)
 }
 
 // selection completes a resource with the selected lines of r, and closes c when there are none.

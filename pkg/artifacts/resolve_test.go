@@ -67,7 +67,7 @@ func resolve(s artifacts.Sources, address string, lines artifacts.Lines) (artifa
 
 func sources(files map[string]string) (artifacts.Sources, *dir) {
 	d := &dir{files: files}
-	return artifacts.Sources{Dirs: []artifacts.Dir{d}, Blobs: d}, d
+	return artifacts.Sources{Dir: d, Blobs: d}, d
 }
 
 // TestResolve has what the recorded addresses have not (SPEC A8, A9): kinds of errors, nested outputs, odd names.
@@ -203,7 +203,7 @@ func TestLinesNeedNoMemory(t *testing.T) {
 	folder := artifacts.NewFolder([]artifacts.Record{row("art_1", "s")}, func(context.Context, artifacts.Record) (io.ReadCloser, int64, error) {
 		return source, 5 << 30, nil
 	})
-	s := artifacts.Sources{Dirs: []artifacts.Dir{folder}}
+	s := artifacts.Sources{Dir: folder}
 	res := must.Get(s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 513, Limit: 2}))(t)
 	if n, err := io.Copy(io.Discard, res.Body); n != 2<<20 || err != nil {
 		t.Errorf("read %d bytes, %v, want 2 MiB", n, err)
@@ -224,7 +224,7 @@ func TestFolder(t *testing.T) {
 	folder := artifacts.NewFolder([]artifacts.Record{row("art_0", "s"), named, agent}, func(_ context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
 		return io.NopCloser(strings.NewReader(string(r.ID))), int64(len(r.ID)), nil
 	})
-	s := artifacts.Sources{Dirs: []artifacts.Dir{folder}}
+	s := artifacts.Sources{Dir: folder}
 	for address, want := range map[string]string{"artifact://0": "art_0", "artifact://12": "art_1", "agent://0-Review": "art_2"} {
 		if _, got, err := resolve(s, address, artifacts.Lines{}); got != want || err != nil {
 			t.Errorf("Resolve(%s) = %q, %v, want %q", address, got, err, want)

@@ -57,11 +57,10 @@ func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (
 	return c.artifactStore().RegisterFile(ctx, a, path)
 }
 
-// ArtifactNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one that is not
-// put stays a gap (SPEC A1). filename is what the artifact is called then, if it gets no other name.
-func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n artifacts.Seq, filename string, err error) {
-	n, err = c.artifactStore().TakeNumber(ctx, session)
-	if err != nil {
+// ArtifactNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one
+// that is not put stays a gap (SPEC A1). name is what the artifact's file is called then, if it gets no other name.
+func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n artifacts.Seq, name string, err error) {
+	if n, err = c.artifactStore().TakeNumber(ctx, session); err != nil {
 		return "", "", err
 	}
 	return n, artifacts.ToolFile(n, tool), nil

@@ -299,8 +299,8 @@ func (c *Client) Source() rehydrate.Source {
 	return rehydrate.Source{Reader: c.reader, Blobs: c.store, Open: c.store.OpenBlob}
 }
 
-// Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1), but for the header of
-// a session that NameSession or MoveSession changed.
+// Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1), but for the
+// header of a session that NameSession or MoveSession changed.
 func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
 	return c.ExportAs(ctx, t, rehydrate.Full, w, nil)
 }

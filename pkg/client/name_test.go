@@ -12,8 +12,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// A session is named and moved under its id: its record, its header and what is exported say so. A title that was made up, by a
-// caller or by an entry, replaces none that the user gave.
+// A session is named and moved under its id: its record, its header and what is exported say so. A title that was made
+// up, by a caller or by an entry, replaces none that the user gave.
 func TestNameSession(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -21,14 +21,14 @@ func TestNameSession(t *testing.T) {
 	main := events.Thread{Session: "s", Name: events.MainThread}
 	says := func(session, title, source, cwd string) {
 		t.Helper()
-		list := must.Get(r.Sessions(ctx, session))(t)
+		row := must.Get(r.Sessions(ctx, session))(t)[0]
 		h := must.Get(r.Tree(ctx, events.Thread{Session: session, Name: events.MainThread}))(t).Header()
 		var b strings.Builder
 		must.Get(r.Export(ctx, events.Thread{Session: session, Name: events.MainThread}, &b))(t)
 		file := must.Get(sessions.Load([]byte(b.String())))(t).Header
-		if list[0].Title != title || h.Title != title || h.TitleSource != source || file != h || list[0].Cwd != cwd || h.Cwd != cwd {
-			t.Errorf("%s is %q in %s; its header says %+v, its file %+v; want %q by %s in %s", session, list[0].Title, list[0].Cwd,
-				h, file, title, source, cwd)
+		if row.Title != title || h.Title != title || h.TitleSource != source || file != h || row.Cwd != cwd || h.Cwd != cwd {
+			t.Errorf("%s is %q in %s; its header says %+v, its file %+v; want %q by %s in %s", session, row.Title,
+				row.Cwd, h, file, title, source, cwd)
 		}
 	}
 	says("s", "", "", "/w")

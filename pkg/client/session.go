@@ -208,8 +208,8 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 // ErrTitled: the user named the session, and an automatic title does not replace that.
 var ErrTitled = errors.New("the user gave the session its title")
 
-// NameSession gives a session a title, and returns when it has it; its id stays. auto says that a program made the title up: the
-// error is ErrTitled then if the user has given one. A header that is exported has the title, too.
+// NameSession gives a session a title, and returns when it has it; its id stays. auto says that a program made the
+// title up: the error is ErrTitled then if the user has given one. A header that is exported has the title, too.
 func (c *Client) NameSession(ctx context.Context, session, title string, auto bool) error {
 	name := events.Name{Title: title, Auto: auto}
 	var info sessions.Info
@@ -226,8 +226,8 @@ func (c *Client) NameSession(ctx context.Context, session, title string, auto bo
 	return err
 }
 
-// MoveSession makes a session one of another working directory: listings, resuming and exports go by it. Its artifacts stay its
-// own (seed 000). An entry that says where its agent works moves it again.
+// MoveSession makes a session one of another working directory: listings, resuming and exports go by it. Its artifacts
+// stay its own (seed 000). An entry that says where its agent works moves it again.
 func (c *Client) MoveSession(ctx context.Context, session, cwd string) error {
 	if err := new(sessions.Info).Move(cwd); err != nil {
 		return fmt.Errorf("%w: move: %w", events.ErrControl, err)

@@ -8,8 +8,8 @@ const (
 	OpRemove  Op = "remove"  // the thread leaves index and history, also one that has ended (SPEC C9)
 )
 
-// The operations on what a session is called and where its agent works (seeds 000, 002). Any thread of it may carry them, also one
-// that has ended.
+// The operations on what a session is called and where its agent works (seeds 000, 002). Any thread of it may carry
+// them, also one that has ended.
 const (
 	OpName Op = "name" // the session has another title
 	OpMove Op = "move" // the session is of another working directory

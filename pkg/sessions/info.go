@@ -26,8 +26,8 @@ type Info struct {
 	Host    string `json:"host,omitempty"`    // machine of the agent
 	Created int64  `json:"created,omitempty"` // Unix milliseconds, of its first entry
 
-	// TitleSource is TitleUser if the user gave the title. Named and Moved: an operation gave the title, the directory, and the
-	// header of the session's file may not say so.
+	// TitleSource is TitleUser if the user gave the title. Named and Moved: an operation gave the title, the directory,
+	// and the header of the session's file may not say so.
 	TitleSource string `json:"title_source,omitempty"`
 	Named       bool   `json:"named,omitempty"`
 	Moved       bool   `json:"moved,omitempty"`
@@ -75,8 +75,8 @@ const (
 // maxFact bounds a title or a directory, in bytes: the record of a session has both.
 const maxFact = 4096
 
-// TakesTitle reports whether a title from that source replaces the one that is there: of one that the user gave only the user
-// makes another.
+// TakesTitle reports whether a title from that source replaces the one that is there: one that the user gave is
+// replaced by the user alone.
 func (i *Info) TakesTitle(source string) bool {
 	return i.Title == "" || i.TitleSource != TitleUser || source == TitleUser
 }
@@ -85,7 +85,8 @@ func (i *Info) TakesTitle(source string) bool {
 func (i *Info) Name(title, source string) error {
 	title = strings.Join(strings.FieldsFunc(title, func(r rune) bool { return r == ' ' || unicode.IsControl(r) }), " ")
 	if title = strings.TrimSpace(title); title == "" || len(title) > maxFact {
-		return fmt.Errorf("a title has from 1 to %d bytes beside spaces and control characters; this one has %d", maxFact, len(title))
+		return fmt.Errorf("a title has from 1 to %d bytes beside spaces and control characters; this one has %d",
+			maxFact, len(title))
 	}
 	if i.TakesTitle(source) {
 		i.Title, i.TitleSource, i.Named = title, source, true

@@ -138,7 +138,8 @@ func TestWriteKeepsBytes(t *testing.T) {
 	must.Do(t, info.Name(" a\n\x1b title ", TitleUser))
 	tree.SetHeader(info.Over(tree.Header()))
 	lines := strings.Split(written(t, tree), "\n")
-	if lines[0] != header3[:len(header3)-1]+`,"title":"a title","titleSource":"user"}` || lines[2] != "rubbish" || len(lines) != 6 {
+	titled := header3[:len(header3)-1] + `,"title":"a title","titleSource":"user"}`
+	if lines[0] != titled || lines[2] != "rubbish" || len(lines) != 6 {
 		t.Errorf("with a title: %q", lines)
 	}
 }

@@ -126,8 +126,8 @@ func (t *Tree) storedLeaf(header []byte) (Leaf, bool) {
 	return At(textOr(id, "")), known
 }
 
-// HeaderWriter writes a session's file, with title slot and header as operations on the session made them (Info.Over); every
-// other byte passes as it is. Flush writes what is left.
+// HeaderWriter writes a session's file, with title slot and header as operations on the session made them (Info.Over);
+// every other byte passes as it is. Flush writes what is left.
 type HeaderWriter struct {
 	W    io.Writer
 	Info Info
