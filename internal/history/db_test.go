@@ -284,3 +284,14 @@ func TestVersions(t *testing.T) {
 		t.Errorf("Count of an earlier version = %d, %v, want 0: it is made anew", n, err)
 	}
 }
+
+func open(t testing.TB, path string) *history.DB {
+	t.Helper()
+	db := must.Get(history.Open(path))(t)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}

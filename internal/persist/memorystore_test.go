@@ -2,65 +2,15 @@ package persist_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
-	"spool/internal/must"
-	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
-
-// BenchmarkEntries is the way of an entry of 2 KB through a persister whose store is memory: what decoding, deciding, making nodes and
-// items, and sealing cost. It reports the CPU of the process, beside the time.
-func BenchmarkEntries(b *testing.B) {
-	for _, producers := range []int{1, 100} {
-		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) { benchmarkEntries(b, 200, producers) })
-	}
-}
-
-func benchmarkEntries(b *testing.B, sessions, producers int) {
-	st := &memoryStore{records: map[string]record.Record{}}
-	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{})
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	messages := make([]persist.Message, b.N)
-	for i := range messages {
-		round := i / sessions
-		e := events.Event{
-			Producer: fmt.Sprint("p", round%producers), Seq: uint64(round + 1), Kind: events.KindEntry, Thread: thread(i % sessions), Dialect: "omp",
-			Time: 1_760_000_000_000 + int64(i), Body: message(fmt.Sprintf("e%07d", i), "user", 2000),
-		}
-		messages[i] = persist.Message{
-			Subject: strings.TrimSuffix(events.StoredFilter(e.Thread), "*") + e.Kind.String(), Data: e.Encode(), Seq: uint64(i + 1), Ack: func() error { return nil },
-		}
-	}
-	done := make(chan struct{})
-	if b.N > 0 {
-		messages[b.N-1].Ack = sync.OnceValue(func() error { close(done); return nil })
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	before := processorTime()
-	for _, m := range messages {
-		p.Deliver(ctx, m)
-	}
-	<-done
-	b.ReportMetric(float64(processorTime()-before)/float64(b.N), "cpu-ns/op")
-	b.StopTimer()
-	if s := p.Stats(); s.Entries != int64(b.N) || s.Dead > 0 {
-		b.Fatalf("Stats() = %+v, want %d entries", s, b.N)
-	}
-	cancel()
-	must.Do(b, <-ended)
-}
 
 // processorTime is what the process has used of the processors.
 func processorTime() time.Duration {
