@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"spool/internal/must"
 )
 
 // TestExec: a command under spool exec has the standard input, output, error, exit code and signals that it has without it,
@@ -77,9 +79,7 @@ func (w *world) execSignals() {
 		w.t.Errorf("output ls = %s, want the one of the thread sig", open)
 	}
 	p.Signal(syscall.SIGTERM)
-	if code := p.Wait(); code != 5 {
-		w.t.Errorf("code %d, want 5", code)
-	}
+	must.Same(w.t, p.Wait(), 5, "code %d, want %d")
 	if all := p.Log(); !strings.Contains(all, "caught") {
 		w.t.Errorf("stderr = %q", all)
 	}

@@ -120,9 +120,7 @@ func TestPausedPersister(t *testing.T) {
 		t.Errorf("%d entries, %v, want %d", h.Entries, err, rounds*images/2+1)
 	}
 	for name, p := range map[string]*proc.Process{"persister": persister, "natsd": server} {
-		if code := p.Stop(); code != 0 {
-			t.Errorf("%s after SIGTERM: exit code %d, want 0", name, code)
-		}
+		must.Same(t, p.Stop(), 0, "%s after SIGTERM: exit code %d, want %d", name)
 	}
 }
 
@@ -148,7 +146,5 @@ func TestCollectors(t *testing.T) {
 	if out := second.Log(); strings.Contains(out, "another cycle has begun") {
 		t.Errorf("two cycles at a time:\n%s", out)
 	}
-	if code := second.Stop(); code != 0 {
-		t.Errorf("gc after SIGTERM: exit code %d, want 0", code)
-	}
+	must.Same(t, second.Stop(), 0, "gc after SIGTERM: exit code %d, want %d")
 }

@@ -108,9 +108,7 @@ func TestGiantEntries(t *testing.T) {
 		head := awaitEntries(ctx, t, client.New(conn), events.Thread{Session: session, Name: "main"}, 1)
 		cancel()
 		stored := time.Now()
-		if head.N != 1 {
-			t.Errorf("%s: %d items, want 1", c.name, head.N)
-		}
+		must.Same(t, head.N, 1, "%s: %d items, want %d", c.name)
 		h := sha256.New()
 		export := lean(w.command("spool", "export", session))
 		export.Stdout = h

@@ -91,7 +91,5 @@ func TestHistory(t *testing.T) {
 	}
 	must.Same(t, w.run("spool", "history", "rebuild"), fmt.Sprintf("%d prompts\n", len(after)), "rebuild = %q, want %q")
 	w.keptPrompts(filepath.Join(data, "history.db"), int64(len(after)))
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 }

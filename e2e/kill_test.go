@@ -106,14 +106,10 @@ func TestKilledWhileImporting(t *testing.T) {
 		must.Same(t, threads[f.id()].Entries, want, "%s has %d entries, want %d", f.id())
 	}
 	for _, f := range w.imports(dir) {
-		if f.Published != 0 {
-			t.Errorf("a last import of %s publishes %d lines, want 0", f.File, f.Published)
-		}
+		must.Same(t, f.Published, 0, "a last import of %s publishes %d lines, want %d", f.File)
 	}
 	w.checkNoDead(w.dial())
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 }
 
 func open(t *testing.T, file string) bool {
@@ -187,9 +183,7 @@ func TestTakeover(t *testing.T) {
 	}
 	w.checkNoDead(w.dial())
 	for name, p := range map[string]*proc.Process{"ingest": ingest, "persister": second, "natsd": server} {
-		if code := p.Stop(); code != 0 {
-			t.Errorf("%s after SIGTERM: exit code %d, want 0", name, code)
-		}
+		must.Same(t, p.Stop(), 0, "%s after SIGTERM: exit code %d, want %d", name)
 	}
 }
 

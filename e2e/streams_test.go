@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spool/internal/must"
 )
 
 // stream asks for a stream until it is answered; pairs are headers. Between two tries the server may die.
@@ -132,7 +134,5 @@ func TestKilledWhileStreaming(t *testing.T) {
 	}
 	w.checkNoDead(w.dial())
 	w.run("spool", "fsck")
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 }

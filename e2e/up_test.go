@@ -185,18 +185,14 @@ func TestUp(t *testing.T) {
 	w.checkPublish()
 	w.checkGC(files)
 
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up after SIGTERM: exit code %d, want 0", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 	up.Await("everything that was acknowledged is stored")
 	up = w.up()
 	for _, f := range files {
 		w.checkExport(f)
 	}
 	w.checkItems()
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up after SIGTERM, the second time: exit code %d, want 0", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM, the second time: exit code %d, want %d")
 }
 
 func (w *world) checkThreads(files []imported) {

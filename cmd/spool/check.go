@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -197,13 +196,7 @@ func (c *checkCmd) write(a *app, all []checked, worst level) error {
 func (c *checkCmd) format(w io.Writer, all []checked, worst level) error {
 	switch c.Format {
 	case "json":
-		enc := json.NewEncoder(w)
-		for _, r := range all {
-			if err := enc.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(w, all, asIs)
 	case "nagios":
 		return nagios(w, all, worst)
 	case "prometheus":

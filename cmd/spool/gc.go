@@ -162,11 +162,8 @@ func (c *duCmd) Run(a *app) error {
 	if !c.JSON {
 		return errors.Join(gc.WriteUse(a.out, use, all), left)
 	}
-	enc := json.NewEncoder(a.out)
-	for _, u := range use {
-		if err := enc.Encode(u); err != nil {
-			return err
-		}
+	if err := jsonLines(a.out, use, asIs); err != nil {
+		return err
 	}
-	return errors.Join(enc.Encode(map[string]gc.Classes{"stored": all}), left)
+	return errors.Join(json.NewEncoder(a.out).Encode(map[string]gc.Classes{"stored": all}), left)
 }

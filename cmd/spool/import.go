@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,13 +94,7 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 		}
 	}
 	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, f := range res.Files {
-			if err := enc.Encode(f); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(a.out, res.Files, asIs)
 	}
 	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"spool/internal/service"
 	"spool/internal/text"
@@ -33,6 +34,20 @@ type look[T any] struct {
 	none   string         // instead of the table, beside the output
 }
 
+// jsonLines writes things for programs: each in its form, on a line of its own.
+func jsonLines[T, J any](w io.Writer, all []T, form func(T) J) error {
+	enc := json.NewEncoder(w)
+	for _, one := range all {
+		if err := enc.Encode(form(one)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asIs is the form of what says itself how it is written.
+func asIs[T any](v T) T { return v }
+
 // list shows what get finds.
 func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), how look[T]) error {
 	if err := args.check(); err != nil {
@@ -47,13 +62,7 @@ func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), h
 		return err
 	}
 	if args.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, one := range all {
-			if err := enc.Encode(how.json(one)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(a.out, all, how.json)
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(a.err, how.none)

@@ -60,13 +60,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 		defer fmt.Fprintln(a.err, hidden)
 	}
 	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		for _, r := range rows {
-			if err := enc.Encode(sessionJSON(r, l.threads[r.ID])); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(a.out, rows, func(r sessions.Row) any { return sessionJSON(r, l.threads[r.ID]) })
 	}
 	t := text.NewTable(a.out)
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")

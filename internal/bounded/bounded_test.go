@@ -80,9 +80,7 @@ func TestExactlyNamesTheOffset(t *testing.T) {
 
 func TestCheckAllocatesNothing(t *testing.T) {
 	b, _ := msgpack.Marshal(map[string]any{"a": []any{1, "two", map[string]any{"three": nil}}})
-	if n := testing.AllocsPerRun(100, func() { _, _ = bounded.Check(b) }); n != 0 {
-		t.Errorf("Check allocates %v times, want 0", n)
-	}
+	must.Same(t, testing.AllocsPerRun(100, func() { _, _ = bounded.Check(b) }), 0, "Check allocates %v times, want %v")
 }
 
 // FuzzCheck holds that what the walker accepts, a general decoder can read without more memory than the input justifies,

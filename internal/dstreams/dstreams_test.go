@@ -467,9 +467,7 @@ func TestLong(t *testing.T) {
 	if next != n+1 {
 		t.Errorf("read %d entries, want %d", next-1, n)
 	}
-	if got := r.h.Marks(th); got != 3 {
-		t.Errorf("%d marks, want 3", got)
-	}
+	must.Same(t, r.h.Marks(th), 3, "%d marks, want %d")
 	a := r.want(200, "GET", fmt.Sprintf("s?offset=%s", dstreams.At(5000, 0)), "")
 	if !strings.HasPrefix(a.body, "5001,5002,") {
 		t.Errorf("behind 5000: %.20s", a.body)

@@ -79,9 +79,7 @@ func TestEncrypted(t *testing.T) {
 		if files := found(t, cfg.Dir); len(files) > 0 {
 			t.Errorf("cipher %q: the marker is in %v", cipher, files)
 		}
-		if n := fill(t, cfg); n != 1 {
-			t.Errorf("cipher %q: %d messages after a restart, want 1", cipher, n)
-		}
+		must.Same(t, fill(t, cfg), 1, "cipher %q: %d messages after a restart, want %d", cipher)
 	}
 }
 
@@ -112,9 +110,7 @@ func TestSecretRefused(t *testing.T) {
 			t.Errorf("Start = %v, want a refusal with %q", err, want)
 		}
 	}
-	if n := fill(t, cfg); n != 1 {
-		t.Errorf("%d messages after the refusals, want 1", n)
-	}
+	must.Same(t, fill(t, cfg), 1, "%d messages after the refusals, want %d")
 }
 
 // TestDoors: beyond loopback nobody is let in without a key.

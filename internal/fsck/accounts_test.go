@@ -214,9 +214,7 @@ func TestAccountMasked(t *testing.T) {
 
 	a = w.account(fsck.Config{}) // what is stored says that the persister masks
 	w.finds(a, events.EventsStream+" 1", "neither in its thread")
-	if a.Masked != 1 {
-		t.Errorf("without the rules %d entries have masks, want 1", a.Masked)
-	}
+	must.Same(t, a.Masked, 1, "without the rules %d entries have masks, want %d")
 }
 
 // finds fails unless one finding is of that record and says that.

@@ -74,9 +74,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 			w.wantClean()
 			last, _, err := w.conn.Items().LastItem(t.Context(), id)
 			must.Do(w, err)
-			if last != 20 {
-				t.Errorf("the newest item is %d, want 20", last)
-			}
+			must.Same(t, last, 20, "the newest item is %d, want %d")
 		})
 	}
 }

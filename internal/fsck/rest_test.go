@@ -85,9 +85,7 @@ func TestLostNodesOfAHead(t *testing.T) {
 			}
 			must.Do(w, threads.Verify(t.Context(), w.cl.Reader(), after))
 			w.start()
-			if n := w.tell(id, "p3"); n != 101 {
-				t.Errorf("%d entries after an event that came before, want 101", n)
-			}
+			must.Same(t, w.tell(id, "p3"), 101, "%d entries after an event that came before, want %d")
 			w.wantClean()
 		})
 	}

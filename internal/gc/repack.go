@@ -126,17 +126,10 @@ func (r *run) repack(ctx context.Context) error {
 
 // hindered: what was spared may refer to nodes of the group that were to be dropped, or stand between its packs in order.
 func (r *run) hindered(g Group) bool {
-	for _, s := range g.Packs {
-		if r.spared[events.PackKey(s.ID)] {
-			return true
-		}
-	}
-	for _, v := range r.plan.Condemn {
-		if r.spared[v.Key] && v.Order > g.Packs[0].Order && v.Order < g.Order {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.Packs, func(s Source) bool { return r.spared[events.PackKey(s.ID)] }) ||
+		slices.ContainsFunc(r.plan.Condemn, func(v Condemned) bool {
+			return r.spared[v.Key] && v.Order > g.Packs[0].Order && v.Order < g.Order
+		})
 }
 
 // repackGroup reports false when one of the packs is gone, or when what it is to lose is not buried: then somebody may be referring

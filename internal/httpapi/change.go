@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"spool/internal/access"
 	"spool/pkg/casstore"
@@ -69,76 +70,69 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	return a.done(w, r, http.StatusCreated, to)
 }
 
+// named answers with the id of what was made.
+func named(w http.ResponseWriter, status int, id string, err error) error {
+	if err == nil {
+		answer(w, status, map[string]any{"ok": true, "id": id})
+	}
+	return err
+}
+
 // target reads the name of a new thread: in the same session unless it names one.
 func target(t events.Thread, name string) (events.Thread, error) {
 	to := events.Thread{Session: t.Session, Name: name}
-	for i := range name {
-		if name[i] == '/' {
-			to = events.Thread{Session: name[:i], Name: name[i+1:]}
-			break
-		}
+	if session, name, ok := strings.Cut(name, "/"); ok {
+		to = events.Thread{Session: session, Name: name}
 	}
 	return to, to.Validate()
 }
 
+// changes is a route whose body tells a thread to change. It answers with where the thread is then, under its name then.
+func changes[T any](
+	status int, do func(a *api, ctx context.Context, t events.Thread, in T) (events.Thread, error),
+) func(a *api, w http.ResponseWriter, r *http.Request) error {
+	return onThread(func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread) error {
+		var in T
+		if err := read(w, r, &in); err != nil {
+			return err
+		}
+		t, err := do(a, r.Context(), t, in)
+		if err != nil {
+			return err
+		}
+		return a.done(w, r, status, t)
+	})
+}
+
 // compact makes a summary stand for all so far.
-func (a *api) compact(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		Summary   string `json:"summary"`
-		FirstKept string `json:"first_kept"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
-	if err := a.cfg.Client.Compact(r.Context(), t, in.Summary, in.FirstKept); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusOK, t)
+func (a *api) compact(ctx context.Context, t events.Thread, in struct {
+	Summary   string `json:"summary"`
+	FirstKept string `json:"first_kept"`
+}) (events.Thread, error) {
+	return t, a.cfg.Client.Compact(ctx, t, in.Summary, in.FirstKept)
 }
 
-func (a *api) endThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		ReturnCode int    `json:"return_code"`
-		Summary    string `json:"summary"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
-	if err := a.cfg.Client.End(r.Context(), t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary}); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusOK, t)
+func (a *api) endThread(ctx context.Context, t events.Thread, in struct {
+	ReturnCode int    `json:"return_code"`
+	Summary    string `json:"summary"`
+}) (events.Thread, error) {
+	return t, a.cfg.Client.End(ctx, t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary})
 }
 
-func (a *api) rename(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		To string `json:"to"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
-	if err := a.cfg.Client.Rename(r.Context(), t, in.To); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusOK, events.Thread{Session: t.Session, Name: in.To})
+func (a *api) rename(ctx context.Context, t events.Thread, in struct {
+	To string `json:"to"`
+}) (events.Thread, error) {
+	return events.Thread{Session: t.Session, Name: in.To}, a.cfg.Client.Rename(ctx, t, in.To)
 }
 
 // branch moves the leaf to an entry, or with none away from all.
-func (a *api) branch(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		Entry string `json:"entry"`
+func (a *api) branch(ctx context.Context, t events.Thread, in struct {
+	Entry string `json:"entry"`
+}) (events.Thread, error) {
+	if in.Entry == "" {
+		return t, a.cfg.Client.Reset(ctx, t)
 	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
-	move := a.cfg.Client.Reset
-	if in.Entry != "" {
-		move = func(ctx context.Context, t events.Thread) error { return a.cfg.Client.Branch(ctx, t, in.Entry) }
-	}
-	if err := move(r.Context(), t); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusOK, t)
+	return t, a.cfg.Client.Branch(ctx, t, in.Entry)
 }
 
 // label names an entry.
@@ -151,8 +145,5 @@ func (a *api) label(w http.ResponseWriter, r *http.Request, t events.Thread) err
 		return err
 	}
 	id, err := a.cfg.Client.Label(r.Context(), t, in.Entry, in.Label)
-	if err == nil {
-		answer(w, http.StatusOK, map[string]any{"ok": true, "id": id})
-	}
-	return err
+	return named(w, http.StatusOK, id, err)
 }

@@ -18,7 +18,8 @@ var removals = []route{
 	{
 		method: "DELETE", path: sessionPath, need: access.Admin, in: storing,
 		about: "Delete a session with all that belongs to it; 409 with session_active while a run or an output is live. What nobody else has is collected by the next gc cycle.",
-		query: []param{{name: "force", kind: "boolean", about: "although a run or an output is live"}, {name: "by", kind: "string", about: "who does it, for the receipt"}},
+		query: []param{{name: "force", kind: "boolean", about: "although a run or an output is live"},
+			{name: "by", kind: "string", about: "who does it, for the receipt"}},
 		gives: object("receipt"), also: []int{409, 503}, do: (*api).deleteSession,
 	},
 	{
@@ -29,8 +30,8 @@ var removals = []route{
 
 // deleteSession answers with the receipt (SPEC A6).
 func (a *api) deleteSession(w http.ResponseWriter, r *http.Request) error {
-	session := r.PathValue("session")
-	if err := events.CheckToken("session", session); err != nil {
+	session, err := sessionOf(r)
+	if err != nil {
 		return err
 	}
 	how := client.Deletion{Force: isSet(r, "force"), By: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("by"))}

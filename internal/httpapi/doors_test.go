@@ -102,9 +102,7 @@ func TestDoorsChange(t *testing.T) {
 
 	write(t, file, "new read "+chief+"\nother read "+writer+"\n")
 	until(t, "the new token", func() bool { return status(chief) == 200 })
-	if got := status(reader); got != 401 {
-		t.Errorf("the old token = %d, want 401", got)
-	}
+	must.Same(t, status(reader), 401, "the old token = %d, want %d")
 	if _, _ = io.ReadAll(revoked.Body); ctx.Err() != nil {
 		t.Error("the event stream of the old token does not end")
 	}

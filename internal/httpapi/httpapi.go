@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -325,12 +326,7 @@ var ErrRequest = errors.New("bad request")
 // verdict is the status of an error, and after how many seconds to try again.
 func verdict(err error) (status, after int) {
 	is := func(targets ...error) bool {
-		for _, target := range targets {
-			if errors.Is(err, target) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	var long *http.MaxBytesError
 	var beyond *quota.Refused

@@ -442,9 +442,7 @@ func TestReadersShare(t *testing.T) {
 		s.next()
 		all = append(all, s)
 	}
-	if n := consumers() - before; n != 1 {
-		t.Errorf("40 readers have %d consumers, want 1", n)
-	}
+	must.Same(t, consumers()-before, 1, "40 readers have %d consumers, want %d")
 	say(ctx, t, cl, th, "2")
 	for _, s := range all {
 		if _, e := s.until("item"); decode[itemEvent](t, e).N != 2 {

@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/apply"
 	"spool/internal/httpapi"
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/quota"
 	"spool/internal/record"
@@ -188,9 +189,7 @@ func TestQuotaOfAToken(t *testing.T) {
 	}
 	<-met // the flood is at its bound
 	for i := range 15 {
-		if status := post(writer, fmt.Sprintf("calm-%d", i)); status != 202 {
-			t.Errorf("entry %d of another token = %d, want 202", i, status)
-		}
+		must.Same(t, post(writer, fmt.Sprintf("calm-%d", i)), 202, "entry %d of another token = %d, want %d", i)
 	}
 	close(stop)
 	wg.Wait()

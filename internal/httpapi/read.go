@@ -116,8 +116,8 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 
 // artifacts lists the artifacts of a session, oldest first.
 func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
-	session := r.PathValue("session")
-	if err := events.CheckToken("session", session); err != nil {
+	session, err := sessionOf(r)
+	if err != nil {
 		return err
 	}
 	all, err := a.cfg.Client.Artifacts(r.Context(), session)
@@ -151,7 +151,8 @@ func (a *api) log(w http.ResponseWriter, r *http.Request, t events.Thread) error
 
 // resolve gives what an address leads to.
 func (a *api) resolve(w http.ResponseWriter, r *http.Request) error {
-	if t, ok := project.ParseLocalLog(strings.TrimPrefix(r.URL.Query().Get("url"), "/")); ok && !access.From(r.Context()).Session(t.Session) {
+	if t, ok := project.ParseLocalLog(strings.TrimPrefix(r.URL.Query().Get("url"),
+		"/")); ok && !access.From(r.Context()).Session(t.Session) {
 		return fmt.Errorf("%w: the log of the session %s", errForbidden, t.Session)
 	}
 	return a.give(w, r, r.URL.Query().Get("session"), r.URL.Query().Get("url"))
@@ -187,11 +188,9 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 
 // prompts lists those that wait (SPEC I8).
 func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
-	session := r.URL.Query().Get("session")
-	if session != "" {
-		if err := events.CheckToken("session", session); err != nil {
-			return err
-		}
+	session, err := asked(r)
+	if err != nil {
+		return err
 	}
 	all, err := a.cfg.Client.Prompts(r.Context(), session)
 	if err != nil {

@@ -214,22 +214,22 @@ var served = []route{
 	{
 		method: "POST", path: threadPath + "/compact", need: access.Write, in: storing,
 		about: "Make a summary stand for all so far.", takes: object("compact"),
-		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).compact),
+		gives: object("thread"), also: []int{409, 415}, do: changes(http.StatusOK, (*api).compact),
 	},
 	{
 		method: "POST", path: threadPath + "/end", need: access.Write, in: storing, about: "Complete the thread.",
 		takes: object("end"), gives: object("thread"),
-		also: []int{409, 415}, do: onThread((*api).endThread),
+		also: []int{409, 415}, do: changes(http.StatusOK, (*api).endThread),
 	},
 	{
 		method: "POST", path: threadPath + "/rename", need: access.Write, in: storing,
 		about: "Give the thread another name.", takes: object("rename"),
-		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).rename),
+		gives: object("thread"), also: []int{409, 415}, do: changes(http.StatusOK, (*api).rename),
 	},
 	{
 		method: "POST", path: threadPath + "/branch", need: access.Write, in: storing,
 		about: "Move the leaf to an entry; without one, away from all.", takes: object("branch"),
-		gives: object("thread"), also: []int{409, 415}, do: onThread((*api).branch),
+		gives: object("thread"), also: []int{409, 415}, do: changes(http.StatusOK, (*api).branch),
 	},
 	{
 		method: "POST", path: threadPath + "/label", need: access.Write, in: storing,
@@ -242,7 +242,8 @@ var served = []route{
 		method: "POST", path: threadPath + "/outputs", need: access.Write, in: sending,
 		about: "Stream what a tool prints: the body, as it prints it.",
 		query: []param{
-			{name: "tool", kind: "string", about: "name of the tool"}, {name: "id", kind: "string", about: "names the output in its session"},
+			{name: "tool", kind: "string", about: "name of the tool"},
+			{name: "id", kind: "string", about: "names the output in its session"},
 			{name: "invocation_id", kind: "string", about: "id that call and result share"},
 			{name: "input", kind: "string", about: "JSON: also post the call"},
 			{name: "cwd", kind: "string", about: "working directory"},
@@ -343,7 +344,8 @@ func (a *api) mux() http.Handler {
 		mux.Handle("/metrics", a.beside(a.cfg.Metrics, func(*http.Request) access.Scope { return access.Read }))
 	}
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries; all paths are in /v1/openapi.json")
+		refuse(w, http.StatusNotFound,
+			"nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries; all paths are in /v1/openapi.json")
 	})
 	if a.cfg.Page == nil {
 		mux.Handle("/", nothing)
@@ -456,7 +458,8 @@ func (a *api) ofStream(next http.Handler) http.Handler {
 		for _, path := range []string{r.URL.Path, r.Header.Get(headerSource)} {
 			t, err := events.ParseThread(strings.TrimPrefix(path, streamPath))
 			if path != "" && !grant.Everything() && (err != nil || !grant.Session(t.Session)) {
-				refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
+				refuse(w, http.StatusForbidden,
+					"the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
 				return
 			}
 		}

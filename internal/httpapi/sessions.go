@@ -100,12 +100,8 @@ func (a *api) listed(ctx context.Context, session string) ([]listedSession, erro
 // matches reports whether each word of a query is somewhere in the texts, letter case aside.
 func matches(query string, texts ...string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
-	for _, word := range strings.Fields(strings.ToLower(query)) {
-		if !strings.Contains(all, word) {
-			return false
-		}
-	}
-	return true
+	lacks := func(word string) bool { return !strings.Contains(all, word) }
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(query)), lacks)
 }
 
 // place is where a page of sessions ended: the order of the listing.

@@ -43,9 +43,7 @@ func TestTableOfCalls(t *testing.T) {
 		}
 	}
 	for _, call := range clientCalls(t) {
-		if calls[call] != 1 {
-			t.Errorf("Client.%s stands in %d rows of docs/http.md, want 1", call, calls[call])
-		}
+		must.Same(t, calls[call], 1, "Client.%s stands in %d rows of docs/http.md, want %d", call)
 		delete(calls, call)
 	}
 	for call := range calls {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ var verbs = []route{
 	{
 		method: "POST", path: threadPath + "/start", need: access.Write, in: storing,
 		about: "Begin a thread with the task and the limits of its workflow.", takes: object("start"),
-		gives: object("thread"), status: 201, also: []int{409, 415}, do: onThread((*api).startThread),
+		gives: object("thread"), status: 201, also: []int{409, 415}, do: changes(http.StatusCreated, (*api).startThread),
 	},
 	{
 		method: "POST", path: sessionPath + "/name", need: access.Write, in: storing,
@@ -55,7 +56,7 @@ var verbs = []route{
 	{
 		method: "POST", path: threadPath + "/reopen", need: access.Write, in: storing,
 		about: "Make a failed thread active again.", takes: object("empty"), gives: object("thread"),
-		also: []int{409, 415}, do: onThread((*api).reopen),
+		also: []int{409, 415}, do: changes(http.StatusOK, (*api).reopen),
 	},
 	{
 		method: "POST", path: threadPath + "/runs", need: access.Write, in: storing,
@@ -84,22 +85,15 @@ var verbs = []route{
 	},
 }
 
-func (a *api) startThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		Name      string `json:"name"`
-		Bundle    string `json:"bundle"`
-		MaxRounds int    `json:"max_rounds"`
-		Depth     int    `json:"depth"`
-		Prompt    string `json:"prompt"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) startThread(ctx context.Context, t events.Thread, in struct {
+	Name      string `json:"name"`
+	Bundle    string `json:"bundle"`
+	MaxRounds int    `json:"max_rounds"`
+	Depth     int    `json:"depth"`
+	Prompt    string `json:"prompt"`
+}) (events.Thread, error) {
 	start := events.Start{Name: in.Name, Hash: in.Bundle, MaxRounds: in.MaxRounds, Depth: in.Depth, Prompt: in.Prompt}
-	if err := a.cfg.Client.StartThread(r.Context(), t, start); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusCreated, t)
+	return t, a.cfg.Client.StartThread(ctx, t, start)
 }
 
 func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {
@@ -159,10 +153,7 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
-	if err == nil {
-		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": id})
-	}
-	return err
+	return named(w, http.StatusCreated, id, err)
 }
 
 func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
@@ -186,20 +177,11 @@ func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	ref, err := a.cfg.Client.PutBlob(r.Context(), b)
-	if err == nil {
-		answer(w, http.StatusCreated, map[string]any{"ok": true, "id": ref.String()})
-	}
-	return err
+	return named(w, http.StatusCreated, ref.String(), err)
 }
 
-func (a *api) reopen(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	if err := read(w, r, &struct{}{}); err != nil {
-		return err
-	}
-	if err := a.cfg.Client.Reopen(r.Context(), t); err != nil {
-		return err
-	}
-	return a.done(w, r, http.StatusOK, t)
+func (a *api) reopen(ctx context.Context, t events.Thread, _ struct{}) (events.Thread, error) {
+	return t, a.cfg.Client.Reopen(ctx, t)
 }
 
 // beginRun begins a run whose signs of life are requests: none follows when this one has ended.
@@ -221,11 +203,7 @@ func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) 
 	if err != nil {
 		return err
 	}
-	if err := run.Wait(r.Context()); err != nil {
-		return err
-	}
-	answer(w, http.StatusCreated, map[string]any{"ok": true, "id": run.ID()})
-	return nil
+	return named(w, http.StatusCreated, run.ID(), run.Wait(r.Context()))
 }
 
 func (a *api) endRun(w http.ResponseWriter, r *http.Request) error {

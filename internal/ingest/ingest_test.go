@@ -155,9 +155,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			t.Errorf("a batch of %d events and %d bytes", len(b), size)
 		}
 	}
-	if n := len(out.all()); n != 2503 {
-		t.Errorf("%d events, want 2503", n)
-	}
+	must.Same(t, len(out.all()), 2503, "%d events, want %d")
 }
 
 func TestALivePipeIsPublishedAtOnce(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,15 +146,8 @@ func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.T
 // sameEntries tells whether a file says of its entries and of itself what the thread does.
 func sameEntries(f *sessions.File, tree *client.Tree) bool {
 	entries := tree.Entries()
-	if f.Header.ID != tree.Header().ID || len(f.Entries) != len(entries) {
-		return false
-	}
-	for i := range entries {
-		if !bytes.Equal(trim(f.Entries[i].JSON()), trim(entries[i].JSON())) {
-			return false
-		}
-	}
-	return true
+	return f.Header.ID == tree.Header().ID && slices.EqualFunc(f.Entries, entries,
+		func(a, b sessions.Entry) bool { return bytes.Equal(trim(a.JSON()), trim(b.JSON())) })
 }
 
 // trim takes off what may stand around the JSON of a line.

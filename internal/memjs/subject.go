@@ -41,12 +41,8 @@ func newPattern(text string) pattern {
 }
 
 func hasWildcard(subject string) bool {
-	for token := range strings.SplitSeq(subject, ".") {
-		if token == "*" || token == ">" {
-			return true
-		}
-	}
-	return false
+	tokens := strings.Split(subject, ".")
+	return slices.Contains(tokens, "*") || slices.Contains(tokens, ">")
 }
 
 func (p pattern) all() bool { return p.text == "" || p.text == ">" }

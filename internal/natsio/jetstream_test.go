@@ -160,9 +160,7 @@ func TestItemsAreAPlainStream(t *testing.T) {
 				t.Fatalf("%s: item %s with headers %v, want %s with none", filter, got, own, want)
 			}
 		}
-		if n != 100 {
-			t.Errorf("%s: %d items, want 100", filter, n)
-		}
+		must.Same(t, n, 100, "%s: %d items, want %d", filter)
 	}
 }
 

@@ -77,9 +77,7 @@ func TestItemRefusedForGood(t *testing.T) {
 			if got := r.sentTexts(thread(0)); !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 				t.Errorf("SPOOL_ITEMS holds %q, want %q", got, c.want)
 			}
-			if n := p.Stats().ItemsRefused; n != 1 {
-				t.Errorf("%d items are counted as refused, want 1", n)
-			}
+			must.Same(t, p.Stats().ItemsRefused, 1, "%d items are counted as refused, want %d")
 			whole := must.Get(r.Past(t.Context(), thread(0), 2, 2))(t)
 			if len(whole) != 1 || len(whole[0].Text()) < 3000 {
 				t.Errorf("from its thread: %d items, %.100v, want the whole one", len(whole), whole)

@@ -71,9 +71,7 @@ func (r *rig) check5(t events.Thread) {
 	if n, err := r.Export(r.t.Context(), t, &out); err != nil || n != 5 || strings.Contains(out.String(), "__end__") {
 		r.t.Errorf("Export = %d entries, %v, want 5, without the operation", n, err)
 	}
-	if n := r.items(t, 6); n != 6 {
-		r.t.Errorf("%d items, want 6", n)
-	}
+	must.Same(r.t, r.items(t, 6), 6, "%d items, want %d")
 	items, err := r.Past(r.t.Context(), t, 6, 6)
 	if err != nil || len(items) != 1 || items[0].Text() != "Ended: gave up" {
 		r.t.Errorf("item 6 made again = %+v, %v, want the end", items, err)

@@ -137,9 +137,7 @@ func TestLinkedBatchOverFailback(t *testing.T) {
 			r.await(id, "p", 6)
 			r.wantEntries(id, 6)
 			r.noDead()
-			if n := a.Stats().Superseded; n != 0 {
-				t.Errorf("%d events are superseded, want 0", n)
-			}
+			must.Same(t, a.Stats().Superseded, 0, "%d events are superseded, want %d")
 		})
 	}
 }
@@ -183,9 +181,7 @@ func TestEndedOnOldHead(t *testing.T) {
 	r.give(a, 5, r.lastSeq(events.EventsStream))
 	r.through(a, 5)
 	r.noDead()
-	if n := r.head(id).Entries; n != 4 {
-		t.Errorf("%d entries, want 4", n)
-	}
+	must.Same(t, r.head(id).Entries, 4, "%d entries, want %d")
 }
 
 // The pieces of an output that a persister gets back go on where the other one stopped.
@@ -284,9 +280,7 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	if n := len(r.whyDead()); n != 2 {
 		t.Errorf("%d dead letters, want 2: %q", n, r.whyDead())
 	}
-	if n := r.head(id).Entries; n != 3 {
-		t.Errorf("%d entries, want 3", n)
-	}
+	must.Same(t, r.head(id).Entries, 3, "%d entries, want %d")
 }
 
 // What a latched thread has is no dead letter when it comes again, as it does once a server was started again.

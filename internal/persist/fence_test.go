@@ -58,9 +58,7 @@ func TestFenceMovedUnderACommit(t *testing.T) {
 	moves.Store(1)
 	r.publish(pub, thread(0), 10, 20)
 	next := headOf(r.await(thread(0), "p", 20)).Pack
-	if n := p.Stats().Refused; n != 1 {
-		t.Errorf("Stats().Refused = %d, want 1", n)
-	}
+	must.Same(t, p.Stats().Refused, 1, "Stats().Refused = %d, want %d")
 	now, touched := r.pack(base)
 	if now.Seq <= was.Seq || touched.Order != was.Seq {
 		t.Errorf("pack of the base: revision %d, order %d, want it touched: above %d, order %d", now.Seq, touched.Order, was.Seq, was.Seq)

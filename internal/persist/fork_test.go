@@ -46,9 +46,7 @@ func TestForkSession(t *testing.T) {
 	if got, want := r.shape(t, to), r.shape(t, th); got != want || got != "a< b<a c<a d<c e<d leaf b" {
 		t.Errorf("fork = %s, want the source's: %s", got, want)
 	}
-	if n := r.nodes(headOf(r.head(to)).Pack); n != 2 {
-		t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", n)
-	}
+	must.Same(t, r.nodes(headOf(r.head(to)).Pack), 2, "the fork's pack has %d nodes, want %d: a state and its content")
 	r.say(to, "omp", bare("f"))
 	must.Same(t, r.shape(t, to), "a< b<a c<a d<c e<d f<b leaf f", "fork after an entry = %s, want %s")
 	r.unmoved(source)

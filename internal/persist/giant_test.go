@@ -304,9 +304,7 @@ func TestPublishFromAReader(t *testing.T) {
 	must.Do(t, pub.Publish(t.Context(), e, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(node("b", "a"))}))
 	r.await(thread(0), pub.Producer(), 2)
 	r.checkGiant(thread(0), 0, line, node("b", "a"))
-	if opened != 1 {
-		t.Errorf("opened %d times, want 1", opened)
-	}
+	must.Same(t, opened, 1, "opened %d times, want %d")
 	ref := casstore.SumBlob([]byte(line)) // nobody has it
 	must.Is(t, must.Err(r.OpenBlob(t.Context(), ref)), casstore.ErrNotFound, "OpenBlob(%s)", ref)
 }

@@ -150,9 +150,7 @@ func TestPoison(t *testing.T) {
 	r.through(p, 9)
 	r.await(id, "p", 3)
 	r.check(thread(1), 6)
-	if n := r.head(id).Entries; n != 2 {
-		t.Errorf("%d entries, want 2", n)
-	}
+	must.Same(t, r.head(id).Entries, 2, "%d entries, want %d")
 	if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], "poison") {
 		t.Errorf("dead letters %q, want one of poison", why)
 	}

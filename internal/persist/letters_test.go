@@ -107,8 +107,6 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 		t.Errorf("%d events have letters, %v, want %d", len(seen), err, entries)
 	}
 	for seq, n := range seen {
-		if n != 1 {
-			t.Errorf("event %d has %d letters, want 1", seq, n)
-		}
+		must.Same(t, n, 1, "event %d has %d letters, want %d", seq)
 	}
 }

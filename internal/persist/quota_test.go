@@ -70,14 +70,10 @@ func TestQuotas(t *testing.T) {
 	taken(r.Remove(t.Context(), events.Thread{Session: "full", Name: "b"}))
 	taken(send("full", "d", "~one", 3))
 	_ = send("full", "d", "~one", 2) // what was refused stays so
-	if got := r.head(events.Thread{Session: "full", Name: "d"}).Entries; got != 1 {
-		t.Errorf("the new thread has %d entries, want 1", got)
-	}
+	must.Same(t, r.head(events.Thread{Session: "full", Name: "d"}).Entries, 1, "the new thread has %d entries, want %d")
 	refused(send("full", "g", "~one", 1), "3 threads")
 
-	if got := r.head(main).Entries; got != 5 {
-		t.Errorf("%s has %d entries, want 5", main, got)
-	}
+	must.Same(t, r.head(main).Entries, 5, "%s has %d entries, want %d", main)
 	must.Get(r.DeleteSession(t.Context(), "full", client.Deletion{By: "mira"}))(t)
 	for i, name := range []string{"main", "b", "c"} {
 		taken(send("full", name, fmt.Sprint("p", 6+i), 1))

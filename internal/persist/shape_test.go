@@ -114,9 +114,7 @@ func TestBranch(t *testing.T) {
 	if got, want := r.path(head, entryID), []string{"a", "b", "d", "e"}; !slices.Equal(got, want) {
 		t.Errorf("walk of the head = %v, want %v", got, want)
 	}
-	if len(head.Tips) != 1 {
-		t.Errorf("%d tips, want 1", len(head.Tips))
-	}
+	must.Same(t, len(head.Tips), 1, "%d tips, want %d")
 	head = r.say(thread(0), "omp", lines[5])
 	if got, want := r.path(head, entryID), []string{"a", "b", "c", "f"}; !slices.Equal(got, want) {
 		t.Errorf("walk of the head, back on the first branch = %v, want %v", got, want)
@@ -200,9 +198,7 @@ func TestForkPoints(t *testing.T) {
 			}
 			must.Same(t, head.Start.Ref, source.Start.Ref, "start = %s, want the source's, %s")
 			nodes := r.nodes(head.Head().Pack)
-			if nodes != 2 {
-				t.Errorf("the fork's pack has %d nodes, want 2: a state and its content", nodes)
-			}
+			must.Same(t, nodes, 2, "the fork's pack has %d nodes, want %d: a state and its content")
 			head = r.say(to, "omp", string(message("mine", "user", 10)))
 			if head.N != tt.want+1 || head.Entries != tt.want+2 {
 				t.Errorf("after an entry: %d items, %d entries, want %d, %d", head.N, head.Entries, tt.want+1, tt.want+2)

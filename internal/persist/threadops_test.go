@@ -68,9 +68,7 @@ func TestCompact(t *testing.T) {
 	}
 	must.Do(t, r.Compact(ctx, id, "sum three", last[3].At.Ref.String()))
 	r.wantContext(id, "sum three", "step 6,step 7,step 8", "")
-	if n := r.items(id, 11); n != 11 {
-		t.Errorf("%d items, want 11", n)
-	}
+	must.Same(t, r.items(id, 11), 11, "%d items, want %d")
 	r.verify(id)
 
 	// A step with a summary says something itself: the summary is of what came before.
@@ -144,9 +142,7 @@ func TestRename(t *testing.T) {
 		must.Do(t, pub.Publish(ctx, late))
 		r.steps(b, r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("q", i)}), 1, 2)
 		_ = p.stop()
-		if dead := p.Stats().Dead; dead != 1 {
-			t.Errorf("%d dead letters, want 1: the thread was renamed", dead)
-		}
+		must.Same(t, p.Stats().Dead, 1, "%d dead letters, want %d: the thread was renamed")
 		p = r.start(nil)
 	}
 	if h := r.head(b); h.Entries != 5 || h.N != 5 {
@@ -313,9 +309,7 @@ func TestStepRefs(t *testing.T) {
 		t.Errorf("%d entries, want 3", h.Entries)
 	}
 	_ = run.stop()
-	if dead := run.Stats().Dead; dead != 3 {
-		t.Errorf("%d dead letters, want 3", dead)
-	}
+	must.Same(t, run.Stats().Dead, 3, "%d dead letters, want %d")
 }
 
 // Whoever watches heads is told of moves; what has ended tells nothing (SPEC C10).

@@ -99,9 +99,7 @@ func TestResetOperation(t *testing.T) {
 	r.say(th, "omp", node("e", ""))
 	must.Same(t, r.shape(t, th), "a< b<a c<b d< e< leaf e", "tree = %s, want %s")
 	head := r.head(th)
-	if len(head.Tips) != 2 {
-		t.Errorf("%d tips, want 2: c and d", len(head.Tips))
-	}
+	must.Same(t, len(head.Tips), 2, "%d tips, want %d: c and d")
 	r.verify(th)
 }
 
@@ -282,9 +280,7 @@ func TestLoserGoesOn(t *testing.T) {
 	head := r.await(th, "p", 8)
 	want := fmt.Sprintf("a< b<a %s<a %s<b c<%s %s<%s %s< %s<c leaf %s", id(3), id(4), id(4), id(6), id(3), id(7), id(8), id(8))
 	must.Same(t, r.shape(t, th), want, "tree = %s, want %s")
-	if len(head.Tips) != 2 {
-		t.Errorf("%d tips, want 2", len(head.Tips))
-	}
+	must.Same(t, len(head.Tips), 2, "%d tips, want %d")
 	r.verify(th)
 }
 

@@ -127,9 +127,7 @@ func TestSessionsOfAToken(t *testing.T) {
 			t.Fatalf("%+v = %v", c, err)
 		}
 	}
-	if n := l.Refusals()[tokenSessions]; n != 2 {
-		t.Errorf("%d refusals counted, want 2", n)
-	}
+	must.Same(t, l.Refusals()[tokenSessions], 2, "%d refusals counted, want %d")
 }
 
 // What is refused for one of its sessions takes no place for the others.

@@ -103,16 +103,10 @@ func TestOpenConfigFinds(t *testing.T) {
 		}
 		return d.lane
 	}
-	if got := lane(); got != 1 {
-		t.Errorf("lane by default = %d, want 1", got)
-	}
+	must.Same(t, lane(), 1, "lane by default = %d, want %d")
 	t.Setenv(ConfigEnv, other)
-	if got := lane(); got != 2 {
-		t.Errorf("lane by %s = %d, want 2", ConfigEnv, got)
-	}
-	if got := lane("-config", path); got != 1 {
-		t.Errorf("lane by -config = %d, want 1", got)
-	}
+	must.Same(t, lane(), 2, "lane by %s = %d, want %d", ConfigEnv)
+	must.Same(t, lane("-config", path), 1, "lane by -config = %d, want %d")
 	must.Is(t, must.Err(parse("-config", other+".missing")), os.ErrNotExist, "a file that is named and missing")
 	t.Setenv(ConfigEnv, "")
 	must.Do(t, os.Remove(path))

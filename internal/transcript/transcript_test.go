@@ -93,9 +93,7 @@ func TestGrownFile(t *testing.T) {
 				return // the line was JSON before it was complete: said, and covered below
 			}
 			same(t, s.export(t, mainThread), content)
-			if n := len(s.threads); n != 1 {
-				t.Errorf("%d threads, want 1", n)
-			}
+			must.Same(t, len(s.threads), 1, "%d threads, want %d")
 		})
 	}
 }
@@ -356,9 +354,7 @@ func TestRewrittenSession(t *testing.T) {
 			}
 			growTo(t, s, path, now+line("c", "more"))
 			same(t, s.export(t, thread), now+line("c", "more"))
-			if len(s.threads) != 2 {
-				t.Errorf("%d threads after it has grown, want 2", len(s.threads))
-			}
+			must.Same(t, len(s.threads), 2, "%d threads after it has grown, want %d")
 		})
 	}
 }
@@ -418,11 +414,7 @@ func TestMaskedSession(t *testing.T) {
 			t.Fatalf("%d threads, %d events more, with %q", len(s.threads), s.events()-n, res.Files[0].Warnings)
 		}
 	}
-	if n := s.events(); n != 4 {
-		t.Errorf("%d events, want 4", n)
-	}
+	must.Same(t, s.events(), 4, "%d events, want %d")
 	growTo(t, s, path, head+line("a", "a key "+secret+" and "+secret+".")+line("b", secret))
-	if len(s.threads) != 2 {
-		t.Errorf("%d threads after a line changed beside its secrets, want 2", len(s.threads))
-	}
+	must.Same(t, len(s.threads), 2, "%d threads after a line changed beside its secrets, want %d")
 }

@@ -94,9 +94,7 @@ func TestPackCacheKeepsTheLastUsed(t *testing.T) {
 	}
 	cache.Forget(casstore.PackID{2})
 	_, _ = cache.Pack(t.Context(), casstore.PackID{2})
-	if got := c.reads.Load(); got != 7 {
-		t.Errorf("after Forget: %d reads, want 7", got)
-	}
+	must.Same(t, c.reads.Load(), 7, "after Forget: %d reads, want %d")
 	tiny := casstore.NewPackCache(m, size/2)
 	if _, err := tiny.Pack(t.Context(), casstore.PackID{0}); err != nil {
 		t.Errorf("Pack(larger than the cache) = %v, want nil", err)
@@ -118,9 +116,7 @@ func TestPackCacheReadsOnce(t *testing.T) {
 	}
 	close(c.gate)
 	wg.Wait()
-	if got := c.reads.Load(); got != 1 {
-		t.Errorf("20 callers: %d reads, want 1", got)
-	}
+	must.Same(t, c.reads.Load(), 1, "20 callers: %d reads, want %d")
 }
 
 func TestPackCacheSurvivesACancelledReader(t *testing.T) {
@@ -167,12 +163,8 @@ func TestPackCacheClear(t *testing.T) {
 		get(0)
 		get(1)
 	}
-	if n := c.reads.Load(); n != 3 {
-		t.Errorf("%d reads, want 3: the one under way, and one of each pack", n)
-	}
+	must.Same(t, c.reads.Load(), 3, "%d reads, want %d: the one under way, and one of each pack")
 	cache.Clear()
 	get(1)
-	if n := c.reads.Load(); n != 4 {
-		t.Errorf("%d reads after Clear, want 4", n)
-	}
+	must.Same(t, c.reads.Load(), 4, "%d reads after Clear, want %d")
 }

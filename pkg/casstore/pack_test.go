@@ -398,7 +398,5 @@ func TestRefsWithTheSameBeginning(t *testing.T) {
 	if got, err := p.Node(ref); err != nil || !slices.Equal(got.Refs, refs) {
 		t.Errorf("Node() = %v, %v, want refs %v", got.Refs, err, refs)
 	}
-	if p.OutsideLen() != 2 {
-		t.Errorf("OutsideLen() = %d, want 2", p.OutsideLen())
-	}
+	must.Same(t, p.OutsideLen(), 2, "OutsideLen() = %d, want %d")
 }

@@ -1,5 +1,7 @@
 package threads
 
+import "spool/internal/must"
+
 import "testing"
 
 // TestDate: a head knows what its events said of their times, beside what is believed of it, also when it is read again.
@@ -27,7 +29,5 @@ func TestDate(t *testing.T) {
 			}
 		}
 	}
-	if h.Created != 100 {
-		t.Errorf("created %d, want 100", h.Created)
-	}
+	must.Same(t, h.Created, 100, "created %d, want %d")
 }

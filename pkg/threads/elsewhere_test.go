@@ -98,9 +98,7 @@ func TestNodesThatAreElsewhere(t *testing.T) {
 	for range must.All(t, r.Entries(t.Context(), h)) {
 		n++
 	}
-	if n != 100 {
-		t.Errorf("Entries gives %d, want 100", n)
-	}
+	must.Same(t, n, 100, "Entries gives %d, want %d")
 }
 
 // TestNodesThatAreNowhere are not found; whether they are is not known while the store does not answer.

@@ -115,9 +115,7 @@ func TestForkPoints(t *testing.T) {
 		before := w.builder.Len()
 		fork.Saw("p", 1, 1, 1)
 		w.add(&fork, "next", 1)
-		if added := w.builder.Len() - before; added != 2 {
-			t.Errorf("%s: the fork's first entry added %d nodes, want 2", name, added)
-		}
+		must.Same(t, w.builder.Len()-before, 2, "%s: the fork's first entry added %d nodes, want %d", name)
 		w.flush()
 		if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
 			t.Errorf("%s: Verify(fork) = %v, want nil", name, err)

@@ -3,6 +3,7 @@ package claude
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strings"
 
 	"spool/internal/jsonscan"
@@ -208,12 +209,7 @@ var noisePrefixes = []string{
 }
 
 func noise(text []byte) bool {
-	for _, p := range noisePrefixes {
-		if hasPrefix(text, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(noisePrefixes, func(p string) bool { return hasPrefix(text, p) })
 }
 
 // hasPrefix tells whether the text of a token begins with p, white space aside.

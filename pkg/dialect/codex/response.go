@@ -2,6 +2,8 @@ package codex
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect/entry"
@@ -136,12 +138,7 @@ func said(content []byte) []byte {
 func isInjected(token []byte) bool {
 	start, _ := jsonscan.Prefix(token, 64)
 	start = string(bytes.TrimSpace([]byte(start)))
-	for _, p := range injected {
-		if len(start) >= len(p) && start[:len(p)] == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(injected, func(p string) bool { return strings.HasPrefix(start, p) })
 }
 
 // call posts a call, once.

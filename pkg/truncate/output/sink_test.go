@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/pkg/truncate/output"
 )
 
@@ -225,7 +226,5 @@ func TestSinkMemory(t *testing.T) {
 	for range 100 {
 		write()
 	}
-	if n := testing.AllocsPerRun(2000, write); n != 0 {
-		t.Errorf("%v allocations a chunk, want 0", n)
-	}
+	must.Same(t, testing.AllocsPerRun(2000, write), 0, "%v allocations a chunk, want %v")
 }
