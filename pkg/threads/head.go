@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/pkg/casstore"
 )
@@ -91,6 +92,14 @@ type Head struct {
 	Seen      casstore.Located // the node of the producers that the record does not tell of
 
 	Later []byte // encoded fields of a later writer, kept as they are
+}
+
+// Ended is the UTC date of the thread's end, by which its record is filed; "" if it has not ended.
+func (h *Head) Ended() string {
+	if h.Status != StatusCompleted {
+		return ""
+	}
+	return time.UnixMilli(h.Updated).UTC().Format(time.DateOnly)
 }
 
 // NoClaim: no event has said a time yet.
