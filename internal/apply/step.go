@@ -59,6 +59,10 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	if !d.roomForPrompts(e.Items) {
 		return ErrNextCommit
 	}
+	others, err := d.othersPrompts(ctx, a.dialect, e.Items)
+	if err != nil {
+		return err
+	}
 	large, err := d.results(a.dialect, before, &e)
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	stamp.Node = d.append(&st, content).Ref
 	d.attach(a.dialect, stamp, large)
 	d.post(stamp, e.Items, st.Entry.First)
-	d.prompts(a.dialect, &st, e.Items)
+	d.prompts(a.dialect, &st, e.Items, others)
 	d.account(&e)
 	d.stands(a, &e)
 	return nil
