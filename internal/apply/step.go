@@ -76,7 +76,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 		Room: d.st.Batch.Items,
 	}
 	st.Entry = d.record(a, &e, before)
-	stamp.Results = project.MarkResults(&st.Entry, large, d.st.Rules.Artifacts)
+	stamp.Results = project.MarkResults(&st.Entry, large, d.st.Rules.Artifacts, st.Timestamp, d.e.stored())
 	st.Entry.Count = int64(len(e.Items))
 	content := threads.Content{Text: d.e.Text, Refs: blobs}
 	if e.Content != nil {
