@@ -11,12 +11,14 @@ import (
 	"spool/pkg/threads"
 )
 
-// The dialects of what Spool itself appends.
+// The dialects of what Spool itself appends, and those that have rules of their own.
 const (
 	ompDialect  = "omp"  // of entries that operations append; their entries make a session file
 	stepDialect = "step" // of the other steps that operations append
 	itemDialect = "item" // of results of outputs, and of agents that speak to Spool itself
 	rawDialect  = "raw"  // of bytes that are not JSON
+
+	claudeDialect = "claude" // has images in places of its own
 )
 
 // addition is how the text of an event becomes a step.
