@@ -62,7 +62,9 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 // othersPrompts are the ids of an entry's prompts that are open in its thread as those of another dialect: what a
 // transcript tells under such an id is not of the prompt that somebody waits for here. Which they are must not depend
 // on the batch.
-func (d *draft) othersPrompts(ctx context.Context, lang dialect.Dialect, items []events.Item) (ids []string, err error) {
+func (d *draft) othersPrompts(
+	ctx context.Context, lang dialect.Dialect, items []events.Item,
+) (ids []string, err error) {
 	if lang.Name() == itemDialect {
 		return nil, nil
 	}

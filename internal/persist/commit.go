@@ -344,9 +344,11 @@ func (p *Persister) spill(ctx context.Context, c *commit, young []record.Put, ro
 // the records of the rest: a fork of a session with few of them is one batch. Each batch has whole rows, with the rows
 // that they are made from, the first one the counters too: nobody else is given the numbers of the rows. A crash in
 // between leaves rows of a fork that is not there yet: it finds them when its event comes again. If it is refused then,
-// they are artifacts of its session, with numbers of their own, until they are removed. outputs are those of the commit,
-// which expect the counters as they are by then.
-func (p *Persister) spillRows(ctx context.Context, c *commit, outputs []record.Put, room int) (rest []record.Put, err error) {
+// they are artifacts of its session, with numbers of their own, until they are removed. outputs are those of the
+// commit, which expect the counters as they are by then.
+func (p *Persister) spillRows(ctx context.Context, c *commit, outputs []record.Put, room int) (
+	rest []record.Put, err error,
+) {
 	n := 0
 	for _, row := range c.rows {
 		n += len(row)

@@ -332,7 +332,8 @@ func TestPromptBesideATranscript(t *testing.T) {
 			t.Errorf("the transcript's own prompt is not listed")
 		}
 	}
-	if _, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "toolu_1", Answer: json.RawMessage("true")}); err != nil {
+	yes := events.Answer{Prompt: "toolu_1", Answer: json.RawMessage("true")}
+	if _, err := r.Answer(ctx, thread(1), yes); err != nil {
 		t.Error(err)
 	}
 	if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {

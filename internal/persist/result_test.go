@@ -297,7 +297,9 @@ func TestResultWithoutTime(t *testing.T) {
 	dated := strings.Replace(line, `{"content"`, `{"created_at":"1980-01-01T00:00:00Z","content"`, 1)
 	for i, body := range []string{line, dated} {
 		at := thread(i)
-		e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Thread: at, Dialect: "item", Body: []byte(body)}
+		e := events.Event{
+			Producer: "p", Seq: 1, Kind: events.KindEntry, Thread: at, Dialect: "item", Body: []byte(body),
+		}
 		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
 		r.await(at, "p", 1)
 		res := r.lastResult(at)

@@ -19,8 +19,8 @@ const (
 	resultSummary = 200
 	// withExcerpts ends the projection of an entry whose large results are artifacts, and whose items have head and tail
 	// of them. The thresholds follow when they are not the default ones: "claude/1/excerpts:32768,8000". Items with
-	// withResults are of an earlier version, and have the results whole. Of an entry without a time it follows when that
-	// was stored, in Unix milliseconds: "claude/1/excerpts@1795400000000".
+	// withResults are of an earlier version, and have the results whole. Of an entry without a time it follows when
+	// that was stored, in Unix milliseconds: "claude/1/excerpts@1795400000000".
 	withExcerpts = "/excerpts"
 	withResults  = "/results"
 )
@@ -91,23 +91,28 @@ func (s Stamp) attach(items []events.Item) (with []events.Item, large []Result) 
 	return with, large
 }
 
-// MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the limit
-// for its items: they are made the same again whatever the limit is then. said is the entry's time, and stored when that
-// was stored, both Unix milliseconds (SPEC P5).
-func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds, said, stored int64) *Limit {
+// MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the
+// limit for its items: they are made the same again whatever the limit is then. Stored counts only if said, the entry's
+// time in Unix milliseconds, cannot be (SPEC P5).
+func MarkResults(r *threads.Record, large []Result, limit Limit, said int64) *Limit {
 	if len(large) == 0 {
 		return nil
 	}
-	r.Projection += withExcerpts
+	mark := withExcerpts
+	if limit.Whole {
+		mark = withResults
+	}
+	r.Projection += mark
 	if limit.Set() != (artifacts.Thresholds{}).Set() {
 		r.Projection += ":" + limit.String()
 	}
-	l := &Limit{Thresholds: limit}
-	if events.Believed(said, 0) == 0 && stored != 0 {
-		l.Stored = stored
-		r.Projection += "@" + strconv.FormatInt(stored, 10)
+	if events.Believed(said, 0) != 0 {
+		limit.Stored = 0
 	}
-	return l
+	if limit.Stored != 0 {
+		r.Projection += "@" + strconv.FormatInt(limit.Stored, 10)
+	}
+	return &limit
 }
 
 // parseProjection divides what is recorded of an entry's projection into its version and, when large results are artifacts,

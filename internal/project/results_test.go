@@ -86,7 +86,7 @@ func TestMarkResults(t *testing.T) {
 		{one, artifacts.Thresholds{Bytes: 2000}, 1, "omp/1/excerpts:2000,16000@1795400000000"},
 	} {
 		st := threads.Record{Projection: "omp/1"}
-		limit := MarkResults(&st, c.large, c.limit, c.said, stored)
+		limit := MarkResults(&st, c.large, Limit{Thresholds: c.limit, Stored: stored}, c.said)
 		if st.Projection != c.want {
 			t.Errorf("MarkResults(%v) = %s, want %s", c.limit, st.Projection, c.want)
 		}

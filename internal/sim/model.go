@@ -431,7 +431,8 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 			return
 		}
 		if since := op.Remove.UnchangedSince; since != 0 && t.changed > since {
-			m.fail("the removal at %d of %s, unchanged since %d, took away the entry at %d", at, e.Thread, since, t.changed)
+			m.fail("the removal at %d of %s, unchanged since %d, took away the entry at %d",
+				at, e.Thread, since, t.changed)
 		}
 		m.note(e, t)
 		t.gone = true

@@ -10,8 +10,8 @@ import (
 
 // Retire gives all that a thread holds the name of a former one and frees its own, so that the source of the thread,
 // which was rewritten, can be imported under it (SPEC P6). It returns when both are done, with the name that it has
-// now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and Remove;
-// ErrBusyThread: an event was applied to the thread meanwhile, and it stays.
+// now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and
+// Remove; ErrBusyThread: an event was applied to the thread meanwhile, and it stays.
 func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thread, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {

@@ -115,10 +115,13 @@ func TestImagesOfClaudeCode(t *testing.T) {
 		return `{"type":"image","source":{"type":"base64","data":"` + data + `","media_type":"image/png"}}`
 	}
 	lines := []string{
-		`{"type":"user","uuid":"u1","message":{"role":"user","content":[{"type":"text","text":"see"},` + image(b64) + `]}}`,
-		`{"type":"user","uuid":"u2","message":{"role":"user","content":[{"tool_use_id":"t1","type":"tool_result","content":[` +
-			image(b64) + `]}]},"toolUseResult":{"type":"image","file":{"base64":"` + b64 + `","type":"image/png"}}}`,
-		`{"type":"user","uuid":"u3","message":{"role":"user","content":[` + image(casstore.SumBlob(png).String()) + `]}}`,
+		`{"type":"user","uuid":"u1","message":{"role":"user","content":[{"type":"text","text":"see"},` +
+			image(b64) + `]}}`,
+		`{"type":"user","uuid":"u2","message":{"role":"user","content":[{"tool_use_id":"t1","type":"tool_result",` +
+			`"content":[` + image(b64) + `]}]},` +
+			`"toolUseResult":{"type":"image","file":{"base64":"` + b64 + `","type":"image/png"}}}`,
+		`{"type":"user","uuid":"u3","message":{"role":"user","content":[` +
+			image(casstore.SumBlob(png).String()) + `]}}`,
 	}
 	th := thread("s")
 	var es []client.Entry
@@ -127,7 +130,8 @@ func TestImagesOfClaudeCode(t *testing.T) {
 	}
 	r.publish(t, es...)
 	head := must.Get(r.Thread(t.Context(), th))(t)
-	if stored := must.Get(r.Blob(t.Context(), casstore.SumBlob(png)))(t); !bytes.Equal(stored, png) || head.Externalized != 3 {
+	stored := must.Get(r.Blob(t.Context(), casstore.SumBlob(png)))(t)
+	if !bytes.Equal(stored, png) || head.Externalized != 3 {
 		t.Errorf("%d values are moved, and the blob has %d bytes; want 3, %d", head.Externalized, len(stored), len(png))
 	}
 	for form, want := range map[rehydrate.Form]int{rehydrate.Full: 3, rehydrate.Stored: 0} {

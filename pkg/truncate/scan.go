@@ -283,7 +283,8 @@ func (s *scanner) member(o *object, k key, inContent, inSource bool) error {
 			o.content = s.text.linesKept()
 		}
 	case keyData:
-		if o.isImage = isString && (inContent || inSource) && (s.text.units >= MinImage || IsRef(string(s.text.head))); o.isImage {
+		long := s.text.units >= MinImage || IsRef(string(s.text.head))
+		if o.isImage = isString && (inContent || inSource) && long; o.isImage {
 			o.image, o.canMove = s.moved()
 		}
 	case keySource:
