@@ -32,6 +32,7 @@ type fsckCmd struct {
 	unasked
 	JSON bool `help:"One JSON object."`
 	service.Secrets
+	service.Artifacts
 	did ordered
 }
 
@@ -56,6 +57,10 @@ func (c *fsckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	large, err := c.Thresholds()
+	if err != nil {
+		return err
+	}
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -72,7 +77,7 @@ func (c *fsckCmd) Run(a *app) error {
 		return c.account(a, conn, secrets)
 	}
 	progress, end := byteBar(a.err)
-	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets}
+	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
 	sys := natsadmin.Of(conn)
 	var rep *fsck.Report
 	if c.Repair {

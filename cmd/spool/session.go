@@ -230,6 +230,7 @@ func threadJSON(t client.Thread) map[string]any {
 		"head": t.Head.Head().Ref.String(), "start": t.Head.Start.Ref.String(), "tips": t.Head.Branches(),
 		"updated": t.Head.Updated, "bytes_in": t.Head.BytesIn, "truncated": t.Head.Truncated,
 		"externalized": t.Head.Externalized, "unknown": t.Head.Unknown, "failure": t.Head.Failure,
+		"ended": t.Ended,
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"image/color"
 	"os"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
 
+	"spool/internal/jsonscan"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -57,14 +57,10 @@ func newTailView(a *app) *tailView {
 
 // line is the next item.
 func (v *tailView) line(i *client.Item) string {
-	var m struct {
-		Tool struct {
-			ID    string `json:"invocation_id"`
-			Error bool   `json:"is_error"`
-		} `json:"tool"`
-	}
-	_ = json.Unmarshal(i.Metadata, &m) // an item without metadata, or of another shape, is shown by its text
-	id := callID{events.Thread{Session: i.Session, Name: i.Thread}, m.Tool.ID}
+	tool := jsonscan.Get(i.Metadata, "tool") // an item without, or of another shape, is shown by its text
+	invocation, _ := jsonscan.Text(jsonscan.Get(tool, "invocation_id"))
+	failed, _ := jsonscan.Bool(jsonscan.Get(tool, "is_error"))
+	id := callID{events.Thread{Session: i.Session, Name: i.Thread}, invocation}
 	at, _ := time.Parse(time.RFC3339, i.CreatedAt)
 	brief := line(i.Text())
 	switch i.Type() {
@@ -74,7 +70,7 @@ func (v *tailView) line(i *client.Item) string {
 		return v.show(itemPlace(i)+"  ", brief, lipgloss.Cyan)
 	case events.TypeToolResult:
 		if c, ok := v.calls[id]; ok {
-			return v.result(id, c, at, brief, m.Tool.Error)
+			return v.result(id, c, at, brief, failed)
 		}
 	}
 	v.under = callID{}

@@ -80,14 +80,18 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	if c.JSON {
 		return c.json(a, id, head, prompt, steps)
 	}
-	th := client.Thread{Thread: id, Head: head}
+	status := head.Failure
+	if ended := head.Ended(); ended != "" {
+		status = "on " + ended
+	}
 	t := text.NewTable(a.out)
-	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, head.Failure, head.Head().Ref, head.Start.Ref)
+	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, status, head.Head().Ref,
+		head.Start.Ref)
 	if prompt != "" {
 		fmt.Fprintf(t, "prompt\t%s\n", text.Cut(strings.Join(strings.Fields(prompt), " "), 200))
 	}
 	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, head.Branches())
-	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(th.Head.BytesIn),
+	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(head.BytesIn),
 		head.Truncated, head.Externalized)
 	fmt.Fprintln(t, "INDEX\tITEMS\tTIME\tROLE\tTYPE\tSTATE")
 	for i := len(steps) - 1; i >= 0; i-- {
@@ -116,7 +120,7 @@ func clock(ms int64) string {
 }
 
 func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, prompt string, steps []threads.Step) error {
-	out := threadJSON(client.Thread{Thread: id, Head: head})
+	out := threadJSON(client.Thread{Thread: id, Head: head, Ended: head.Ended()})
 	out["prompt"] = prompt
 	var list []any
 	for i := len(steps) - 1; i >= 0; i-- {

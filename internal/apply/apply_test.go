@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -185,5 +186,46 @@ func TestRefusedEndLeavesTheOutputOpen(t *testing.T) {
 	m.take(st, &e, c)
 	if v := m.step(room, s.chunk(events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: 2, Reason: "lease"})); v.Is != Applied || m.outputs[events.OutputKey("s1", "o")].Open {
 		t.Errorf("the abort = %v, want it applied", v)
+	}
+}
+
+// TestEarlier: an entry that is applied again as an earlier version applied it is read, cut and shown as it was then.
+func TestEarlier(t *testing.T) {
+	m, s := newMemory(t), &script{}
+	apply := func(how Earlier, body string) (*Change, Staged) {
+		e := Staged{Event: s.event(events.KindEntry, "claude", []byte(body)), At: 1, Earlier: how}
+		e.Stored = 1_795_400_000_000_000_000
+		e.Time = 0
+		must.Do(t, Stage(&e))
+		st := m.state(&e)
+		c, v, err := Event(t.Context(), m, st, e)
+		if err != nil || v.Is != Applied {
+			t.Fatalf("Event() = %v, %v", v, err)
+		}
+		return c, e
+	}
+	command := `{"type":"user","message":{"role":"user","content":` +
+		`"<command-name>/do</command-name><command-args>it</command-args>"}}`
+	for how, want := range map[Earlier]int{{}: 1, {First: true}: 0} {
+		if c, _ := apply(how, command); len(c.Items) != want {
+			t.Errorf("%+v: a command makes %d items, want %d", how, len(c.Items), want)
+		}
+	}
+	image := `{"message":{"content":[{"type":"image","source":{"data":"` + strings.Repeat("A", 2000) + `"}}]}}`
+	for how, want := range map[Earlier]int{{}: 1, {Inline: true}: 0} {
+		if _, e := apply(how, image); len(e.Blobs) != want {
+			t.Errorf("%+v: an image makes %d blobs, want %d", how, len(e.Blobs), want)
+		}
+	}
+	large := `{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"` +
+		strings.Repeat("x", 20_000) + `"}]}}`
+	for how, want := range map[Earlier]string{
+		{}: "art_20261123_", {Inline: true}: "art_19700101_", {Inline: true, Whole: true}: "art_19700101_",
+	} {
+		c, _ := apply(how, large)
+		size := len(c.Items[0].Data)
+		if len(c.Results) != 1 || !strings.HasPrefix(string(c.Results[0].ID), want) || size > 20_000 != how.Whole {
+			t.Errorf("%+v: %d artifacts, an item of %d bytes; want one, %s…", how, len(c.Results), size, want)
+		}
 	}
 }

@@ -96,7 +96,8 @@ type Counts struct {
 	Entries, BytesIn, Externalized, Truncated, Unknown, Outputs, OutputBytes int64
 	Secrets                                                                  int64 // in pieces of outputs
 
-	TooLarge error // why an item has a stub; nil: none has
+	TooLarge error    // why an item has a stub; nil: none has
+	Unread   []string // keys of artifacts' rows that a fork does not get: they cannot be read
 }
 
 // Thread makes a thread what the change leaves of it. It keeps no memory of the change's.

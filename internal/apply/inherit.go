@@ -53,6 +53,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 		}
 		d.Rows = append(d.Rows, rows...)
 	}
+	d.Counts.Unread = heir.unread
 	counter := d.st.Counter.Clone()
 	if counter.Inherit(theirs) {
 		d.Counter = &counter
@@ -74,8 +75,7 @@ type heir struct {
 	at     int64           // when, in Unix milliseconds
 	had    record.Counter  // what it gave out itself
 	agents map[string]bool // whose outputs it has
-
-	numbers map[artifacts.Seq]int // how many of its artifacts have a number
+	unread []string        // keys of rows that it does not get
 }
 
 // load reads what artifacts the heir has.
@@ -84,7 +84,7 @@ func (h *heir) load(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	h.agents, h.numbers = map[string]bool{}, map[artifacts.Seq]int{}
+	h.agents = map[string]bool{}
 	for some := range slices.Chunk(keys, rowsAtATime) {
 		rs, err := w.Records(ctx, some...)
 		if err != nil {
@@ -92,11 +92,7 @@ func (h *heir) load(ctx context.Context, w World) error {
 		}
 		for _, r := range rs {
 			a, err := artifacts.DecodeRecord(r.Value)
-			if err != nil {
-				continue
-			}
-			h.numbers[a.Seq]++
-			if a.Writer == artifacts.FromAgent {
+			if err == nil && a.Writer == artifacts.FromAgent {
 				h.agents[a.Agent] = true
 			}
 		}
@@ -105,7 +101,7 @@ func (h *heir) load(ctx context.Context, w World) error {
 }
 
 // rows copies the artifacts that are still there, but for those that the heir has. The row that a new one is made from
-// is touched with it, so that it cannot be removed in between. One that cannot be read is left out.
+// is touched with it, so that it cannot be removed in between. One that cannot be read is left out, and named.
 func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]record.Put, err error) {
 	source, err := w.Records(ctx, keys...)
 	if err != nil {
@@ -116,6 +112,9 @@ func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]recor
 	var holders []string
 	for _, r := range source {
 		a, err := artifacts.DecodeRecord(r.Value)
+		if r.Exists() && err != nil {
+			h.unread = append(h.unread, r.Key)
+		}
 		if !r.Exists() || err != nil {
 			continue
 		}
@@ -135,10 +134,7 @@ func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]recor
 		case holder.Key != put.Key:
 			return nil, fmt.Errorf("%w: %s, which is to be a copy of %s", artifacts.ErrTaken, a.ID, a.ForkedFrom)
 		case holder.Exists(): // an attempt before this one made it
-			if put.Value = h.renumbered(holder); put.Value == nil {
-				continue
-			}
-			put.Expect = holder.Seq
+			continue
 		default: // of an earlier life of the session
 			put.Expect = holder.Seq
 		}
@@ -163,19 +159,6 @@ func (h *heir) row(a artifacts.Record) artifacts.Record {
 		return a
 	}
 	return unnumbered(a)
-}
-
-// renumbered is what a row that is there must become, nil: nothing. Its number may have been given to another
-// artifact between an attempt that made the row and the counter, which comes with the fork: who has it from the
-// counter keeps it.
-func (h *heir) renumbered(r record.Record) []byte {
-	a, err := artifacts.DecodeRecord(r.Value)
-	if err != nil || a.Seq == "" || h.numbers[a.Seq] < 2 {
-		return nil
-	}
-	h.numbers[a.Seq]--
-	a.Seq = ""
-	return unnumbered(a).Encode()
 }
 
 // unnumbered has a name without what it is not found by any more: its number, or its agent's id.

@@ -62,6 +62,11 @@ func Stage(e *Staged) (err error) {
 	return nil
 }
 
+// SizeRules are the rules by which an entry of a dialect is cut.
+func SizeRules(name string) truncate.Options {
+	return truncate.Options{Sources: name == claudeDialect}
+}
+
 // NotJSON is the refusal of an entry that is no JSON.
 func NotJSON(err error) error {
 	return fmt.Errorf("entry is not JSON: %w; publish bytes that are not JSON in the dialect %q", err, rawDialect)

@@ -31,10 +31,10 @@ func (d *draft) roomForPrompts(items []events.Item) bool {
 // prompts notes the prompts that an entry asks and settles, so that those which are open can be listed without reading
 // a thread (SPEC I8). Only prompts of the dialect of items can be answered here; a transcript tells of prompts that its
 // own program asks.
-func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.Item) {
+func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.Item, others []string) {
 	for i := range items {
 		p, ok := events.ParsePrompt(items[i])
-		if !ok || d.recordsInCommit() >= maxPrompts {
+		if !ok || d.recordsInCommit() >= maxPrompts || slices.Contains(others, p.ID) {
 			continue
 		}
 		r := record.Prompt{Prompt: p, Dialect: lang.Name(), Asked: events.Believed(st.Timestamp, d.e.stored())}
@@ -57,6 +57,39 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 			}
 		}
 	}
+}
+
+// othersPrompts are the ids of an entry's prompts that are open in its thread as those of another dialect: what a
+// transcript tells under such an id is not of the prompt that somebody waits for here. Which they are must not depend
+// on the batch.
+func (d *draft) othersPrompts(
+	ctx context.Context, lang dialect.Dialect, items []events.Item,
+) (ids []string, err error) {
+	if lang.Name() == itemDialect {
+		return nil, nil
+	}
+	for i := range items {
+		p, ok := events.ParsePrompt(items[i])
+		if !ok {
+			continue
+		}
+		key := events.PromptKey(d.st.Key, p.ID)
+		put, before := d.st.Batch.Records[key]
+		if !before {
+			if err := d.w.Settle(ctx, d.st.Key); err != nil {
+				return nil, err
+			}
+			rs, err := d.w.Records(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			put.Value = rs[0].Value
+		}
+		if open, err := record.DecodePrompt(put.Value); err == nil && open.Dialect != lang.Name() {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, nil
 }
 
 // maySettle refuses an entry that says of a prompt asked here that it is settled, unless its publisher may settle it.

@@ -144,7 +144,17 @@ type Staged struct {
 	Full  casstore.Ref    // a blob that is stored already, in the place of Cuts.Full
 	Chunk events.Chunk    // of a chunk event
 
+	Earlier Earlier // of an event that is applied again
+
 	pointer *casstore.Node // to the artifact of the output that it ends
+}
+
+// Earlier is what versions before this one did otherwise with an entry. What they stored has its hash only if it is
+// made so again.
+type Earlier struct {
+	First  bool // the first version of the dialect's mapping read it
+	Inline bool // images of Claude Code stayed in line, and no id of an artifact had the store's time
+	Whole  bool // results that are artifacts are whole in their items, too
 }
 
 // Blob is bytes that an entry refers to by their hash; nil if they are stored already.

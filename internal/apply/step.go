@@ -11,12 +11,14 @@ import (
 	"spool/pkg/threads"
 )
 
-// The dialects of what Spool itself appends.
+// The dialects of what Spool itself appends, and those that have rules of their own.
 const (
 	ompDialect  = "omp"  // of entries that operations append; their entries make a session file
 	stepDialect = "step" // of the other steps that operations append
 	itemDialect = "item" // of results of outputs, and of agents that speak to Spool itself
 	rawDialect  = "raw"  // of bytes that are not JSON
+
+	claudeDialect = "claude" // has images in places of its own
 )
 
 // addition is how the text of an event becomes a step.
@@ -59,6 +61,10 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	if !d.roomForPrompts(e.Items) {
 		return ErrNextCommit
 	}
+	others, err := d.othersPrompts(ctx, a.dialect, e.Items)
+	if err != nil {
+		return err
+	}
 	large, err := d.results(a.dialect, before, &e)
 	if err != nil {
 		return err
@@ -72,7 +78,11 @@ func (d *draft) step(ctx context.Context, a addition) error {
 		Room: d.st.Batch.Items,
 	}
 	st.Entry = d.record(a, &e, before)
-	stamp.Results = project.MarkResults(&st.Entry, large, d.st.Rules.Artifacts)
+	limit := project.Limit{Thresholds: d.st.Rules.Artifacts, Whole: d.e.Earlier.Whole}
+	if !d.e.Earlier.Inline {
+		limit.Stored = d.e.stored()
+	}
+	stamp.Results = project.MarkResults(&st.Entry, large, limit, st.Timestamp)
 	st.Entry.Count = int64(len(e.Items))
 	content := threads.Content{Text: d.e.Text, Refs: blobs}
 	if e.Content != nil {
@@ -84,7 +94,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	stamp.Node = d.append(&st, content).Ref
 	d.attach(a.dialect, stamp, large)
 	d.post(stamp, e.Items, st.Entry.First)
-	d.prompts(a.dialect, &st, e.Items)
+	d.prompts(a.dialect, &st, e.Items, others)
 	d.account(&e)
 	d.stands(a, &e)
 	return nil

@@ -281,6 +281,10 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 	if err := d.w.Settle(ctx); err != nil {
 		return err
 	}
+	if op.UnchangedSince != 0 && d.Head.Applied > op.UnchangedSince {
+		return fmt.Errorf("%w: remove: somebody wrote to %s since event %d",
+			events.ErrControl, d.st.Key, op.UnchangedSince)
+	}
 	open, err := d.refuseBusy(ctx, op.Force)
 	if err != nil {
 		return err

@@ -97,6 +97,9 @@ type Config struct {
 	// Secrets is what the persisters do with secrets (their mode and rules): Fix makes nodes again, and an entry that was masked
 	// has its hash only when it is masked again. nil: nobody looks for them.
 	Secrets apply.Secrets
+
+	// Artifacts is from what size on the persisters made artifacts of results, for the same reason.
+	Artifacts artifacts.Thresholds
 }
 
 // Check looks at everything. An error means that it could not look; what differs is in the report. Memory is about 250

@@ -18,6 +18,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/internal/redact"
 	"spool/internal/service"
@@ -585,4 +586,44 @@ func TestGapWithoutEvents(t *testing.T) {
 		t.Fatalf("repair = %+v, %v, want the thread cut before the gap", done, ok)
 	}
 	w.wantClean()
+}
+
+// What is lost of results that are artifacts, and of images, is made again as the persister made it, if it is told what
+// that was told; else the repair says why it is not.
+func TestGapOfResults(t *testing.T) {
+	for name, c := range map[string]struct {
+		stored, told artifacts.Thresholds
+		filled       bool
+	}{
+		"default":      {filled: true},
+		"other size":   {artifacts.Thresholds{Bytes: 2000}, artifacts.Thresholds{Bytes: 2000}, true},
+		"unknown size": {stored: artifacts.Thresholds{Bytes: 2000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.stop()
+			w.startWith(service.PersisterConfig{Config: persist.Config{Artifacts: c.stored}})
+			id := events.Thread{Session: "s", Name: "main"}
+			p := w.cl.Publisher(client.PublisherConfig{})
+			for i := range 12 {
+				body := fmt.Appendf(nil, `{"type":"user","uuid":"u%d","message":{"role":"user","content":[`+
+					`{"type":"tool_result","tool_use_id":"t%[1]d","content":[{"type":"text","text":"%[1]d%[2]s"},`+
+					`{"type":"image","source":{"data":"%[3]s"}}]}]}}`,
+					i, strings.Repeat("x", 70_000), strings.Repeat("A", 2000))
+				must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "claude", Body: body}))
+				must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i+1)))
+			}
+			w.stop()
+			lost := w.path(id)[5]
+			w.lose(events.PackKey(lost.Pack.String()))
+			done, ok := w.fix(id, fsck.Config{Artifacts: c.told})
+			says := c.filled || strings.Contains(done.Detail, "size of artifacts")
+			if !ok || (done.Remade > 0) != c.filled || !says {
+				t.Fatalf("repair = %+v, %v, want the gap filled: %v", done, ok, c.filled)
+			}
+			if c.filled {
+				w.wantClean()
+			}
+		})
+	}
 }

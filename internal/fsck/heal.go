@@ -21,9 +21,10 @@ import (
 
 // gap is what a thread misses behind a state that can be read.
 type gap struct {
-	h     *head
-	above int64            // the gap ends before the entry of this index
-	below casstore.Located // the newest state before it that is good; zero: there is none
+	h      *head
+	above  int64            // the gap ends before the entry of this index
+	newest casstore.Ref     // what is missing and a state that is there names as its parent; zero: a part of a state
+	below  casstore.Located // the newest state before it that is good; zero: there is none
 }
 
 // gapOf finds what is missing on the way from a thread's head, or a tip, back.
@@ -41,7 +42,7 @@ func (c *checker) gapOf(h *head) (g gap, ok bool) {
 			switch at = s.parent; {
 			case g.above > 0:
 			case parent == nil && !s.parent.IsZero():
-				g.above = s.index
+				g.above, g.newest = s.index, s.parent
 			case parent == nil || s.wrong != parent.wrong: // it is not that of a state before
 				g.above = s.index + 1
 			}
@@ -124,24 +125,24 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 	nodes, at := map[casstore.Ref]casstore.Node{}, map[casstore.Ref]casstore.PackID{}
 	parts, whys := make([]map[casstore.Ref]casstore.Node, len(gaps)), make([]string, len(gaps))
 	for i, g := range gaps {
-		made, why, err := f.remake(ctx, g)
+		wanted, elsewhere, why, err := f.remakeLost(ctx, g)
 		if err != nil {
 			return nil, err
 		}
-		wanted, elsewhere := f.c.wanted(g, made)
 		_, tips := wanted[g.h.kept.Older.Ref]
 		if (why != "" || len(wanted) == 0 || g.h.lostTips() && !tips) && !g.below.IsZero() {
 			// Where the gap begins was a guess: threads that begin alike have one start. From the beginning it needs
 			// none. What a head keeps in nodes depends on all that was before.
 			g.below = casstore.Located{}
-			if made, again, err := f.remake(ctx, g); err != nil {
+			if other, at, again, err := f.remakeLost(ctx, g); err != nil {
 				return nil, err
-			} else if other, at := f.c.wanted(g, made); again == "" && len(other) > 0 {
+			} else if again == "" && len(other) > 0 {
 				gaps[i], why, wanted, elsewhere = g, "", other, at
 			}
 		}
 		if whys[i] = why; why == "" && len(wanted) == 0 {
-			whys[i] = "what its events make now has other hashes"
+			whys[i] = "what its events make has other hashes, as this version reads them and as those before it did: " +
+				"perhaps it was stored under other settings (size of artifacts, secrets), or by several versions"
 		}
 		parts[i] = wanted
 		maps.Copy(nodes, wanted)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"spool/internal/project"
 	"spool/internal/record"
@@ -204,8 +203,8 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head)
 		return err
 	}
 	key := events.HeadKey(t)
-	if now.Status == threads.StatusCompleted {
-		key = events.HistoryKey(time.UnixMilli(now.Updated).UTC().Format(time.DateOnly), t)
+	if ended := now.Ended(); ended != "" {
+		key = events.HistoryKey(ended, t)
 	}
 	rs, err := f.c.s.Records(ctx, events.HeadKey(t), events.SessionKey(t.Session), key)
 	if err != nil {

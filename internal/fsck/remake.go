@@ -23,14 +23,46 @@ type remade struct {
 // maxRemade bounds the bodies of the events that fill one gap, in bytes.
 const maxRemade = 256 << 20
 
+// versions are what the events of a gap are read as, one after the other, until they make what is missing: as this
+// version does, then as those before it. Their nodes are gone, and with them what says so.
+var versions = []apply.Earlier{
+	{}, {Inline: true}, {Inline: true, Whole: true},
+	{Inline: true, First: true}, {Inline: true, Whole: true, First: true},
+}
+
+// remakeLost finds the nodes that a gap lacks among what its events make, and where else these lead.
+func (f *fixer) remakeLost(ctx context.Context, g gap) (
+	lost map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, why string, err error,
+) {
+	for _, how := range versions {
+		for _, results := range []bool{true, false} { // a persister without a store for artifacts makes none
+			made, why, err := f.remake(ctx, g, how, results)
+			if err != nil || why != "" {
+				return nil, nil, why, err
+			}
+			nodes, packs := f.c.wanted(g, made)
+			if len(nodes) > len(lost) {
+				lost, at = nodes, packs
+			}
+			if _, all := nodes[g.newest]; all || g.newest.IsZero() && len(nodes) > 0 {
+				return nodes, packs, "", nil
+			}
+		}
+	}
+	return lost, at, "", nil
+}
+
 // remake applies the events of a gap again, from the head as it was before it. What they make is kept here alone.
-func (f *fixer) remake(ctx context.Context, g gap) (made remade, why string, err error) {
+func (f *fixer) remake(ctx context.Context, g gap, how apply.Earlier, results bool) (
+	made remade, why string, err error,
+) {
 	before, evs, why, err := f.gapEvents(ctx, g)
 	if err != nil || why != "" {
 		return made, why, err
 	}
 	r := &remaker{
-		f: f, records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
+		f: f, how: how, rules: apply.Rules{Results: results, Artifacts: f.c.cfg.Artifacts},
+		records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
 		thread: apply.Thread{Key: g.h.id, Head: before, AskedLeft: true}, session: apply.Session{ID: g.h.id.Session},
 	}
 	if err := r.begin(); err != nil {
@@ -99,6 +131,8 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 // apply.World.
 type remaker struct {
 	f       *fixer
+	how     apply.Earlier
+	rules   apply.Rules
 	thread  apply.Thread
 	session apply.Session
 	records map[string]record.Record // as the events leave them
@@ -122,7 +156,7 @@ var errAway = errors.New("its body was not in the event")
 
 // apply applies an event again.
 func (r *remaker) apply(ctx context.Context, ev replayed, at uint64) error {
-	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored}
+	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored, Earlier: r.how}
 	if e.Ref != nil {
 		e.Bad = errAway
 	} else {
@@ -130,8 +164,11 @@ func (r *remaker) apply(ctx context.Context, ev replayed, at uint64) error {
 		e.Bad = apply.Stage(&e)
 	}
 	st := apply.State{
-		Thread: &r.thread, Session: &r.session, Batch: apply.Batch{Pack: r.pack},
+		Thread: &r.thread, Session: &r.session, Batch: apply.Batch{Pack: r.pack}, Rules: r.rules,
 		Output: &apply.Output{Removed: true}, // its record is not there any more
+	}
+	if e.Kind == events.KindEntry {
+		st.Counter = &record.Counter{} // which nothing that is made again depends on
 	}
 	change, _, err := apply.Event(ctx, r, st, e)
 	if errors.Is(err, apply.ErrUnsettled) {

@@ -218,11 +218,8 @@ func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t e
 	if err != nil {
 		return err
 	}
-	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head})
+	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head, Ended: head.Ended()})
 	if err == nil {
-		if head.Status == threads.StatusCompleted {
-			out.Ended, _, _ = strings.Cut(out.Modified, "T") // what ended changes no more
-		}
 		out.Start.Prompt, err = a.cfg.Client.Reader().Prompt(r.Context(), head.Start)
 	}
 	if err == nil {

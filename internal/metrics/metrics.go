@@ -50,6 +50,8 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		{"spool_items_too_large_total",
 			"Entries with items over the budget that cannot be cut: stubs have their numbers, the threads are failed.",
 			func(s persist.Stats) int64 { return s.ItemsTooLarge }},
+		{"spool_artifacts_not_inherited_total", "Artifacts that forks did not get: their records cannot be read.",
+			func(s persist.Stats) int64 { return s.RowsUnread }},
 		{"spool_items_refused_total", "Items that the store refuses for good: stubs have their numbers.", func(s persist.Stats) int64 { return s.ItemsRefused }},
 		{"spool_dead_letters_refused_total", "Dead letters that the store refuses for good: SPOOL_EVENTS alone has their events.", func(s persist.Stats) int64 { return s.LettersRefused }},
 		{"spool_nodes_total", "Nodes stored.", func(s persist.Stats) int64 { return s.Nodes }},

@@ -101,6 +101,11 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 		l.p.Log.Warn("an item is too large: a stub has its number, and its thread is failed until it is reopened",
 			"thread", t.Key, "seq", s.msg.Seq, "error", why)
 	}
+	if unread := ch.Counts.Unread; len(unread) > 0 {
+		l.p.stats.rowsUnread.Add(int64(len(unread)))
+		l.p.Log.Warn("a fork does not get all artifacts of its source: their records cannot be read",
+			"thread", t.Key, "seq", s.msg.Seq, "keys", unread)
+	}
 	l.p.tell(s, int(ch.Counts.Secrets))
 }
 

@@ -2,7 +2,9 @@ package persist_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -135,6 +138,7 @@ func TestForkOfManyArtifacts(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	r.manyArtifacts(t)
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
 	numbers := map[artifacts.Seq]bool{}
 	for _, row := range must.Get(r.Artifacts(soon(t), "copy"))(t) {
 		numbers[row.Seq] = true
@@ -145,7 +149,7 @@ func TestForkOfManyArtifacts(t *testing.T) {
 // manyRows is more artifacts than a commit has room for.
 const manyRows = record.MaxCommit / 2
 
-// manyArtifacts forks a session with one artifact more than manyRows into the session copy.
+// manyArtifacts gives the session s0 one artifact more than manyRows.
 func (r *rig) manyArtifacts(t *testing.T) {
 	t.Helper()
 	r.say(thread(0), "omp", sessionHeader, node("a", ""))
@@ -158,11 +162,12 @@ func (r *rig) manyArtifacts(t *testing.T) {
 		row.Seq = artifacts.Seq(strconv.Itoa(i + 1))
 		puts = append(puts, record.Put{Key: events.ArtifactKey("s0", string(row.ID)), Value: row.Encode()})
 	}
+	counter := record.Counter{Artifacts: artifacts.Seq(strconv.Itoa(manyRows))}
+	puts = append(puts, record.Put{Key: events.CounterKey("s0"), Value: counter.Encode(), Expect: record.Any})
 	must.Get(r.conn.Records().Commit(soon(t), f, puts))(t)
-	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
 }
 
-// meanwhile calls put behind the first commit that has artifacts of copy without its counter.
+// meanwhile calls do behind the first commit that has artifacts of copy without its thread.
 type meanwhile struct {
 	bucket
 	put sync.Once
@@ -173,8 +178,9 @@ func (m *meanwhile) Commit(ctx context.Context, f record.Fence, puts []record.Pu
 	has := func(key string) bool {
 		return slices.ContainsFunc(puts, func(p record.Put) bool { return strings.HasPrefix(p.Key, key) })
 	}
+	to := events.Thread{Session: "copy", Name: events.MainThread}
 	seq, err := m.bucket.Commit(ctx, f, puts)
-	if err == nil && has(events.ArtifactKey("copy", "")) && !has(events.CounterKey("copy")) {
+	if err == nil && has(events.ArtifactKey("copy", "")) && !has(events.HeadKey(to)) {
 		m.put.Do(m.do)
 	}
 	return seq, err
@@ -188,6 +194,7 @@ func TestArtifactWhileForked(t *testing.T) {
 	m.do = func() { own.Record = must.Get(r.PutArtifact(soon(t), own, strings.NewReader("")))(t) }
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
 	r.manyArtifacts(t)
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
 	numbers := map[artifacts.Seq]artifacts.ID{}
 	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
 	for _, row := range all {
@@ -196,8 +203,66 @@ func TestArtifactWhileForked(t *testing.T) {
 		}
 		numbers[row.Seq] = row.ID
 	}
-	if own.Seq != "0" || numbers["0"] != own.ID || len(all) != manyRows+2 {
-		t.Errorf("number %q is that of %s, of %d artifacts; want 0, %s, %d",
-			own.Seq, numbers["0"], len(all), own.ID, manyRows+2)
+	if want := strconv.Itoa(manyRows + 1); string(own.Seq) != want || len(all) != manyRows+2 {
+		t.Errorf("it has the number %q, of %d artifacts; want %s, %d", own.Seq, len(all), want, manyRows+2)
+	}
+}
+
+// A row of the source that cannot be read is left out of a fork, and named: the others are there.
+func TestForkOfAnUnreadableArtifact(t *testing.T) {
+	r := newRig(t)
+	log := new(natstest.Log)
+	run := r.start(func(d *persist.Deps, _ *persist.Config) { d.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	r.say(thread(0), "omp", sessionHeader, node("a", ""))
+	good := client.NewArtifact{Record: artifacts.Record{Session: "s0"}}
+	must.Get(r.PutArtifact(soon(t), good, strings.NewReader("x")))(t)
+	bad := events.ArtifactKey("s0", "art_20261120_100000_0123456789ABCDEF")
+	must.Get(r.conn.Records().Write(soon(t), record.Put{Key: bad, Value: []byte("none"), Expect: record.Any}))(t)
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+	if rows := must.Get(r.Artifacts(soon(t), "copy"))(t); len(rows) != 1 {
+		t.Errorf("the fork has %d artifacts, want 1", len(rows))
+	}
+	named := strings.Contains(log.String(), bad)
+	if n := run.Stats().RowsUnread; n != 1 || !named {
+		t.Errorf("%d artifacts are counted as left out, want 1; the log names it: %v", n, named)
+	}
+}
+
+// Rows that went ahead of a fork which is refused then take no numbers: an artifact that is put later has its own.
+func TestRowsOfARefusedFork(t *testing.T) {
+	r := newRig(t)
+	own := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
+	m := &meanwhile{bucket: r.conn.Records()}
+	m.do = func() { // the fork is judged anew, and its source is gone by then
+		own.Record = must.Get(r.PutArtifact(soon(t), own, strings.NewReader("")))(t)
+		gone := record.Put{Key: events.HeadKey(thread(0)), Expect: record.Any}
+		must.Get(r.conn.Records().Write(soon(t), gone))(t)
+	}
+	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
+	r.manyArtifacts(t)
+	to := events.Thread{Session: "copy", Name: events.MainThread}
+	fork := wholeOf("s0")
+	p := r.Publisher(client.PublisherConfig{})
+	must.Do(t, p.Control(soon(t), to, 1, events.Control{Op: events.OpFork, Fork: &fork}))
+	if err := r.Await(soon(t), to, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) {
+		t.Fatalf("the fork of a thread that is gone: %v, want ErrRefused", err)
+	}
+	put := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
+	must.Get(r.PutArtifact(soon(t), put, strings.NewReader("2")))(t)
+	numbers := map[artifacts.Seq]artifacts.ID{}
+	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
+	for _, row := range all {
+		if before := numbers[row.Seq]; row.Seq != "" && before != "" {
+			t.Errorf("%s and %s have the number %s", before, row.ID, row.Seq)
+		}
+		numbers[row.Seq] = row.ID
+	}
+	if _, err := r.DeleteSession(soon(t), "copy", client.Deletion{}); err != nil {
+		t.Error(err)
+	}
+	for _, filter := range []string{events.ArtifactKeys("copy", ""), "shared.*.copy.*"} {
+		if left := must.Get(r.conn.Records().List(soon(t), filter))(t); len(left) > 0 {
+			t.Errorf("%d records are left of the session that was to be forked: %s …", len(left), left[0].Key)
+		}
 	}
 }

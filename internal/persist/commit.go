@@ -222,7 +222,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	}
 	// What the commit needs to exist before it can be in it, or ahead of it.
 	room := record.MaxCommit - len(puts) - len(outputs) - len(c.threads)
-	rows, err := p.spillRows(ctx, c, room)
+	rows, err := p.spillRows(ctx, c, outputs, room)
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -342,23 +342,33 @@ func (p *Persister) spill(ctx context.Context, c *commit, young []record.Put, ro
 
 // spillRows writes the artifacts of forks for which a commit has no room ahead of it, behind the same fence, and gives
 // the records of the rest: a fork of a session with few of them is one batch. Each batch has whole rows, with the rows
-// that they are made from. A crash in between leaves rows of a fork that is not there yet: it finds them when its event
-// comes again.
-func (p *Persister) spillRows(ctx context.Context, c *commit, room int) (rest []record.Put, err error) {
+// that they are made from, the first one the counters too: nobody else is given the numbers of the rows. A crash in
+// between leaves rows of a fork that is not there yet: it finds them when its event comes again. If it is refused then,
+// they are artifacts of its session, with numbers of their own, until they are removed. outputs are those of the
+// commit, which expect the counters as they are by then.
+func (p *Persister) spillRows(ctx context.Context, c *commit, outputs []record.Put, room int) (
+	rest []record.Put, err error,
+) {
 	n := 0
 	for _, row := range c.rows {
 		n += len(row)
 	}
-	rows := c.rows
+	rows, counters := c.rows, outputs[len(c.outputs):][:len(c.numbered)]
 	for n > max(room, 0) {
-		var batch []record.Put
+		batch := slices.Clone(counters)
 		for len(rows) > 0 && len(batch)+len(rows[0]) <= record.MaxCommit {
 			batch, rows = append(batch, rows[0]...), rows[1:]
 		}
-		if _, err := p.Records.Commit(ctx, c.fence, batch); err != nil {
+		first, err := p.Records.Commit(ctx, c.fence, batch)
+		if err != nil {
 			return nil, err
 		}
-		n -= len(batch)
+		n -= len(batch) - len(counters)
+		for i := range counters {
+			counters[i].Expect = first + uint64(i)
+			c.numbered[i].rev = counters[i].Expect
+		}
+		counters = nil
 	}
 	return slices.Concat(rows...), nil
 }

@@ -190,7 +190,7 @@ func (l *lane) finish(ctx context.Context, c *commit) error {
 			t.leave()
 		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.Head.Status == threads.StatusCompleted && !past {
 			t.removes = t.thread.record
-			t.thread.record = events.HistoryKey(time.UnixMilli(t.Head.Updated).UTC().Format(time.DateOnly), t.key)
+			t.thread.record = events.HistoryKey(t.Head.Ended(), t.key)
 		}
 		t.record = t.thread.record
 	}

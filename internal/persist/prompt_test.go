@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -287,5 +288,52 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 	}
 	if st := run.Stats(); st.Dead != 1 {
 		t.Errorf("%d dead letters, want the rename refused while its prompt is open", st.Dead)
+	}
+}
+
+// A transcript that tells of a prompt, and of its answer, under the id of one that somebody waits for here leaves that
+// one as it is: it is listed as before, and answered.
+func TestPromptBesideATranscript(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	r.start(nil)
+	done := r.ask(ctx, thread(1), events.Prompt{ID: "toolu_1", Kind: events.PromptApproval, Text: "Deploy?"})
+	want := r.open(ctx, "s1", 1)[0]
+	const call = `{"type":"assistant","uuid":"a%d","message":{"role":"assistant","content":[{"type":"tool_use",` +
+		`"id":"toolu_%[1]d","name":"ExitPlanMode","input":{"plan":"do it"}}]}}`
+	const result = `{"type":"user","uuid":"r%d","message":{"role":"user","content":[{"type":"tool_result",` +
+		`"tool_use_id":"toolu_%[1]d","content":"yes"}]}}`
+	look := func() (all map[string]client.Prompt) {
+		all = map[string]client.Prompt{}
+		for _, p := range must.Get(r.Prompts(ctx, "s1"))(t) {
+			all[p.ID] = p
+		}
+		return all
+	}
+	same := func(when string) {
+		t.Helper()
+		if got := look()["toolu_1"]; !got.Answerable || got.Text != want.Text || got.Item != want.Item {
+			t.Errorf("%s the prompt is listed as %+v, want %+v", when, got, want)
+		}
+	}
+	for i, together := range []bool{true, false} { // in one commit, and in one each
+		lines := []string{fmt.Sprintf(call, 1), fmt.Sprintf(call, i+2), fmt.Sprintf(result, 1)}
+		if together {
+			r.say(thread(1), "claude", lines...)
+			same("behind the lines of a transcript")
+		}
+		for _, line := range lines {
+			r.say(thread(1), "claude", line)
+			same("behind a line of a transcript")
+		}
+		if _, listed := look()[fmt.Sprint("toolu_", i+2)]; !listed {
+			t.Errorf("the transcript's own prompt is not listed")
+		}
+	}
+	yes := events.Answer{Prompt: "toolu_1", Answer: json.RawMessage("true")}
+	if _, err := r.Answer(ctx, thread(1), yes); err != nil {
+		t.Error(err)
+	}
+	if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {
+		t.Errorf("Ask = %+v", got)
 	}
 }

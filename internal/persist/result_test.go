@@ -17,6 +17,7 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // largeResult is what a tool gave.
@@ -278,4 +279,40 @@ func TestResultThresholds(t *testing.T) {
 		}
 	}
 	r.verify(thread(0))
+}
+
+// TestResultWithoutTime: the artifact of a result that says no time, or none that can be, is named by when the server
+// stored it, and so is the one that a fork gets; items that are made again name the same.
+func TestResultWithoutTime(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	line := fmt.Sprintf(resultLines["item"], 1, largeResult(70_000))
+	dated := strings.Replace(line, `{"content"`, `{"created_at":"1980-01-01T00:00:00Z","content"`, 1)
+	for i, body := range []string{line, dated} {
+		at := thread(i)
+		e := events.Event{
+			Producer: "p", Seq: 1, Kind: events.KindEntry, Thread: at, Dialect: "item", Body: []byte(body),
+		}
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
+		r.await(at, "p", 1)
+		res := r.lastResult(at)
+		if res.Metadata.Artifact == nil {
+			t.Fatal("the result refers to no artifact")
+		}
+		rec := r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(70_000)))
+		today := time.Now().UTC().Format("20060102")
+		if !strings.HasPrefix(string(rec.ID), "art_"+today) || time.Since(time.UnixMilli(rec.Created)) > time.Hour {
+			t.Errorf("artifact %s of %d, want one of today, %s", rec.ID, rec.Created, today)
+		}
+		fork := events.Thread{Session: fmt.Sprint("f", i), Name: events.MainThread}
+		from := events.Fork{Session: at.Session, Thread: at.Name, Whole: true}
+		must.Do(t, r.Fork(t.Context(), fork, from))
+		head := r.head(fork)
+		item := must.Get(r.FullItem(t.Context(), fork, head, 1))(t)
+		id, _ := jsonscan.Text(jsonscan.Get(item, "metadata", "artifact", "artifact_id"))
+		if rows := must.Get(r.Artifacts(t.Context(), fork.Session))(t); len(rows) != 1 || string(rows[0].ID) != id {
+			t.Errorf("the fork has the artifacts %v, its item names %s", rows, id)
+		}
+		must.Do(t, threads.Verify(t.Context(), r.Reader(), head))
+	}
 }

@@ -18,6 +18,7 @@ type Stats struct {
 	Items          int64 `json:"items"`           // items published
 	ItemsRefused   int64 `json:"items_refused"`   // items that the store refuses for good: stubs have their numbers
 	ItemsTooLarge  int64 `json:"items_too_large"` // entries with items over the budget: stubs have their numbers
+	RowsUnread     int64 `json:"rows_unread"`     // artifacts that forks did not get: their records cannot be read
 	LettersRefused int64 `json:"letters_refused"` // dead letters that it refuses for good, even when they are cut
 	Nodes          int64 `json:"nodes"`           // nodes stored
 	Commits        int64 `json:"commits"`         // atomic batches of records
@@ -37,7 +38,7 @@ type Stats struct {
 type counters struct {
 	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
-	itemsRefused, itemsTooLarge, lettersRefused                                           atomic.Int64
+	itemsRefused, itemsTooLarge, lettersRefused, rowsUnread                               atomic.Int64
 	outputs, outputBytes, secrets, overThreads, overProducers                             atomic.Int64
 }
 
@@ -62,8 +63,8 @@ func (p *Persister) Stats() Stats {
 	return Stats{
 		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(), ItemsRefused: c.itemsRefused.Load(), LettersRefused: c.lettersRefused.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
-		ItemsTooLarge: c.itemsTooLarge.Load(),
-		Refused:       c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
+		ItemsTooLarge: c.itemsTooLarge.Load(), RowsUnread: c.rowsUnread.Load(),
+		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
 		OverThreads: c.overThreads.Load(), OverProducers: c.overProducers.Load(),

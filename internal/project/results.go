@@ -3,6 +3,7 @@ package project
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spool/internal/jsonscan"
@@ -18,7 +19,8 @@ const (
 	resultSummary = 200
 	// withExcerpts ends the projection of an entry whose large results are artifacts, and whose items have head and tail
 	// of them. The thresholds follow when they are not the default ones: "claude/1/excerpts:32768,8000". Items with
-	// withResults are of an earlier version, and have the results whole.
+	// withResults are of an earlier version, and have the results whole. Of an entry without a time it follows when
+	// that was stored, in Unix milliseconds: "claude/1/excerpts@1795400000000".
 	withExcerpts = "/excerpts"
 	withResults  = "/results"
 )
@@ -26,7 +28,8 @@ const (
 // Limit says which results of an entry are artifacts, and what is left of them in its items.
 type Limit struct {
 	artifacts.Thresholds
-	Whole bool // all: so it was before there were excerpts
+	Whole  bool  // all: so it was before there were excerpts
+	Stored int64 // Unix milliseconds; the artifacts' ids have it, since the entry says no time that can be; 0: it does
 }
 
 // Result is a tool's result that is too large for a message (SPEC A4).
@@ -66,7 +69,11 @@ func brief(it events.Item) (text string) {
 // ResultID names the artifact of a large result: by the state and the session, so that a replay, a reader of the past and a
 // fork of the session know it without being told.
 func (s Stamp) ResultID(r Result) artifacts.ID {
-	return artifacts.ResultID(s.Thread.Session, s.Node.String(), r.Index, s.Time)
+	at := s.Time
+	if s.Results != nil && s.Results.Stored != 0 {
+		at = s.Results.Stored
+	}
+	return artifacts.ResultID(s.Thread.Session, s.Node.String(), r.Index, at)
 }
 
 // attach puts the references of large results into the metadata of their items, and gives these results.
@@ -84,17 +91,28 @@ func (s Stamp) attach(items []events.Item) (with []events.Item, large []Result) 
 	return with, large
 }
 
-// MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the limit
-// for its items: they are made the same again whatever the limit is then.
-func MarkResults(r *threads.Record, large []Result, limit artifacts.Thresholds) *Limit {
+// MarkResults notes in an entry's record that its results over a limit are artifacts, if there are any, and returns the
+// limit for its items: they are made the same again whatever the limit is then. Stored counts only if said, the entry's
+// time in Unix milliseconds, cannot be (SPEC P5).
+func MarkResults(r *threads.Record, large []Result, limit Limit, said int64) *Limit {
 	if len(large) == 0 {
 		return nil
 	}
-	r.Projection += withExcerpts
+	mark := withExcerpts
+	if limit.Whole {
+		mark = withResults
+	}
+	r.Projection += mark
 	if limit.Set() != (artifacts.Thresholds{}).Set() {
 		r.Projection += ":" + limit.String()
 	}
-	return &Limit{Thresholds: limit}
+	if events.Believed(said, 0) != 0 {
+		limit.Stored = 0
+	}
+	if limit.Stored != 0 {
+		r.Projection += "@" + strconv.FormatInt(limit.Stored, 10)
+	}
+	return &limit
 }
 
 // parseProjection divides what is recorded of an entry's projection into its version and, when large results are artifacts,
@@ -109,6 +127,12 @@ func parseProjection(p string) (version string, limit *Limit, err error) {
 		return p, nil, nil
 	}
 	limit = &Limit{Whole: whole}
+	rest, at, dated := strings.Cut(rest, "@")
+	if dated {
+		if limit.Stored, err = strconv.ParseInt(at, 10, 64); err != nil {
+			return version, nil, err
+		}
+	}
 	if rest != "" {
 		limit.Thresholds, err = artifacts.ParseThresholds(strings.TrimPrefix(rest, ":"))
 	}

@@ -70,23 +70,28 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 // TestMarkResults: the mark says from what size on, and leads back to it; without a large result there is none. Entries of
 // before it was configurable have the mark alone, and of before excerpts another one.
 func TestMarkResults(t *testing.T) {
+	const said, stored = 1_795_300_000_000, 1_795_400_000_000
 	one := make([]Result, 1)
 	for _, c := range []struct {
 		large []Result
 		limit artifacts.Thresholds
+		said  int64
 		want  string
 	}{
-		{nil, artifacts.Thresholds{Bytes: 2000}, "omp/1"},
-		{one, artifacts.Thresholds{}, "omp/1/excerpts"},
-		{one, artifacts.Thresholds{Bytes: 65_536, Tokens: 16_000}, "omp/1/excerpts"},
-		{one, artifacts.Thresholds{Bytes: 2000}, "omp/1/excerpts:2000,16000"},
-		{one, artifacts.Thresholds{Tokens: 300}, "omp/1/excerpts:65536,300"},
+		{nil, artifacts.Thresholds{Bytes: 2000}, 0, "omp/1"},
+		{one, artifacts.Thresholds{}, said, "omp/1/excerpts"},
+		{one, artifacts.Thresholds{Bytes: 65_536, Tokens: 16_000}, said, "omp/1/excerpts"},
+		{one, artifacts.Thresholds{Bytes: 2000}, said, "omp/1/excerpts:2000,16000"},
+		{one, artifacts.Thresholds{Tokens: 300}, said, "omp/1/excerpts:65536,300"},
+		{one, artifacts.Thresholds{}, 0, "omp/1/excerpts@1795400000000"},
+		{one, artifacts.Thresholds{Bytes: 2000}, 1, "omp/1/excerpts:2000,16000@1795400000000"},
 	} {
 		st := threads.Record{Projection: "omp/1"}
-		limit := MarkResults(&st, c.large, c.limit)
+		limit := MarkResults(&st, c.large, Limit{Thresholds: c.limit, Stored: stored}, c.said)
 		must.Same(t, st.Projection, c.want, "MarkResults(%v) = %s, want %s", c.limit)
 		version, read, err := parseProjection(st.Projection)
-		if err != nil || version != "omp/1" || (read == nil) != (limit == nil) || read != nil && read.Set() != c.limit.Set() {
+		if err != nil || version != "omp/1" || (read == nil) != (limit == nil) ||
+			read != nil && (read.Set() != c.limit.Set() || read.Stored != limit.Stored) {
 			t.Errorf("parseProjection(%s) = %s, %v, %v, want the limit that was marked", st.Projection, version, read, err)
 		}
 	}
@@ -95,7 +100,7 @@ func TestMarkResults(t *testing.T) {
 		t.Errorf("parseProjection of an earlier version's mark = %v, %v, want whole results over 2000", earlier, err)
 	}
 	for _, bad := range []string{"omp/1/excerpts:", "omp/1/excerptsandmore", "omp/1/results:", "omp/1/results:1",
-		"omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore"} {
+		"omp/1/results:01,2", "omp/1/results:0,5", "omp/1/resultsandmore", "omp/1/excerpts@", "omp/1/excerpts@x"} {
 		if _, limit, err := parseProjection(bad); err == nil {
 			t.Errorf("parseProjection(%s) = %v, want an error", bad, limit)
 		}

@@ -152,7 +152,7 @@ func (w *refWalk) value(raw []byte, i int, key string, inArray bool) int {
 		}
 		return end
 	case '{':
-		return w.object(raw, i, inArray && key == "content")
+		return w.object(raw, i, inArray && key == "content" || key == "toolUseResult")
 	case '[':
 		i = jsonscan.SkipSpace(raw, i+1)
 		for raw[i] != ']' {
@@ -163,7 +163,8 @@ func (w *refWalk) value(raw []byte, i int, key string, inArray bool) int {
 	return jsonscan.SkipValue(raw, i)
 }
 
-// object walks an object; block tells that it is an element of an array under content.
+// object walks an object; block tells that it is an element of an array under content, or of what Claude Code has of a
+// result, where the data of an image is one object deeper (truncate.Options).
 func (w *refWalk) object(raw []byte, i int, block bool) int {
 	image, start, end := false, 0, 0
 	i = jsonscan.SkipSpace(raw, i+1)
@@ -176,8 +177,17 @@ func (w *refWalk) object(raw []byte, i int, block bool) int {
 			typ, _ := jsonscan.Text(raw[i:after])
 			image = typ == "image"
 		}
-		if block && key == "data" {
+		switch {
+		case block && key == "data":
 			start, end = i, after
+		case block && (key == "source" || key == "file"):
+			_ = jsonscan.Members(raw, i, func(name []byte, at int) int {
+				to := jsonscan.SkipValue(raw, at)
+				if string(name) == "data" || string(name) == "base64" {
+					start, end = at, to
+				}
+				return to
+			})
 		}
 		i = next(raw, after)
 	}

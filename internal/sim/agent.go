@@ -119,8 +119,12 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		if o.Do == Rename {
 			return cl.Rename(ctx, t, threadNames[o.To%len(threadNames)])
 		}
-		if o.Kind == 1 {
+		switch o.Kind {
+		case 1:
 			return cl.ForceRemove(ctx, t)
+		case 2:
+			_, err := cl.Retire(ctx, t)
+			return err
 		}
 		return cl.Remove(ctx, t)
 	case End:

@@ -217,7 +217,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case Ask, Answer:
 		o.N, o.Kind = few(r, 2), few(r, 2)
 	case Remove, Rename:
-		o.Kind = r.IntN(2)
+		o.Kind = r.IntN(3)
 		if o.Again = r.IntN(3) == 0; o.Again {
 			o.N = []int{0, 50, 500, 5000}[r.IntN(4)]
 		}

@@ -68,11 +68,12 @@ type life struct {
 	seen    producers
 	noted   map[identity]bool // what it saw itself, whatever its name was
 	ended   bool
-	gone    bool // removed, by itself or with its session
-	foreign bool // it is a fork of a thread of another session: what it began with is not known here
-	forked  bool // its first items are another thread's
-	moved   bool // it was renamed: items before are under another name
-	dropped bool // outputs of it were dropped by a forced removal or rename
+	gone    bool   // removed, by itself or with its session
+	foreign bool   // it is a fork of a thread of another session: what it began with is not known here
+	forked  bool   // its first items are another thread's
+	moved   bool   // it was renamed: items before are under another name
+	dropped bool   // outputs of it were dropped by a forced removal or rename
+	changed uint64 // the last entry that was applied to it
 }
 
 // held is an entry that a thread holds, for certain or, when must is false, perhaps.
@@ -399,6 +400,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 		return
 	}
 	m.settle(mark, applied, at, "")
+	t.changed = at
 	if mark != "" {
 		t.held = append(t.held, held{mark, must})
 	}
@@ -408,7 +410,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 var refusals = regexp.MustCompile(strings.Join([]string{
 	"busy", "is open", "is live", "waits for", "exists already", "no thread", "was renamed", "is .* now", "no completed",
 	"no entries", "has ended", "not found", "no such", "was removed", "that is its name", "prompt", "settled",
-	"only a failed", "queued or running", "active",
+	"only a failed", "queued or running", "active", "somebody wrote to",
 }, "|"))
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
@@ -447,6 +449,10 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		if t == nil {
 			m.fail("the removal at %d of %s, which is not there, is no dead letter", at, e.Thread)
 			return
+		}
+		if since := op.Remove.UnchangedSince; since != 0 && t.changed > since {
+			m.fail("the removal at %d of %s, unchanged since %d, took away the entry at %d",
+				at, e.Thread, since, t.changed)
 		}
 		m.note(e, t)
 		t.gone = true

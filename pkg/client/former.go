@@ -10,7 +10,8 @@ import (
 
 // Retire gives all that a thread holds the name of a former one and frees its own, so that the source of the thread,
 // which was rewritten, can be imported under it (SPEC P6). It returns when both are done, with the name that it has
-// now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and Remove.
+// now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and
+// Remove; ErrBusyThread: an event was applied to the thread meanwhile, and it stays.
 func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thread, err error) {
 	head, err := c.Thread(ctx, t)
 	if err != nil {
@@ -24,10 +25,11 @@ func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thr
 	if err != nil && !errors.Is(err, ErrThreadExists) {
 		return former, err
 	}
-	if now, err := c.Thread(ctx, t); err != nil || now.Applied != head.Applied {
-		return former, errors.Join(err, fmt.Errorf("%w: somebody writes to %s", ErrBusyThread, t))
+	err = c.remove(ctx, t, events.Remove{UnchangedSince: head.Applied})
+	if now, look := c.Thread(ctx, t); errors.Is(err, ErrRefused) && look == nil && now.Applied > head.Applied {
+		err = fmt.Errorf("%w: somebody writes to %s: %w", ErrBusyThread, t, err)
 	}
-	return former, c.Remove(ctx, t)
+	return former, err
 }
 
 // Former are the threads that had that name before they were retired.

@@ -14,6 +14,7 @@ import (
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // Images whose refs came with their entries, as every session file on a disk has them, are in line wherever an entry is
@@ -99,4 +100,53 @@ func TestImagesOfALog(t *testing.T) {
 	if full := must.Get(r.FullItem(t.Context(), th, head, 1))(t); string(full) != strings.TrimSuffix(log, "\n") {
 		t.Errorf("whole item = %s, want the line of the log", full)
 	}
+}
+
+// Images in Claude Code's lines, in a post, in a tool's result and in what the harness keeps of it, are one blob; an
+// export has the lines as they came, and a ref that came by itself is held and leads back to the image.
+func TestImagesOfClaudeCode(t *testing.T) {
+	r := newRig(t)
+	png := bytes.Repeat([]byte("\x89PNG"), 500)
+	b64 := base64.StdEncoding.EncodeToString(png)
+	image := func(data string) string {
+		return `{"type":"image","source":{"type":"base64","data":"` + data + `","media_type":"image/png"}}`
+	}
+	lines := []string{
+		`{"type":"user","uuid":"u1","message":{"role":"user","content":[{"type":"text","text":"see"},` +
+			image(b64) + `]}}`,
+		`{"type":"user","uuid":"u2","message":{"role":"user","content":[{"tool_use_id":"t1","type":"tool_result",` +
+			`"content":[` + image(b64) + `]}]},` +
+			`"toolUseResult":{"type":"image","file":{"base64":"` + b64 + `","type":"image/png"}}}`,
+		`{"type":"user","uuid":"u3","message":{"role":"user","content":[` +
+			image(casstore.SumBlob(png).String()) + `]}}`,
+	}
+	th := thread("s")
+	var es []client.Entry
+	for _, line := range lines {
+		es = append(es, client.Entry{Thread: th, Dialect: "claude", Body: []byte(line)})
+	}
+	r.publish(t, es...)
+	head := must.Get(r.Thread(t.Context(), th))(t)
+	stored := must.Get(r.Blob(t.Context(), casstore.SumBlob(png)))(t)
+	if !bytes.Equal(stored, png) || head.Externalized != 3 {
+		t.Errorf("%d values are moved, and the blob has %d bytes; want 3, %d", head.Externalized, len(stored), len(png))
+	}
+	for form, want := range map[rehydrate.Form]int{rehydrate.Full: 3, rehydrate.Stored: 0} {
+		var out bytes.Buffer
+		must.Get(r.ExportAs(t.Context(), th, form, &out, nil))(t)
+		if got := strings.Count(out.String(), b64); got != want {
+			t.Errorf("form %d has %d images in line, want %d", form, got, want)
+		}
+		if form == rehydrate.Full && out.String() != strings.Join(lines, "\n")+"\n" {
+			t.Errorf("export = %.500s, want the lines as they came", out.String())
+		}
+	}
+	for i, line := range lines {
+		stored := strings.ReplaceAll(line, b64, casstore.SumBlob(png).String())
+		got := string(must.Get(rehydrate.Resolve(t.Context(), []byte(stored), r.Source().Blobs, nil))(t))
+		if want := strings.ReplaceAll(stored, casstore.SumBlob(png).String(), b64); got != want {
+			t.Errorf("line %d is resolved as %.500s", i, got)
+		}
+	}
+	must.Do(t, threads.Verify(t.Context(), r.Reader(), head))
 }

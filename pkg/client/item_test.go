@@ -1,12 +1,15 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
-	"spool/internal/must"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"spool/internal/must"
+	"spool/pkg/events"
 )
 
 // parseItem reads what encoding/json would.
@@ -28,7 +31,7 @@ func TestParseItem(t *testing.T) {
 			want.Metadata = nil
 		}
 		want.Raw = []byte(text)
-		if d := cmp.Diff(want, got); d != "" {
+		if d := gocmp.Diff(want, got); d != "" {
 			t.Errorf("parseItem(%s): -encoding/json +parseItem:\n%s", text, d)
 		}
 	}
@@ -37,6 +40,29 @@ func TestParseItem(t *testing.T) {
 	} {
 		if _, err := parseItem([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("parseItem(%s) = %v, want an error that says %s", text, err, says)
+		}
+	}
+}
+
+// TestTypeOfAnItem: of a member that an item's metadata has twice the last one counts, spelled as it is, for whoever
+// stores the item and for whoever reads it.
+func TestTypeOfAnItem(t *testing.T) {
+	for metadata, want := range map[string]string{
+		`{"type":"text","type":"status"}`:                           "status",
+		`{"type":"status","Type":"text","TYPE":"thinking"}`:         "status",
+		`{"type":1,"type":"status"}`:                                "status",
+		`{"t\u0079pe":"status","type":"text","\u0074ype":"status"}`: "status",
+		`{"type":"status","type":"pending_prompt_resolved"}`:        "pending_prompt_resolved",
+		`{"Type":"status"}`:                                         "message",
+	} {
+		raw := []byte(`{"content":[],"metadata":{"type":"text"},"metadata":` + metadata + `}`)
+		stored := must.Get(events.ParseItem(raw))(t)
+		if typ := cmp.Or(stored.Type, "message"); typ != want {
+			t.Errorf("%s is stored as an item of the type %q, want %q", raw, typ, want)
+		}
+		read := must.Get(parseItem(stored.JSON()))(t)
+		if got := read.Type(); got != want {
+			t.Errorf("%s is read as an item of the type %q, want %q", raw, got, want)
 		}
 	}
 }

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// persister runs a persister until stop is called.
-func persister(conn *natsio.Conn) (stop func(), err error) {
+// persister runs a persister until stop is called. before is told of each message before it is taken, and may hold it.
+func persister(conn *natsio.Conn, before ...func(natsio.Delivery)) (stop func(), err error) {
 	p := persist.New(persistnats.Deps(conn, 0, 8<<20), persist.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var stops []func()
@@ -39,6 +39,9 @@ func persister(conn *natsio.Conn) (stop func(), err error) {
 	run.Go(func() { _ = p.Run(ctx) })
 	for part := range events.Partitions {
 		s, err := conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
+			for _, tell := range before {
+				tell(d)
+			}
 			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
 		})
 		if err != nil {

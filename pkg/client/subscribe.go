@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -48,13 +50,8 @@ type Part struct {
 
 // Type is metadata.type, or "message" for a plain user post.
 func (i *Item) Type() string {
-	var m struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(i.Metadata, &m) != nil || m.Type == "" {
-		return "message"
-	}
-	return m.Type
+	name, _ := jsonscan.Text(jsonscan.Get(i.Metadata, "type"))
+	return cmp.Or(name, "message")
 }
 
 // Text is the first text of the content.

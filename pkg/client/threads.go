@@ -112,22 +112,24 @@ func (c *Client) rename(ctx context.Context, t events.Thread, to string, force b
 
 // Remove takes a thread out of the index or the history (SPEC C9), and returns when it is gone. Its name is free then; its
 // nodes stay for as long as another thread has them. ErrBusyThread as for Rename.
-func (c *Client) Remove(ctx context.Context, t events.Thread) error { return c.remove(ctx, t, false) }
+func (c *Client) Remove(ctx context.Context, t events.Thread) error {
+	return c.remove(ctx, t, events.Remove{})
+}
 
 // ForceRemove is Remove that does not mind live runs and outputs; those that are open are dropped.
 func (c *Client) ForceRemove(ctx context.Context, t events.Thread) error {
-	return c.remove(ctx, t, true)
+	return c.remove(ctx, t, events.Remove{Force: true})
 }
 
-func (c *Client) remove(ctx context.Context, t events.Thread, force bool) error {
-	if _, err := c.Thread(ctx, t); err != nil && !(force && isUnreadable(err)) {
+func (c *Client) remove(ctx context.Context, t events.Thread, how events.Remove) error {
+	if _, err := c.Thread(ctx, t); err != nil && !(how.Force && isUnreadable(err)) {
 		return err
 	}
-	if err := c.quiet(ctx, t, force); err != nil {
+	if err := c.quiet(ctx, t, how.Force); err != nil {
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.destroy(ctx, t, events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: force}}); err != nil {
+	if err := p.destroy(ctx, t, events.Control{Op: events.OpRemove, Remove: &how}); err != nil {
 		return err
 	}
 	return c.awaitLeaving(ctx, t, p.Producer())

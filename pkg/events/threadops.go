@@ -46,4 +46,8 @@ type Reopen struct{}
 // Remove says how a thread is removed.
 type Remove struct {
 	Force bool `json:"force,omitempty"` // although a run or an output of the thread is live
+
+	// UnchangedSince, if not 0, refuses the removal of a thread that has taken an event behind that sequence of
+	// SPOOL_EVENTS.
+	UnchangedSince uint64 `json:"unchangedSince,omitempty"`
 }

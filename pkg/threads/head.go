@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/pkg/casstore"
 )
@@ -94,6 +95,14 @@ type Head struct {
 	Gaps []Gap // what producers left out, that noted last last; no method changes its memory
 
 	Later []byte // encoded fields of a later writer, kept as they are
+}
+
+// Ended is the UTC date of the thread's end, by which its record is filed; "" if it has not ended.
+func (h *Head) Ended() string {
+	if h.Status != StatusCompleted {
+		return ""
+	}
+	return time.UnixMilli(h.Updated).UTC().Format(time.DateOnly)
 }
 
 // NoClaim: no event has said a time yet.

@@ -184,3 +184,47 @@ func TestEntryErrors(t *testing.T) {
 		t.Errorf("%d stripped at depth 256, want 1", r.Stripped)
 	}
 }
+
+// TestSources: the images of Claude Code are blobs by the rule of all others, wherever its lines have them, and only
+// where that is asked for.
+func TestSources(t *testing.T) {
+	long := strings.Repeat("y", 500_001)
+	source := func(data string) string {
+		return `{"type":"image","source":{"type":"base64","data":"` + data + `","media_type":"image/png"}}`
+	}
+	file := func(data string) string { return `{"type":"image","file":{"base64":"` + data + `","originalSize":9}}` }
+	content := func(block string) string { return `{"content":[` + block + `]}` }
+	result := func(block string) string {
+		return content(`{"type":"tool_result","content":[` + block + `]}`)
+	}
+	behind := func(data string) string { return content(`{"source":{"data":"` + data + `"},"type":"image"}`) }
+	moved := truncate.Ref(make([]byte, 450_000))
+	for name, c := range map[string]struct{ in, want string }{
+		"post":               {content(source(picture)), content(source(pictureAt))},
+		"tool result":        {result(source(unpadded)), result(source(pictureAt))},
+		"file of a result":   {`{"toolUseResult":` + file(picture) + `}`, `{"toolUseResult":` + file(pictureAt) + `}`},
+		"blocks of a result": {`{"toolUseResult":[` + source(picture) + `]}`, `{"toolUseResult":[` + source(pictureAt) + `]}`},
+		"type behind it":     {behind(picture), behind(pictureAt)},
+		"long":               {content(source(strings.Repeat("A", 600_000))), content(source(moved))},
+		"too short":          {content(source(picture[:1020])), ""},
+		"no base64":          {content(source(long)), ""},
+		"no image":           {content(`{"type":"document","source":{"data":"` + picture + `"}}`), ""},
+		"file of a text":     {`{"toolUseResult":{"type":"text","file":{"base64":"` + picture + `"}}}`, ""},
+		"source deeper":      {content(`{"type":"image","source":{"source":{"data":"` + picture + `"}}}`), ""},
+		"source of no block": {`{"source":{"data":"` + picture + `"},"type":"image"}`, ""},
+		"another member's":   {content(`{"type":"image","x":{"data":"` + picture + `"}}`), ""},
+		"no object":          {content(`{"type":"image","source":[{"data":"` + picture + `"}]}`), ""},
+	} {
+		want := c.want
+		if want == "" {
+			want = c.in
+		}
+		r, _ := entry(t, []byte(c.in), truncate.Options{Sources: true})
+		if text := string(r.Text); text != want || r.Full != nil {
+			t.Errorf("%s: Text = %s\nwant   %s, and nothing lost: %v", name, ends(text), ends(want), r.Full == nil)
+		}
+		if r, _ := entry(t, []byte(c.in), truncate.Options{}); r.Externalized != 0 {
+			t.Errorf("%s: %d values are moved where nobody asked for it", name, r.Externalized)
+		}
+	}
+}

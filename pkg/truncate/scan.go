@@ -24,6 +24,8 @@ const (
 	keyType                  // type
 	keyData                  // data
 	keyLineCount             // lineCount
+	keySource                // source, file: with Options.Sources
+	keyToolResult            // toolUseResult: the same
 	keys
 )
 
@@ -32,7 +34,17 @@ func (k key) signature() bool {
 }
 
 // classify names the key that is called name.
-func classify(name []byte) key {
+func (s *scanner) classify(name []byte) key {
+	if s.opt.Sources {
+		switch string(name) {
+		case "source", "file":
+			return keySource
+		case "base64":
+			return keyData
+		case "toolUseResult":
+			return keyToolResult
+		}
+	}
 	switch string(name) {
 	case "content":
 		return keyContent
@@ -67,6 +79,8 @@ type scanner struct {
 	depth int
 	edits []edit
 
+	source object // the last one under keySource
+
 	text measure // the last string
 	data decoder // and its bytes, if a rule may ask for them
 	name [headLen]byte
@@ -90,7 +104,9 @@ func (s *scanner) value(k key, inArray bool) (isString bool, err error) {
 	case '"':
 		return true, s.str(k)
 	case '{':
-		return false, s.nested(func() error { return s.object(inArray && k == keyContent) })
+		return false, s.nested(func() error {
+			return s.object(inArray && k == keyContent || k == keyToolResult, k == keySource && !inArray)
+		})
 	case '[':
 		return false, s.nested(func() error { return s.array(k) })
 	case 't', 'f', 'n':
@@ -143,8 +159,9 @@ func (s *scanner) separator(closing byte) (byte, error) {
 	return c, nil
 }
 
-// object reads the members of an object; inContent tells that it is an element of an array under content.
-func (s *scanner) object(inContent bool) error {
+// object reads the members of an object; inContent tells that it is an element of an array under content, or stands for
+// one, inSource that such a one has its data in it.
+func (s *scanner) object(inContent, inSource bool) error {
 	mark := len(s.edits)
 	o := object{content: -1}
 	before := int64(-1) // end of the preceding member, -1 as long as none was kept
@@ -156,7 +173,7 @@ func (s *scanner) object(inContent bool) error {
 			return err
 		}
 		own := len(s.edits)
-		if err = s.member(&o, k, inContent); err != nil {
+		if err = s.member(&o, k, inContent, inSource); err != nil {
 			return err
 		}
 		end := s.r.Offset()
@@ -171,6 +188,9 @@ func (s *scanner) object(inContent bool) error {
 		if before, err = s.strip(start, end, before, c == '}'); err != nil {
 			return err
 		}
+	}
+	if inSource {
+		s.source = o
 	}
 	return s.finish(&o, mark, inContent)
 }
@@ -196,7 +216,7 @@ func (s *scanner) key() (key, error) {
 		return 0, s.r.Unexpected()
 	}
 	s.r.Skip()
-	return classify(name), nil
+	return s.classify(name), nil
 }
 
 // strip removes a member (SPEC T3) together with the comma before it, or, if no member before it was kept, the comma after.
@@ -237,13 +257,16 @@ type count struct {
 }
 
 // member reads the value of a member and notes what it means for its object.
-func (s *scanner) member(o *object, k key, inContent bool) error {
+func (s *scanner) member(o *object, k key, inContent, inSource bool) error {
 	if k == keyLineCount {
 		return s.lineCount(o)
 	}
 	walk := k
-	if k == keyData && !inContent {
+	if k == keyData && !inContent && !inSource || k == keySource && !inContent {
 		walk = keyOther
+	}
+	if k == keySource {
+		s.source = object{}
 	}
 	isString, err := s.value(walk, false)
 	if err != nil {
@@ -260,8 +283,13 @@ func (s *scanner) member(o *object, k key, inContent bool) error {
 			o.content = s.text.linesKept()
 		}
 	case keyData:
-		if o.isImage = isString && inContent && (s.text.units >= MinImage || IsRef(string(s.text.head))); o.isImage {
+		long := s.text.units >= MinImage || IsRef(string(s.text.head))
+		if o.isImage = isString && (inContent || inSource) && long; o.isImage {
 			o.image, o.canMove = s.moved()
+		}
+	case keySource:
+		if inContent && s.source.isImage {
+			o.isImage, o.image, o.canMove = s.source.isImage, s.source.image, s.source.canMove
 		}
 	}
 	return nil

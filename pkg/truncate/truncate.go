@@ -29,6 +29,9 @@ var (
 type Options struct {
 	// Signed is what happens to provider signatures over the limit (SPEC T2).
 	Signed Signed
+	// Sources has the images of Claude Code moved too: SPEC T5 also for the data of a block's source, and for what
+	// toolUseResult has of a result, blocks or the base64 of a file.
+	Sources bool
 }
 
 // Signed is a treatment of signatures. The zero value means SignedCleared.
@@ -109,7 +112,7 @@ func Entry(raw []byte, blobs func(b []byte) (ref string), opt Options) (Result, 
 // is spelled with \u escapes might be one of them.
 func suspicious(key, rest []byte) bool {
 	switch string(key) {
-	case "data":
+	case "data", "base64":
 		rest = rest[jsonscan.SkipSpace(rest, 0):]
 		return len(rest) > MinImage && rest[0] == '"' && bytes.IndexByte(rest[1:MinImage+1], '"') < 0
 	case "partialJson", "jsonlEvents", "image_url":
