@@ -51,7 +51,7 @@ var through = "product"
 const library = "library"
 
 // onProduct are the groups that have no other way to run.
-var onProduct = map[string]bool{"ids": true, "sessions": true, "urls": true}
+var onProduct = map[string]bool{"ids": true, "sessions": true, "sink": true, "urls": true}
 
 func split(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })

@@ -265,7 +265,8 @@ func (o *Output) config() output.Config {
 		return body, nil
 	}
 	return output.Config{
-		Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Large: o.large, Artifact: begin,
+		Threshold: o.Rec.Start.Show, Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep,
+		Large: o.large, Artifact: begin,
 	}
 }
 
