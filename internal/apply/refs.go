@@ -1,16 +1,14 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"spool/internal/record"
-	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
-	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -139,18 +137,21 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 	return at, err
 }
 
-var refMark = []byte("blob:sha256:")
-
-// heldBlobs lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content
-// refers to them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is
-// stored must not depend on the batch: before the answer is no, all that came before is committed.
+// heldBlobs lists the blobs that an entry names by itself, wherever and however: its content refers to them, so that gc
+// keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored must not depend on
+// the batch: before the answer is no, all that came before is committed.
 func (d *draft) heldBlobs(ctx context.Context) ([]casstore.Ref, error) {
-	if d.e.Kind != events.KindEntry || !dialect.IsJSON(d.e.Dialect) || !bytes.Contains(d.e.Text, refMark) {
+	if d.e.Kind != events.KindEntry {
 		return nil, nil
 	}
-	refs := slices.DeleteFunc(distinct(rehydrate.Refs(d.e.Text)), func(r casstore.Ref) bool {
-		return slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == r })
-	})
+	var refs []casstore.Ref
+	for mention := range artifacts.Mentions(d.e.Text) {
+		ref, err := casstore.ParseRef(mention)
+		if err == nil && !slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == ref }) {
+			refs = append(refs, ref)
+		}
+	}
+	refs = distinct(refs)
 	if len(refs) == 0 {
 		return nil, nil
 	}
