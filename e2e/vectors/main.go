@@ -39,6 +39,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "vectors:", err)
 		os.Exit(2)
 	}
+	for _, group := range r.pure {
+		fmt.Printf("by the library alone: %s\n", group)
+	}
 	fmt.Printf("%d passed, %d failed\n", r.passed, r.failed)
 	if r.failed > 0 {
 		os.Exit(1)
@@ -50,8 +53,14 @@ var through = "product"
 
 const library = "library"
 
-// onProduct are the groups that have no other way to run.
-var onProduct = map[string]bool{"ids": true, "sessions": true, "sink": true, "urls": true}
+// pure are the groups that call the library, and why. All others run on a `spool up`; of them context alone can do without.
+var pure = map[string]string{
+	"legacy":   "what a file of an old version, or a damaged one, is read as",
+	"listing":  "what is said of a session, and in which order",
+	"resolve":  "an entry and the blobs that it refers to, right, wrong or missing; those that are persisted first run on a spool up",
+	"sanitize": "one text",
+	"truncate": "one text",
+}
 
 func split(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })
@@ -79,6 +88,7 @@ type runner struct {
 	deviations     []deviation
 	used           []bool // by index of deviations: a case was let pass by it
 	verbose        bool
+	pure           []string // groups that the library alone was asked for
 	passed, failed int
 }
 
@@ -100,8 +110,11 @@ func (r *runner) run(dir string, only, skip []string) error {
 		if !e.IsDir() || slices.Contains(skip, name) || len(only) > 0 && !slices.Contains(only, name) {
 			continue
 		}
-		if through == library && onProduct[name] {
+		if through == library && pure[name] == "" && name != "context" {
 			continue
+		}
+		if why := pure[name]; why != "" {
+			r.pure = append(r.pure, name+": "+why)
 		}
 		run, ok := groups[name]
 		if !ok {
