@@ -86,7 +86,7 @@ type Case struct {
 type runner struct {
 	out            io.Writer
 	deviations     []deviation
-	used           []bool // by index of deviations: a case was let pass by it
+	used           usage // cases that were let pass
 	verbose        bool
 	pure           []string // groups that the library alone was asked for
 	passed, failed int
@@ -94,7 +94,7 @@ type runner struct {
 
 func (r *runner) run(dir string, only, skip []string) error {
 	if r.used == nil {
-		r.used = make([]bool, len(r.deviations))
+		r.used = usage{}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -144,14 +144,14 @@ func (r *runner) report(group string, c Case) {
 		return
 	}
 	why := ""
-	for i, d := range r.deviations {
+	for _, d := range r.deviations {
 		if !d.matches(name, c) {
 			continue
 		}
 		err := d.holds(c)
 		if err == nil {
 			r.passed++
-			r.used[i] = true
+			r.used.note(d, name)
 			if r.verbose {
 				fmt.Fprintf(r.out, "DEVIATES %s: %s: %s\n", name, d.Rule, d.Reason)
 			}

@@ -127,14 +127,26 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"not found by its name": func() error {
 				return notFound(field(has, "context"), field(wanted, "leafId"))
 			},
-			"every entry is kept": func() error {
-				return same(true, field(got["reload"], "sameAsInMemory"))
+			"the session is there again": func() error {
+				return same(reloadOf(items(want["entries"]), want["header"], field(want["final"], "leafId")), has)
 			},
 			"the leaf is kept":                        func() error { return r.keepsLeaf(part, wanted, has, got, want) },
 			"each entry once, and under its ancestor": func() error { return r.relinked(part, has, got, want) },
 			"each artifact is kept":                   func() error { return r.keepsArtifacts(part, got, want) },
 		},
 	})
+}
+
+// reloadOf is what a session with such entries is when it is read again.
+func reloadOf(entries []any, header, leaf any) map[string]any {
+	ids := []any{}
+	for _, e := range entries {
+		ids = append(ids, field(e, "id"))
+	}
+	return map[string]any{
+		"sameAsInMemory": true, "entries": "<same as .entries>", "header": header, "leafId": leaf, "entryIds": ids,
+		"context": contextAt(treeOf(entries), leaf),
+	}
 }
 
 // keepsLeaf: what differs is the leaf, which was stored.
@@ -199,16 +211,7 @@ func (r *scenario) relinked(part string, has any, got, want map[string]any) erro
 		final["lineTypes"], final["physicalLines"] = types, integer(len(types))
 		return same(final, got["final"])
 	case "reload":
-		reload := map[string]any{"sameAsInMemory": true, "entries": "<same as .entries>"}
-		for _, name := range []string{"leafId", "header"} {
-			reload[name] = field(want["reload"], name)
-		}
-		ids := []any{}
-		for _, e := range entries {
-			ids = append(ids, field(e, "id"))
-		}
-		reload["entryIds"], reload["context"] = ids, contextAt(tree, reload["leafId"])
-		return same(reload, got["reload"])
+		return same(reloadOf(entries, want["header"], field(want["reload"], "leafId")), got["reload"])
 	}
 	return fmt.Errorf("%s must not differ", part)
 }
