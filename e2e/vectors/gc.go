@@ -47,7 +47,7 @@ func gcVectors(dir string, report func(Case)) error {
 // collected runs one case. The oracle's blobs are files: one may have several names, and others lie among them; of a blob
 // that is stored there is only that it is there.
 func (p *product) collected(input, want any) (c Case, err error) {
-	store, err := startProduct(p.bin)
+	store, err := startProduct(p.bin, "")
 	if err != nil {
 		return c, err
 	}

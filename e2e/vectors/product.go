@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ import (
 type product struct {
 	*client.Client
 	conn      *natsio.Conn
-	dir, bin  string
+	dir, data string // what it removes when it ends, what it stores
+	bin       string
 	nats, api string
 	up        *exec.Cmd
 	scenarios int
@@ -33,7 +35,7 @@ type product struct {
 
 // running is the product of this run: started by the first scenario that needs it.
 var running = sync.OnceValues(func() (*product, error) {
-	p, err := startProduct("")
+	p, err := startProduct("", "")
 	if err == nil {
 		stopProduct = p.stop
 	}
@@ -47,9 +49,9 @@ var addresses = regexp.MustCompile(`NATS +(\S+)\n +HTTP +(\S+)\n`)
 
 const productPatience = 90 * time.Second
 
-// startProduct starts the command on a store of its own. It builds it where no program is named.
-func startProduct(bin string) (p *product, err error) {
-	p = &product{bin: bin}
+// startProduct starts the command, on a store of its own unless data names one. It builds it where no program is named.
+func startProduct(bin, data string) (p *product, err error) {
+	p = &product{bin: bin, data: data}
 	if p.dir, err = os.MkdirTemp("", "spool-vectors-"); err != nil {
 		return nil, err
 	}
@@ -64,7 +66,8 @@ func startProduct(bin string) (p *product, err error) {
 		}
 		p.bin = filepath.Join(p.dir, "spool")
 	}
-	p.up = exec.Command(p.bin, "up", "--data", filepath.Join(p.dir, "data"), "--listen", "127.0.0.1:0",
+	p.data = cmp.Or(p.data, filepath.Join(p.dir, "data"))
+	p.up = exec.Command(p.bin, "up", "--data", p.data, "--listen", "127.0.0.1:0",
 		"--http", "127.0.0.1:0", "--sync", "1s", "--gc-every", "0")
 	proc.EndWithParent(p.up)
 	out, err := p.up.StderrPipe()
