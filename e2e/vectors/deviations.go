@@ -13,7 +13,7 @@ import (
 // deviation is a kind of case in which Spool differs from the oracle on purpose.
 type deviation struct {
 	Case   string   `json:"case"`   // pattern of group/name, as path.Match has it
-	Parts  []string `json:"parts"`  // what differs of such a case: patterns of the last part of its name; none: it is one whole
+	Parts  []string `json:"parts"`  // what of it differs: patterns of the last part of its name; none: all of it
 	When   string   `json:"when"`   // key of Case.When that narrows the pattern; empty = all that match
 	Rule   string   `json:"rule"`   // of SPEC, e.g. "T7"
 	Reason string   `json:"reason"` // what the oracle does and why Spool does not

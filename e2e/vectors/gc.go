@@ -20,8 +20,8 @@ import (
 
 func init() { groups["gc"] = gcVectors }
 
-// gcVectors compares which blobs stay when the sessions of a folder are what is left of the world: each case is a store of
-// its own, into which the blobs are put, the files imported, and where `spool gc` runs.
+// gcVectors compares which blobs stay when the sessions of a folder are what is left of the world: each case is a store
+// of its own, into which the blobs are put, the files imported, and where `spool gc` runs.
 func gcVectors(dir string, report func(Case)) error {
 	inputs, err := readObject(filepath.Join(dir, "inputs.json"))
 	if err != nil {
@@ -44,8 +44,8 @@ func gcVectors(dir string, report func(Case)) error {
 	})
 }
 
-// collected runs one case. The oracle's blobs are files: one may have several names, and others lie among them; of a blob
-// that is stored there is only that it is there.
+// collected runs one case. The oracle's blobs are files: one may have several names, and others lie among them; of a
+// blob that is stored there is only that it is there.
 func (p *product) collected(input, want any) (c Case, err error) {
 	store, err := startProduct(p.bin, "")
 	if err != nil {
@@ -115,12 +115,13 @@ func gcResult(imported bool, blobs int, remaining []any) map[string]any {
 
 const graceMinutes = 5
 
-// putBlobs stores the blobs of a case, behind the entry of somebody who has nothing to do with it. young tells whether the
-// oracle spares one for its age.
+// putBlobs stores the blobs of a case, behind the entry of somebody who has nothing to do with it. young tells whether
+// the oracle spares one for its age.
 func (p *product) putBlobs(ctx context.Context, files []any) (hashes []string, young bool, err error) {
 	other := events.Thread{Session: "other", Name: events.MainThread}
 	pub := p.Publisher(client.PublisherConfig{})
-	err = pub.Publish(ctx, client.Entry{Thread: other, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"hello"}]}`)})
+	hello := []byte(`{"content":[{"type":"text","text":"hello"}]}`)
+	err = pub.Publish(ctx, client.Entry{Thread: other, Dialect: "item", Body: hello})
 	if err = errors.Join(err, p.Await(ctx, other, pub.Producer(), 0, 1)); err != nil {
 		return nil, false, err
 	}
@@ -167,8 +168,8 @@ func mentions(text, hash string) bool {
 
 var sessionName = regexp.MustCompile(`\.jsonl(\.gz|(\.[^/]*)?\.bak)?$`)
 
-// layOut writes the files of a case to be imported, and gives the texts of its sessions. Those elsewhere come to the others
-// if a registration or a terminal's breadcrumb (folder, then file) leads to them.
+// layOut writes the files of a case to be imported, and gives the texts of its sessions. Those elsewhere come to the
+// others if a registration or a terminal's breadcrumb (folder, then file) leads to them.
 func layOut(dir string, input any) (texts []string, err error) {
 	files, _ := field(input, "files").(map[string]any)
 	for name, v := range files {

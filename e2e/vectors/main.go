@@ -53,11 +53,11 @@ var through = "product"
 
 const library = "library"
 
-// pure are the groups that call the library, and why. All others run on a `spool up`; of them context alone can do without.
+// pure are the groups that call the library, and for what. All others run on a `spool up`; context alone can do without.
 var pure = map[string]string{
 	"legacy":   "what a file of an old version, or a damaged one, is read as",
 	"listing":  "what is said of a session, and in which order",
-	"resolve":  "an entry and the blobs that it refers to, right, wrong or missing; those that are persisted first run on a spool up",
+	"resolve":  "an entry and the blobs that it refers to; those that are persisted first run on a spool up",
 	"sanitize": "one text",
 	"truncate": "one text",
 }

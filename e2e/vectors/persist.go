@@ -23,8 +23,8 @@ func init() { groups["persist"] = persistGroup }
 // oracle is the version whose outputs Spool follows in most groups (testdata/golden/omp).
 const oracle = "expected.14.9.9.json"
 
-// persistGroup publishes entries and compares what they are stored as, and which blobs they leave (SPEC T1–T8). That the
-// original can be had back (SPEC T9) is part of every case.
+// persistGroup publishes entries and compares what they are stored as, and which blobs they leave (SPEC T1–T8). That
+// the original can be had back (SPEC T9) is part of every case.
 func persistGroup(dir string, report func(Case)) error {
 	p, err := running()
 	if err != nil {

@@ -91,7 +91,8 @@ func roundTripCase(entry, _ []byte, expected map[string]any) (c Case, err error)
 		return c, err
 	}
 	var missing error
-	back, err := rehydrate.Resolve(context.Background(), e.stored, p, func(m rehydrate.Missing) { missing = errors.Join(missing, m) })
+	warn := func(m rehydrate.Missing) { missing = errors.Join(missing, m) }
+	back, err := rehydrate.Resolve(context.Background(), e.stored, p, warn)
 	if err = errors.Join(err, missing); err != nil {
 		return c, err
 	}

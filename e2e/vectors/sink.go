@@ -18,8 +18,8 @@ func init() { groups["sink"] = sinkGroup }
 // sinkOracle is the first version with a column cap and a head.
 const sinkOracle = "expected.17.2.15.json"
 
-// sinkGroup streams outputs into threads and compares what subscribers get live, what the result shows and says, and what
-// the artifact has (SPEC O1–O6).
+// sinkGroup streams outputs into threads and compares what subscribers get live, what the result shows and says, and
+// what the artifact has (SPEC O1–O6).
 func sinkGroup(dir string, report func(Case)) error {
 	inputs, err := readObject(filepath.Join(dir, "inputs.json"))
 	if err != nil {
@@ -58,7 +58,8 @@ type streamed struct {
 	artifact any      // the text of the artifact; nil: there is none
 }
 
-// read takes the chunks of a case, and what is to be shown of them. What replaces an output, and when chunks come, has no event.
+// read takes the chunks of a case, and what is to be shown of them. What replaces an output, and when chunks come, has
+// no event.
 func (s *streamed) read() error {
 	cfg := field(s.input, "cfg")
 	s.start.Tool = "sh"
@@ -174,7 +175,7 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 	when := map[string]func() bool{
 		"split":        func() bool { return strings.Join(apart(s.chunks), "") != whole },
 		"nothing left": func() bool { return slices.Contains(items(like), any("")) },
-		"long chunk":   func() bool { return slices.ContainsFunc(stream, func(c string) bool { return len(c) > frameBytes }) },
+		"long chunk":   func() bool { return len(framed(stream)) > len(stream) },
 		"throttled":    func() bool { return field(field(s.input, "cfg"), "chunkThrottleMs") != nil },
 		"replaced":     func() bool { return s.has("replace") },
 		"notice":       func() bool { return field(s.input, "notice") != nil },
@@ -187,7 +188,9 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 	}
 	kept := func() error { return same(stored(whole, artifact), stored(s.artifact, artifact)) }
 	report(Case{Name: name + "/chunks", Got: chunksLike(s.live, like), Want: like, When: when,
-		Holds: map[string]func() error{"the stream, chunk by chunk": func() error { return same(anys(framed(stream)), anys(s.live)) }}})
+		Holds: map[string]func() error{"the stream, chunk by chunk": func() error {
+			return same(anys(framed(stream)), anys(s.live))
+		}}})
 	report(Case{Name: name + "/artifact", Got: stored(s.artifact, artifact), Want: artifact, When: when,
 		Holds: map[string]func() error{"all of it": kept}})
 	got := s.summary(field(given, "output"))

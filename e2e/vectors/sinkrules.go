@@ -106,7 +106,8 @@ func linesIn(s string) int {
 	return strings.Count(s, "\n") + 1
 }
 
-// capped shortens the lines of a stream. What a chunk brings of a line that becomes too long keeps what fits without the mark.
+// capped shortens the lines of a stream. What a chunk brings of a line that becomes too long keeps what fits without
+// the mark.
 func (v *view) capped(stream []string) string {
 	if v.columns <= 0 {
 		return strings.Join(stream, "")

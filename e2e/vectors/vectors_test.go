@@ -55,7 +55,7 @@ func TestGolden(t *testing.T) {
 	for _, d := range known {
 		group, _, _ := strings.Cut(d.Case, "/")
 		if parts := used.unused(d); len(parts) > 0 && !slices.Contains(unfinished, group) {
-			t.Errorf("deviation %s when %q is needed by no case in %v: remove it, or add a case to testdata", d.Case, d.When, parts)
+			t.Errorf("deviation %s when %q is needed by no case in %v: remove it, or add a case", d.Case, d.When, parts)
 		}
 	}
 }

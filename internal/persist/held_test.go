@@ -25,7 +25,8 @@ func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 	lines := []string{
 		line("a", base64.StdEncoding.EncodeToString(image)), line("b", ref.String()), line("c", missing.String()),
 		`{"type":"custom","id":"d","timestamp":"2026-01-01T00:00:00.000Z","data":"` + ref.String() + `"}`,
-		`{"type":"custom","id":"e","timestamp":"2026-01-01T00:00:00.000Z","data":"see ` + strings.ToUpper(ref.String()) + `."}`,
+		`{"type":"custom","id":"e","timestamp":"2026-01-01T00:00:00.000Z","data":"see ` +
+			strings.ToUpper(ref.String()) + `."}`,
 		`{"type":"custom","id":"f","timestamp":"2026-01-01T00:00:00.000Z","data":"` +
 			strings.Replace(ref.String(), ":", `\u003a`, 1) + `0"}`,
 	}

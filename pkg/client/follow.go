@@ -216,9 +216,9 @@ func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest
 	}
 	for _, p := range o.Pieces {
 		if p.Stream == events.Stderr {
-			sink.WriteErr(time.Time{}, p.Bytes)
+			sink.WriteErr(p.Bytes)
 		} else {
-			sink.Write(time.Time{}, p.Bytes)
+			sink.Write(p.Bytes)
 		}
 	}
 	whole, _ = sink.Whole()

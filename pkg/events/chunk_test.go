@@ -15,7 +15,7 @@ import (
 var chunks = map[string]events.Chunk{
 	"start": {Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{
 		Tool: "Bash", Invocation: "tu_1", Cwd: "/srv", Agent: "a", Run: "r", Head: 100, Columns: 80, Lease: 60_000}},
-	"show": {Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "Bash", Show: 2_000}},
+	"show":  {Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "Bash", Show: 2_000}},
 	"data":  {Op: events.ChunkData, Output: "o1", Seq: 7, Stream: events.Stderr, Data: []byte("\xff\x00half \xe6\xbc")},
 	"empty": {Op: events.ChunkData, Output: "o1", Seq: 1, Stream: events.Stdout},
 	"end":   {Op: events.ChunkEnd, Output: "o1", Seq: 8, End: events.OutputEnd{ExitCode: -1, IsError: true, DurationMS: 12}},
