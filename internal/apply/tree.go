@@ -141,7 +141,7 @@ func (e *Staged) cut(raw []byte) (err error) {
 		ref := casstore.SumBlob(b)
 		e.Blobs = append(e.Blobs, Blob{ref, b})
 		return ref.String()
-	}, truncate.Options{})
+	}, e.How)
 	e.Text = e.Cuts.Text
 	return err
 }
