@@ -122,6 +122,7 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"path becomes a session":     func() bool { return r.extracted },
 			"artifacts are forked":       func() bool { return r.forkedArtifacts },
 			"no answer yet":              func() bool { return !r.tree.Listed() },
+			"in memory":                  func() bool { return r.inMemory },
 		},
 		Holds: map[string]func() error{
 			"not found by its name": func() error {
@@ -130,6 +131,7 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"the session is there again": func() error {
 				return same(reloadOf(items(want["entries"]), want["header"], field(want["final"], "leafId")), has)
 			},
+			"it is kept all the same":                 func() error { return r.isKept(part, want, has) },
 			"the leaf is kept":                        func() error { return r.keepsLeaf(part, wanted, has, got, want) },
 			"each entry once, and under its ancestor": func() error { return r.relinked(part, has, got, want) },
 			"each artifact is kept":                   func() error { return r.keepsArtifacts(part, got, want) },
@@ -147,6 +149,26 @@ func reloadOf(entries []any, header, leaf any) map[string]any {
 		"sameAsInMemory": true, "entries": "<same as .entries>", "header": header, "leafId": leaf, "entryIds": ids,
 		"context": contextAt(treeOf(entries), leaf),
 	}
+}
+
+// isKept: a session that the oracle keeps in memory is a session like any other.
+func (r *scenario) isKept(part string, want map[string]any, has any) error {
+	entries, leaf := items(want["entries"]), field(want["final"], "leafId")
+	switch part {
+	case "reload":
+		return same(reloadOf(entries, want["header"], leaf), has)
+	case "files":
+		lines := append([]any{want["header"]}, entries...)
+		return same(map[string]any{r.tree.Header().FileName(): lines}, has)
+	case "final":
+		types := []any{"session"}
+		for _, e := range entries {
+			types = append(types, field(e, "type"))
+		}
+		final := map[string]any{"fileExists": true, "physicalLines": integer(len(types)), "lineTypes": types, "leafId": leaf}
+		return same(final, has)
+	}
+	return fmt.Errorf("%s must not differ", part)
 }
 
 // keepsLeaf: what differs is the leaf, which was stored.

@@ -176,6 +176,7 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 		"split":        func() bool { return strings.Join(apart(s.chunks), "") != whole },
 		"nothing left": func() bool { return slices.Contains(items(like), any("")) },
 		"long chunk":   func() bool { return len(framed(stream)) > len(stream) },
+		"sixel":        func() bool { return strings.Contains(str(field(given, "output")), "\x1bPq") },
 		"throttled":    func() bool { return field(field(s.input, "cfg"), "chunkThrottleMs") != nil },
 		"replaced":     func() bool { return s.has("replace") },
 		"notice":       func() bool { return field(s.input, "notice") != nil },
@@ -188,11 +189,11 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 	}
 	kept := func() error { return same(stored(whole, artifact), stored(s.artifact, artifact)) }
 	report(Case{Name: name + "/chunks", Got: chunksLike(s.live, like), Want: like, When: when,
-		Holds: map[string]func() error{"the stream, chunk by chunk": func() error {
+		Holds: map[string]func() error{"by the rules": func() error {
 			return same(anys(framed(stream)), anys(s.live))
 		}}})
 	report(Case{Name: name + "/artifact", Got: stored(s.artifact, artifact), Want: artifact, When: when,
-		Holds: map[string]func() error{"all of it": kept}})
+		Holds: map[string]func() error{"by the rules": kept}})
 	got := s.summary(field(given, "output"))
 	for name2 := range parts {
 		report(Case{Name: name + "/" + name2, Got: part(got, name2), Want: part(given, name2), When: when,
