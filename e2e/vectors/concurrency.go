@@ -210,7 +210,7 @@ func name(line []byte) any {
 	return field(v, "type")
 }
 
-// killed appends so many entries to a Spool of its own, each acked, kills it, and counts what is there when it runs again.
+// killed appends so many entries to a Spool of its own, each acked, kills it, and counts what the next one has.
 func (p *product) killed(ctx context.Context, appends int) (survived int, err error) {
 	first, err := startProduct(p.bin, "")
 	if err != nil {

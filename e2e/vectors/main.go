@@ -53,7 +53,7 @@ var through = "product"
 
 const library = "library"
 
-// pure are the groups that call the library, and for what. All others run on a `spool up`; context alone can do without.
+// pure are the groups that call the library, and for what. Others run on a `spool up`; context alone can do without.
 var pure = map[string]string{
 	"legacy":   "what a file of an old version, or a damaged one, is read as",
 	"listing":  "what is said of a session, and in which order",

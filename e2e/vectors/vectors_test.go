@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"spool/internal/must"
 	"strings"
 	"testing"
@@ -22,9 +21,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// unfinished are groups that no code supports yet.
-var unfinished []string
-
 // TestGolden runs every group over the recorded cases. A deviation that no case needs must be shown by a case of testdata.
 func TestGolden(t *testing.T) {
 	known := must.Get(readDeviations())(t)
@@ -39,7 +35,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	for _, d := range dirs {
-		if !d.IsDir() || slices.Contains(unfinished, d.Name()) {
+		if !d.IsDir() {
 			continue
 		}
 		t.Run(d.Name(), func(t *testing.T) { run(t, golden, d.Name()) })
@@ -53,21 +49,8 @@ func TestGolden(t *testing.T) {
 		}
 	})
 	for _, d := range known {
-		group, _, _ := strings.Cut(d.Case, "/")
-		if parts := used.unused(d); len(parts) > 0 && !slices.Contains(unfinished, group) {
+		if parts := used.unused(d); len(parts) > 0 {
 			t.Errorf("deviation %s when %q is needed by no case in %v: remove it, or add a case", d.Case, d.When, parts)
-		}
-	}
-}
-
-// TestUnfinished: a group leaves the list when its code comes.
-func TestUnfinished(t *testing.T) {
-	for _, name := range unfinished {
-		if _, ok := groups[name]; ok {
-			t.Logf("group %s has code: take it off the list", name)
-		}
-		if _, err := os.Stat(filepath.Join(golden, name)); err != nil {
-			t.Errorf("unfinished group %s: %v", name, err)
 		}
 	}
 }

@@ -138,8 +138,8 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 }
 
 // heldBlobs lists the blobs that an entry names by itself, wherever and however, beside its refs: its content refers to
-// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored must
-// not depend on the batch: before the answer is no, all that came before is committed.
+// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored
+// must not depend on the batch: before the answer is no, all that came before is committed.
 func (d *draft) heldBlobs(ctx context.Context, refs []casstore.Located) ([]casstore.Ref, error) {
 	if d.e.Kind != events.KindEntry {
 		return nil, nil

@@ -11,12 +11,13 @@ import (
 	"spool/pkg/truncate"
 )
 
-// TestSigned: a signature over the limit is emptied, or the block that it signs stays as it is (SPEC T2). The entry as it
-// was is there in either case.
+// TestSigned: a signature over the limit is emptied, or the block that it signs stays as it is (SPEC T2). The entry as
+// it was is there in either case.
 func TestSigned(t *testing.T) {
 	block := `{"type":"thinking","thinking":"t","thinkingSignature":"` + strings.Repeat("s", truncate.MaxUnits+1) + `"}`
 	line := `{"type":"message","id":"a","message":{"role":"assistant","content":[` + block + `]}}`
-	for signed, whole := range map[truncate.Signed]bool{"": false, truncate.SignedCleared: false, truncate.SignedVerbatim: true} {
+	stays := map[truncate.Signed]bool{"": false, truncate.SignedCleared: false, truncate.SignedVerbatim: true}
+	for signed, whole := range stays {
 		r := newRig(t)
 		r.start(func(_ *persist.Deps, c *persist.Config) { c.Cuts.Signed = signed })
 		r.say(thread(0), "omp", line)

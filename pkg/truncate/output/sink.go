@@ -84,8 +84,8 @@ func NewSink(cfg Config) *Sink {
 	return &Sink{cfg: cfg, cap: columnCap{most: cfg.Columns}, headLimit: min(max(cfg.Head, 0), cfg.Threshold/2)}
 }
 
-// Write takes the next chunk. live is what live subscribers are to get now: it is sanitized but not cut, and valid until
-// the next call.
+// Write takes the next chunk. live is what live subscribers are to get now: it is sanitized but not cut, and valid
+// until the next call.
 func (s *Sink) Write(chunk []byte) (live []byte) { return s.write(0, chunk) }
 
 // WriteErr is Write for a second stream that is shown among the first, such as standard error.
