@@ -40,6 +40,9 @@ func run(args []string) error {
 	if cfg.Artifacts, err = large.Thresholds(); err != nil {
 		return err
 	}
+	if cfg.Cuts, err = large.Cuts(); err != nil {
+		return err
+	}
 	cfg.Limits = most.Limits()
 	if cfg.Secrets, err = secret.Open(); err != nil {
 		return err

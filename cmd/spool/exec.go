@@ -28,6 +28,7 @@ type execCmd struct {
 	Call    string   `placeholder:"ID" help:"Id of the call that the agent has posted itself; without it the call is posted too."`
 	Head    int      `placeholder:"BYTES" help:"Bytes of the beginning that the result shows beside the end."`
 	Columns int      `placeholder:"BYTES" help:"Longest line that the result shows."`
+	Show    int      `placeholder:"BYTES" help:"Bytes that the result shows (default and most: 51200)."`
 	Keep    bool     `help:"Keep the whole output as an artifact, also when the result shows all of it."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
@@ -135,7 +136,8 @@ func (c *execCmd) thread() (events.Thread, error) {
 func (c *execCmd) output() client.OutputConfig {
 	cwd, _ := os.Getwd()
 	cfg := client.OutputConfig{
-		Tool: c.Tool, Invocation: c.Call, Cwd: cwd, User: c.UserID, Host: hostname(), Head: c.Head, Columns: c.Columns, Keep: c.Keep,
+		Tool: c.Tool, Invocation: c.Call, Cwd: cwd, User: c.UserID, Host: hostname(),
+		Head: c.Head, Columns: c.Columns, Show: c.Show, Keep: c.Keep,
 	}
 	if cfg.Tool == "" {
 		cfg.Tool = filepath.Base(c.Command[0])

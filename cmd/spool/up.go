@@ -61,6 +61,10 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if err != nil {
 		return service.UpConfig{}, err
 	}
+	cuts, err := c.Cuts()
+	if err != nil {
+		return service.UpConfig{}, err
+	}
 	api, err := c.API(nil)
 	if err != nil {
 		return service.UpConfig{}, err
@@ -98,8 +102,10 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
 		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
-		Limits:  natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
-		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{Lane: -1, Artifacts: large, Limits: c.Limits.Limits()}},
+		Limits: natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
+		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{
+			Lane: -1, Artifacts: large, Cuts: cuts, Limits: c.Limits.Limits(),
+		}},
 	}, nil
 }
 

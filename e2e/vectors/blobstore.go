@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -20,37 +21,39 @@ func blobstoreGroup(dir string, report func(Case)) error {
 	if err != nil {
 		return err
 	}
+	p, err := running()
+	if err != nil {
+		return err
+	}
 	delete(expected, "version")
-	first := firstRef(expected["put"])
-	store := &blobStore{Memory: casstore.NewMemory(), known: map[string]bool{}}
 	for _, key := range []string{"put", "files", "getMissing", "has", "parseBlobRef", "isImageDataUrl"} {
 		if _, ok := expected[key]; !ok {
 			return fmt.Errorf("%s: there is no %q", dir, key)
 		}
-		list, _ := expected[key].([]any)
-		switch key {
-		case "put":
-			err = putCases(store, list, report)
-		case "files":
-			report(Case{Name: key, Got: store.hashes(), Want: expected[key]})
-		case "getMissing":
-			var got any
-			if b, err := store.get(casstore.BlobRef([32]byte{1}).String()); !errors.Is(err, casstore.ErrNotFound) {
-				got = fmt.Sprint(b, err)
-			}
-			report(Case{Name: key, Got: got, Want: expected[key]})
-		case "has":
-			_, there := store.get(first)
-			_, missing := store.get(casstore.BlobRef([32]byte{1}).String())
-			report(Case{Name: key, Got: []any{there == nil, missing == nil}, Want: expected[key]})
-		case "parseBlobRef":
-			parseCases(list, report)
-		case "isImageDataUrl":
-			err = urlCases(list, report)
-		}
-		if err != nil {
-			return err
-		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	hashes, err := p.putCases(ctx, items(expected["put"]), report)
+	if err != nil {
+		return err
+	}
+	there := func(hash string) bool {
+		_, err := p.get(ctx, "/v1/blobs/"+hash, nil)
+		return err == nil
+	}
+	missing := casstore.BlobRef([32]byte{1}).Hex()
+	report(Case{Name: "files", Got: sortedStrings(hashes), Want: expected["files"]})
+	report(Case{Name: "has", Got: []any{there(str(hashes[0])), there(missing)}, Want: expected["has"]})
+	var got any
+	if _, err := p.get(ctx, "/v1/blobs/"+missing, nil); err == nil || !strings.Contains(err.Error(), "404") {
+		got = fmt.Sprint(err)
+	}
+	report(Case{Name: "getMissing", Got: got, Want: expected["getMissing"]})
+	parseCases(items(expected["parseBlobRef"]), report)
+	if err := p.urlCases(items(expected["isImageDataUrl"]), report); err != nil {
+		return err
+	}
+	for _, key := range []string{"put", "files", "getMissing", "has", "parseBlobRef", "isImageDataUrl"} {
 		delete(expected, key)
 	}
 	for key := range expected {
@@ -59,38 +62,31 @@ func blobstoreGroup(dir string, report func(Case)) error {
 	return nil
 }
 
-func firstRef(puts any) string {
-	list, _ := puts.([]any)
-	for _, v := range list {
-		m, _ := v.(map[string]any)
-		ref, _ := m["ref"].(string)
-		return ref
-	}
-	return ""
-}
-
 // putCases stores bytes and reads them back. An extension that the caller suggests names nothing: the hash alone does.
-func putCases(store *blobStore, list []any, report func(Case)) error {
+func (p *product) putCases(ctx context.Context, list []any, report func(Case)) (hashes []any, err error) {
 	for i, v := range list {
-		m, _ := v.(map[string]any)
-		text, _ := m["base64"].(string)
-		b, err := base64.StdEncoding.DecodeString(text)
+		b, err := base64.StdEncoding.DecodeString(str(field(v, "base64")))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		ref := store.put(b)
-		back, err := store.get(ref)
-		if err != nil || string(back) != string(b) {
-			return fmt.Errorf("put %d: read back %d bytes, %w", i, len(back), err)
+		ref, err := p.PutBlob(ctx, b)
+		if err != nil {
+			return nil, err
 		}
-		hash := strings.TrimPrefix(ref, "blob:sha256:")
-		got := map[string]any{"base64": m["base64"], "hash": hash, "ref": ref, "path": hash}
-		if options, ok := m["options"]; ok {
+		back, err := p.get(ctx, "/v1/blobs/"+ref.Hex(), nil)
+		if err != nil {
+			return nil, err
+		}
+		got := map[string]any{
+			"base64": base64.StdEncoding.EncodeToString(back), "hash": ref.Hex(), "ref": ref.String(), "path": ref.Hex(),
+		}
+		if options := field(v, "options"); options != nil {
 			got["options"] = options
 		}
+		hashes = append(hashes, ref.Hex())
 		report(Case{Name: fmt.Sprintf("put-%02d", i), Got: got, Want: v})
 	}
-	return nil
+	return hashes, nil
 }
 
 // wholeRef is a ref as SPEC T8 has it.
@@ -119,14 +115,14 @@ func parseCases(list []any, report func(Case)) {
 }
 
 // urlCases asks whether a URL is an image by what becomes of it in an entry.
-func urlCases(list []any, report func(Case)) error {
+func (p *product) urlCases(list []any, report func(Case)) error {
 	for i, v := range list {
 		want, _ := v.(map[string]any)
-		r, _, err := persisted(encodeJSON(map[string]any{"image_url": want["input"]}))
+		e, err := p.persist(encodeJSON(map[string]any{"image_url": want["input"]}))
 		if err != nil {
 			return err
 		}
-		got := map[string]any{"input": want["input"], "isImageDataUrl": r.Externalized == 1}
+		got := map[string]any{"input": want["input"], "isImageDataUrl": len(e.blobs) == 1}
 		report(Case{Name: fmt.Sprintf("url-%02d", i), Got: got, Want: v})
 	}
 	return nil

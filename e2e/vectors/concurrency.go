@@ -3,92 +3,46 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"spool/internal/embedded"
-	"spool/internal/natsio"
-	"spool/internal/service"
-	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
-// crashDir names, in the environment, the directory on which this program is the process that is killed.
-const crashDir, crashAppends = "SPOOL_VECTORS_CRASH", "SPOOL_VECTORS_APPENDS"
+func init() { groups["concurrency"] = concurrencyGroup }
 
-func init() {
-	groups["concurrency"] = concurrencyGroup
-	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Fprintln(os.Stderr, appendAndDie(dir))
-		os.Exit(1)
-	}
-}
-
-// concurrencyGroup lets two writers append to one session, and kills a process whose appends have returned (SPEC S13).
+// concurrencyGroup lets two writers append to one session, and kills a Spool whose appends have returned (SPEC S13).
 func concurrencyGroup(dir string, report func(Case)) error {
 	want, err := readObject(filepath.Join(dir, "expected.18.2.3.json"))
 	if err != nil {
 		return err
 	}
+	p, err := running()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if err := twoWriters(ctx, want, report); err != nil {
+	if err := p.twoWriters(ctx, want, report); err != nil {
 		return fmt.Errorf("two writers: %w", err)
 	}
-	runs := items(field(want["kill9"], "survivedPerRun"))
-	appends, _ := field(want["kill9"], "appendsReturned").(json.Number)
-	survived := make([]any, len(runs))
-	for i := range runs {
-		n, err := killed(ctx, string(appends))
+	appends, _ := number(field(want["kill9"], "appendsReturned"))
+	survived := make([]any, len(items(field(want["kill9"], "survivedPerRun"))))
+	for i := range survived {
+		n, err := p.killed(ctx, appends)
 		if err != nil {
 			return fmt.Errorf("kill -9, run %d: %w", i+1, err)
 		}
 		survived[i] = integer(n)
 	}
-	report(Case{Name: "kill9", Got: map[string]any{"appendsReturned": appends, "survivedPerRun": survived}, Want: want["kill9"]})
+	got := map[string]any{"appendsReturned": integer(appends), "survivedPerRun": survived}
+	report(Case{Name: "kill9", Got: got, Want: want["kill9"]})
 	return nil
-}
-
-// spool is Spool, running on a directory.
-type spool struct {
-	*client.Client
-	conn *natsio.Conn
-	stop func() error
-}
-
-// start runs a server, every ack of which means that the data is on the disk, and a persister.
-func start(ctx context.Context, dir string) (p *spool, err error) {
-	s, err := embedded.Start(embedded.Config{Dir: dir})
-	if err != nil {
-		return nil, err
-	}
-	conn, err := natsio.Dial(ctx, natsio.Config{InProcess: s})
-	if err == nil {
-		err = conn.Ensure(ctx, natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20})
-	}
-	if err != nil {
-		s.Stop()
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	died := make(chan error, 1)
-	go func() { died <- service.NewPersister(conn, service.PersisterConfig{}, nil).Run(ctx) }()
-	return &spool{Client: client.New(conn), conn: conn, stop: func() error {
-		cancel()
-		err := <-died
-		conn.Close()
-		s.Stop()
-		return err
-	}}, nil
 }
 
 // the session of the scenario.
@@ -102,17 +56,7 @@ var beginning = []string{
 	`{"type":"message","id":"00000002","parentId":"00000001","timestamp":"2026-11-20T10:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"base-a"}]}}`,
 }
 
-func twoWriters(ctx context.Context, want map[string]any, report func(Case)) (err error) {
-	dir, err := os.MkdirTemp("", "spool-vectors-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	p, err := start(ctx, filepath.Join(dir, "data"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+func (p *product) twoWriters(ctx context.Context, want map[string]any, report func(Case)) error {
 	if err := p.say(ctx, beginning...); err != nil {
 		return err
 	}
@@ -124,16 +68,15 @@ func twoWriters(ctx context.Context, want map[string]any, report func(Case)) (er
 	if err != nil {
 		return err
 	}
-	r := &race{spool: p, want: want, report: report, dir: dir}
+	r := &race{product: p, want: want, report: report}
 	return errors.Join(r.interleave(ctx, one, two), r.rename(ctx, two), r.rewrite(ctx), r.goOn(ctx, one))
 }
 
 // race is the scenario on its way.
 type race struct {
-	*spool
+	*product
 	want   map[string]any
 	report func(Case)
-	dir    string
 }
 
 // interleave: both append after the same entry; the second is told which entry is the leaf.
@@ -187,27 +130,17 @@ func (r *race) rewrite(ctx context.Context) error {
 		return err
 	}
 	own := append(beginning[:len(beginning):len(beginning)], strings.Replace(beginning[2], "base", "rewritten", 1))
-	if err := os.MkdirAll(filepath.Join(r.dir, "sessions"), 0o755); err != nil {
+	file := filepath.Join(r.dir, "agent", "sessions", "raced.jsonl")
+	if err := writeAt(file, strings.Join(own, "\n")+"\n"); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, "sessions", "raced.jsonl"), []byte(strings.Join(own, "\n")+"\n"), 0o644); err != nil {
-		return err
-	}
-	sources, err := transcript.Find(os.DirFS(r.dir), "sessions")
+	out, err := r.run(ctx, "import", "--json", file)
 	if err != nil {
-		return err
-	}
-	res := transcript.New(r.Client, r.conn.Events(), transcript.Config{Dialect: "omp"}).Import(ctx, sources)
-	if res.Failed > 0 || len(res.Files) != 1 {
-		return fmt.Errorf("import of the rewritten file: %+v", res)
-	}
-	last := res.Files[0].Last
-	if err := r.Await(ctx, res.Files[0].ID(), last.Producer, last.Epoch, last.Seq); err != nil {
 		return err
 	}
 	after, _, err := r.file(ctx)
 	got := map[string]any{"file": after}
-	apart := res.Files[0].ID() != raced
+	apart := field(mustJSON(out), "thread") != raced.Name || field(mustJSON(out), "session") != raced.Session
 	r.report(Case{
 		Name: "fullRewriteBy2", Got: got, Want: r.want["fullRewriteBy2"],
 		Holds: map[string]func() error{"entries stay": func() error {
@@ -235,7 +168,7 @@ func said(text string) sessions.Draft {
 }
 
 // say publishes lines as they are and waits until they are in their thread.
-func (p *spool) say(ctx context.Context, lines ...string) error {
+func (p *product) say(ctx context.Context, lines ...string) error {
 	pub := p.Publisher(client.PublisherConfig{})
 	entries := make([]client.Entry, len(lines))
 	for i, line := range lines {
@@ -248,7 +181,7 @@ func (p *spool) say(ctx context.Context, lines ...string) error {
 }
 
 // file is the names of what an export has, line by line, and the tree of the session.
-func (p *spool) file(ctx context.Context) (names []any, tree *client.Tree, err error) {
+func (p *product) file(ctx context.Context) (names []any, tree *client.Tree, err error) {
 	var out bytes.Buffer
 	if _, err := p.Export(ctx, raced, &out); err != nil {
 		return nil, nil, err
@@ -277,33 +210,34 @@ func name(line []byte) any {
 	return field(v, "type")
 }
 
-// killed lets another process append so many entries, each acked, and kill itself at once; it returns how many are there when
-// Spool is started again.
-func killed(ctx context.Context, appends string) (survived int, err error) {
-	dir, err := os.MkdirTemp("", "spool-vectors-")
+// killed appends so many entries to a Spool of its own, each acked, kills it, and counts what the next one has.
+func (p *product) killed(ctx context.Context, appends int) (survived int, err error) {
+	first, err := startProduct(p.bin, "")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	self, err := os.Executable()
+	defer func() { err = errors.Join(err, first.stop()) }()
+	pub := first.Publisher(client.PublisherConfig{})
+	for i := range appends {
+		line := fmt.Appendf(nil, `{"type":"message","id":"%08d","timestamp":"2026-11-20T10:00:00.000Z",`+
+			`"message":{"role":"user","content":"append %d"}}`, i, i)
+		if err := pub.Publish(ctx, client.Entry{Thread: raced, Dialect: "omp", Body: line}); err != nil {
+			return 0, err
+		}
+	}
+	if err := first.up.Process.Kill(); err != nil {
+		return 0, err
+	}
+	_ = first.up.Wait() // killed
+	again, err := startProduct(p.bin, first.data)
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), crashDir+"="+dir, crashAppends+"="+appends)
-	out, err := cmd.CombinedOutput()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		return 0, fmt.Errorf("the process was to kill itself, and ended with %v: %s", err, out)
-	}
-	p, err := start(ctx, dir)
-	if err != nil {
+	defer func() { err = errors.Join(err, again.stop()) }()
+	if err := again.say(ctx, `{"type":"custom","customType":"last"}`); err != nil { // behind all that was stored before
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	if err := p.say(ctx, `{"type":"custom","customType":"last"}`); err != nil { // behind all that was stored before
-		return 0, err
-	}
-	tree, err := p.Tree(ctx, raced)
+	tree, err := again.Tree(ctx, raced)
 	if err != nil {
 		return 0, err
 	}
@@ -314,26 +248,4 @@ func killed(ctx context.Context, appends string) (survived int, err error) {
 		survived++
 	}
 	return survived, nil
-}
-
-// appendAndDie is the process that is killed: right after its last append has returned.
-func appendAndDie(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var appends int
-	if _, err := fmt.Sscan(os.Getenv(crashAppends), &appends); err != nil {
-		return err
-	}
-	p, err := start(ctx, dir)
-	if err != nil {
-		return err
-	}
-	pub := p.Publisher(client.PublisherConfig{})
-	for i := range appends {
-		line := fmt.Appendf(nil, `{"type":"message","id":"%08d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"append %d"}}`, i, i)
-		if err := pub.Publish(ctx, client.Entry{Thread: raced, Dialect: "omp", Body: line}); err != nil {
-			return err
-		}
-	}
-	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }

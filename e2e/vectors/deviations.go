@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 )
 
 // deviation is a kind of case in which Spool differs from the oracle on purpose.
 type deviation struct {
-	Case   string `json:"case"`   // pattern of group/name, as path.Match has it
-	When   string `json:"when"`   // key of Case.When that narrows the pattern; empty = all that match
-	Rule   string `json:"rule"`   // of SPEC, e.g. "T7"
-	Reason string `json:"reason"` // what the oracle does and why Spool does not
-	Holds  string `json:"holds"`  // key of Case.Holds: what must hold instead
+	Case   string   `json:"case"`   // pattern of group/name, as path.Match has it
+	Parts  []string `json:"parts"`  // what of it differs: patterns of the last part of its name; none: all of it
+	When   string   `json:"when"`   // key of Case.When that narrows the pattern; empty = all that match
+	Rule   string   `json:"rule"`   // of SPEC, e.g. "T7"
+	Reason string   `json:"reason"` // what the oracle does and why Spool does not
+	Holds  string   `json:"holds"`  // key of Case.Holds: what must hold instead
 }
 
 //go:embed deviations.json
@@ -37,7 +39,7 @@ func readDeviations() ([]deviation, error) {
 }
 
 func (d deviation) matches(name string, c Case) bool {
-	if ok, _ := path.Match(d.Case, name); !ok {
+	if ok, _ := path.Match(d.Case, name); !ok || d.part(name) < 0 {
 		return false
 	}
 	if d.When == "" {
@@ -45,6 +47,32 @@ func (d deviation) matches(name string, c Case) bool {
 	}
 	when := c.When[d.When]
 	return when != nil && when()
+}
+
+// part is the index of the pattern that the last part of a case's name matches, -1 if none does.
+func (d deviation) part(name string) int {
+	if len(d.Parts) == 0 {
+		return 0
+	}
+	return slices.IndexFunc(d.Parts, func(pattern string) bool {
+		ok, _ := path.Match(pattern, path.Base(name))
+		return ok
+	})
+}
+
+// usage notes which parts of which deviations a case needed.
+type usage map[string]bool
+
+func (u usage) note(d deviation, name string) { u[fmt.Sprint(d.Case, d.When, d.part(name))] = true }
+
+// unused are the parts of deviations that no case needed.
+func (u usage) unused(d deviation) (parts []string) {
+	for i := range max(len(d.Parts), 1) {
+		if !u[fmt.Sprint(d.Case, d.When, i)] {
+			parts = append(parts, slices.Concat(d.Parts, []string{"all"})[i])
+		}
+	}
+	return parts
 }
 
 func (d deviation) holds(c Case) error {

@@ -1,280 +1,207 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"spool/pkg/artifacts"
-	"spool/pkg/casstore"
-	"spool/pkg/threads"
+	"spool/internal/faulttest"
+	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 func init() { groups["gc"] = gcVectors }
 
-// gcVectors compares which blobs stay when the sessions of a folder are what is left of the world. The case's sessions
-// become nodes of a pack, with the blobs that they mention as refs, and the pack's header is marked from them, as the
-// collector does (DESIGN 9). What no mark reaches goes, whatever its age.
+// gcVectors compares which blobs stay when the sessions of a folder are what is left of the world: each case is a store
+// of its own, into which the blobs are put, the files imported, and where `spool gc` runs.
 func gcVectors(dir string, report func(Case)) error {
-	inputs, err := readJSON(filepath.Join(dir, "inputs.json"))
+	inputs, err := readObject(filepath.Join(dir, "inputs.json"))
+	if err != nil {
+		return err
+	}
+	p, err := running()
 	if err != nil {
 		return err
 	}
 	return eachExpected(dir, func(expected map[string]any) error {
 		for name, want := range expected {
-			input, err := memberAs[map[string]any](inputs, name)
+			c, err := p.collected(inputs[name], want)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			report(gcCase(name, input, want.(map[string]any)))
+			c.Name = name
+			report(c)
 		}
 		return nil
 	})
 }
 
-// gcCase compares one collection, as a dry run and as a real one.
-func gcCase(name string, input, want map[string]any) Case {
-	store := readBlobFiles(input["blobs"])
-	roots, err := sessionTexts(input)
-	got := map[string]any{}
-	if err == nil {
-		err = store.mark(roots)
-	}
+// collected runs one case. The oracle's blobs are files: one may have several names, and others lie among them; of a
+// blob that is stored there is only that it is there.
+func (p *product) collected(input, want any) (c Case, err error) {
+	store, err := startProduct(p.bin, "")
 	if err != nil {
-		// Fail closed: nothing goes. What the oracle's library says of the file is its own.
-		got["dryRun"], got["apply"], got["remaining"] = "refused", "refused", store.listing(func(blobFile) bool { return true })
-	} else {
-		got["dryRun"], got["apply"] = store.counts(false), store.counts(true)
-		got["remaining"] = store.listing(func(f blobFile) bool { return f.hash == "" || store.marked[f.hash] })
+		return c, err
 	}
-	for _, run := range []string{"dryRun", "apply"} {
-		if r, ok := want[run].(map[string]any); ok && r["thrown"] != nil {
-			want[run] = "refused"
+	defer func() { err = errors.Join(err, store.stop()) }()
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	blobs, young, err := store.putBlobs(ctx, items(field(input, "blobs")))
+	if err != nil {
+		return c, err
+	}
+	dir := filepath.Join(store.dir, "agent")
+	texts, err := layOut(dir, input)
+	if err != nil {
+		return c, err
+	}
+	var refused error
+	if len(texts) > 0 {
+		_, refused = store.run(ctx, "import", dir)
+	}
+	if err := faulttest.Settle(ctx, store.conn); err != nil { // an event that may not be applied yet claims what it names
+		return c, err
+	}
+	got := map[string]any{"imported": refused == nil}
+	out, err := store.run(ctx, "gc", "--json")
+	if err != nil {
+		return c, err
+	}
+	got["dryRun"] = field(field(mustJSON(out), "planned"), "condemn")
+	if out, err = store.run(ctx, "gc", "--apply", "--json"); err != nil {
+		return c, err
+	}
+	got["apply"] = field(field(mustJSON(out), "done"), "condemned")
+	there, mentioned := []any{}, []any{}
+	for _, hash := range blobs {
+		if _, err := store.get(ctx, "/v1/blobs/"+hash, nil); err == nil {
+			there = append(there, hash)
+		}
+		if slices.ContainsFunc(texts, func(text string) bool { return mentions(text, hash) }) {
+			mentioned = append(mentioned, hash)
 		}
 	}
-	return Case{
-		Name: name, Got: got, Want: want,
+	got["remaining"] = there
+	thrown := field(field(want, "apply"), "thrown") != nil
+	return Case{Got: got, Want: gcResult(!thrown, len(blobs), among(blobs, field(want, "remaining"))),
 		When: map[string]func() bool{
-			"young garbage": func() bool {
-				return slices.ContainsFunc(store.files, func(f blobFile) bool { return f.young && !store.marked[f.hash] })
-			},
+			"young garbage": func() bool { return young },
 			"escaped ref": func() bool {
-				return slices.ContainsFunc(roots, func(text []byte) bool { return bytes.Contains(text, []byte(`\u`)) })
+				return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, `\u`) })
 			},
+			"unreadable session": func() bool { return thrown },
 		},
 		Holds: map[string]func() error{
-			"what is mentioned stays and all else goes": func() error { return store.check(got["remaining"], want["remaining"]) },
+			"what is mentioned stays and all else goes": func() error {
+				return same(gcResult(!thrown, len(blobs), mentioned), got)
+			},
 		},
-	}
+	}, nil
 }
 
-// blobFile is a file in the folder of blobs.
-type blobFile struct {
-	name, data string
-	hash       string // of the blob that it belongs to; "" for a file that is none
-	young      bool   // the oracle spares it for its age
-}
-
-type blobFiles struct {
-	files  []blobFile
-	marked map[string]bool // hashes that a session mentions, there or not
+// gcResult is what a collection says and leaves.
+func gcResult(imported bool, blobs int, remaining []any) map[string]any {
+	gone := integer(blobs - len(remaining))
+	return map[string]any{"imported": imported, "dryRun": gone, "apply": gone, "remaining": remaining}
 }
 
 const graceMinutes = 5
 
-var blobName = regexp.MustCompile(`^([a-f0-9]{64})(\.[^/]*)?$`)
-
-func readBlobFiles(list any) *blobFiles {
-	s := &blobFiles{}
-	for _, v := range list.([]any) {
-		b := v.(map[string]any)
-		data := fmt.Sprint(b["data"])
+// putBlobs stores the blobs of a case, behind the entry of somebody who has nothing to do with it. young tells whether
+// the oracle spares one for its age.
+func (p *product) putBlobs(ctx context.Context, files []any) (hashes []string, young bool, err error) {
+	other := events.Thread{Session: "other", Name: events.MainThread}
+	pub := p.Publisher(client.PublisherConfig{})
+	hello := []byte(`{"content":[{"type":"text","text":"hello"}]}`)
+	err = pub.Publish(ctx, client.Entry{Thread: other, Dialect: "item", Body: hello})
+	if err = errors.Join(err, p.Await(ctx, other, pub.Producer(), 0, 1)); err != nil {
+		return nil, false, err
+	}
+	for _, f := range files {
+		data := str(field(f, "data"))
 		sum := sha256.Sum256([]byte(data))
-		f := blobFile{name: hex.EncodeToString(sum[:]), data: data}
-		if ext, ok := b["ext"].(string); ok {
-			f.name += "." + ext
-		}
-		if name, ok := b["nameOverride"].(string); ok {
-			f.name = name
-		}
-		if m := blobName.FindStringSubmatch(f.name); m != nil {
-			f.hash = m[1]
-		}
-		age, _ := strconv.ParseFloat(fmt.Sprint(b["ageMin"]), 64)
-		f.young = f.hash != "" && age < graceMinutes
-		s.files = append(s.files, f)
-	}
-	return s
-}
-
-// mark finds what the texts keep alive.
-func (s *blobFiles) mark(texts [][]byte) error {
-	b := casstore.NewPackBuilder()
-	for _, text := range texts {
-		content := threads.Content{Text: text}
-		for mention := range artifacts.Mentions(text) {
-			ref, err := casstore.ParseRef(mention)
-			if err != nil {
-				return err
-			}
-			content.Refs = append(content.Refs, ref)
-		}
-		node := content.Node()
-		b.AddNode(&node)
-	}
-	raw, _, err := b.Finish()
-	if err != nil {
-		return err
-	}
-	header, err := casstore.OpenHeader(raw)
-	if err != nil {
-		return err
-	}
-	roots, outside := casstore.NewBits(header.Len()), casstore.NewBits(header.OutsideLen())
-	for i := range header.Len() {
-		roots.Set(i)
-	}
-	header.Mark(roots, outside)
-	s.marked = map[string]bool{}
-	for i, located := range header.Outside() {
-		if outside.Has(i) {
-			s.marked[located.Ref.Hex()] = true
-		}
-	}
-	return nil
-}
-
-// counts is what a run reports: blobs mentioned, blobs there, and the files that go.
-func (s *blobFiles) counts(apply bool) map[string]any {
-	there := map[string]bool{}
-	garbage, size := 0, 0
-	for _, f := range s.files {
-		if f.hash == "" {
+		hash := hex.EncodeToString(sum[:])
+		if field(f, "nameOverride") != nil { // a file of another name is no blob, and has no place here
 			continue
 		}
-		there[f.hash] = true
-		if !s.marked[f.hash] {
-			garbage++
-			size += len(f.data)
+		minutes, _ := number(field(f, "ageMin"))
+		young = young || minutes < graceMinutes
+		if !slices.Contains(hashes, hash) {
+			hashes = append(hashes, hash)
+		}
+		if _, err := p.PutBlob(ctx, []byte(data)); err != nil {
+			return nil, false, err
 		}
 	}
-	number := func(n int) json.Number { return json.Number(strconv.Itoa(n)) }
-	deleted := 0
-	if apply {
-		deleted = garbage
-	}
-	return map[string]any{
-		"referenced": number(len(s.marked)), "candidates": number(len(there)), "wouldDelete": number(garbage), "deleted": number(deleted),
-		"bytes": number(size), "errors": []any{},
-	}
+	return hashes, young, nil
 }
 
-// listing is the files that stay, by name; nil when there never was one.
-func (s *blobFiles) listing(stays func(blobFile) bool) any {
-	if len(s.files) == 0 {
-		return nil
-	}
-	out := []any{}
-	for _, f := range slices.SortedFunc(slices.Values(s.files), func(a, b blobFile) int { return strings.Compare(a.name, b.name) }) {
-		if stays(f) {
-			out = append(out, map[string]any{"name": f.name, "data": f.data})
+// among are those of the hashes of which the oracle left a file.
+func among(hashes []string, files any) []any {
+	left := []any{}
+	for _, hash := range hashes {
+		if slices.ContainsFunc(items(files), func(f any) bool { return strings.HasPrefix(str(field(f, "name")), hash) }) {
+			left = append(left, hash)
 		}
 	}
-	return out
+	return left
 }
 
-// check holds what stayed against the marks, and what went against the oracle, which keeps it only for its age.
-func (s *blobFiles) check(got, oracle any) error {
-	ours, theirs := names(got), names(oracle)
-	for _, f := range s.files {
-		keeps := f.hash == "" || s.marked[f.hash]
-		switch {
-		case keeps != slices.Contains(ours, f.name):
-			return fmt.Errorf("%s: marked %v, stays %v", f.name, keeps, !keeps)
-		case !keeps && slices.Contains(theirs, f.name) && !s.spared(f.hash):
-			return fmt.Errorf("%s goes, but the oracle keeps it, old as it is", f.name)
-		}
+// mentions tells whether a text has a ref of a blob, JSON escapes and letter case aside.
+func mentions(text, hash string) bool {
+	ref := "blob:sha256:" + hash
+	at := strings.Index(strings.ToLower(strings.ReplaceAll(text, `\u003a`, ":")), ref)
+	if at < 0 {
+		return false
 	}
-	return nil
-}
-
-// spared tells whether a blob has a young file.
-func (s *blobFiles) spared(hash string) bool {
-	return slices.ContainsFunc(s.files, func(f blobFile) bool { return f.hash == hash && f.young })
-}
-
-func names(list any) []string {
-	var out []string
-	entries, _ := list.([]any)
-	for _, e := range entries {
-		out = append(out, fmt.Sprint(e.(map[string]any)["name"]))
-	}
-	return out
+	rest := strings.ReplaceAll(text, `\u003a`, ":")[at+len(ref):]
+	return rest == "" || !strings.ContainsRune("0123456789abcdefABCDEF", rune(rest[0]))
 }
 
 var sessionName = regexp.MustCompile(`\.jsonl(\.gz|(\.[^/]*)?\.bak)?$`)
 
-// sessionTexts are the sessions of a case: those in the two folders of sessions, and those elsewhere that a registration
-// or a terminal's breadcrumb (folder, then file) leads to.
-func sessionTexts(input map[string]any) ([][]byte, error) {
-	files, _ := input["files"].(map[string]any)
-	outside, _ := input["outside"].(map[string]any)
-	var out [][]byte
+// layOut writes the files of a case to be imported, and gives the texts of its sessions. Those elsewhere come to the
+// others if a registration or a terminal's breadcrumb (folder, then file) leads to them.
+func layOut(dir string, input any) (texts []string, err error) {
+	files, _ := field(input, "files").(map[string]any)
 	for name, v := range files {
 		folder, _, _ := strings.Cut(name, "/")
-		content, _ := v.(string)
+		text, plain := v.(string)
 		switch folder {
 		case "sessions", "archive":
-			if !sessionName.MatchString(name) {
-				continue
+			if !plain {
+				text = str(field(v, "gz"))
 			}
-			text, err := fileText(name, v)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+			if sessionName.MatchString(name) {
+				texts = append(texts, text)
+				if stem, ending, _ := strings.Cut(name, ".jsonl"); !plain || ending != ".gz" {
+					name = stem + ".jsonl"
+				}
 			}
-			out = append(out, text)
-		case "custom-session-files":
-			out = append(out, outsideText(outside, "", content))
-		case "terminal-sessions":
-			cwd, file, _ := strings.Cut(content, "\n")
-			out = append(out, outsideText(outside, cwd, file))
+		case "custom-session-files", "terminal-sessions":
+			cwd, file, crumb := strings.Cut(text, "\n")
+			if !crumb {
+				cwd, file = "", cwd
+			}
+			if file = strings.TrimSpace(file); !strings.HasPrefix(file, "<OUTSIDE>") {
+				file = path.Join(cwd, file)
+			}
+			text = str(field(field(input, "outside"), strings.TrimPrefix(file, "<OUTSIDE>/")))
+			name, texts = path.Join("sessions", "elsewhere", path.Base(name)+".jsonl"), append(texts, text)
 		}
+		err = errors.Join(err, writeAt(filepath.Join(dir, filepath.FromSlash(name)), text))
 	}
-	return out, nil
+	return texts, errors.Join(err, os.MkdirAll(dir, 0o755))
 }
 
-// outsideText is the text of a file below <OUTSIDE>; empty when there is none.
-func outsideText(outside map[string]any, cwd, file string) []byte {
-	file = strings.TrimSpace(file)
-	if !strings.HasPrefix(file, "<OUTSIDE>") {
-		file = path.Join(cwd, file)
-	}
-	text, _ := outside[strings.TrimPrefix(file, "<OUTSIDE>/")].(string)
-	return []byte(text)
-}
-
-// fileText is the text of a session file. A case has that of a gzipped one as {"gz": text}; a string is the bytes.
-func fileText(name string, v any) ([]byte, error) {
-	if m, ok := v.(map[string]any); ok {
-		text, err := memberAs[string](m, "gz")
-		return []byte(text), err
-	}
-	if !strings.HasSuffix(name, ".gz") {
-		return []byte(fmt.Sprint(v)), nil
-	}
-	z, err := gzip.NewReader(strings.NewReader(fmt.Sprint(v)))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(z)
+func writeAt(name, text string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600))
 }

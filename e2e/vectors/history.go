@@ -3,118 +3,108 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"spool/internal/history"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
 func init() { groups["history"] = historyVectors }
 
-// historyVectors stores prompts and asks for them (SPEC S11).
+// historyVectors posts prompts and asks `spool history` for them (SPEC S11).
 func historyVectors(dir string, report func(Case)) error {
-	return eachExpected(dir, func(expected map[string]any) error { return historyCases(expected, report) })
-}
-
-func historyCases(expected map[string]any, report func(Case)) error {
-	tmp, err := os.MkdirTemp("", "spool-vectors-")
+	p, err := running()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
-	return history.With(filepath.Join(tmp, "history.db"), func(db *history.DB) error {
-		adds, err := memberAs[[]any](expected, "adds")
-		if err != nil {
+	return eachExpected(dir, func(expected map[string]any) error {
+		ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+		defer cancel()
+		p.scenarios++
+		h := &asked{p, ctx, fmt.Sprintf("history-%d", p.scenarios)}
+		if err := h.post(items(expected["adds"])); err != nil {
 			return err
 		}
-		if err := addPrompts(db, adds); err != nil {
-			return err
-		}
-		for key, want := range expected {
-			switch limit, isRecent := strings.CutPrefix(key, "recent"); {
-			case isRecent:
-				if limit == "" {
-					limit = strconv.Itoa(history.MaxLimit)
-				}
-				found, err := db.Recent(context.Background(), history.Filter{}, limitOf(limit))
-				report(Case{Name: key, Got: promptsOf(found, err), Want: want})
-			case key == "limits":
-				err = limitCases(db, want, report)
-			case key == "search":
-				err = searchCases(db, want, report)
-			case key == "searchLimit1":
-				found, err := db.Search(context.Background(), "commit", history.Filter{}, 1)
-				report(Case{Name: key, Got: promptsOf(found, err), Want: want})
-			case key != "version" && key != "adds":
-				report(Case{Name: key, Got: "not supported", Want: want})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return h.report(expected, report)
 	})
 }
 
-// addPrompts stores prompts as one thread has them, all at one time.
-func addPrompts(db *history.DB, adds []any) error {
-	var b history.Batch
-	for i, add := range adds {
-		text, _ := add.(string)
-		b.Posts = append(b.Posts, history.Post{Thread: events.Thread{Session: "s", Name: events.MainThread}, N: int64(i + 1), Text: text})
-	}
-	return db.Apply(context.Background(), b)
+// asked is a session whose prompts are asked for.
+type asked struct {
+	*product
+	ctx     context.Context
+	session string
 }
 
-func limitCases(db *history.DB, cases any, report func(Case)) error {
-	list, _ := cases.([]any)
-	for _, c := range list {
-		limit, err := memberAs[string](c, "limit")
-		if err != nil {
+// post publishes prompts as a user's messages.
+func (h *asked) post(prompts []any) error {
+	t := events.Thread{Session: h.session, Name: events.MainThread}
+	pub := h.Publisher(client.PublisherConfig{})
+	for _, text := range prompts {
+		body := encodeJSON(map[string]any{"type": "message", "message": map[string]any{"role": "user", "content": text}})
+		if err := pub.Publish(h.ctx, client.Entry{Thread: t, Dialect: "omp", Body: body}); err != nil {
 			return err
 		}
-		found, err := db.Recent(context.Background(), history.Filter{}, limitOf(limit))
-		if err != nil {
-			return err
+	}
+	return h.Await(h.ctx, t, pub.Producer(), 0, uint64(len(prompts)))
+}
+
+func (h *asked) report(expected map[string]any, report func(Case)) error {
+	for key, want := range expected {
+		limit, isRecent := strings.CutPrefix(key, "recent")
+		if limit == "" {
+			limit = strconv.Itoa(history.MaxLimit)
 		}
-		report(Case{Name: "limit " + limit, Got: mustJSON(strconv.AppendInt(nil, int64(len(found)), 10)), Want: c.(map[string]any)["n"]})
+		switch {
+		case key == "version" || key == "adds":
+		case isRecent:
+			report(Case{Name: key, Got: h.ask("recent", limit), Want: want})
+		case key == "searchLimit1":
+			report(Case{Name: key, Got: h.ask("search", "1", "commit"), Want: want})
+		case key == "limits":
+			for _, c := range items(want) {
+				limit := str(field(c, "limit"))
+				got := h.ask("recent", limit)
+				if list, ok := got.([]any); ok {
+					got = integer(len(list))
+				}
+				report(Case{Name: "limit " + limit, Got: got, Want: field(c, "n"),
+					Holds: map[string]func() error{"refused": func() error {
+						if !strings.Contains(str(got), "--limit") {
+							return fmt.Errorf("got %v, want the limit refused by its name", got)
+						}
+						return nil
+					}}})
+			}
+		case key == "search":
+			for _, c := range items(want) {
+				query := str(field(c, "q"))
+				report(Case{Name: fmt.Sprintf("search %q", query), Got: h.ask("search", strconv.Itoa(history.MaxLimit), query),
+					Want: field(c, "hits")})
+			}
+		default:
+			report(Case{Name: key, Got: "not supported", Want: want})
+		}
 	}
 	return nil
 }
 
-func searchCases(db *history.DB, cases any, report func(Case)) error {
-	list, _ := cases.([]any)
-	for _, c := range list {
-		query, err := memberAs[string](c, "q")
-		if err != nil {
-			return err
-		}
-		found, err := db.Search(context.Background(), query, history.Filter{}, history.MaxLimit)
-		report(Case{Name: fmt.Sprintf("search %q", query), Got: promptsOf(found, err), Want: c.(map[string]any)["hits"]})
-	}
-	return nil
-}
-
-// limitOf is a limit as JavaScript spells it. What is no finite number is none.
-func limitOf(s string) int {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	return int(math.Max(math.MinInt32, math.Min(math.MaxInt32, math.Floor(v))))
-}
-
-func promptsOf(found []history.Prompt, err error) any {
+// ask gives the prompts that `spool history` finds, or what it says instead.
+func (h *asked) ask(verb, limit string, words ...string) any {
+	args := append([]string{"history", verb, "--json", "--session", h.session, "--limit=" + limit, "--"}, words...)
+	out, err := h.run(h.ctx, args...)
 	if err != nil {
 		return err.Error()
 	}
-	out := []any{}
-	for _, p := range found {
-		out = append(out, p.Text)
+	found := []any{}
+	for line := range strings.Lines(string(out)) {
+		v, err := decodeJSON([]byte(line))
+		if err != nil {
+			return err.Error()
+		}
+		found = append(found, field(v, "prompt"))
 	}
-	return out
+	return found
 }

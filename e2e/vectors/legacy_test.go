@@ -41,7 +41,7 @@ func TestDeviationsExcuseNothingElse(t *testing.T) {
 				l := must.Get(loadLegacy(tt.file, text, want))(t)
 				harm(l)
 				var out strings.Builder
-				r := &runner{out: &out, deviations: known, used: make([]bool, len(known))}
+				r := &runner{out: &out, deviations: known, used: usage{}}
 				l.report(func(c Case) { r.report("legacy", c) })
 				return out.String()
 			}

@@ -39,6 +39,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "vectors:", err)
 		os.Exit(2)
 	}
+	for _, group := range r.pure {
+		fmt.Printf("by the library alone: %s\n", group)
+	}
 	fmt.Printf("%d passed, %d failed\n", r.passed, r.failed)
 	if r.failed > 0 {
 		os.Exit(1)
@@ -50,8 +53,14 @@ var through = "product"
 
 const library = "library"
 
-// onProduct are the groups that have no other way to run.
-var onProduct = map[string]bool{"ids": true, "sessions": true, "urls": true}
+// pure are the groups that call the library, and for what. Others run on a `spool up`; context alone can do without.
+var pure = map[string]string{
+	"legacy":   "what a file of an old version, or a damaged one, is read as",
+	"listing":  "what is said of a session, and in which order",
+	"resolve":  "an entry and the blobs that it refers to; those that are persisted first run on a spool up",
+	"sanitize": "one text",
+	"truncate": "one text",
+}
 
 func split(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return c == ',' })
@@ -77,14 +86,15 @@ type Case struct {
 type runner struct {
 	out            io.Writer
 	deviations     []deviation
-	used           []bool // by index of deviations: a case was let pass by it
+	used           usage // cases that were let pass
 	verbose        bool
+	pure           []string // groups that the library alone was asked for
 	passed, failed int
 }
 
 func (r *runner) run(dir string, only, skip []string) error {
 	if r.used == nil {
-		r.used = make([]bool, len(r.deviations))
+		r.used = usage{}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -100,8 +110,11 @@ func (r *runner) run(dir string, only, skip []string) error {
 		if !e.IsDir() || slices.Contains(skip, name) || len(only) > 0 && !slices.Contains(only, name) {
 			continue
 		}
-		if through == library && onProduct[name] {
+		if through == library && pure[name] == "" && name != "context" {
 			continue
+		}
+		if why := pure[name]; why != "" {
+			r.pure = append(r.pure, name+": "+why)
 		}
 		run, ok := groups[name]
 		if !ok {
@@ -131,14 +144,14 @@ func (r *runner) report(group string, c Case) {
 		return
 	}
 	why := ""
-	for i, d := range r.deviations {
+	for _, d := range r.deviations {
 		if !d.matches(name, c) {
 			continue
 		}
 		err := d.holds(c)
 		if err == nil {
 			r.passed++
-			r.used[i] = true
+			r.used.note(d, name)
 			if r.verbose {
 				fmt.Fprintf(r.out, "DEVIATES %s: %s: %s\n", name, d.Rule, d.Reason)
 			}

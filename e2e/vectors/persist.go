@@ -5,14 +5,16 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"spool/internal/jsonscan"
-	"spool/pkg/casstore"
+	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
 	"spool/pkg/truncate"
 )
 
@@ -21,9 +23,13 @@ func init() { groups["persist"] = persistGroup }
 // oracle is the version whose outputs Spool follows in most groups (testdata/golden/omp).
 const oracle = "expected.14.9.9.json"
 
-// persistGroup compares what an entry is persisted as, and which blobs it leaves (SPEC T1–T8). That the original can be had
-// back (SPEC T9) is part of every case.
+// persistGroup publishes entries and compares what they are stored as, and which blobs they leave (SPEC T1–T8). That
+// the original can be had back (SPEC T9) is part of every case.
 func persistGroup(dir string, report func(Case)) error {
+	p, err := running()
+	if err != nil {
+		return err
+	}
 	return eachFolder(dir, func(name, path string) error {
 		raw, err := readFile(filepath.Join(path, "input.json"))
 		if err != nil {
@@ -37,9 +43,13 @@ func persistGroup(dir string, report func(Case)) error {
 			"persisted": expected["persisted"], "untouched": expected["sameReference"], "restored": true,
 			"blobs": blobHashes(expected["blobs"]),
 		}
-		got, err := persistEntry(raw)
+		e, err := p.persist(raw)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		got := map[string]any{
+			"persisted": mustJSON(e.stored), "untouched": bytes.Equal(e.stored, e.raw), "restored": bytes.Equal(e.full, e.raw),
+			"blobs": e.blobs,
 		}
 		input := mustJSON(raw)
 		report(Case{Name: name, Got: got, Want: want,
@@ -52,78 +62,55 @@ func persistGroup(dir string, report func(Case)) error {
 	})
 }
 
-// persistEntry does with an entry what the persister does before it stores it.
-func persistEntry(raw []byte) (map[string]any, error) {
-	r, store, err := persisted(raw)
-	if err != nil {
-		return nil, err
-	}
-	base := r.Text
-	if r.Full != nil {
-		base = r.Full
-	}
-	back, err := truncate.Restore(base, r.Splices, func(ref string) ([]byte, error) { return store.get(ref) })
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{
-		"persisted": mustJSON(r.Text), "untouched": bytes.Equal(r.Text, raw), "restored": bytes.Equal(back, raw),
-		"blobs": store.hashes(),
-	}, nil
+// persisted is an entry that went through the product.
+type persisted struct {
+	raw, stored, full []byte // as it was published, as it is stored, as it is given back
+	blobs             []any  // hashes of the blobs that it refers to and that are there, sorted
 }
 
-// persisted cuts an entry and puts its blobs into a store.
-func persisted(raw []byte) (truncate.Result, *blobStore, error) {
+// persist publishes an entry in a session of its own, and reads it back by `spool export` and HTTP.
+func (p *product) persist(raw []byte) (e persisted, err error) {
 	if err := jsonscan.Valid(raw); err != nil {
-		return truncate.Result{}, nil, err
+		return e, err
 	}
-	store := &blobStore{Memory: casstore.NewMemory(), known: map[string]bool{}}
-	r, err := truncate.Entry(raw, func(b []byte) string { return store.put(b) }, truncate.Options{})
-	return r, store, err
-}
-
-// blobStore is a store that knows what it holds.
-type blobStore struct {
-	*casstore.Memory
-	known map[string]bool // by hash
-}
-
-func (s *blobStore) put(b []byte) string {
-	ref, err := s.PutBlob(context.Background(), b)
-	if err != nil {
-		panic(err) // memory takes anything
+	e.raw = bytes.TrimSpace(raw)
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	p.scenarios++
+	t := events.Thread{Session: fmt.Sprintf("persist-%d", p.scenarios), Name: events.MainThread}
+	pub := p.Publisher(client.PublisherConfig{})
+	if err := pub.Publish(ctx, client.Entry{Thread: t, Dialect: "omp", Body: e.raw}); err != nil {
+		return e, err
 	}
-	s.known[ref.Hex()] = true
-	return ref.String()
-}
-
-func (s *blobStore) get(ref string) ([]byte, error) {
-	r, err := casstore.ParseRef(ref)
-	if err != nil {
-		return nil, err
+	if err := p.Await(ctx, t, pub.Producer(), 0, 1); err != nil {
+		return e, err
 	}
-	return s.Blob(context.Background(), r)
-}
-
-func (s *blobStore) hashes() []any {
-	out := []any{}
-	for _, h := range slices.Sorted(maps.Keys(s.known)) {
-		out = append(out, h)
+	for form, to := range map[rehydrate.Form]*[]byte{rehydrate.Stored: &e.stored, rehydrate.Full: &e.full} {
+		var out bytes.Buffer
+		if _, err := p.ExportAs(ctx, t, form, &out, nil); err != nil {
+			return e, err
+		}
+		*to = bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 	}
-	return out
+	e.blobs = []any{}
+	for ref := range artifacts.Mentions(e.stored) {
+		hash := strings.TrimPrefix(ref, "blob:sha256:")
+		if _, err := p.get(ctx, "/v1/blobs/"+hash, nil); err == nil {
+			e.blobs = append(e.blobs, hash)
+		}
+	}
+	e.blobs = sortedStrings(e.blobs)
+	return e, nil
 }
 
 // blobHashes are the names of the oracle's blobs, sorted, without its links that also carry an extension.
 func blobHashes(list any) []any {
-	names := map[string]bool{}
-	blobs, _ := list.([]any)
-	for _, b := range blobs {
-		m, _ := b.(map[string]any)
-		name, _ := m["name"].(string)
-		hash, _, _ := strings.Cut(name, ".")
-		names[hash] = true
+	hashes := []any{}
+	for _, b := range items(list) {
+		hash, _, _ := strings.Cut(str(field(b, "name")), ".")
+		hashes = append(hashes, hash)
 	}
-	return (&blobStore{known: names}).hashes()
+	return sortedStrings(hashes)
 }
 
 // place is where a value stands in a decoded document: keys and indexes from the root.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,9 @@ import (
 // product is one `spool up` that all scenarios of a run share, each in sessions of its own.
 type product struct {
 	*client.Client
-	dir, bin  string
+	conn      *natsio.Conn
+	dir, data string // what it removes when it ends, what it stores
+	bin       string
 	nats, api string
 	up        *exec.Cmd
 	scenarios int
@@ -32,7 +35,7 @@ type product struct {
 
 // running is the product of this run: started by the first scenario that needs it.
 var running = sync.OnceValues(func() (*product, error) {
-	p, err := startProduct()
+	p, err := startProduct("", "")
 	if err == nil {
 		stopProduct = p.stop
 	}
@@ -46,9 +49,9 @@ var addresses = regexp.MustCompile(`NATS +(\S+)\n +HTTP +(\S+)\n`)
 
 const productPatience = 90 * time.Second
 
-// startProduct builds the command and starts it.
-func startProduct() (p *product, err error) {
-	p = &product{}
+// startProduct starts the command, on a store of its own unless data names one. It builds it where no program is named.
+func startProduct(bin, data string) (p *product, err error) {
+	p = &product{bin: bin, data: data}
 	if p.dir, err = os.MkdirTemp("", "spool-vectors-"); err != nil {
 		return nil, err
 	}
@@ -57,12 +60,15 @@ func startProduct() (p *product, err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}()
-	if err := proc.Build(p.dir, "spool/cmd/spool"); err != nil {
-		return nil, err
+	if p.bin == "" {
+		if err := proc.Build(p.dir, "spool/cmd/spool"); err != nil {
+			return nil, err
+		}
+		p.bin = filepath.Join(p.dir, "spool")
 	}
-	p.bin = filepath.Join(p.dir, "spool")
-	p.up = exec.Command(p.bin, "up", "--data", filepath.Join(p.dir, "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--sync", "1s", "--gc-every", "0")
+	p.data = cmp.Or(p.data, filepath.Join(p.dir, "data"))
+	p.up = exec.Command(p.bin, "up", "--data", p.data, "--listen", "127.0.0.1:0",
+		"--http", "127.0.0.1:0", "--sync", "1s", "--gc-every", "0")
 	proc.EndWithParent(p.up)
 	out, err := p.up.StderrPipe()
 	if err != nil {
@@ -87,7 +93,9 @@ func startProduct() (p *product, err error) {
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
 	defer cancel()
-	p.Client, err = client.Connect(ctx, natsio.Config{URL: p.nats})
+	if p.conn, err = natsio.Dial(ctx, natsio.Config{URL: p.nats}); err == nil {
+		p.Client = client.New(p.conn)
+	}
 	return p, err
 }
 
@@ -95,6 +103,7 @@ func startProduct() (p *product, err error) {
 func (p *product) stop() error {
 	if p.Client != nil {
 		p.Client.Close()
+		p.conn.Close()
 	}
 	if p.up != nil && p.up.Process != nil {
 		_ = p.up.Process.Signal(syscall.SIGTERM)

@@ -24,7 +24,7 @@ type scenario struct {
 	log       []any
 	snapshots map[string]any
 
-	extracted, forkedArtifacts bool
+	extracted, forkedArtifacts, inMemory bool
 }
 
 // firstTime is what the clock of the oracle's harness begins with.

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-	"unicode/utf16"
 
-	"spool/pkg/truncate/output"
+	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 func init() { groups["sink"] = sinkGroup }
@@ -20,8 +18,8 @@ func init() { groups["sink"] = sinkGroup }
 // sinkOracle is the first version with a column cap and a head.
 const sinkOracle = "expected.17.2.15.json"
 
-// sinkGroup compares what is shown, published and stored of outputs (SPEC O1–O6). Each output is three cases: its live
-// chunks, its summary and its artifact.
+// sinkGroup streams outputs into threads and compares what subscribers get live, what the result shows and says, and
+// what the artifact has (SPEC O1–O6).
 func sinkGroup(dir string, report func(Case)) error {
 	inputs, err := readObject(filepath.Join(dir, "inputs.json"))
 	if err != nil {
@@ -31,57 +29,46 @@ func sinkGroup(dir string, report func(Case)) error {
 	if err != nil {
 		return err
 	}
+	p, err := running()
+	if err != nil {
+		return err
+	}
 	for name, input := range inputs {
-		input, err := expand(input)
-		if err != nil {
+		if input, err = expand(input); err != nil {
 			return err
 		}
-		run, err := runSink(field(input, "cfg"), field(input, "artifact"), items(field(input, "ops")))
-		if err != nil {
+		s := &streamed{product: p, input: input}
+		if err := errors.Join(s.read(), s.run()); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		run.report(name, field(expected["cases"], name), report)
+		s.report(name, field(expected["cases"], name), report)
 	}
 	return nil
 }
 
-// sinkRun is an output that went through a sink.
-type sinkRun struct {
-	cfg       any
-	chunks    [][]byte // as they were pushed
-	replaced  bool
-	live      []string
-	summary   output.Summary
-	artifact  *storedArtifact // nil if none was begun
-	artifacts any             // "bad" if they can not be stored
+// streamed is an output that goes through the product.
+type streamed struct {
+	*product
+	input  any
+	start  events.OutputStart
+	chunks [][]byte // as the tool printed them
+
+	live     []string // as subscribers got them
+	item     any      // the result
+	artifact any      // the text of the artifact; nil: there is none
 }
 
-// storedArtifact is an artifact in memory.
-type storedArtifact struct{ bytes.Buffer }
-
-func (*storedArtifact) Commit() (string, error) { return "7", nil }
-func (a *storedArtifact) Abort()                { a.Reset() }
-
-// runSink does with a sink what the oracle did.
-func runSink(cfg, artifacts any, ops []any) (*sinkRun, error) {
-	r := &sinkRun{cfg: cfg, artifacts: artifacts}
-	s := output.NewSink(r.config())
-	var at time.Time
-	write := func(chunk []byte) {
-		r.chunks = append(r.chunks, chunk)
-		if live, due := s.Write(at, chunk); due {
-			r.live = append(r.live, string(live))
-		}
-	}
-	at = time.UnixMilli(0)
-	for _, op := range ops {
-		if ms, ok := number(field(op, "at")); ok {
-			at = time.UnixMilli(int64(ms))
-		} else if text, ok := field(op, "push").(string); ok {
-			write([]byte(text))
-		} else if text, ok := field(op, "replace").(string); ok {
-			s.Replace(text)
-			r.replaced = true
+// read takes the chunks of a case, and what is to be shown of them. What replaces an output, and when chunks come, has
+// no event.
+func (s *streamed) read() error {
+	cfg := field(s.input, "cfg")
+	s.start.Tool = "sh"
+	s.start.Show, _ = number(field(cfg, "spillThreshold"))
+	s.start.Head, _ = number(field(cfg, "headBytes"))
+	s.start.Columns, _ = number(field(cfg, "maxColumns"))
+	for _, op := range items(field(s.input, "ops")) {
+		if text, ok := field(op, "push").(string); ok {
+			s.chunks = append(s.chunks, []byte(text))
 		} else if chunks, ok := field(op, "stream").([]any); ok {
 			for _, chunk := range chunks {
 				var b []byte
@@ -89,208 +76,165 @@ func runSink(cfg, artifacts any, ops []any) (*sinkRun, error) {
 					n, _ := number(v)
 					b = append(b, byte(n))
 				}
-				write(b)
+				s.chunks = append(s.chunks, b)
 			}
-		} else {
-			return nil, fmt.Errorf("unknown operation %v", op)
+		} else if field(op, "at") == nil && field(op, "replace") == nil {
+			return fmt.Errorf("unknown operation %v", op)
 		}
 	}
-	sum, live := s.Close()
-	if r.summary = sum; len(live) > 0 {
-		r.live = append(r.live, string(live))
-	}
-	return r, nil
+	return nil
 }
 
-// config translates the oracle's settings.
-func (r *sinkRun) config() (c output.Config) {
-	c.Threshold, _ = number(field(r.cfg, "spillThreshold"))
-	c.Head, _ = number(field(r.cfg, "headBytes"))
-	c.Columns, _ = number(field(r.cfg, "maxColumns"))
-	ms, _ := number(field(r.cfg, "chunkThrottleMs"))
-	c.Every = time.Duration(ms) * time.Millisecond
-	switch r.artifacts {
-	case true:
-		c.Artifact = func() (output.Artifact, error) {
-			r.artifact = &storedArtifact{}
-			return r.artifact, nil
-		}
-	case "bad":
-		c.Artifact = func() (output.Artifact, error) { return nil, errors.New("cannot be opened") }
-	}
-	return c
-}
-
-func (r *sinkRun) report(name string, want any, report func(Case)) {
-	split := func() bool {
-		var apart string
-		for _, chunk := range r.chunks {
-			apart += sanitized(string(chunk))
-		}
-		return apart != sanitized(string(bytes.Join(r.chunks, nil)))
-	}
-	report(Case{Name: name + "/chunks", Got: chunksLike(r.live, field(want, "onChunk")), Want: field(want, "onChunk"),
-		When:  map[string]func() bool{"split": split, "throttled": func() bool { return r.config().Every > 0 }},
-		Holds: map[string]func() error{"all of it": func() error { return same(r.whole(), strings.Join(r.live, "")) }},
-	})
-	wantSummary, got := field(want, "summary"), r.summaryLike(field(want, "summary"))
-	report(Case{Name: name + "/summary", Got: got, Want: wantSummary,
-		When: map[string]func() bool{"split": split, "small cut": func() bool {
-			return field(wantSummary, "artifactId") == nil && r.summary.ColumnDroppedBytes > 0
-		}, "cut lines beside a head": func() bool {
-			return r.config().Head > 0 && r.summary.ColumnTruncatedLines > 0 && r.summary.ElidedBytes > 0
-		}},
-		Holds: map[string]func() error{"as one chunk": r.asOneChunk, "counted": func() error {
-			return r.counted(got, wantSummary)
-		}, "with the artifact": func() error {
-			with, _ := clone(wantSummary).(map[string]any)
-			with["artifactId"] = "7"
-			return same(with, got)
-		}},
-	})
-	wantArtifact := field(want, "artifact")
-	report(Case{Name: name + "/artifact", Got: r.artifactLike(wantArtifact), Want: wantArtifact,
-		When: map[string]func() bool{"incomplete": func() bool {
-			return difference(artifactObject(r.whole(), wantArtifact), wantArtifact) != ""
-		}},
-		Holds: map[string]func() error{"all of it": func() error {
-			if r.artifact == nil {
-				return errors.New("nothing was stored")
+// run publishes the output, each chunk after the one before was applied, and reads back what became of it.
+func (s *streamed) run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	s.scenarios++
+	t := events.Thread{Session: fmt.Sprintf("sink-%d", s.scenarios), Name: events.MainThread}
+	ready, followed := make(chan struct{}), make(chan error, 1)
+	var end *events.LiveEnd
+	go func() {
+		for f, err := range s.FollowThread(ctx, t, func([]client.OpenOutput) { close(ready) }) {
+			if len(f.Text) > 0 {
+				s.live = append(s.live, string(f.Text))
 			}
-			return same(r.whole(), r.artifact.String())
-		}},
-	})
+			if end = f.End; err != nil || end != nil {
+				followed <- err
+				return
+			}
+		}
+	}()
+	select {
+	case <-ready:
+	case err := <-followed:
+		return err
+	}
+	all := []events.Chunk{{Op: events.ChunkStart, Start: s.start}}
+	for _, chunk := range s.chunks {
+		all = append(all, events.Chunk{Op: events.ChunkData, Stream: events.Stdout, Data: chunk})
+	}
+	for i, c := range append(all, events.Chunk{Op: events.ChunkEnd}) {
+		c.Output, c.Seq = "o", uint64(i)
+		e := &events.Event{Kind: events.KindChunk, Thread: t, Producer: t.Session, Seq: uint64(i + 1), Body: c.Encode()}
+		err := errors.Join(c.Validate(), s.conn.Events().PublishEvents(ctx, []*events.Event{e}))
+		if err := cmp.Or(err, s.Await(ctx, t, e.Producer, 0, e.Seq)); err != nil {
+			return err
+		}
+	}
+	if err := <-followed; err != nil {
+		return err
+	}
+	return s.result(ctx, t, end)
 }
 
-// whole is the sanitized output.
-func (r *sinkRun) whole() string { return string(output.Sanitize(bytes.Join(r.chunks, nil))) }
-
-// asOneChunk holds the summary against the one that the same output gets when it comes in one piece. Where the column cap
-// cuts depends on the pieces, so that with one only the totals are compared.
-func (r *sinkRun) asOneChunk() error {
-	if r.replaced {
-		return errors.New("replaced outputs have no such promise")
-	}
-	one, err := runSink(r.cfg, r.artifacts, []any{map[string]any{"push": string(bytes.Join(r.chunks, nil))}})
+// result reads the item, and the artifact that it names, over HTTP.
+func (s *streamed) result(ctx context.Context, t events.Thread, end *events.LiveEnd) error {
+	b, err := s.get(ctx, fmt.Sprintf("/v1/sessions/%s/threads/%s/items/%d", t.Session, t.Name, end.Item), nil)
 	if err != nil {
 		return err
 	}
-	if r.config().Columns > 0 {
-		return same([]int64{one.summary.TotalBytes, one.summary.TotalLines}, []int64{r.summary.TotalBytes, r.summary.TotalLines})
+	s.item = field(mustJSON(b), "metadata")
+	if s.item == nil {
+		s.item = field(field(mustJSON(b), "item"), "metadata")
 	}
-	return same(one.summaryLike(nil), r.summaryLike(nil))
+	if id := str(field(field(s.item, "artifact"), "artifact_id")); id != "" {
+		b, err = s.get(ctx, "/v1/artifacts/"+id, nil)
+		s.artifact = string(b)
+	}
+	return err
 }
 
-// counted holds the bytes that are said to be left out against those that are, and all that does not follow from them
-// against the oracle.
-func (r *sinkRun) counted(got, want any) error {
-	like, _ := clone(want).(map[string]any)
-	follows := []string{"elidedBytes"}
-	if field(want, "elidedBytes") == nil { // the oracle put head and tail together
-		follows = append(follows, "elidedLines", "output", "outputSha256", "outputBytes", "outputLines")
-	}
-	for _, name := range follows {
-		like[name] = field(got, name)
-	}
-	cap := r.config()
-	cap.Threshold, cap.Head, cap.Artifact = 1<<30, 0, nil
-	s := output.NewSink(cap)
-	for _, chunk := range r.chunks {
-		s.Write(time.Time{}, chunk)
-	}
-	whole, _ := s.Close()
-	head, tail, marked := r.divided()
-	left := int64(len(whole.Output)-len(head)-len(tail)) - r.summary.ElidedBytes // newlines that the marker brought
-	if r.replaced || !marked || !strings.HasPrefix(whole.Output, head) || !strings.HasSuffix(whole.Output, tail) ||
-		left < 0 || left > 2 {
-		return fmt.Errorf("%d bytes are said to be left out of %q in %q", r.summary.ElidedBytes, whole.Output,
-			r.summary.Output)
-	}
-	return same(like, got)
+// parts are what a summary says, by what it is about: what excuses one part excuses no other.
+var parts = map[string][]string{
+	"shown":   {"output", "outputSha256", "outputBytes", "outputLines", "truncated", "elidedBytes", "elidedLines"},
+	"totals":  {"totalBytes", "totalLines"},
+	"columns": {"columnDroppedBytes", "columnTruncatedLines", "columnMax"},
+	"stored":  {"artifactId"},
 }
 
-// divided is what is shown before and behind the marker.
-func (r *sinkRun) divided() (head, tail string, ok bool) {
-	head, rest, ok := strings.Cut(r.summary.Output, "[…")
-	_, tail, found := strings.Cut(rest, " elided…]")
-	return strings.TrimSuffix(head, "\n"), strings.TrimPrefix(tail, "\n"), ok && found
-}
-
-// summaryLike is the summary in the shape of the oracle's.
-func (r *sinkRun) summaryLike(want any) any {
-	s := r.summary
-	sum := sha256.Sum256([]byte(s.Output))
-	m := map[string]any{
-		"output": textLike(s.Output, field(want, "output")), "truncated": s.Truncated, "outputSha256": hex.EncodeToString(sum[:]),
-		"totalLines": integer(int(s.TotalLines)), "totalBytes": integer(int(s.TotalBytes)),
-		"outputLines": integer(int(s.OutputLines)), "outputBytes": integer(int(s.OutputBytes)),
-	}
-	if s.ElidedBytes > 0 {
-		m["elidedBytes"], m["elidedLines"] = integer(int(s.ElidedBytes)), integer(int(s.ElidedLines))
-	}
-	if s.ColumnTruncatedLines > 0 {
-		m["columnDroppedBytes"], m["columnTruncatedLines"] = integer(int(s.ColumnDroppedBytes)), integer(int(s.ColumnTruncatedLines))
-		m["columnMax"] = integer(r.config().Columns)
-	}
-	if s.ArtifactID != "" {
-		m["artifactId"] = s.ArtifactID
-	}
-	return m
-}
-
-func (r *sinkRun) artifactLike(want any) any {
-	if r.artifact == nil {
-		return nil
-	}
-	return artifactObject(r.artifact.String(), want)
-}
-
-// artifactObject is a stored text as the oracle describes it.
-func artifactObject(text string, want any) any {
-	sum := sha256.Sum256([]byte(text))
-	return map[string]any{"bytes": integer(len(text)), "sha256": hex.EncodeToString(sum[:]), "text": textLike(text, field(want, "text"))}
-}
-
-// chunksLike is a list of chunks, or its digest if the oracle gave one.
-func chunksLike(chunks []string, want any) any {
-	if field(want, "concatSha256") != nil {
-		all := strings.Join(chunks, "")
-		sum := sha256.Sum256([]byte(all))
-		return map[string]any{
-			"count": integer(len(chunks)), "concatSha256": hex.EncodeToString(sum[:]), "concatLength": integer(len(utf16.Encode([]rune(all)))),
+func part(summary any, name string) any {
+	out := map[string]any{}
+	for _, key := range parts[name] {
+		if v := field(summary, key); v != nil {
+			out[key] = v
 		}
-	}
-	out := []any{}
-	for i, chunk := range chunks {
-		var like any
-		if i < len(items(want)) {
-			like = items(want)[i]
-		}
-		out = append(out, textLike(chunk, like))
 	}
 	return out
 }
 
-// textLike is a text, or its digest if the oracle gave one.
-func textLike(text string, want any) any {
-	if !isObject(want) {
-		return text
+func (s *streamed) report(name string, want any, report func(Case)) {
+	stream := cleaned(s.chunks)
+	whole := strings.Join(stream, "")
+	like := field(want, "onChunk")
+	given, artifact := field(want, "summary"), field(want, "artifact")
+	rules := ruled(stream, s.start).object(field(given, "output"))
+	if s.artifact != nil {
+		rules["artifactId"] = storedID
 	}
-	sum := sha256.Sum256([]byte(text))
-	units := utf16.Encode([]rune(text))
-	end := len(utf16.Encode([]rune(str(field(want, "head")))))
-	end = min(end, len(units))
-	return map[string]any{
-		"length": integer(len(units)), "utf8Bytes": integer(len(text)), "sha256": hex.EncodeToString(sum[:]),
-		"head": wtf8(units[:end]), "tail": wtf8(units[len(units)-end:]),
+	cut := field(rules, "truncated") == true || field(rules, "columnDroppedBytes") != nil
+	when := map[string]func() bool{
+		"split":        func() bool { return strings.Join(apart(s.chunks), "") != whole },
+		"nothing left": func() bool { return slices.Contains(items(like), any("")) },
+		"long chunk":   func() bool { return len(framed(stream)) > len(stream) },
+		"sixel":        func() bool { return strings.Contains(str(field(given, "output")), "\x1bPq") },
+		"throttled":    func() bool { return field(field(s.input, "cfg"), "chunkThrottleMs") != nil },
+		"replaced":     func() bool { return s.has("replace") },
+		"notice":       func() bool { return field(s.input, "notice") != nil },
+		"no place":     func() bool { return field(s.input, "artifact") != true && cut },
+		"small cut":    func() bool { return field(rules, "columnDroppedBytes") != nil && field(given, "artifactId") == nil },
+		"incomplete":   func() bool { return cut && difference(artifact, stored(whole, artifact)) != "" },
+		"cut lines beside a head": func() bool {
+			return s.start.Head > 0 && field(rules, "columnDroppedBytes") != nil && field(rules, "elidedBytes") != nil
+		},
+	}
+	kept := func() error { return same(stored(whole, artifact), stored(s.artifact, artifact)) }
+	report(Case{Name: name + "/chunks", Got: chunksLike(s.live, like), Want: like, When: when,
+		Holds: map[string]func() error{"by the rules": func() error {
+			return same(anys(framed(stream)), anys(s.live))
+		}}})
+	report(Case{Name: name + "/artifact", Got: stored(s.artifact, artifact), Want: artifact, When: when,
+		Holds: map[string]func() error{"by the rules": kept}})
+	got := s.summary(field(given, "output"))
+	for name2 := range parts {
+		report(Case{Name: name + "/" + name2, Got: part(got, name2), Want: part(given, name2), When: when,
+			Holds: map[string]func() error{
+				"by the rules": func() error { return same(part(rules, name2), part(got, name2)) },
+				"all of it":    func() error { return errors.Join(same(storedID, got["artifactId"]), kept()) },
+			}})
 	}
 }
 
-// wtf8 is a string of UTF-16 units.
-func wtf8(units []uint16) string {
-	var out []byte
-	for _, u := range slices.Clone(units) {
-		out = appendUnit(out, rune(u))
+// has tells whether the case has an operation.
+func (s *streamed) has(name string) bool {
+	for _, op := range items(field(s.input, "ops")) {
+		if field(op, name) != nil {
+			return true
+		}
 	}
-	return joinSurrogates(string(out))
+	return false
+}
+
+// storedID is what the oracle calls an artifact that was stored.
+const storedID = "7"
+
+// summary is what the result says, in the oracle's words.
+func (s *streamed) summary(like any) map[string]any {
+	told := field(s.item, "output")
+	m := shown(str(field(field(s.item, "tool"), "output")), like)
+	for mine, theirs := range map[string]string{
+		"truncated": "truncated", "total_lines": "totalLines", "total_bytes": "totalBytes", "output_lines": "outputLines",
+		"output_bytes": "outputBytes", "elided_bytes": "elidedBytes", "elided_lines": "elidedLines",
+	} {
+		if v := field(told, mine); v != nil {
+			m[theirs] = v
+		}
+	}
+	if lines := field(told, "column_truncated_lines"); lines != integer(0) {
+		m["columnTruncatedLines"], m["columnDroppedBytes"] = lines, field(told, "column_dropped_bytes")
+		m["columnMax"] = integer(s.start.Columns)
+	}
+	if s.artifact != nil {
+		m["artifactId"] = storedID
+	}
+	return m
 }

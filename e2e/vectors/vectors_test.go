@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"spool/internal/must"
 	"strings"
 	"testing"
@@ -22,14 +21,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// unfinished are groups that no code supports yet.
-var unfinished []string
-
 // TestGolden runs every group over the recorded cases. A deviation that no case needs must be shown by a case of testdata.
 func TestGolden(t *testing.T) {
 	known := must.Get(readDeviations())(t)
 	dirs := must.Get(os.ReadDir(golden))(t)
-	used := make([]bool, len(known))
+	used := usage{}
 	run := func(t *testing.T, dir, group string) {
 		var out strings.Builder
 		r := &runner{out: &out, deviations: known, used: used}
@@ -39,7 +35,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	for _, d := range dirs {
-		if !d.IsDir() || slices.Contains(unfinished, d.Name()) {
+		if !d.IsDir() {
 			continue
 		}
 		t.Run(d.Name(), func(t *testing.T) { run(t, golden, d.Name()) })
@@ -52,22 +48,9 @@ func TestGolden(t *testing.T) {
 			}
 		}
 	})
-	for i, d := range known {
-		group, _, _ := strings.Cut(d.Case, "/")
-		if !used[i] && !slices.Contains(unfinished, group) {
-			t.Errorf("deviation %d (%s when %q) is needed by no case: remove it, or add a case to testdata", i, d.Case, d.When)
-		}
-	}
-}
-
-// TestUnfinished: a group leaves the list when its code comes.
-func TestUnfinished(t *testing.T) {
-	for _, name := range unfinished {
-		if _, ok := groups[name]; ok {
-			t.Logf("group %s has code: take it off the list", name)
-		}
-		if _, err := os.Stat(filepath.Join(golden, name)); err != nil {
-			t.Errorf("unfinished group %s: %v", name, err)
+	for _, d := range known {
+		if parts := used.unused(d); len(parts) > 0 {
+			t.Errorf("deviation %s when %q is needed by no case in %v: remove it, or add a case", d.Case, d.When, parts)
 		}
 	}
 }

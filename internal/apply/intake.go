@@ -62,9 +62,10 @@ func Stage(e *Staged) (err error) {
 	return nil
 }
 
-// SizeRules are the rules by which an entry of a dialect is cut.
-func SizeRules(name string) truncate.Options {
-	return truncate.Options{Sources: name == claudeDialect}
+// SizeRules are the rules by which an entry of a dialect is cut, where how is the persister's.
+func SizeRules(name string, how truncate.Options) truncate.Options {
+	how.Sources = name == claudeDialect
+	return how
 }
 
 // NotJSON is the refusal of an entry that is no JSON.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -129,7 +130,7 @@ func (o *Output) mustWait(p *events.Chunk) bool {
 	if p.Op == events.ChunkData {
 		return grows*(o.taken+len(p.Data)) >= record.PartSize // what is held is in what was taken
 	}
-	least := min(output.DefaultThreshold/2, o.large.Least()-1)
+	least := min(cmp.Or(o.Rec.Start.Show, output.DefaultThreshold)/2, o.large.Least()-1)
 	return o.taken > 0 && (grows*o.taken > least || o.Rec.Start.Columns > 0 || o.Rec.Start.Keep)
 }
 

@@ -37,6 +37,10 @@ func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record
 		b = append(append(append(b, `,"`...), n.name...), `":`...)
 		b = strconv.AppendInt(b, n.value, 10)
 	}
+	if sum.ElidedBytes > 0 {
+		b = strconv.AppendInt(append(b, `,"elided_bytes":`...), sum.ElidedBytes, 10)
+		b = strconv.AppendInt(append(b, `,"elided_lines":`...), sum.ElidedLines, 10)
+	}
 	if aborted {
 		b = jsonscan.AppendString(append(b, `,"aborted":`...), p.Reason)
 	} else {

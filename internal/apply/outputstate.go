@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash"
 	"slices"
-	"time"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -169,12 +168,10 @@ const (
 
 // write takes a piece in, and gives what live subscribers get.
 func (o *Output) write(p record.Piece) []byte {
-	write := o.sink.Write
 	if p.Stream == events.Stderr {
-		write = o.sink.WriteErr
+		return o.sink.WriteErr(p.Bytes)
 	}
-	live, _ := write(time.Time{}, p.Bytes)
-	return live
+	return o.sink.Write(p.Bytes)
 }
 
 // note keeps a piece for the record.
@@ -265,7 +262,8 @@ func (o *Output) config() output.Config {
 		return body, nil
 	}
 	return output.Config{
-		Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep, Large: o.large, Artifact: begin,
+		Threshold: o.Rec.Start.Show, Head: o.Rec.Start.Head, Columns: o.Rec.Start.Columns, Keep: o.Rec.Start.Keep,
+		Large: o.large, Artifact: begin,
 	}
 }
 

@@ -1,16 +1,14 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"spool/internal/record"
-	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
-	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -139,29 +137,34 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 	return at, err
 }
 
-var refMark = []byte("blob:sha256:")
-
-// heldBlobs lists the blobs that an entry refers to by itself, where an image would be put back (SPEC T10): its content
-// refers to them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is
-// stored must not depend on the batch: before the answer is no, all that came before is committed.
-func (d *draft) heldBlobs(ctx context.Context) ([]casstore.Ref, error) {
-	if d.e.Kind != events.KindEntry || !dialect.IsJSON(d.e.Dialect) || !bytes.Contains(d.e.Text, refMark) {
+// heldBlobs lists the blobs that an entry names by itself, wherever and however, beside its refs: its content refers to
+// them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored
+// must not depend on the batch: before the answer is no, all that came before is committed.
+func (d *draft) heldBlobs(ctx context.Context, refs []casstore.Located) ([]casstore.Ref, error) {
+	if d.e.Kind != events.KindEntry {
 		return nil, nil
 	}
-	refs := slices.DeleteFunc(distinct(rehydrate.Refs(d.e.Text)), func(r casstore.Ref) bool {
-		return slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == r })
+	var named []casstore.Ref
+	for mention := range artifacts.Mentions(d.e.Text) {
+		if ref, err := casstore.ParseRef(mention); err == nil {
+			named = append(named, ref)
+		}
+	}
+	named = slices.DeleteFunc(distinct(named), func(r casstore.Ref) bool {
+		return slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == r }) ||
+			slices.ContainsFunc(refs, func(l casstore.Located) bool { return l.Ref == r })
 	})
-	if len(refs) == 0 {
+	if len(named) == 0 {
 		return nil, nil
 	}
-	stored, err := d.storedBlobs(ctx, refs)
-	if err != nil || len(stored) == len(refs) {
+	stored, err := d.storedBlobs(ctx, named)
+	if err != nil || len(stored) == len(named) {
 		return stored, err
 	}
 	if err := d.w.SettleBefore(ctx, ""); err != nil {
 		return nil, err
 	}
-	return d.storedBlobs(ctx, refs)
+	return d.storedBlobs(ctx, named)
 }
 
 // storedBlobs lists those of some blobs that have a live record, in order.

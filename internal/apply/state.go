@@ -138,8 +138,9 @@ type Staged struct {
 
 	PrevRefused bool // what it is linked to was refused under a name without a thread, so that no head notes it
 
-	Text  []byte          // the entry as it will be stored
-	Cuts  truncate.Result // what the size rules did to it
+	Text  []byte // the entry as it will be stored
+	How   truncate.Options
+	Cuts  truncate.Result // what the size rules, chosen by How, did to it
 	Blobs []Blob          // what they moved out of it
 	Full  casstore.Ref    // a blob that is stored already, in the place of Cuts.Full
 	Chunk events.Chunk    // of a chunk event

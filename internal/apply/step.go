@@ -43,7 +43,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	if err != nil {
 		return err
 	}
-	blobs, err := d.heldBlobs(ctx)
+	blobs, err := d.heldBlobs(ctx, nodes)
 	if err != nil {
 		return err
 	}

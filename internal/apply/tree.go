@@ -136,7 +136,7 @@ func (d *draft) appendUnder(ctx context.Context, draft sessions.Draft, parent st
 
 // cut applies the size rules to a JSON entry (SPEC T).
 func (e *Staged) cut(raw []byte) (err error) {
-	rules := SizeRules(e.Dialect)
+	rules := SizeRules(e.Dialect, e.How)
 	rules.Sources = rules.Sources && !e.Earlier.Inline
 	e.Blobs = nil
 	e.Cuts, err = truncate.Entry(raw, func(b []byte) string {

@@ -59,10 +59,12 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	head, _, err := number(r, "head")
 	columns, _, err2 := number(r, "columns")
 	lease, _, err3 := number(r, "lease_ms")
-	if err := errors.Join(err, err2, err3, checkInput(cfg.Input)); err != nil {
+	show, _, err4 := number(r, "show")
+	if err := errors.Join(err, err2, err3, err4, checkInput(cfg.Input)); err != nil {
 		return err
 	}
 	cfg.Head, cfg.Columns, cfg.Lease = int(min(head, 1<<20)), int(min(columns, 1<<20)), time.Duration(lease)*time.Millisecond
+	cfg.Show = int(min(show, 1<<20))
 	out, err := a.cfg.Client.Output(r.Context(), t, cfg)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package natsio_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/nats-io/nats.go"

@@ -75,7 +75,7 @@ func (p *Persister) scan(ctx context.Context, s *staged) error {
 	err := p.retry(ctx, "scan a body", func() error {
 		r, err := p.openBody(ctx, s)
 		if err == nil {
-			s.plan, err = truncate.Scan(p.cleaned(s, r), apply.SizeRules(s.event.Dialect))
+			s.plan, err = truncate.Scan(p.cleaned(s, r), apply.SizeRules(s.event.Dialect, p.cfg.Cuts))
 		}
 		return err
 	})

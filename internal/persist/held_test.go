@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"spool/internal/must"
@@ -13,8 +14,8 @@ import (
 	"spool/pkg/events"
 )
 
-// An entry holds the blobs that it refers to by itself if they are stored, those of the entry right before it too, in
-// whatever batch they come (SPEC T10).
+// An entry holds the blobs that it names, wherever and however, if they are stored, those of the entry right before it
+// too, in whatever batch they come.
 func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 	image := bytes.Repeat([]byte("\x89PNG"), 500)
 	ref, missing := casstore.SumBlob(image), casstore.SumBlob([]byte("gone"))
@@ -24,6 +25,10 @@ func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 	lines := []string{
 		line("a", base64.StdEncoding.EncodeToString(image)), line("b", ref.String()), line("c", missing.String()),
 		`{"type":"custom","id":"d","timestamp":"2026-01-01T00:00:00.000Z","data":"` + ref.String() + `"}`,
+		`{"type":"custom","id":"e","timestamp":"2026-01-01T00:00:00.000Z","data":"see ` +
+			strings.ToUpper(ref.String()) + `."}`,
+		`{"type":"custom","id":"f","timestamp":"2026-01-01T00:00:00.000Z","data":"` +
+			strings.Replace(ref.String(), ":", `\u003a`, 1) + `0"}`,
 	}
 	var heads []casstore.Ref
 	for _, batch := range []int{1, 1000} {
@@ -37,7 +42,7 @@ func TestEntryHoldsTheBlobsItRefersTo(t *testing.T) {
 			content := must.Get(step.ReadContent(t.Context()))(t)
 			held[step.State.Entry.ID] = content.Refs
 		}
-		for id, want := range map[string][]casstore.Ref{"a": {ref}, "b": {ref}, "c": nil, "d": nil} {
+		for id, want := range map[string][]casstore.Ref{"a": {ref}, "b": {ref}, "c": nil, "d": {ref}, "e": {ref}, "f": nil} {
 			if !slices.Equal(held[id], want) {
 				t.Errorf("batches of %d: entry %s holds %v, want %v", batch, id, held[id], want)
 			}

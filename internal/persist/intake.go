@@ -180,6 +180,7 @@ func (p *Persister) stage(ctx context.Context, s *staged, bad error) (err error)
 		}
 	}
 	p.clean(s)
+	s.event.How = p.cfg.Cuts
 	if err := apply.Stage(&s.event); err != nil {
 		return err
 	}

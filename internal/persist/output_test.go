@@ -182,7 +182,7 @@ func TestOutputSpills(t *testing.T) {
 		r.finish(o, client.OutputEnd{})
 		m := r.result(thread(0), n+1).Metadata
 		sink := output.NewSink(output.Config{Head: cfg.Head})
-		sink.Write(time.Time{}, raw)
+		sink.Write(raw)
 		if sum, _ := sink.Close(); m.Output.TotalBytes != sum.TotalBytes || m.Output.TotalLines != sum.TotalLines || n == 0 && m.Tool.Output != sum.Output {
 			t.Errorf("result %d = %+v, want %d bytes in %d lines", n, m.Output, sum.TotalBytes, sum.TotalLines)
 		}

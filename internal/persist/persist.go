@@ -17,6 +17,7 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
+	"spool/pkg/truncate"
 )
 
 // Message is one stored event as a partition's consumer gives it.
@@ -147,6 +148,7 @@ type Config struct {
 	OutputBytes int   // bytes of open outputs kept in memory; 0 = 32 MiB
 
 	Artifacts artifacts.Thresholds // results over them become artifacts (SPEC A4)
+	Cuts      truncate.Options     // of the rules that cut entries (SPEC T2)
 
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 

@@ -195,10 +195,12 @@ func (*rest) Abort()                  {}
 // stored is the text of an open output that its records hold: all of it while nothing was cut, else what follows the parts of
 // its artifact, if it has one.
 func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest, err error) {
-	cfg := output.Config{Head: o.Start.Head, Columns: o.Start.Columns, Keep: o.Start.Keep, Artifact: func() (output.Artifact, error) {
+	begin := func() (output.Artifact, error) {
 		behind = new(rest)
 		return behind, nil
-	}}
+	}
+	s := o.Start
+	cfg := output.Config{Threshold: s.Show, Head: s.Head, Columns: s.Columns, Keep: s.Keep, Artifact: begin}
 	sink := output.NewSink(cfg)
 	switch {
 	case base.Seq > 0 && len(base.Sum) > 0:
@@ -213,9 +215,9 @@ func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest
 	}
 	for _, p := range o.Pieces {
 		if p.Stream == events.Stderr {
-			sink.WriteErr(time.Time{}, p.Bytes)
+			sink.WriteErr(p.Bytes)
 		} else {
-			sink.Write(time.Time{}, p.Bytes)
+			sink.Write(p.Bytes)
 		}
 	}
 	whole, _ = sink.Whole()

@@ -24,8 +24,9 @@ type OutputConfig struct {
 	Cwd        string // working directory
 	Agent, Run string // for the artifact's record
 	User, Host string // as in PublisherConfig
-	Head       int    // bytes of the beginning that the result shows, at most 25,600; 0 = the end alone (SPEC O3)
+	Head       int    // bytes of the beginning that the result shows, at most half; 0 = the end alone (SPEC O3)
 	Columns    int    // longest line that the result shows, in bytes; 0 = any (SPEC O4)
+	Show       int    // bytes that the result shows, at most 51,200; 0 = so many (SPEC O2)
 
 	// Keep makes an artifact of the whole output also when the result shows all of it (SPEC A4).
 	Keep bool
@@ -90,7 +91,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 	}
 	start := events.Chunk{Op: events.ChunkStart, Output: cfg.ID, Start: events.OutputStart{
 		Tool: cfg.Tool, Invocation: cfg.Invocation, Cwd: cfg.Cwd, Agent: cfg.Agent, Run: cfg.Run,
-		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep,
+		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep, Show: cfg.Show,
 	}}
 	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
 		return nil, err

@@ -55,7 +55,11 @@ type OutputStart struct {
 	Columns    int    // longest line that is shown, in bytes; 0: any
 	Lease      int64  // milliseconds without a chunk after which the output counts as aborted; 0: the persister's
 	Keep       bool   // an artifact has the whole output, also when nothing of it is cut (SPEC A4)
+	Show       int    // bytes that are shown, at most MaxShow; 0: so many
 }
+
+// MaxShow is how many bytes of an output are shown at most (SPEC U1).
+const MaxShow = 51_200
 
 // OutputEnd is how a tool ended.
 type OutputEnd struct {
@@ -79,8 +83,11 @@ func (c Chunk) Encode() []byte {
 	switch s, e := c.Start, c.End; c.Op {
 	case ChunkStart:
 		fields = append(fields, s.Tool, s.Invocation, s.Cwd, s.Agent, s.Run, s.Head, s.Columns, s.Lease)
-		if s.Keep {
+		if s.Keep || s.Show > 0 {
 			fields = append(fields, s.Keep)
+		}
+		if s.Show > 0 {
+			fields = append(fields, s.Show)
 		}
 	case ChunkData:
 		fields = append(fields, c.Seq, uint8(c.Stream), c.Data)
@@ -127,6 +134,9 @@ func ParseChunk(b []byte) (Chunk, error) {
 		if n > chunkMembers[ChunkStart] {
 			c.Start.Keep = read(&r, "true or false", r.dec.DecodeBool)
 		}
+		if n > chunkMembers[ChunkStart]+1 {
+			c.Start.Show = int(r.int())
+		}
 	case ChunkData:
 		c.Seq, c.Stream, c.Data = r.uint(), Stream(min(r.uint(), 255)), r.alias(b, src)
 	case ChunkEnd:
@@ -159,6 +169,8 @@ func (c Chunk) Validate() error {
 		return fmt.Errorf("%w: a working directory of %d bytes; at most %d", ErrChunk, len(s.Cwd), maxCwd)
 	case s.Head < 0 || s.Columns < 0 || s.Lease < 0:
 		return fmt.Errorf("%w: head, columns and lease are not negative", ErrChunk)
+	case s.Show < 0 || s.Show > MaxShow:
+		return fmt.Errorf("%w: show %d: use 1 to %d bytes; 0 means %[3]d", ErrChunk, s.Show, MaxShow)
 	case c.Op == ChunkData && c.Stream != Stdout && c.Stream != Stderr:
 		return fmt.Errorf("%w: stream %d; use 1 for standard output, 2 for standard error", ErrChunk, c.Stream)
 	case c.Op != ChunkStart && c.Seq == 0:

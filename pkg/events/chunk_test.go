@@ -16,6 +16,7 @@ import (
 var chunks = map[string]events.Chunk{
 	"start": {Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{
 		Tool: "Bash", Invocation: "tu_1", Cwd: "/srv", Agent: "a", Run: "r", Head: 100, Columns: 80, Lease: 60_000}},
+	"show":  {Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "Bash", Show: 2_000}},
 	"data":  {Op: events.ChunkData, Output: "o1", Seq: 7, Stream: events.Stderr, Data: []byte("\xff\x00half \xe6\xbc")},
 	"empty": {Op: events.ChunkData, Output: "o1", Seq: 1, Stream: events.Stdout},
 	"end":   {Op: events.ChunkEnd, Output: "o1", Seq: 8, End: events.OutputEnd{ExitCode: -1, IsError: true, DurationMS: 12}},
@@ -58,6 +59,7 @@ func TestBadChunks(t *testing.T) {
 		"output":        {spoilt(func(c *events.Chunk) { c.Output = "a.b" }), "output"},
 		"no seq":        {spoilt(func(c *events.Chunk) { c.Seq = 0 }), "seq starts at 1"},
 		"stream":        {spoilt(func(c *events.Chunk) { c.Stream = 3 }), "stream 3"},
+		"show":          {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Show = 51_201 }), "1 to 51200"},
 		"negative head": {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Head = -1 }), "negative"},
 		"tool":          {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Tool = strings.Repeat("x", 1025) }), "1024"},
 	} {

@@ -249,7 +249,7 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 		return c, fmt.Errorf("%w: %w", ErrChunk, err)
 	}
 	var op, stream string
-	var head, columns, lease, duration uint64
+	var head, columns, lease, show, duration uint64
 	err = members(b, func(key string, v []byte) error {
 		switch key {
 		case "op":
@@ -280,6 +280,8 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 			return number(v, &columns)
 		case "lease":
 			return number(v, &lease)
+		case "show":
+			return number(v, &show)
 		case "keep":
 			keep, ok := jsonscan.Bool(v)
 			if c.Start.Keep = keep; !ok {
@@ -303,6 +305,7 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 		return nil
 	})
 	c.Start.Head, c.Start.Columns, c.Start.Lease, c.End.DurationMS = int(head), int(columns), int64(lease), int64(duration)
+	c.Start.Show = int(min(show, MaxShow+1))
 	c.Op = map[string]ChunkOp{"start": ChunkStart, "data": ChunkData, "end": ChunkEnd, "abort": ChunkAbort}[op]
 	c.Stream = map[string]Stream{"": Stdout, "stdout": Stdout, "stderr": Stderr}[stream]
 	if err == nil && c.Op == 0 {

@@ -91,8 +91,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestChunkJSON(t *testing.T) {
 	for text, want := range map[string]Chunk{
-		`{"op":"start","output":"o1","tool":"Bash","invocation":"tu","cwd":"/srv","agent":"a","run":"r","head":100,"columns":80,"lease":60000,"keep":true}`: {
-			Op: ChunkStart, Output: "o1", Start: OutputStart{"Bash", "tu", "/srv", "a", "r", 100, 80, 60000, true}},
+		`{"op":"start","output":"o1","tool":"Bash","invocation":"tu","cwd":"/srv","agent":"a","run":"r","head":100,"columns":80,"lease":60000,"keep":true,"show":9}`: {
+			Op: ChunkStart, Output: "o1", Start: OutputStart{"Bash", "tu", "/srv", "a", "r", 100, 80, 60000, true, 9}},
 		`{"op":"data","output":"o1","seq":1,"text":"h\u00e9\n"}`:                             {Op: ChunkData, Output: "o1", Seq: 1, Stream: Stdout, Data: []byte("hé\n")},
 		`{"op":"data","output":"o1","seq":2,"stream":"stderr","bytes":"/w=="}`:               {Op: ChunkData, Output: "o1", Seq: 2, Stream: Stderr, Data: []byte{0xff}},
 		`{"op":"end","output":"o1","seq":3,"exit_code":-1,"is_error":true,"duration_ms":12}`: {Op: ChunkEnd, Output: "o1", Seq: 3, End: OutputEnd{-1, true, 12}},

@@ -2,7 +2,7 @@
 //
 // An output arrives as chunks of bytes, of any number and size (SPEC O1). The path of a chunk through a [Sink]:
 //
-//	chunk ─▶ Sanitizer ─▶ live chunk, throttled (SPEC O6)
+//	chunk ─▶ Sanitizer ─▶ live chunk (SPEC O6)
 //	             │
 //	             ├─▶ artifact, once anything was cut: all of it, from the first byte (SPEC O2)
 //	             └─▶ column cap (SPEC O4) ─▶ head and tail (SPEC O3) ─▶ Summary (SPEC O5)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 )
 
 // DefaultThreshold is how many bytes of an output are shown (SPEC U1).
@@ -20,8 +19,6 @@ type Config struct {
 	Head int
 	// Columns is the longest line that is shown, in bytes (SPEC O4). 0 means any.
 	Columns int
-	// Every is the least time between two live chunks; what comes in between is in the next one (SPEC O6).
-	Every time.Duration
 	// Artifact begins to store the whole output; it is called at most once, when something was cut, or is Large, or came
 	// at all if Keep. nil means that there is nowhere to store it.
 	Artifact func() (Artifact, error)
@@ -65,7 +62,6 @@ type Sink struct {
 	cfg   Config
 	clean [2]Sanitizer // of the streams: what one of them leaves open is not closed by the other
 	cap   columnCap
-	live  live
 
 	total     tally
 	head      []byte
@@ -84,31 +80,27 @@ type Sink struct {
 // NewSink begins an output.
 func NewSink(cfg Config) *Sink {
 	cfg.Threshold = cmp.Or(cfg.Threshold, DefaultThreshold)
-	return &Sink{cfg: cfg, cap: columnCap{most: cfg.Columns}, live: live{every: cfg.Every}, headLimit: min(max(cfg.Head, 0), cfg.Threshold/2)}
+	return &Sink{cfg: cfg, cap: columnCap{most: cfg.Columns}, headLimit: min(max(cfg.Head, 0), cfg.Threshold/2)}
 }
 
-// Write takes the next chunk, which came at the time at. live is what live subscribers are to get now, if it is due; it is
-// sanitized but not cut, and valid until the next call.
-func (s *Sink) Write(at time.Time, chunk []byte) (live []byte, due bool) {
-	return s.write(0, at, chunk)
-}
+// Write takes the next chunk. live is what live subscribers are to get now: it is sanitized but not cut, and valid
+// until the next call.
+func (s *Sink) Write(chunk []byte) (live []byte) { return s.write(0, chunk) }
 
 // WriteErr is Write for a second stream that is shown among the first, such as standard error.
-func (s *Sink) WriteErr(at time.Time, chunk []byte) (live []byte, due bool) {
-	return s.write(1, at, chunk)
-}
+func (s *Sink) WriteErr(chunk []byte) (live []byte) { return s.write(1, chunk) }
 
-func (s *Sink) write(stream int, at time.Time, chunk []byte) (live []byte, due bool) {
+func (s *Sink) write(stream int, chunk []byte) []byte {
 	s.text = s.clean[stream].Append(s.text[:0], chunk)
 	s.take(s.text)
-	return s.live.add(at, s.text)
+	return s.text
 }
 
 // Close ends the output. live is what live subscribers have not got yet.
 func (s *Sink) Close() (sum Summary, live []byte) {
 	s.text = s.clean[1].Flush(s.clean[0].Flush(s.text[:0]))
 	s.take(s.text)
-	live = s.live.rest(s.text)
+	live = s.text
 	sum = s.view()
 	if s.artifact != nil {
 		id, err := s.artifact.Commit()
@@ -131,17 +123,7 @@ func (s *Sink) Abort() {
 	}
 }
 
-// Replace shows text in place of all that came so far, and there is no head any more. An artifact that was begun keeps
-// what it has and goes on; one that begins later begins with text.
-func (s *Sink) Replace(text string) {
-	s.total = tally{}
-	s.total.add([]byte(text))
-	s.cap = columnCap{most: s.cfg.Columns}
-	s.head, s.headLimit, s.headDone = nil, 0, true
-	s.tail, s.tailTotal = append(s.tail[:0], text...), len(text)
-	s.truncated = s.truncated || len(text) > s.tailBudget()
-}
-
+// take takes sanitized text.
 func (s *Sink) take(text []byte) {
 	s.total.add(text)
 	dropped := s.cap.dropped
@@ -309,31 +291,3 @@ func (c *columnCap) line(dst, part []byte) []byte {
 	}
 	return dst
 }
-
-// live puts chunks together that come too fast. A chunk that was held is never dropped (SPEC O6).
-type live struct {
-	every time.Duration
-	last  time.Time
-	held  []byte
-	sent  []byte // last one, to reuse
-}
-
-// maxLive is how many bytes are held back; more are due at once.
-const maxLive = 256 << 10
-
-// add takes a chunk and returns what is due.
-func (l *live) add(at time.Time, chunk []byte) ([]byte, bool) {
-	if l.every <= 0 {
-		return chunk, true
-	}
-	l.held = append(l.held, chunk...)
-	if !l.last.IsZero() && at.Sub(l.last) < l.every && len(l.held) < maxLive {
-		return nil, false
-	}
-	l.last = at
-	l.held, l.sent = l.sent[:0], l.held
-	return l.sent, true
-}
-
-// rest is what was held, and the end of the stream.
-func (l *live) rest(end []byte) []byte { return append(l.held, end...) }

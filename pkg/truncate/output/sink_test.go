@@ -3,11 +3,9 @@ package output_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,8 +54,7 @@ func run(cfg output.Config, chunks ...string) (output.Summary, string) {
 	s := output.NewSink(cfg)
 	var all strings.Builder
 	for _, c := range chunks {
-		live, _ := s.Write(time.Time{}, []byte(c))
-		all.Write(live)
+		all.Write(s.Write([]byte(c)))
 	}
 	sum, rest := s.Close()
 	return sum, all.String() + string(rest)
@@ -128,44 +125,9 @@ func TestSinkArtifactFails(t *testing.T) {
 	}
 	a := &artifact{}
 	s := output.NewSink(output.Config{Threshold: 4, Artifact: a.begin})
-	s.Write(time.Time{}, []byte("12345"))
+	s.Write([]byte("12345"))
 	if s.Abort(); !a.aborted || a.committed {
 		t.Errorf("Abort: aborted %v, committed %v", a.aborted, a.committed)
-	}
-}
-
-func TestSinkReplace(t *testing.T) {
-	a := &artifact{}
-	s := output.NewSink(output.Config{Threshold: 20, Head: 8, Artifact: a.begin})
-	s.Write(time.Time{}, []byte(strings.Repeat("line\n", 5)))
-	s.Replace("minimized\n")
-	s.Write(time.Time{}, []byte("[raw output: artifact://7]\n"))
-	sum, _ := s.Close()
-	want := output.Summary{Output: "tput: artifact://7]\n", Truncated: true, TotalLines: 3, TotalBytes: 37, OutputLines: 2, OutputBytes: 20, ArtifactID: "7"}
-	if sum != want || !strings.HasPrefix(a.String(), "line\nline\n") {
-		t.Errorf("%s\nstored %q", cmp.Diff(want, sum), a.String())
-	}
-}
-
-// Live chunks wait for the next when they come too fast, and none is lost (SPEC O6).
-func TestSinkLive(t *testing.T) {
-	s := output.NewSink(output.Config{Every: 10 * time.Millisecond})
-	var got []string
-	at := func(ms int64, chunk string) {
-		if live, due := s.Write(time.UnixMilli(ms), []byte(chunk)); due {
-			got = append(got, fmt.Sprintf("%d %s", ms, live))
-		}
-	}
-	at(0, "a")
-	at(5, "b")
-	at(9, "\x1b[3")
-	at(10, "1mc")
-	at(12, strings.Repeat("x", 300<<10))
-	at(13, "d")
-	_, rest := s.Close()
-	want := []string{"0 a", "10 bc", "12 " + strings.Repeat("x", 300<<10)}
-	if !cmp.Equal(got, want) || string(rest) != "d" {
-		t.Errorf("live chunks %.200q and %q at the end", got, rest)
 	}
 }
 
@@ -222,7 +184,7 @@ func TestSinkProperties(t *testing.T) {
 func TestSinkMemory(t *testing.T) {
 	chunk := []byte(strings.Repeat("go build ok\n", 2700))
 	s := output.NewSink(output.Config{Head: 20_000, Columns: 768})
-	write := func() { s.Write(time.Time{}, chunk) }
+	write := func() { s.Write(chunk) }
 	for range 100 {
 		write()
 	}

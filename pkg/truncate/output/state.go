@@ -20,11 +20,10 @@ const (
 )
 
 // MarshalBinary is all that a Sink of the same Config needs to go on with the next byte, but for the artifact, which knows
-// itself what it has, and the time of the last live chunk. It is as large as what is shown, and what an open escape
-// sequence holds.
+// itself what it has. It is as large as what is shown, and what an open escape sequence holds.
 func (s *Sink) MarshalBinary() ([]byte, error) {
 	tail := TailBytes(s.tail, s.tailBudget()) // all that view and mirror look at
-	b := make([]byte, 0, 64+len(s.head)+len(tail)+len(s.clean[0].held)+len(s.clean[1].held)+len(s.live.held))
+	b := make([]byte, 0, 64+len(s.head)+len(tail)+len(s.clean[0].held)+len(s.clean[1].held))
 	b = append(b, stateVersion)
 	for i := range s.clean {
 		c := &s.clean[i]
@@ -39,7 +38,7 @@ func (s *Sink) MarshalBinary() ([]byte, error) {
 	}
 	b = appendBool(appendBool(b, s.headDone), s.truncated)
 	b = appendBytes(appendBytes(b, s.head), tail)
-	b = appendBytes(b, s.live.held)
+	b = appendBytes(b, nil) // live text that was held back once
 	switch {
 	case s.artifact != nil:
 		return append(b, hasArtifact), nil
@@ -64,7 +63,8 @@ func Resume(cfg Config, state []byte, begun Artifact) (*Sink, error) {
 	s.cap.dropped, s.cap.lines, s.total.bytes, s.total.newlines = r.int(), r.int(), r.int(), r.int()
 	s.headLimit, s.tailTotal = int(r.int()), int(r.int())
 	s.headDone, s.truncated = r.bool(), r.bool()
-	s.head, s.tail, s.live.held = r.bytes(), r.bytes(), r.bytes()
+	s.head, s.tail = r.bytes(), r.bytes()
+	r.bytes() // see MarshalBinary
 	switch r.byte() {
 	case hasArtifact:
 		if s.artifact = begun; begun == nil {
@@ -103,7 +103,7 @@ func (s *Sink) Lose(cause error) {
 
 // Size is how many bytes of memory the Sink holds, about.
 func (s *Sink) Size() int {
-	size := 512 + cap(s.head) + cap(s.tail) + cap(s.text) + cap(s.shown) + cap(s.live.held) + cap(s.live.sent)
+	size := 512 + cap(s.head) + cap(s.tail) + cap(s.text) + cap(s.shown)
 	for i := range s.clean {
 		size += cap(s.clean[i].held)
 	}
@@ -182,7 +182,6 @@ func (s *Sink) Clone(cfg Config, begun Artifact) *Sink {
 	for i := range c.clean {
 		c.clean[i].part, c.clean[i].held = slices.Clone(c.clean[i].part), slices.Clone(c.clean[i].held)
 	}
-	c.live.held, c.live.sent = slices.Clone(c.live.held), nil
 	c.head, c.tail, c.text, c.shown = slices.Clone(c.head), slices.Clone(c.tail), nil, nil
 	if c.artifact != nil {
 		c.artifact = begun

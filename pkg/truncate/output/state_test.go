@@ -2,7 +2,6 @@ package output_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -29,9 +28,7 @@ func TestSinkResumes(t *testing.T) {
 			if i%3 == 1 {
 				write = (*output.Sink).WriteErr
 			}
-			la, _ := write(a, time.Time{}, c)
-			lb, _ := write(b, time.Time{}, c)
-			liveA, liveB = liveA+string(la), liveB+string(lb)
+			liveA, liveB = liveA+string(write(a, c)), liveB+string(write(b, c))
 			state, err := b.MarshalBinary()
 			if err != nil {
 				r.Fatal(err)
@@ -62,9 +59,9 @@ func TestSinkStreams(t *testing.T) {
 	s := output.NewSink(output.Config{})
 	for i, piece := range []string{"a\xe6\xbc", "E1\x1b[3", "\xa2b", "1mE2"} {
 		if i%2 == 0 {
-			s.Write(time.Time{}, []byte(piece))
+			s.Write([]byte(piece))
 		} else {
-			s.WriteErr(time.Time{}, []byte(piece))
+			s.WriteErr([]byte(piece))
 		}
 	}
 	if sum, _ := s.Close(); sum.Output != "aE1漢bE2" {
@@ -77,10 +74,10 @@ func TestSinkResumesWithoutArtifact(t *testing.T) {
 	var a artifact
 	cfg := output.Config{Threshold: 4, Artifact: a.begin}
 	s := output.NewSink(cfg)
-	s.Write(time.Time{}, []byte("123456"))
+	s.Write([]byte("123456"))
 	state, _ := s.MarshalBinary()
 	resumed := must.Get(output.Resume(cfg, state, nil))(t)
-	resumed.Write(time.Time{}, []byte("78"))
+	resumed.Write([]byte("78"))
 	sum, _ := resumed.Close()
 	if sum.Output != "5678" || sum.ArtifactError == nil || sum.ArtifactID != "" {
 		t.Errorf("summary = %+v, want the tail and why there is no artifact", sum)
@@ -99,7 +96,7 @@ func FuzzResume(f *testing.F) {
 	cfg := output.Config{Threshold: 10, Head: 3, Columns: 5, Artifact: a.begin}
 	for _, text := range []string{"", "12\x1b[3", "12345678901234567890\n\xe6", "\x1bPabc"} {
 		s := output.NewSink(cfg)
-		s.Write(time.Time{}, []byte(text))
+		s.Write([]byte(text))
 		state, _ := s.MarshalBinary()
 		f.Add(state)
 	}
@@ -109,7 +106,7 @@ func FuzzResume(f *testing.F) {
 			must.Is(t, err, output.ErrState, "Resume")
 			return
 		}
-		s.Write(time.Time{}, []byte("more\nand \x1b[1m more"))
+		s.Write([]byte("more\nand \x1b[1m more"))
 		s.Close()
 	})
 }
