@@ -19,8 +19,8 @@ import (
 // dealt is which events were dealt with when the records were read. What is published again gets a higher sequence. So events of
 // before a removal would begin anew what was removed, and those that were refused would count as applied.
 //
-// A refused event is noted until its letter is out. The letters were read behind the notes: where a note has none, the event comes
-// again, with its note, and is refused again for the same reason.
+// A refused event is noted until its letter is out. The letters were read behind the notes: where a note has none,
+// the event comes again, with its note, and is refused again for the same reason.
 type dealt struct {
 	sessions map[string]record.Deleted
 	threads  map[events.Thread][]threads.Head // that have a name, or had it
@@ -96,8 +96,8 @@ func (d dealt) with(m Message) (bool, error) {
 	return d.had(t, m.Seq, &e) && len(d.unsent(m)) == 0, nil
 }
 
-// unsent are the refused events of a message of which the restored store has no letter yet. A letter whose bytes are elsewhere does not
-// say of which event of its message it is: of one with several, it is sent anew.
+// unsent are the refused events of a message of which the restored store has no letter yet. A letter whose bytes are
+// elsewhere does not say of which event of its message it is: of one with several, it is sent anew.
 func (d dealt) unsent(m Message) (all []noted) {
 	t, _, _ := events.ParseStored(m.Subject)
 	e, bad := events.Open(m.Subject, m.Data) // of what cannot be read no letter is kept

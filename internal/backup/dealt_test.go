@@ -117,8 +117,8 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 	}
 }
 
-// TestRefusedAndNotYetALetter: what a commit refused whose letter was not out when the backup read the letters is a dead letter of the
-// restored system, once and for the same reason; what else its message has is there once.
+// TestRefusedAndNotYetALetter: what a commit refused whose letter was not out when the backup read the letters is a
+// dead letter of the restored system, once and for the same reason; what else its message has is there once.
 func TestRefusedAndNotYetALetter(t *testing.T) {
 	for _, out := range []int{0, 1, 2} { // letters that were out
 		t.Run(fmt.Sprint(out), func(t *testing.T) {

@@ -25,11 +25,12 @@ const (
 )
 
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
-// is done when the caller comes back for the next one, and then not given again, unless its ack is lost or overtaken by a crash. Of
-// several processes under one name one gets the items, and another when that one stops.
+// is done when the caller comes back for the next one, and then not given again, unless its ack is lost or overtaken
+// by a crash. Of several processes under one name one gets the items, and another when that one stops.
 //
-// Each item has an ack of its own: where an ack is for all before it, the server takes the purge of an item, which a deletion of its
-// session is, for the ack of those before it as well, and whoever has those in hand when it dies loses them.
+// Each item has an ack of its own: where an ack is for all before it, the server takes the purge of an item, which a
+// deletion of its session is, for the ack of those before it as well, and whoever has those in hand when it dies
+// loses them.
 func (its Items) FollowDurable(
 	ctx context.Context, name string, filters []string, from Position, ready func(),
 ) iter.Seq2[StoredItem, error] {
@@ -152,8 +153,8 @@ func checkFilters(cons jetstream.Consumer, filters []string) error {
 	return nil
 }
 
-// earlierReader finds the consumer that an earlier version made under a name, or this one before its user had a tag, and where it
-// stands: what is made in its place goes on from there.
+// earlierReader finds the consumer that an earlier version made under a name, or this one before its user had a tag,
+// and where it stands: what is made in its place goes on from there.
 func (its Items) earlierReader(ctx context.Context, name string, filters []string, from Position) (Position, string, error) {
 	for _, old := range its.readerConsumers(name)[1:] {
 		cons, err := its.c.js.Consumer(ctx, events.ItemsStream, old)

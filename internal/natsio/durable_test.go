@@ -29,7 +29,8 @@ func postItems(t *testing.T, c *natsio.Conn, items ...string) {
 	}
 }
 
-// followItems reads under a name until it has as many items as are wanted; then calls then and dies with the last one in hand.
+// followItems reads under a name until it has as many items as are wanted; then calls then and dies with the last one
+// in hand.
 func followItems(t *testing.T, c *natsio.Conn, want int, then func()) (got []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -44,8 +45,9 @@ func followItems(t *testing.T, c *natsio.Conn, want int, then func()) (got []str
 	return got
 }
 
-// TestDurableBesideAPurge: what a durable reader was given and has not done comes again when it dies, also where younger items that it was
-// given too were purged meanwhile, one or several, and also from a server that was started again.
+// TestDurableBesideAPurge: what a durable reader was given and has not done comes again when it dies, also where
+// younger items that it was given too were purged meanwhile, one or several, and also from a server that was started
+// again.
 func TestDurableBesideAPurge(t *testing.T) {
 	for _, items := range [][]string{{"a1", "b1", "a2"}, {"a1", "a2", "b1", "b2", "a3", "b3", "a4"}} {
 		for _, again := range []bool{false, true} {
@@ -100,8 +102,8 @@ func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
 	}
 }
 
-// TestDurableOfAckAll: a subscription whose consumer has acks for all items before it, as earlier versions made it, goes on behind what was
-// done, wherever it would begin now; and is forgotten with the name.
+// TestDurableOfAckAll: a subscription whose consumer has acks for all items before it, as earlier versions made it,
+// goes on behind what was done, wherever it would begin now; and is forgotten with the name.
 func TestDurableOfAckAll(t *testing.T) {
 	for _, done := range []int{0, 2} {
 		t.Run(fmt.Sprint(done), func(t *testing.T) {
