@@ -5,9 +5,10 @@
 //	Restore   objects ─▶ records, heads last ─▶ dead letters ─▶ events
 //
 // The order is what makes a backup whole. An event that was acknowledged before it began is among the events that were copied, or
-// was dealt with when the records were read, or both: then a restore leaves it out (see dealt). A letter goes out before its thread
-// notes its event, so that those of events that were dealt with are among the letters. What a record names is stored before it, and objects never change; only gc, or who removes an artifact, can take one away before
-// it is copied, and then the records are read anew.
+// was dealt with when the records were read, or both: then a restore leaves it out (see dealt). A refused event is
+// noted in a record until its letter is out: it is among the letters, or noted, and then a restore has the event
+// refused again. What a record names is stored before it, and objects never change; only gc, or who removes an
+// artifact, can take one away before it is copied, and then the records are read anew.
 //
 // The directory keeps one file an object, however many snapshots have it: a backup into the same directory copies what is new.
 //

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -17,14 +18,26 @@ import (
 
 // dealt is which events were dealt with when the records were read. What is published again gets a higher sequence. So events of
 // before a removal would begin anew what was removed, and those that were refused would count as applied.
+//
+// A refused event is noted until its letter is out. The letters were read behind the notes: where a note has none,
+// the event comes again, with its note, and is refused again for the same reason.
 type dealt struct {
 	sessions map[string]record.Deleted
 	threads  map[events.Thread][]threads.Head // that have a name, or had it
+	noted    map[uint64][]noted               // what was refused, by the sequence of its message
+	letters  map[uint64][]Message             // of noted messages
+}
+
+// noted is a refused event.
+type noted struct {
+	record.RefusedEvent
+	key string // of the record that notes it
 }
 
 // dealtWith finds out by records. One that cannot be read says nothing: the events come again, and are recognized.
 func dealtWith(ctx context.Context, records map[string][]byte, packs threads.Reader) dealt {
-	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{}}
+	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{},
+		map[uint64][]noted{}, map[uint64][]Message{}}
 	for key, value := range records {
 		if value == nil {
 			continue
@@ -32,6 +45,13 @@ func dealtWith(ctx context.Context, records map[string][]byte, packs threads.Rea
 		if session, ok := events.ParseDeletedKey(key); ok {
 			if rec, err := record.DecodeDeleted(value); err == nil {
 				d.sessions[session] = rec
+			}
+			continue
+		}
+		if isRefused(key) {
+			rec, _ := record.DecodeRefused(value)
+			for _, n := range rec.Events {
+				d.noted[n.Seq] = append(d.noted[n.Seq], noted{n, key})
 			}
 			continue
 		}
@@ -73,8 +93,41 @@ func (d dealt) with(m Message) (bool, error) {
 	if m.Seq == 0 || err != nil {
 		return false, nil //nolint:nilerr // it is refused again
 	}
-	return d.had(t, m.Seq, &e), nil
+	return d.had(t, m.Seq, &e) && len(d.unsent(m)) == 0, nil
 }
+
+// unsent are the refused events of a message of which the restored store has no letter yet. A letter whose bytes are
+// elsewhere does not say of which event of its message it is: of one with several, it is sent anew.
+func (d dealt) unsent(m Message) (all []noted) {
+	t, _, _ := events.ParseStored(m.Subject)
+	e, bad := events.Open(m.Subject, m.Data) // of what cannot be read no letter is kept
+	each := e.Each()
+	for _, n := range d.noted[m.Seq] {
+		of := each
+		if n.Index >= 0 && n.Index < len(each) {
+			of = each[n.Index : n.Index+1]
+		}
+		sent := bad == nil && slices.ContainsFunc(d.letters[m.Seq], func(l Message) bool {
+			if len(each) == 1 {
+				return d.had(t, m.Seq, &e)
+			}
+			e, err := events.Decode(l.Data)
+			return err == nil && d.refused(l, m.Seq) && slices.EqualFunc(e.Each(), of, sameEvent)
+		})
+		if !sent && n.Stored == m.Stored {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func sameEvent(a, b events.Event) bool {
+	return a.Producer == b.Producer && a.Epoch == b.Epoch && a.Seq == b.Seq
+}
+
+func isRefused(key string) bool { return strings.HasPrefix(key, refusedPrefix) }
+
+var refusedPrefix = strings.TrimSuffix(events.RefusedKey(0), "0")
 
 // had reports whether a thread had all events of a message.
 func (d dealt) had(t events.Thread, seq uint64, e *events.Event) bool {
@@ -89,13 +142,28 @@ func (d dealt) had(t events.Thread, seq uint64, e *events.Event) bool {
 func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
 	r.dealt = dealtWith(ctx, records, threads.Reader{Packs: packsOf{r.repo, records}})
 	r.again = map[uint64]bool{}
-	next := r.m.First[events.EventsStream]
-	err := read(r.repo, r.m, eventsFile, func(m Message) error {
+	err := read(r.repo, r.m, deadFile, func(l Message) error {
+		if at, ok := eventOf(l); ok && r.dealt.noted[at] != nil {
+			r.dealt.letters[at] = append(r.dealt.letters[at], l)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	next, moved := r.m.First[events.EventsStream], map[string][]record.RefusedEvent{}
+	err = read(r.repo, r.m, eventsFile, func(m Message) error {
 		done, err := r.dealt.with(m)
 		if err != nil {
 			return err
 		}
 		t, _, _ := events.ParseStored(m.Subject)
+		if !done {
+			for _, n := range r.dealt.unsent(m) {
+				n.Seq, n.Stored = next, 0
+				moved[n.key] = append(moved[n.key], n.RefusedEvent)
+			}
+		}
 		if rec := r.dealt.sessions[t.Session]; done && rec.State == record.Removing && rec.Seq == m.Seq {
 			done = false // it goes on, and is recognized by its sequence
 			rec.Seq, rec.Stored, rec.Items, rec.Dead = next, 0, 0, 0
@@ -107,6 +175,7 @@ func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
 		}
 		return nil
 	})
+	moveNotes(records, moved)
 	for session, rec := range r.dealt.sessions {
 		if rec.State == record.Removed { // only its streams were still to be purged: the snapshot has nothing of them
 			rec.State, rec.Free = record.Done, nil
@@ -114,6 +183,18 @@ func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
 		}
 	}
 	return err
+}
+
+// moveNotes has the records of what was refused note what comes again, where it comes again, and nothing else.
+func moveNotes(records map[string][]byte, moved map[string][]record.RefusedEvent) {
+	for key, value := range records {
+		rec, err := record.DecodeRefused(value)
+		if !isRefused(key) || value == nil || err != nil {
+			continue
+		}
+		rec.Events = moved[key]
+		records[key] = rec.Encode(len(value) + record.RefusedBytes*len(rec.Events))
+	}
 }
 
 // packsOf reads packs of a snapshot, by its records.

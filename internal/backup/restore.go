@@ -186,14 +186,20 @@ func (r *restore) output(value []byte) ([]byte, error) {
 // dead stores the letters, but for those whose events come again: they are refused again, or are not.
 func (r *restore) dead(ctx context.Context) error {
 	return r.messages(ctx, deadFile, func(m Message) (string, error) {
-		for _, text := range m.Header[natsio.HeaderEventSeq] {
-			at, err := strconv.ParseUint(text, 10, 64)
-			if err == nil && (r.again[at] && !r.dealt.refused(m, at) || r.dealt.purged(m.Subject, at)) {
-				return "", nil
-			}
+		if at, ok := eventOf(m); ok && (r.again[at] && !r.dealt.refused(m, at) || r.dealt.purged(m.Subject, at)) {
+			return "", nil
 		}
 		return m.Subject, nil
 	})
+}
+
+// eventOf is the sequence that the event of a letter had.
+func eventOf(letter Message) (at uint64, ok bool) {
+	for _, text := range letter.Header[natsio.HeaderEventSeq] {
+		at, err := strconv.ParseUint(text, 10, 64)
+		return at, err == nil
+	}
+	return 0, false
 }
 
 // events publishes what was not dealt with, in the order in which it came.

@@ -207,19 +207,27 @@ var consumerCases = []struct {
 	{"PurgedUnderConsumers", func(r *trace) {
 		r.fill(jetstream.StreamConfig{})
 		r.consumer("S", `{"name":"A","durable_name":"A","ack_policy":"all"}`)
+		r.consumer("S", `{"name":"E","durable_name":"E","ack_policy":"explicit"}`)
 		r.consumer("S", `{"name":"F","durable_name":"F","ack_policy":"explicit","filter_subject":"s.1"}`)
 		r.pull("S", "A", `{"batch":4,"expires":500000000}`, 4)
+		open := r.pull("S", "E", `{"batch":6,"expires":500000000}`, 6)
 		r.pull("S", "F", `{"batch":2,"expires":500000000}`, 2)
 		for _, body := range []string{`{"filter":"s.2"}`, `{"seq":3}`, `{"filter":"s.1","seq":6}`,
 			`{"filter":"s.*","seq":8}`, ``} {
 			r.ask("$JS.API.STREAM.PURGE.S", nil, body)
 			r.info("S", "A")
+			r.info("S", "E")
 			r.info("S", "F")
+			r.ack(open[0], "")
+			open = open[1:]
+			r.info("S", "E")
 		}
 		r.put("s.1", "after")
 		r.pull("S", "A", `{"batch":9,"no_wait":true}`, 2)
+		r.pull("S", "E", `{"batch":9,"no_wait":true}`, 2)
 		r.pull("S", "F", `{"batch":9,"no_wait":true}`, 2)
 		r.info("S", "A")
+		r.info("S", "E")
 		r.info("S", "F")
 	}},
 	{"LimitsUnderConsumers", func(r *trace) {

@@ -16,11 +16,8 @@ import (
 // ErrReader: a subscription of that name exists and is to other items.
 var ErrReader = errors.New("the durable subscription is another one")
 
-// readerAcks is how many items may be given and not acknowledged, and readerAckEvery how long one waits for others to share
-// its ack.
 const (
-	readerAcks     = 20_000
-	readerAckEvery = 250 * time.Millisecond
+	readerAcks = 20_000 // how many items may be given and not acknowledged
 
 	// Two of them are missed before a wait for the pin ends (pinnedTTL/2): whoever waits less never asks again, where what
 	// it asked is lost.
@@ -28,8 +25,12 @@ const (
 )
 
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
-// is done when the caller comes back for the next one, and then not given again; a crash gives those again that were done in
-// the last quarter of a second. Of several processes under one name one gets the items, and another when that one stops.
+// is done when the caller comes back for the next one, and then not given again, unless its ack is lost or overtaken
+// by a crash. Of several processes under one name one gets the items, and another when that one stops.
+//
+// Each item has an ack of its own: where an ack is for all before it, the server takes the purge of an item, which a
+// deletion of its session is, for the ack of those before it as well, and whoever has those in hand when it dies
+// loses them.
 func (its Items) FollowDurable(
 	ctx context.Context, name string, filters []string, from Position, ready func(),
 ) iter.Seq2[StoredItem, error] {
@@ -51,23 +52,19 @@ func (its Items) FollowDurable(
 		if ready != nil {
 			ready()
 		}
-		var done jetstream.Msg // the last item that is done and not acknowledged
-		acked := time.Now()
+		done := "" // where the ack of the last item went
 		defer func() {
 			it.Stop()
-			if done != nil {
+			if done != "" { // the server has taken it, and those before it, before another process asks
 				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), its.c.timeout)
 				defer cancel()
-				_ = done.DoubleAck(last) // lost: the items come again
+				_, _ = its.c.nc.RequestWithContext(last, done, ackBytes) // lost: the items come again
 			}
 			f.unpin()
 		}()
 		for {
 			wait, cancel := ctx, context.CancelFunc(func() {})
-			switch {
-			case done != nil:
-				wait, cancel = context.WithTimeout(ctx, readerAckEvery)
-			case f.pin == "": // another process is at it, and may die with deliveries open
+			if f.pin == "" { // another process is at it, and may die with deliveries open
 				wait, cancel = context.WithTimeout(ctx, pinnedTTL/2)
 			}
 			m, err := it.Next(jetstream.NextContext(wait))
@@ -76,12 +73,8 @@ func (its Items) FollowDurable(
 			if ctx.Err() != nil {
 				return
 			}
-			if done != nil && (err != nil && idle || time.Since(acked) >= readerAckEvery) {
-				_ = done.Ack()
-				done, acked = nil, time.Now()
-			}
 			if err != nil && idle || errors.Is(err, jetstream.ErrNoHeartbeat) {
-				if f.pin == "" && done == nil {
+				if f.pin == "" {
 					f.takeBackOrphans(ctx)
 				}
 				continue // nothing new; without heartbeats another process is pinned, or the server away
@@ -95,17 +88,14 @@ func (its Items) FollowDurable(
 				yield(StoredItem{}, err)
 				return
 			}
-			term := f.term.Load()
 			if !f.inOrder(ctx, m, meta) {
-				if f.term.Load() != term {
-					done = nil // it comes again, under another number
-				}
 				continue
 			}
 			if !yield(storedItem(m, meta), nil) {
 				return
 			}
-			done = m
+			_ = m.Ack() // lost: the item comes again
+			done = m.Reply()
 		}
 	}
 }
@@ -116,7 +106,7 @@ func (its Items) readerConsumer(
 	if err := events.CheckToken("durable name", name); err != nil {
 		return nil, err
 	}
-	durable := events.ReaderConsumer(name, its.c.readerTag(name))
+	durable := its.readerConsumers(name)[0]
 	cons, err = its.c.js.Consumer(ctx, events.ItemsStream, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		old := ""
@@ -138,7 +128,7 @@ func (its Items) readerConsumer(
 		}
 		cons, err = its.c.js.CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
 			Durable: durable, FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since,
-			AckPolicy: jetstream.AckAllPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: readerAcks,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: readerAcks,
 			PriorityPolicy: jetstream.PriorityPolicyPinned, PriorityGroups: []string{events.ReadersGroup}, PinnedTTL: pinnedTTL,
 		})
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster
@@ -162,27 +152,32 @@ func checkFilters(cons jetstream.Consumer, filters []string) error {
 	return nil
 }
 
-// earlierReader finds the consumer that a version before tags made under a name, and where it stands: what is made in its place goes
-// on from there.
+// earlierReader finds the consumer that an earlier version made under a name, or this one before its user had a tag,
+// and where it stands: what is made in its place goes on from there.
 func (its Items) earlierReader(ctx context.Context, name string, filters []string, from Position) (Position, string, error) {
-	if its.c.secret == nil {
-		return from, "", nil
+	for _, old := range its.readerConsumers(name)[1:] {
+		cons, err := its.c.js.Consumer(ctx, events.ItemsStream, old)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return from, "", WrapErr(err)
+		}
+		if err := checkFilters(cons, filters); err != nil {
+			return from, "", err
+		}
+		return Position{Seq: cons.CachedInfo().AckFloor.Stream + 1}, old, nil
 	}
-	old := events.ReaderConsumer(name, "")
-	cons, err := its.c.js.Consumer(ctx, events.ItemsStream, old)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return from, "", nil
+	return from, "", nil
+}
+
+// readerConsumers are the consumers that may have the position of a name, newest first.
+func (its Items) readerConsumers(name string) []string {
+	var all []string
+	for _, tag := range slices.Compact([]string{its.c.readerTag(name), ""}) {
+		all = append(all, events.ReaderConsumer(name, tag), events.EarlierReaderConsumer(name, tag))
 	}
-	if err != nil {
-		return from, "", WrapErr(err)
-	}
-	if err := checkFilters(cons, filters); err != nil {
-		return from, "", err
-	}
-	if done := cons.CachedInfo().AckFloor.Stream; done > 0 {
-		from = Position{Seq: done + 1}
-	}
-	return from, old, nil
+	return all
 }
 
 func empty(s string) bool { return s == "" }
@@ -192,12 +187,17 @@ func (its Items) ForgetReader(ctx context.Context, name string) error {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return err
 	}
-	err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name, its.c.readerTag(name)))
-	if errors.Is(err, jetstream.ErrConsumerNotFound) && its.c.secret != nil {
-		err = its.c.js.DeleteConsumer(ctx, events.ItemsStream, events.ReaderConsumer(name, ""))
+	found := jetstream.ErrConsumerNotFound
+	for _, consumer := range its.readerConsumers(name) {
+		switch err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, consumer); {
+		case err == nil:
+			found = nil
+		case !errors.Is(err, jetstream.ErrConsumerNotFound):
+			return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
+	if found != nil {
+		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(found))
 	}
 	return nil
 }

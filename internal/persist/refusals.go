@@ -185,10 +185,11 @@ const clockSkew = 10 * time.Minute
 // errNoRecord: somebody removed what no persister removes.
 var errNoRecord = errors.New("it was removed")
 
-// find gives the refusal of an event, by itself or with all of its message.
+// find gives the refusal of an event, by itself or with all of its message. A restore does not know when what it
+// publishes is stored.
 func (r *refusals) find(s *staged) (record.RefusedEvent, bool) {
 	for _, at := range []place{s.place(), {s.msg.Seq, record.WholeMessage}} {
-		if e, ok := r.pending[at]; ok && e.Stored == s.msg.Stored {
+		if e, ok := r.pending[at]; ok && (e.Stored == s.msg.Stored || e.Stored == 0) {
 			return e, true
 		}
 	}

@@ -132,7 +132,7 @@ var Classes = []Class{
 	{Name: "gc", Own: true},
 	{Name: "fence", Own: true, Sequence: true},
 	{Name: "lane", Own: true, Sequence: true},
-	{Name: "refused", Own: true, check: reads(DecodeRefused), lasts: nowhereAlone}, // a restore gives out sequences of SPOOL_EVENTS anew
+	{Name: "refused", Own: true, check: reads(DecodeRefused), lasts: lastingRefused},
 	{Name: "tried", Own: true, check: reads(DecodeTried)},
 }
 

@@ -79,13 +79,13 @@ func (r Refused) Encode(limit int) []byte {
 	}
 }
 
-// nowhereAlone is a value without what speaks of sequences of SPOOL_EVENTS.
-func nowhereAlone(value []byte) []byte {
+// lastingRefused is a value without what speaks of the stream as a whole. A restore says where its events are then.
+func lastingRefused(value []byte) []byte {
 	r, err := DecodeRefused(value)
-	if err != nil || len(r.Nowhere) == 0 {
+	if err != nil || len(r.Nowhere)+len(r.Events) == 0 {
 		return nil
 	}
-	return Refused{Nowhere: r.Nowhere}.Encode(len(value))
+	return Refused{Events: r.Events, Nowhere: r.Nowhere}.Encode(len(value))
 }
 
 func (r Refused) encode(evs []RefusedEvent, most int) []byte {

@@ -437,7 +437,7 @@ func TestDurableOfAnEarlierVersion(t *testing.T) {
 	for i := range uint64(3) {
 		s.publish("acme", tenants.Ingest, "other", "text", i+1)
 	}
-	filters, old := []string{events.ItemFilter("other", "", "")}, events.ReaderConsumer("billing", "")
+	filters, old := []string{events.ItemFilter("other", "", "")}, events.EarlierReaderConsumer("billing", "")
 	js := s.conns["acme/admin"].JetStream()
 	cons := must.Get(js.CreateConsumer(t.Context(), events.ItemsStream, jetstream.ConsumerConfig{
 		Durable: old, FilterSubjects: filters, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,

@@ -165,7 +165,7 @@ func (c *Client) SubscribeReady(ctx context.Context, f Filter, from Position, re
 
 // SubscribeDurable is Subscribe from a position that is kept under a name, across programs and machines; from says where the
 // name begins the first time. An item is done when the loop asks for the next one: what was given and not done comes again, to
-// whoever subscribes next, and after a crash so does what was done in the last quarter of a second. Of several programs that use a
+// whoever subscribes next, and after a crash so may what was done just before. Of several programs that use a
 // name at the same time one gets the items, and another one when it stops or dies. ErrDurable: the name is taken.
 func (c *Client) SubscribeDurable(ctx context.Context, name string, f Filter, from Position) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {

@@ -1,0 +1,139 @@
+package natsio_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+var allItems = []string{events.ItemSubjects}
+
+// postItems stores items of sessions, in order: "a1" is item 1 of session a.
+func postItems(t *testing.T, c *natsio.Conn, items ...string) {
+	t.Helper()
+	for _, item := range items {
+		th := events.Thread{Session: item[:1], Name: "main"}
+		must.Do(t, c.Items().PublishItems(t.Context(), []events.Posted{
+			{Subject: events.ItemSubject(th, "message", ""), N: int64(item[1] - '0'), Data: []byte(item)},
+		}))
+	}
+}
+
+// followItems reads under a name until it has as many items as are wanted; then calls then and dies with the last one
+// in hand.
+func followItems(t *testing.T, c *natsio.Conn, want int, then func()) (got []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	for item, err := range c.Items().FollowDurable(ctx, "pair", allItems, natsio.Position{All: true}, nil) {
+		must.Do(t, err)
+		if got = append(got, string(item.Data)); len(got) == want {
+			then()
+			break
+		}
+	}
+	return got
+}
+
+// TestDurableBesideAPurge: what a durable reader was given and has not done comes again when it dies, also where
+// younger items that it was given too were purged meanwhile, one or several, and also from a server that was started
+// again.
+func TestDurableBesideAPurge(t *testing.T) {
+	for _, items := range [][]string{{"a1", "b1", "a2"}, {"a1", "a2", "b1", "b2", "a3", "b3", "a4"}} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d items, started again: %v", len(items), again), func(t *testing.T) {
+				if again && natstest.InMemory() {
+					t.Skip("a server in memory is not started again")
+				}
+				ctx, dir := t.Context(), t.TempDir()
+				c := func() *natsio.Conn { return natstest.Dial(t, natstest.Server(t)) }
+				stop := func() {}
+				if again {
+					c = func() *natsio.Conn {
+						server := natstest.ServerIn(t, dir)
+						stop = server.Stop
+						return natstest.Dial(t, server)
+					}
+				}
+				conn := c()
+				must.Do(t, conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+				postItems(t, conn, items...)
+				left := slices.DeleteFunc(slices.Clone(items), func(item string) bool { return item[0] == 'b' })
+				followItems(t, conn, 1, func() {
+					cons := must.Get(conn.JetStream().Consumer(ctx, events.ItemsStream, events.ReaderConsumer("pair", "")))(t)
+					awaitOpen(t, cons, len(items), len(items))
+					s := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
+					must.Do(t, s.Purge(ctx, jetstream.WithPurgeSubject(events.ItemFilter("b", "", ""))))
+					awaitOpen(t, cons, 1, len(left))
+				})
+				if again {
+					conn.Close()
+					stop()
+					conn = c()
+				}
+				if got := followItems(t, conn, len(left), func() {}); !slices.Equal(got, left) {
+					t.Errorf("the next reader was given %v, want %v", got, left)
+				}
+			})
+		}
+	}
+}
+
+// awaitOpen waits until a number of deliveries of a consumer is open.
+func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		n := must.Get(cons.Info(ctx))(t).NumAckPending
+		if n >= least && n <= most {
+			return
+		}
+	}
+}
+
+// TestDurableOfAckAll: a subscription whose consumer has acks for all items before it, as earlier versions made it,
+// goes on behind what was done, wherever it would begin now; and is forgotten with the name.
+func TestDurableOfAckAll(t *testing.T) {
+	for _, done := range []int{0, 2} {
+		t.Run(fmt.Sprint(done), func(t *testing.T) {
+			c, ctx := natstest.Conn(t), t.Context()
+			postItems(t, c, "a1", "a2", "a3", "a4")
+			old := events.EarlierReaderConsumer("pair", "")
+			cons := must.Get(c.JetStream().CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
+				Durable: old, FilterSubjects: allItems, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,
+			}))(t)
+			for i := range 3 { // the last ones are in hand
+				if m := must.Get(cons.Next(jetstream.FetchMaxWait(10 * time.Second)))(t); i < done {
+					must.Do(t, m.DoubleAck(ctx))
+				}
+			}
+			got, want := "", fmt.Sprint("a", done+1)
+			for item, err := range c.Items().FollowDurable(ctx, "pair", allItems, natsio.Position{}, nil) {
+				must.Do(t, err)
+				got = string(item.Data)
+				break
+			}
+			if got != want {
+				t.Errorf("the subscription goes on with %s, want %s", got, want)
+			}
+			if _, err := c.JetStream().Consumer(ctx, events.ItemsStream, old); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				t.Errorf("the old consumer: %v, want that it is gone", err)
+			}
+			must.Do(t, c.Items().ForgetReader(ctx, "pair"))
+			if err := c.Items().ForgetReader(ctx, "pair"); err == nil {
+				t.Error("the name is forgotten twice")
+			}
+		})
+	}
+}
