@@ -253,7 +253,7 @@ func TestCrash(t *testing.T) {
 		}
 		info := must.Get(cons.Info(t.Context()))(t)
 		if info.AckFloor.Stream != 2 || info.NumAckPending != 1 || info.NumPending != 1 {
-			t.Errorf("after a crash the consumer is %+v, %d unacknowledged, %d to come; want its floor at 2, one and one",
+			t.Errorf("after a crash the consumer is %+v, %d unacknowledged, %d to come; want its floor at 2, 1, 1",
 				info.AckFloor, info.NumAckPending, info.NumPending)
 		}
 	})

@@ -42,8 +42,8 @@ type Messages interface {
 	Purge(ctx context.Context, opts ...jetstream.StreamPurgeOpt) error
 }
 
-// MessagesOf gives those of a stream. nats.go asks the server about a stream before it reads of it; for this a connection
-// does so once, because nothing of the answer but the name is used.
+// MessagesOf gives those of a stream. nats.go asks the server about a stream before it reads of it; for this a
+// connection does so once, because nothing of the answer but the name is used.
 func MessagesOf(ctx context.Context, st Streams, name string) (Messages, error) {
 	if s, known := st.c.asked.Load(name); known {
 		return s.(jetstream.Stream), nil

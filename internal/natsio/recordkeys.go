@@ -27,7 +27,8 @@ func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 		recs.c.keys.Store(known)
 	}
 	s := *known
-	// The server gives a page of 100,000 at a time, and looks at all of them for each. How many there are it said last time.
+	// The server gives a page of 100,000 at a time, and looks at all of them for each. How many there are it said last
+	// time.
 	ctx, cancel := context.WithTimeout(ctx, recs.c.timeout*time.Duration(1+s.CachedInfo().State.Msgs/keysInTime))
 	defer cancel()
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))

@@ -62,7 +62,8 @@ func (f *feed) following(ctx context.Context, after uint64) (*jetstream.RawStrea
 	if filter == "" {
 		return nil, nil
 	}
-	s, err := MessagesOf(ctx, f.c.Streams(), f.stream) // a direct answer has the message's headers, and nats.go would take it for an error
+	// A direct answer has the message's headers, and nats.go would take it for an error.
+	s, err := MessagesOf(ctx, f.c.Streams(), f.stream)
 	if err != nil {
 		return nil, WrapErr(err)
 	}

@@ -71,7 +71,7 @@ func TestRepliesAreReadAsJSON(t *testing.T) {
 		{`{"type":"t",` + oneConsumer, &consumerInfoResponse{}, &consumerInfoResponse{}, &consumerInfoResponse{}},
 		{`{"type":"t","total":2,"offset":0,"limit":9,"consumers":[{` + oneConsumer + `,{` + oneConsumer + `]}`,
 			&consumerListResponse{}, &consumerListResponse{}, &consumerListResponse{}},
-		{`{"type":"t","message":{"subject":"a.b","seq":7,"hdrs":"TkFUUw==","data":"eA==","time":"2000-01-01T00:00:07Z"}}`,
+		{`{"type":"t","message":{"subject":"a.b","seq":7,"hdrs":"TkFU","data":"eA==","time":"2000-01-01T00:00:07Z"}}`,
 			&apiMsgGetResponse{}, &apiMsgGetResponse{}, &apiMsgGetResponse{}},
 		{`{"type":"t","error":{"code":404,"err_code":10059,"description":"stream not found"}}`,
 			&streamInfoResponse{}, &streamInfoResponse{}, &streamInfoResponse{}},
