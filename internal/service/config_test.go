@@ -68,7 +68,10 @@ data = "/srv/spool"
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "2000")
 	t.Setenv("SPOOL_SIGNED", "verbatim")
 	d := must.Get(parse("-user", "flag", "-output-lease=1m"))(t)
-	want := daemon{nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute, level: "debug", large: Artifacts{ArtifactBytes: 2000, ArtifactTokens: 4000}}
+	want := daemon{
+		nats: NATS{Server: "nats://file:4222", Creds: "env.creds", User: "flag", Timeout: 9 * time.Second}, lane: 7, lease: time.Minute,
+		level: "debug", large: Artifacts{ArtifactBytes: 2000, ArtifactTokens: 4000, Signed: "verbatim"},
+	}
 	must.Same(t, d, want, "Parse = %+v, want %+v")
 }
 
