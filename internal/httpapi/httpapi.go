@@ -344,7 +344,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusBadRequest, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
-	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
+	case is(artifacts.ErrTaken, client.ErrOutputTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
 		client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded, client.ErrTitled):
 		return http.StatusConflict, 0
 	case is(casstore.ErrGone):
