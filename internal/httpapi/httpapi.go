@@ -82,6 +82,7 @@ type api struct {
 	memory    *room        // bytes of bodies
 	producers producers
 	roomy     roomy
+	takers    takers
 	hub       *hub
 	origins   forks
 	document  []byte // OpenAPI
@@ -338,6 +339,8 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
+	case is(ingest.ErrEntry) && is(client.ErrEnded, client.ErrRefused):
+		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
 	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):
