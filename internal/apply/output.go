@@ -117,6 +117,9 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 		return false, fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)
 	case o.Rec.Thread != t.Name:
 		return false, fmt.Errorf("%w %s belongs to the thread %s", ErrOutput, p.Output, o.Rec.Thread)
+	case p.Op != events.ChunkAbort && p.Attempt != o.Rec.Start.Attempt:
+		return false, fmt.Errorf("%w %s: piece %d is of another attempt than the one that began it: "+
+			"send all of it under an id of its own", ErrOutput, p.Output, p.Seq)
 	case p.Seq > next:
 		return false, fmt.Errorf("%w %s: piece %d after %d: publish those between first", ErrOutput, p.Output, p.Seq, o.Rec.Seq)
 	}

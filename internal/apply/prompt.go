@@ -92,12 +92,16 @@ func (d *draft) othersPrompts(
 	return ids, nil
 }
 
-// maySettle refuses an entry that says of a prompt asked here that it is settled, unless its publisher may settle it.
+// maySettle refuses an entry with a prompt that is none, and one that says of a prompt asked here that it is settled,
+// unless its publisher may settle it.
 func (d *draft) maySettle(a addition, items []events.Item) error {
 	if a.operation || a.dialect.Name() != itemDialect {
 		return nil
 	}
 	for i := range items {
+		if err := events.CheckPrompt(items[i]); err != nil {
+			return err
+		}
 		if items[i].Type == events.TypePendingPromptResolved { // also one that nobody could have asked: others read it
 			p, _ := events.ParsePrompt(items[i])
 			if err := d.e.Scope.CheckSettles(p.ID); err != nil {

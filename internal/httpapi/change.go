@@ -116,12 +116,14 @@ func (a *api) endThread(ctx context.Context, t events.Thread, in struct {
 	ReturnCode int    `json:"return_code"`
 	Summary    string `json:"summary"`
 }) (events.Thread, error) {
+	defer a.takers.forget(t)
 	return t, a.cfg.Client.End(ctx, t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary})
 }
 
 func (a *api) rename(ctx context.Context, t events.Thread, in struct {
 	To string `json:"to"`
 }) (events.Thread, error) {
+	defer a.takers.forget(t)
 	return events.Thread{Session: t.Session, Name: in.To}, a.cfg.Client.Rename(ctx, t, in.To)
 }
 

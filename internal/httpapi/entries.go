@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"spool/internal/access"
@@ -72,7 +73,7 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 	defer memory.close()
 	cfg.Room = memory
 	a.pace(r, &cfg)
-	cfg.Check, cfg.HasRoom = a.mayStore, a.hasRoom
+	cfg.Check, cfg.HasRoom, cfg.Takes = a.mayStore, a.hasRoom, a.takes
 	named, err := identity(r, &cfg)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 }
 
 // mayStore refuses what a persister would send to the dead letters: a step that refers to what is not stored, and an item
-// that settles a prompt for who may not, or in another one's name.
+// that settles a prompt for who may not, or in another one's name, or that asks one without an id.
 func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry) error {
 	if a.cfg.Client != nil {
 		if err := a.cfg.Client.CheckRefs(ctx, told(access.From(ctx), read.Refs)); errors.Is(err, client.ErrMissingRef) {
@@ -97,6 +98,9 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 		} // after another error the persister looks
 	}
 	for _, it := range read.Items {
+		if err := events.CheckPrompt(it); err != nil && e.Dialect == "item" {
+			return err
+		}
 		p, _ := events.ParsePrompt(it)
 		if e.Dialect != "item" || it.Type != events.TypePendingPromptResolved {
 			continue
@@ -110,6 +114,60 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 		}
 	}
 	return nil
+}
+
+// lookAgain is how long a thread that took entries counts as one that does. No entry behind the first look waits for a read.
+const lookAgain = time.Second
+
+// takes refuses an entry for a thread that has ended or was renamed, unless the thread has it.
+func (a *api) takes(ctx context.Context, e *events.Event) error {
+	if a.cfg.Client == nil || a.takers.is(e.Thread) {
+		return nil
+	}
+	err := a.cfg.Client.Takes(ctx, e.Thread)
+	switch {
+	case err == nil:
+		a.takers.note(e.Thread)
+	case !errors.Is(err, client.ErrEnded) && !errors.Is(err, client.ErrRefused): // persisters will see
+		return nil
+	}
+	if errors.Is(err, client.ErrEnded) {
+		if head, e2 := a.cfg.Client.Thread(ctx, e.Thread); e2 == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq) {
+			return nil
+		}
+	}
+	return err
+}
+
+// takers are the threads that took entries a moment ago.
+type takers struct {
+	mu sync.Mutex
+	at map[events.Thread]time.Time
+}
+
+// mostTakers is how many threads are remembered.
+const mostTakers = 10_000
+
+func (s *takers) is(t events.Thread) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.at[t]) < lookAgain
+}
+
+func (s *takers) note(t events.Thread) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil || len(s.at) >= mostTakers {
+		s.at = map[events.Thread]time.Time{}
+	}
+	s.at[t] = time.Now()
+}
+
+// forget has the next entry look: the thread was changed here.
+func (s *takers) forget(t events.Thread) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.at, t)
 }
 
 // told are the references of which a token may know whether they are stored (docs/security.md, "Not defended").

@@ -82,6 +82,7 @@ type api struct {
 	memory    *room        // bytes of bodies
 	producers producers
 	roomy     roomy
+	takers    takers
 	hub       *hub
 	origins   forks
 	document  []byte // OpenAPI
@@ -338,13 +339,15 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
+	case is(ingest.ErrEntry) && is(client.ErrEnded, client.ErrRefused):
+		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
 	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
-	case is(artifacts.ErrTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
+	case is(artifacts.ErrTaken, client.ErrOutputTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
 		client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded, client.ErrTitled):
 		return http.StatusConflict, 0
 	case is(casstore.ErrGone):

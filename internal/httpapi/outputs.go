@@ -47,7 +47,7 @@ func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Threa
 // putOutput takes what a tool prints, as it prints it: each chunk of the body is on its way to subscribers at once. The answer
 // comes when the result is in the thread. A body that breaks off leaves the output open; what arrived is durable, and the output
 // closes as aborted after its lease.
-func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread) (err error) {
 	q := r.URL.Query()
 	cfg := client.OutputConfig{
 		ID: q.Get("id"), Tool: q.Get("tool"), Invocation: q.Get("invocation_id"), Cwd: q.Get("cwd"), Agent: q.Get("agent"), Run: q.Get("run"),
@@ -65,17 +65,29 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	}
 	cfg.Head, cfg.Columns, cfg.Lease = int(min(head, 1<<20)), int(min(columns, 1<<20)), time.Duration(lease)*time.Millisecond
 	cfg.Show = int(min(show, 1<<20))
+	ctl := http.NewResponseController(w)
+	cut := func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
+	defer func() {
+		if err != nil {
+			cut() // net/http would wait for the rest
+		}
+	}()
+	if err := a.cfg.Client.MayBegin(r.Context(), t, cfg.ID); err != nil {
+		return err
+	}
 	out, err := a.cfg.Client.Output(r.Context(), t, cfg)
 	if err != nil {
 		return err
 	}
-	begun, ctl := time.Now(), http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Time{}) // a tool may be silent for hours; a dead connection is found by the kernel
-	cut := func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
+	begun := time.Now()
+	_ = ctl.SetReadDeadline(time.Time{})        // a tool may be silent for hours; a dead connection is found by the kernel
 	defer context.AfterFunc(r.Context(), cut)() // a token that is revoked
+	taken := begunBehind(r.Context(), out, cut)
 	n, err := io.Copy(out, r.Body)
+	if refused := taken(err == nil); refused != nil {
+		return refused
+	}
 	if err != nil {
-		cut() // net/http would wait for the rest
 		return fmt.Errorf("%w: output %s broke off after %d bytes; it closes as aborted after its lease: %w", ErrRequest, out.ID(), n, err)
 	}
 	end, err := outputEnd(r)
@@ -86,17 +98,47 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	if err := errors.Join(out.Close(end), out.Wait(r.Context())); err != nil {
 		return err
 	}
-	res := outputOut{OK: true, Output: out.ID(), Bytes: n}
+	res, aborted := outputOut{OK: true, Output: out.ID(), Bytes: n}, false
 	for frame, err := range a.cfg.Client.OutputFrom(r.Context(), t, out.ID(), 1<<62) {
 		if err != nil {
 			return err
 		}
 		if frame.End != nil {
 			res.N, res.Node, res.Artifact = frame.End.Item, frame.End.Node, frame.End.Artifact
+			aborted = frame.End.Aborted
 		}
+	}
+	if res.Node == "" || aborted {
+		return fmt.Errorf("%w: output %s was closed, or its thread was ended, before all of it arrived: "+
+			"send all of it under another id", client.ErrRefused, out.ID())
 	}
 	answer(w, http.StatusCreated, res)
 	return nil
+}
+
+// begunBehind finds out, beside the body, whether an output is begun, and cuts the body if it is not. The function that it
+// returns gives the verdict: it waits for it, or takes what there is.
+func begunBehind(ctx context.Context, out *client.Output, cut func()) func(wait bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	verdict := make(chan error, 1)
+	go func() {
+		err := out.Begun(ctx)
+		if err != nil && ctx.Err() == nil {
+			cut()
+		}
+		verdict <- err
+	}()
+	return func(wait bool) error {
+		defer cancel()
+		if wait {
+			return <-verdict
+		}
+		cancel()
+		if err := <-verdict; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	}
 }
 
 // outputEnd reads how the tool ended, from the trailers or the headers.

@@ -157,6 +157,11 @@ func (s *stream) check(ctx context.Context, e *events.Event) error {
 	if err := checkDialect(e.Dialect); err != nil {
 		return err
 	}
+	if s.cfg.Takes != nil {
+		if err := s.cfg.Takes(ctx, e); err != nil {
+			return fmt.Errorf("%w: %w", ErrEntry, err)
+		}
+	}
 	if e.Ref != nil || !dialect.IsJSON(e.Dialect) {
 		return nil
 	}

@@ -70,6 +70,9 @@ type Config struct {
 
 	// HasRoom, if not nil, refuses an entry for which its session has no room, before it is stored.
 	HasRoom func(ctx context.Context, e *events.Event) error
+	// Takes, if not nil, is asked of every entry; its error refuses it: its thread takes nothing more.
+	Takes func(ctx context.Context, e *events.Event) error
+
 	// Admit, if not nil, is asked before a batch is published, and may wait. Its error ends the stream: nothing of the batch is
 	// stored. back is called where the batch fails behind that.
 	Admit      func(ctx context.Context, evs []*events.Event) (back func(), err error)

@@ -24,7 +24,7 @@ func (p *Persister) leaseLoop(ctx context.Context) error {
 	if p.Leases == nil {
 		return nil
 	}
-	t := time.NewTicker(max(p.cfg.OutputLease/4, 100*time.Millisecond))
+	t := time.NewTicker(max(min(p.cfg.OutputLease/4, leaseLook), 100*time.Millisecond))
 	defer t.Stop()
 	for {
 		select {
@@ -38,9 +38,15 @@ func (p *Persister) leaseLoop(ctx context.Context) error {
 	}
 }
 
+// leaseLook is how long after a short lease its output is closed, at most: looking costs the server a consumer.
+const (
+	leaseLook  = 15 * time.Second
+	leastLease = time.Second // of an output that says its own
+)
+
 // closeSilent publishes an abort for every output whose lease is over.
 func (p *Persister) closeSilent(ctx context.Context) error {
-	silent, err := p.Leases.SilentOutputs(ctx, p.cfg.OutputLease)
+	silent, err := p.Leases.SilentOutputs(ctx, min(p.cfg.OutputLease, leastLease))
 	if err != nil {
 		return err
 	}

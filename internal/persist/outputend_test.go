@@ -285,3 +285,34 @@ func TestOutputPieces(t *testing.T) {
 		}
 	}
 }
+
+// leastAsked notes how long the outputs are silent that are looked for.
+type leastAsked struct {
+	persist.Leases
+	most atomic.Int64
+}
+
+func (l *leastAsked) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
+	l.most.Store(max(l.most.Load(), int64(least)))
+	return l.Leases.SilentOutputs(ctx, least)
+}
+
+// TestShortLease: a lease that is shorter than the persisters' is the output's.
+func TestShortLease(t *testing.T) {
+	r, asked := newRig(t), new(leastAsked)
+	r.start(func(d *persist.Deps, c *persist.Config) {
+		c.OutputLease = 8 * time.Second
+		asked.Leases, d.Leases = d.Leases, asked
+	})
+	ctx, die := context.WithCancel(t.Context())
+	o := must.Get(r.Output(ctx, thread(0), client.OutputConfig{ID: "short", Lease: time.Second}))(t)
+	_, _ = o.Write([]byte("begun\n"))
+	must.Do(t, o.Begun(t.Context()))
+	die()
+	if m := r.result(thread(0), 1).Metadata; m.Output.Aborted == "" {
+		t.Errorf("result = %+v, want it aborted", m)
+	}
+	if least := time.Duration(asked.most.Load()); least > time.Second {
+		t.Errorf("outputs are looked for that are silent for %v, want those of the shortest lease, too", least)
+	}
+}

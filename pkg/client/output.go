@@ -12,8 +12,10 @@ import (
 	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/semaphore"
 
+	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // OutputConfig describes a tool invocation whose output is streamed. The zero value works.
@@ -30,7 +32,7 @@ type OutputConfig struct {
 
 	// Keep makes an artifact of the whole output also when the result shows all of it (SPEC A4).
 	Keep bool
-	// Lease is how long the output may be silent, beyond what the persisters allow. A living Output is not silent.
+	// Lease is how long the output may be silent; 0 = what the persisters allow. A living Output is not silent.
 	Lease time.Duration
 	// Input, JSON, posts the invocation as a tool_call ahead of the output. nil: the agent posts it itself.
 	Input []byte
@@ -47,10 +49,11 @@ type OutputEnd = events.OutputEnd
 //
 // When the program dies, the output is closed as aborted after its lease, with what arrived (SPEC O8).
 type Output struct {
-	client *Client
-	cfg    OutputConfig
-	thread events.Thread
-	pub    *Publisher
+	client  *Client
+	cfg     OutputConfig
+	attempt string
+	thread  events.Thread
+	pub     *Publisher
 
 	ctx    context.Context // of all publishing: io.Writer has no room for one
 	cancel context.CancelCauseFunc
@@ -63,6 +66,7 @@ type Output struct {
 	closing *OutputEnd
 	seq     uint64 // number of the last piece; run's
 	last    uint64 // producer's sequence of the last event; run's
+	first   uint64 // producer's sequence of the start
 }
 
 // piece is neighbouring bytes of one stream.
@@ -74,7 +78,7 @@ type piece struct {
 const (
 	pieceBytes    = 128 << 10 // of one event
 	defaultWindow = 1 << 20
-	heartbeat     = 2 * time.Minute // below any lease
+	heartbeat     = 2 * time.Minute // at most; below the lease
 )
 
 // ErrOutputClosed: something was written to an output after Close.
@@ -92,12 +96,13 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 	start := events.Chunk{Op: events.ChunkStart, Output: cfg.ID, Start: events.OutputStart{
 		Tool: cfg.Tool, Invocation: cfg.Invocation, Cwd: cfg.Cwd, Agent: cfg.Agent, Run: cfg.Run,
 		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep, Show: cfg.Show,
+		Attempt: ulid.Make().String(),
 	}}
 	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
 		return nil, err
 	}
 	o := &Output{
-		client: c, cfg: cfg, thread: t, pub: c.outputs, window: semaphore.NewWeighted(int64(cfg.Window)),
+		client: c, cfg: cfg, attempt: start.Start.Attempt, thread: t, pub: c.outputs, window: semaphore.NewWeighted(int64(cfg.Window)),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	o.ctx, o.cancel = context.WithCancelCause(ctx)
@@ -110,6 +115,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 		o.cancel(err)
 		return nil, err
 	}
+	o.first = o.last
 	go o.run()
 	return o, nil
 }
@@ -193,13 +199,104 @@ func (o *Output) Wait(ctx context.Context) error {
 	return o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
 }
 
+// ErrOutputTaken: the id of an output is that of another one of its session, or of an earlier attempt to send this one.
+var ErrOutputTaken = errors.New("the output's id is taken")
+
+// Begun returns nil when persisters have begun the output and it is open. An error says why nothing of it is kept:
+// ErrOutputTaken, ErrEnded, or where its thread is now. Asked before Close, it tells that no piece of it is refused.
+func (o *Output) Begun(ctx context.Context) error {
+	if err := o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.first); err != nil {
+		return err
+	}
+	w := waited{o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.first, true}
+	for begun, wait := time.Now(), 2*time.Millisecond; ; wait *= 2 {
+		err := o.client.mayBegin(ctx, o.thread, o.cfg.ID, o.attempt)
+		if errors.Is(err, errOwn) {
+			return nil
+		}
+		if err == nil { // nobody has it: its start is a dead letter, or the answer is old
+			err = o.client.refusal(ctx, w)
+		}
+		if err == nil && time.Since(begun) > refusalTime {
+			err = fmt.Errorf("%w: output %s was not begun in %s", ErrRefused, o.cfg.ID, o.thread)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// refusalTime is how long the record of an output that is begun, or its letter, may not be seen yet.
+const refusalTime = 5 * time.Second
+
+// errOwn: the open output is of the attempt that asks.
+var errOwn = errors.New("it is of this attempt")
+
+// MayBegin reports why an output of that id, "" for a new one, cannot begin in a thread, as far as is known now; see Begun.
+func (c *Client) MayBegin(ctx context.Context, t events.Thread, id string) error {
+	return c.mayBegin(ctx, t, id, "")
+}
+
+func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt string) error {
+	if id == "" {
+		return c.Takes(ctx, t)
+	}
+	if err := errors.Join(t.Validate(), events.CheckToken("output", id)); err != nil {
+		return err
+	}
+	rs, err := c.records.Records(ctx, events.OutputKey(t.Session, id))
+	if err != nil {
+		return err
+	}
+	if rs[0].Removed() {
+		return fmt.Errorf("%w: %s has ended in the session %s: send another one under an id of its own", ErrOutputTaken, id, t.Session)
+	}
+	if rs[0].Exists() {
+		o, err := record.DecodeOutput(rs[0].Value)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrOutputTaken, id, err)
+		}
+		if attempt != "" && o.Start.Attempt == attempt {
+			return errOwn
+		}
+		return fmt.Errorf("%w: %s is open in the thread %s, with %d bytes that arrived: "+
+			"they stay, and it ends as aborted after its lease; send all of it again under another id",
+			ErrOutputTaken, id, o.Thread, o.Total)
+	}
+	return c.Takes(ctx, t)
+}
+
+// Takes reports why a thread takes nothing more: ErrEnded, or a *Renamed. One that is not there yet takes what begins it.
+func (c *Client) Takes(ctx context.Context, t events.Thread) error {
+	head, err := c.Thread(ctx, t)
+	var was *Renamed
+	switch {
+	case errors.As(err, &was):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case errors.Is(err, threads.ErrNoThread):
+		return nil
+	case err == nil && head.Status == threads.StatusCompleted:
+		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t)
+	}
+	return err
+}
+
 // errDone: the output has ended as it should.
 var errDone = errors.New("output has ended")
 
 // run publishes what was written until the output is closed. While one publish is under way more gathers for the next.
 func (o *Output) run() {
 	defer close(o.done)
-	alive := time.NewTicker(heartbeat)
+	beats := heartbeat
+	if o.cfg.Lease > 0 {
+		beats = min(beats, max(o.cfg.Lease/4, 100*time.Millisecond))
+	}
+	alive := time.NewTicker(beats)
 	defer alive.Stop()
 	for {
 		beat := false
@@ -236,12 +333,12 @@ func (o *Output) publish(pieces []piece, end *OutputEnd) error {
 	evs := make([]*events.Event, 0, len(pieces)+1)
 	for _, p := range pieces {
 		o.seq++
-		chunk := events.Chunk{Op: events.ChunkData, Output: o.cfg.ID, Seq: o.seq, Stream: p.stream, Data: p.bytes}
+		chunk := events.Chunk{Op: events.ChunkData, Output: o.cfg.ID, Attempt: o.attempt, Seq: o.seq, Stream: p.stream, Data: p.bytes}
 		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
 	}
 	if end != nil {
 		o.seq++
-		chunk := events.Chunk{Op: events.ChunkEnd, Output: o.cfg.ID, Seq: o.seq, End: *end}
+		chunk := events.Chunk{Op: events.ChunkEnd, Output: o.cfg.ID, Attempt: o.attempt, Seq: o.seq, End: *end}
 		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
 	}
 	if len(evs) == 0 {

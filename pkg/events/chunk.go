@@ -37,12 +37,14 @@ type Chunk struct {
 	Op     ChunkOp
 	Output string // id of the output, unique in its session: a name as CheckToken takes it
 	// Seq numbers data from 1; the end has the number after the last piece, and so has an abort.
-	Seq    uint64
-	Start  OutputStart // of a start
-	Stream Stream      // of data
-	Data   []byte      // of data, as the tool wrote them: any bytes. None: the agent lives, and the lease begins anew
-	End    OutputEnd   // of an end
-	Reason string      // of an abort
+	Seq uint64
+	// Attempt, of data and an end, is the one that their start names: pieces of another are refused.
+	Attempt string
+	Start   OutputStart // of a start
+	Stream  Stream      // of data
+	Data    []byte      // of data, as the tool wrote them: any bytes. None: the agent lives, and the lease begins anew
+	End     OutputEnd   // of an end
+	Reason  string      // of an abort
 }
 
 // OutputStart says whose output it is, and how much of it is shown. All but Tool may be zero.
@@ -56,6 +58,8 @@ type OutputStart struct {
 	Lease      int64  // milliseconds without a chunk after which the output counts as aborted; 0: the persister's
 	Keep       bool   // an artifact has the whole output, also when nothing of it is cut (SPEC A4)
 	Show       int    // bytes that are shown, at most MaxShow; 0: so many
+	// Attempt is an id of this try to send the output, which all of its pieces carry; empty: they carry none.
+	Attempt string
 }
 
 // MaxShow is how many bytes of an output are shown at most (SPEC U1).
@@ -83,11 +87,14 @@ func (c Chunk) Encode() []byte {
 	switch s, e := c.Start, c.End; c.Op {
 	case ChunkStart:
 		fields = append(fields, s.Tool, s.Invocation, s.Cwd, s.Agent, s.Run, s.Head, s.Columns, s.Lease)
-		if s.Keep || s.Show > 0 {
+		if s.Keep || s.Show > 0 || s.Attempt != "" {
 			fields = append(fields, s.Keep)
 		}
-		if s.Show > 0 {
+		if s.Show > 0 || s.Attempt != "" {
 			fields = append(fields, s.Show)
+		}
+		if s.Attempt != "" {
+			fields = append(fields, s.Attempt)
 		}
 	case ChunkData:
 		fields = append(fields, c.Seq, uint8(c.Stream), c.Data)
@@ -95,6 +102,9 @@ func (c Chunk) Encode() []byte {
 		fields = append(fields, c.Seq, e.ExitCode, e.IsError, e.DurationMS)
 	case ChunkAbort:
 		fields = append(fields, c.Seq, c.Reason)
+	}
+	if c.Attempt != "" && (c.Op == ChunkData || c.Op == ChunkEnd) {
+		fields = append(fields, c.Attempt)
 	}
 	var buf bytes.Buffer
 	buf.Grow(len(c.Data) + len(c.Output) + 48)
@@ -137,6 +147,9 @@ func ParseChunk(b []byte) (Chunk, error) {
 		if n > chunkMembers[ChunkStart]+1 {
 			c.Start.Show = int(r.int())
 		}
+		if n > chunkMembers[ChunkStart]+2 {
+			c.Start.Attempt = r.string()
+		}
 	case ChunkData:
 		c.Seq, c.Stream, c.Data = r.uint(), Stream(min(r.uint(), 255)), r.alias(b, src)
 	case ChunkEnd:
@@ -144,6 +157,9 @@ func ParseChunk(b []byte) (Chunk, error) {
 		c.End = OutputEnd{int(r.int()), read(&r, "true or false", r.dec.DecodeBool), r.int()}
 	case ChunkAbort:
 		c.Seq, c.Reason = r.uint(), r.string()
+	}
+	if n > chunkMembers[c.Op] && (c.Op == ChunkData || c.Op == ChunkEnd) {
+		c.Attempt = r.string()
 	}
 	if r.err != nil {
 		return c, fmt.Errorf("%w: %w", ErrChunk, r.err)
@@ -163,8 +179,9 @@ func (c Chunk) Validate() error {
 	switch s := c.Start; {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrChunk, err)
-	case len(s.Tool) > maxToolName || len(s.Invocation) > maxToolName || len(s.Agent) > maxToolName || len(s.Run) > maxToolName:
-		return fmt.Errorf("%w: tool, invocation, agent and run have at most %d bytes each", ErrChunk, maxToolName)
+	case len(s.Tool) > maxToolName || len(s.Invocation) > maxToolName || len(s.Agent) > maxToolName || len(s.Run) > maxToolName ||
+		len(s.Attempt) > maxToolName || len(c.Attempt) > maxToolName:
+		return fmt.Errorf("%w: tool, invocation, agent, run and attempt have at most %d bytes each", ErrChunk, maxToolName)
 	case len(s.Cwd) > maxCwd:
 		return fmt.Errorf("%w: a working directory of %d bytes; at most %d", ErrChunk, len(s.Cwd), maxCwd)
 	case s.Head < 0 || s.Columns < 0 || s.Lease < 0:

@@ -264,6 +264,8 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 			return payload("body", v, &c.Data)
 		case "bytes":
 			return payload("body_base64", v, &c.Data)
+		case "attempt":
+			return text(v, &c.Attempt)
 		case "tool":
 			return text(v, &c.Start.Tool)
 		case "invocation":
@@ -316,6 +318,9 @@ func parseChunkJSON(b []byte) (c Chunk, err error) {
 	}
 	if err != nil {
 		return c, fmt.Errorf("%w: %w", ErrChunk, err)
+	}
+	if c.Op == ChunkStart {
+		c.Start.Attempt, c.Attempt = c.Attempt, ""
 	}
 	if c.Op != ChunkData {
 		c.Stream, c.Data = 0, nil

@@ -92,7 +92,12 @@ func TestOpenRefuses(t *testing.T) {
 func TestChunkJSON(t *testing.T) {
 	for text, want := range map[string]Chunk{
 		`{"op":"start","output":"o1","tool":"Bash","invocation":"tu","cwd":"/srv","agent":"a","run":"r","head":100,"columns":80,"lease":60000,"keep":true,"show":9}`: {
-			Op: ChunkStart, Output: "o1", Start: OutputStart{"Bash", "tu", "/srv", "a", "r", 100, 80, 60000, true, 9}},
+			Op: ChunkStart, Output: "o1", Start: OutputStart{"Bash", "tu", "/srv", "a", "r", 100, 80, 60000, true, 9, ""}},
+		`{"op":"start","output":"o1","attempt":"k"}`: {Op: ChunkStart, Output: "o1", Start: OutputStart{Attempt: "k"}},
+		`{"op":"data","output":"o1","attempt":"k","seq":1,"text":"x"}`: {
+			Op: ChunkData, Output: "o1", Attempt: "k", Seq: 1, Stream: Stdout, Data: []byte("x")},
+		`{"op":"end","output":"o1","attempt":"k","seq":2,"exit_code":1}`: {
+			Op: ChunkEnd, Output: "o1", Attempt: "k", Seq: 2, End: OutputEnd{1, false, 0}},
 		`{"op":"data","output":"o1","seq":1,"text":"h\u00e9\n"}`:                             {Op: ChunkData, Output: "o1", Seq: 1, Stream: Stdout, Data: []byte("hé\n")},
 		`{"op":"data","output":"o1","seq":2,"stream":"stderr","bytes":"/w=="}`:               {Op: ChunkData, Output: "o1", Seq: 2, Stream: Stderr, Data: []byte{0xff}},
 		`{"op":"end","output":"o1","seq":3,"exit_code":-1,"is_error":true,"duration_ms":12}`: {Op: ChunkEnd, Output: "o1", Seq: 3, End: OutputEnd{-1, true, 12}},

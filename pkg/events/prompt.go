@@ -58,6 +58,15 @@ func ParsePrompt(it Item) (p Prompt, ok bool) {
 	return p, p.ID != "" && len(p.ID) <= nameBytes && p.Kind != "" && len(p.Kind) <= nameBytes
 }
 
+// CheckPrompt refuses an item that asks a prompt which nobody could list or answer. Errors wrap ErrControl.
+func CheckPrompt(it Item) error {
+	if _, ok := ParsePrompt(it); ok || it.Type != TypePendingPrompt {
+		return nil
+	}
+	return fmt.Errorf(`%w: an item of the type %s needs "prompt":{"id":…,"kind":…} in its metadata, of at most %d bytes each`,
+		ErrControl, it.Type, nameBytes)
+}
+
 // ParseResolution reads how an item that settles a prompt says that it was settled.
 func ParseResolution(it Item) (r Resolution) {
 	raw := jsonscan.Get(it.Metadata, "resolution")
