@@ -42,6 +42,7 @@
 //	ErrAnswered       the prompt was settled before: the error says how
 //	ErrNoRun          no run of that id in the session
 //	ErrRunEnded       the run has ended, perhaps by another hand
+//	ErrOutputTaken    the output's id is another's, or of an earlier attempt              send it under another id
 //	ErrOutputClosed   something was written behind the end of an output
 //	ErrBusyThread     somebody works in the thread                                        wait, or use force
 //	ErrSessionNotFound no such session
