@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -169,7 +170,7 @@ type Collecting struct {
 // Config is what the flags say.
 func (f Collecting) Config() gc.Config {
 	cfg := gc.Safe()
-	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, f.Floor
+	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, cmp.Or(f.Floor, -1) // 0 means none here
 	for _, name := range f.Allow {
 		cfg.Allow = append(cfg.Allow, gc.Brake(name))
 	}

@@ -74,7 +74,7 @@ func Refuse(ctx context.Context, conn *natsio.Conn) error {
 	return errors.Join(errs...)
 }
 
-// Collect runs one cycle, or with apply false the plan of one, and stores its report for whoever watches. The report is good
+// Collect runs one cycle and stores its report for whoever watches, or with apply false only plans one. The report is good
 // beside an error too: it says why nothing, or not all, was done.
 func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
 	began, admin := time.Now(), natsadmin.New(conn)
@@ -95,6 +95,12 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 		r.Trimmed, err = admin.Trim(ctx)
 	}
 	r.Before, r.Seconds = before, time.Since(began).Seconds()
+	if !apply { // alarms are of cycles: a plan neither raises one nor ends it
+		if err != nil {
+			r.Fail(err)
+		}
+		return p, r, err
+	}
 	return p, r, StoreReport(ctx, conn, &r, err)
 }
 

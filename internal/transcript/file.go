@@ -73,7 +73,7 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 		if print == nil {
-			f.warn(fmt.Sprintf("it is only the beginning of what was imported into %s before: nothing was added (%d bytes; did it shrink?)", c.thread, at))
+			f.warn(fmt.Sprintf("nothing was added: %s has all of it, and more (its %d bytes are the beginning of that)", c.thread, at))
 			return nil
 		}
 		first := c.thread
@@ -94,8 +94,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 		return false, err
 	}
 	if print == nil {
-		f.warn(fmt.Sprintf("it is only the beginning of what was imported into %s before: nothing was added (%d bytes; did it shrink?)",
-			c.thread, at))
+		f.warn(fmt.Sprintf("nothing was added: %s has all of it, and more (its %d bytes are the beginning of that)", c.thread, at))
 		return false, nil
 	}
 	if c.begun { // by another file of its session

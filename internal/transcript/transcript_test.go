@@ -143,7 +143,7 @@ func TestShrunkFile(t *testing.T) {
 		s := newStoreWith(t, content)
 		n := s.events()
 		res := growTo(t, s, filepath.Join(t.TempDir(), "b.jsonl"), content[:left])
-		if !warned(res, "only the beginning") || s.events() != n || len(s.threads) != 1 {
+		if !warned(res, "has all of it") || s.events() != n || len(s.threads) != 1 {
 			t.Errorf("%d of %d bytes left: warnings %q, %d events, want a warning and %d", left, len(content), res.Files[0].Warnings, s.events(), n)
 		}
 		same(t, s.export(t, mainThread), content)
