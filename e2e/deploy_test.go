@@ -148,7 +148,7 @@ func checkRun(t *testing.T, file string, run []string) {
 	t.Helper()
 	ask := []string{run[0]}
 	for _, w := range run[1:] {
-		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "doctor"}, w) {
+		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "check"}, w) {
 			ask = append(ask, w)
 		}
 	}

@@ -45,9 +45,9 @@ func (c *tailCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+		mine := c.NotUser != "" && item.User == c.NotUser
 		switch {
-		case c.NotUser != "" && item.User == c.NotUser:
-			shown--
+		case mine:
 		case c.JSON:
 			_, err = fmt.Fprintf(a.out, "%s\n", item.Raw)
 		case view != nil:
@@ -58,7 +58,10 @@ func (c *tailCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		if shown++; shown == c.Count || c.End && item.More == 0 {
+		if !mine {
+			shown++
+		}
+		if c.Count > 0 && shown == c.Count || c.End && item.More == 0 {
 			return nil
 		}
 	}

@@ -193,10 +193,31 @@ func (d *during) Read(p []byte) (int, error) {
 	return d.Reader.Read(p)
 }
 
-// A collector that begins while bytes are uploaded may take them for garbage: they are uploaded again (DESIGN 9).
+// unreadOnce are objects whose bytes cannot be read the first time.
+type unreadOnce struct {
+	artifactstore.Objects
+	reads atomic.Int32
+}
+
+func (u *unreadOnce) UploadFrom(ctx context.Context, bucket, name string, body io.Reader) (record.Object, error) {
+	if u.reads.Add(1) == 2 {
+		return record.Object{}, fmt.Errorf("read the bytes again: %w", record.ErrUnknown)
+	}
+	return u.Objects.UploadFrom(ctx, bucket, name, body)
+}
+
+// A collector that begins while bytes are uploaded may take them for garbage: they are uploaded again (DESIGN 9), and until
+// they are nothing is committed.
 func TestArtifactPutFenced(t *testing.T) {
+	t.Run("read at once", func(t *testing.T) { putFenced(t, func(o artifactstore.Objects) artifactstore.Objects { return o }) })
+	t.Run("unread at first", func(t *testing.T) {
+		putFenced(t, func(o artifactstore.Objects) artifactstore.Objects { return &unreadOnce{Objects: o} })
+	})
+}
+
+func putFenced(t *testing.T, wrap func(artifactstore.Objects) artifactstore.Objects) {
 	c := natstest.Conn(t)
-	a := artifactstore.Of(c, 3)
+	a := artifactstore.Of(c, 3).WithObjects(wrap)
 	text := strings.Repeat("x", 3<<20)
 	r, err := a.Put(t.Context(), newArtifact("s"), &during{strings.NewReader(text), func() {
 		if _, err := c.Records().Write(t.Context(), record.Put{Key: events.FenceKey(3), Value: []byte{1}, Expect: record.Any}); err != nil {

@@ -285,7 +285,14 @@ func (a *Artifacts) create(
 	ctx context.Context, f *fence, r artifacts.Record, again func(context.Context, record.Object) (record.Object, error),
 ) (artifacts.Record, error) {
 	key := events.ArtifactKey(r.Session, string(r.ID))
+	behind := false // the fence: nothing is committed until it and the bytes are fresh
 	err := retry.Do(ctx, nil, func() error {
+		if behind {
+			if err := a.refresh(ctx, f, &r, again); err != nil {
+				return busy(err)
+			}
+			behind = false
+		}
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}
 		if key := record.SharedKey(r); key != "" {
 			puts = append(puts, record.Put{Key: key, Value: []byte{1}, Expect: record.Any})
@@ -309,20 +316,30 @@ func (a *Artifacts) create(
 		case errors.Is(err, record.ErrUnknown):
 			return err
 		}
-		if err = a.renew(ctx, f); err != nil || r.Locator == nil {
-			return busy(err)
-		}
-		o, err := record.DecodeLocator(r.Locator)
-		if err == nil {
-			o, err = again(ctx, o)
-		}
-		r.Locator = o.Locator()
-		return busy(err)
+		behind = true
+		return busy(nil)
 	})
 	if err != nil {
 		return artifacts.Record{}, fmt.Errorf("create artifact %s: %w", r.ID, refused(err))
 	}
 	return r, nil
+}
+
+// refresh reads the fence anew, and has the record lead to where its bytes are now. On an error the record is as it was.
+func (a *Artifacts) refresh(
+	ctx context.Context, f *fence, r *artifacts.Record, again func(context.Context, record.Object) (record.Object, error),
+) error {
+	if err := a.renew(ctx, f); err != nil || r.Locator == nil {
+		return err
+	}
+	o, err := record.DecodeLocator(r.Locator)
+	if err == nil {
+		o, err = again(ctx, o)
+	}
+	if err == nil {
+		r.Locator = o.Locator()
+	}
+	return err
 }
 
 // claim is what a commit writes so that an agent's id, and a number that was taken before, are given once in their
@@ -373,13 +390,17 @@ func busy(err error) error {
 	return err
 }
 
-// copy uploads an object again, under the same name.
+// copy uploads an object again, under the same name, which is the new one's then. What cannot be freed of the old one is
+// for gc.
 func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, error) {
 	fresh, err := a.objects.UploadFrom(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, o))
-	if err == nil {
-		err = a.objects.Reclaim(ctx, record.Object{Bucket: o.Bucket, NUID: o.NUID}) // the name is the new one's
+	if err != nil {
+		return record.Object{}, err
 	}
-	return fresh, err
+	if err := a.objects.Reclaim(ctx, record.Object{Bucket: o.Bucket, NUID: o.NUID}); err != nil {
+		a.log.Warn("free the bytes of an artifact that were uploaded again", "object", o.Name, "error", err)
+	}
+	return fresh, nil
 }
 
 // TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).

@@ -224,8 +224,8 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 	o := s.output(t)
 	var evs []*events.Event
 	for i, c := range []events.Chunk{
-		{Op: events.ChunkData, Output: o.ID, Seq: o.Seq + 1, Stream: events.Stdout, Data: []byte("the last line\n")},
-		{Op: events.ChunkEnd, Output: o.ID, Seq: o.Seq + 2},
+		{Op: events.ChunkData, Output: o.ID, Seq: o.Seq + 1, Attempt: o.Start.Attempt, Stream: events.Stdout, Data: []byte("the last line\n")},
+		{Op: events.ChunkEnd, Output: o.ID, Seq: o.Seq + 2, Attempt: o.Start.Attempt},
 	} {
 		evs = append(evs, &events.Event{Producer: "another", Seq: uint64(i + 1), Kind: events.KindChunk, Thread: th, Body: c.Encode()})
 	}

@@ -85,11 +85,15 @@ func (s *scene) publish() {
 
 	out, err := s.Output(ctx, s.in("output"), client.OutputConfig{Tool: "bash", ID: "out-" + s.name})
 	must.Do(s.t, err)
-	for i := range 4000 {
-		s.output = fmt.Appendf(s.output, "line %06d of the output of a tool that says the same again and again\n", i)
+	for i := range 40 { // more pieces than a batch of small takes: a commit leaves the output open
+		w := []io.Writer{out, out.Stderr()}[i%2]
+		for n := range 100 {
+			line := fmt.Sprintf("line %06d of the output of a tool that says the same again and again\n", 100*i+n)
+			s.output = append(s.output, line...)
+			must.Get(io.WriteString(w, line))(s.t)
+		}
 	}
-	_, err = out.Write(s.output)
-	must.Do(s.t, errors.Join(err, out.Close(client.OutputEnd{})))
+	must.Do(s.t, out.Close(client.OutputEnd{}))
 
 	s.poison = []byte("poison for " + s.name)
 	_, err = s.conn.JetStream().PublishMsg(ctx, &nats.Msg{Subject: events.EventSubject(s.in("ledger-0"), events.KindEntry), Data: s.poison})

@@ -182,13 +182,17 @@ func (its Items) readerConsumers(name string) []string {
 
 func empty(s string) bool { return s == "" }
 
-// ForgetReader drops the position that is kept under a name. record.ErrNotFound: there is none.
+// ForgetReader drops the position that is kept under a name, with those of earlier versions, these first: none of them is taken
+// up again behind it. What others keep under the name stays. record.ErrNotFound: there is none.
 func (its Items) ForgetReader(ctx context.Context, name string) error {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return err
 	}
-	found := jetstream.ErrConsumerNotFound
-	for _, consumer := range its.readerConsumers(name) {
+	found, all := jetstream.ErrConsumerNotFound, its.readerConsumers(name)
+	if _, err := its.c.js.Consumer(ctx, events.ItemsStream, all[0]); err == nil {
+		all = all[:2] // those without a tag are not ours any more
+	}
+	for _, consumer := range slices.Backward(all) {
 		switch err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, consumer); {
 		case err == nil:
 			found = nil

@@ -137,3 +137,20 @@ func TestDurableOfAckAll(t *testing.T) {
 		})
 	}
 }
+
+// Who forgets a subscription of its own leaves the one that others have under that name.
+func TestForgetLeavesTheReaderOfOthers(t *testing.T) {
+	server := natstest.Server(t)
+	plain, ctx := natstest.Dial(t, server), t.Context()
+	must.Do(t, plain.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	postItems(t, plain, "a1", "a2", "a3")
+	bob := must.Get(natsio.Dial(ctx, natsio.Config{InProcess: server, User: "bob", Password: "secret"}))(t)
+	t.Cleanup(bob.Close)
+	followItems(t, bob, 1, func() {})   // bob's own
+	followItems(t, plain, 2, func() {}) // everybody's: made behind it
+	must.Get(plain.JetStream().Consumer(ctx, events.ItemsStream, events.ReaderConsumer("pair", "")))(t)
+	must.Do(t, bob.Items().ForgetReader(ctx, "pair"))
+	if _, err := plain.JetStream().Consumer(ctx, events.ItemsStream, events.ReaderConsumer("pair", "")); err != nil {
+		t.Errorf("the position of others is gone: %v", err)
+	}
+}

@@ -178,12 +178,12 @@ func (w *refWalk) object(raw []byte, i int, block bool) int {
 			image = typ == "image"
 		}
 		switch {
-		case block && key == "data":
+		case block && key == "data" && isRef(raw[i:after]):
 			start, end = i, after
 		case block && (key == "source" || key == "file"):
 			_ = jsonscan.Members(raw, i, func(name []byte, at int) int {
 				to := jsonscan.SkipValue(raw, at)
-				if string(name) == "data" || string(name) == "base64" {
+				if (string(name) == "data" || string(name) == "base64") && isRef(raw[at:to]) {
 					start, end = at, to
 				}
 				return to
@@ -195,6 +195,11 @@ func (w *refWalk) object(raw []byte, i int, block bool) int {
 		w.add(raw, start, end, false)
 	}
 	return i + 1
+}
+
+func isRef(token []byte) bool {
+	text, ok := jsonscan.Text(token)
+	return ok && truncate.IsRef(text)
 }
 
 // add notes a token that is a ref.

@@ -81,3 +81,27 @@ func TestInheritedGaps(t *testing.T) {
 		t.Errorf("gaps %+v, want that of q alone", now.Gaps)
 	}
 }
+
+// A producer that a full head forgot has no gaps there any more: what it sends from one of them is applied, and its repeat is
+// a repeat.
+func TestGapsOfAForgottenProducer(t *testing.T) {
+	var h threads.Head
+	h.Saw("a", 0, 1, 1)
+	h.Saw("a", 0, 10, 2) // 2 to 9 are a gap
+	at := uint64(3)
+	for i := range threads.MaxProducers {
+		h.Saw(fmt.Sprintf("p%d", i), 0, 1, at)
+		at++
+	}
+	if h.Duplicate("a", 0, 5) || h.Late("a", 0, 5) {
+		t.Errorf("the head still judges a producer that it has forgotten; gaps %v", h.Gaps)
+	}
+	h.Saw("a", 0, 5, at)
+	if !h.Duplicate("a", 0, 5) {
+		t.Errorf("an event that the thread saw last counts as late; gaps %v", h.Gaps)
+	}
+	h.Saw("a", 0, 6, at+1)
+	if !h.Duplicate("a", 0, 6) {
+		t.Errorf("the second counts as late; gaps %v", h.Gaps)
+	}
+}

@@ -332,5 +332,6 @@ func (h *Head) forgetOne(may func(*Producer) bool) {
 			least = i
 		}
 	}
+	h.forgetGaps(h.Producers[least].ID)
 	h.Producers = slices.Delete(h.Producers, least, least+1)
 }
