@@ -35,7 +35,12 @@ func (st Streams) each(
 	return st.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
 }
 
-// follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides.
+// stalls is how many timeouts in a row follow waits for a message that its server says it has. One whose disk cannot be read
+// never gives it, and says nothing.
+const stalls = 4
+
+// follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides. record.ErrBusy: the
+// server has more and does not give it.
 func (st Streams) follow(
 	ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error),
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
@@ -51,7 +56,7 @@ func (st Streams) follow(
 	}
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
-	for {
+	for idle := 0; ; {
 		if pending == 0 {
 			if done, err := atEnd(); err != nil || done {
 				return err
@@ -63,7 +68,13 @@ func (st Streams) follow(
 			if err != nil {
 				return ownGone(err)
 			}
-			pending = info.NumPending
+			if pending = info.NumPending; pending == 0 {
+				continue
+			}
+			if idle++; idle == stalls {
+				return fmt.Errorf("%w: %s: none of %d messages behind %d in %v: can the server read its disk?",
+					record.ErrBusy, info.Stream, pending, info.Delivered.Stream, stalls*st.c.timeout)
+			}
 			continue
 		}
 		if err != nil {
@@ -76,7 +87,7 @@ func (st Streams) follow(
 		if err := f(m, meta); err != nil {
 			return err
 		}
-		pending = meta.NumPending
+		pending, idle = meta.NumPending, 0
 	}
 }
 
