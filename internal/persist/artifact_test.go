@@ -257,7 +257,9 @@ func TestRowsOfARefusedFork(t *testing.T) {
 		}
 		numbers[row.Seq] = row.ID
 	}
-	if _, err := r.DeleteSession(soon(t), "copy", client.Deletion{}); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // thousands of rows
+	defer cancel()
+	if _, err := r.DeleteSession(ctx, "copy", client.Deletion{}); err != nil {
 		t.Error(err)
 	}
 	for _, filter := range []string{events.ArtifactKeys("copy", ""), "shared.*.copy.*"} {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spool/internal/faulttest"
 	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -42,6 +43,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 	})
 	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
 	r.await(thread(0), "p", entries+1)
+	must.Do(t, faulttest.Settle(soon(t), r.conn)) // the other threads are of other partitions
 	must.Do(t, p.stop())
 	letters, err := r.DeadLetters(t.Context(), "")
 	seen := map[uint64]int{}
