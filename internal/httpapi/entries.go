@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"spool/internal/access"
@@ -116,9 +115,6 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 	return nil
 }
 
-// lookAgain is how long a thread that took entries counts as one that does. No entry behind the first look waits for a read.
-const lookAgain = time.Second
-
 // takes refuses an entry for a thread that has ended or was renamed, unless the thread has it.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
 	if a.cfg.Client == nil || a.takers.is(e.Thread) {
@@ -137,37 +133,6 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 		}
 	}
 	return err
-}
-
-// takers are the threads that took entries a moment ago.
-type takers struct {
-	mu sync.Mutex
-	at map[events.Thread]time.Time
-}
-
-// mostTakers is how many threads are remembered.
-const mostTakers = 10_000
-
-func (s *takers) is(t events.Thread) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.at[t]) < lookAgain
-}
-
-func (s *takers) note(t events.Thread) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at == nil || len(s.at) >= mostTakers {
-		s.at = map[events.Thread]time.Time{}
-	}
-	s.at[t] = time.Now()
-}
-
-// forget has the next entry look: the thread was changed here.
-func (s *takers) forget(t events.Thread) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.at, t)
 }
 
 // told are the references of which a token may know whether they are stored (docs/security.md, "Not defended").

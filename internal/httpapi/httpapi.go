@@ -81,8 +81,8 @@ type api struct {
 	rooms     [lanes]*room // places of requests, by what they take
 	memory    *room        // bytes of bodies
 	producers producers
-	roomy     roomy
-	takers    takers
+	roomy     recently[string]        // sessions with ample room, or a thread and its producer
+	takers    recently[events.Thread] // threads that take entries
 	hub       *hub
 	origins   forks
 	document  []byte // OpenAPI

@@ -7,8 +7,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"sync"
-	"time"
 
 	"spool/internal/access"
 	"spool/internal/apply"
@@ -43,39 +41,12 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 	}
 }
 
-// roomy remembers what there was ample room for a moment ago: a session, or a producer in a thread.
-type roomy struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-// How long that is believed, and of how many.
-const (
-	roomTime = time.Second
-	maxRoomy = 10_000
-)
-
-func (r *roomy) had(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Now().Before(r.until[name])
-}
-
-func (r *roomy) has(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.until == nil || len(r.until) >= maxRoomy {
-		r.until = map[string]time.Time{}
-	}
-	r.until[name] = time.Now().Add(roomTime)
-}
-
 // hasRoom refuses an entry that would bring its session a thread, or a producer, beyond what it may have by what was
 // applied so far. Of what is not yet, and after an error of the store, the persister judges.
 func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 	most := a.cfg.Limits
 	name := e.Thread.String() + " " + e.Producer
-	if a.cfg.Client == nil || a.roomy.had(e.Thread.Session) || a.roomy.had(name) {
+	if a.cfg.Client == nil || a.roomy.is(e.Thread.Session) || a.roomy.is(name) {
 		return nil
 	}
 	info, err := a.cfg.Client.Info(ctx, e.Thread.Session)
@@ -86,7 +57,7 @@ func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 	noProducer := most.Producers > 0 && info.Producers >= most.Producers
 	if !noThread && !noProducer {
 		if (most.Threads < 0 || 2*info.Threads < most.Threads) && (most.Producers < 0 || 2*info.Producers < most.Producers) {
-			a.roomy.has(e.Thread.Session)
+			a.roomy.note(e.Thread.Session)
 		}
 		return nil
 	}
@@ -100,7 +71,7 @@ func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 	if noProducer && head.Counts(e.Producer, e.Epoch, e.Seq) {
 		return &apply.BeyondError{Quota: "producers", Limit: most.Producers}
 	}
-	a.roomy.has(name)
+	a.roomy.note(name)
 	return nil
 }
 

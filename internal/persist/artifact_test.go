@@ -195,17 +195,24 @@ func TestArtifactWhileForked(t *testing.T) {
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
 	r.manyArtifacts(t)
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+	all := r.numberedOnce(t, "copy")
+	if want := strconv.Itoa(manyRows + 1); string(own.Seq) != want || len(all) != manyRows+2 {
+		t.Errorf("it has the number %q, of %d artifacts; want %s, %d", own.Seq, len(all), want, manyRows+2)
+	}
+}
+
+// numberedOnce are the artifacts of a session, of which no two have one number.
+func (r *rig) numberedOnce(t *testing.T, session string) []artifacts.Record {
+	t.Helper()
 	numbers := map[artifacts.Seq]artifacts.ID{}
-	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
+	all := must.Get(r.Artifacts(soon(t), session))(t)
 	for _, row := range all {
 		if before := numbers[row.Seq]; row.Seq != "" && before != "" {
 			t.Errorf("%s and %s have the number %s", before, row.ID, row.Seq)
 		}
 		numbers[row.Seq] = row.ID
 	}
-	if want := strconv.Itoa(manyRows + 1); string(own.Seq) != want || len(all) != manyRows+2 {
-		t.Errorf("it has the number %q, of %d artifacts; want %s, %d", own.Seq, len(all), want, manyRows+2)
-	}
+	return all
 }
 
 // A row of the source that cannot be read is left out of a fork, and named: the others are there.
@@ -249,14 +256,7 @@ func TestRowsOfARefusedFork(t *testing.T) {
 	}
 	put := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
 	must.Get(r.PutArtifact(soon(t), put, strings.NewReader("2")))(t)
-	numbers := map[artifacts.Seq]artifacts.ID{}
-	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
-	for _, row := range all {
-		if before := numbers[row.Seq]; row.Seq != "" && before != "" {
-			t.Errorf("%s and %s have the number %s", before, row.ID, row.Seq)
-		}
-		numbers[row.Seq] = row.ID
-	}
+	r.numberedOnce(t, "copy")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // thousands of rows
 	defer cancel()
 	if _, err := r.DeleteSession(ctx, "copy", client.Deletion{}); err != nil {
