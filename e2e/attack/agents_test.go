@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -196,6 +197,9 @@ func (g *agent) post(ctx context.Context, t events.Thread, n int) {
 			if ok >= n {
 				return
 			}
+		} else if code == http.StatusConflict && bytes.Contains(answer, []byte(client.ErrEnded.Error())) {
+			g.a.l.end(t)
+			return
 		} else if code >= 400 && code < 500 && code != http.StatusTooManyRequests {
 			g.a.t.Errorf("POST %s: %d %.300s", path, code, answer)
 			return

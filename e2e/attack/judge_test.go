@@ -88,6 +88,7 @@ func (a *attack) judge(tail *tail) {
 	first := a.export("first")
 	v.threads(first)
 	v.entries()
+	v.ends()
 	v.items(ctx)
 	v.prompts()
 	v.outputs(ctx)
@@ -231,6 +232,31 @@ func (v *verdicts) entries() {
 				e.name.epoch, e.name.seq, v.places[e.name], v.tail.next-1, why)
 		}
 	}
+}
+
+// ends holds what clients were told of threads that take nothing more against the operations that make them so.
+func (v *verdicts) ends() {
+	for t := range v.a.l.ended {
+		if !slices.ContainsFunc(v.ops[t.Session], func(p placed) bool {
+			return p.op.Op == events.OpEnd && v.wasNamed(p, t) || p.op.Op == events.OpRename && p.t == t
+		}) {
+			v.a.t.Errorf("a client was told that %s takes nothing more, and nothing ended or renamed it", t)
+		}
+	}
+}
+
+// wasNamed reports whether the thread of an operation has ever had a name from then on.
+func (v *verdicts) wasNamed(p placed, t events.Thread) bool {
+	now := p.t
+	for _, next := range v.ops[t.Session] {
+		if now == t {
+			return true
+		}
+		if next.at > p.at && next.op.Op == events.OpRename && next.t == now {
+			now.Name = next.op.Rename.To
+		}
+	}
+	return now == t
 }
 
 // wrong says what is wrong with an entry; "": nothing.

@@ -48,6 +48,7 @@ type ledger struct {
 	outputs []*output
 	files   []*artifact
 	prompts []*prompt
+	ended   map[events.Thread]bool // threads of which a client was told that they take nothing more
 	acks    atomic.Int64
 }
 
@@ -75,7 +76,7 @@ type prompt struct {
 
 func newLedger(path string) (*ledger, error) {
 	f, err := os.Create(path)
-	return &ledger{file: f, byID: map[string]*entry{}, byName: map[name]*entry{}}, err
+	return &ledger{file: f, byID: map[string]*entry{}, byName: map[name]*entry{}, ended: map[events.Thread]bool{}}, err
 }
 
 // note writes a line to the file; l.mu must be held.
@@ -125,6 +126,14 @@ func (l *ledger) ack(es ...*entry) {
 			l.note("ack", e.id)
 		}
 	}
+}
+
+// end notes that a thread takes nothing more.
+func (l *ledger) end(t events.Thread) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended[t] = true
+	l.note("ended", t.String())
 }
 
 // stored is a message of SPOOL_EVENTS as far as the judge needs it.

@@ -124,13 +124,12 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 	switch {
 	case err == nil:
 		a.takers.note(e.Thread)
-	case !errors.Is(err, client.ErrEnded) && !errors.Is(err, client.ErrRefused): // persisters will see
+		return nil
+	case !errors.Is(err, client.ErrEnded): // persisters will see
 		return nil
 	}
-	if errors.Is(err, client.ErrEnded) {
-		if head, e2 := a.cfg.Client.Thread(ctx, e.Thread); e2 == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq) {
-			return nil
-		}
+	if head, e2 := a.cfg.Client.Thread(ctx, e.Thread); e2 == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq) {
+		return nil
 	}
 	return err
 }

@@ -271,13 +271,14 @@ func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt stri
 	return c.Takes(ctx, t)
 }
 
-// Takes reports why a thread takes nothing more: ErrEnded, or a *Renamed. One that is not there yet takes what begins it.
+// Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now. A thread that is
+// not there yet takes what begins it.
 func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 	head, err := c.Thread(ctx, t)
 	var was *Renamed
 	switch {
 	case errors.As(err, &was):
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+		return fmt.Errorf("%w: %w: go on there", ErrEnded, err)
 	case errors.Is(err, threads.ErrNoThread):
 		return nil
 	case err == nil && head.Status == threads.StatusCompleted:
