@@ -76,39 +76,38 @@ type Delivery struct {
 	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
 	Term uint64
 
-	msg  jetstream.Msg // nil: one that nats.go kept from us, see feed.unseen
-	feed *feed
+	*Acks
 }
 
-// Ack marks this delivery and every one before it in its partition as done. It does not wait: when it is lost, events are
-// delivered again and skipped. What came in an earlier term, or over a connection that is gone, comes again, and is
-// acknowledged then.
-func (d Delivery) Ack() error { return d.Acker()() }
-
-// Acker is Ack for later. It keeps nothing of the message but where its ack goes: what waits for its ack may be much
-// more than what waits to be applied.
-func (d Delivery) Acker() func() error {
-	if d.msg == nil {
-		return func() error { return nil }
-	}
-	f, term, link, reply := d.feed, d.Term, d.Link, d.msg.Reply()
-	return func() error {
-		if term != f.term.Load() || link != f.c.Events().Link() {
-			return nil
-		}
-		return f.c.nc.Publish(reply, ackBytes)
-	}
+// Acks sends the acks of one delivery, and keeps nothing else of its message, neither headers nor body: what waits for its ack
+// may be much more than what waits to be applied. Nothing here waits for an answer.
+type Acks struct {
+	feed       *feed
+	term, link uint64
+	reply      string // "": one that nats.go kept from us, see feed.unseen
 }
 
-// ackBytes is the body of an ack.
-var ackBytes = []byte("+ACK")
+// What the server takes for an ack.
+var (
+	ackBytes     = []byte("+ACK")
+	workingBytes = []byte("+WPI")
+)
 
-// Working asks for another ackWait before the delivery comes again. It does not wait either.
-func (d Delivery) Working() error {
-	if d.msg == nil {
+// Ack marks the delivery and every one before it in its partition as done. When it is lost, events are delivered again and
+// skipped. What came in an earlier term, or over a connection that is gone, comes again, and is acknowledged then.
+func (a *Acks) Ack() error {
+	if a.reply == "" || a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
 		return nil
 	}
-	return d.msg.InProgress()
+	return a.feed.c.nc.Publish(a.reply, ackBytes)
+}
+
+// Working asks for another ackWait before the delivery comes again.
+func (a *Acks) Working() error {
+	if a.reply == "" {
+		return nil
+	}
+	return a.feed.c.nc.Publish(a.reply, workingBytes)
 }
 
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
@@ -184,9 +183,10 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		for _, u := range f.takeUnseen() {
 			p.deliverUnseen(ctx, f, u, link)
 		}
+		term := f.term.Load()
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, Open: f.open, Term: f.term.Load(), msg: m, feed: f,
+			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),

@@ -108,7 +108,7 @@ func (p *partitionFeed) deliverUnseen(ctx context.Context, f *feed, m *jetstream
 	p.c.log.Warn("an event that looks like the server's word is removed", "subject", m.Subject, "seq", m.Sequence)
 	p.deliver(Delivery{
 		Subject: m.Subject, Data: m.Data, Seq: m.Sequence, Stored: m.Time.UnixNano(),
-		Partition: p.partition, Link: link, Open: f.open, Term: f.term.Load(), feed: f,
+		Partition: p.partition, Link: link, Open: f.open, Term: f.term.Load(), Acks: &Acks{},
 	})
 	s, err := p.c.js.Stream(ctx, f.stream)
 	if err == nil {

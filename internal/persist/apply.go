@@ -175,10 +175,11 @@ func (l *lane) takeName(c *commit, t *thread, to *apply.Leaving) {
 	}
 	target := events.Thread{Session: t.Key.Session, Name: to.To}
 	l.liftMoved(target, to.Takes)
-	l.heads.threads[t.Key] = &thread{Thread: apply.Thread{Key: t.Key}, session: t.session, gone: true}
+	l.heads.put(&thread{Thread: apply.Thread{Key: t.Key}, session: t.session, gone: true})
 	delete(c.byKey, t.Key)
 	t.Key, n.key = target, target
-	c.byKey[target], l.heads.threads[target] = n, t
+	c.byKey[target] = n
+	l.heads.put(t)
 }
 
 // takeRecords takes records that are written as they are.

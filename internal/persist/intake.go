@@ -215,7 +215,7 @@ func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 }
 
 // queueRoom is what an event takes beside its body.
-const queueRoom = 512
+const queueRoom = 2 << 10
 
 // shrink gives back the part that a giant needed while it was read.
 func (p *Persister) shrink(s *staged) {

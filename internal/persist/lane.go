@@ -62,7 +62,7 @@ type lane struct {
 
 func newLane(p *Persister) *lane {
 	l := &lane{
-		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.Threads),
+		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.HeadBytes),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
 		lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},

@@ -1,8 +1,11 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -50,6 +53,7 @@ func (l *lane) load(ctx context.Context, batch []*staged) error {
 	for _, s := range batch {
 		if s.known {
 			l.heads.sessions[s.event.Thread.Session].term = s.msg.Term
+			l.heads.threads[s.event.Thread].used = l.heads.batches
 		}
 	}
 	return nil
@@ -81,7 +85,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 	for i, t := range missing {
 		known := apply.Thread{Key: t, Looked: looked, Left: lefts[i]}
 		th := &thread{Thread: known, session: l.heads.session(t.Session, rs[3*i+1])}
-		l.heads.threads[t] = th
+		l.heads.put(th)
 		l.liftMoved(t, rs[3*i].Seq)
 		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
 			l.latch(t, rs[3*i].Seq, err)
@@ -101,7 +105,7 @@ func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
 
 // read takes a head from its record.
 func (t *thread) read(r record.Record) error {
-	t.record, t.rev = r.Key, r.Seq
+	t.record, t.rev, t.bytes = r.Key, r.Seq, len(r.Value)
 	err := t.Load(t.Key, r, &t.session.Session)
 	t.sent.Store(t.Head.Sent)
 	return err
@@ -112,7 +116,7 @@ func (h *headCache) session(id string, r record.Record) *session {
 	if s := h.sessions[id]; s != nil {
 		return s
 	}
-	s := &session{Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
+	s := &session{names: map[string]bool{}, Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
 	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
 		s.Info, s.Stored, s.value = info, true, r.Value
 	}
@@ -134,24 +138,32 @@ func (s *session) learnDeleted(r record.Record) error {
 	return nil
 }
 
-// trim forgets threads that no commit in flight touches when there are too many.
+// trim forgets those threads that were not used for longest when they take too much, down to three quarters: but for those that
+// a commit in flight touches. It counts bytes when there are more threads than there was room for, and now and then.
 func (h *headCache) trim() {
-	if len(h.threads) <= h.limit {
+	if h.batches++; len(h.threads) <= h.most && h.batches%256 != 0 {
 		return
 	}
+	bytes, oldest := 0, make([]*thread, 0, len(h.threads))
+	for _, t := range h.threads {
+		bytes, oldest = bytes+t.size(), append(oldest, t)
+	}
+	h.most = len(oldest) + max(0, h.limit-bytes)/(8*threadRoom)
+	if bytes <= h.limit {
+		return
+	}
+	slices.SortFunc(oldest, func(a, b *thread) int { return cmp.Compare(a.used, b.used) })
 	kept := map[string]bool{}
-	for key, t := range h.threads {
-		if len(h.threads) > h.limit/2 && t.pending.Load() == 0 {
-			delete(h.threads, key)
+	for _, t := range oldest {
+		if bytes > h.limit/4*3 && t.pending.Load() == 0 {
+			bytes -= t.size()
+			delete(h.threads, t.Key)
 			continue
 		}
-		kept[key.Session] = true
+		kept[t.Key.Session] = true
 	}
-	for id := range h.sessions {
-		if !kept[id] {
-			delete(h.sessions, id)
-		}
-	}
+	maps.DeleteFunc(h.sessions, func(id string, _ *session) bool { return !kept[id] })
+	h.most = 0
 }
 
 // settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be

@@ -144,7 +144,7 @@ type Config struct {
 	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB
-	Threads     int   // heads kept in memory; 0 = 10,000
+	HeadBytes   int   // bytes of heads kept in memory, of threads with their sessions; 0 = 128 MiB
 	OutputBytes int   // bytes of open outputs kept in memory; 0 = 32 MiB
 
 	Artifacts artifacts.Thresholds // results over them become artifacts (SPEC A4)
@@ -165,7 +165,7 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.BatchEvents, 1000)
 	set(&c.BatchBytes, 4<<20)
-	set(&c.Threads, 10_000)
+	set(&c.HeadBytes, 128<<20)
 	set(&c.OutputBytes, 32<<20)
 	if c.OutputLease <= 0 {
 		c.OutputLease = 10 * time.Minute

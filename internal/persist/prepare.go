@@ -186,6 +186,7 @@ func (l *lane) finish(ctx context.Context, c *commit) error {
 		t.Head.Sent = max(t.Head.Sent, t.sent.Load())
 		t.Head.Memory = t.Memory.Encode()
 		t.value, t.last = t.Head.Encode(), t.Head.N
+		t.bytes = len(t.value)
 		if t.leaves != nil {
 			t.leave()
 		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.Head.Status == threads.StatusCompleted && !past {

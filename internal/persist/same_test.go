@@ -185,7 +185,7 @@ func TestSameEntriesSameNodes(t *testing.T) {
 		"three persisters": {20, func(r *rig) { batches(9)(r); batches(2)(r); batches(100)(r) }},
 		"killed at items":  {30, func(r *rig) { killedAt(persist.StepItems, 3)(r); batches(1000)(r) }},
 		"killed at commit": {30, func(r *rig) { killedAt(persist.StepCommit, 3)(r); batches(1000)(r) }},
-		"forgetful":        {10, func(r *rig) { r.start(func(_ *persist.Deps, c *persist.Config) { c.Threads, c.BatchEvents = 1, 3 }) }},
+		"forgetful":        {10, func(r *rig) { r.start(func(_ *persist.Deps, c *persist.Config) { c.HeadBytes, c.BatchEvents = 1, 3 }) }},
 		"all to everybody": {50, func(r *rig) { r.feed(r.deaf(), r.deaf()) }},
 	}
 	schedules, rng := 3, rand.New(rand.NewPCG(6, 7)) // SPOOL_TEST_BIG=1 plays more

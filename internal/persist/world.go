@@ -96,12 +96,15 @@ func (w world) Reader() threads.Reader { return w.l.reader }
 
 // Near is where the heads of the session's threads in memory are.
 func (w world) Near(session string) (packs []casstore.PackID) {
-	for _, t := range w.l.heads.threads {
-		if t.Key.Session != session {
-			continue
-		}
-		for _, at := range append(t.Head.Located(), t.Head.Tips...) {
-			packs = append(packs, at.Pack)
+	known := w.l.heads.sessions[session]
+	if known == nil {
+		return nil
+	}
+	for name := range known.names {
+		if t := w.l.heads.threads[events.Thread{Session: session, Name: name}]; t != nil {
+			for _, at := range append(t.Head.Located(), t.Head.Tips...) {
+				packs = append(packs, at.Pack)
+			}
 		}
 	}
 	return packs

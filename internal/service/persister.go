@@ -92,7 +92,7 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 		g.Go(func() (err error) {
 			stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
 				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
-					Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Acker(), Working: d.Working})
+					Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
 			})
 			return err
 		})

@@ -26,7 +26,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	came, gone := make(chan func() error, messages), make(chan freed, messages)
 	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		runtime.AddCleanup(&d.Data[0], func(freed) { gone <- freed{} }, freed{})
-		came <- d.Acker()
+		came <- d.Ack
 	}))(t)
 	var acks []func() error
 	for len(acks) < messages {
