@@ -63,6 +63,47 @@ func (h *Head) fill(producer string, epoch, seq uint64) {
 	h.skipped(Gap{producer, epoch, seq + 1, g.To})
 }
 
+// takeGaps takes over those that another head knows of a producer.
+func (h *Head) takeGaps(from *Head, of Producer) {
+	for _, g := range from.Gaps {
+		if g.Producer == of.ID {
+			h.skipped(g)
+		}
+	}
+}
+
+// meetGaps leaves of a producer that this head and another one know what neither has seen. Of an earlier epoch nothing is to come.
+func (h *Head) meetGaps(mine Producer, from *Head, theirs Producer) {
+	if mine.Epoch > theirs.Epoch {
+		return
+	}
+	here := h.missing(mine, theirs.Seq)
+	h.forgetGaps(mine.ID)
+	if mine.Epoch < theirs.Epoch {
+		h.takeGaps(from, theirs)
+		return
+	}
+	there := from.missing(theirs, mine.Seq)
+	for _, a := range here {
+		for _, b := range there {
+			h.skipped(Gap{mine.ID, mine.Epoch, max(a.From, b.From), min(a.To, b.To)})
+		}
+	}
+}
+
+// missing is what the head has not seen of a producer, up to a sequence.
+func (h *Head) missing(p Producer, to uint64) (list []Gap) {
+	for _, g := range h.Gaps {
+		if g.Producer == p.ID && g.Epoch == p.Epoch {
+			list = append(list, g)
+		}
+	}
+	if p.Seq < to {
+		list = append(list, Gap{p.ID, p.Epoch, p.Seq + 1, to})
+	}
+	return list
+}
+
 // forgetGaps forgets those of a producer.
 func (h *Head) forgetGaps(producer string) {
 	of := func(g Gap) bool { return g.Producer == producer }

@@ -2,6 +2,7 @@ package threads_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,15 +71,31 @@ func TestGapsAreBounded(t *testing.T) {
 	}
 }
 
-// Of a producer that two heads know nothing is late: the other one may have seen it.
+// Of a producer that two heads know, that is late which neither has seen, in the newer epoch of the two.
 func TestInheritedGaps(t *testing.T) {
 	var now, before threads.Head
 	now.Saw("p", 0, 5, 5)
+	now.Saw("later", 0, 4, 6)
+	now.Saw("earlier", 1, 4, 7)
 	before.Saw("p", 0, 2, 2)
+	before.Saw("p", 0, 8, 3)
 	before.Saw("q", 0, 2, 2)
+	before.Saw("later", 1, 3, 4)
+	before.Saw("earlier", 0, 9, 4)
 	now.Inherit(&before)
-	if now.Late("p", 0, 1) || !now.Late("q", 0, 1) {
-		t.Errorf("gaps %+v, want that of q alone", now.Gaps)
+	for producer, want := range map[string][]uint64{"p": {1, 3, 4, 6, 7}, "q": {1}} {
+		var got []uint64
+		for seq := range uint64(12) {
+			if now.Late(producer, 0, seq) {
+				got = append(got, seq)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("late of %s = %v, want %v", producer, got, want)
+		}
+	}
+	if now.Late("later", 0, 1) || !now.Late("later", 1, 2) || !now.Late("earlier", 1, 3) || now.Late("earlier", 0, 1) {
+		t.Errorf("gaps %+v, want those of the later epochs", now.Gaps)
 	}
 }
 

@@ -281,8 +281,8 @@ func (h *Head) Saw(producer string, epoch, seq, at uint64) (first bool) {
 	return true
 }
 
-// Inherit remembers what another head has seen as well: of a producer that both know, the later event. Above MaxProducers it forgets
-// as Saw does.
+// Inherit remembers what another head has seen as well: of a producer that both know, the later event, and as gaps what neither has
+// seen. Above MaxProducers it forgets as Saw does.
 func (h *Head) Inherit(from *Head) {
 	h.Applied = max(h.Applied, from.Applied)
 	for _, p := range from.Producers {
@@ -290,15 +290,11 @@ func (h *Head) Inherit(from *Head) {
 		if i < 0 {
 			p.Stored = false
 			h.Producers = append(h.Producers, p)
-			for _, g := range from.Gaps {
-				if g.Producer == p.ID {
-					h.skipped(g)
-				}
-			}
+			h.takeGaps(from, p)
 			continue
 		}
-		h.forgetGaps(p.ID) // the other one may have seen it
 		mine := &h.Producers[i]
+		h.meetGaps(*mine, from, p)
 		mine.Stored = false
 		mine.At = max(mine.At, p.At)
 		if p.Epoch > mine.Epoch || p.Epoch == mine.Epoch && p.Seq > mine.Seq {
