@@ -137,6 +137,10 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 	return at, err
 }
 
+// mostNamed is how many blobs an entry holds on to by their names in its text: those that it names first. Each costs a
+// read or two, while other sessions wait. Further ones are names and nothing else: gc keeps them for others alone.
+const mostNamed = 1024
+
 // heldBlobs lists the blobs that an entry names by itself, wherever and however, beside its refs: its content refers to
 // them, so that gc keeps them. One that is not stored stays a ref in the text and nothing else. Whether it is stored
 // must not depend on the batch: before the answer is no, all that came before is committed.
@@ -154,9 +158,7 @@ func (d *draft) heldBlobs(ctx context.Context, refs []casstore.Located) ([]casst
 		return slices.ContainsFunc(d.e.Blobs, func(b Blob) bool { return b.Ref == r }) ||
 			slices.ContainsFunc(refs, func(l casstore.Located) bool { return l.Ref == r })
 	})
-	if len(named) == 0 {
-		return nil, nil
-	}
+	named = named[:min(len(named), mostNamed)]
 	stored, err := d.storedBlobs(ctx, named)
 	if err != nil || len(stored) == len(named) {
 		return stored, err
@@ -164,7 +166,11 @@ func (d *draft) heldBlobs(ctx context.Context, refs []casstore.Located) ([]casst
 	if err := d.w.SettleBefore(ctx, ""); err != nil {
 		return nil, err
 	}
-	return d.storedBlobs(ctx, named)
+	missing := slices.DeleteFunc(slices.Clone(named), func(r casstore.Ref) bool { return slices.Contains(stored, r) })
+	late, err := d.storedBlobs(ctx, missing)
+	return slices.DeleteFunc(named, func(r casstore.Ref) bool {
+		return !slices.Contains(stored, r) && !slices.Contains(late, r)
+	}), err
 }
 
 // storedBlobs lists those of some blobs that have a live record, in order.

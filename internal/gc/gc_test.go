@@ -423,6 +423,31 @@ func TestMentionedBlob(t *testing.T) {
 	}
 }
 
+// An entry holds on to the blobs that it names first; one behind a thousand others is kept for who else refers to it.
+func TestManyMentions(t *testing.T) {
+	r := newRig(t)
+	cfg := brave()
+	cfg.Allow = append(cfg.Allow, gc.BrakeRoots)
+	put := func(text string) casstore.Ref {
+		return must.Get(r.conn.Store(0).PutBlob(t.Context(), bytes.Repeat([]byte(text), 300)))(t)
+	}
+	near, far := put("near"), put("far")
+	line := []byte(`{"type":"message","id":"m","message":{"role":"user","content":"` + near.String())
+	for i := range 1024 {
+		line = append(append(line, ' '), casstore.SumBlob([]byte{byte(i), byte(i >> 8)}).String()...)
+	}
+	line = append(line, " "+far.String()+`"}}`...)
+	r.persister(0)
+	r.publish(said{th("many"), [][]byte{line}})
+	r.await(th("many"))
+	p, _ := r.collect(cfg)
+	var condemned []string
+	for _, c := range p.Condemn {
+		condemned = append(condemned, c.Key)
+	}
+	must.Same(t, strings.Join(condemned, " "), events.BlobKey(far.Hex()), "gc condemns %q, want %q")
+}
+
 // Two plans of the same world are the same plan (DESIGN 13.8).
 func TestPlansAgree(t *testing.T) {
 	r := newRig(t)

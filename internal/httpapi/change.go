@@ -116,15 +116,21 @@ func (a *api) endThread(ctx context.Context, t events.Thread, in struct {
 	ReturnCode int    `json:"return_code"`
 	Summary    string `json:"summary"`
 }) (events.Thread, error) {
-	defer a.takers.forget(t)
+	defer a.changed(t)
 	return t, a.cfg.Client.End(ctx, t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary})
 }
 
 func (a *api) rename(ctx context.Context, t events.Thread, in struct {
 	To string `json:"to"`
 }) (events.Thread, error) {
-	defer a.takers.forget(t)
+	defer a.changed(t)
 	return events.Thread{Session: t.Session, Name: in.To}, a.cfg.Client.Rename(ctx, t, in.To)
+}
+
+// changed has the next entry of a thread look, before the records are heard of.
+func (a *api) changed(t events.Thread) {
+	a.doubts.note(t.String())
+	a.takers.forget(t)
 }
 
 // branch moves the leaf to an entry, or with none away from all.

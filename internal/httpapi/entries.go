@@ -117,7 +117,7 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 
 // takes refuses an entry for a thread that has ended or was renamed, unless the thread has it.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
-	if a.cfg.Client == nil || a.takers.is(e.Thread) {
+	if a.cfg.Client == nil || !a.doubts.about(ctx, e.Thread.String()) || a.takers.is(e.Thread) {
 		return nil
 	}
 	err := a.cfg.Client.Takes(ctx, e.Thread)

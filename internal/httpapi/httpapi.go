@@ -29,6 +29,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/apply"
 	"spool/internal/ingest"
+	"spool/internal/natsio"
 	"spool/internal/quota"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -70,6 +71,8 @@ type Config struct {
 	Quotas   *quota.Limiter // of sessions, users and tokens; nil: none
 	Limits   apply.Limits   // what a session may have, as its persisters have it
 	Log      *slog.Logger
+
+	records *natsio.Records // that Client reads; nil: each entry looks for itself
 }
 
 // bodyInMemory is the longest entry that is held in memory, in bytes.
@@ -81,6 +84,7 @@ type api struct {
 	rooms     [lanes]*room // places of requests, by what they take
 	memory    *room        // bytes of bodies
 	producers producers
+	doubts    *doubts
 	roomy     recently[string]        // sessions with ample room, or a thread and its producer
 	takers    recently[events.Thread] // threads that take entries
 	hub       *hub
@@ -102,7 +106,7 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
-	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log)}
+	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log), doubts: newDoubts(cfg.records, cfg.Limits)}
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
 	} {

@@ -13,6 +13,7 @@ import (
 	"spool/internal/ingest"
 	"spool/internal/quota"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
@@ -46,7 +47,8 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 	most := a.cfg.Limits
 	name := e.Thread.String() + " " + e.Producer
-	if a.cfg.Client == nil || a.roomy.is(e.Thread.Session) || a.roomy.is(name) {
+	if a.cfg.Client == nil || !a.doubts.near(sessions.Info{}) && !a.doubts.about(ctx, e.Thread.Session) ||
+		a.roomy.is(e.Thread.Session) || a.roomy.is(name) {
 		return nil
 	}
 	info, err := a.cfg.Client.Info(ctx, e.Thread.Session)

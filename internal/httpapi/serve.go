@@ -24,6 +24,8 @@ import (
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
 func For(conn *natsio.Conn, cfg Config) http.Handler {
 	cfg.Publisher, cfg.Inbox, cfg.Client = conn.Events(), conn.Inbox(), client.New(conn).Serving()
+	records := conn.Records()
+	cfg.records = &records
 	stores := &stores{server: natsadmin.New(conn)}
 	cfg.Ready = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)

@@ -26,8 +26,11 @@ import (
 //	diedAlone died over one alone         it is a dead letter, by the way of any other: what was applied is a repeat
 //	two more did over its letter          nothing of it is read any more, nor of its thread
 //
-// Processes die for other reasons too: what is innocent is through when it was tried alone. Who ends in order takes its
-// note back, and who wakes up behind another one takes itself off the list of those that died.
+// Processes die for other reasons too, and nobody can tell who killed one that left no word. What is innocent is through
+// within moments of its trial; so the trial of an event over which one died alone begins at a time of its own
+// (Config.TrialPause), while the process serves the other partitions: whoever kills processes again and again, or because
+// they stand still when they begin, does not meet it. Who ends in order takes its note back, and who wakes up behind
+// another one takes itself off the list of those that died.
 const (
 	diedAlone  = 3
 	diedUnread = diedAlone + 2
@@ -134,10 +137,17 @@ func (y *deadly) leaveAlone() {
 
 // try waits until nothing else is under way, notes that an event is tried alone, and says how many died over it so.
 func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err error) {
+	of := &y.of[m.Partition]
+	if of.rec.Is(m.Seq, index, m.Stored) {
+		select {
+		case <-time.After(y.pause(len(of.rec.Died))):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 	if err := y.enterAlone(ctx); err != nil {
 		return 0, err
 	}
-	of := &y.of[m.Partition]
 	if of.rec.Alone && of.rec.Lo == m.Seq && index < of.rec.Index {
 		return 0, nil // those before it in its message were through, too
 	}
@@ -150,6 +160,15 @@ func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err 
 		return 0, err
 	}
 	return len(rec.Died), nil
+}
+
+// pause is how long the trial of an event waits over which so many died alone: no two processes wait equally long. What is
+// only to become a letter waits for nothing.
+func (y *deadly) pause(died int) time.Duration {
+	if died >= diedAlone {
+		return 0
+	}
+	return time.Duration(died) * y.p.cfg.TrialPause * time.Duration(128+int(y.life[0])) / 256
 }
 
 // note writes what is tried next. An error: ctx ended. What cannot be noted is tried all the same.

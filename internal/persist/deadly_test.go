@@ -33,6 +33,7 @@ const (
 	reads   moment = "it reads what the event is for"
 	commits moment = "it commits the event"
 	tells   moment = "it tells of the event"
+	stands  moment = "none: it stands still where it commits the event"
 )
 
 // deadly is an event over which processes die, in its session, until it has a dead letter.
@@ -100,6 +101,9 @@ func (s *mortalStore) Commit(ctx context.Context, f record.Fence, puts []record.
 			refuses = slices.ContainsFunc(v.Events, func(e record.RefusedEvent) bool { return e.Seq == s.over.seq })
 		}
 	}
+	if s.over.is(stands, keys...) {
+		<-s.died
+	}
 	if err := s.gone(!refuses && s.over.is(commits, keys...)); err != nil {
 		return 0, err
 	}
@@ -139,12 +143,13 @@ type lives struct {
 	terms uint64
 	floor atomic.Uint64 // up to there events are acknowledged
 	open  uint64        // what was given to somebody
+	pause time.Duration // of persist.Config
 
 	messages map[uint64]persist.Message // as they were stored; a deletion drops some
 }
 
 func (r *rig) lives(over *deadly) *lives {
-	l := &lives{rig: r, over: over, messages: map[uint64]persist.Message{}}
+	l := &lives{rig: r, over: over, pause: 1, messages: map[uint64]persist.Message{}}
 	for seq := uint64(1); seq <= r.lastSeq(events.EventsStream); seq++ {
 		l.messages[seq] = r.message(seq, 0)
 	}
@@ -163,7 +168,7 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 	deps := persistnats.Deps(l.conn, 0, 0)
 	s.Outbox, deps.Records, deps.Outbox = deps.Outbox, s, s
 	deps.Packs, deps.Search = l.conn.Store(0), nil
-	p := persist.New(deps, persist.Config{BatchEvents: 20})
+	p := persist.New(deps, persist.Config{BatchEvents: 20, TrialPause: l.pause})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
 	var msgs []persist.Message
@@ -430,6 +435,24 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 			r.sound()
 			r.noDead()
 		})
+	}
+}
+
+// Processes that are killed again and again, each while an event of theirs waits for a store that stands still, make no
+// dead letter of it.
+func TestKilledInATrial(t *testing.T) {
+	r := newRig(t)
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))
+	l := r.lives(&deadly{seq: 1, session: "s0", at: stands})
+	l.pause = time.Hour
+	for range 8 {
+		l.next(time.After(200*time.Millisecond), true)
+	}
+	l.over, l.pause = nil, 1
+	l.all()
+	r.noDead()
+	if h := r.head(thread(0)); h.Entries != 1 {
+		t.Errorf("%d entries, want 1", h.Entries)
 	}
 }
 

@@ -152,6 +152,10 @@ type Config struct {
 
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 
+	// TrialPause is about how long an event waits, for each process that died while it tried it alone, before it is tried so
+	// again: what kills processes at their beginning does not meet it. 0 = 2 s
+	TrialPause time.Duration
+
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
 
 	Limits apply.Limits // what a session may have; of each 0 = apply.DefaultLimits, negative = any number
@@ -167,6 +171,9 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchBytes, 4<<20)
 	set(&c.HeadBytes, 128<<20)
 	set(&c.OutputBytes, 32<<20)
+	if c.TrialPause <= 0 {
+		c.TrialPause = 2 * time.Second
+	}
 	if c.OutputLease <= 0 {
 		c.OutputLease = 10 * time.Minute
 	}

@@ -279,6 +279,9 @@ func ParseHistoryKey(key string) (t Thread, date string, ok bool) {
 // LeftKey says what became of a thread that was renamed or removed, and what it had seen, also once another has its name.
 func LeftKey(t Thread) string { return "left." + t.Session + "." + t.Name }
 
+// LeftKeys matches what became of all threads, see LeftKey.
+const LeftKeys = "left.*.*"
+
 // ParseLeftKey is the inverse of LeftKey.
 func ParseLeftKey(key string) (Thread, bool) {
 	parts := strings.Split(key, ".")
