@@ -89,7 +89,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 			}
 			return nil
 		}
-		p := persist.New(deps, persist.Config{Lane: 5, BatchEvents: 40, Threads: 20})
+		p := persist.New(deps, persist.Config{Lane: 5, BatchEvents: 40, HeadBytes: 30 << 10})
 		var stops []func()
 		for part := range events.Partitions {
 			stop, err := s.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {

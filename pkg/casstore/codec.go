@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	frameTarget    = 128 << 10 // uncompressed bytes at which a frame is closed
+	frameTarget    = 512 << 10 // uncompressed bytes at which a frame is closed
 	maxSharedFrame = 64 << 20  // limit on the uncompressed bytes of a frame that holds several nodes
 	maxRatio       = 1 << 15   // no zstd block holds more: 128 KiB in a block of 4 bytes
 )
