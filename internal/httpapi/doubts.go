@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -24,16 +24,17 @@ type doubts struct {
 	records *natsio.Records
 	limits  apply.Limits
 
-	hears atomic.Bool // all that was stored when it began to follow, and what comes
-	tried atomic.Int64
+	hears atomic.Bool  // all that was stored when it began to follow, and what comes
+	again atomic.Int64 // when it may begin to follow, Unix nanoseconds; underWay: it does
 	seed  maphash.Seed
 	bits  []atomic.Uint64
 }
 
 const (
 	doubtBits  = 1 << 26          // 8 MiB: of a million names, it holds one in sixty for one of them
-	followGaps = 10 * time.Second // between the beginnings of two tries to follow
-	nearLimit  = 1000             // threads or producers
+	followGaps = 10 * time.Second // behind a failure to follow
+	underWay   = math.MaxInt64
+	nearLimit  = 1000 // threads or producers
 )
 
 func newDoubts(records *natsio.Records, limits apply.Limits) *doubts {
@@ -57,8 +58,7 @@ func (d *doubts) about(ctx context.Context, name string) bool {
 		word, mask := d.bit(name)
 		return word.Load()&mask != 0
 	}
-	if now, last := time.Now().UnixNano(), d.tried.Load(); d.records != nil &&
-		now-last >= int64(followGaps) && d.tried.CompareAndSwap(last, now) {
+	if at := d.again.Load(); d.records != nil && time.Now().UnixNano() >= at && d.again.CompareAndSwap(at, underWay) {
 		go d.follow(context.WithoutCancel(ctx))
 	}
 	return true
@@ -70,6 +70,8 @@ func (d *doubts) follow(ctx context.Context) {
 	var missing atomic.Int32
 	watch := func(filter string, take func(r record.Record)) {
 		g.Go(func() (failed error) {
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
 			ready := func() { // what was stored before is known by its key; a session's record comes
 				var keys []string
 				if filter != events.SessionKeys {
@@ -78,12 +80,14 @@ func (d *doubts) follow(ctx context.Context) {
 				for _, key := range keys {
 					take(record.Record{Key: key})
 				}
-				if failed == nil && missing.Add(-1) == 0 {
+				if failed != nil {
+					stop()
+				} else if missing.Add(-1) == 0 {
 					d.hears.Store(true)
 				}
 			}
 			for r, err := range d.records.Watch(ctx, filter, filter == events.SessionKeys, ready) {
-				if err = errors.Join(failed, err); err != nil {
+				if err != nil {
 					return err
 				}
 				take(r)
@@ -107,8 +111,9 @@ func (d *doubts) follow(ctx context.Context) {
 			d.note(info.ID)
 		}
 	})
-	_ = g.Wait() // the next entry begins anew
+	_ = g.Wait() // an entry that comes later begins anew
 	d.hears.Store(false)
+	d.again.Store(time.Now().Add(followGaps).UnixNano())
 }
 
 // near reports whether a session is near a limit. It is always near a small one.
