@@ -1,8 +1,9 @@
 package sim
 
 import (
+	"encoding/binary"
 	"io"
-	"math/rand"
+	"math/rand/v2"
 	_ "unsafe" // for go:linkname
 
 	"github.com/oklog/ulid/v2"
@@ -33,5 +34,7 @@ var ulids io.Reader
 func forgetEarlier(seed uint64) {
 	seedChance(seed, 0)
 	memjs.ForgetClients()
-	ulids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.New(rand.NewSource(int64(seed))), 0)}
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	ulids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.NewChaCha8(key), 0)}
 }

@@ -109,9 +109,9 @@ func generate(seed uint64, moods []mood) Program {
 	if r.IntN(10) == 0 {
 		p.ItemsAge = 5000
 	}
-	n := 3 + r.IntN(6)
+	n := 1 + r.IntN(1+r.IntN(12)) // most are short, and meet as much in as much time
 	if r.IntN(30) == 0 {
-		n, p.Agents = 12+r.IntN(30), 2+r.IntN(4)
+		n, p.Agents = 9+r.IntN(1+r.IntN(36)), 2+r.IntN(4)
 	}
 	one, two := moods[r.IntN(len(moods))], moods[r.IntN(len(moods))]
 	if r.IntN(3) > 0 {
@@ -275,7 +275,8 @@ func (p *Program) publishes(r *rand.Rand, o *Op) {
 
 // steps are those at which somebody dies or waits: of a persister, and of a collector.
 var steps = []string{
-	"fence", "bulk", "commit", "commit", "items", "items", "ack", "ack", "discard", "remove", "free", "purge", "done",
+	"upload", "fence", "bulk", "commit", "commit", "letters", "items", "items", "ack", "ack", "discard", "remove", "free",
+	"purge", "done",
 	"gc read", "gc second fence", "gc mark", "gc bury", "gc condemn", "gc upload", "gc repack", "gc reclaim", "gc forget",
 }
 

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,4 +93,93 @@ func (r *reader) take(cl *client.Client, ready func()) (again bool) {
 		r.mu.Unlock()
 	}
 	return again && !r.dead.Load()
+}
+
+// read checks what each reader got: of every thread, and of every life of it, the items in order and each once;
+// all of them, if it was never interrupted.
+func (j *judgement) read() {
+	if len(j.readers) == 0 {
+		return
+	}
+	truth, kept := map[events.Thread][]seen{}, map[seen]bool{}
+	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
+		t, _ := events.ParseItemSubject(j.posted[seq].Subject)
+		it := itemOf(j.posted[seq].Data)
+		s := seen{t, it.N, it.Node}
+		if !slices.Contains(truth[t], s) {
+			truth[t] = append(truth[t], s)
+		}
+	}
+	for _, m := range j.srv.Messages(events.ItemsStream) {
+		t, _ := events.ParseItemSubject(m.Subject)
+		it := itemOf(m.Data)
+		kept[seen{t, it.N, it.Node}] = true
+	}
+	for i, r := range j.readers {
+		r.mu.Lock()
+		got := map[events.Thread][]seen{}
+		for _, s := range r.got {
+			got[s.thread] = append(got[s.thread], s)
+		}
+		for _, t := range sortedThreads(truth) {
+			j.readThread(i, r, t, got[t], truth[t], kept)
+		}
+		for _, err := range r.errs {
+			j.fail("reader %d: %v", i, err)
+		}
+		r.mu.Unlock()
+	}
+	j.durables(truth, kept)
+}
+
+// durables checks that whoever read under a name, one after another, got all.
+func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool) {
+	got := map[string]map[seen]bool{}
+	for _, r := range j.readers {
+		if r.durable == "" || !r.began.Load() {
+			continue
+		}
+		if got[r.durable] == nil {
+			got[r.durable] = map[seen]bool{}
+		}
+		for _, s := range r.got {
+			got[r.durable][s] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		for _, t := range sortedThreads(truth) {
+			for _, s := range truth[t] {
+				if kept[s] && !got[name][s] {
+					j.fail("nobody who read under the name %s got %s", name, s)
+					return
+				}
+			}
+		}
+	}
+}
+
+func (j *judgement) readThread(i int, r *reader, t events.Thread, got, truth []seen, kept map[seen]bool) {
+	at := 0
+	for _, s := range got {
+		next := slices.Index(truth[at:], s)
+		if next < 0 {
+			if r.durable == "" {
+				j.fail("reader %d got %s twice, or out of its order: %v", i, s, got)
+			}
+			return
+		}
+		for _, skipped := range truth[at : at+next] {
+			if kept[skipped] && r.whole && r.durable == "" {
+				j.fail("reader %d never got %s, and got %s behind it", i, skipped, s)
+				return
+			}
+		}
+		at += next + 1
+	}
+	for _, s := range truth[at:] {
+		if kept[s] && r.whole && r.durable == "" {
+			j.fail("reader %d never got %s", i, s)
+			return
+		}
+	}
 }

@@ -106,6 +106,9 @@ func (p *Program) some(r *rand.Rand, session, thread int) Op {
 
 // refused is a scene: something is refused, what is linked to it is not, and the persister dies in it.
 func (p *Program) refused(r *rand.Rand) []Op {
+	if r.IntN(5) == 0 {
+		return p.lateLetter(r)
+	}
 	p.BatchMax, p.Free, p.Persisters = r.IntN(4), r.IntN(3) == 0, 1
 	thread := few(r, 2)
 	var ops []Op
@@ -115,7 +118,7 @@ func (p *Program) refused(r *rand.Rand) []Op {
 	for range 1 + r.IntN(2) {
 		switch r.IntN(5) {
 		case 0, 1:
-			ops = append(ops, Op{Do: KillStep, On: []string{"items", "items", "ack", "commit"}[r.IntN(4)], N: r.IntN(2)})
+			ops = append(ops, Op{Do: KillStep, On: []string{"letters", "items", "ack", "commit"}[r.IntN(4)], N: r.IntN(2)})
 		case 2:
 			ops = append(ops, Op{Do: DieAt, On: []string{"letter", "item", "commit", "ack"}[r.IntN(4)], Kind: 2,
 				N: r.IntN(3), Ms: r.IntN(2)})
@@ -129,6 +132,23 @@ func (p *Program) refused(r *rand.Rand) []Op {
 		ops = append(ops, Op{Do: Sleep, Ms: 100 + r.IntN(4000)})
 	}
 	return ops
+}
+
+// lateLetter is a scene: a backup reads what is stored behind the commit that refuses something and before its letter is
+// out.
+func (p *Program) lateLetter(r *rand.Rand) []Op {
+	p.Persisters = 1
+	thread := few(r, 2)
+	var ops []Op
+	for range 1 + r.IntN(2) { // a head notes what is refused
+		ops = append(ops, p.some(r, 0, thread), Op{Do: Settle})
+	}
+	pause := Op{Do: PauseStep, On: "letters", Ms: 3000 + r.IntN(9000)}
+	if r.IntN(3) == 0 {
+		pause = Op{Do: Late, On: "letter", Kind: 2, Ms: pause.Ms}
+	}
+	return append(ops, pause, in(p.op(r, []Verb{PoisonOp, Poison}[r.IntN(2)]), 0, thread),
+		Op{Do: Sleep, Ms: 300 + r.IntN(2000)}, Op{Do: BackUp})
 }
 
 // answers is a scene: several answer one prompt.
@@ -246,12 +266,17 @@ func (p *Program) successor(r *rand.Rand) []Op {
 	return append(ops, publish(1+r.IntN(3)), Op{Do: Sleep, Ms: 100 + r.IntN(4000)}, publish(1))
 }
 
-// slowReader is a scene: who reads under a name takes its time with each item, and dies with one in its hand.
+// slowReader is a scene: who reads under a name takes its time with each item, and dies with one in its hand, perhaps
+// when a session whose items come behind it was deleted.
 func (p *Program) slowReader(r *rand.Rand) []Op {
 	read := Op{Do: Subscribe, Kind: 1, Ms: []int{40, 300, 1500}[r.IntN(3)]}
 	ops := []Op{read}
 	for range 1 + r.IntN(3) {
-		ops = append(ops, p.some(r, 0, 0), Op{Do: Sleep, Ms: 200 + r.IntN(2500)})
+		ops = append(ops, p.some(r, 0, 0))
+		if r.IntN(4) == 0 {
+			ops = append(ops, p.some(r, 2, 0), Op{Do: Sleep, Ms: 100 + r.IntN(900)}, Op{Do: Delete, Session: 2})
+		}
+		ops = append(ops, Op{Do: Sleep, Ms: 200 + r.IntN(2500)})
 		switch r.IntN(3) {
 		case 0:
 			ops = append(ops, Op{Do: Unsubscribe, Who: r.IntN(3)}, read)

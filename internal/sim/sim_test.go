@@ -74,7 +74,7 @@ func run(t *testing.T, p Program, opt Options) (r Result) {
 			})
 		})
 	}
-	if runs++; exact && runs%20 == 0 {
+	if runs++; exact && runs%60 == 0 {
 		runtime.GC()
 	}
 	t.Run("bubble", func(t *testing.T) {
