@@ -137,8 +137,9 @@ func (n nearby) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located,
 	return at, err
 }
 
-// mostNamed is how many blobs an entry holds on to by their names in its text: those that it names first. Each costs a
-// read or two, while other sessions wait. Further ones are names and nothing else: gc keeps them for others alone.
+// mostNamed is how many blobs an entry holds on to by their names in its text: those that it names first. Each
+// costs a read or two, while other sessions wait. Further ones are names and nothing else: gc keeps them for others
+// alone.
 const mostNamed = 1024
 
 // heldBlobs lists the blobs that an entry names by itself, wherever and however, beside its refs: its content refers to

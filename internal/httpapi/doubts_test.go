@@ -16,8 +16,8 @@ import (
 	"spool/pkg/events"
 )
 
-// TestEntryReadsNothing: an entry for a thread that nobody has met costs the store one message, its own. One for a thread
-// that ended before the HTTP side began, or beside it, is refused.
+// TestEntryReadsNothing: an entry for a thread that nobody has met costs the store one message, its own. One for a
+// thread that ended before the HTTP side began, or beside it, is refused.
 func TestEntryReadsNothing(t *testing.T) {
 	server := natstest.Server(t)
 	conn, far := natstest.Dial(t, server), natstest.Dial(t, server)
@@ -37,8 +37,8 @@ func TestEntryReadsNothing(t *testing.T) {
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
 	t.Cleanup(srv.Close)
 	post := func(session, thread string) int {
-		status, _, _ := do(t, srv.URL, request{path: "/v1/sessions/" + session + "/threads/" + thread + "/entries?dialect=raw",
-			kind: "application/json", body: "1"})
+		status, _, _ := do(t, srv.URL, request{kind: "application/json", body: "1",
+			path: "/v1/sessions/" + session + "/threads/" + thread + "/entries?dialect=raw"})
 		return status
 	}
 	sent := func() uint64 { return conn.JetStream().Conn().Stats().OutMsgs }

@@ -26,11 +26,11 @@ import (
 //	diedAlone died over one alone         it is a dead letter, by the way of any other: what was applied is a repeat
 //	two more did over its letter          nothing of it is read any more, nor of its thread
 //
-// Processes die for other reasons too, and nobody can tell who killed one that left no word. What is innocent is through
-// within moments of its trial; so the trial of an event over which one died alone begins at a time of its own
-// (Config.TrialPause), while the process serves the other partitions: whoever kills processes again and again, or because
-// they stand still when they begin, does not meet it. Who ends in order takes its note back, and who wakes up behind
-// another one takes itself off the list of those that died.
+// Processes die for other reasons too, and nobody can tell who killed one that left no word. What is innocent is
+// through within moments of its trial; so the trial of an event over which one died alone begins at a time of its
+// own (Config.TrialPause), while the process serves the other partitions: whoever kills processes again and again,
+// or because they stand still when they begin, does not meet it. Who ends in order takes its note back, and who
+// wakes up behind another one takes itself off the list of those that died.
 const (
 	diedAlone  = 3
 	diedUnread = diedAlone + 2
@@ -162,8 +162,8 @@ func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err 
 	return len(rec.Died), nil
 }
 
-// pause is how long the trial of an event waits over which so many died alone: no two processes wait equally long. What is
-// only to become a letter waits for nothing.
+// pause is how long the trial of an event waits over which so many died alone: no two processes wait equally long.
+// What is only to become a letter waits for nothing.
 func (y *deadly) pause(died int) time.Duration {
 	if died >= diedAlone {
 		return 0

@@ -152,8 +152,8 @@ type Config struct {
 
 	OutputLease time.Duration // after that time without a chunk an output counts as aborted; 0 = 10 minutes
 
-	// TrialPause is about how long an event waits, for each process that died while it tried it alone, before it is tried so
-	// again: what kills processes at their beginning does not meet it. 0 = 2 s
+	// TrialPause is about how long an event waits, for each process that died while it tried it alone, before it is
+	// tried so again: what kills processes at their beginning does not meet it. 0 = 2 s
 	TrialPause time.Duration
 
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
