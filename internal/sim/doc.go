@@ -70,7 +70,7 @@
 //	go run ./internal/sim/cmd/sim -count 2000 -profile FILE       where does the time go?
 //	go test ./internal/sim -run TestSeed -program FILE -logs      a program, with what the processes log
 //
-// A schedule is about 700 operations of the server: commands and timers that it executes, messages for clients.
+// A schedule is about 720 operations of the server: commands and timers that it executes, messages for clients.
 //
 // # How to add a defect
 //
