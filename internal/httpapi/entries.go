@@ -115,7 +115,7 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 	return nil
 }
 
-// takes refuses an entry for a thread that has ended or was renamed, unless the thread has it.
+// takes refuses an entry for a thread that has ended or was renamed, unless the thread has it, and for one that is latched.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
 	if a.cfg.Client == nil || a.takers.is(e.Thread) {
 		return nil
@@ -125,6 +125,8 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 	case err == nil:
 		a.takers.note(e.Thread)
 		return nil
+	case errors.Is(err, client.ErrLatched):
+		return err
 	case !errors.Is(err, client.ErrEnded): // persisters will see
 		return nil
 	}
