@@ -23,8 +23,8 @@ type gcCmd struct {
 }
 
 func (c *gcCmd) Help() string {
-	return "Without a command it is spool gc run, and takes its flags (--apply, --plan, --json and others): spool gc run --help " +
-		"says them all."
+	return "Without a command it is spool gc run, and takes its flags (--apply, --plan, --json and others): " +
+		"spool gc run --help says them all."
 }
 
 // collector connects.

@@ -115,7 +115,8 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 	return nil
 }
 
-// takes refuses an entry for a thread that has ended or was renamed, unless the thread has it, and for one that is latched.
+// takes refuses an entry for a thread that is latched, and for one that has ended or was renamed, unless the thread has
+// it.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
 	if a.cfg.Client == nil || a.takers.is(e.Thread) {
 		return nil

@@ -272,8 +272,8 @@ func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt stri
 	return c.Takes(ctx, t)
 }
 
-// Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now; ErrLatched
-// where its head cannot be read. A thread that is not there yet takes what begins it.
+// Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now;
+// ErrLatched where its head cannot be read. A thread that is not there yet takes what begins it.
 func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 	head, err := c.Thread(ctx, t)
 	var was *Renamed
