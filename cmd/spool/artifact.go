@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 type artifactCmd struct {
@@ -22,6 +24,7 @@ type artifactCmd struct {
 	Get     artifactGetCmd     `cmd:"" help:"Write the bytes of an artifact."`
 	Put     artifactPutCmd     `cmd:"" help:"Store a file, or what comes on standard input, as an artifact."`
 	Number  artifactNumberCmd  `cmd:"" help:"Take the next number of a session for an artifact that is put later."`
+	Agent   artifactAgentCmd   `cmd:"" help:"Take the id of the next agent of a session, for output that is put later."`
 	Rm      artifactRmCmd      `cmd:"" help:"Remove artifacts."`
 	Cleanup artifactCleanupCmd `cmd:"" help:"Remove artifacts by kind, age and size; without --apply only say which."`
 }
@@ -164,6 +167,37 @@ func (c *artifactNumberCmd) Run(a *app) error {
 	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, n)
+	}
+	return err
+}
+
+type artifactAgentCmd struct {
+	Session string `arg:"" help:"The session."`
+	Name    string `arg:"" help:"What the agent is to be called: its id is INDEX-NAME."`
+	Parent  string `placeholder:"ID" help:"Id of the agent that starts it: then the id is PARENT.INDEX-NAME."`
+}
+
+func (c *artifactAgentCmd) Help() string {
+	return "The agent's output is stored with spool artifact put --agent ID, and read with spool read agent://ID."
+}
+
+func (c *artifactAgentCmd) Run(a *app) error {
+	err := errors.Join(checkNames(c.Session, ""), events.CheckToken("agent", c.Name))
+	if c.Parent != "" {
+		for name := range strings.SplitSeq(c.Parent, ".") {
+			err = errors.Join(err, events.CheckToken("parent", name))
+		}
+	}
+	if err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	id, err := cl.AgentID(a.ctx, c.Session, c.Parent, c.Name)
+	if err == nil {
+		_, err = fmt.Fprintln(a.out, id)
 	}
 	return err
 }

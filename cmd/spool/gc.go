@@ -22,6 +22,11 @@ type gcCmd struct {
 	Undelete gcUndeleteCmd `cmd:"" help:"Take back what was condemned and is still in quarantine."`
 }
 
+func (c *gcCmd) Help() string {
+	return "Without a command it is spool gc run, and takes its flags (--apply, --plan, --json and others): " +
+		"spool gc run --help says them all."
+}
+
 // collector connects.
 func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
 	conn, err := a.dial()

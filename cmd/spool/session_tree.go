@@ -153,6 +153,9 @@ func (c *sessionContextCmd) Run(a *app) error {
 			missing++
 			fmt.Fprintln(a.err, m)
 		})
+		if errors.Is(err, client.ErrNoContext) {
+			return fmt.Errorf("%w: spool thread log --model-context %s shows what a model is sent", err, t)
+		}
 		if err != nil {
 			return err
 		}

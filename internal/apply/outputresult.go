@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"strconv"
+	"strings"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/artifacts"
@@ -18,7 +19,11 @@ import (
 func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record) []byte {
 	aborted := p.Op == events.ChunkAbort
 	id := cmp.Or(o.Rec.Start.Invocation, o.Rec.ID)
-	it := events.ToolResult(id, p.End.IsError || aborted, jsonscan.AppendString(nil, sum.Output))
+	lines := int(sum.TotalLines) // where a newline ends the last one, it counts one more (SPEC O5)
+	if strings.HasSuffix(sum.Output, "\n") {
+		lines--
+	}
+	it := events.ToolResultOf(id, p.End.IsError || aborted, jsonscan.AppendString(nil, sum.Output), lines)
 
 	b := make([]byte, 0, len(it.Content)+len(it.Metadata)+1024)
 	b = jsonscan.AppendString(append(b, `{"id":`...), o.Rec.ID)

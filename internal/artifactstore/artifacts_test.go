@@ -285,6 +285,26 @@ func TestArtifactRegister(t *testing.T) {
 	if got, err := readArtifact(t, a, r); err != nil || got != "traced" {
 		t.Errorf("read %q, %v", got, err)
 	}
+	for _, c := range []struct {
+		object string
+		n      artifactstore.NewArtifact
+		name   string
+		mime   string
+	}{
+		{"runs/7/plan.json", artifactstore.NewArtifact{}, "plan.json", "application/json"},
+		{"runs/7/漢 字.png", artifactstore.NewArtifact{}, "漢 字.png", "image/png"},
+		{"runs/7/", artifactstore.NewArtifact{}, "7", ""},
+		{"..", artifactstore.NewArtifact{}, "4.tool.log", ""},
+		{"a/shot.png", artifactstore.NewArtifact{Tool: "bash"}, "5.bash.log", "image/png"},
+		{"b/shot", artifactstore.NewArtifact{Record: artifacts.Record{Filename: "x.gif", MIME: "image/webp"}}, "x.gif", "image/webp"},
+	} {
+		must.Get(store.PutString(t.Context(), c.object, "{}"))(t)
+		c.n.Session = "s"
+		got, err := a.RegisterObject(t.Context(), c.n, c.object)
+		if err != nil || got.Filename != c.name || got.MIME != c.mime {
+			t.Errorf("RegisterObject(%q) = %q %q, %v, want %q %q", c.object, got.Filename, got.MIME, err, c.name, c.mime)
+		}
+	}
 	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := store.GetBytes(t.Context(), "trace.bin"); err == nil {
 		t.Error("the object outlived its artifact")

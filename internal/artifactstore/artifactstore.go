@@ -107,7 +107,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 
 // RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where
 // they are, and go with the last artifact that names them: an object that is being removed must not be registered
-// again.
+// again. Its name gives file name and media type where n says neither them nor the tool.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
 	f, err := a.begin(ctx)
 	if err != nil {
@@ -118,6 +118,10 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 		return artifacts.Record{}, err
 	}
 	n.Writer = artifacts.FromObject
+	if base := path.Base(object); n.Filename == "" && n.Tool == "" && artifacts.CheckFilename(base) == nil {
+		n.Filename = base
+	}
+	n.MIME = cmp.Or(n.MIME, mime.TypeByExtension(path.Ext(n.Filename)), mime.TypeByExtension(path.Ext(object)))
 	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err

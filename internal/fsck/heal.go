@@ -83,26 +83,6 @@ func (c *checker) below(h *head, missing int64) (at casstore.Located) {
 	return at
 }
 
-// others are the states that other threads have; of all threads where h is nil.
-func (c *checker) others(h *head) map[casstore.Ref]bool {
-	seen := map[casstore.Ref]bool{}
-	for i := range c.heads {
-		if &c.heads[i] != h {
-			c.addStates(&c.heads[i], seen)
-		}
-	}
-	return seen
-}
-
-// addStates adds the states that a head and its tips stand on.
-func (c *checker) addStates(h *head, seen map[casstore.Ref]bool) {
-	for _, root := range h.Newest() {
-		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
-			seen[at] = true
-		}
-	}
-}
-
 // what says which entries a gap is in.
 func (g *gap) what(c *checker) string {
 	first := int64(1)

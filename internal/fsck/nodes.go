@@ -259,3 +259,23 @@ func (hc *headerCache) open(ctx context.Context, s Store, p pack) (*casstore.Hea
 	hc.all[p.id] = h
 	return h, nil
 }
+
+// others are the states that other threads have; of all threads where h is nil.
+func (c *checker) others(h *head) map[casstore.Ref]bool {
+	seen := map[casstore.Ref]bool{}
+	for i := range c.heads {
+		if &c.heads[i] != h {
+			c.addStates(&c.heads[i], seen)
+		}
+	}
+	return seen
+}
+
+// addStates adds the states that a head and its tips stand on.
+func (c *checker) addStates(h *head, seen map[casstore.Ref]bool) {
+	for _, root := range h.Newest() {
+		for at := root.Ref; c.states[at] != nil && !seen[at]; at = c.states[at].parent {
+			seen[at] = true
+		}
+	}
+}

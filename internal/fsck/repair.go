@@ -3,10 +3,8 @@ package fsck
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/project"
@@ -336,84 +334,6 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 	}
 	c, err := step.ReadContent(ctx)
 	return c.Text, err
-}
-
-// events are those of a thread that SPOOL_EVENTS still has, in order, the refused ones too. What was published again, by a producer that got no ack or by a
-// repair, is not among them: a persister passes it over. Of two copies the second one counts where the event before was not stored
-// ahead of the first (SPEC P2): its producer was told, and published both again.
-func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error) {
-	stored, err := f.w.ThreadEvents(ctx, t)
-	if err == nil {
-		err = f.c.readLetters(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	copies := map[copyOf]int{}
-	for _, e := range stored {
-		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
-	}
-	var seen threads.Head
-	stored = slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
-		one := copyOf{e.Producer, e.Epoch, e.Event.Seq}
-		copies[one]--
-		if e.Prev != 0 && copies[one] > 0 && !seen.Duplicate(e.Producer, e.Epoch, e.Prev) {
-			return true
-		}
-		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
-			return true
-		}
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
-			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
-			seen = threads.Head{} // what comes behind it has a new life
-			return false
-		}
-		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
-		return false
-	})
-	return f.c.ledger.markRefused(stored), nil
-}
-
-// markRefused tells those of a thread's events apart that are dead letters, or were. To publish these again is the operator's (SPEC P1): an
-// entry that a repair applied, and its letter too when it is replayed, would be there twice. A letter that was removed
-// names a message alone: of several entries in it those are meant that were replayed, as far as can be told.
-func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
-	in, again := map[uint64]int{}, map[[sha256.Size]byte]bool{}
-	for i := range stored {
-		in[stored[i].Seq]++
-		if strings.HasPrefix(stored[i].Producer, threads.Replayer) {
-			again[a.sum(&stored[i].Event)] = true
-		}
-	}
-	evs := make([]replayed, len(stored))
-	for i, e := range stored {
-		of, letter := a.letters[e.Seq]
-		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, e.Event.Seq)}
-		if letter && of == nil {
-			sum := a.sum(&e.Event)
-			evs[i].refused = in[e.Seq] == 1 || again[sum] ||
-				a.refusals[refusal{name{e.Producer, e.Epoch, e.Event.Seq}, sum}]
-		}
-	}
-	return evs
-}
-
-// applied leaves the refused ones out.
-func applied(evs []replayed) []replayed {
-	return slices.DeleteFunc(slices.Clone(evs), func(e replayed) bool { return e.refused })
-}
-
-// copyOf is what two copies of an event of a thread share.
-type copyOf struct {
-	producer   string
-	epoch, seq uint64
-}
-
-// replayed is an event of a thread.
-type replayed struct {
-	record.StoredEvent
-	refused bool // it is a dead letter, or was one that an operator removed
-	lost    bool // it came after the state that the thread goes back to
 }
 
 // lostEvents finds the events behind the last states of a thread: as many as made a state each, and all between them. why

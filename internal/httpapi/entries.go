@@ -115,7 +115,8 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 	return nil
 }
 
-// takes refuses an entry for a thread that has ended or was renamed, unless the thread has it.
+// takes refuses an entry for a thread that is latched, and for one that has ended or was renamed, unless the thread has
+// it.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
 	if a.cfg.Client == nil || !a.doubts.about(ctx, e.Thread.String()) || a.takers.is(e.Thread) {
 		return nil
@@ -125,6 +126,8 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 	case err == nil:
 		a.takers.note(e.Thread)
 		return nil
+	case errors.Is(err, client.ErrLatched):
+		return err
 	case !errors.Is(err, client.ErrEnded): // persisters will see
 		return nil
 	}

@@ -47,9 +47,39 @@ func (a *api) artifact(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("ETag", `"sha256-`+hex.EncodeToString(o.Sum[:])+`"`)
 	}
 	download(w, rec.Filename, rec.MIME)
-	http.ServeContent(w, r, "", time.UnixMilli(rec.Created), seeker)
+	http.ServeContent(&ranged{ResponseWriter: w, of: r.Header.Get("Range")}, r, "", time.UnixMilli(rec.Created), seeker)
 	return nil
 }
+
+// ranged says as JSON, like any refusal, that a range is not there.
+type ranged struct {
+	http.ResponseWriter
+	of      string // what was asked for
+	refused bool
+}
+
+func (w *ranged) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.Header().Del("Content-Disposition")
+	why := fmt.Errorf("range %.100q: want bytes=FIRST-LAST", w.of)
+	if there, ok := strings.CutPrefix(w.Header().Get("Content-Range"), "bytes */"); ok {
+		why = fmt.Errorf("range %.100q: there are %s bytes", w.of, there)
+	}
+	answer(w.ResponseWriter, status, failureOf(why))
+}
+
+func (w *ranged) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *ranged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // download makes a browser save the answer instead of showing it, and ask again each time: what it keeps may have been deleted, or be
 // for others than whoever asks now. With its ETag it is told that it has the bytes already.
@@ -91,7 +121,7 @@ func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	download(w, ref.Hex()[:16], kind)
-	http.ServeContent(w, r, "", time.Time{}, body)
+	http.ServeContent(&ranged{ResponseWriter: w, of: r.Header.Get("Range")}, r, "", time.Time{}, body)
 	return nil
 }
 

@@ -42,6 +42,26 @@ func get(t *testing.T, url, path string, header ...string) (int, map[string][]st
 
 func one(h map[string][]string, name string) string { return strings.Join(h[name], ",") }
 
+// TestCleanupByAge: an age is a time, or how long ago; anything else is refused, and removes nothing.
+func TestCleanupByAge(t *testing.T) {
+	ctx, c, url := world(t)
+	must.Get(c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("x")))(t)
+	for than, want := range map[string]struct {
+		status, found int
+		says          string
+	}{
+		`"0s"`: {200, 1, ""}, `"1h"`: {200, 0, ""}, `"2020-01-01T00:00:00Z"`: {200, 0, ""}, `null`: {200, 1, ""},
+		`""`: {400, 0, "a duration like 1h"}, `"-1h"`: {400, 0, "a duration like 1h"}, `"1 day"`: {400, 0, "a duration like 1h"},
+		`3600`: {400, 0, "older_than"},
+	} {
+		body := `{"include_all":true,"older_than":` + than + `}`
+		status, _, text := do(t, url, request{path: "/v1/sessions/s/artifacts/cleanup", kind: "application/json", body: body})
+		if status != want.status || strings.Count(text, `"art_`) != want.found || !strings.Contains(text, want.says) {
+			t.Errorf("older than %s = %d %s, want %d, %d artifacts", than, status, text, want.status, want.found)
+		}
+	}
+}
+
 // Artifacts are downloads: whole or in part, with an ETag, and never shown by a browser (DESIGN 11).
 func TestReadArtifact(t *testing.T) {
 	ctx, cl, url := world(t)
@@ -65,8 +85,14 @@ func TestReadArtifact(t *testing.T) {
 	if status, _, _ := get(t, url, path, "If-None-Match", etag); status != 304 || etag == "" {
 		t.Errorf("with its ETag %s = %d, want 304", etag, status)
 	}
-	if status, _, _ := get(t, url, path, "Range", "bytes=9000000-"); status != 416 {
-		t.Errorf("range behind the end = %d, want 416", status)
+	for _, of := range []string{"bytes=9000000-", "bites"} {
+		status, h, body := get(t, url, path, "Range", of)
+		var refusal struct{ Error string }
+		err := json.Unmarshal([]byte(body), &refusal)
+		if status != 416 || err != nil || !strings.Contains(refusal.Error, of) || one(h, "Content-Type") != "application/json" ||
+			one(h, "Content-Disposition") != "" {
+			t.Errorf("range %s = %d %v %q, want 416 and why", of, status, h, body)
+		}
 	}
 	if status, _, _ := get(t, url, "/v1/artifacts/art_none"); status != 404 {
 		t.Errorf("no such artifact = %d, want 404", status)

@@ -80,14 +80,23 @@ func since(r *http.Request) (client.Position, error) {
 	case "all":
 		return client.Position{All: true}, nil
 	}
+	at, err := before(text)
+	if err != nil {
+		return client.Position{}, fmt.Errorf("since: %w, or all", err)
+	}
+	return client.Position{Since: at}, nil
+}
+
+// before reads a time, or how long ago it was.
+func before(text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return client.Position{Since: time.Now().Add(-d)}, nil
+		return time.Now().Add(-d), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return client.Position{}, fmt.Errorf("%w: since=%.50q: want a time like 2026-11-20T10:00:00Z, a duration like 1h, or all", ErrRequest, text)
+		err = fmt.Errorf("%w: %.50q: want a time like 2026-11-20T10:00:00Z, or a duration like 1h", ErrRequest, text)
 	}
-	return client.Position{Since: at}, nil
+	return at, err
 }
 
 func mediaType(r *http.Request) string {

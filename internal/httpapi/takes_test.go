@@ -6,6 +6,7 @@ import (
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/pkg/events"
 )
 
 // TestEntriesThatNobodyTakes: what an ended or renamed thread would refuse, and a prompt that nobody could list, is refused at the
@@ -43,6 +44,23 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 	status, _, text := do(t, url, request{method: "POST", path: session + "b/entries?dialect=item", kind: lines, body: entry + "\n" + entry})
 	if status != 200 || !strings.Contains(text, `"error"`) || strings.Contains(text, `"ok":true`) {
 		t.Errorf("lines to an ended thread = %d %s, want a refusal each", status, text)
+	}
+	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
+		t.Errorf("dead letters %+v, want none", letters)
+	}
+}
+
+// TestEntriesForALatchedThread: where a head cannot be read, the entry is refused with the reason, and is no dead letter.
+func TestEntriesForALatchedThread(t *testing.T) {
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{})
+	key := events.HeadKey(events.Thread{Session: "s", Name: "main"})
+	must.Get(conn.JetStream().Publish(ctx, events.RecordSubject(key), []byte("no head")))(t)
+	status, _, text := do(t, url, request{
+		method: "POST", path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
+		body: `{"content":[{"type":"text","text":"hello"}]}`,
+	})
+	if status != 409 || !strings.Contains(text, "thread is latched") || !strings.Contains(text, "s/main") {
+		t.Errorf("POST = %d %s, want 409 and why", status, text)
 	}
 	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
 		t.Errorf("dead letters %+v, want none", letters)

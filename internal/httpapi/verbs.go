@@ -252,17 +252,23 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 
 func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
-		Apply      bool      `json:"apply"`
-		IncludeAll bool      `json:"include_all"`
-		OlderThan  time.Time `json:"older_than"`
-		MaxBytes   *int64    `json:"max_bytes"`
+		Apply      bool    `json:"apply"`
+		IncludeAll bool    `json:"include_all"`
+		OlderThan  *string `json:"older_than"`
+		MaxBytes   *int64  `json:"max_bytes"`
 	}
 	session, err := sessionOf(r)
 	if err := errors.Join(err, read(w, r, &in)); err != nil {
 		return err
 	}
+	var than time.Time
+	if in.OlderThan != nil {
+		if than, err = before(*in.OlderThan); err != nil {
+			return fmt.Errorf("older_than: %w", err)
+		}
+	}
 	report, err := a.cfg.Client.CleanupArtifacts(r.Context(), artifacts.Cleanup{
-		Session: session, Apply: in.Apply, IncludeAll: in.IncludeAll, OlderThan: in.OlderThan, MaxBytes: in.MaxBytes,
+		Session: session, Apply: in.Apply, IncludeAll: in.IncludeAll, OlderThan: than, MaxBytes: in.MaxBytes,
 	})
 	if err == nil {
 		answer(w, http.StatusOK, client.ReportJSON(report))

@@ -39,6 +39,8 @@ func lines(n int) (raw, clean []byte) {
 
 // result is the tool_result of an output.
 type result struct {
+	Content []struct{ Text string }
+
 	Metadata struct {
 		Type string
 		Tool struct {
@@ -180,7 +182,11 @@ func TestOutputSpills(t *testing.T) {
 			rest = rest[k:]
 		}
 		r.finish(o, client.OutputEnd{})
-		m := r.result(thread(0), n+1).Metadata
+		res := r.result(thread(0), n+1)
+		m := res.Metadata
+		if brief := res.Content[0].Text; !strings.HasSuffix(brief, "(20000 lines)") {
+			t.Errorf("brief of result %d = %q, want it to count all 20000 lines", n, brief)
+		}
 		sink := output.NewSink(output.Config{Head: cfg.Head})
 		sink.Write(raw)
 		if sum, _ := sink.Close(); m.Output.TotalBytes != sum.TotalBytes || m.Output.TotalLines != sum.TotalLines || n == 0 && m.Tool.Output != sum.Output {

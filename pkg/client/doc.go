@@ -33,6 +33,7 @@
 //	ErrNoThread       no thread of that name; *Renamed has its new one
 //	ErrThreadExists   a thread of that name is there already
 //	ErrEnded          the thread is completed: it takes nothing more                      fork it
+//	ErrLatched        the thread's head cannot be read                                    spool fsck names what is wrong
 //	ErrTitled         the user gave the session its title; one that was made up is not taken
 //	ErrRefused        an operation was published and not applied                          its dead letter says why
 //	ErrRemoved        its thread or session was removed behind what was published

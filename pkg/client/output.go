@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/semaphore"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/events"
@@ -271,8 +272,8 @@ func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt stri
 	return c.Takes(ctx, t)
 }
 
-// Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now. A thread that is
-// not there yet takes what begins it.
+// Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now;
+// ErrLatched where its head cannot be read. A thread that is not there yet takes what begins it.
 func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 	head, err := c.Thread(ctx, t)
 	var was *Renamed
@@ -283,9 +284,17 @@ func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 		return nil
 	case err == nil && head.Status == threads.StatusCompleted:
 		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t)
+	case err != nil && !apply.Passing(err):
+		_, err = c.Thread(ctx, t) // what the head named may have been moved since it was read
+	}
+	if err != nil && !apply.Passing(err) {
+		err = fmt.Errorf("%w: %s: %w: spool fsck names what is wrong", ErrLatched, t, err)
 	}
 	return err
 }
+
+// ErrLatched: something in the store is not as it must be, and the thread takes nothing before it is mended.
+var ErrLatched = errors.New("thread is latched")
 
 // errDone: the output has ended as it should.
 var errDone = errors.New("output has ended")
