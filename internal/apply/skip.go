@@ -63,7 +63,7 @@ func (d *draft) late(ctx context.Context) (verdict Verdict, late bool, err error
 // forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS
 // was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
 func (d *draft) forgets(h *threads.Head) bool {
-	return len(h.Producers) >= threads.MaxProducers && !d.w.Reused(d.e.At, d.e.Stored)
+	return h.Forgets() && !d.w.Reused(d.e.At, d.e.Stored)
 }
 
 // repeats reports whether a thread has an event already, and notes it.

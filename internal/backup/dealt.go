@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spool/internal/record"
+	"spool/internal/scrub"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -19,13 +20,21 @@ import (
 // dealt is which events were dealt with when the records were read. What is published again gets a higher sequence. So events of
 // before a removal would begin anew what was removed, and those that were refused would count as applied.
 //
-// A refused event is noted until its letter is out. The letters were read behind the notes: where a note has none,
-// the event comes again, with its note, and is refused again for the same reason.
+// What has a letter was dealt with, also where no head tells of it: it would be refused again for another reason, or not at
+// all. A refused event is noted until its letter is out. The letters were read behind the notes: where a note has none, the event
+// comes again, with its note, and is refused again for the same reason.
 type dealt struct {
 	sessions map[string]record.Deleted
 	threads  map[events.Thread][]threads.Head // that have a name, or had it
 	noted    map[uint64][]noted               // what was refused, by the sequence of its message
-	letters  map[uint64][]Message             // of noted messages
+	letters  map[uint64][]letter              // by the sequence of the message that they are of
+	marks    scrub.Marks
+}
+
+// letter is whose it is; nobody: that is not known, because its bytes are elsewhere or cannot be read.
+type letter struct {
+	producer   string
+	epoch, seq uint64
 }
 
 // noted is a refused event.
@@ -37,7 +46,7 @@ type noted struct {
 // dealtWith finds out by records. One that cannot be read says nothing: the events come again, and are recognized.
 func dealtWith(ctx context.Context, records map[string][]byte, packs threads.Reader) dealt {
 	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{},
-		map[uint64][]noted{}, map[uint64][]Message{}}
+		map[uint64][]noted{}, map[uint64][]letter{}, scrub.DecodeMarks(records[events.MarksKey])}
 	for key, value := range records {
 		if value == nil {
 			continue
@@ -89,15 +98,36 @@ func (d dealt) with(m Message) (bool, error) {
 	if rec, ok := d.sessions[t.Session]; ok && m.Seq != 0 && (rec.Before(m.Seq, m.Stored) || rec.Seq == m.Seq && rec.Stored == m.Stored) {
 		return true, nil
 	}
-	e, err := events.Open(m.Subject, m.Data)
-	if m.Seq == 0 || err != nil {
-		return false, nil //nolint:nilerr // it is refused again
+	if m.Seq == 0 {
+		return false, nil
 	}
-	return d.had(t, m.Seq, &e) && len(d.unsent(m)) == 0, nil
+	e, err := events.Open(m.Subject, m.Data)
+	if err != nil {
+		return len(d.letters[m.Seq]) > 0, nil //nolint:nilerr // else it is refused again
+	}
+	each := e.Each()
+	for i := range each {
+		if !d.told(m, each, i) && !d.had(t, m, each[i:i+1]) {
+			return false, nil
+		}
+	}
+	return !slices.ContainsFunc(d.noted[m.Seq], func(n noted) bool {
+		return n.Stored == m.Stored && !d.told(m, each, n.Index)
+	}), nil
 }
 
-// unsent are the refused events of a message of which the restored store has no letter yet. A letter whose bytes are
-// elsewhere does not say of which event of its message it is: of one with several, it is sent anew.
+// told reports whether an event of a message has a letter; one that the message has not: whether all have.
+func (d dealt) told(m Message, each []events.Event, i int) bool {
+	of := each
+	if i >= 0 && i < len(each) {
+		of = each[i : i+1]
+	}
+	return len(each) == 1 && len(d.letters[m.Seq]) > 0 || !slices.ContainsFunc(of, func(e events.Event) bool {
+		return !slices.Contains(d.letters[m.Seq], letter{e.Producer, e.Epoch, e.Seq})
+	})
+}
+
+// unsent are the refused events of a message that comes again whose letters are not kept.
 func (d dealt) unsent(m Message) (all []noted) {
 	t, _, _ := events.ParseStored(m.Subject)
 	e, bad := events.Open(m.Subject, m.Data) // of what cannot be read no letter is kept
@@ -107,34 +137,25 @@ func (d dealt) unsent(m Message) (all []noted) {
 		if n.Index >= 0 && n.Index < len(each) {
 			of = each[n.Index : n.Index+1]
 		}
-		sent := bad == nil && slices.ContainsFunc(d.letters[m.Seq], func(l Message) bool {
-			if len(each) == 1 {
-				return d.had(t, m.Seq, &e)
-			}
-			e, err := events.Decode(l.Data)
-			return err == nil && d.refused(l, m.Seq) && slices.EqualFunc(e.Each(), of, sameEvent)
-		})
-		if !sent && n.Stored == m.Stored {
+		if n.Stored == m.Stored && (bad != nil || !d.told(m, each, n.Index) || !d.had(t, m, of)) {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
-func sameEvent(a, b events.Event) bool {
-	return a.Producer == b.Producer && a.Epoch == b.Epoch && a.Seq == b.Seq
-}
-
 func isRefused(key string) bool { return strings.HasPrefix(key, refusedPrefix) }
 
 var refusedPrefix = strings.TrimSuffix(events.RefusedKey(0), "0")
 
-// had reports whether a thread had all events of a message.
-func (d dealt) had(t events.Thread, seq uint64, e *events.Event) bool {
+// had reports whether a thread had all those events of a message.
+func (d dealt) had(t events.Thread, m Message, of []events.Event) bool {
 	return slices.ContainsFunc(d.threads[t], func(h threads.Head) bool {
-		return seq <= h.Applied && !slices.ContainsFunc(e.Each(), func(one events.Event) bool {
-			return !h.Duplicate(one.Producer, one.Epoch, one.Seq)
-		})
+		if m.Seq > h.Applied {
+			return false
+		}
+		return h.Forgets() && !d.marks.Reused(m.Seq, m.Stored) ||
+			!slices.ContainsFunc(of, func(e events.Event) bool { return !h.Duplicate(e.Producer, e.Epoch, e.Seq) })
 	})
 }
 
@@ -143,8 +164,9 @@ func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
 	r.dealt = dealtWith(ctx, records, threads.Reader{Packs: packsOf{r.repo, records}})
 	r.again = map[uint64]bool{}
 	err := read(r.repo, r.m, deadFile, func(l Message) error {
-		if at, ok := eventOf(l); ok && r.dealt.noted[at] != nil {
-			r.dealt.letters[at] = append(r.dealt.letters[at], l)
+		if at, ok := eventOf(l); ok {
+			e, _ := events.Decode(l.Data)
+			r.dealt.letters[at] = append(r.dealt.letters[at], letter{e.Producer, e.Epoch, e.Seq})
 		}
 		return nil
 	})
@@ -230,7 +252,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 func (d dealt) refused(m Message, event uint64) bool {
 	t, _ := events.ParseDead(m.Subject)
 	e, err := events.Decode(m.Data)
-	return err == nil && d.had(t, event, &e)
+	return err == nil && d.had(t, Message{Seq: event}, e.Each())
 }
 
 // purged reports whether a letter is of a session that was deleted behind its event, and was still to be purged.

@@ -135,6 +135,10 @@ func (r *Repository) chunks(o Object) iter.Seq2[[]byte, error] {
 // putBatch is how many records are stored before their acks are awaited.
 const putBatch = 1000
 
+// marks are the classes of records of which it matters that there was one: a removed thread is in the history, and of an output and
+// of an artifact the id is taken.
+var marks = map[string]bool{"thread": true, "history": true, "output": true, "artifact": true}
+
 // records stores what there was at the moment of the backup, heads last.
 func (r *restore) records(ctx context.Context) error {
 	all := map[string][]byte{}
@@ -149,12 +153,12 @@ func (r *restore) records(ctx context.Context) error {
 	for key, value := range all {
 		put := record.Put{Key: key, Value: value, Expect: record.Any}
 		switch class, _, _ := strings.Cut(key, "."); {
-		case class == "thread", class == "history": // also where it was removed: the mark says that a thread is in the history
+		case value == nil && !marks[class]:
+			continue
+		case class == "thread", class == "history":
 			heads = append(heads, put)
 			continue
-		case value == nil:
-			continue
-		case class == "output":
+		case class == "output" && value != nil:
 			if put.Value, err = r.output(value); err != nil {
 				return fmt.Errorf("record %s: %w", key, err)
 			}

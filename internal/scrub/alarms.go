@@ -128,7 +128,7 @@ func NotReady(ctx context.Context, r interface {
 		return err
 	}
 	var errs []error
-	for _, one := range decodeMarks(rs[0].Value).Open() {
+	for _, one := range DecodeMarks(rs[0].Value).Open() {
 		derived := slices.Contains([]string{events.ItemsStream, events.GCStream, events.DeadStream}, one.Stream)
 		if one.How != WentBack && !derived && !one.Repaired {
 			errs = append(errs, fmt.Errorf("%s: %s", one, one.Done))

@@ -54,8 +54,8 @@ type Marks struct {
 // keptRewinds bounds the list.
 const keptRewinds = 100
 
-func decodeMarks(b []byte) (m Marks) {
-	// One that cannot be read is as good as none: it is written anew.
+// DecodeMarks reads a copy. One that cannot be read is as good as none: it is written anew.
+func DecodeMarks(b []byte) (m Marks) {
 	if len(b) == 0 || json.Unmarshal(b, &m) != nil {
 		m = Marks{}
 	}
@@ -142,7 +142,7 @@ func readMarks(ctx context.Context, s Store) (c copies, err error) {
 	if err != nil && !errors.Is(err, record.ErrNotFound) {
 		return c, err
 	}
-	own, other := decodeMarks(rs[0].Value), decodeMarks(copied)
+	own, other := DecodeMarks(rs[0].Value), DecodeMarks(copied)
 	c = copies{Marks: join(own, other), rev: rs[0].Seq, absent: map[string]bool{}}
 	// A record that was ever written leaves at least a marker behind: only what empties the bucket takes that.
 	c.absent[events.RecordsStream] = rs[0].Seq == 0 && other.Before > 0

@@ -246,6 +246,9 @@ func (h *Head) Duplicate(producer string, epoch, seq uint64) bool {
 	return epoch < p.Epoch || epoch == p.Epoch && seq <= p.Seq && !h.Late(producer, epoch, seq)
 }
 
+// Forgets reports whether the head may have forgotten producers whose events it has seen, once it has all of them (Reader.Recall).
+func (h *Head) Forgets() bool { return len(h.Producers) >= MaxProducers }
+
 // Counts reports whether an event makes its producer one more of the thread's: ephemeral ones do not count, and a full
 // head may have forgotten one that does not begin.
 func (h *Head) Counts(producer string, epoch, seq uint64) bool {

@@ -1,0 +1,142 @@
+package backup_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"spool/internal/backup"
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// put publishes an event of a producer: an entry without an operation.
+func put(t *testing.T, conn *natsio.Conn, th events.Thread, producer string, seq uint64, op events.Control) {
+	t.Helper()
+	e := &events.Event{Kind: events.KindControl, Thread: th, Producer: producer, Seq: seq, Body: op.Encode()}
+	if op.Op == "" {
+		e.Kind, e.Dialect, e.Body = events.KindEntry, "omp", line(int(seq))
+	}
+	must.Do(t, conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
+}
+
+// behind has the partition of the first event counted as not worked off, as where its owner died before its acks: a backup copies
+// all events from there on.
+func behind(t *testing.T, conn *natsio.Conn) {
+	t.Helper()
+	stream := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	first := must.Get(stream.GetMsg(t.Context(), 1))(t)
+	part := must.Get(strconv.Atoi(regexp.MustCompile(`\.p\.(\d+)\.`).FindStringSubmatch(first.Subject)[1]))(t)
+	_, err := conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(part), 1)
+	must.Do(t, err)
+}
+
+// restored is another system with what a backup has of one.
+func restored(t *testing.T, src *natsio.Conn) *natsio.Conn {
+	t.Helper()
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(t.Context(), src, repo, nil))(t)
+	dst := natstest.Dial(t, natstest.Server(t))
+	must.Do(t, backup.Restore(t.Context(), dst, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil))
+	return dst
+}
+
+// reasons counts dead letters by thread and reason.
+func reasons(t *testing.T, conn *natsio.Conn) map[string]int {
+	t.Helper()
+	got := map[string]int{}
+	must.Do(t, conn.DeadLetters().EachLetter(t.Context(), "", func(d natsio.DeadLetter) error {
+		got[d.Thread.Name+": "+d.Reason]++
+		return nil
+	}))
+	return got
+}
+
+// What was refused under a name without a thread has its letter, and the name is used since: behind a restore the thread is
+// there, and the letters are as they were, however many others were refused so in between.
+func TestRefusedLongAgo(t *testing.T) {
+	for _, others := range []int{0, 1100} {
+		t.Run(fmt.Sprint(others), func(t *testing.T) {
+			src, ctx := natstest.Conn(t), t.Context()
+			main, x := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "x"}
+			put(t, src, events.Thread{Session: "other", Name: "main"}, "w", 1, events.Control{})
+			put(t, src, x, "w", 1, events.Control{})
+			put(t, src, main, "remover", 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}})
+			put(t, src, x, "renamer", 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "y"}})
+			workOff(t, src)
+			for i := range others {
+				put(t, src, x, "late", uint64(i+1), events.Control{})
+			}
+			put(t, src, main, "agent", 1, events.Control{})
+			put(t, src, main, "agent", 2, events.Control{})
+			for _, name := range []string{"a", "b", "c"} {
+				put(t, src, events.Thread{Session: "s", Name: name}, "p", 1, events.Control{
+					Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "nobody-" + name, Whole: true}})
+			}
+			workOff(t, src)
+			want := reasons(t, src)
+			behind(t, src)
+			dst := restored(t, src)
+			workOff(t, dst)
+			if h, err := client.New(dst).Thread(ctx, main); err != nil || h.Entries != 2 {
+				t.Errorf("%s has %d entries, %v; want 2", main, h.Entries, err)
+			}
+			if got := reasons(t, dst); !maps.Equal(got, want) {
+				t.Errorf("the letters are\n%v, were\n%v", got, want)
+			}
+		})
+	}
+}
+
+// More producers wrote to a thread than its head remembers: behind a restore each entry is there once.
+func TestForgottenProducersRestored(t *testing.T) {
+	src := natstest.Conn(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	put(t, src, events.Thread{Session: "other", Name: "main"}, "w", 1, events.Control{})
+	n := threads.MaxProducers + 50
+	for i := range n {
+		put(t, src, th, fmt.Sprintf("~p%d", i), 1, events.Control{})
+	}
+	workOff(t, src)
+	behind(t, src)
+	dst := restored(t, src)
+	workOff(t, dst)
+	if got := bytes.Count((&system{dst, client.New(dst)}).export(t, th), []byte("\n")); got != n {
+		t.Errorf("the thread has %d entries, want %d", got, n)
+	}
+	checkSound(t, dst)
+}
+
+// An output has ended, and its sender does not know: behind a restore its second attempt is refused, as before.
+func TestEndedOutputRestored(t *testing.T) {
+	src, th := natstest.Conn(t), events.Thread{Session: "s", Name: "main"}
+	send := func(conn *natsio.Conn) {
+		defer natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil).Run)()
+		o := must.Get(client.New(conn).Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "Bash", Invocation: "tu_1"}))(t)
+		must.Get(o.Write([]byte("hello\n")))(t)
+		must.Do(t, o.Close(client.OutputEnd{}))
+		_ = o.Wait(t.Context())
+	}
+	send(src)
+	dst := restored(t, src)
+	cl := client.New(dst)
+	if err := cl.MayBegin(t.Context(), th, "o1"); !errors.Is(err, client.ErrOutputTaken) {
+		t.Errorf("MayBegin = %v, want ErrOutputTaken", err)
+	}
+	before := must.Get(cl.Thread(t.Context(), th))(t)
+	send(dst)
+	if after := must.Get(cl.Thread(t.Context(), th))(t); after.N != before.N {
+		t.Errorf("%d items, and %d behind the second attempt", before.N, after.N)
+	}
+}
