@@ -396,6 +396,9 @@ func (b *book) judge(p *posting) (why string) {
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
 	case p.epoch < b.top[p.producer]:
 		n = &b.a.accounts.Fenced
+	case b.replaced(p):
+		b.a.accounts.Unknown++
+		return ""
 	case p.seq < b.last[c] && letter:
 	case p.seq < b.last[c] && was && gone == p.sum:
 	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
@@ -425,6 +428,25 @@ func (b *book) judge(p *posting) (why string) {
 		}
 	}
 	return ""
+}
+
+// replaced reports whether the name's thread has seen a later epoch of an event's producer of which SPOOL_EVENTS has not got the first
+// events any more: they may have come before.
+func (b *book) replaced(p *posting) bool {
+	begins := func(epoch uint64) bool {
+		var first *posting
+		for i, o := range b.a.threads[b.t] {
+			if o.producer == p.producer && o.epoch == epoch && (first == nil || o.seq < first.seq) {
+				first = &b.a.threads[b.t][i]
+			}
+		}
+		return first != nil && first.prev == 0 && (first.seq == 1 || b.a.oldest <= 1)
+	}
+	return slices.ContainsFunc(b.w.seen, func(h threads.Head) bool {
+		return slices.ContainsFunc(h.Producers, func(k threads.Producer) bool {
+			return k.ID == p.producer && k.Epoch > p.epoch && !begins(k.Epoch)
+		})
+	})
 }
 
 // standing is how a persister had to take an event, by what it is linked to (SPEC P2).

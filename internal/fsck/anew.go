@@ -92,7 +92,16 @@ func (c *checker) readLetters(ctx context.Context) error {
 			Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
 		letters: map[uint64][]uint64{}, refusals: map[refusal]bool{}, floor: c.floor, oldest: 1,
 	}
-	err := c.s.Letters(ctx, c.ledger.letter)
+	states, err := c.s.StreamStates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.Stream == events.EventsStream {
+			c.ledger.oldest = max(1, s.First)
+		}
+	}
+	err = c.s.Letters(ctx, c.ledger.letter)
 	if c.noLetters = errors.Is(err, record.ErrValue); c.noLetters || errors.Is(err, record.ErrNotFound) {
 		return nil
 	}

@@ -46,8 +46,8 @@ type artifact struct {
 	artifacts.Record
 }
 
-// misnamed is an artifact whose bytes are good and whose object's name leads to others: who lost the race for its id wrote the name over,
-// and died before it put it back.
+// misnamed is what a record says lies in an object whose bytes are good, and whose name is gone, or leads to others: of an artifact,
+// because who lost the race for its id wrote the name over, and died before it put it back.
 type misnamed struct {
 	key string
 	seq uint64
@@ -188,12 +188,11 @@ func (c *checker) object(ctx context.Context, key string, seq uint64, o record.O
 	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
 		return false, true, nil
 	}
-	if about != nil && about.kind == Misnamed {
-		if wrong == nil && strings.HasPrefix(key, "artifact.") {
-			c.misnamed = append(c.misnamed, misnamed{key, seq, o})
-		} else {
-			about.kind = Inconsistent
-		}
+	if about != nil && about.kind == Misnamed && (wrong != nil || !strings.HasPrefix(key, "artifact.")) {
+		about.kind = Inconsistent
+	}
+	if about != nil && (about.kind == Misnamed || about.kind == Missing && wrong == nil) {
+		c.misnamed = append(c.misnamed, misnamed{key, seq, o})
 	}
 	for _, w := range []*cause{wrong, about} {
 		if w != nil {

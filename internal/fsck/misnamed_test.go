@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
@@ -34,4 +36,21 @@ func TestMisnamed(t *testing.T) {
 	if b, err := w.conn.Objects().Read(t.Context(), o); err != nil || string(b) != "mine" {
 		t.Errorf("the name leads to %q, %v", b, err)
 	}
+}
+
+// TestNamesThatAreGone: the bytes of packs and of an artifact are all there, and their objects' names are gone, as where a
+// stream lost its end behind the last chunk. A repair names them again.
+func TestNamesThatAreGone(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	must.Get(w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine")))(t)
+	for _, bucket := range []string{events.NodesBucket, events.ArtifactsBucket} {
+		s := must.Get(w.conn.JetStream().Stream(t.Context(), "OBJ_"+bucket))(t)
+		must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSubject("$O."+bucket+".M.>")))
+	}
+	rep := must.Get(fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(t)
+	if len(rep.Repairs) < 2 {
+		t.Errorf("repairs = %v, want those of packs and of the artifact", rep.Repairs)
+	}
+	w.wantClean()
 }

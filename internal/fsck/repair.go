@@ -123,7 +123,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	return c.report, err
 }
 
-// fixNames makes the names of artifacts' objects lead to their bytes again.
+// fixNames makes the names of objects lead to their bytes again.
 func (f *fixer) fixNames(ctx context.Context) error {
 	for _, m := range f.c.misnamed {
 		same, err := f.c.unchanged(ctx, m.key, m.seq)
