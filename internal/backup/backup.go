@@ -92,11 +92,11 @@ func Create(ctx context.Context, conn *natsio.Conn, repo *Repository, tell func(
 	if m.Dead, err = c.dead(ctx, snap); err != nil {
 		return m, err
 	}
-	ends, err := conn.Streams().LastSeqs(ctx, bulk()...)
+	ends, err := conn.Streams().LastSeqs(ctx, append(bulk(), events.ItemsStream)...)
 	if err != nil {
 		return m, err
 	}
-	for stream, last := range ends { // above whatever a record says about where its chunks begin
+	for stream, last := range ends { // above whatever a record says about where its chunks begin, and a reader of its position
 		m.First[stream] = last + 1
 	}
 	if m.Objects, m.Bytes, err = snap.writeObjects(c.objects); err != nil {
