@@ -37,7 +37,9 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 		return fmt.Errorf("%w: there is %s; restore into an account, or a data directory, without them", ErrNotEmpty, strings.Join(there, ", "))
 	}
 	limits.First, limits.Restore = m.First, m.ID+" "+rand.Text()
-	if err := conn.Ensure(ctx, limits); err != nil {
+	if err := conn.Ensure(ctx, limits); errors.Is(err, natsio.ErrTopology) { // it was empty a moment ago
+		return fmt.Errorf("%w: another restore, or a persister, was faster: %w", ErrNotEmpty, err)
+	} else if err != nil {
 		return err
 	}
 	switch own, err := conn.Restore().Own(ctx, limits.Restore); {

@@ -77,20 +77,20 @@ func Open(cfg Config) (*Queue, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	q := &Queue{cfg: cfg, name: ulid.Make().String(), next: 1, some: make(chan struct{}, 1), empty: make(chan struct{})}
+	q := &Queue{cfg: cfg, next: 1, some: make(chan struct{}, 1), empty: make(chan struct{})}
 	q.before, q.contents = map[string]map[string]bool{}, map[string]contents{}
 	close(q.empty)
-	if err := os.MkdirAll(q.dir(), 0o700); err != nil {
-		return nil, fmt.Errorf("offline directory: %w", err)
+	err := os.MkdirAll(cfg.Dir, 0o700)
+	for tries := 0; err == nil && q.lock == nil && tries < mostTries; tries++ {
+		q.name = ulid.Make().String()
+		q.lock, err = lockNew(q.dir())
 	}
-	lock, held, err := tryLock(filepath.Join(q.dir(), lockFile))
-	if err == nil && !held {
-		err = errors.New("its lock is held")
+	if err == nil && q.lock == nil {
+		err = errors.New("other processes remove each new queue")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("offline queue %s: %w", q.dir(), err)
+		return nil, fmt.Errorf("offline directory %s: %w", cfg.Dir, err)
 	}
-	q.lock = lock
 	if q.used, err = usage(cfg.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("offline directory: %w", err), q.Close())
 	}
@@ -98,6 +98,32 @@ func Open(cfg Config) (*Queue, error) {
 		q.wake()
 	}
 	return q, nil
+}
+
+// mostTries is how many queues are made until one stays.
+const mostTries = 100
+
+// lockNew makes the directory of a queue and takes its lock. Without an error and a lock: between the two another process took the
+// queue for a dead one's, and removes it.
+func lockNew(dir string) (*os.File, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, lockFile)
+	lock, held, err := tryLock(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && !held:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	ours, err := lock.Stat()
+	if err == nil {
+		if there, gone := os.Stat(path); gone == nil && os.SameFile(ours, there) {
+			return lock, nil
+		}
+	}
+	return nil, errors.Join(err, lock.Close())
 }
 
 // Close ends the queue. What it holds stays for the next process.
@@ -108,7 +134,7 @@ func (q *Queue) Close() error {
 	defer q.mu.Unlock()
 	err := q.seal()
 	if q.waiting == 0 {
-		err = errors.Join(err, os.RemoveAll(q.dir()))
+		err = errors.Join(err, removeQueue(q.dir()))
 	}
 	return errors.Join(err, q.lock.Close())
 }

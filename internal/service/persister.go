@@ -14,6 +14,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
@@ -89,12 +90,14 @@ func (s *Persister) consume(ctx context.Context) ([]func(), error) {
 	var g errgroup.Group // without a context of its own: Consume keeps the one it is given for as long as it runs
 	g.SetLimit(8)
 	for i := range events.Partitions {
-		g.Go(func() (err error) {
-			stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
-				s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
-					Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
+		g.Go(func() error {
+			return retry.Do(ctx, s.watch.waits, func() (err error) { // the server may go away while this begins
+				stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
+					s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
+						Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
+				})
+				return err
 			})
-			return err
 		})
 	}
 	err := g.Wait()

@@ -35,6 +35,11 @@ func (w *watch) reused(seq uint64, stored int64) bool {
 	return m != nil && m.Reused(seq, stored)
 }
 
+// waits tells of a try to consume a partition that failed.
+func (w *watch) waits(err error, wait time.Duration) {
+	w.log.Warn("trying again to consume", "error", err, "wait", wait.Round(time.Millisecond))
+}
+
 // begin looks before anything is consumed over a connection: what the server forgot is to come before what follows it. A cluster
 // forgets nothing so (ADR 21), and may have no leader for a while: there it looks at the start alone.
 func (w *watch) begin(ctx context.Context) {
