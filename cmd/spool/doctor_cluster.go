@@ -87,7 +87,7 @@ func refused(daemons []natsadmin.Daemon) finding {
 // passedOver tells of events that were skipped and are no repetitions. Their producers got no ack for what they are linked to, and
 // publish all of them again (SPEC P2).
 func passedOver(daemons []natsadmin.Daemon) finding {
-	f, n := finding{Name: "links", OK: true, Detail: "no event was passed over"}, int64(0)
+	f, n := finding{Name: "links", OK: true, Detail: "no event was passed over for what it is linked to"}, int64(0)
 	for _, d := range daemons {
 		n += d.Superseded
 	}

@@ -109,21 +109,11 @@ func lockNew(dir string) (*os.File, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, lockFile)
-	lock, held, err := tryLock(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist), err == nil && !held:
+	lock, held, err := tryLock(filepath.Join(dir, lockFile))
+	if errors.Is(err, os.ErrNotExist) || err == nil && !held {
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
-	ours, err := lock.Stat()
-	if err == nil {
-		if there, gone := os.Stat(path); gone == nil && os.SameFile(ours, there) {
-			return lock, nil
-		}
-	}
-	return nil, errors.Join(err, lock.Close())
+	return lock, err
 }
 
 // Close ends the queue. What it holds stays for the next process.
