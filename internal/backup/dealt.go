@@ -28,6 +28,7 @@ type dealt struct {
 	threads  map[events.Thread][]threads.Head // that have a name, or had it
 	noted    map[uint64][]noted               // what was refused, by the sequence of its message
 	letters  map[uint64][]letter              // by the sequence of the message that they are of
+	buried   map[events.Thread][]letter       // the same
 	marks    scrub.Marks
 }
 
@@ -46,7 +47,7 @@ type noted struct {
 // dealtWith finds out by records. One that cannot be read says nothing: the events come again, and are recognized.
 func dealtWith(ctx context.Context, records map[string][]byte, packs threads.Reader) dealt {
 	d := dealt{map[string]record.Deleted{}, map[events.Thread][]threads.Head{},
-		map[uint64][]noted{}, map[uint64][]letter{}, scrub.DecodeMarks(records[events.MarksKey])}
+		map[uint64][]noted{}, map[uint64][]letter{}, map[events.Thread][]letter{}, scrub.DecodeMarks(records[events.MarksKey])}
 	for key, value := range records {
 		if value == nil {
 			continue
@@ -144,6 +145,16 @@ func (d dealt) unsent(m Message) (all []noted) {
 	return all
 }
 
+// unlink takes its link from a message that comes again if that is to an event with a letter. Where no head tells of that event, nobody
+// could tell in the restored system that it was ever stored, and what is linked to it would count as superseded (SPEC P2).
+func (d dealt) unlink(m *Message) {
+	e, err := events.Open(m.Subject, m.Data)
+	if err == nil && e.Prev != 0 && slices.Contains(d.buried[e.Thread], letter{e.Producer, e.Epoch, e.Prev}) {
+		e.Prev = 0
+		m.Data = e.Encode()
+	}
+}
+
 func isRefused(key string) bool { return strings.HasPrefix(key, refusedPrefix) }
 
 var refusedPrefix = strings.TrimSuffix(events.RefusedKey(0), "0")
@@ -166,7 +177,10 @@ func (r *restore) judge(ctx context.Context, records map[string][]byte) error {
 	err := read(r.repo, r.m, deadFile, func(l Message) error {
 		if at, ok := eventOf(l); ok {
 			e, _ := events.Decode(l.Data)
-			r.dealt.letters[at] = append(r.dealt.letters[at], letter{e.Producer, e.Epoch, e.Seq})
+			t, _ := events.ParseDead(l.Subject)
+			of := letter{e.Producer, e.Epoch, e.Seq}
+			r.dealt.letters[at] = append(r.dealt.letters[at], of)
+			r.dealt.buried[t] = append(r.dealt.buried[t], of)
 		}
 		return nil
 	})

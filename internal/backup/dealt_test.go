@@ -33,22 +33,25 @@ func workOff(t *testing.T, conn *natsio.Conn) {
 // TestWhatIsDealtWithMeanwhile: what a persister deals with between the reading of events and that of records, or of letters, ends in what
 // is restored as it did: refused, removed or applied, and once.
 func TestWhatIsDealtWithMeanwhile(t *testing.T) {
-	for _, at := range []string{"behind the events", "among the letters"} {
+	for _, at := range []string{"behind the events", "behind the records", "among the letters"} {
 		t.Run(at, func(t *testing.T) {
 			src, ctx := natstest.Conn(t), t.Context()
 			to := src
-			publish := func(name, producer string, seq uint64, kind events.Kind, body []byte) {
+			event := func(name, producer string, seq uint64, kind events.Kind, body []byte) *events.Event {
 				session, thread, _ := strings.Cut(name, "/")
 				e := &events.Event{Kind: kind, Thread: events.Thread{Session: session, Name: thread}, Producer: producer, Seq: seq, Body: body}
 				if kind == events.KindEntry {
 					e.Dialect = "omp"
 				}
-				must.Do(t, to.Events().PublishEvents(ctx, []*events.Event{e}))
+				return e
+			}
+			publish := func(name, producer string, seq uint64, kind events.Kind, body []byte) {
+				must.Do(t, to.Events().PublishEvents(ctx, []*events.Event{event(name, producer, seq, kind, body)}))
 			}
 			control := func(name, producer string, op events.Control) {
 				publish(name, producer, 1, events.KindControl, op.Encode())
 			}
-			for i, name := range []string{"ended/main", "deleted/main", "renamed/main"} {
+			for i, name := range []string{"ended/main", "deleted/main", "renamed/main", "linked/main"} {
 				publish(name, "p", 1, events.KindEntry, line(i))
 			}
 			remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}} // there is no thread
@@ -67,13 +70,18 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 			control("renamed/main", "rename", events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}})
 			control("meanwhile/main", "remove", remove)
 			publish("meanwhile/main", "p", 1, events.KindEntry, line(7))
+			nobodys := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "linked", Thread: "nobody", Whole: true}}
+			must.Do(t, src.Events().PublishEvents(ctx, []*events.Event{
+				event("linked/main", "p", 2, events.KindControl, nobodys.Encode()),
+				event("linked/main", "p", 3, events.KindEntry, line(8)),
+			}))
 			publish("large/main", "p", 1, events.KindEntry, fmt.Appendf(nil, `{"type":"custom","text":"%s"}`, bytes.Repeat([]byte("y"), 2<<20)))
 
 			repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
 			worked := false
 			m, err := backup.Create(ctx, src, repo, func(p backup.Progress) {
-				if !worked && (at == "behind the events" || p.Bytes > 5<<19) { // the letter is copied behind the large body
-					worked = true
+				if !worked && (at == "behind the events" || at == "behind the records" && p.All > 0 || p.Bytes > 5<<19) {
+					worked = true // the letter is copied behind the large body
 					workOff(t, src)
 				}
 			})
@@ -93,7 +101,8 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 func checkDealt(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	s := &system{conn, client.New(conn)}
-	for name, want := range map[string]int{"ended/main": 1, "renamed/other": 2, "large/main": 1, "before/main": 1, "meanwhile/main": 1} {
+	for name, want := range map[string]int{"ended/main": 1, "renamed/other": 2, "large/main": 1, "before/main": 1, "meanwhile/main": 1,
+		"linked/main": 2} {
 		session, thread, _ := strings.Cut(name, "/")
 		if got := bytes.Count(s.export(t, events.Thread{Session: session, Name: thread}), []byte("\n")); got != want {
 			t.Errorf("%s has %d entries, want %d", name, got, want)
@@ -108,7 +117,7 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 		got[d.Thread.Session]++
 	}
 	// What is published again behind a refusal is refused, too, as it would be in the system that was copied.
-	if want := map[string]int{"ended": 1, "bad": 1, "before": 2, "meanwhile": 1}; err != nil || !maps.Equal(got, want) {
+	if want := map[string]int{"ended": 1, "bad": 1, "before": 2, "meanwhile": 1, "linked": 1}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("dead letters %v, %v, want %v", got, err, want)
 	}
 	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source(), nil)

@@ -191,8 +191,8 @@ func (r *restore) output(value []byte) ([]byte, error) {
 
 // dead stores the letters, but for those whose events come again: they are refused again, or are not.
 func (r *restore) dead(ctx context.Context) error {
-	return r.messages(ctx, deadFile, func(m Message) (string, error) {
-		if at, ok := eventOf(m); ok && (r.again[at] && !r.dealt.refused(m, at) || r.dealt.purged(m.Subject, at)) {
+	return r.messages(ctx, deadFile, func(m *Message) (string, error) {
+		if at, ok := eventOf(*m); ok && (r.again[at] && !r.dealt.refused(*m, at) || r.dealt.purged(m.Subject, at)) {
 			return "", nil
 		}
 		return m.Subject, nil
@@ -210,16 +210,17 @@ func eventOf(letter Message) (at uint64, ok bool) {
 
 // events publishes what was not dealt with, in the order in which it came.
 func (r *restore) events(ctx context.Context) error {
-	return r.messages(ctx, eventsFile, func(m Message) (string, error) {
+	return r.messages(ctx, eventsFile, func(m *Message) (string, error) {
 		if m.Seq != 0 && !r.again[m.Seq] {
 			return "", nil
 		}
+		r.dealt.unlink(m)
 		return events.PublishedSubject(m.Subject)
 	})
 }
 
-// messages publishes those for which there is a subject.
-func (r *restore) messages(ctx context.Context, file string, subject func(Message) (string, error)) error {
+// messages publishes those for which there is a subject, as that leaves them.
+func (r *restore) messages(ctx context.Context, file string, subject func(*Message) (string, error)) error {
 	var batch []natsadmin.StoredMessage
 	size := 0
 	flush := func() error {
@@ -228,7 +229,7 @@ func (r *restore) messages(ctx context.Context, file string, subject func(Messag
 		return err
 	}
 	err := read(r.repo, r.m, file, func(m Message) error {
-		to, err := subject(m)
+		to, err := subject(&m)
 		if err != nil || to == "" {
 			return err
 		}

@@ -11,11 +11,12 @@ import (
 // thread (SPEC P11). An item that is refused gives its number to a stub (SPEC P10); readers have the whole of it from its thread. A dead
 // letter that is refused is cut to its least, and its bytes go to the inbox. What is refused even then is logged and counted.
 
-// sendItems publishes items in order. After an attempt whose outcome is unknown, tried, it asks what is there.
-func (p *Persister) sendItems(ctx context.Context, items []events.Posted, tried bool) error {
+// sendItems publishes items in order. After an attempt whose outcome is unknown, tried, it asks what is there. They come from the
+// events of a commit; nil: from nodes that were committed before.
+func (p *Persister) sendItems(ctx context.Context, of *commit, items []events.Posted, tried bool) error {
 	err := p.retry(ctx, "items", func() (err error) {
 		if tried {
-			if items, err = p.unsent(ctx, items); err != nil {
+			if items, err = p.unsent(ctx, of, items); err != nil {
 				return err
 			}
 		}
@@ -28,21 +29,21 @@ func (p *Persister) sendItems(ctx context.Context, items []events.Posted, tried 
 		return err
 	}
 	if len(items) == 1 {
-		return p.sendStub(ctx, items[0], err)
+		return p.sendStub(ctx, of, items[0], err)
 	}
-	if err := p.sendItems(ctx, items[:len(items)/2], true); err != nil {
+	if err := p.sendItems(ctx, of, items[:len(items)/2], true); err != nil {
 		return err
 	}
-	return p.sendItems(ctx, items[len(items)/2:], true)
+	return p.sendItems(ctx, of, items[len(items)/2:], true)
 }
 
-func (p *Persister) sendStub(ctx context.Context, it events.Posted, cause error) error {
+func (p *Persister) sendStub(ctx context.Context, of *commit, it events.Posted, cause error) error {
 	p.stats.itemsRefused.Add(1)
 	p.Log.Error("an item is refused for good: a stub has its number", "subject", it.Subject, "item", it.N, "bytes", len(it.Data), "error", cause)
 	stub, tried := []events.Posted{project.Stub(it)}, false
 	err := p.retry(ctx, "items", func() (err error) {
 		if tried {
-			if stub, err = p.unsent(ctx, stub); err != nil || len(stub) == 0 {
+			if stub, err = p.unsent(ctx, of, stub); err != nil || len(stub) == 0 {
 				return err
 			}
 		}

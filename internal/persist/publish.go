@@ -2,10 +2,13 @@ package persist
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"spool/internal/apply"
 	"spool/internal/project"
+	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -127,7 +130,7 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 			p.Log.Error("items that were not sent cannot be made again", "thread", t.thread, "error", err)
 		}
 	}
-	if err := p.sendItems(ctx, c.items, false); err != nil {
+	if err := p.sendItems(ctx, c, c.items, false); err != nil {
 		return err
 	}
 	for _, t := range c.threads {
@@ -137,8 +140,9 @@ func (p *Persister) publishItems(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// unsent drops the items that are stored already. After an error they are as they were, and all are asked for again.
-func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events.Posted, error) {
+// unsent drops the items that are stored already, and those that were purged with their session since. After an error they are as
+// they were, and all are asked for again.
+func (p *Persister) unsent(ctx context.Context, of *commit, items []events.Posted) ([]events.Posted, error) {
 	type life struct {
 		thread events.Thread
 		life   uint64
@@ -153,6 +157,15 @@ func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events
 			if n, err = p.Outbox.LastItemOf(ctx, t, it.Life); err != nil {
 				return items, err
 			}
+			if n == 0 && of != nil {
+				gone, err := p.deletedBehind(ctx, of, t.Session)
+				if err != nil {
+					return items, err
+				}
+				if gone {
+					n = math.MaxInt64
+				}
+			}
 			last[life{t, it.Life}] = n
 		}
 		if !ok || it.N > n {
@@ -160,6 +173,21 @@ func (p *Persister) unsent(ctx context.Context, items []events.Posted) ([]events
 		}
 	}
 	return rest, nil
+}
+
+// deletedBehind reports whether a session was deleted behind the events of a commit: by whoever had its partition while this process
+// stood still.
+func (p *Persister) deletedBehind(ctx context.Context, c *commit, session string) (bool, error) {
+	i := slices.IndexFunc(c.events, func(s *staged) bool { return s.event.Thread.Session == session })
+	if i < 0 {
+		return false, nil
+	}
+	rs, err := p.Records.Records(ctx, events.DeletedKey(session))
+	if err != nil || !rs[0].Exists() {
+		return false, err
+	}
+	rec, err := record.DecodeDeleted(rs[0].Value)
+	return err == nil && rec.Before(c.events[i].msg.Seq, c.events[i].msg.Stored), nil //nolint:nilerr // fsck names what cannot be read
 }
 
 // reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on
@@ -181,7 +209,7 @@ func (p *Persister) reconcile(ctx context.Context, r reconcile) error {
 		missing = append(missing, it)
 	}
 	p.Log.Info("publishing items that were committed and not sent", "thread", r.thread, "items", len(missing))
-	return p.sendItems(ctx, missing, false)
+	return p.sendItems(ctx, nil, missing, false)
 }
 
 // reconcile is a thread that came with events which were applied already: its items may be missing.

@@ -68,6 +68,8 @@ var moods = []mood{
 	{name: "short life", scene: (*Program).shortLife},
 	{name: "remembered", scene: (*Program).remembered},
 	{name: "late ack", scene: (*Program).lateAck},
+	{name: "late removal", scene: (*Program).lateRemoval},
+	{name: "killed again", scene: (*Program).killedAgain},
 	{name: "own queue", scene: (*Program).ownQueue},
 	{name: "deleted inside", scene: (*Program).deletedInside},
 	{name: "deleted between", scene: (*Program).deletedBetween},
@@ -109,7 +111,7 @@ func generate(seed uint64, moods []mood) Program {
 	if r.IntN(10) == 0 {
 		p.ItemsAge = 5000
 	}
-	n := 1 + r.IntN(1+r.IntN(12)) // most are short, and meet as much in as much time
+	n := 1 + r.IntN(1+r.IntN(7)) // most are short, and meet as much in as much time
 	if r.IntN(30) == 0 {
 		n, p.Agents = 9+r.IntN(1+r.IntN(36)), 2+r.IntN(4)
 	}

@@ -60,6 +60,13 @@ func (p producers) had(e *events.Event, seq uint64) bool {
 	return ok && (e.Epoch < at.epoch || e.Epoch == at.epoch && seq <= at.seq)
 }
 
+// note notes an event. It never goes back.
+func (p producers) note(e *events.Event) {
+	if !p.had(e, e.Seq) {
+		p[e.Producer] = position{e.Epoch, e.Seq}
+	}
+}
+
 // life is a thread from its first event until it is removed. A name may have several, one after another.
 type life struct {
 	thread  events.Thread
@@ -265,7 +272,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
 		m.settle(mark, fenced, at, "")
 	case t != nil && t.seen.had(e, e.Seq) && m.late(e, t, gone):
-		m.bury(e, mark, at, letter, reason, "a later event of its producer was stored before it", !t.moved && (gone == nil || !gone.earlier))
+		m.bury(e, mark, at, letter, reason, overtaken, !t.moved && (gone == nil || !gone.earlier))
 		m.note(e, t)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
@@ -284,6 +291,9 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	}
 	return true
 }
+
+// overtaken is why an event is a dead letter that comes behind a later one of its producer.
+const overtaken = "a later event of its producer was stored before it"
 
 // late reports whether an event comes behind a later one of its producer, and neither its thread nor those that had the
 // name before ever saw it.
@@ -321,16 +331,14 @@ func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 func (m *model) note(e *events.Event, t *life) {
 	if t != nil {
 		t.noted[inLife(e)] = true
-		if !t.seen.had(e, e.Seq) {
-			t.seen[e.Producer] = position{e.Epoch, e.Seq}
-		}
-	} else if m.lefts[e.Thread] != nil {
-		m.lefts[e.Thread].seen[e.Producer] = position{e.Epoch, e.Seq}
+		t.seen.note(e)
+	} else if gone := m.lefts[e.Thread]; gone != nil {
+		gone.seen.note(e)
 	} else {
 		if m.past[e.Thread] == nil {
 			m.past[e.Thread] = producers{}
 		}
-		m.past[e.Thread][e.Producer] = position{e.Epoch, e.Seq}
+		m.past[e.Thread].note(e)
 	}
 }
 

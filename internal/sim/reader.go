@@ -1,13 +1,16 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"spool/internal/memjs"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -31,11 +34,33 @@ type reader struct {
 // seen is an item as a reader got it, or as ITEMS holds it.
 type seen struct {
 	thread events.Thread
+	life   uint64
 	n      int64
 	node   string
 }
 
-func (s seen) String() string { return fmt.Sprintf("%s #%d", s.thread, s.n) }
+func (s seen) String() string { return fmt.Sprintf("%s #%d of life %d", s.thread, s.n, s.life) }
+
+// named is one of the threads that had a name: between them there is no order (SPEC P12).
+type named struct {
+	thread events.Thread
+	life   uint64
+}
+
+func (s seen) named() named { return named{s.thread, s.life} }
+
+// seenIn is the item of a message of ITEMS.
+func seenIn(m memjs.Msg) seen {
+	t, _ := events.ParseItemSubject(m.Subject)
+	it := itemOf(m.Data)
+	return seen{t, lifeOf(m), it.N, it.Node}
+}
+
+func sortedNamed[V any](m map[named]V) []named {
+	return slices.SortedFunc(maps.Keys(m), func(a, b named) int {
+		return cmp.Or(strings.Compare(a.thread.String(), b.thread.String()), cmp.Compare(a.life, b.life))
+	})
+}
 
 // follow starts a reader. A durable one goes on where the last of its name was.
 func (w *World) follow(durable bool, n, takes int) *reader {
@@ -86,7 +111,7 @@ func (r *reader) take(cl *client.Client, ready func()) (again bool) {
 		again = record.Temporary(err) && (r.durable != "" || len(r.got) == 0)
 		switch {
 		case err == nil:
-			r.got = append(r.got, seen{events.Thread{Session: item.Session, Name: item.Thread}, item.N, item.Node})
+			r.got = append(r.got, seen{events.Thread{Session: item.Session, Name: item.Thread}, item.Life, item.N, item.Node})
 		case !again:
 			r.errs = append(r.errs, err)
 		}
@@ -101,28 +126,24 @@ func (j *judgement) read() {
 	if len(j.readers) == 0 {
 		return
 	}
-	truth, kept := map[events.Thread][]seen{}, map[seen]bool{}
+	truth, kept := map[named][]seen{}, map[seen]bool{}
 	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
-		t, _ := events.ParseItemSubject(j.posted[seq].Subject)
-		it := itemOf(j.posted[seq].Data)
-		s := seen{t, it.N, it.Node}
-		if !slices.Contains(truth[t], s) {
-			truth[t] = append(truth[t], s)
+		s := seenIn(j.posted[seq])
+		if !slices.Contains(truth[s.named()], s) {
+			truth[s.named()] = append(truth[s.named()], s)
 		}
 	}
 	for _, m := range j.srv.Messages(events.ItemsStream) {
-		t, _ := events.ParseItemSubject(m.Subject)
-		it := itemOf(m.Data)
-		kept[seen{t, it.N, it.Node}] = true
+		kept[seenIn(m)] = true
 	}
 	for i, r := range j.readers {
 		r.mu.Lock()
-		got := map[events.Thread][]seen{}
+		got := map[named][]seen{}
 		for _, s := range r.got {
-			got[s.thread] = append(got[s.thread], s)
+			got[s.named()] = append(got[s.named()], s)
 		}
-		for _, t := range sortedThreads(truth) {
-			j.readThread(i, r, t, got[t], truth[t], kept)
+		for _, t := range sortedNamed(truth) {
+			j.readThread(i, r, got[t], truth[t], kept)
 		}
 		for _, err := range r.errs {
 			j.fail("reader %d: %v", i, err)
@@ -133,7 +154,7 @@ func (j *judgement) read() {
 }
 
 // durables checks that whoever read under a name, one after another, got all.
-func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool) {
+func (j *judgement) durables(truth map[named][]seen, kept map[seen]bool) {
 	got := map[string]map[seen]bool{}
 	for _, r := range j.readers {
 		if r.durable == "" || !r.began.Load() {
@@ -147,7 +168,7 @@ func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
-		for _, t := range sortedThreads(truth) {
+		for _, t := range sortedNamed(truth) {
 			for _, s := range truth[t] {
 				if kept[s] && !got[name][s] {
 					j.fail("nobody who read under the name %s got %s", name, s)
@@ -158,7 +179,7 @@ func (j *judgement) durables(truth map[events.Thread][]seen, kept map[seen]bool)
 	}
 }
 
-func (j *judgement) readThread(i int, r *reader, t events.Thread, got, truth []seen, kept map[seen]bool) {
+func (j *judgement) readThread(i int, r *reader, got, truth []seen, kept map[seen]bool) {
 	at := 0
 	for _, s := range got {
 		next := slices.Index(truth[at:], s)

@@ -55,6 +55,40 @@ func (p *Program) lateAck(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Sleep, Ms: r.IntN(3000)}, one(1+r.IntN(2)), Op{Do: Sleep, Ms: 8000 + r.IntN(4000)}, one(1))
 }
 
+// lateRemoval is a scene: a removal, or what else takes a name from a thread, is committed late, behind what another persister
+// applied meanwhile.
+func (p *Program) lateRemoval(r *rand.Rand) []Op {
+	p.Persisters, p.Agents, p.Free = 2, max(p.Agents, 2), false
+	late := Op{Do: PauseStep, On: []string{"bulk", "commit"}[r.IntN(2)], Ms: 10_000 + r.IntN(15_000)}
+	if r.IntN(2) == 0 {
+		late = Op{Do: Late, On: "commit", Kind: 2, N: r.IntN(3), Ms: late.Ms}
+	}
+	leaves := Op{Do: []Verb{Remove, Remove, Rename, End}[r.IntN(4)], Kind: 1, To: 2}
+	again := p.some(r, 0, 0)
+	again.Who = 1
+	return []Op{p.some(r, 0, 0), {Do: Settle}, late, leaves, {Do: Sleep, Ms: r.IntN(9000)}, again,
+		{Do: Sleep, Ms: 9000 + r.IntN(20_000)}, p.some(r, 0, 0)}
+}
+
+// killedAgain is a scene: processes die one after another over the same events, the third and those behind it over one that they
+// try alone.
+func (p *Program) killedAgain(r *rand.Rand) []Op {
+	p.Persisters, p.BatchMax, p.Free = 1, r.IntN(3), r.IntN(2) == 0
+	one := p.some(r, 0, 0)
+	one.Split = r.IntN(2) == 0
+	var ops []Op
+	for i := range 3 + few(r, 3) {
+		ops = append(ops, Op{Do: KillStep, On: []string{"bulk", "commit"}[r.IntN(2)]})
+		if i == 0 {
+			ops = append(ops, one)
+		} else {
+			ops = append(ops, Op{Do: StartOne})
+		}
+		ops = append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)})
+	}
+	return append(ops, Op{Do: StartOne}, p.some(r, 0, 0), Op{Do: Sleep, Ms: 12_000})
+}
+
 // ownQueue is a scene: a process that kept events on its disk has a server again, and publishes as the same producers, in
 // several threads, while its disk is not empty yet.
 func (p *Program) ownQueue(r *rand.Rand) []Op {
