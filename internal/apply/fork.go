@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -131,7 +132,11 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 	if err != nil {
 		return head, info, err
 	}
-	head, err = ForkedHead(ctx, d.w.Reader(), from, f)
+	if head, err = ForkedHead(ctx, d.w.Reader(), from, f); err == nil && !f.Whole {
+		if e := project.Inherit(ctx, d.w.Reader(), source, from, &head); e != nil && Passing(e) {
+			return head, info, e // else the fork lacks what its source lacks
+		}
+	}
 	if err == nil && f.Header != nil && head.Dialect != ompDialect {
 		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q",
 			events.ErrControl, ompDialect, source, head.Dialect)

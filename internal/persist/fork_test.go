@@ -3,6 +3,7 @@ package persist_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -95,5 +96,47 @@ func (r *rig) forkForks(t *testing.T, from events.Thread) {
 	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
 	if err := r.ForkSession(ctx, "child", "other", client.SessionFork{Path: true, Leaf: "zz"}); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("fork at an unknown entry = %v, want not found", err)
+	}
+}
+
+// A fork is listed with the messages up to its fork point, and with where these leave it, as its source was when it had no more;
+// on another branch than the leaf's too (SPEC S10, P8).
+func TestForkBelowItsHeadIsListed(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, th := soon(t), thread(0)
+	say := func(id, message string) string {
+		return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":"2026-11-20T10:00:00.000Z","message":%s}`, id, message)
+	}
+	var at []threads.Head
+	for _, line := range []string{
+		sessionHeader,
+		say("a", `{"role":"user","content":"Plan it"}`),
+		say("b", `{"role":"assistant","content":[{"type":"toolCall","id":"1","name":"bash","arguments":{}}],"stopReason":"toolUse"}`),
+		say("c", `{"role":"toolResult","toolCallId":"1","content":[{"type":"text","text":"ok"}]}`),
+		say("d", `{"role":"assistant","content":[{"type":"text","text":"Done"}],"stopReason":"stop"}`),
+		`{"type":"model_change","id":"e","timestamp":"2026-11-20T10:00:00.000Z","model":"p/m"}`,
+		say("f", `{"role":"user","content":"Go on"}`),
+		say("g", `{"role":"assistant","content":[{"type":"text","text":"part"}],"stopReason":"aborted"}`),
+		say("h", `{"role":"user","content":"Again"}`),
+		say("i", `{"role":"assistant","content":[{"type":"text","text":"Yes"}],"stopReason":"stop"}`),
+	} {
+		at = append(at, r.say(th, "omp", line))
+	}
+	for i := range at {
+		to := events.Thread{Session: fmt.Sprintf("to%d", i), Name: events.MainThread}
+		must.Do(t, r.Fork(ctx, to, events.Fork{Session: th.Session, Thread: th.Name, Index: int64(i + 1)}))
+		row := must.Get(r.Sessions(ctx, to.Session))(t)[0].Row()
+		if row.Messages != at[i].Messages || row.Status != sessions.Status(at[i].Standing) || row.Title != "Mill" || row.Prompt != "Plan it" {
+			t.Errorf("fork at entry %d is listed with %d messages, %s, %q, %q; want %d, %s, Mill, Plan it",
+				i+1, row.Messages, row.Status, row.Title, row.Prompt, at[i].Messages, sessions.Status(at[i].Standing))
+		}
+	}
+	must.Do(t, r.Branch(ctx, th, "d"))
+	r.say(th, "omp", say("j", `{"role":"user","content":"Another way"}`))
+	for id, want := range map[string]int64{"j": 5, "i": 8, "d": 4} {
+		to := events.Thread{Session: "on-" + id, Name: events.MainThread}
+		must.Do(t, r.ForkSession(ctx, th.Session, to.Session, client.SessionFork{Path: true, Leaf: id}))
+		must.Same(t, r.head(to).Messages, want, "fork of the path to "+id+" is listed with %d messages, want %d")
 	}
 }

@@ -72,7 +72,7 @@ const typeRaw = "raw"
 
 // Count notes in its thread's head what a listing shows of an entry (SPEC S10). It allocates nothing.
 func Count(h *threads.Head, e *dialect.Entry) {
-	if e.Type == sessions.TypeMessage || said(e.Role) {
+	if says(e.Type, e.Role) {
 		h.Messages++
 	}
 	h.Standing = uint8(standing(sessions.Status(h.Standing), e))
@@ -96,10 +96,10 @@ func tokens(stats []byte, name string) int64 {
 // mostTokens of a turn are believed.
 const mostTokens = 1 << 40
 
-// said tells whether somebody speaks in that role: a user, an agent, a tool, a workflow's role; not a program about itself,
-// and not Spool ("__end__", "__fork__").
-func said(role string) bool {
-	return role != "" && role != dialect.RoleSystem && !strings.HasPrefix(role, "__")
+// says tells whether somebody speaks in an entry of that type and role: a user, an agent, a tool, a workflow's role; not a
+// program about itself, and not Spool ("__end__", "__fork__").
+func says(kind, role string) bool {
+	return kind == sessions.TypeMessage || role != "" && role != dialect.RoleSystem && !strings.HasPrefix(role, "__")
 }
 
 // standing is where an entry leaves its thread. It reads the items alone, so every dialect has it.

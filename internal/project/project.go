@@ -103,11 +103,7 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 	if st.Entry.Count == 0 {
 		return nil, nil
 	}
-	raw := text
-	if st.Entry.Raw != nil {
-		raw = st.Entry.Raw
-	}
-	e, limit, err := reread(t, st, raw)
+	e, limit, err := reread(t, st, written(st, text))
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +113,14 @@ func Rebuild(t events.Thread, at casstore.Ref, st threads.State, text []byte) ([
 			st.Entry.Count)
 	}
 	return posted, nil
+}
+
+// written is the entry of a state as it was persisted. text is the text of its content node.
+func written(st threads.State, text []byte) []byte {
+	if st.Entry.Raw != nil {
+		return st.Entry.Raw
+	}
+	return text
 }
 
 func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry, limit *Limit) Stamp {

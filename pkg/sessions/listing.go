@@ -40,7 +40,7 @@ const PromptRunes = 200
 // Row is one session of a listing: its record, and what the heads of its threads say (SPEC S10).
 type Row struct {
 	Info
-	Messages int64 // of the main thread, since its fork point if it is a fork
+	Messages int64 // of the main thread; of a fork, with those before its fork point
 	Size     int64 // bytes of the raw entries of all threads, without the newlines between
 	Modified int64 // Unix milliseconds, of the newest entry
 	Status   Status

@@ -27,8 +27,8 @@ type Point struct {
 
 // Fork returns the head of a new thread that begins at a point of another one, which may go on running. Nothing is copied:
 // the new head has the same start, numbers entries and items on from the fork point, and the caller appends one state to it.
-// Producers, counters, times and the projection memory begin empty, but at the head of the source not what a listing
-// shows. Errors wrap ErrNoPoint or those of Reader.
+// Producers, counters, times, what a listing shows and the projection memory begin empty. Errors wrap ErrNoPoint or those
+// of Reader.
 func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 	point, err := findPoint(ctx, r, source, at)
 	if err != nil {
@@ -46,9 +46,6 @@ func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 		return Head{}, err
 	}
 	h.Sent = h.N
-	if point.At.Ref == source.Head().Ref {
-		h.Messages, h.Standing = source.Messages, source.Standing
-	}
 	return h, nil
 }
 

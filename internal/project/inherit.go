@@ -1,0 +1,99 @@
+package project
+
+import (
+	"context"
+	"slices"
+
+	"spool/pkg/casstore"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Most of what Inherit reads: states to count them, and entries to see where the last of them leaves a thread.
+const (
+	mostCounted = 2000
+	mostReread  = 100
+)
+
+// Inherit notes in the head of a fork that goes on from a point of its source what a listing shows of the entries on
+// the way to that point (SPEC S10). It counts from the point to the source's head or to the beginning, whichever is
+// nearer. It reads mostCounted states and takes the rest to be like them. With an error the head has what could be read.
+func Inherit(ctx context.Context, r threads.Reader, t events.Thread, source threads.Head, h *threads.Head) error {
+	point := h.Head()
+	if point.IsZero() {
+		return nil
+	}
+	after := source.Entries - h.Entries
+	straight := source.Branches() == 0 && !source.Head().IsZero() // else there are entries that are on no way to the head
+	if straight && point.Ref == source.Head().Ref {
+		h.Messages, h.Standing = source.Messages, source.Standing
+		return nil
+	}
+	var err error
+	if straight && after < h.Entries {
+		var behind int64
+		behind, err = messages(ctx, r, source.Head(), point.Ref, after)
+		h.Messages = max(source.Messages-behind, 0)
+	} else {
+		h.Messages, err = messages(ctx, r, point, casstore.Ref{}, h.Entries)
+	}
+	if err != nil {
+		return err
+	}
+	h.Standing, err = standingAt(ctx, r, t, point)
+	return err
+}
+
+// messages counts the states from one back to another, without it, in which somebody says something; all is how many
+// they are at most.
+func messages(
+	ctx context.Context, r threads.Reader, from casstore.Located, until casstore.Ref, all int64,
+) (n int64, err error) {
+	read := int64(0)
+	for s, e := range r.Walk(ctx, from) {
+		if err = e; err != nil || s.At.Ref == until {
+			break
+		}
+		if read == mostCounted {
+			return n * all / read, nil
+		}
+		read++
+		if says(s.Entry.Type, s.Role) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// standingAt is where the entries up to a state leave the thread: it goes back to one that says so whatever was before.
+func standingAt(ctx context.Context, r threads.Reader, t events.Thread, at casstore.Located) (uint8, error) {
+	var behind []dialect.Entry
+	steps := 0
+	for step, err := range r.Walk(ctx, at) {
+		if err != nil {
+			return 0, err
+		}
+		if steps++; steps > mostReread {
+			break
+		}
+		content, err := step.ReadContent(ctx)
+		if err != nil {
+			return 0, err
+		}
+		e, _, err := reread(t, step.State, written(step.State, content.Text))
+		if err != nil {
+			continue // none of an agent, such as where a fork begins
+		}
+		behind = append(behind, e)
+		if standing(sessions.StatusUnknown, &e) == standing(sessions.StatusAborted, &e) {
+			break
+		}
+	}
+	status := sessions.StatusUnknown
+	for _, e := range slices.Backward(behind) {
+		status = standing(status, &e)
+	}
+	return uint8(status), nil
+}
