@@ -51,7 +51,9 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
 		if d.duplicate() && d.wasGood() { // a server that was started again gives what was applied
-			return Verdict{Is: Repeated}, nil
+			if reused, err := d.reused(ctx, &d.Head); err != nil || !reused {
+				return Verdict{Is: Repeated}, err
+			}
 		}
 		return Refused(d.st.Latched), nil
 	}

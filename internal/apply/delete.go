@@ -26,11 +26,11 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 		return Verdict{Is: Repeated}, nil
 	}
 	if !again {
-		if had, err := d.had(ctx); had || err != nil {
-			return Verdict{Is: Repeated}, err
+		if verdict, had, err := d.had(ctx); had || err != nil {
+			return verdict, err
 		}
-		if verdict, refused := d.repeats(); refused {
-			return verdict, nil
+		if verdict, again, err := d.repeats(ctx); again || err != nil {
+			return verdict, err
 		}
 	}
 	if err := d.w.Settle(ctx); err != nil {

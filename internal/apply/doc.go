@@ -18,6 +18,7 @@
 // A refused event is noted in its thread's head, so that what is linked to it is taken (refuse).
 //
 //	apply.go    the way of an event         skip.go      repeated, superseded: what is not applied
+//	                                            reused.go    what is no repeat though its sequence is known
 //	state.go    State, Staged, World        change.go    Change, and the draft that it is made in
 //	step.go     an entry becomes a step     tree.go, thread.go, fork.go, run.go, prompt.go: control operations
 //	output.go   streaming outputs           delete.go    may a session be deleted?

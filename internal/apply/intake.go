@@ -31,10 +31,16 @@ var ErrBody = errors.New("body in the inbox")
 
 // Clean takes the secrets out of an entry that is in memory, and says how many there were. Those of an output's pieces are
 // taken out when they are applied, in their order.
-func Clean(e *events.Event, secrets Secrets) (found int) {
-	if secrets != nil && e.Kind == events.KindEntry {
-		e.Body, found = secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
+func Clean(e *Staged, secrets Secrets) (found int) {
+	if secrets == nil || e.Kind != events.KindEntry {
+		return 0
 	}
+	clean, found := secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
+	if found > 0 {
+		came := e.Event.Digest()
+		e.Came = &came
+	}
+	e.Body = clean
 	return found
 }
 

@@ -74,46 +74,55 @@ func Ended(ctx context.Context, s Records, t events.Thread, active record.Record
 // thread and died before the items of what came before were out.
 //
 // What takes a thread from its name is done once. A removal whose answer was lost would take the thread that has the name by then.
-func (d *draft) had(ctx context.Context) (bool, error) {
+func (d *draft) had(ctx context.Context) (verdict Verdict, had bool, err error) {
+	verdict.Is = Repeated
 	leaves := d.op.Op == events.OpRemove || d.op.Op == events.OpRename
 	if leaves {
 		if err := d.learnLeft(ctx); err != nil {
-			return false, err
+			return verdict, false, err
 		}
 	}
 	if d.Left == nil {
-		return false, nil
+		return verdict, false, nil
 	}
 	switch known := d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq); {
 	case d.e.At <= d.Left.Head.Applied:
 		if !known && !d.forgets(&d.Left.Head) {
-			return false, nil
+			return verdict, false, nil
 		}
 	case known && (leaves || d.Left.sentBefore(d.e.Producer)): // its producer sends it again behind the rename, or the removal
 		d.Doubt = d.e.At > d.st.Looked
+		if verdict, err = d.repeated(ctx, &d.Left.Head); err != nil {
+			return verdict, false, err
+		}
 	default:
-		return false, nil
+		return verdict, false, nil
 	}
 	if d.Left.To == "" || !d.Fresh {
-		return true, nil
+		return verdict, true, nil
 	}
+	return verdict, true, d.reconcileRenamed(ctx)
+}
+
+// reconcileRenamed has the items looked for of the thread that had the name of the event.
+func (d *draft) reconcileRenamed(ctx context.Context) error {
 	now := events.Thread{Session: d.st.Key.Session, Name: d.Left.To}
 	rs, err := d.w.Records(ctx, events.HeadKey(now))
 	if err == nil {
 		rs[0], err = Ended(ctx, d.w, now, rs[0])
 	}
 	if err != nil {
-		return true, err
+		return err
 	}
 	d.Fresh = false
 	if !rs[0].Exists() {
-		return true, nil
+		return nil
 	}
 	head, err := threads.DecodeHead(rs[0].Value)
 	if err == nil {
 		d.Reconcile = append(d.Reconcile, Reconcile{now, head})
 	}
-	return true, err
+	return err
 }
 
 // sentBefore reports whether a producer sent events to a renamed thread while that had the name. Those who sent to an earlier thread

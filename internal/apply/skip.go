@@ -16,11 +16,11 @@ func (d *draft) skip(ctx context.Context) (verdict Verdict, skipped bool, err er
 			return verdict, false, err
 		}
 	}
-	if had, err := d.had(ctx); had || err != nil {
-		return Verdict{Is: Repeated}, had, err
+	if verdict, had, err := d.had(ctx); had || err != nil {
+		return verdict, had, err
 	}
-	if verdict, again := d.repeats(); again {
-		return verdict, true, nil
+	if verdict, again, err := d.repeats(ctx); again || err != nil {
+		return verdict, again, err
 	}
 	if verdict, late, err := d.late(ctx); late || err != nil {
 		return verdict, true, err
@@ -51,8 +51,10 @@ func (d *draft) late(ctx context.Context) (verdict Verdict, late bool, err error
 		return verdict, false, err
 	}
 	switch {
-	case d.Left != nil && d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq), // it was the removed thread's
-		d.op.Op == events.OpTail: // the later one says all that it does
+	case d.Left != nil && d.Left.Head.Duplicate(d.e.Producer, d.e.Epoch, d.e.Seq): // it was the removed thread's
+		verdict, err = d.repeated(ctx, &d.Left.Head)
+		return verdict, true, err
+	case d.op.Op == events.OpTail: // the later one says all that it does
 		return Verdict{Is: Repeated}, true, nil
 	case d.e.Bad != nil:
 		return d.refuse(d.e.Bad), true, nil
@@ -67,7 +69,7 @@ func (d *draft) forgets(h *threads.Head) bool {
 }
 
 // repeats reports whether a thread has an event already, and notes it.
-func (d *draft) repeats() (verdict Verdict, repeats bool) {
+func (d *draft) repeats(ctx context.Context) (verdict Verdict, repeats bool, err error) {
 	duplicate := d.duplicate()
 	// An event that the head has passed was applied, and its producer says so too, unless that one is forgotten.
 	again := d.e.At <= d.Head.Applied && (duplicate || d.forgets(&d.Head))
@@ -75,18 +77,17 @@ func (d *draft) repeats() (verdict Verdict, repeats bool) {
 		d.Reconcile = append(d.Reconcile, Reconcile{d.st.Key, d.Head.Clone()})
 	}
 	d.Fresh = false
-	if !again && !duplicate {
-		return verdict, false
+	switch {
+	case !again && !duplicate:
+		return verdict, false, nil
+	case !again: // what its producer published again was dealt with when it came first
+		d.Doubt = d.e.At > d.st.Looked // a head that was looked at after the event was stored needs no other look
+		verdict, err = d.repeated(ctx, &d.Head)
+		return verdict, true, err
+	case d.wasGood():
+		return Verdict{Is: Repeated}, true, nil
 	}
-	if !again && d.e.At > d.st.Looked { // a head that was looked at after the event was stored needs no other look
-		d.Doubt = true
-	}
-	// One that comes again may have no dead letter yet. What its producer published again was dealt with when it came
-	// first.
-	if !again || d.wasGood() {
-		return Verdict{Is: Repeated}, true
-	}
-	return Refused(d.e.Bad), true
+	return Refused(d.e.Bad), true, nil // one that comes again may have no dead letter yet
 }
 
 // wasGood reports whether an event that comes again may have been applied, whatever is wrong with it now: its body is

@@ -37,6 +37,10 @@ type World interface {
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
+	// Reread is what Past reads of events that were all stored before this one. What was read is remembered, so that of
+	// many repeats each costs no read. more: EVENTS may hold others before these.
+	Reread(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (
+		links []events.Linked, more bool, err error)
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost.
 	Reused(seq uint64, stored int64) bool
 
@@ -137,6 +141,8 @@ type Staged struct {
 	Refused error // why it was refused when it came before: it is refused again; nil: it was not
 
 	PrevRefused bool // what it is linked to was refused under a name without a thread, so that no head notes it
+
+	Came *events.Digest // of the event as it came; nil: nothing was taken out of it since
 
 	Text  []byte // the entry as it will be stored
 	How   truncate.Options

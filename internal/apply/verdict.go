@@ -64,6 +64,8 @@ var (
 	ErrUnlinked = errors.New("the event that it is linked to is neither in the thread nor in EVENTS any more")
 	// ErrLate: a later event of its producer came before it.
 	ErrLate = errors.New("it came behind a later event of its producer: publish it as a new one, with the next sequence")
+	// ErrReused: its producer gave its sequence to another entry, which came first.
+	ErrReused = errors.New("another entry of its producer has its sequence")
 	// ErrMissingRef: a step refers to what is not stored.
 	ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
 	// ErrNoPrompt: no prompt of that id waits for an answer in the thread, or has got one.

@@ -114,10 +114,17 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	for i, e := range m.stored {
 		at := uint64(i + 1)
 		if at >= from && at < before && e.Thread == t && e.Producer == producer && e.Epoch == epoch {
-			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at})
+			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at, Is: e.Digest()})
 		}
 	}
 	return past, m.asked()
+}
+
+func (m *memory) Reread(
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
+) ([]events.Linked, bool, error) {
+	past, err := m.Past(ctx, t, producer, epoch, from, before)
+	return past.Links, from > 1, err
 }
 
 func (m *memory) Reused(uint64, int64) bool { return false }

@@ -388,7 +388,7 @@ func (b *book) judge(p *posting) (why string) {
 	case p.at <= b.w.removed:
 		b.gone[p.name()] = p.sum
 		n = &b.a.accounts.Removed
-	case again && first == p.sum:
+	case again && (first == p.sum || letter):
 	case p.kind == events.KindEntry && b.stored[p.sum] > 0:
 		b.stored[p.sum]--
 		n = &b.a.accounts.Applied
@@ -420,7 +420,9 @@ func (b *book) judge(p *posting) (why string) {
 	}
 	*n++
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
-		b.first[p.name()] = p.sum
+		if !again || n == &b.a.accounts.Applied { // else its sequence is another one's
+			b.first[p.name()] = p.sum
+		}
 		b.top[p.producer] = max(b.top[p.producer], p.epoch)
 		b.last[c] = max(b.last[c], p.seq)
 		if low, known := b.least[c]; !known || p.seq < low {

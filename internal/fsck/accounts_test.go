@@ -89,6 +89,23 @@ func TestAccountClasses(t *testing.T) {
 	}
 }
 
+// An entry with another one's sequence is a dead letter; both are a repeat when they are sent again.
+func TestAccountOfReusedSequences(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	for _, text := range []string{"one", "two", "one", "three", "two", "three"} {
+		w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step(text)})
+	}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("four")})
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
+	w.settle()
+	a := w.account(fsck.Config{})
+	same(t, a, fsck.Accounts{Events: 8, Applied: 2, Repeated: 4, Refused: 2})
+	if len(a.Findings) > 0 {
+		t.Errorf("findings %v, want none", a.Findings)
+	}
+}
+
 // Operations that are sent again behind the beginning of another thread: one that was refused is refused again, a removal is a repeat, and
 // the thread stays.
 func TestAccountOfRepeatedOperations(t *testing.T) {
@@ -151,12 +168,13 @@ func TestAccountOfARefusedEventPublishedAgain(t *testing.T) {
 	}
 }
 
-// A producer that gives a sequence out twice loses the second entry: that is told.
+// A producer that gives the sequence of an entry to an operation loses that: it is told.
 func TestAccountTellsReusedSequences(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
-	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("another")})
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Kind: events.KindControl,
+		Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()})
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 2, Applied: 1})
 	w.finds(a, "SPOOL_EVENTS 2", "gave them out twice")

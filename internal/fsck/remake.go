@@ -160,7 +160,7 @@ func (r *remaker) apply(ctx context.Context, ev replayed, at uint64) error {
 	if e.Ref != nil {
 		e.Bad = errAway
 	} else {
-		apply.Clean(&e.Event, r.f.c.cfg.Secrets)
+		apply.Clean(&e, r.f.c.cfg.Secrets)
 		e.Bad = apply.Stage(&e)
 	}
 	st := apply.State{
@@ -288,6 +288,11 @@ var errUnasked = errors.New("nobody asks that of what is made again")
 // Past implements apply.World.
 func (r *remaker) Past(context.Context, events.Thread, string, uint64, uint64, uint64) (events.Past, error) {
 	return events.Past{}, errUnasked
+}
+
+// Reread implements apply.World.
+func (r *remaker) Reread(context.Context, events.Thread, string, uint64, uint64, uint64) ([]events.Linked, bool, error) {
+	return nil, false, errUnasked
 }
 
 // Reused implements apply.World.

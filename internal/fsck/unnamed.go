@@ -278,7 +278,7 @@ func (u *unnamed) blobsOfEvents(ctx context.Context, packs Packs) error {
 		}
 		for _, ev := range stored {
 			e := apply.Staged{Event: ev.Event, At: ev.Seq}
-			apply.Clean(&e.Event, u.c.cfg.Secrets)
+			apply.Clean(&e, u.c.cfg.Secrets)
 			if e.Ref != nil || apply.Stage(&e) != nil {
 				continue
 			}

@@ -35,6 +35,7 @@ type lane struct {
 	beside   [2][]*staged // of its batch, what is put aside and what comes next; stage 1 only
 
 	refusals map[int]*refusals // by partition; stage 1 only
+	rereads  rereads           // stage 1 only
 
 	fence record.Fence // behind which the packs in memory were read; stage 1 only
 
@@ -251,6 +252,7 @@ func (l *lane) flush(ctx context.Context) error {
 	l.heads.clear()
 	l.outputs.clear()
 	clear(l.refusals)
+	l.rereads = rereads{}
 	marker := &commit{flush: make(chan struct{})}
 	if err := l.send(ctx, marker); err != nil {
 		return err

@@ -13,7 +13,7 @@ type Secrets = apply.Secrets
 
 // clean takes the secrets out of an entry that is in memory.
 func (p *Persister) clean(s *staged) {
-	found := apply.Clean(&s.event.Event, p.Secrets)
+	found := apply.Clean(&s.event, p.Secrets)
 	s.cleaned = found > 0
 	p.tell(s, found)
 }

@@ -184,9 +184,9 @@ type Publishing struct {
 	Dialect   string `placeholder:"D" help:"What the entries are: claude, codex, item, omp, raw or step."`
 	Envelopes bool   `help:"Each line is {\"session\",\"thread\",\"dialect\",\"body\",\"time\",\"user\",\"seq\"}; the flags above are defaults."`
 	UserID    string `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
-	Producer  string `placeholder:"P" help:"Identity of the source: the same lines published again under it add nothing."`
+	Producer  string `placeholder:"P" help:"Identity of the source: the same lines published again under it add nothing; other lines under sequences that it has used are dead letters."`
 	Epoch     uint64 `placeholder:"E" help:"Incarnation of the producer; a greater one fences the lower ones."`
-	StartSeq  uint64 `default:"1" placeholder:"N" help:"Sequence of the first line (${default})."`
+	StartSeq  uint64 `default:"1" placeholder:"N" help:"Sequence of the first line (${default}): for lines behind those that the producer has published, one above its last."`
 }
 
 // Config is what the flags say.

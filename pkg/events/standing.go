@@ -1,11 +1,34 @@
 package events
 
-import "sort"
+import (
+	"crypto/sha256"
+	"sort"
+)
 
 // Linked is the place of a stored event in the order of its producer.
 type Linked struct {
 	Seq, Prev uint64 // of the event
 	At        uint64 // its sequence in EVENTS
+	Is        Digest
+}
+
+// Digest tells events of one sequence apart: by their kind, dialect and body, wherever the body is.
+type Digest [16]byte
+
+// Digest is that of an event of one entry.
+func (e *Event) Digest() (d Digest) {
+	body := [sha256.Size]byte{}
+	if e.Ref != nil {
+		body = e.Ref.Sum
+	} else {
+		body = sha256.Sum256(e.Body)
+	}
+	h := sha256.New()
+	h.Write([]byte{byte(e.Kind)})
+	h.Write(body[:])
+	h.Write([]byte(e.Dialect))
+	copy(d[:], h.Sum(nil))
+	return d
 }
 
 // Past is what EVENTS holds of one producer's events in a thread, in one epoch, in a stretch of its sequences.
@@ -31,7 +54,7 @@ func (p *Past) Add(subject string, data []byte, at uint64, producer string, epoc
 		return
 	}
 	for _, one := range e.Each() {
-		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at})
+		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Digest()})
 	}
 }
 

@@ -309,6 +309,14 @@ func (h *Head) Inherit(from *Head) {
 	}
 }
 
+// Last gives the last event that the thread has seen of a producer.
+func (h *Head) Last(producer string) (p Producer, known bool) {
+	if i := h.producer(producer); i >= 0 {
+		return h.Producers[i], true
+	}
+	return p, false
+}
+
 func (h *Head) producer(id string) int {
 	return slices.IndexFunc(h.Producers, func(p Producer) bool { return p.ID == id })
 }

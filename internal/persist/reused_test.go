@@ -1,0 +1,275 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"spool/internal/apply"
+	"spool/internal/must"
+	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/internal/redact"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// looks counts how often EVENTS is read back, and fails some of the reads.
+type looks struct {
+	of       persist.Past
+	n, fails atomic.Int64
+}
+
+func (l *looks) Past(
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
+) (events.Past, error) {
+	l.n.Add(1)
+	if l.fails.Add(-1) >= 0 {
+		return events.Past{}, fmt.Errorf("%w: as a test wants it", record.ErrBusy)
+	}
+	return l.of.Past(ctx, t, producer, epoch, from, before)
+}
+
+// looking is a persister that is fed by hand, and how often it reads EVENTS back.
+func (r *rig) looking(change ...func(*persist.Deps, *persist.Config)) (*persist.Persister, *looks) {
+	l := &looks{}
+	return r.deaf(append(change, func(d *persist.Deps, _ *persist.Config) { l.of, d.Past = d.Past, l })...), l
+}
+
+// wantReused holds the dead letters against those of entries with another one's sequence: whose ids these are.
+func (r *rig) wantReused(want ...string) {
+	r.t.Helper()
+	letters := must.Get(r.DeadLetters(r.t.Context(), ""))(r.t)
+	var got []string
+	for _, l := range letters {
+		if !strings.Contains(l.Reason, apply.ErrReused.Error()) {
+			r.t.Errorf("dead letter %q, want one that says %q", l.Reason, apply.ErrReused)
+		}
+		e, err := events.Decode(l.Data)
+		at := bytes.Index(e.Body, []byte(`"id":"`))
+		if err != nil || at < 0 {
+			r.t.Fatalf("dead letter %.200q: %v", l.Data, err)
+		}
+		got = append(got, string(e.Body[at+6:at+12]))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("dead letters of the entries %v, want %v", got, want)
+	}
+}
+
+// run stores one event of several entries, with the sequences from..to; their ids begin at nth.
+func (r *rig) run(id events.Thread, from, to uint64, nth int) {
+	r.t.Helper()
+	e := &events.Event{Producer: "p", Seq: from, Kind: events.KindEntry, Dialect: "omp", Thread: id, Time: 1,
+		Body: message(fmt.Sprintf("e%05d", nth), "user", 10)}
+	for seq := from + 1; seq <= to; seq++ {
+		nth++
+		e.More = append(e.More, events.Entry{Seq: seq, Body: message(fmt.Sprintf("e%05d", nth), "user", 10)})
+	}
+	r.store(e)
+}
+
+// An entry that has the sequence of another one of its producer was acknowledged: it is a dead letter, once. What says
+// the same is a repeat, wherever it comes again.
+func TestReused(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, _ := r.looking()
+	r.entry(id, 1, 0)
+	r.entry(id, 2, 1)
+	r.entry(id, 2, 92)
+	r.entry(id, 1, 0)  // its producer has got no ack
+	r.entry(id, 1, 91) // behind a repeat
+	r.entry(id, 2, 92) // its producer has got no ack
+	r.entry(id, 2, 1)
+	r.entry(id, 3, 2)
+	r.entry(id, 1, 0)
+	r.entry(id, 2, 93) // a third one
+	r.entry(id, 2, 92)
+	last := uint64(11)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00092", "e00091", "e00093")
+	r.wantEntries(id, 3)
+	next, looks := r.looking() // all of it is given again
+	r.give(next, 1, last)
+	r.through(next, int64(last))
+	r.wantReused("e00092", "e00091", "e00093")
+	r.wantEntries(id, 3)
+	if n := looks.n.Load(); n > 6 {
+		t.Errorf("EVENTS was read back %d times for what comes again itself, want it for the last repeats alone", n)
+	}
+}
+
+// A second run of a program counts from 1 again: what is behind the last sequence of the first one is taken, all else is
+// a dead letter, wherever the messages are cut. Repeats cost no read each.
+func TestReusedByASecondRun(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, looks := r.looking()
+	r.run(id, 1, 20, 0)
+	r.run(id, 21, 40, 20)
+	r.run(id, 1, 15, 100)
+	r.run(id, 16, 45, 115) // ids 115 to 139 are of sequences that are given
+	r.give(p, 1, 4)
+	r.through(p, 85)
+	var want []string
+	for n := 100; n < 140; n++ {
+		want = append(want, fmt.Sprintf("e%05d", n))
+	}
+	r.wantReused(want...)
+	if n := r.head(id).Entries; n != 45 {
+		t.Errorf("%d entries, want 45: those of the first run, and the last 5 of the second", n)
+	}
+	before := looks.n.Load()
+	for range 10 {
+		r.run(id, 1, 20, 0)
+		r.run(id, 1, 15, 100)
+	}
+	r.give(p, 5, 24)
+	r.through(p, 85+350)
+	r.wantReused(want...)
+	if n := looks.n.Load() - before; n > 30 {
+		t.Errorf("EVENTS was read back %d times for 350 repeats in 20 messages, want less than twice a message", n)
+	}
+}
+
+// The first entry of a sequence is found behind what other threads have, and not judged where it is too far away.
+func TestReusedLongAgo(t *testing.T) {
+	r := newRig(t)
+	id, far := thread(0), thread(1)
+	p, _ := r.looking(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 500 })
+	other := func(n int) {
+		for range n {
+			r.store(&events.Event{Producer: "q", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: thread(2),
+				Body: message("e00000", "user", 10)})
+		}
+	}
+	r.entry(far, 1, 0)
+	r.entry(far, 2, 1)
+	r.entry(id, 1, 0)
+	other(500)
+	r.entry(id, 2, 1)
+	other(200)
+	r.entry(id, 1, 91)
+	other(4200)
+	r.entry(id, 2, 92)
+	r.entry(id, 2, 92)
+	r.entry(far, 3, 2)
+	r.entry(far, 2, 93) // nobody finds the first one
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00091", "e00092")
+	r.wantEntries(id, 2)
+	r.wantEntries(far, 3)
+}
+
+// What says the same is a repeat however it travels: with its body beside it, with secrets that are masked.
+func TestRepeatedInAnotherForm(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	mask := func(d *persist.Deps, c *persist.Config) {
+		d.Secrets, c.StreamBytes = redact.New(redact.Default(), true), 1<<20
+	}
+	p, _ := r.looking(mask)
+	seq := uint64(0)
+	for _, size := range []int{0, 2 << 20} {
+		seq++
+		body := secretBody(fmt.Sprintf("e%05d", seq-1), size)
+		inline := events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "omp", Thread: id, Body: body}
+		if size == 0 {
+			r.store(&inline)
+		}
+		for range 2 {
+			claim := inline
+			ref := must.Get(r.conn.Inbox().CheckIn(t.Context(), bytes.NewReader(body)))(t)
+			claim.Body, claim.Ref = nil, &ref
+			r.store(&claim)
+		}
+		if size == 0 {
+			r.store(&inline)
+			inline.Body = secretBody("e00099", size)
+			r.store(&inline)
+			inline.Body, inline.Dialect = body, "raw"
+			r.store(&inline)
+		}
+	}
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00099", "e00000")
+	r.wantEntries(id, 2)
+}
+
+// What a producer publishes again under the name that its thread had, or behind its removal, is held against what was
+// published there.
+func TestReusedUnderAFormerName(t *testing.T) {
+	r := newRig(t)
+	gone, away := thread(0), thread(1)
+	p, _ := r.looking()
+	for _, id := range []events.Thread{gone, away} {
+		r.entry(id, 1, 0)
+		r.entry(id, 2, 1)
+	}
+	r.control(gone, "rm", removal())
+	r.control(away, "mv", renameTo("other"))
+	r.entry(gone, 5, 0) // begins anew
+	r.entry(gone, 2, 1)
+	r.entry(gone, 2, 91)
+	r.entry(away, 2, 1)
+	r.entry(away, 1, 92)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00091", "e00092")
+	r.wantEntries(gone, 1)
+	r.wantEntries(events.Thread{Session: away.Session, Name: "other"}, 2)
+}
+
+// A store that does not answer is no verdict.
+func TestReusedWhileEventsDoNotAnswer(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, looks := r.looking()
+	looks.fails.Store(3)
+	r.entry(id, 1, 0)
+	r.entry(id, 1, 0)
+	r.entry(id, 1, 91)
+	r.give(p, 1, 3)
+	r.through(p, 3)
+	r.wantReused("e00091")
+	r.wantEntries(id, 1)
+}
+
+// A letter that is replayed has a sequence of its own.
+func TestReplayedReused(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	id := thread(0)
+	pub := func(n int) {
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(),
+			client.Entry{Thread: id, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", n), "user", 10), Seq: 1}))
+	}
+	pub(0)
+	pub(1)
+	pub(2)
+	var letters []client.DeadLetter
+	r.until("there are two dead letters", func() bool {
+		letters = must.Get(r.DeadLetters(t.Context(), ""))(t)
+		return len(letters) == 2
+	})
+	for range 2 {
+		for _, l := range letters {
+			must.Do(t, r.ReplayDeadLetter(t.Context(), l.At))
+		}
+	}
+	r.until("both are in the thread", func() bool { return r.head(id).Entries == 3 })
+	pub(3)
+	r.until("all is applied", func() bool { return len(must.Get(r.DeadLetters(t.Context(), ""))(t)) == 3 })
+	r.wantReused("e00001", "e00002", "e00003")
+	r.wantEntries(id, 3)
+}
