@@ -458,6 +458,7 @@ func TestKilledInATrial(t *testing.T) {
 
 // Persisters that live on beside those that took over from them, and get the partition back, make no dead letter.
 func TestAliveBesideItsSuccessor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for i := range 3 {
 		e := stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))

@@ -19,6 +19,7 @@ import (
 // A persister that is slow between its commit and its items sends them late: the thread was removed meanwhile, and another has its
 // name. A reader gets each item of each life once.
 func TestLateItemsOfAnEarlierLife(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

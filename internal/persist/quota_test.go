@@ -20,6 +20,7 @@ import (
 // limit, also behind a restart and when it comes again; what it has goes on, and other sessions do not notice. Where a
 // thread is removed there is room for another one, and a deleted session begins anew.
 func TestQuotas(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	limit := func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Threads: 3, Producers: 4} }
 	run := r.start(limit)
