@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/natsadmin"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -108,6 +109,8 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.async(ctx, cl)
 	case Skip:
 		return c.skip(ctx)
+	case Reuse:
+		return c.countAgain(ctx)
 	case Poison, PoisonOp:
 		return c.poison(ctx)
 	case Fork:
@@ -288,42 +291,80 @@ func (c *call) poison(ctx context.Context) error {
 	return err
 }
 
-// skip publishes as an agent without this library does that keeps no order: it leaves out some sequences, and some time
-// later it sends them behind the others, twice, as if acks had been lost.
-func (c *call) skip(ctx context.Context) error {
+// numbered publishes entries whose sequences it is told, as an agent without this library does.
+type numbered struct {
+	*call
+	conn     *natsio.Conn
+	thread   events.Thread
+	producer string
+	sent     []natsadmin.StoredMessage // all of them
+}
+
+func (c *call) numbered() (*numbered, error) {
 	conn, err := c.proc.connect()
-	if err != nil {
-		return err
+	t := threadOf(c.op.Session, c.op.Thread)
+	return &numbered{call: c, conn: conn, thread: t, producer: fmt.Sprintf("%s-%s%d", c.proc.name, c.op.Do, c.index)}, err
+}
+
+// put publishes an entry for each sequence.
+func (n *numbered) put(ctx context.Context, seqs ...uint64) error {
+	var ws []*Wrote
+	from := len(n.sent)
+	for _, seq := range seqs {
+		w := n.write(n.thread, n.producer, true)
+		e := events.Event{Producer: n.producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: n.thread,
+			Body: body(w.Mark, n.op.Size, 0)}
+		ws = append(ws, w)
+		n.sent = append(n.sent, natsadmin.StoredMessage{Subject: events.EventSubject(n.thread, e.Kind), Data: e.Encode()})
 	}
-	t, producer := threadOf(c.op.Session, c.op.Thread), fmt.Sprintf("%s-skip%d", c.proc.name, c.index)
-	put := func(seqs ...uint64) error {
-		var sent []natsadmin.StoredMessage
-		var ws []*Wrote
-		for _, seq := range seqs {
-			w := c.write(t, producer, true)
-			e := events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: t,
-				Body: body(w.Mark, c.op.Size, 0)}
-			ws = append(ws, w)
-			sent = append(sent, natsadmin.StoredMessage{Subject: events.EventSubject(t, e.Kind), Data: e.Encode()})
-		}
-		err := natsadmin.New(conn).PutMessages(ctx, sent)
-		if err == nil && c.op.Again {
-			err = natsadmin.New(conn).PutMessages(ctx, sent)
-		}
-		if err == nil {
-			c.tell(Acked, ws...)
-		}
-		return err
+	err := n.again(ctx, from)
+	if err == nil && n.op.Again {
+		err = n.again(ctx, from)
 	}
-	if err := put(2, 4); err != nil {
-		return err
+	if err == nil {
+		n.tell(Acked, ws...)
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(ms(c.op.N)):
+	return err
+}
+
+// again publishes what was published, from one entry on, as whoever got no answer does.
+func (n *numbered) again(ctx context.Context, from int) error {
+	return natsadmin.New(n.conn).PutMessages(ctx, n.sent[from:])
+}
+
+// skip leaves out sequences, and later gives them to entries behind the others.
+func (c *call) skip(ctx context.Context) error {
+	n, err := c.numbered()
+	if err == nil {
+		err = n.put(ctx, 2, 4)
 	}
-	return put(3, 5, 1)
+	if err == nil {
+		err = sleep(ctx, c.op.N)
+	}
+	if err == nil {
+		err = n.put(ctx, 3, 5, 1)
+	}
+	return err
+}
+
+// countAgain publishes entries, and later others from the first sequence on, as a second run of a program does. Then may
+// come again what both published.
+func (c *call) countAgain(ctx context.Context) error {
+	n, err := c.numbered()
+	if err == nil {
+		err = n.put(ctx, 1, 2)
+	}
+	if err == nil {
+		err = sleep(ctx, c.op.N)
+	}
+	more := []uint64{1, 2, 3}
+	if err == nil {
+		err = n.put(ctx, more[:2+c.op.Kind/2]...)
+	}
+	if err == nil && c.op.Kind%2 == 1 {
+		err = n.again(ctx, 0)
+	}
+	return err
 }
 
 // operateTwice removes or renames a thread as an agent without this library does, and as if its ack had been lost: some

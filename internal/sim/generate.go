@@ -40,7 +40,7 @@ var moods = []mood{
 	{name: "readers", verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
 	{name: "retention", verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
-	{name: "out of order", verbs: map[Verb]int{Publish: 15, Skip: 12, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
+	{name: "out of order", verbs: map[Verb]int{Publish: 15, Skip: 12, Reuse: 10, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
 		KillOne: 3, StartOne: 3, Settle: 3}},
 	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
 		Settle: 2}},
@@ -71,6 +71,7 @@ var moods = []mood{
 	{name: "late removal", scene: (*Program).lateRemoval},
 	{name: "killed again", scene: (*Program).killedAgain},
 	{name: "own queue", scene: (*Program).ownQueue},
+	{name: "letters kept", scene: (*Program).lettersKept},
 	{name: "deleted inside", scene: (*Program).deletedInside},
 	{name: "deleted between", scene: (*Program).deletedBetween},
 	{name: "lost events", scene: (*Program).lostEvents},
@@ -184,7 +185,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Poison, PoisonOp, Skip, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	Publish, Async, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
@@ -205,8 +206,8 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		p.publishes(r, &o)
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
-	case Skip:
-		o.N, o.Again = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0
+	case Skip, Reuse:
+		o.N, o.Again, o.Kind = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0, r.IntN(4)
 	case Output:
 		o.N, o.Kind = 1+r.IntN(5), r.IntN(2)*r.IntN(5)
 		if r.IntN(3) == 0 {

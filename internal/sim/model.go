@@ -73,7 +73,7 @@ type life struct {
 	began   uint64 // with this event
 	held    []held // its entries, in order
 	seen    producers
-	noted   map[identity]bool // what it saw itself, whatever its name was
+	noted   map[identity]string // what it saw itself, whatever its name was: what it says
 	ended   bool
 	gone    bool   // removed, by itself or with its session
 	foreign bool   // it is a fork of a thread of another session: what it began with is not known here
@@ -94,7 +94,7 @@ type left struct {
 	by      *life     // that left it last
 	had     producers // what it had seen, and those that had the name before
 	seen    producers // the same, and what the name refused since
-	noted   map[identity]bool
+	noted   map[identity]string
 	earlier bool // there were such
 }
 
@@ -172,15 +172,20 @@ func (m *model) take(subject string, data []byte, at uint64) {
 // names checks that a sequence names one event (SPEC P3).
 func (m *model) names(e *events.Event) {
 	id := identityOf(e)
-	is := string(e.Body)
-	if e.Ref != nil {
-		is = fmt.Sprintf("%x", e.Ref.Sum)
-	}
-	if was, known := m.named[id]; known && was != is {
+	is := says(e)
+	if was, known := m.named[id]; known && was != is && !strings.Contains(e.Producer, "-"+string(Reuse)) {
 		m.fail("the sequence %d of %s names two events of %s: %s and %s (SPEC P3)", e.Seq, e.Producer, e.Thread,
 			cutTo(was), cutTo(is))
 	}
 	m.named[id] = is
+}
+
+// says is what tells an event from others.
+func says(e *events.Event) string {
+	if e.Ref != nil {
+		return fmt.Sprintf("%x", e.Ref.Sum)
+	}
+	return string(e.Body)
 }
 
 func cutTo(s string) string {
@@ -216,7 +221,9 @@ func (m *model) one(e *events.Event, at uint64) {
 	switch {
 	case t == nil && gone != nil && gone.to != "" && !letter && e.Epoch < gone.had[e.Producer].epoch:
 		m.settle(mark, fenced, at, "")
-	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && !gone.noted[inLife(e)]):
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
+		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && gone.noted[inLife(e)] == ""):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
@@ -274,6 +281,13 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && t.seen.had(e, e.Seq) && m.late(e, t, gone):
 		m.bury(e, mark, at, letter, reason, overtaken, !t.moved && (gone == nil || !gone.earlier))
 		m.note(e, t)
+	case t != nil && t.seen.had(e, e.Seq) && m.reused(e, t, gone):
+		own := t.noted[inLife(e)] != "" && !t.moved && (gone == nil || !gone.earlier)
+		was := m.fates[mark]
+		if was != nil && letter && own && m.emptied[e.Thread.Session] < was.at {
+			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
+		}
+		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
@@ -298,8 +312,17 @@ const overtaken = "a later event of its producer was stored before it"
 // late reports whether an event comes behind a later one of its producer, and neither its thread nor those that had the
 // name before ever saw it.
 func (m *model) late(e *events.Event, t *life, gone *left) bool {
-	return !t.noted[inLife(e)] && e.Epoch == t.seen[e.Producer].epoch &&
-		(gone == nil || !gone.noted[inLife(e)] && e.Epoch >= gone.had[e.Producer].epoch)
+	return t.noted[inLife(e)] == "" && e.Epoch == t.seen[e.Producer].epoch &&
+		(gone == nil || gone.noted[inLife(e)] == "" && e.Epoch >= gone.had[e.Producer].epoch)
+}
+
+// reused reports whether the sequence of an entry is another one's, in its thread or in those that had the name before.
+func (m *model) reused(e *events.Event, t *life, gone *left) bool {
+	other := func(noted map[identity]string) bool {
+		was := noted[inLife(e)]
+		return e.Kind == events.KindEntry && was != "" && was != says(e)
+	}
+	return t != nil && other(t.noted) || gone != nil && other(gone.noted)
 }
 
 // inLife is what names an event in a thread, whatever the thread is called.
@@ -321,7 +344,7 @@ func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
 // begin gives the event's thread, which begins with it if there is none.
 func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 	if t == nil {
-		t = &life{thread: e.Thread, began: m.at, seen: producers{}, noted: map[identity]bool{}}
+		t = &life{thread: e.Thread, began: m.at, seen: producers{}, noted: map[identity]string{}}
 		m.threads[e.Thread] = t
 		m.lives = append(m.lives, t)
 	}
@@ -330,7 +353,9 @@ func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
 
 func (m *model) note(e *events.Event, t *life) {
 	if t != nil {
-		t.noted[inLife(e)] = true
+		if id := inLife(e); t.noted[id] == "" {
+			t.noted[id] = says(e)
+		}
 		t.seen.note(e)
 	} else if gone := m.lefts[e.Thread]; gone != nil {
 		gone.seen.note(e)

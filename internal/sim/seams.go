@@ -89,6 +89,21 @@ func (p *Program) killedAgain(r *rand.Rand) []Op {
 	return append(ops, Op{Do: StartOne}, p.some(r, 0, 0), Op{Do: Sleep, Ms: 12_000})
 }
 
+// lettersKept is a scene: a backup is made while events are refused. What is linked to them may be in the restored store
+// without them.
+func (p *Program) lettersKept(r *rand.Rand) []Op {
+	p.Persisters, p.BatchMax, p.Free = 1, 1, r.IntN(2) == 0
+	var ops []Op
+	for range 1 + r.IntN(3) {
+		refused := in(p.op(r, []Verb{Poison, PoisonOp}[r.IntN(2)]), 0, few(r, 2))
+		ops = append(ops, refused)
+		if r.IntN(2) == 0 {
+			ops = append(ops, p.some(r, r.IntN(2), few(r, 2)))
+		}
+	}
+	return append(ops, Op{Do: Sleep, Ms: r.IntN(2) * r.IntN(400)}, Op{Do: BackUp, Who: 1})
+}
+
 // ownQueue is a scene: a process that kept events on its disk has a server again, and publishes as the same producers, in
 // several threads, while its disk is not empty yet.
 func (p *Program) ownQueue(r *rand.Rand) []Op {
