@@ -173,12 +173,15 @@ func (m *model) take(subject string, data []byte, at uint64) {
 func (m *model) names(e *events.Event) {
 	id := identityOf(e)
 	is := says(e)
-	if was, known := m.named[id]; known && was != is && !strings.Contains(e.Producer, "-"+string(Reuse)) {
+	if was, known := m.named[id]; known && was != is && !countsAgain(e) {
 		m.fail("the sequence %d of %s names two events of %s: %s and %s (SPEC P3)", e.Seq, e.Producer, e.Thread,
 			cutTo(was), cutTo(is))
 	}
 	m.named[id] = is
 }
+
+// countsAgain reports whether an event is of a producer that gives sequences to several.
+func countsAgain(e *events.Event) bool { return strings.Contains(e.Producer, "-"+string(Reuse)) }
 
 // says is what tells an event from others.
 func says(e *events.Event) string {
@@ -223,6 +226,7 @@ func (m *model) one(e *events.Event, at uint64) {
 		m.settle(mark, fenced, at, "")
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
 		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
+		m.refused(e, nil)
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && gone.noted[inLife(e)] == ""):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
@@ -291,7 +295,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
-		m.bury(e, mark, at, letter, reason, "it was refused when it came first", true)
+		m.bury(e, mark, at, letter, reason, "it was refused when it came first", !countsAgain(e))
 		m.note(e, t)
 	case leaves(op) && gone != nil && gone.had.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
@@ -382,7 +386,7 @@ func (m *model) repeat(e *events.Event, mark string, at uint64, letter bool, rea
 	if m.fates[mark] == nil {
 		m.settle(mark, repeated, at, "")
 	}
-	if letter && m.fates[mark] != nil && m.fates[mark].outcome == applied {
+	if letter && m.fates[mark] != nil && m.fates[mark].outcome == applied && !m.nowhere[identityOf(e)] {
 		m.fail("the event at %d, %s, is a repeat of an applied one, and a dead letter: %s", at, mark, reason)
 	}
 }

@@ -266,7 +266,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
-		} else if !ok && !life.forked && !life.moved {
+		} else if !ok && !life.forked && !life.moved && !j.deadly(s.Thread) {
 			j.fail("%s: item %d was never sent", s.Thread, posted.N)
 		}
 	}
@@ -277,6 +277,16 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		j.fail("%s: its head counts %d items, and its nodes give %d", s.Thread, s.Head.N, want-1)
 	}
 	return nil
+}
+
+// deadly reports whether so many persisters died over an event of a thread that its items are left out.
+func (j *judgement) deadly(t events.Thread) bool {
+	for seq, lives := range j.model.tried {
+		if of, _, err := events.ParseStored(j.events[seq].Subject); err == nil && of == t && len(lives) > 3 {
+			return true
+		}
+	}
+	return false
 }
 
 // settles gives the prompt that an item asks or settles, which of both it does, and how.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spool/internal/backup"
 	"spool/internal/fsck"
@@ -188,6 +189,9 @@ func (j *judgement) compareRestored(ctx context.Context, d *driver, goesOn map[e
 		return err
 	}
 	for _, f := range r.Findings {
+		if strings.Contains(f.String(), "-"+string(Reuse)) { // the first entry of a sequence is not there: nobody tells the second one
+			continue // from a repeat, but fsck
+		}
 		j.fail("fsck of a restored store: %s", f)
 	}
 	c, err := service.NewCollector(conn, gc.Config{Share: 1}, d.log)

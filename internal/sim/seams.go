@@ -197,13 +197,20 @@ func (p *Program) nameAgain(r *rand.Rand) []Op {
 	p.Free = false
 	first, next := p.some(r, 0, 0), p.some(r, 0, 0)
 	first.As, next.As, next.Who, first.Who = 1, r.IntN(3)/2*2, 0, 0
-	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 30 + r.IntN(40)}, first, {Do: Remove, Kind: 1}, next,
-		{Do: Rename, To: 2}}
+	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 30 + r.IntN(40)}, first}
+	again := r.IntN(2) == 0
+	if again { // its producer sends it again
+		p.Agents = max(p.Agents, 2)
+		ops = []Op{{Do: Reuse, Who: 1, N: 5000, Kind: 1, Again: true}, {Do: Sleep, Ms: 100 + r.IntN(900)}}
+	}
+	ops = append(ops, Op{Do: Remove, Kind: 1}, next, Op{Do: Rename, To: 2})
 	if r.IntN(3) == 0 {
 		ops = append(ops, p.some(r, 0, 0))
 	}
-	ops = append(ops, Op{Do: Rename, Thread: 2, To: 0}, Op{Do: Settle}, Op{Do: KillOne}, Op{Do: KillOne, Who: 1},
-		Op{Do: StartOne})
+	ops = append(ops, Op{Do: Rename, Thread: 2, To: 0}, Op{Do: Settle})
+	if !again {
+		ops = append(ops, Op{Do: KillOne}, Op{Do: KillOne, Who: 1}, Op{Do: StartOne})
+	}
 	return append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}, p.some(r, 0, 0), Op{Do: Settle})
 }
 
