@@ -15,8 +15,6 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
-	"spool/internal/record"
-	"spool/internal/scrub"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -78,21 +76,10 @@ func (c *fsckCmd) Run(a *app) error {
 	}
 	progress, end := byteBar(a.err)
 	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
-	sys := natsadmin.Of(conn)
-	var rep *fsck.Report
-	if c.Repair {
-		rep, err = fsck.Fix(a.ctx, sys, sys, conn.Store(0), cfg)
-	} else {
-		rep, err = fsck.Check(a.ctx, sys, cfg)
-	}
+	rep, failed := service.Fsck(a.ctx, conn, cfg, c.Repair)
 	end()
-	if err != nil {
-		return fmt.Errorf("fsck: %w", err)
-	}
-	if c.Repair {
-		if err := scrub.Repaired(a.ctx, sys); err != nil {
-			return fmt.Errorf("note the repair: %w", err)
-		}
+	if rep == nil {
+		return fmt.Errorf("fsck: %w", failed)
 	}
 	if c.JSON {
 		err = json.NewEncoder(a.out).Encode(struct {
@@ -102,12 +89,7 @@ func (c *fsckCmd) Run(a *app) error {
 	} else {
 		err = writeFsck(a.out, rep)
 	}
-	if len(rep.Findings) == 0 {
-		// Who may only read has looked, too; it stands until somebody else does.
-		if e := scrub.Cleared(a.ctx, sys); e != nil && !errors.Is(e, record.ErrDenied) {
-			return errors.Join(err, fmt.Errorf("clear what was found before: %w", e))
-		}
-	}
+	err = errors.Join(err, failed)
 	if err == nil && len(rep.Findings) > 0 {
 		err = fmt.Errorf("%d findings", len(rep.Findings))
 	}

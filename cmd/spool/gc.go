@@ -90,7 +90,7 @@ func (c *gcApplyCmd) Run(a *app) error {
 	}
 	r := p.Report()
 	r.Applied = true
-	if r.Done, err = col.Apply(a.ctx, &p); err != nil {
+	if r.Done, err = service.Apply(a.ctx, conn, col, &p); err != nil {
 		r.Refused = err.Error()
 	}
 	err = service.StoreReport(a.ctx, conn, &r, err)

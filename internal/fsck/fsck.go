@@ -91,6 +91,10 @@ type Config struct {
 	// behind the gap that are there leave the thread, and are published again if SPOOL_EVENTS has them.
 	Cut bool
 
+	// Lost says what is known of records that were lost, if any were: then what no record names counts as lost, too, and
+	// not as garbage. "": none were.
+	Lost string
+
 	// Items makes every item again from its node, and compares; else the newest of each thread. It takes 100 bytes an item.
 	Items bool
 
@@ -132,7 +136,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway,
-		c.checkOthers, c.checkClasses, c.checkItems,
+		c.checkOthers, c.checkClasses, c.checkItems, c.checkNameless,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -172,9 +176,12 @@ type checker struct {
 
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
-	lostThreads []events.Thread         // without a head
-	posted      map[events.Thread]int64 // entries in SPOOL_EVENTS of threads that have a head
-	anew        []*head                 // threads that have lost what was applied before their first entry
+	lostThreads []events.Thread                   // without a head
+	posted      map[events.Thread]int64           // entries in SPOOL_EVENTS of threads that have a head
+	anew        []*head                           // threads that have lost what was applied before their first entry
+	left        []threads.Head                    // of threads that are no more under their names
+	pointers    map[artifacts.ID]threads.Artifact // what nodes tell of artifacts
+	nameless    nameless
 	cache       casstore.PackGetter
 	ledger      *accountant // of account
 	noLetters   bool        // the record of dead letters that were removed cannot be read
@@ -186,7 +193,7 @@ func newChecker(s Store, cfg Config) *checker {
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
 		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
-		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{},
+		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},
 	}
 }
 
@@ -268,9 +275,11 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		"counter": c.counter,
 		"left": func(r record.Record) error {
 			left, err := record.DecodeLeft(r.Value)
-			if err == nil {
-				_, err = threads.DecodeHead(left.Head)
+			if err != nil {
+				return err
 			}
+			h, err := threads.DecodeHead(left.Head)
+			c.left = append(c.left, h)
 			return err
 		},
 	}

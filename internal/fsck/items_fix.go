@@ -139,25 +139,15 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	if s == nil || s.wrong != nil {
 		return f.replayAll(ctx, applied(stored), done)
 	}
-	step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[s.pack].id})
-	if err != nil {
-		return done, err
-	}
-	h := &head{key: events.HeadKey(t), id: t}
-	if h.Start, err = step.Locate(step.Start); err != nil {
-		return done, err
-	}
-	now, err := f.back(ctx, h, step)
+	now, step, err := f.headAt(ctx, t, it.node)
 	if err != nil {
 		return done, err
 	}
 	if _, now.Life, err = f.c.s.LastItem(ctx, t); err != nil { // the newest item is the one that it is made from
 		return done, err
 	}
-	now.Sent = now.N
-	now.Dialect, now.Created = step.Entry.Dialect, now.Updated
 	rest := f.seen(ctx, &now, stored, step)
-	if err := f.putHead(ctx, t, &now); err != nil {
+	if err := f.putHead(ctx, t, &now, sessions.Info{ID: t.Session, Created: now.Created}); err != nil {
 		return done, err
 	}
 	done.From, done.To = step.At.Ref.String(), step.At.Ref.String()
@@ -197,7 +187,8 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
-func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head) error {
+// putHead stores the head of a thread that has none, and its session's header where there is none.
+func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head, info sessions.Info) error {
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return err
@@ -212,7 +203,6 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head)
 	}
 	puts := []record.Put{{Key: key, Value: now.Encode(), Expect: rs[2].Seq}}
 	if !rs[1].Exists() {
-		info := sessions.Info{ID: t.Session, Created: now.Created}
 		puts = append(puts, record.Put{Key: events.SessionKey(t.Session), Value: info.Encode(), Expect: rs[1].Seq})
 	}
 	named := &filling{at: map[casstore.Ref]casstore.PackID{now.Start.Ref: now.Start.Pack}}

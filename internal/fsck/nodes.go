@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -16,11 +17,12 @@ type cause struct{ kind, detail string }
 
 // state is what is known of a state that could be read.
 type state struct {
-	pack                int // index in packs
+	pack, node          int // index in packs, and in the pack
 	start, parent       casstore.Ref
 	index, first, count int64
-	end                 bool   // its role is that of an end
-	wrong               *cause // of itself or of a state before it
+	end                 bool    // its role is that of an end
+	entry               entryID // with Config.Lost
+	wrong               *cause  // of itself or of a state before it
 }
 
 // last is the number of the thread's last item once the state is in; ok is false if it does not say.
@@ -40,7 +42,7 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		r := resolver{c: c, ctx: ctx, pack: p}
 		switch n.Type {
 		case threads.TypeState:
-			err = c.state(&r, i, ref, n)
+			err = c.state(&r, i, k, n)
 		case threads.TypeStart:
 			c.starts[ref] = true
 			_, err = threads.ParseStart(n)
@@ -49,7 +51,9 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 			_, err = threads.ParseContent(n)
 			r.nodes(n.Refs)
 		case threads.TypeArtifact:
-			_, err = threads.ParseArtifact(n)
+			var told threads.Artifact
+			told, err = threads.ParseArtifact(n)
+			c.pointers[artifacts.ID(told.ID)] = told
 		case threads.TypeTips:
 			_, err = threads.ParseTips(n)
 			r.nodes(n.Refs)
@@ -72,15 +76,19 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 }
 
 // state takes a state: it must fit its parent, and all that it refers to must be good.
-func (c *checker) state(r *resolver, i int, ref casstore.Ref, n casstore.Node) error {
+func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 	c.report.States++
+	ref := r.pack.Ref(node)
 	st, err := threads.ParseState(n)
 	if err != nil {
 		c.bad[ref] = &cause{Inconsistent, err.Error()}
 		return nil
 	}
 	s := &state{
-		pack: i, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+		pack: i, node: node, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+	}
+	if c.cfg.Lost != "" {
+		s.entry = idOf(&st)
 	}
 	if before := c.states[ref]; before == nil || before.wrong != nil { // equal states may be in several packs
 		c.states[ref] = s

@@ -91,16 +91,20 @@ func (p *Plan) brake(b Brake, format string, args ...any) {
 
 // brake looks for signs that the plan is wrong.
 func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) error {
+	floor, least := c.cfg.Floor, ", and than "+text.Bytes(c.cfg.Floor)
 	if c.Alarms != nil {
-		all, generation, err := c.Alarms(ctx)
+		found, err := c.Alarms(ctx)
 		if err != nil {
 			return fmt.Errorf("look for alarms: %w", err)
 		}
-		for _, a := range all {
+		for _, a := range found.Standing {
 			p.brake(BrakeDamage, "%s", a)
 		}
-		if generation > p.last.Generation { // somebody has looked since: what was before says nothing
-			p.last = state{Generation: generation, Waits: p.last.Waits}
+		if found.Generation > p.last.Generation { // somebody has looked since: what was before says nothing
+			p.last = state{Generation: found.Generation, Waits: p.last.Waits}
+		}
+		if found.Unsure {
+			floor, least = 0, "; records were lost and made again, so that there is no least amount that may always go"
 		}
 	}
 	if err := w.unknown.Err(); err != nil {
@@ -113,8 +117,7 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 	facts, stored := min(p.last.Facts, now.Facts), min(p.last.Stored,
 		now.Stored) // another cycle may have ended during this one
 	if w.facts < facts {
-		p.brake(BrakeWorld, "%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one; run spool fsck --repair",
-			events.RecordsStream, w.facts, facts)
+		p.brake(BrakeWorld, "%s; run spool fsck --repair", factsLost(w.facts, facts))
 	}
 	if there := len(w.seen) - w.facts; there < stored {
 		p.brake(BrakeWorld, "%s has %d keys of packs and blobs, and had %d when gc last looked, and gc alone removes them; run spool fsck --repair",
@@ -130,28 +133,62 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 		p.brake(BrakeWorld, "the bytes of %d blobs that threads reach are not in %s; run spool fsck", lost,
 			events.ObjectStream(events.BlobsBucket))
 	}
-	c.brakeShares(p, w)
+	c.brakeShares(p, w, floor, least)
 	p.Allow(c.cfg.Allow...)
 	return nil
 }
 
-// brakeShares looks how much would go.
-func (c *Collector) brakeShares(p *Plan, w *world) {
+func factsLost(now, before int) string {
+	return fmt.Sprintf("%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one",
+		events.RecordsStream, now, before)
+}
+
+// isFact reports whether a record is one of state.Facts.
+func isFact(class record.Class) bool {
+	return !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps)
+}
+
+// FactsLost says how many records are gone that nothing removes, since the cycle before; "": none, or somebody has said in
+// this generation (Alarms) that what is there is all there is.
+func FactsLost(ctx context.Context, memory Memory, records Records, generation uint64) (why string, err error) {
+	last, now := state{}, 0
+	if err := memory.Recall(ctx, &last); err != nil || last.Facts == 0 || generation > last.Generation {
+		return "", err
+	}
+	keys, err := records.Keys(ctx, ">")
+	if err != nil {
+		return "", err
+	}
+	for _, key := range keys {
+		if class, _ := record.ClassOf(key); isFact(class) {
+			now++
+		}
+	}
+	if now < last.Facts {
+		why = factsLost(now, last.Facts)
+	}
+	return why, nil
+}
+
+// brakeShares looks how much would go. What is not above the floor may always go; least says so.
+func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 	packs, blobs, bytes := p.Stock.Packs, p.Stock.Blobs, int64(0)
 	if len(w.heads) == 0 && packs+blobs > 0 {
 		p.brake(BrakeRoots, "there is no thread, but %d packs and %d blobs", packs, blobs)
+	} else if left := p.share[events.NodesBucket].taken; len(w.heads) == 0 && left > 0 {
+		p.brake(BrakeRoots, "there is no thread, but %s in %s that no record names", text.Bytes(left), events.ObjectStream(events.NodesBucket))
 	}
 	for _, v := range p.Condemn {
 		bytes += v.Bytes
 	}
-	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) && bytes > c.cfg.Floor {
-		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%, and than %s", n, all,
-			text.Bytes(bytes), 100*c.cfg.Share, text.Bytes(c.cfg.Floor))
+	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) && bytes > floor {
+		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%%s", n, all,
+			text.Bytes(bytes), 100*c.cfg.Share, least)
 	}
 	for _, bucket := range buckets {
-		if part := p.share[bucket]; float64(part.taken) > c.cfg.Share*float64(part.all) && part.taken > c.cfg.Floor {
-			p.brake(BrakeReclaim, "%s of %s in %s are named by no record: more than %.0f %%, and than %s; spool fsck --repair finds packs by what they hold",
-				text.Bytes(part.taken), text.Bytes(part.all), events.ObjectStream(bucket), 100*c.cfg.Share, text.Bytes(c.cfg.Floor))
+		if part := p.share[bucket]; float64(part.taken) > c.cfg.Share*float64(part.all) && part.taken > floor {
+			p.brake(BrakeReclaim, "%s of %s in %s are named by no record: more than %.0f %%%s; spool fsck --repair finds packs by what they hold",
+				text.Bytes(part.taken), text.Bytes(part.all), events.ObjectStream(bucket), 100*c.cfg.Share, least)
 		}
 	}
 }

@@ -114,9 +114,10 @@ func (f *fake) LastSeqs(_ context.Context, streams ...string) (map[string]uint64
 }
 
 func (f *fake) Stored(_ context.Context, bucket string) (out []record.Stored, err error) {
-	for token := range f.objects {
+	for token, chunks := range f.objects {
 		if bucket == events.NodesBucket {
-			out = append(out, record.Stored{Object: record.Object{Bucket: bucket, NUID: token}, Last: f.at[token], Age: f.age})
+			o := record.Object{Bucket: bucket, NUID: token, Size: int64(len(slices.Concat(chunks...)))}
+			out = append(out, record.Stored{Object: o, Last: f.at[token], Age: f.age})
 		}
 	}
 	for _, r := range f.recs { // the bytes of blobs are there as long as their records name them

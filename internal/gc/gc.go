@@ -77,13 +77,18 @@ type Deps struct {
 
 	MaxPayload func() int // bytes of the largest message that the server takes
 
-	// Alarms says what stands of losses that were found elsewhere (package scrub), and how often somebody has said that
-	// what is there is all there is; nil: nobody looks.
-	Alarms func(ctx context.Context) (standing []string, generation uint64, err error)
+	Alarms func(ctx context.Context) (Alarms, error) // nil: nobody looks
 
 	// At is called before each step that others can see; an error there ends the cycle. Tests inject faults with it; nil
 	// otherwise.
 	At func(Step) error
+}
+
+// Alarms is what was found elsewhere (package scrub).
+type Alarms struct {
+	Standing   []string // losses
+	Generation uint64   // how often somebody has said that what is there is all there is
+	Unsure     bool     // records were lost and made again, and nobody has said since that what nothing reaches may go
 }
 
 // Step names such a step.
@@ -292,5 +297,8 @@ func (c *Collector) header(ctx context.Context, p record.Pack) (*casstore.Header
 	}
 	return casstore.OpenHeader(raw)
 }
+
+// Vouches reports whether a person has said, for this collector, that what nothing reaches may go, however much it is.
+func (c *Collector) Vouches() bool { return c.allows(BrakeShare) }
 
 func (c *Collector) allows(b Brake) bool { return slices.Contains(c.cfg.Allow, b) }

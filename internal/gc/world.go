@@ -131,7 +131,7 @@ func (w *world) take(r record.Stamped) error {
 	class, _ := w.unknown.Class(r.Record)
 	if key := w.hash(r.Key); !w.seen[key] {
 		w.seen[key] = true
-		if !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps) {
+		if isFact(class) {
 			w.facts++
 		}
 	}

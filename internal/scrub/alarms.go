@@ -144,9 +144,21 @@ func first(all []Finding) string {
 	return all[0].Record + ": " + all[0].Detail
 }
 
-// Cleared is told when fsck has looked at everything and found nothing: what was found before is mended.
-func Cleared(ctx context.Context, s Store) error {
-	if err := Clear(ctx, s); err != nil {
+// ErrUnsearched: records were lost, and whoever looked did not look for what no record names any more.
+var ErrUnsearched = errors.New("records were lost, and what they named was not searched for")
+
+// Cleared is told when fsck has looked at everything and found nothing: what was found before is mended. searched: it looked
+// for what no record names, too, because records had been lost; without, such a loss stands, and the error is
+// ErrUnsearched.
+func Cleared(ctx context.Context, s Store, searched bool) error {
+	why, err := RecordsLost(ctx, s)
+	if err != nil {
+		return err
+	}
+	if why != "" && !searched {
+		return fmt.Errorf("%w: %s", ErrUnsearched, why)
+	}
+	if err := forgetRewinds(ctx, s, searched); err != nil {
 		return err
 	}
 	rs, err := s.Records(ctx, events.HeadsKey, events.ScrubKey)

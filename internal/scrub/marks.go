@@ -40,7 +40,9 @@ func markOf(s record.StreamState) Mark {
 // marks, and a bucket that was set back, yet holds the marks, holds every commit before them.
 type Marks struct {
 	Store      string          `json:"store,omitempty"`      // whose marks these are: the store that the record bucket says it is of
-	Generation uint64          `json:"generation,omitempty"` // how often somebody has said that what is there now is all there is (Clear)
+	Generation uint64          `json:"generation,omitempty"` // how often somebody has said that what is there now is all there is (Cleared)
+	Rebuilt    uint64          `json:"rebuilt,omitempty"`    // the generation in which that was said of records that had been lost
+	Trusted    uint64          `json:"trusted,omitempty"`    // the same, of which a person has said that what nothing reaches may go (Trust)
 	Streams    map[string]Mark `json:"streams"`
 	Twice      bool            `json:"twice,omitempty"`  // a copy is in the stream of gc
 	Before     uint64          `json:"before,omitempty"` // the revision of the record that these replace
@@ -72,6 +74,7 @@ func join(own, other Marks) Marks {
 	out := own
 	out.Streams, out.Rewinds = maps.Clone(own.Streams), slices.Clone(own.Rewinds)
 	out.Store, out.Generation = cmp.Or(own.Store, other.Store), max(own.Generation, other.Generation)
+	out.Rebuilt, out.Trusted = max(own.Rebuilt, other.Rebuilt), max(own.Trusted, other.Trusted)
 	for name, m := range other.Streams {
 		if m.Last > out.Streams[name].Last {
 			out.Streams[name] = m
@@ -272,8 +275,9 @@ func (m Marks) store(ctx context.Context, s Store, rev uint64) error {
 	return err
 }
 
-// Clear forgets the rewinds, and what servers have lost so far: somebody has looked, and what can be had back is back.
-func Clear(ctx context.Context, s Store) error {
+// forgetRewinds forgets the rewinds, and what servers have lost so far: somebody has looked, and what can be had back is back. rebuilt:
+// the records had lost something.
+func forgetRewinds(ctx context.Context, s Store, rebuilt bool) error {
 	states, err := s.StreamStates(ctx)
 	if err != nil {
 		return err
@@ -293,11 +297,28 @@ func Clear(ctx context.Context, s Store) error {
 		now[st.Stream] = markOf(st)
 	}
 	m.Lost, m.Streams, m.Generation = lost, now, m.Generation+1
+	if rebuilt {
+		m.Rebuilt = m.Generation
+	}
 	// Those of EVENTS say what sequences mean, for as long as threads can hold on to the ones before.
 	m.Rewinds = slices.DeleteFunc(m.Rewinds, func(r Rewind) bool { return r.Stream != events.EventsStream || !r.reuses() })
 	for i := range m.Rewinds {
 		m.Rewinds[i].Done = cleared
 	}
+	return m.store(ctx, s, m.rev)
+}
+
+// Unsure reports whether records that had been lost were made again, and nobody has said since that what nothing reaches
+// may go (Trust).
+func (m Marks) Unsure() bool { return m.Rebuilt > m.Trusted }
+
+// Trust notes, on a person's word, that what nothing reaches may go, although records had been lost.
+func Trust(ctx context.Context, s Store) error {
+	m, err := readMarks(ctx, s)
+	if err != nil || !m.Unsure() {
+		return err
+	}
+	m.Trusted = m.Rebuilt
 	return m.store(ctx, s, m.rev)
 }
 

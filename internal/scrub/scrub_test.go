@@ -261,7 +261,7 @@ func TestLost(t *testing.T) {
 	if len(all) != 1 || all[0].Kind != scrub.AlarmLost || all[0].Found != 3 || !strings.Contains(all[0].Detail, events.ItemsStream) {
 		t.Errorf("alarms = %+v, want three lost items", all)
 	}
-	must.Do(t, scrub.Cleared(t.Context(), lossy{natsadmin.Of(conn)}))
+	must.Do(t, scrub.Cleared(t.Context(), lossy{natsadmin.Of(conn)}, false))
 	if all, err := scrub.Alarms(t.Context(), lossy{natsadmin.Of(conn)}); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: %+v, %v", all, err)
 	}

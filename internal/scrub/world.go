@@ -249,6 +249,27 @@ func unnamed(ctx context.Context, s Store) (bool, error) {
 	return missing > 0 && missing*quarter >= looked, nil
 }
 
+// RecordsLost says how the record bucket has lost what it held, as its marks tell; "": it has not, or all that could be
+// found was.
+func RecordsLost(ctx context.Context, s Store) (why string, err error) {
+	marks, err := readMarks(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	states, err := s.StreamStates(ctx)
+	if err != nil {
+		return "", err
+	}
+	now, err := marks.confirmed(ctx, s, states)
+	for _, r := range append(now, marks.Open()...) {
+		// One that went back has lost its newest records alone, and the events that they are made of are applied again.
+		if r.Stream == events.RecordsStream && (r.How != WentBack || r.Anew) {
+			return r.String(), err
+		}
+	}
+	return "", err
+}
+
 // deal does about a stream what can be done at once, and says what is to be done.
 func deal(ctx context.Context, r Rewind, states []record.StreamState, replay Replayer) (string, error) {
 	const fsck = "run: spool fsck --repair"

@@ -35,20 +35,21 @@ func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Colle
 }
 
 // alarms is gc.Deps.Alarms.
-func alarms(conn *natsio.Conn) func(context.Context) ([]string, uint64, error) {
-	return func(ctx context.Context) (out []string, generation uint64, err error) {
+func alarms(conn *natsio.Conn) func(context.Context) (gc.Alarms, error) {
+	return func(ctx context.Context) (out gc.Alarms, err error) {
 		sys := natsadmin.Of(conn)
 		all, err := scrub.Alarms(ctx, sys)
 		if err != nil {
-			return nil, 0, err
+			return out, err
 		}
 		for _, a := range all {
 			if a.Kind != scrub.AlarmGC { // it looks for itself
-				out = append(out, a.Detail+": "+a.Do)
+				out.Standing = append(out.Standing, a.Detail+": "+a.Do)
 			}
 		}
 		marks, err := scrub.ReadMarks(ctx, sys)
-		return out, marks.Generation, err
+		out.Generation, out.Unsure = marks.Generation, marks.Unsure()
+		return out, err
 	}
 }
 
@@ -63,12 +64,12 @@ func TrustClock(ctx context.Context, conn *natsio.Conn) (now time.Time, err erro
 
 // Refuse is why nothing may be deleted: what stands of losses, or looks like one now. It wraps gc.ErrBrake.
 func Refuse(ctx context.Context, conn *natsio.Conn) error {
-	all, _, err := alarms(conn)(ctx)
+	all, err := alarms(conn)(ctx)
 	if err != nil {
 		return fmt.Errorf("look for alarms: %w", err)
 	}
 	var errs []error
-	for _, a := range all {
+	for _, a := range all.Standing {
 		errs = append(errs, fmt.Errorf("%w: %s; to go on nevertheless: --allow %s", gc.ErrBrake, a, gc.BrakeDamage))
 	}
 	return errors.Join(errs...)
@@ -87,7 +88,7 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 	if err == nil {
 		r = p.Report()
 		if apply {
-			r.Done, err = c.Apply(ctx, p)
+			r.Done, err = Apply(ctx, conn, c, p)
 			r.Applied = true
 		}
 	}
@@ -102,6 +103,14 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 		return p, r, err
 	}
 	return p, r, StoreReport(ctx, conn, &r, err)
+}
+
+// Apply carries a plan out, and notes it if a person has let go what nothing reaches.
+func Apply(ctx context.Context, conn *natsio.Conn, c *gc.Collector, p *gc.Plan) (done gc.Done, err error) {
+	if done, err = c.Apply(ctx, p); err == nil && c.Vouches() {
+		err = scrub.Trust(ctx, natsadmin.Of(conn))
+	}
+	return done, err
 }
 
 // StoreReport adds the cycle's error and what the streams hold, and stores a report: in the stream of reports, and as a record. It

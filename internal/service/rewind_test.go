@@ -217,7 +217,7 @@ func TestRewound(t *testing.T) {
 			for _, f := range rep.Findings {
 				t.Errorf("finding: %s", f)
 			}
-			must.Do(s, scrub.Cleared(t.Context(), natsadmin.Of(s.conn)))
+			must.Do(s, scrub.Cleared(t.Context(), natsadmin.Of(s.conn), false))
 			if all, err := scrub.Alarms(t.Context(), natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 				t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 			}
@@ -382,7 +382,7 @@ func packsLost(t *testing.T, before bool) {
 	if err := l.Check(ctx, s.conn); err != nil {
 		t.Error(err)
 	}
-	must.Do(s, scrub.Cleared(ctx, natsadmin.Of(s.conn)))
+	must.Do(s, scrub.Cleared(ctx, natsadmin.Of(s.conn), false))
 	if all, err := scrub.Alarms(ctx, natsadmin.Of(s.conn)); err != nil || len(all) != 0 {
 		t.Errorf("after a clean fsck: alarms %+v, %v", all, err)
 	}
