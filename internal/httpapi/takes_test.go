@@ -23,6 +23,9 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 		{"b/entries?dialect=item", js, entry, 202},
 		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt_id":"p"}}`, 400},
 		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 202},
+		{"asked", "", "", 0}, // until it is
+		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 202},
+		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"approval"}}}`, 409},
 		{"b/end", js, `{"return_code":0}`, 200},
 		{"b/entries?dialect=item", js, entry, 409},
 		{"b/entries?dialect=claude", js, `{"type":"user"}`, 409},
@@ -31,6 +34,12 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 		{"c/entries?dialect=item", js, entry, 409},
 		{"d/entries?dialect=item", js, entry, 202},
 	} {
+		if step.path == "asked" {
+			for status := 0; status != 200 && ctx.Err() == nil; {
+				status, _, _ = get(t, url, session+"a/prompts/p")
+			}
+			continue
+		}
 		if name, op, _ := strings.Cut(step.path, "/"); op == "end" || op == "rename" { // of what is there
 			for status := 0; status != 200 && ctx.Err() == nil; {
 				status, _, _ = get(t, url, session+name)

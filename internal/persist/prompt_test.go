@@ -73,7 +73,8 @@ func (r *rig) ask(ctx context.Context, t events.Thread, p events.Prompt) <-chan 
 func TestPromptAnswered(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	run := r.start(nil)
-	done := r.ask(ctx, thread(1), events.Prompt{ID: "p 1", Kind: events.PromptApproval, Text: "Deploy?", Body: []byte(`{"target":"prod"}`)})
+	question := events.Prompt{ID: "p 1", Kind: events.PromptApproval, Text: "Deploy?", Body: []byte(`{"target":"prod"}`)}
+	done := r.ask(ctx, thread(1), question)
 	p := r.open(ctx, "s1", 1)[0]
 	if p.Thread != thread(1) || p.ID != "p 1" || p.Text != "Deploy?" || p.Item != 1 || !p.Answerable || !strings.Contains(string(p.Body), `"target":"prod"`) {
 		t.Errorf("open prompt = %+v", p)
@@ -108,7 +109,7 @@ func TestPromptAnswered(t *testing.T) {
 		t.Errorf("items that settle = %+v: %+v", items, m)
 	}
 	// Asked again after a crash it has its answer at once, and nothing is added.
-	if got := <-r.ask(ctx, thread(1), events.Prompt{ID: "p 1", Kind: events.PromptApproval}); got.err != nil || got.By != "mira" {
+	if got := <-r.ask(ctx, thread(1), question); got.err != nil || got.By != "mira" {
 		t.Errorf("asked again = %+v", got)
 	}
 	if h := r.head(thread(1)); h.N != 2 {
@@ -293,6 +294,38 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 
 // A transcript that tells of a prompt, and of its answer, under the id of one that somebody waits for here leaves that
 // one as it is: it is listed as before, and answered.
+func TestPromptIDOfAnother(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	r.start(nil)
+	ask := func(text string) <-chan asked {
+		p := events.Prompt{ID: "fixed", Kind: events.PromptApproval, Text: text}
+		p.Deadline = time.Now().Add(time.Hour).UnixMilli()
+		return r.ask(ctx, thread(1), p)
+	}
+	refused := func(when string) {
+		t.Helper()
+		if got := <-ask("Drop the database?"); !errors.Is(got.err, client.ErrPromptTaken) || got.Outcome != "" {
+			t.Errorf("another question under the id of one that %s: %+v, want ErrPromptTaken", when, got)
+		}
+	}
+	first := ask("Deploy?")
+	r.open(ctx, "s1", 1)
+	refused("waits")
+	retry := ask("Deploy?")
+	_ = must.Get(r.Answer(ctx, thread(1), events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
+	for _, done := range []<-chan asked{first, retry, ask("Deploy?")} {
+		if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {
+			t.Errorf("Ask = %+v, want what was answered", got)
+		}
+	}
+	refused("was answered")
+	must.Do(t, r.End(ctx, thread(1), events.End{}))
+	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText})
+	if !errors.Is(late.err, client.ErrEnded) {
+		t.Errorf("Ask in a thread that has ended: %v, want ErrEnded", late.err)
+	}
+}
+
 func TestPromptBesideATranscript(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	r.start(nil)

@@ -1,6 +1,15 @@
 package record
 
-import "spool/pkg/events"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"spool/internal/redact"
+	"spool/pkg/events"
+	"spool/pkg/truncate"
+)
 
 // Prompt is the value of a prompt's record: open under events.PromptKey, and once it is settled under events.AnsweredKey
 // (SPEC I8).
@@ -33,4 +42,52 @@ func DecodePrompt(b []byte) (p Prompt, err error) {
 	p.Outcome, p.By, p.At, p.Answer = r.string(), r.string(), r.int(), read(r, r.dec.DecodeBytes)
 	p.Producer, p.Seq = r.string(), uint64(r.int())
 	return p, r.err
+}
+
+// Asks reports whether q is the question that p was, but for its deadline, which each attempt counts anew. Where p does
+// not say what was asked, it may have been q: a body too large for the record, a masked secret, a prompt that an entry
+// settled.
+func (p Prompt) Asks(q events.Prompt) bool {
+	q, ok := events.ParsePrompt(q.Item()) // as an entry says it
+	switch {
+	case !ok || p.ID != q.ID || p.Kind != q.Kind:
+		return false
+	case p.Settled() && p.Producer == "": // its text and body are of the item that settled it
+		return true
+	}
+	return sameText(p.Text, q.Text) && sameBody(p.Body, q.Body)
+}
+
+func sameBody(stored, asked []byte) bool {
+	if stored == nil || asked == nil { // too large
+		return true
+	}
+	var a, b map[string]any
+	if json.Unmarshal(stored, &a) != nil || json.Unmarshal(asked, &b) != nil {
+		return false
+	}
+	delete(a, "deadline")
+	delete(b, "deadline")
+	return same(a, b)
+}
+
+func same(stored, asked any) bool {
+	switch a := stored.(type) {
+	case string:
+		b, ok := asked.(string)
+		return ok && sameText(a, b)
+	case []any:
+		b, ok := asked.([]any)
+		return ok && slices.EqualFunc(a, b, same)
+	case map[string]any:
+		b, ok := asked.(map[string]any)
+		return ok && maps.EqualFunc(a, b, same)
+	}
+	return stored == asked
+}
+
+// sameText compares only what is before the first secret of a masked text, and nothing of an image that was moved out.
+func sameText(stored, asked string) bool {
+	before, _, cut := strings.Cut(stored, redact.Mark)
+	return stored == asked || truncate.IsRef(stored) || cut && strings.HasPrefix(asked, before)
 }

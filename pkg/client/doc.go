@@ -40,6 +40,7 @@
 //	ErrMissingRef     a step refers to what is not stored                                 store it first
 //	ErrNoContext      the thread holds no entries of which a context is made
 //	ErrNoPrompt       no prompt of that id in the thread
+//	ErrPromptTaken    another question has the prompt's id                             ask under another id
 //	ErrAnswered       the prompt was settled before: the error says how
 //	ErrNoRun          no run of that id in the session
 //	ErrRunEnded       the run has ended, perhaps by another hand

@@ -37,6 +37,8 @@ var (
 	ErrNoPrompt = apply.ErrNoPrompt
 	// ErrAnswered: the prompt was settled before, by another answer or by its deadline; how is told with it.
 	ErrAnswered = errors.New("the prompt was settled before")
+	// ErrPromptTaken: another question was asked under the id in this thread, whether it waits or was answered.
+	ErrPromptTaken = errors.New("another question has this id")
 )
 
 // Prompts lists the prompts that wait for an answer, of a session or of all when session is "". It reads records, never
@@ -94,9 +96,20 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 	return record.Prompt{}, fmt.Errorf("%w: %q in %s", ErrNoPrompt, id, t)
 }
 
+// CheckPrompt reports whether a question may be asked under its id: nil where it was asked already, ErrNoPrompt where
+// none was, ErrPromptTaken where another one was. Kind, text and body make the question, not the deadline.
+func (c *Client) CheckPrompt(ctx context.Context, t events.Thread, p events.Prompt) error {
+	stored, err := c.prompt(ctx, t, p.ID)
+	if err == nil && !stored.Asks(p) {
+		err = fmt.Errorf("%w: %q in %s: ask under an id of its own", ErrPromptTaken, p.ID, t)
+	}
+	return err
+}
+
 // Ask puts a question to a person and waits for the answer. With an ID of the caller's own it can be asked again after a
 // crash: a prompt that is open is waited for, and one that is settled is answered at once. At its deadline Ask settles it.
-// The prompt stays open when ctx ends.
+// The prompt stays open when ctx ends. ErrPromptTaken: its ID is that of another question.
+// ErrEnded: the thread takes none.
 func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
 	if p.ID == "" {
 		p.ID = ulid.Make().String()
@@ -104,18 +117,34 @@ func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (eve
 	if err := checkPrompt(p); err != nil {
 		return events.Resolution{}, err
 	}
-	_, err := c.prompt(ctx, t, p.ID)
+	err := c.CheckPrompt(ctx, t, p)
 	if errors.Is(err, ErrNoPrompt) {
-		pub := c.Publisher(PublisherConfig{})
-		err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
-		if err == nil {
-			err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
-		}
+		err = c.askFirst(ctx, t, p)
 	}
 	if err != nil {
 		return events.Resolution{}, fmt.Errorf("ask %q in %s: %w", p.ID, t, err)
 	}
 	return c.AwaitAnswer(ctx, t, p.ID)
+}
+
+// askFirst publishes a question that was not asked before, as far as is known: another one may come under its id
+// meanwhile, or the end of the thread.
+func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt) error {
+	if err := c.Takes(ctx, t); err != nil {
+		return err
+	}
+	pub := c.Publisher(PublisherConfig{})
+	err := pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
+	if err == nil {
+		err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
+	}
+	if err == nil {
+		err = c.CheckPrompt(ctx, t, p)
+	}
+	if errors.Is(err, ErrNoPrompt) {
+		err = cmp.Or(c.Takes(ctx, t), err)
+	}
+	return err
 }
 
 // maxPromptBody is the most bytes of the further members of a prompt.
