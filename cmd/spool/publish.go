@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"spool/internal/ingest"
 	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 type publishCmd struct {
@@ -34,7 +40,34 @@ func (c *publishCmd) Run(a *app) error {
 		return err
 	}
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
+	cfg.Takes = takesOf(client.New(conn))
 	return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
+}
+
+// lookTime is how long a look at a thread may take.
+const lookTime = 5 * time.Second
+
+// takesOf refuses entries for threads that take nothing more, but for those that they have. It looks at each thread once,
+// before the first entry for it: what ends while entries are published makes dead letters of them. After a look that
+// failed there is none: a producer may lack the right to look, and publishes nevertheless.
+func takesOf(cl *client.Client) func(context.Context, *events.Event) error {
+	looked, blind := map[events.Thread]error{}, false
+	return func(ctx context.Context, e *events.Event) error {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		err, known := looked[e.Thread]
+		if !known && !blind {
+			err = cl.Takes(ctx, e.Thread)
+			if err != nil && !errors.Is(err, client.ErrEnded) && !errors.Is(err, client.ErrLatched) {
+				err, blind = nil, true
+			}
+			looked[e.Thread] = err
+		}
+		if err == nil || !strings.HasPrefix(e.Producer, threads.Ephemeral) && cl.Has(ctx, e) {
+			return nil
+		}
+		return err
+	}
 }
 
 // hostname is the machine's name, "" if it has none.

@@ -137,23 +137,11 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 	case !errors.Is(err, client.ErrEnded): // persisters will see
 		return nil
 	}
-	t, was := e.Thread, (*client.Renamed)(nil)
-	for range mostRenames {
-		head, e2 := a.cfg.Client.Thread(ctx, t)
-		if errors.As(e2, &was) {
-			t = was.To
-			continue
-		}
-		if e2 == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq) {
-			return nil
-		}
-		break
+	if a.cfg.Client.Has(ctx, e) {
+		return nil
 	}
 	return err
 }
-
-// mostRenames is how far a thread is followed for what was stored under an earlier name of it.
-const mostRenames = 8
 
 // told are the references of which a token may know whether they are stored (docs/security.md, "Not defended").
 func told(grant access.Grant, refs []string) []string {

@@ -293,6 +293,22 @@ func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 	return err
 }
 
+// mostRenames is how far a thread is followed for what was stored under an earlier name of it.
+const mostRenames = 8
+
+// Has reports whether the event's thread has it, under whatever name it has now.
+func (c *Client) Has(ctx context.Context, e *events.Event) bool {
+	t, was := e.Thread, (*Renamed)(nil)
+	for range mostRenames {
+		head, err := c.Thread(ctx, t)
+		if !errors.As(err, &was) {
+			return err == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq)
+		}
+		t = was.To
+	}
+	return false
+}
+
 // ErrLatched: something in the store is not as it must be, and the thread takes nothing before it is mended.
 var ErrLatched = errors.New("thread is latched")
 
