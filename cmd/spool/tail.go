@@ -34,6 +34,11 @@ func (c *tailCmd) Run(a *app) error {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
+	if (c.All || c.Last) && c.Type == "" {
+		if err := c.noteUnkept(ctx, a, cl, filter, from); err != nil {
+			return err
+		}
+	}
 	if c.End {
 		empty, err := cl.Empty(ctx, filter, from)
 		if err != nil || empty {
@@ -63,6 +68,27 @@ func (c *tailCmd) Run(a *app) error {
 		}
 		if c.Count > 0 && shown == c.Count || c.End && item.More == 0 {
 			return nil
+		}
+	}
+	return nil
+}
+
+// noteUnkept says of threads whose items the stream keeps no more that they are there: items have an age, and a restored
+// system begins without any.
+func (c *tailCmd) noteUnkept(ctx context.Context, a *app, cl *client.Client, f client.Filter, from client.Position) error {
+	empty, err := cl.Empty(ctx, f, from)
+	if err != nil || !empty {
+		return err
+	}
+	all, err := cl.Threads(ctx, f.Session)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.Head.N > 0 && (f.Thread == "" || t.Thread.Name == f.Thread) {
+			_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of these threads: they are older than it keeps, or than a restore; "+
+				"threads have them: spool thread log %s\n", t.Thread)
+			return err
 		}
 	}
 	return nil
