@@ -125,8 +125,9 @@ func (j *judgement) goOnIn(d *driver) map[events.Thread]string {
 	return goesOn
 }
 
-// publishAgain stores the last events from before the backup once more, as whoever had no answer does. Those of an earlier life of their
-// name are left out: behind a removal they begin it anew (docs/format.md, "Left record"), in a restored store as in any.
+// publishAgain stores the last events from before the backup once more, as whoever had no answer does. Those of an
+// earlier life of their name are left out: behind a removal they begin it anew (docs/format.md, "Left record"), in a
+// restored store as in any.
 func (j *judgement) publishAgain(d *driver) {
 	var msgs []natsadmin.StoredMessage
 	for seq := max(j.saved.upTo, 3) - 2; seq <= j.saved.upTo; seq++ {
@@ -189,8 +190,8 @@ func (j *judgement) compareRestored(ctx context.Context, d *driver, goesOn map[e
 		return err
 	}
 	for _, f := range r.Findings {
-		if strings.Contains(f.String(), "-"+string(Reuse)) { // the first entry of a sequence is not there: nobody tells the second one
-			continue // from a repeat, but fsck
+		if strings.Contains(f.String(), "-"+string(Reuse)) {
+			continue // EVENTS has the first entry of a sequence no more: fsck alone tells the second one from a repeat
 		}
 		j.fail("fsck of a restored store: %s", f)
 	}
