@@ -220,7 +220,8 @@ func TestEarlier(t *testing.T) {
 	large := `{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"` +
 		strings.Repeat("x", 20_000) + `"}]}}`
 	for how, want := range map[Earlier]string{
-		{}: "art_20261123_", {Inline: true}: "art_19700101_", {Inline: true, Whole: true}: "art_19700101_",
+		{}: "art_20261123_", {Undated: true}: "art_20261123_",
+		{Undated: true, Inline: true}: "art_19700101_", {Undated: true, Inline: true, Whole: true}: "art_19700101_",
 	} {
 		c, _ := apply(how, large)
 		size := len(c.Items[0].Data)

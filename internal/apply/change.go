@@ -315,15 +315,22 @@ func (d *draft) learn(e *dialect.Entry) {
 	}
 }
 
-// timestamp is the entry's own time, or what its producer said, or the time of the entry before: never our clock, so
-// that equal entries make equal nodes.
+// timestamp is the entry's own time, or what its producer said, or when the server stored it (SPEC P5): never our clock, so
+// that an event makes equal nodes whoever applies it, and when.
 func (d *draft) timestamp(own int64) int64 {
-	ms := cmp.Or(own, d.e.Time)
-	before := d.Head.Claim()
-	if ms != 0 || d.e.Stored != 0 {
+	ms := cmp.Or(own, d.said())
+	if ms != 0 {
 		d.Head.Date(ms, events.Believed(ms, d.e.stored()))
 	}
-	return cmp.Or(ms, before)
+	return ms
+}
+
+// said is the time of an event whose entry says none.
+func (d *draft) said() int64 {
+	if d.e.Earlier.Undated {
+		return cmp.Or(d.e.Time, d.Head.Claim())
+	}
+	return cmp.Or(d.e.Time, d.e.stored())
 }
 
 // stored is when the server stored the event, in Unix milliseconds; 0 = unknown.

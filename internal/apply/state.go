@@ -162,6 +162,8 @@ type Earlier struct {
 	First  bool // the first version of the dialect's mapping read it
 	Inline bool // images of Claude Code stayed in line, and no id of an artifact had the store's time
 	Whole  bool // results that are artifacts are whole in their items, too
+
+	Undated bool // an entry that says no time had that of the entry before it, or none
 }
 
 // Blob is bytes that an entry refers to by their hash; nil if they are stored already.

@@ -115,12 +115,8 @@ func TakesAppends(t events.Thread, head threads.Head) error {
 // appendUnder makes an entry and appends it under a parent.
 func (d *draft) appendUnder(ctx context.Context, draft sessions.Draft, parent string, a addition) error {
 	e := &d.e
-	ms := e.Time
-	if ms == 0 {
-		ms = d.Head.Claim()
-	}
 	id := events.AppendedID(d.st.Key, e.Producer, e.Epoch, e.Seq)
-	entry, err := draft.Entry(sessions.Stamp{ID: id, Time: time.UnixMilli(ms)}, parent)
+	entry, err := draft.Entry(sessions.Stamp{ID: id, Time: time.UnixMilli(d.said())}, parent)
 	if err != nil {
 		return fmt.Errorf("%w: %w", events.ErrControl, err)
 	}

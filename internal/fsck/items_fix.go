@@ -102,14 +102,13 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 	}
 	var again []*events.Event
 	for _, e := range applied(stored) {
-		e := e.Event
 		switch {
-		case h.Duplicate(e.Producer, e.Epoch, e.Seq):
+		case h.Duplicate(e.Producer, e.Epoch, e.Event.Seq):
 		case e.Kind == events.KindChunk || e.Ref != nil:
 			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
 			return done, nil
 		default:
-			again = append(again, &e)
+			again = append(again, e.again())
 		}
 	}
 	if len(again) == 0 {
@@ -181,7 +180,7 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 			now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
 			now.Applied = e.Seq
 		case !e.refused:
-			rest = append(rest, &e.Event)
+			rest = append(rest, e.again())
 		}
 	}
 	return rest
@@ -225,7 +224,7 @@ func (f *fixer) replayAll(ctx context.Context, stored []replayed, done Repair) (
 	}
 	var all []*events.Event
 	for _, e := range stored {
-		all = append(all, &e.Event)
+		all = append(all, e.again())
 	}
 	if !whole {
 		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)

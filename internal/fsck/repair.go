@@ -209,7 +209,7 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	done.To, done.Detail = at.Ref.String(), why
 	for _, e := range evs {
 		if e.lost && !e.refused {
-			if err := f.w.PublishEvents(ctx, []*events.Event{&e.Event}); err != nil {
+			if err := f.w.PublishEvents(ctx, []*events.Event{e.again()}); err != nil {
 				return done, err
 			}
 			done.Replayed++

@@ -1,10 +1,12 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -89,4 +91,12 @@ type replayed struct {
 	record.StoredEvent
 	refused bool // it is a dead letter, or was one that an operator removed
 	lost    bool // it came after the state that the thread goes back to
+}
+
+// again is the event to publish again: an entry that says no time keeps that at which it was stored first, so that it makes
+// the same nodes.
+func (e replayed) again() *events.Event {
+	ev := e.Event
+	ev.Time = cmp.Or(ev.Time, e.Stored/int64(time.Millisecond))
+	return &ev
 }

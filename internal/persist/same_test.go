@@ -73,6 +73,9 @@ type outcome struct {
 	Title, Harness string
 }
 
+// saidAt is the time of entries that say none, so that it is not when they were stored.
+const saidAt = 1_795_000_000_000
+
 // tell publishes the stories, so many lines at a time.
 func (r *rig) tell(all map[events.Thread]story, each int) map[events.Thread]*client.Publisher {
 	r.t.Helper()
@@ -83,7 +86,7 @@ func (r *rig) tell(all map[events.Thread]story, each int) map[events.Thread]*cli
 		for at := 0; at < len(s.lines); at += each {
 			var es []client.Entry
 			for _, line := range s.lines[at:min(at+each, len(s.lines))] {
-				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Body: line})
+				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Time: saidAt, Body: line})
 			}
 			must.Do(r.t, p.Publish(r.t.Context(), es...))
 		}

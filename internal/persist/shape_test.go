@@ -58,7 +58,7 @@ func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head
 	p := r.Publisher(client.PublisherConfig{})
 	es := make([]client.Entry, len(lines))
 	for i, line := range lines {
-		es[i] = client.Entry{Thread: t, Dialect: dialect, Body: []byte(line)}
+		es[i] = client.Entry{Thread: t, Dialect: dialect, Time: saidAt, Body: []byte(line)}
 	}
 	must.Do(r.t, p.Publish(r.t.Context(), es...))
 	return r.await(t, p.Producer(), uint64(len(lines)))

@@ -26,7 +26,7 @@ func Version(d dialect.Dialect) string { return d.Name() + "/" + strconv.Itoa(d.
 type Stamp struct {
 	Thread events.Thread
 	User   string       // user_id, for the self-filter (SPEC I6)
-	Time   int64        // created_at, Unix milliseconds; 0 = nobody said, and it is left out
+	Time   int64        // created_at, Unix milliseconds; 0 = nobody knows, and it is left out
 	Node   casstore.Ref // state of the entry
 	Source string       // the entry's id where it came from
 	Trace  string       // trace context of the event; not stored, so items that are made again have none

@@ -218,3 +218,61 @@ func (k *keeper) checkThread(t *testing.T, url, session string, begin time.Time)
 		t.Errorf("%s ended on %q, want today", session, list[0].Ended)
 	}
 }
+
+// TestUntimedEntries: an entry that says no time, nor its producer, has the time at which the server stored it, for readers
+// of NATS and HTTP alike, whatever the entry before it said. In a file that is imported it has that of its neighbours.
+func TestUntimedEntries(t *testing.T) {
+	k := newKeeper(t)
+	srv := httptest.NewServer(httpapi.For(k.Conn, httpapi.Config{}))
+	t.Cleanup(srv.Close)
+	begin := time.Now().Add(-time.Second)
+	item := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"text"}}`
+	k.entry(client.Entry{Thread: mainOf("sdk"), Dialect: "item", Body: []byte(item)})
+	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "item", Time: transcriptOf2023, Body: []byte(item)})
+	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "raw", Body: []byte("x")})
+	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "item", Body: []byte(item)})
+	k.post(srv.URL+"/v1/sessions/http/threads/main/entries?dialect=item", "application/json", item)
+	line := func(session string, members string) string {
+		return `{"sessionId":"` + session + `","type":"assistant","message":{"content":[{"type":"text","text":"x"}]}` + members + "}\n"
+	}
+	dated := `,"timestamp":"2023-05-01T12:00:00.000Z"`
+	files := fstest.MapFS{
+		"open.jsonl":     {Data: []byte(strings.TrimSuffix(line("open", dated), "\n"))},
+		"timeless.jsonl": {Data: []byte(line("timeless", ""))},
+		"partly.jsonl": {Data: []byte(line("partly", "") + line("partly", dated) + `{"type":"last-prompt","sessionId":"partly"}` +
+			"\n" + line("partly", "") + `{"torn`)},
+	}
+	res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(t.Context(), must.Get(transcript.Find(files, "."))(t))
+	must.Same(t, res.Failed, 0, "%d files failed, want %d")
+	listed := k.listed(t, srv.URL, 6)
+
+	now := func(at time.Time) bool { return at.After(begin) && at.Before(time.Now().Add(time.Second)) }
+	then := func(at time.Time) bool { return at.UnixMilli() == transcriptOf2023 }
+	for session, want := range map[string][]func(time.Time) bool{
+		"sdk": {now}, "behind": {then, now}, "http": {now}, "open": {then}, "timeless": {now}, "partly": {then, then, then},
+	} {
+		var page struct {
+			Items []struct {
+				Item struct {
+					CreatedAt time.Time `json:"created_at"`
+				}
+			}
+		}
+		k.read(srv.URL+"/v1/sessions/"+session+"/threads/main/items", &page)
+		must.Same(t, len(page.Items), len(want), session+": %d items, want %d")
+		for it, err := range k.cl.Subscribe(t.Context(), client.Filter{Session: session}, client.Position{All: true}) {
+			must.Do(t, err)
+			at := must.Get(time.Parse(time.RFC3339, it.CreatedAt))(t)
+			if over := page.Items[it.N-1].Item.CreatedAt; !want[it.N-1](at) || !at.Equal(over) {
+				t.Errorf("%s: item %d is of %s, and of %s over HTTP", session, it.N, at, over)
+			}
+			if it.N == int64(len(want)) {
+				break
+			}
+		}
+		i := slices.IndexFunc(listed, func(s sessionLine) bool { return s.ID == session })
+		if at := must.Get(time.Parse(time.RFC3339, listed[i].Modified))(t); !want[len(want)-1](at) {
+			t.Errorf("%s is listed as of %s, want the time of its newest entry", session, at)
+		}
+	}
+}

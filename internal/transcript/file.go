@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"spool/internal/rehydrate"
 	"spool/internal/retry"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -175,14 +177,16 @@ type pass struct {
 	f  *file
 	c  *claim
 
-	applied uint64 // what the thread has, when the pass begins
-	met     bool   // the line that it has last stands where it stood
-	batch   []*events.Event
-	bytes   int    // in batch
-	lines   int    // not in the progress yet
-	newest  record // of the batch
-	tail    events.Tail
-	leaf    storedLeaf
+	applied  uint64 // what the thread has, when the pass begins
+	met      bool   // the line that it has last stands where it stood
+	batch    []*events.Event
+	bytes    int    // in batch
+	lines    int    // not in the progress yet
+	newest   record // of the batch
+	at       int64  // when the record was written, Unix milliseconds, as far as the file says; 0: nowhere
+	timeless bool   // no record of the file says a time
+	tail     events.Tail
+	leaf     storedLeaf
 
 	has func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: only its last one is compared
 }
@@ -264,12 +268,15 @@ func (p *pass) take(ctx context.Context, r record) error {
 		return nil
 	}
 	p.tail.Open = r.open
+	if err := p.date(r); err != nil {
+		return err
+	}
 	p.leaf.see(r)
 	p.count(r, seq <= p.applied)
 	if seq <= p.applied {
 		return nil
 	}
-	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Body: r.body}
+	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Time: p.at, Body: r.body}
 	if err := p.im.fetch(ctx, p.f, r); err != nil {
 		return err
 	}
@@ -293,6 +300,33 @@ func (p *pass) take(ctx context.Context, r record) error {
 	p.newest = r
 	p.bytes += len(e.Body)
 	return nil
+}
+
+// date learns when a record was written: what it says, else the time of the one before it, else of the first behind it that
+// says one. So it follows from the file alone, and equal files make equal nodes.
+func (p *pass) date(r record) error {
+	p.at = cmp.Or(r.time(), p.at)
+	if p.at != 0 || p.timeless {
+		return nil
+	}
+	for behind, err := range p.f.src.records() {
+		if err != nil {
+			return err
+		}
+		if p.at = behind.time(); p.at != 0 {
+			return nil
+		}
+	}
+	p.timeless = true
+	return nil
+}
+
+// time is what the record says of its time.
+func (r record) time() int64 {
+	if !r.json || r.giant != nil {
+		return 0
+	}
+	return dialect.Time(r.body)
 }
 
 // stands tells whether the thread has a line at its place. Between its lines there may be those that others wrote.
@@ -327,7 +361,7 @@ func (p *pass) count(r record, had bool) {
 	}
 }
 
-// stamp makes an event the source's. It has no time: an entry tells its own, so that equal files make equal nodes.
+// stamp makes an event the source's.
 func (p *pass) stamp(e *events.Event, producer string) *events.Event {
 	e.Thread, e.Producer, e.Epoch = p.c.thread, producer, epoch
 	e.User, e.Host = p.im.cfg.User, p.im.cfg.Host
@@ -364,7 +398,7 @@ func (p *pass) start(ctx context.Context) error {
 		return nil
 	}
 	start := events.Start{Name: name, Depth: 1 + strings.Count(name, ".")}
-	e := &events.Event{Kind: events.KindControl, Seq: 1, Body: events.Control{Op: events.OpStart, Start: &start}.Encode()}
+	e := &events.Event{Kind: events.KindControl, Seq: 1, Time: p.at, Body: events.Control{Op: events.OpStart, Start: &start}.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(p.c.producer))}); err != nil {
 		return err
 	}
@@ -393,7 +427,7 @@ func (p *pass) end(ctx context.Context, size int64) error {
 	if uint64(size) <= p.c.tail || p.c.tail == 0 && !p.f.res.Open {
 		return p.branch(ctx, size)
 	}
-	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
+	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at, Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, tailOf(p.c.producer))}); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (p *pass) branch(ctx context.Context, size int64) error {
 	if p.leaf.id != "" {
 		op = events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: p.leaf.id}}
 	}
-	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Body: op.Encode()}
+	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at, Body: op.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, leafOf(p.c.producer))}); err != nil {
 		return err
 	}

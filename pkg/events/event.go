@@ -61,7 +61,7 @@ type Event struct {
 	Kind    Kind
 	Dialect string // how to read an entry's body
 	Thread  Thread
-	Time    int64  // Unix milliseconds, set by the producer; 0 = take the entry's own
+	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = when the server stores it
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agent runs on
 	Trace   string // W3C traceparent, if any

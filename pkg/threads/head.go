@@ -83,8 +83,7 @@ type Head struct {
 	Life uint64
 
 	// Claimed is what the newest event said of its time, where Updated is not that: NoClaim, or a time that is not
-	// believed. 0: it is. An entry that says none has it in its state, so that equal entries make equal nodes whatever the
-	// store's clock is.
+	// believed. 0: it is.
 	Claimed int64
 
 	// What is too much for a record (Shrink). Zero: there is none.
@@ -105,7 +104,7 @@ func (h *Head) Ended() string {
 	return time.UnixMilli(h.Updated).UTC().Format(time.DateOnly)
 }
 
-// NoClaim: no event has said a time yet.
+// NoClaim: no event has had a time yet.
 const NoClaim = math.MinInt64
 
 // Claim is the time that the newest event with one said, 0 if there is none.
