@@ -288,7 +288,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && t.seen.had(e, e.Seq) && m.reused(e, t, gone):
 		own := t.noted[inLife(e)] != "" && !t.moved && (gone == nil || !gone.earlier)
 		was := m.fates[mark]
-		if was != nil && letter && own && m.emptied[e.Thread.Session] < was.at {
+		if was != nil && letter && own && m.emptied[e.Thread.Session] < was.at && !m.unfit(at, reason) {
 			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
 		}
 		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil)
