@@ -246,7 +246,7 @@ func (g *agent) json(ctx context.Context, path string, v any) (code int, answer 
 func (g *agent) control(ctx context.Context, t events.Thread, op events.Control) bool {
 	g.seq++
 	who := fmt.Sprintf("%s-op-%d", g.producer, g.seq)
-	g.a.l.say("op", t.String(), who, string(op.Op))
+	g.a.l.ask(t, who, op.Op)
 	body := map[string]any{"producer": who, "seq": 1, "time": time.Now().UnixMilli(), "body": json.RawMessage(op.Encode())}
 	m := &nats.Msg{Subject: events.EventSubject(t, events.KindControl), Data: encode(body)}
 	return g.send(ctx, 50, []*nats.Msg{m}, func(int) {}) == nil

@@ -237,6 +237,9 @@ func (v *verdicts) entries() {
 // ends holds what clients were told of threads that take nothing more against the operations that make them so.
 func (v *verdicts) ends() {
 	for t := range v.a.l.ended {
+		if v.a.l.closed[t] && slices.ContainsFunc(v.ops[t.Session], func(p placed) bool { return p.op.Op == events.OpDelete }) {
+			continue // a deletion purges what this had not read yet
+		}
 		if !slices.ContainsFunc(v.ops[t.Session], func(p placed) bool {
 			return p.op.Op == events.OpEnd && v.wasNamed(p, t) || p.op.Op == events.OpRename && p.t == t
 		}) {

@@ -49,6 +49,7 @@ type ledger struct {
 	files   []*artifact
 	prompts []*prompt
 	ended   map[events.Thread]bool // threads of which a client was told that they take nothing more
+	closed  map[events.Thread]bool // threads that somebody asked to end or to be renamed
 	acks    atomic.Int64
 }
 
@@ -76,7 +77,9 @@ type prompt struct {
 
 func newLedger(path string) (*ledger, error) {
 	f, err := os.Create(path)
-	return &ledger{file: f, byID: map[string]*entry{}, byName: map[name]*entry{}, ended: map[events.Thread]bool{}}, err
+	l := &ledger{file: f, byID: map[string]*entry{}, byName: map[name]*entry{}}
+	l.ended, l.closed = map[events.Thread]bool{}, map[events.Thread]bool{}
+	return l, err
 }
 
 // note writes a line to the file; l.mu must be held.
@@ -134,6 +137,14 @@ func (l *ledger) end(t events.Thread) {
 	defer l.mu.Unlock()
 	l.ended[t] = true
 	l.note("ended", t.String())
+}
+
+// ask notes that a thread is asked to do something.
+func (l *ledger) ask(t events.Thread, who string, op events.Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed[t] = l.closed[t] || op == events.OpEnd || op == events.OpRename
+	l.note("op", t.String(), who, string(op))
 }
 
 // stored is a message of SPOOL_EVENTS as far as the judge needs it.
