@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -11,18 +10,11 @@ import (
 
 // An entry whose sequence a head knows is a repeat if it says what the entry says that has the sequence. Otherwise its
 // producer gave the sequence out twice, and the second entry, which was acknowledged, goes to the dead letters. No head
-// has a digest of what it has seen: EVENTS is read back, as far as it pays. Where it does not tell, the entry is a
-// repeat.
+// has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays. Where it
+// does not tell, the entry is taken for a repeat, and fsck names it.
 //
 // Operations and pieces of outputs are not held against each other: whoever makes the same one again may word it
 // otherwise.
-
-// How far EVENTS is read back from the last event of a producer that a head knows: further with each look, most at last,
-// in sequences of EVENTS.
-const (
-	firstReread = 1 << 6
-	mostReread  = 1 << 12
-)
 
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
@@ -42,32 +34,17 @@ func (d *draft) reused(ctx context.Context, h *threads.Head) (bool, error) {
 		d.e.At <= h.Applied { // it comes again itself
 		return false, nil
 	}
-	reread := func(from, before uint64) ([]events.Linked, bool, error) {
-		return d.w.Reread(ctx, d.st.Key, d.e.Producer, d.e.Epoch, max(from, d.begins()), before)
+	t, producer, epoch, seq, is := d.st.Key, d.e.Producer, d.e.Epoch, d.e.Event.Seq, d.e.came()
+	given, err := d.w.Given(ctx, t, producer, epoch, max(h.Life, d.begins()), last.At+1)
+	if err != nil || given == nil {
+		return false, err
 	}
-	is := d.e.came()
-	before := last.At + 1
-	for look, sure := uint64(firstReread), false; !sure; look *= 8 {
-		from := before - min(look, last.At)
-		links, more, err := reread(from, before)
-		if err != nil {
-			return false, err
-		}
-		all := !more || from <= d.begins()
-		n := namingOf(links, d.e.Event.Seq, is)
-		sure = n.first && n.follows || all && n.taken
-		switch {
-		case n.same, all && !n.taken:
-			return false, nil
-		case look >= mostReread && !n.first:
-			return false, nil
-		case look >= mostReread:
-			sure = true
-		}
+	if _, known := given.Owner(seq); !known || given.Before(seq, is, d.e.At) {
+		return false, nil
 	}
 	// What was refused so is behind the last event that the head knows. It is no other when it is sent again.
-	links, _, err := reread(max(before, d.e.At-min(mostReread, d.e.At)), d.e.At)
-	return !namingOf(links, d.e.Event.Seq, is).same, err
+	sent, err := d.w.Sent(ctx, t, producer, epoch, seq, is, last.At+1, d.e.At)
+	return !sent, err
 }
 
 // came is the digest of an event as it came.
@@ -76,21 +53,4 @@ func (e *Staged) came() events.Digest {
 		return *e.Came
 	}
 	return e.Event.Digest()
-}
-
-// naming is what a stretch of a producer's events says of a sequence.
-type naming struct {
-	same    bool // an event of it says the same
-	taken   bool // there is one
-	first   bool // it comes before all that are above it, as the one does that has the sequence
-	follows bool // a message before it holds one that is below it
-}
-
-func namingOf(links []events.Linked, seq uint64, is events.Digest) (n naming) {
-	n.same = slices.ContainsFunc(links, func(l events.Linked) bool { return l.Seq == seq && l.Is == is })
-	n.taken = slices.ContainsFunc(links, func(l events.Linked) bool { return l.Seq == seq })
-	if i := slices.IndexFunc(links, func(l events.Linked) bool { return l.Seq >= seq }); i >= 0 {
-		n.first, n.follows = links[i].Seq == seq, links[0].At < links[i].At
-	}
-	return n
 }

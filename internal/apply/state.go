@@ -37,10 +37,12 @@ type World interface {
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
-	// Reread is what Past reads of events that were all stored before this one. What was read is remembered, so that of
-	// many repeats each costs no read. more: EVENTS may hold others before these.
-	Reread(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (
-		links []events.Linked, more bool, err error)
+	// Given says what a producer gave its sequences to, by what EVENTS holds of the thread from a sequence up to and without
+	// another one. nil: EVENTS does not hold it, or it would cost too much to read all of that.
+	Given(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (*events.Given, error)
+	// Sent reports whether a producer gave a sequence to something there, as far as it pays to read that.
+	Sent(ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64) (
+		bool, error)
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost.
 	Reused(seq uint64, stored int64) bool
 

@@ -120,11 +120,20 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	return past, m.asked()
 }
 
-func (m *memory) Reread(
-	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
-) ([]events.Linked, bool, error) {
+func (m *memory) Given(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (*events.Given, error) {
 	past, err := m.Past(ctx, t, producer, epoch, from, before)
-	return past.Links, from > 1, err
+	g := &events.Given{}
+	for _, l := range past.Links {
+		g.Add(l)
+	}
+	return g, err
+}
+
+func (m *memory) Sent(
+	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64,
+) (bool, error) {
+	g, err := m.Given(ctx, t, producer, epoch, from, before)
+	return g.Before(seq, is, before), err
 }
 
 func (m *memory) Reused(uint64, int64) bool { return false }

@@ -290,9 +290,16 @@ func (r *remaker) Past(context.Context, events.Thread, string, uint64, uint64, u
 	return events.Past{}, errUnasked
 }
 
-// Reread implements apply.World.
-func (r *remaker) Reread(context.Context, events.Thread, string, uint64, uint64, uint64) ([]events.Linked, bool, error) {
-	return nil, false, errUnasked
+// Given implements apply.World.
+func (r *remaker) Given(context.Context, events.Thread, string, uint64, uint64, uint64) (*events.Given, error) {
+	return nil, errUnasked
+}
+
+// Sent implements apply.World.
+func (r *remaker) Sent(
+	context.Context, events.Thread, string, uint64, uint64, events.Digest, uint64, uint64,
+) (bool, error) {
+	return false, errUnasked
 }
 
 // Reused implements apply.World.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -30,13 +31,24 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 }
 
 // Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
-// another one.
-func (es Events) Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (past events.Past, err error) {
+// another one: no more than most bytes of the thread, in which a message counts 4 KiB at least; 0: all.
+func (es Events) Past(
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int,
+) (past events.Past, err error) {
 	s, err := es.c.Streams().LeaderStream(ctx, events.EventsStream)
 	if err != nil {
 		return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 	}
-	for seq := max(from, 1); seq < before; seq++ {
+	seq := max(from, 1)
+	if most == 0 && before > seq+fewPast {
+		seq, err = es.replay(ctx, s, t, seq, before, func(m jetstream.Msg, at uint64) {
+			past.Add(m.Subject(), m.Data(), at, producer, epoch)
+		})
+		if err != nil {
+			return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
+		}
+	}
+	for past.Before = before; seq < before; seq++ {
 		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.StoredFilter(t)))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break
@@ -48,6 +60,10 @@ func (es Events) Past(ctx context.Context, t events.Thread, producer string, epo
 			break
 		}
 		past.Add(m.Subject, m.Data, seq, producer, epoch)
+		if past.Bytes += max(len(m.Data), 4<<10); most > 0 && past.Bytes >= most {
+			past.Before = seq + 1
+			break
+		}
 	}
 	// What was trimmed while it was read is not there either: the beginning is looked at last.
 	info, err := s.Info(ctx)
@@ -56,4 +72,36 @@ func (es Events) Past(ctx context.Context, t events.Thread, producer string, epo
 	}
 	past.From = max(from, info.State.FirstSeq)
 	return past, nil
+}
+
+// fewPast is how many sequences are read message by message: a consumer reads many faster, and has to be made.
+const fewPast = 1 << 10
+
+var errBehind = errors.New("behind what was asked for")
+
+// replay gives the events of a thread to f, from a sequence up to and without another one, as far as the consumer's copy of the
+// stream has them, and says where it ended.
+func (es Events) replay(
+	ctx context.Context, s jetstream.Stream, t events.Thread, from, before uint64, f func(jetstream.Msg, uint64),
+) (uint64, error) {
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return from, err
+	}
+	err = es.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		at := meta.Sequence.Stream
+		if at >= before {
+			return errBehind
+		}
+		f(m, at)
+		from = at + 1
+		return nil
+	})
+	if errors.Is(err, errBehind) {
+		return before, nil
+	}
+	return from, err
 }

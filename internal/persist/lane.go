@@ -37,6 +37,8 @@ type lane struct {
 	refusals map[int]*refusals // by partition; stage 1 only
 	rereads  rereads           // stage 1 only
 
+	lookedBack bool // EVENTS was read for the event that was applied last; stage 1 only
+
 	fence record.Fence // behind which the packs in memory were read; stage 1 only
 
 	prepared  chan *commit

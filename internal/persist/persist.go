@@ -80,7 +80,7 @@ type Inbox interface {
 // Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without another one. It
 // asks the stream's leader: what was acknowledged must not be missing.
 type Past interface {
-	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
+	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int) (events.Past, error)
 }
 
 // Deps is the world outside.

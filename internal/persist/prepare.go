@@ -99,7 +99,8 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 		}
 	}
 	for i, s := range batch {
-		if of := s.event.Thread.Session; of != id || i%countEvery == 0 {
+		if of := s.event.Thread.Session; of != id || i%countEvery == 0 || l.lookedBack {
+			l.lookedBack = false
 			count()
 			spent[id] = here
 			id, here = of, spent[of]
@@ -137,7 +138,7 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 	return untaken, nil
 }
 
-// countEvery is after how many events of a session the time is counted that they took.
+// countEvery is after how many events of a session the time is counted that they took, if none of them had EVENTS read.
 const countEvery = 4
 
 // announce lets the store make ready while the batch is prepared. While another commit is under way it would only be in

@@ -2,137 +2,105 @@ package persist
 
 import (
 	"context"
-	"slices"
-	"sort"
 
 	"spool/pkg/events"
 )
 
 // rereads is what was read back of EVENTS, to tell the repeats of a producer from other entries. Of stage 1.
 type rereads struct {
-	of    map[rereadOf][]*stretch
+	of    map[rereadOf]*stretch
 	order []rereadOf // those that were read first come first
-	links int        // that are remembered
+	n     int        // how much is remembered
 }
 
-// rereadOf is whose events were read.
+// rereadOf is whose events were read: those of a life of a thread from its beginning, or the last ones.
 type rereadOf struct {
 	thread   events.Thread
 	producer string
 	epoch    uint64
+	from     uint64 // 0: the last ones
 }
 
-// stretch is what EVENTS holds of a producer's events from a sequence up to and without another one.
+// stretch is what EVENTS holds of a producer's events up to and without a sequence.
 type stretch struct {
-	from, before uint64
-	links        []events.Linked
-	begins       bool // there is nothing before it
-	full         bool // it holds as much as it may, and what was before that is dropped
+	given  events.Given
+	before uint64
+	bytes  int
+	over   bool // it begins behind its beginning, or is too long to be read
 }
 
-// What is remembered at most: of one stretch, and of all; how many stretches there are of a producer's events, and how
-// much of EVENTS is read at once.
+// What is read and remembered at most: of a stretch, and of all.
 const (
-	mostLinks    = 1 << 14
-	allLinks     = 1 << 18
-	mostStretch  = 2
-	rereadAtOnce = 1 << 8
+	mostReread  = 4 << 20
+	mostGiven   = 1 << 14
+	mostRereads = 1 << 18
+	lastReread  = 1 << 12 // sequences of EVENTS before an event, in which its producer may have sent the same before
 )
 
-// Reread implements apply.World.
-func (w world) Reread(
+// Given implements apply.World.
+func (w world) Given(
 	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
-) (links []events.Linked, more bool, err error) {
-	of := rereadOf{t, producer, epoch}
-	s := w.l.rereads.stretch(of, from, before)
-	known := len(s.links)
-	read := func(from, before uint64) (events.Past, error) { return w.Past(ctx, t, producer, epoch, from, before) }
-	err = s.extend(from, before, read)
-	w.l.rereads.grown(of, len(s.links)-known)
-	links, earlier := s.within(from, before)
-	return links, earlier || !s.begins && s.from > 1, err
+) (*events.Given, error) {
+	of := rereadOf{t, producer, epoch, max(from, 1)}
+	s := w.l.rereads.stretch(of, of.from)
+	if err := w.extend(ctx, of, s, before); err != nil || s.over {
+		return nil, err
+	}
+	return &s.given, nil
 }
 
-// stretch gives the one that touches those sequences, or a new one.
-func (r *rereads) stretch(of rereadOf, from, before uint64) *stretch {
-	known := r.of[of]
-	if i := slices.IndexFunc(known, func(s *stretch) bool { return from <= s.before && before >= s.from }); i >= 0 {
-		return known[i]
+// Sent implements apply.World.
+func (w world) Sent(
+	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64,
+) (bool, error) {
+	of := rereadOf{thread: t, producer: producer, epoch: epoch}
+	from = max(from, before-min(before, lastReread))
+	s := w.l.rereads.stretch(of, from)
+	if s.over || s.before < from {
+		w.l.rereads.n -= s.given.Len()
+		*s = stretch{before: max(from, s.before), given: events.Given{Tail: true}}
+	}
+	err := w.extend(ctx, of, s, before)
+	return s.given.Before(seq, is, before), err
+}
+
+// stretch gives the one that is remembered, or a new one.
+func (r *rereads) stretch(of rereadOf, from uint64) *stretch {
+	if s := r.of[of]; s != nil {
+		return s
+	}
+	for len(r.order) > 0 && r.n >= mostRereads {
+		r.n -= 1 + r.of[r.order[0]].given.Len()
+		delete(r.of, r.order[0])
+		r.order = r.order[1:]
 	}
 	if r.of == nil {
-		r.of = map[rereadOf][]*stretch{}
+		r.of = map[rereadOf]*stretch{}
 	}
-	if len(known) == 0 {
-		r.order = append(r.order, of)
-	}
-	if len(known) == mostStretch {
-		r.links -= 1 + len(known[0].links)
-		known = known[1:]
-	}
-	s := &stretch{from: before, before: before}
-	r.of[of] = append(known, s)
-	r.links++
+	s := &stretch{before: from, given: events.Given{Tail: of.from == 0}}
+	r.of[of], r.order, r.n = s, append(r.order, of), r.n+1
 	return s
 }
 
-// grown counts links that a producer's stretches have got, and forgets others for them.
-func (r *rereads) grown(of rereadOf, n int) {
-	r.links += n
-	for r.links > allLinks {
-		i := slices.IndexFunc(r.order, func(other rereadOf) bool { return other != of })
-		if i < 0 {
-			return
-		}
-		for _, s := range r.of[r.order[i]] {
-			r.links -= 1 + len(s.links)
-		}
-		delete(r.of, r.order[i])
-		r.order = slices.Delete(r.order, i, i+1)
+// extend reads what is missing of a stretch, as far as it pays.
+func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint64) error {
+	if s.over || s.before >= before {
+		return nil
 	}
-}
-
-// extend reads what is missing of a stretch.
-func (s *stretch) extend(from, before uint64, read func(from, before uint64) (events.Past, error)) error {
-	for s.before < before {
-		past, err := read(s.before, min(before, s.before+rereadAtOnce))
-		if err != nil {
-			return err
-		}
-		s.before = min(before, s.before+rereadAtOnce)
-		s.links = append(s.links, past.Links...)
-		s.bound()
+	past, err := w.past(ctx, of.thread, of.producer, of.epoch, s.before, before, mostReread-s.bytes)
+	if err != nil {
+		return err
 	}
-	for from < s.from && !s.begins && !s.full {
-		at := max(from, s.from-min(rereadAtOnce, s.from))
-		past, err := read(at, s.from)
-		if err != nil {
-			return err
-		}
-		s.from, s.begins = at, past.From > at
-		s.links = append(past.Links, s.links...)
-		s.bound()
+	n := s.given.Len()
+	for _, l := range past.Links {
+		s.given.Add(l)
 	}
+	s.bytes += past.Bytes
+	s.over = past.From > s.before || past.Before < before || s.given.Len() > mostGiven || s.bytes >= mostReread
+	s.before = before
+	if s.over && of.from > 0 {
+		s.given = events.Given{}
+	}
+	w.l.rereads.n += s.given.Len() - n
 	return nil
-}
-
-// bound drops the first messages of a stretch that holds too much.
-func (s *stretch) bound() {
-	if len(s.links) <= mostLinks {
-		return
-	}
-	i := len(s.links) - mostLinks
-	for i < len(s.links) && s.links[i].At == s.links[i-1].At {
-		i++
-	}
-	s.from, s.begins, s.full = s.links[i-1].At+1, false, true
-	s.links = slices.Clone(s.links[i:])
-}
-
-// within is what a stretch holds between two sequences, and whether it holds something before.
-func (s *stretch) within(from, before uint64) (links []events.Linked, earlier bool) {
-	at := func(seq uint64) int {
-		return sort.Search(len(s.links), func(i int) bool { return s.links[i].At >= seq })
-	}
-	i := at(from)
-	return s.links[i:max(i, at(before))], i > 0
 }

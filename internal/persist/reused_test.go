@@ -24,13 +24,13 @@ type looks struct {
 }
 
 func (l *looks) Past(
-	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int,
 ) (events.Past, error) {
 	l.n.Add(1)
 	if l.fails.Add(-1) >= 0 {
 		return events.Past{}, fmt.Errorf("%w: as a test wants it", record.ErrBusy)
 	}
-	return l.of.Past(ctx, t, producer, epoch, from, before)
+	return l.of.Past(ctx, t, producer, epoch, from, before, most)
 }
 
 // looking is a persister that is fed by hand, and how often it reads EVENTS back.
@@ -137,35 +137,91 @@ func TestReusedByASecondRun(t *testing.T) {
 	}
 }
 
-// The first entry of a sequence is found behind what other threads have, and not judged where it is too far away.
+// The first entry of a sequence is found however far away it is, and not judged where too much was published to its thread.
 func TestReusedLongAgo(t *testing.T) {
 	r := newRig(t)
-	id, far := thread(0), thread(1)
-	p, _ := r.looking(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 500 })
-	other := func(n int) {
+	id, much := thread(0), thread(1)
+	p, looks := r.looking(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 500 })
+	other := func(to events.Thread, n int) {
 		for range n {
-			r.store(&events.Event{Producer: "q", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: thread(2),
+			r.store(&events.Event{Producer: "q", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: to,
 				Body: message("e00000", "user", 10)})
 		}
 	}
-	r.entry(far, 1, 0)
-	r.entry(far, 2, 1)
 	r.entry(id, 1, 0)
-	other(500)
 	r.entry(id, 2, 1)
-	other(200)
-	r.entry(id, 1, 91)
-	other(4200)
+	r.entry(much, 1, 0)
+	other(thread(2), 4200)
+	r.entry(id, 3, 2)
+	other(much, 1100)
+	r.entry(much, 2, 1)
 	r.entry(id, 2, 92)
 	r.entry(id, 2, 92)
-	r.entry(far, 3, 2)
-	r.entry(far, 2, 93) // nobody finds the first one
+	for n := range 20 {
+		r.entry(much, 1, 93+n)
+	}
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00092")
+	r.wantEntries(id, 3)
+	if n := looks.n.Load(); n > 10 {
+		t.Errorf("EVENTS was read back %d times, want it once where it is too much", n)
+	}
+}
+
+// A second run edits a line and adds one, a third one sends what the first one sent: that is a repeat.
+func TestRepeatedBehindAnotherRun(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, _ := r.looking()
+	run := func(to uint64, edited int) {
+		for seq := uint64(1); seq <= to; seq++ {
+			nth := int(seq) - 1
+			if seq == 5 {
+				nth = edited
+			}
+			r.entry(id, seq, nth)
+		}
+	}
+	run(20, 4)
+	for n := range 80 {
+		r.store(&events.Event{Producer: "q", Seq: uint64(n + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(2),
+			Body: message(fmt.Sprintf("e%05d", n), "user", 10)})
+	}
+	run(21, 95)
+	run(21, 4)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00095")
+	r.wantEntries(id, 21)
+}
+
+// What says the same as an event that never counted is no repeat: one that was linked to what was never stored, one of an
+// earlier life of the name.
+func TestSameAsWhatNeverCounted(t *testing.T) {
+	r := newRig(t)
+	linked, lives := thread(0), thread(1)
+	p, _ := r.looking()
+	r.entry(linked, 1, 0)
+	r.store(&events.Event{Producer: "p", Seq: 3, Prev: 2, Kind: events.KindEntry, Dialect: "omp", Thread: linked,
+		Body: message("e00091", "user", 10)})
+	r.entry(linked, 2, 1)
+	r.entry(linked, 3, 2)
+	r.entry(linked, 3, 91)
+	r.entry(lives, 1, 0)
+	r.entry(lives, 2, 92)
+	r.control(lives, "rm", removal())
+	r.entry(lives, 1, 0)
+	r.entry(lives, 2, 1)
+	r.entry(lives, 2, 92)
 	last := r.lastSeq(events.EventsStream)
 	r.give(p, 1, last)
 	r.through(p, int64(last))
 	r.wantReused("e00091", "e00092")
-	r.wantEntries(id, 2)
-	r.wantEntries(far, 3)
+	r.wantEntries(linked, 3)
+	r.wantEntries(lives, 2)
 }
 
 // What says the same is a repeat however it travels: with its body beside it, with secrets that are masked.

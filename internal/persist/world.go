@@ -120,8 +120,15 @@ func (w world) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, 
 func (w world) Past(
 	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
 ) (events.Past, error) {
+	return w.past(ctx, t, producer, epoch, from, before, 0)
+}
+
+func (w world) past(
+	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int,
+) (events.Past, error) {
+	w.l.lookedBack = true
 	return asked(ctx, w.l.p, "look back", func() (events.Past, error) {
-		return w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before)
+		return w.l.p.Deps.Past.Past(ctx, t, producer, epoch, from, before, most)
 	})
 }
 

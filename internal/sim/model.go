@@ -18,6 +18,7 @@ import (
 // letters tell of.
 type model struct {
 	ledger  *Ledger
+	trims   bool             // SPOOL_EVENTS may have lost the beginning of a thread
 	small   bool             // a record of an open output may not fit into a message: then its thread takes nothing more
 	letters map[place]string // reason of each dead letter
 
@@ -288,10 +289,10 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && t.seen.had(e, e.Seq) && m.reused(e, t, gone):
 		own := t.noted[inLife(e)] != "" && !t.moved && (gone == nil || !gone.earlier)
 		was := m.fates[mark]
-		if was != nil && letter && own && m.emptied[e.Thread.Session] < was.at && !m.unfit(at, reason) {
+		if was != nil && was.outcome == buried && was.at >= t.began && letter && own && !m.unfit(at, reason) {
 			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
 		}
-		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil)
+		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil && !m.trims)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
@@ -375,7 +376,7 @@ func (m *model) settle(mark string, o outcome, at uint64, why string) {
 	if mark == "" {
 		return
 	}
-	if f := m.fates[mark]; f != nil && f.outcome == applied {
+	if f := m.fates[mark]; f != nil && (f.outcome == applied || f.outcome == buried && o == buried) {
 		return
 	}
 	m.fates[mark] = &fate{o, why, at}

@@ -27,6 +27,7 @@ import (
 func (d *driver) judge() []string {
 	m := newModel(d.ledger)
 	m.small = d.p.Payload > 0
+	m.trims = d.p.EventsBytes > 0 || d.p.wants(Delete, Retain, Crash)
 	m.deleted, m.tried = d.deleted, d.tried
 	for seq := range d.deleted {
 		if e, err := events.Open(d.events[seq].Subject, d.events[seq].Data); err == nil {
@@ -83,7 +84,7 @@ func (j *judgement) accounts() {
 		case f == nil:
 			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
 		case f.outcome == fenced && j.replaced(w.Process): // that is what an epoch is for
-		case f.outcome == buried && f.why == overtaken && j.p.Ops[w.Op].Do != Skip && !j.replaced(w.Process):
+		case f.outcome == buried && f.why == overtaken && !j.p.numbers(w.Op) && !j.replaced(w.Process):
 			j.fail("%s of %s was acknowledged, and is a dead letter: its publisher let a later one pass", w.Mark, w.Thread)
 		case f.outcome == superseded || f.outcome == repeated || f.outcome == fenced:
 			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,

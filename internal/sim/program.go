@@ -116,6 +116,9 @@ const (
 	Slow      Verb = "slow"       // of Who's messages (Kind 1: an agent; 2: a persister; 3: the operator) one in N is taken
 )
 
+// numbers reports whether an operation gives sequences itself.
+func (p Program) numbers(op int) bool { return p.Ops[op].Do == Skip || p.Ops[op].Do == Reuse }
+
 // String is a line of a trace.
 func (o Op) String() string {
 	b, _ := json.Marshal(o)

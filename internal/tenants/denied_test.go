@@ -75,7 +75,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 		"Backlog": func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
 		"Acked":   func(ctx context.Context) error { _, err := c.Events().Acked(ctx, 1, 1); return err },
 		"Past": func(ctx context.Context) error {
-			_, err := c.Events().Past(ctx, th, "p", 1, 1, 9)
+			_, err := c.Events().Past(ctx, th, "p", 1, 1, 9, 0)
 			return err
 		},
 		"Consume": func(ctx context.Context) error {

@@ -35,6 +35,8 @@ func (e *Event) Digest() (d Digest) {
 type Past struct {
 	Links  []Linked // in the order in which they are stored
 	From   uint64   // where the stretch begins: all of it that was ever stored from there on is here
+	Before uint64   // where it ends: what was stored there, or behind it, is not here
+	Bytes  int      // that were read
 	Opaque bool     // there are messages that cannot be decoded: nobody knows whose they are
 }
 
