@@ -75,7 +75,7 @@ func (es Events) Past(
 }
 
 // fewPast is how many sequences are read message by message: a consumer reads many faster, and has to be made.
-const fewPast = 1 << 10
+const fewPast = 1 << 7
 
 var errBehind = errors.New("behind what was asked for")
 
