@@ -37,6 +37,17 @@ func (s *Store) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, e
 		return nil, err
 	}
 	raw, err := s.objects.Read(ctx, live.Pack.Object)
+	for errors.Is(err, record.ErrNotFound) { // it may have moved, and its bytes be reclaimed, while this waited
+		now, e := s.records.FindPack(ctx, id)
+		if e != nil {
+			return nil, e
+		}
+		if now.Pack.Object == live.Pack.Object {
+			break
+		}
+		live = now
+		raw, err = s.objects.Read(ctx, live.Pack.Object)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", id, asStoreErr(err))
 	}

@@ -242,14 +242,28 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 
 // createStream makes a stream. Where its size is free and the server has no room for it, it takes a quarter of that, and again.
 func (c *Conn) createStream(ctx context.Context, want jetstream.StreamConfig, free bool) (jetstream.Stream, error) {
-	for {
+	for failed := 0; ; {
 		s, err := c.js.CreateStream(ctx, want)
-		if !free || want.MaxBytes/4 < leastStreamBytes || !errors.Is(WrapErr(err), record.ErrFull) {
+		var api *jetstream.APIError
+		switch {
+		case errors.As(err, &api) && api.ErrorCode == noStore && failed < storeTries && ctx.Err() == nil:
+			failed++
+			time.Sleep(storeWait)
+		case free && want.MaxBytes/4 >= leastStreamBytes && errors.Is(WrapErr(err), record.ErrFull):
+			want.MaxBytes /= 4
+		default:
 			return s, err
 		}
-		want.MaxBytes /= 4
 	}
 }
+
+// A server that is removing the files of the stream that had the name, or of the last one of its account, can fail to make new
+// ones beside that: it is asked so often again.
+const (
+	noStore    jetstream.ErrorCode = 10049
+	storeTries                     = 20
+	storeWait                      = 50 * time.Millisecond
+)
 
 // ensureStream makes a stream that is not there, or compares it; it returns the stream's configuration. A free size is a default,
 // which can be smaller.
