@@ -98,7 +98,7 @@ func (l *lane) ack(c *commit) {
 // ackAll acknowledges, of each partition, the last event up to which all are through, and with it those before.
 func (l *lane) ackAll() {
 	for part, d := range l.unacked {
-		if err := d.ack(); err != nil {
+		if err := d.acknowledge(); err != nil {
 			l.p.Log.Debug("ack", "partition", part, "error", err)
 		}
 	}

@@ -108,6 +108,15 @@ func (d *delivery) end() *delivery {
 	return d.floor
 }
 
+// acknowledge says to the server that a message is through, and those before it. The ack is that of the last time that it came,
+// which may be now, while this one waits for the next commits.
+func (d *delivery) acknowledge() error {
+	d.mu.Lock()
+	ack := d.ack
+	d.mu.Unlock()
+	return ack()
+}
+
 // done is the sequence up to which all of the partition is through.
 func (d *delivery) done() uint64 {
 	d.mu.Lock()
