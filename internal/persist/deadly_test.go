@@ -58,6 +58,8 @@ type mortalStore struct {
 	over *deadly
 	dead atomic.Bool
 	died chan struct{}
+	left atomic.Int64  // calls until done is closed; 0 at first: it never is
+	done chan struct{} // closed after so many calls
 }
 
 var errDied = errors.New("the process is dead")
@@ -71,6 +73,9 @@ func (s *mortalStore) die() {
 func (s *mortalStore) gone(is bool) error {
 	if is {
 		s.die()
+	}
+	if s.left.Add(-1) == 0 {
+		close(s.done)
 	}
 	if s.dead.Load() {
 		return errDied
@@ -144,6 +149,7 @@ type lives struct {
 	floor atomic.Uint64 // up to there events are acknowledged
 	open  uint64        // what was given to somebody
 	pause time.Duration // of persist.Config
+	calls int64         // of its store, after which a process stops; 0: it goes on
 
 	messages map[uint64]persist.Message // as they were stored; a deletion drops some
 }
@@ -164,7 +170,8 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		return true
 	}
 	l.terms++
-	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{})}
+	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{}), done: make(chan struct{})}
+	s.left.Store(l.calls)
 	deps := persistnats.Deps(l.conn, 0, 0)
 	s.Outbox, deps.Records, deps.Outbox = deps.Outbox, s, s
 	deps.Packs, deps.Search = l.conn.Store(0), nil
@@ -196,6 +203,10 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		done = true
 	case <-s.died:
 	case <-stop:
+		if kill {
+			s.die()
+		}
+	case <-s.done:
 		if kill {
 			s.die()
 		}
@@ -407,6 +418,9 @@ func TestDeadlyInAMessage(t *testing.T) {
 	}
 }
 
+// leastCalls is more than a process needs for an event alone: no two of them end over the same one.
+const leastCalls = 30
+
 // Processes that end in order while an event is in hand, or die at any time for another reason, make no dead letters.
 func TestDeathsOfOtherCauses(t *testing.T) {
 	for _, kill := range []bool{false, true} {
@@ -424,10 +438,12 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 			}
 			l := r.lives(nil)
 			for range 40 {
-				if l.next(time.After(time.Duration(50+rand.IntN(200))*time.Millisecond), kill) {
+				l.calls = leastCalls + rand.Int64N(100)
+				if l.next(nil, kill) {
 					break
 				}
 			}
+			l.calls = 0
 			l.all()
 			for s := range sessions {
 				r.check(thread(s), entries)
