@@ -58,8 +58,9 @@ type probe struct {
 
 var probes = []probe{
 	{"streams", "", "streams that are missing, or not as they must be", 0, 1, "", checkStreams},
-	{"writes", "", "1 when the server stores nothing: its disk is full", 0, 1,
-		"make room on the disk of the server, then restart it; nothing that was acked is lost by that", checkWrites},
+	{"writes", "", "1 when a stream takes no writes: the server's disk is or was full, or fails", 0, 1,
+		"make room on the disk of the server; then restart it, but for spool up, which goes on by itself; " +
+			"nothing that was acked is lost by that", checkWrites},
 	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions,
 		"start a persister (or spool up); right after a start this takes a few seconds", checkPartitions},
 	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, "add persisters, or look at their logs", checkBacklog},
@@ -265,7 +266,7 @@ func checkWrites(a *app, conn *natsio.Conn) (float64, string, error) {
 	if err := natsadmin.New(conn).Stores(a.ctx); err != nil && !errors.Is(err, record.ErrDenied) {
 		return 1, err.Error(), nil
 	}
-	return 0, "the server stores what it is given", nil
+	return 0, "every stream takes writes", nil
 }
 
 func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {

@@ -23,11 +23,12 @@ func (cfg Config) authenticate(opts *server.Options) error {
 
 const tlsTimeout = 5 // seconds
 
-// apply gives the server the certificate, and returns it.
-func (t TLS) apply(opts *server.Options) (*reload.Certificate, error) {
-	cert, err := reload.OpenCertificate(t.Cert, t.Key)
-	if err != nil {
-		return nil, err
+// apply gives the server the certificate, which is opened the first time, and returns it.
+func (t TLS) apply(opts *server.Options, cert *reload.Certificate) (_ *reload.Certificate, err error) {
+	if cert == nil {
+		if cert, err = reload.OpenCertificate(t.Cert, t.Key); err != nil {
+			return nil, err
+		}
 	}
 	if cert == nil {
 		return nil, fmt.Errorf("TLS: a CA of clients needs a certificate of the server and its key: give both files")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -47,11 +48,34 @@ type TLS struct {
 	CA        string // file; with it clients must show a certificate that it signed
 }
 
-// Server is a running server. It is an in-process connection provider for natsio.Config.
+// Server is a running server. It is an in-process connection provider for natsio.Config. All methods but Stop are safe
+// for concurrent use.
 type Server struct {
-	*server.Server
-	lock *os.File
+	cfg  Config // with the port and the room that the first start chose
 	cert *reload.Certificate
+	lock *os.File
+	now  atomic.Pointer[server.Server] // nil: it is being started again
+}
+
+// errStarting: nobody is served for a moment.
+var errStarting = errors.New("the NATS server is being started again")
+
+// InProcessConn implements nats.InProcessConnProvider, with the server of now.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	now := s.now.Load()
+	if now == nil {
+		return nil, errStarting
+	}
+	return now.InProcessConn()
+}
+
+// ClientURL is where clients reach the server by a socket.
+func (s *Server) ClientURL() string {
+	scheme := "nats"
+	if s.cert != nil {
+		scheme = "tls"
+	}
+	return scheme + "://" + s.cfg.Listen
 }
 
 // Follow takes the certificate anew when its files change, until ctx ends.
@@ -68,68 +92,85 @@ const startTimeout = 20 * time.Second
 
 // Start brings the server up and returns when it takes connections.
 func Start(cfg Config) (*Server, error) {
-	opts, cert, err := cfg.options()
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	s := &Server{cfg: cfg}
+	opts, err := s.options()
 	if err != nil {
 		return nil, err
 	}
-	held, err := lock(cfg.Dir)
-	if err != nil {
+	if s.lock, err = lock(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	if err := cfg.encrypt(opts); err != nil {
-		_ = held.Close()
-		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	if err := s.start(opts); err != nil {
+		_ = s.lock.Close()
+		return nil, err
 	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		_ = held.Close()
-		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	now := s.now.Load()
+	if addr, ok := now.Addr().(*net.TCPAddr); ok {
+		host, _, _ := net.SplitHostPort(cfg.Listen)
+		s.cfg.Listen = net.JoinHostPort(host, strconv.Itoa(addr.Port))
 	}
-	r, done := &reading{streams: map[string]bool{}}, make(chan struct{})
-	s.SetLogger(r, false, false)
-	go r.tell(cmp.Or(cfg.Log, slog.Default()), done)
-	s.Start() // reads every stream first
-	close(done)
-	s.SetLogger(nil, false, false)
-	if !s.ReadyForConnections(startTimeout) {
-		s.Shutdown()
-		_ = held.Close()
-		return nil, fmt.Errorf("%w within %v: is %s in use by another process, or its disk full?", ErrStart, startTimeout, cfg.Listen)
-	}
-	return &Server{Server: s, lock: held, cert: cert}, nil
+	s.cfg.MaxStore = now.JetStreamConfig().MaxStore
+	return s, nil
 }
 
-func (cfg Config) options() (_ *server.Options, cert *reload.Certificate, err error) {
+// start runs a server on the directory, which is locked.
+func (s *Server) start(opts *server.Options) error {
+	if err := s.cfg.encrypt(opts); err != nil {
+		return fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	now, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	r, done := &reading{streams: map[string]bool{}}, make(chan struct{})
+	now.SetLogger(r, false, false)
+	go r.tell(s.cfg.Log, done)
+	now.Start() // reads every stream first
+	close(done)
+	now.SetLogger(nil, false, false)
+	if !now.ReadyForConnections(startTimeout) || !now.JetStreamEnabled() {
+		now.Shutdown()
+		now.WaitForShutdown()
+		return fmt.Errorf("%w within %v: is %s in use by another process, or its disk full?", ErrStart, startTimeout, s.cfg.Listen)
+	}
+	s.now.Store(now)
+	return nil
+}
+
+// options reads what the files say of now, but for the certificate: who follows its files has it as it is.
+func (s *Server) options() (_ *server.Options, err error) {
+	cfg := s.cfg
 	opts := &server.Options{
 		ServerName: "spool", JetStream: true, StoreDir: filepath.Join(cfg.Dir, "jetstream"), NoSigs: true, NoLog: true,
 		DontListen: cfg.Listen == "", SyncAlways: cfg.Sync == 0, SyncInterval: cfg.Sync, JetStreamMaxStore: cfg.MaxStore,
 	}
 	if cfg.Auth != "" {
 		if err := cfg.authenticate(opts); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if cfg.Listen == "" {
-		return opts, cert, nil
+		return opts, nil
 	}
 	if cfg.TLS != (TLS{}) {
-		if cert, err = cfg.TLS.apply(opts); err != nil {
-			return nil, nil, err
+		if s.cert, err = cfg.TLS.apply(opts, s.cert); err != nil {
+			return nil, err
 		}
 	}
 	host, port, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
+		return nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
 	if !loopback(host) && cfg.Auth == "" {
-		return nil, nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
+		return nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
 	}
 	opts.Host = host
 	if opts.Port, err = strconv.Atoi(port); err != nil {
-		return nil, nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
+		return nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
 	}
 	opts.Port = cmp.Or(opts.Port, server.RANDOM_PORT)
-	return opts, cert, nil
+	return opts, nil
 }
 
 // loopback reports whether a host name or address reaches this machine only.
@@ -143,9 +184,15 @@ func loopback(host string) bool {
 
 // Stop ends the server and waits until its files are closed.
 func (s *Server) Stop() {
-	s.Shutdown()
-	s.WaitForShutdown()
+	s.shutdown()
 	_ = s.lock.Close()
+}
+
+func (s *Server) shutdown() {
+	if now := s.now.Swap(nil); now != nil {
+		now.Shutdown()
+		now.WaitForShutdown()
+	}
 }
 
 // streamShare of the disk limit is what EVENTS and ITEMS each may take, and most of what they need.
@@ -157,8 +204,8 @@ const (
 // StreamBytes is how large a stream may be made on this server's disk.
 func (s *Server) StreamBytes() int64 {
 	limit := int64(streamMost)
-	if cfg := s.JetStreamConfig(); cfg != nil && cfg.MaxStore > 0 {
-		limit = min(limit, cfg.MaxStore/streamShare)
+	if s.cfg.MaxStore > 0 {
+		limit = min(limit, s.cfg.MaxStore/streamShare)
 	}
 	return limit
 }

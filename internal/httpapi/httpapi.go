@@ -29,6 +29,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/apply"
 	"spool/internal/ingest"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/quota"
 	"spool/internal/record"
@@ -73,6 +74,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	records *natsio.Records // that Client reads; nil: each entry looks for itself
+	stores  *stores         // whether the server stores; nil: nobody knows
 }
 
 // bodyInMemory is the longest entry that is held in memory, in bytes.
@@ -312,6 +314,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		panic(http.ErrAbortHandler)
 	}
+	err = a.cfg.stores.why(r.Context(), err)
 	status, after := verdict(err)
 	if errors.Is(context.Cause(r.Context()), access.ErrRevoked) {
 		status, after, err = http.StatusUnauthorized, 0, access.ErrRevoked
@@ -363,7 +366,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusRequestedRangeNotSatisfiable, 0
 	case is(record.ErrBusy):
 		return http.StatusTooManyRequests, 1
-	case is(record.ErrFull):
+	case is(record.ErrFull, natsadmin.ErrStopped):
 		return http.StatusServiceUnavailable, 5
 	case is(record.ErrUnknown, context.Canceled, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, 1

@@ -10,15 +10,18 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/ingest"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/reload"
 	"spool/internal/scrub"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
@@ -27,6 +30,7 @@ func For(conn *natsio.Conn, cfg Config) http.Handler {
 	records := conn.Records()
 	cfg.records = &records
 	stores := &stores{server: natsadmin.New(conn)}
+	cfg.Publisher, cfg.stores = telling{cfg.Publisher, stores}, stores
 	cfg.Ready = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
@@ -41,33 +45,81 @@ func For(conn *natsio.Conn, cfg Config) http.Handler {
 // readyTime is how long an answer to whether the process is ready may take.
 const readyTime = 5 * time.Second
 
-// storesAgain is how long it is believed that the server stores.
-const storesAgain = 10 * time.Second
+const (
+	storesAgain = 10 * time.Second // how long it is believed that the server stores
+	stopsAgain  = time.Second      // and that it does not
+	tellsAgain  = 30 * time.Second // how long a publish without an answer counts, where nothing else can be found out
+)
 
-// stores asks now and then whether the server stores. Who asks meanwhile is told what the last one was.
+// stores asks now and then whether the server stores. Who asks meanwhile is told what the last answer was.
 type stores struct {
 	server interface{ Stores(context.Context) error }
 
 	mu   sync.Mutex
-	last time.Time // when it did
+	at   time.Time // of last; zero: ask
+	last error
 
-	denied bool // we may not find out
+	denied bool // we may not find out: what publishes find counts
+	failed atomic.Pointer[failedPublish]
 }
 
+// failedPublish is the last publish, if it had no answer.
+type failedPublish struct {
+	at  time.Time
+	err error
+}
+
+// telling tells what publishes find.
+type telling struct {
+	ingest.Publisher
+	stores *stores
+}
+
+func (t telling) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	err := t.Publisher.PublishEvents(ctx, evs)
+	switch {
+	case err == nil:
+		t.stores.failed.Store(nil)
+	case errors.Is(err, record.ErrUnknown) && !errors.Is(ctx.Err(), context.Canceled):
+		t.stores.failed.Store(&failedPublish{time.Now(), err})
+	}
+	return err
+}
+
+// ask is why the server takes no writes, if it takes none.
 func (s *stores) ask(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.denied || time.Since(s.last) < storesAgain {
-		return nil
+	failed := s.failed.Load()
+	again := storesAgain
+	if s.last != nil {
+		again = stopsAgain
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTime/2)
+	switch {
+	case s.denied && failed != nil && time.Since(failed.at) < tellsAgain:
+		return fmt.Errorf("%w: %v", natsadmin.ErrStopped, failed.err)
+	case s.denied:
+		return nil
+	case time.Since(s.at) < again && (s.last != nil || failed == nil || failed.at.Before(s.at)):
+		return s.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTime/2) // the answer is for others, too
 	defer cancel()
 	err := s.server.Stores(ctx)
 	if errors.Is(err, record.ErrDenied) {
 		s.denied, err = true, nil
 	}
-	if err == nil {
-		s.last = time.Now()
+	s.last, s.at = err, time.Now()
+	return err
+}
+
+// why adds to the error of a publish that had no answer what is known of its cause.
+func (s *stores) why(ctx context.Context, err error) error {
+	if s == nil || !errors.Is(err, record.ErrUnknown) || ctx.Err() != nil {
+		return err
+	}
+	if why := s.ask(ctx); why != nil {
+		return fmt.Errorf("%w: %w", why, err)
 	}
 	return err
 }

@@ -40,6 +40,7 @@ type system struct {
 	mu   sync.Mutex
 	at   time.Time
 	last []prometheus.Metric
+	mute bool // we may not ask whether streams take writes
 }
 
 const (
@@ -53,10 +54,12 @@ func gauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descUp         = gauge("spool_system_up", "1 when the system answered the last time somebody looked.")
-	descMessages   = gauge("spool_stream_messages", "Messages in a stream.", "stream")
-	descBytes      = gauge("spool_stream_bytes", "Bytes in a stream.", "stream")
-	descLimit      = gauge("spool_stream_limit_bytes", "Most bytes of a stream; no series where there is no limit.", "stream")
+	descUp       = gauge("spool_system_up", "1 when the system answered the last time somebody looked.")
+	descMessages = gauge("spool_stream_messages", "Messages in a stream.", "stream")
+	descBytes    = gauge("spool_stream_bytes", "Bytes in a stream.", "stream")
+	descLimit    = gauge("spool_stream_limit_bytes", "Most bytes of a stream; no series where there is no limit.", "stream")
+	descTakes    = gauge("spool_stream_takes_writes",
+		"1 when a stream takes writes; no series where this process may not ask.", "stream")
 	descPending    = gauge("spool_backlog_events", "Events that are stored and not delivered to a persister.")
 	descUnacked    = gauge("spool_unacked_events", "Events that a persister has and has not acknowledged.")
 	descServed     = gauge("spool_partitions_served", "Partitions that a persister asks for.")
@@ -101,6 +104,9 @@ func (s *system) ask() []prometheus.Metric {
 	defer cancel()
 	a := asked{}
 	err := a.streams(ctx, s.sys)
+	if err == nil && !s.mute {
+		s.mute = !a.takes(ctx, s.sys)
+	}
 	if err == nil {
 		err = a.backlog(ctx, s.sys)
 	}
@@ -139,6 +145,19 @@ func (a *asked) streams(ctx context.Context, sys natsadmin.System) error {
 		}
 	}
 	return err
+}
+
+// takes reports whether we may ask.
+func (a *asked) takes(ctx context.Context, sys natsadmin.System) bool {
+	all := sys.Takes(ctx)
+	for stream, err := range all {
+		v := 1.0
+		if err != nil {
+			v = 0
+		}
+		a.add(descTakes, v, stream)
+	}
+	return len(all) > 0
 }
 
 func (a *asked) backlog(ctx context.Context, sys natsadmin.System) error {

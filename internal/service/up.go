@@ -95,6 +95,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	g.Go(func() error { stayLean(ctx); return nil })
 	if up.Server != nil {
 		g.Go(func() error { up.Server.Follow(ctx, cfg.Log); return nil })
+		g.Go(func() error { return up.Server.Keep(ctx) })
 	}
 	if cfg.HTTP != "" {
 		api := cfg.API

@@ -1,0 +1,67 @@
+//go:build linux
+
+package embedded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/must"
+)
+
+// A stream that met a full disk takes no write any more. Its server is started again, and connections go on.
+func TestAgain(t *testing.T) {
+	s := must.Get(Start(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
+	t.Cleanup(s.Stop)
+	inside := must.Get(nats.Connect("",
+		nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond)))(t)
+	t.Cleanup(inside.Close)
+	js := must.Get(jetstream.New(inside, jetstream.WithDefaultTimeout(time.Second)))(t)
+	cfg := jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 64 << 10}
+	must.Get(js.CreateStream(t.Context(), cfg))(t)
+	must.Get(js.Publish(t.Context(), "s", make([]byte, 30<<10)))(t)
+	if err := s.stopped(); err != nil {
+		t.Fatalf("a server that stores stopped: %v", err)
+	}
+
+	block := filepath.Join(s.cfg.Dir, "jetstream", "jetstream", "$G", "streams", "S", "msgs", "2.blk")
+	must.Do(t, os.Symlink("/dev/full", block))
+	must.Do(t, inside.PublishRequest("s", "nobody", make([]byte, 30<<10))) // the first block has no room for it
+	eventually(t, func() error {
+		if err := s.stopped(); err == nil || !strings.Contains(err.Error(), "> S'") {
+			return fmt.Errorf("stopped: %v", err)
+		}
+		return nil
+	})
+	must.Do(t, os.Remove(block))
+
+	before := s.ClientURL()
+	must.Do(t, s.again(t.Context()))
+	if err := s.stopped(); err != nil {
+		t.Errorf("stopped behind a start: %v", err)
+	}
+	eventually(t, func() error { _, err := js.Publish(t.Context(), "s", []byte("c")); return err })
+	outside := must.Get(nats.Connect(before))(t)
+	outside.Close()
+	if err := s.room(); err != nil {
+		t.Errorf("room: %v", err)
+	}
+}
+
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	err := try()
+	for end := time.Now().Add(time.Minute); err != nil; err = try() {
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
