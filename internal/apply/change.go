@@ -187,8 +187,11 @@ func (d *draft) drop() {
 
 // note makes the event change the thread. head is what it builds on: the thread's own, or where it moves to.
 func (d *draft) note(head threads.Head) {
-	if d.st.Reused && d.st.Head.Start.IsZero() {
-		head.Life = d.e.At
+	if d.st.Head.Start.IsZero() {
+		head.Began = d.e.At
+		if d.st.Reused {
+			head.Life = d.e.At
+		}
 	}
 	d.Noted, d.Moved = true, head.Head() != d.st.Head.Head()
 	d.On = Base{head.Start, head.Recent}

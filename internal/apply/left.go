@@ -153,9 +153,12 @@ func (d *draft) learnLeft(ctx context.Context) error {
 // name before. A new name keeps them apart by a life, behind the last event of those.
 func (t *Thread) LeaveTo(to string) *Left {
 	h := t.Head.Clone()
-	seen := threads.Head{Producers: h.Producers, Gaps: h.Gaps, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated}
+	seen := threads.Head{
+		Producers: h.Producers, Gaps: h.Gaps, Applied: h.Applied, Batch: h.Batch, Updated: h.Updated, Began: h.Began,
+	}
 	if t.Left != nil {
 		seen.Inherit(&t.Left.Head)
+		seen.Began = t.Left.Head.Began
 		if to != "" {
 			seen.Life = t.Left.Head.Applied + 1
 		}

@@ -10,7 +10,7 @@ import (
 
 // An entry whose sequence a head knows is a repeat if it says what the entry says that has the sequence. Otherwise its
 // producer gave the sequence out twice, and the second entry, which was acknowledged, goes to the dead letters. No head
-// has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays. Where it
+// has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays and is there. Where it
 // does not tell, the entry is taken for a repeat, and fsck names it.
 //
 // Operations and pieces of outputs are not held against each other: whoever makes the same one again may word it
@@ -35,7 +35,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head) (bool, error) {
 		return false, nil
 	}
 	t, producer, epoch, seq, is := d.st.Key, d.e.Producer, d.e.Epoch, d.e.Event.Seq, d.e.came()
-	given, err := d.w.Given(ctx, t, producer, epoch, max(h.Life, d.begins()), last.At+1)
+	given, err := d.w.Given(ctx, t, producer, epoch, max(h.Life, h.Began, d.begins()), last.At+1)
 	if err != nil || given == nil {
 		return false, err
 	}

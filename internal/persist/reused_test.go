@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/apply"
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -102,6 +104,29 @@ func TestReused(t *testing.T) {
 	if n := looks.n.Load(); n > 6 {
 		t.Errorf("EVENTS was read back %d times for what comes again itself, want it for the last repeats alone", n)
 	}
+}
+
+// The beginning of EVENTS was trimmed: in a thread that began behind that, a reused sequence is found all the same.
+func TestReusedBehindTheTrimmed(t *testing.T) {
+	r := newRig(t)
+	p, _ := r.looking()
+	r.entry(thread(0), 1, 0)
+	r.entry(thread(1), 1, 1)
+	r.give(p, 1, 2)
+	r.through(p, 2)
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
+	r.entry(thread(1), 1, 91) // nobody can tell any more
+	r.entry(thread(2), 1, 2)
+	r.entry(thread(2), 1, 92)
+	r.entry(thread(2), 1, 2)
+	r.give(p, 3, 6)
+	r.through(p, 6)
+	r.wantReused("e00092")
+	next, _ := r.looking()
+	r.give(next, 3, 6)
+	r.through(next, 4)
+	r.wantReused("e00092")
 }
 
 // A second run of a program counts from 1 again: what is behind the last sequence of the first one is taken, all else is

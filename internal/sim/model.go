@@ -18,7 +18,7 @@ import (
 // letters tell of.
 type model struct {
 	ledger  *Ledger
-	trims   bool             // SPOOL_EVENTS may have lost the beginning of a thread
+	kept    uint64           // the first sequence that SPOOL_EVENTS still has
 	small   bool             // a record of an open output may not fit into a message: then its thread takes nothing more
 	letters map[place]string // reason of each dead letter
 
@@ -292,7 +292,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 		if was != nil && was.outcome == buried && was.at >= t.began && letter && own && !m.unfit(at, reason) {
 			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
 		}
-		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil && !m.trims)
+		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil && t.began >= m.kept)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,10 @@ import (
 func (d *driver) judge() []string {
 	m := newModel(d.ledger)
 	m.small = d.p.Payload > 0
-	m.trims = d.p.EventsBytes > 0 || d.p.wants(Delete, Retain, Crash)
+	m.kept = math.MaxUint64
+	if stored := d.srv.Messages(events.EventsStream); len(stored) > 0 {
+		m.kept = stored[0].Seq
+	}
 	m.deleted, m.tried = d.deleted, d.tried
 	for seq := range d.deleted {
 		if e, err := events.Open(d.events[seq].Subject, d.events[seq].Data); err == nil {

@@ -22,9 +22,9 @@ func TestDate(t *testing.T) {
 		}
 		for _, life := range []uint64{0, 7} {
 			was := h
-			was.Life = life
+			was.Life, was.Began = life, life*3
 			got, err := DecodeHead(was.Encode())
-			if err != nil || got.Claimed != h.Claimed || got.Claim() != h.Claim() || got.Life != life {
+			if err != nil || got.Claimed != h.Claimed || got.Claim() != h.Claim() || got.Life != life || got.Began != life*3 {
 				t.Errorf("step %d, life %d: %+v, %v", i+1, life, got, err)
 			}
 		}

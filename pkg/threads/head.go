@@ -91,6 +91,10 @@ type Head struct {
 	OlderTips int64            // how many it and those before it hold
 	Seen      casstore.Located // the node of the producers that the record does not tell of
 
+	// Began is the stream sequence of the event that began the thread: none that it has seen under its name came before. 0 where
+	// a version wrote it that did not say so.
+	Began uint64
+
 	Gaps []Gap // what producers left out, that noted last last; no method changes its memory
 
 	Later []byte // encoded fields of a later writer, kept as they are

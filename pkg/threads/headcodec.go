@@ -13,7 +13,8 @@ const HeadVersion, GrownHeadVersion = 1, 2
 
 // headFields is the length of the array, the version included, that the first version writes; of the last eight a reader can
 // do without. The last one, the claim, is left out where it is 0, and the life before it where that is 0, too. The second
-// version has all of them, and three more. Behind those of either come the gaps, if there are any.
+// version has all of them, and three more. Behind those of either come the gaps and where the thread began, as far as there is
+// any.
 const headFields, minHeadFields, grownHeadFields = 29, 21, 32
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
@@ -23,7 +24,8 @@ func (h Head) Encode() []byte {
 	b := make([]byte, 0, size+48*len(producers)+len(h.Memory)+len(h.Later))
 	version, fields := int64(HeadVersion), headFields
 	grown := !h.Older.IsZero() || !h.Seen.IsZero()
-	gaps := len(h.Gaps)+len(h.Later) > 0
+	began := h.Began != 0 || len(h.Later) > 0
+	gaps := len(h.Gaps) > 0 || began
 	dated := h.Claimed == 0 && !gaps && !grown
 	first := h.Life == 0 && dated
 	switch {
@@ -34,8 +36,10 @@ func (h Head) Encode() []byte {
 	case dated:
 		fields--
 	}
-	if gaps {
-		fields++
+	for _, is := range []bool{gaps, began} {
+		if is {
+			fields++
+		}
 	}
 	b = casstore.AppendArrayHeader(b, fields+countValues(h.Later))
 	b = casstore.AppendInt(b, version)
@@ -65,6 +69,9 @@ func (h Head) Encode() []byte {
 	}
 	if gaps {
 		b = appendGaps(b, h.Gaps)
+	}
+	if began {
+		b = casstore.AppendUint(b, h.Began)
 	}
 	return append(b, h.Later...)
 }
@@ -121,8 +128,15 @@ func DecodeHead(b []byte) (Head, error) {
 	if v == GrownHeadVersion {
 		h.Older, h.OlderTips, h.Seen = parseLocated(c), c.Int(), parseLocated(c)
 	}
-	if v == GrownHeadVersion && fields > grownHeadFields || v == HeadVersion && fields > headFields {
+	known := headFields
+	if v == GrownHeadVersion {
+		known = grownHeadFields
+	}
+	if fields > known {
 		h.Gaps = parseGaps(c)
+	}
+	if fields > known+1 {
+		h.Began = c.Uint()
 	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest
