@@ -134,6 +134,7 @@ type copies struct {
 	Marks
 	rev    uint64          // of the record
 	absent map[string]bool // streams that have lost their copy, while the other stream has one that says so
+	none   bool            // neither of them was ever written, or both are gone without a trace
 }
 
 func readMarks(ctx context.Context, s Store) (c copies, err error) {
@@ -150,6 +151,7 @@ func readMarks(ctx context.Context, s Store) (c copies, err error) {
 	// A record that was ever written leaves at least a marker behind: only what empties the bucket takes that.
 	c.absent[events.RecordsStream] = rs[0].Seq == 0 && other.Before > 0
 	c.absent[events.GCStream] = own.Twice && len(copied) == 0
+	c.none = rs[0].Seq == 0 && len(copied) == 0
 	return c, nil
 }
 

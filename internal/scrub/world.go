@@ -49,6 +49,8 @@ func (r Rewind) String() string {
 		return fmt.Sprintf("%s is gone: it was at %d and held %d messages", r.Stream, r.Was.Last, r.Was.Messages)
 	case r.How == Foreign:
 		return fmt.Sprintf("%s is of another store than the one that was here", r.Stream)
+	case r.How == Emptied && r.Was.Messages == 0:
+		return fmt.Sprintf("%s was emptied, and its marks with it: packs are there that no record names", r.Stream)
 	case r.How == Emptied:
 		return fmt.Sprintf("%s was emptied: it held %d messages, and none of them is there", r.Stream, r.Was.Messages)
 	case r.How == Shrunk:
@@ -108,6 +110,9 @@ func (c copies) confirmed(ctx context.Context, s Store, states []record.StreamSt
 	all := c.compare(states)
 	for name, absent := range c.absent {
 		st := byName[name]
+		if name == events.RecordsStream && c.none {
+			absent = st.First > 1 // else it has what was written first: marks were not taken yet
+		}
 		if absent && st.Created != 0 && !slices.ContainsFunc(all, func(r Rewind) bool { return r.Stream == name }) {
 			all = append(all, Rewind{Stream: name, How: Emptied, Found: st.Now, Was: c.Streams[name], Now: st.Last,
 				Held: st.Messages})
@@ -133,7 +138,7 @@ func (c copies) confirm(ctx context.Context, s Store, r Rewind, now record.Strea
 	}
 	switch r.Stream {
 	case events.RecordsStream:
-		if r.How == Emptied {
+		if r.How == Emptied && !c.none {
 			return c.absent[r.Stream], nil
 		}
 		return unnamed(ctx, s)
