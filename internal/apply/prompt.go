@@ -112,6 +112,45 @@ func (d *draft) maySettle(a addition, items []events.Item) error {
 	return nil
 }
 
+// mayAsk refuses an entry that asks under the id of another question of its thread, open or settled: whoever waits for the answer
+// would get that of the other one.
+func (d *draft) mayAsk(ctx context.Context, a addition, items []events.Item) error {
+	if a.operation || a.dialect.Name() != itemDialect {
+		return nil
+	}
+	for i := range items {
+		p, ok := events.ParsePrompt(items[i])
+		if !ok || items[i].Type != events.TypePendingPrompt {
+			continue
+		}
+		known, err := d.asked(ctx, p.ID)
+		if err != nil {
+			return err
+		}
+		if known != nil && !known.Asks(p) {
+			return fmt.Errorf("%w: %q in %s: ask under an id of its own", ErrAsked, p.ID, d.st.Key)
+		}
+	}
+	return nil
+}
+
+// asked is the prompt of an id that the thread has, open or else settled; nil: none can be read.
+func (d *draft) asked(ctx context.Context, id string) (*record.Prompt, error) {
+	if err := d.w.Settle(ctx, d.st.Key); err != nil {
+		return nil, err
+	}
+	rs, err := d.w.Records(ctx, events.PromptKey(d.st.Key, id), events.AnsweredKey(d.st.Key, id))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		if p, err := record.DecodePrompt(r.Value); r.Exists() && err == nil {
+			return &p, nil
+		}
+	}
+	return nil, nil
+}
+
 // putsRecord reports whether the commit puts a record, with what the event does so far.
 func (d *draft) putsRecord(key string) bool {
 	_, own := d.Puts[key]

@@ -61,6 +61,9 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	if !d.roomForPrompts(e.Items) {
 		return ErrNextCommit
 	}
+	if err := d.mayAsk(ctx, a, e.Items); err != nil {
+		return err
+	}
 	others, err := d.othersPrompts(ctx, a.dialect, e.Items)
 	if err != nil {
 		return err

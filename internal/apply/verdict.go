@@ -70,6 +70,8 @@ var (
 	ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
 	// ErrNoPrompt: no prompt of that id waits for an answer in the thread, or has got one.
 	ErrNoPrompt = errors.New("no such prompt")
+	// ErrAsked: another question of the thread has the id of this one.
+	ErrAsked = errors.New("another question has this id")
 	// ErrRun is wrapped by every refusal of a sign of life of a run: what is wrong with it, and what to do.
 	ErrRun = errors.New("run")
 	// ErrOutput is wrapped by every refusal of a chunk: what is wrong with it, and what to do.

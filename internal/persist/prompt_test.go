@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/internal/record"
@@ -323,6 +324,45 @@ func TestPromptIDOfAnother(t *testing.T) {
 	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText})
 	if !errors.Is(late.err, client.ErrEnded) {
 		t.Errorf("Ask in a thread that has ended: %v, want ErrEnded", late.err)
+	}
+}
+
+// Whoever publishes entries without the SDK is held to the same: another question under an id that is taken is a dead letter,
+// and what was asked stays as it is.
+func TestPublishedPromptIDOfAnother(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	run := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "raw"})
+	seq := uint64(0)
+	publish := func(texts ...string) {
+		t.Helper()
+		var es []client.Entry
+		for _, text := range texts {
+			seq++
+			p := events.Prompt{ID: "fixed", Kind: events.PromptApproval, Text: text}
+			es = append(es, client.Entry{Thread: thread(1), Dialect: "item", Body: p.Item().JSON(), Seq: seq})
+		}
+		must.Do(t, pub.Publish(ctx, es...))
+		r.await(thread(1), "raw", seq)
+	}
+	publish("Deploy?", "Drop the database?") // in one commit, as far as the persister can
+	publish("Drop the database?")
+	publish("Deploy?")
+	if open := r.open(ctx, "s1", 1); open[0].Text != "Deploy?" {
+		t.Errorf("the open prompt asks %q", open[0].Text)
+	}
+	_ = must.Get(r.Answer(ctx, thread(1), events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
+	r.open(ctx, "s1", 0)
+	publish("Drop the database?")
+	r.open(ctx, "s1", 0)
+	letters := must.Get(r.DeadLetters(ctx, ""))(t)
+	for _, l := range letters {
+		if !strings.Contains(l.Reason, apply.ErrAsked.Error()) {
+			t.Errorf("dead letter: %s", l.Reason)
+		}
+	}
+	if n := run.Stats().Dead; n != 3 || len(letters) != 3 {
+		t.Errorf("%d dead, %d letters, want the 3 of another question", n, len(letters))
 	}
 }
 
