@@ -51,8 +51,8 @@ func (d *draft) decide(ctx context.Context) (Verdict, error) {
 	if d.st.Latched != nil && !d.removes() {
 		d.Doubt = true
 		if d.duplicate() && d.wasGood() { // a server that was started again gives what was applied
-			if reused, err := d.reused(ctx, &d.Head); err != nil || !reused {
-				return Verdict{Is: Repeated}, err
+			if verdict, err := d.repeated(ctx, &d.Head); err != nil || verdict.Is == Repeated {
+				return verdict, err
 			}
 		}
 		return Refused(d.st.Latched), nil

@@ -64,6 +64,8 @@ var (
 	ErrUnlinked = errors.New("the event that it is linked to is neither in the thread nor in EVENTS any more")
 	// ErrLate: a later event of its producer came before it.
 	ErrLate = errors.New("it came behind a later event of its producer: publish it as a new one, with the next sequence")
+	// ErrFenced: a later epoch of its producer came before it.
+	ErrFenced = errors.New("a later epoch of its producer came before it: somebody else goes on in its place")
 	// ErrReused: its producer gave its sequence to another entry, which came first.
 	ErrReused = errors.New("another entry of its producer has its sequence")
 	// ErrMissingRef: a step refers to what is not stored.

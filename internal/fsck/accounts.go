@@ -39,7 +39,7 @@ type Accounts struct {
 	Repeated   int64 `json:"repeated"`   // the same bytes under the same name as an event before
 	Refused    int64 `json:"refused"`    // in the dead letters
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
-	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended
+	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended: nobody could tell that they were new
 	Removed    int64 `json:"removed"`    // with their thread or their session
 	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged

@@ -150,7 +150,7 @@ func TestAccountOfRenamesThereAndBack(t *testing.T) {
 	}
 }
 
-// Events of a lower epoch that come late are shut out.
+// Events of a lower epoch that come late are dead letters.
 func TestAccountOfALateEpoch(t *testing.T) {
 	w := newWorld(t)
 	a := events.Thread{Session: "s", Name: "a"}
@@ -160,7 +160,7 @@ func TestAccountOfALateEpoch(t *testing.T) {
 	w.raw(next)
 	w.raw(entryOf(a, "p", 2, 0, "late"))
 	got := w.account(fsck.Config{})
-	same(t, got, fsck.Accounts{Events: 3, Applied: 2, Fenced: 1})
+	same(t, got, fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
 	if len(got.Findings) > 0 {
 		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
 	}

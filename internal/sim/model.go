@@ -223,8 +223,8 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 	again := t == nil && (gone != nil && gone.seen.had(e, e.Seq) || m.past[e.Thread].had(e, e.Seq))
 	switch {
-	case t == nil && gone != nil && gone.to != "" && !letter && e.Epoch < gone.had[e.Producer].epoch:
-		m.settle(mark, fenced, at, "")
+	case t == nil && gone != nil && gone.to != "" && e.Epoch < gone.had[e.Producer].epoch:
+		m.fenced(e, t, gone, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
 		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
 		m.refused(e, nil)
@@ -282,7 +282,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	gone := m.lefts[e.Thread]
 	switch {
 	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
-		m.settle(mark, fenced, at, "")
+		m.fenced(e, t, gone, mark, at, letter, reason)
 	case t != nil && t.seen.had(e, e.Seq) && m.late(e, t, gone):
 		m.bury(e, mark, at, letter, reason, overtaken, !t.moved && (gone == nil || !gone.earlier))
 		m.note(e, t)
@@ -309,6 +309,34 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 		return false
 	}
 	return true
+}
+
+// replacedBy is why an event is a dead letter that comes behind a later epoch of its producer.
+const replacedBy = "a later epoch of its producer was stored before it"
+
+// fenced settles an event of an epoch of its producer that has passed.
+func (m *model) fenced(e *events.Event, t *life, gone *left, mark string, at uint64, letter bool, reason string) {
+	was := ""
+	if t != nil {
+		was = t.noted[inLife(e)]
+	}
+	if was == "" && gone != nil {
+		was = gone.noted[inLife(e)]
+	}
+	own := t != nil && !t.moved && !t.foreign && (gone == nil || !gone.earlier) && t.began >= m.kept
+	switch {
+	case was == says(e), was != "" && e.Kind != events.KindEntry:
+		m.repeat(e, mark, at, letter, reason)
+	case letter:
+		m.bury(e, mark, at, letter, reason, replacedBy, false)
+	case e.Prev != 0:
+		m.settle(mark, superseded, at, "")
+		return
+	default:
+		m.settle(mark, fenced, at, "")
+		m.bury(e, mark, at, letter, reason, replacedBy, own)
+	}
+	m.note(e, t)
 }
 
 // overtaken is why an event is a dead letter that comes behind a later one of its producer.

@@ -44,5 +44,15 @@ func (g *Given) Before(seq uint64, is Digest, at uint64) bool {
 	return known && first < at
 }
 
+// Names reports whether a sequence was given to anything before a place in EVENTS.
+func (g *Given) Names(seq, at uint64) bool {
+	for of, first := range g.first {
+		if of.seq == seq && first < at {
+			return true
+		}
+	}
+	return false
+}
+
 // Len is how much is here.
 func (g *Given) Len() int { return len(g.first) }
