@@ -14,7 +14,6 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
-	"spool/internal/persist"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -23,7 +22,7 @@ import (
 type fsckCmd struct {
 	Repair bool `help:"Make again from SPOOL_EVENTS what is missing inside of threads; move heads whose newest state is gone back to the last one that is there, and publish again what SPOOL_EVENTS still has of what they lose; make lost heads and missing items again."`
 	Cut    bool `help:"With --repair: move heads back also before a gap that cannot be filled; the entries behind it leave their thread."`
-	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost. Where persisters mask secrets by rules of their own, give it the same --secret-rules."`
+	Events bool `help:"Account for every event of SPOOL_EVENTS instead: applied, repeated, in the dead letters, superseded or removed; what is none of these was acked and lost."`
 	Items  bool `help:"Make every item of SPOOL_ITEMS again from its node and compare; without, the newest of each thread."`
 	Seal   bool `help:"From now on a record without a check is foreign. Only when all that write are of this version."`
 	Trust  bool `name:"trust-clock" help:"The server's clock, and this host's, are right now, although the server's has said more before: what says that it was stored later counts as stored now, and ages count on from now. Only when that is so: gc and retention go by it."`
@@ -72,7 +71,7 @@ func (c *fsckCmd) Run(a *app) error {
 		return err
 	}
 	if c.Events {
-		return c.account(a, conn, secrets)
+		return c.account(a, conn)
 	}
 	progress, end := byteBar(a.err)
 	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
@@ -123,17 +122,8 @@ func (c *fsckCmd) orders(a *app, conn *natsio.Conn) (err error) {
 }
 
 // account holds every event against what is stored.
-func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) error {
-	src := client.New(conn).Source()
-	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), src, secrets)
-	if err == nil && acc.Masked > 0 && c.Secrets.Secrets != "mask" { // the store says that persisters mask
-		c.Secrets.Secrets = "mask"
-		if secrets, err = c.Secrets.Open(); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.err, "secrets are masked in what is stored: judging again as with --secrets mask")
-		acc, err = fsck.Account(a.ctx, natsadmin.Of(conn), src, secrets)
-	}
+func (c *fsckCmd) account(a *app, conn *natsio.Conn) error {
+	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), client.New(conn).Source())
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}
@@ -147,10 +137,6 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn, secrets persist.Secrets) er
 	}
 	if err == nil && len(acc.Findings) > 0 {
 		err = fmt.Errorf("%d events are unaccounted for", len(acc.Findings))
-		if acc.Masked > 0 {
-			err = fmt.Errorf("%w; secrets are masked in %d entries of their threads, by other rules than these: "+
-				"give the persisters' --secret-rules (SPOOL_SECRET_RULES)", err, acc.Masked)
-		}
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 	if want := map[string]int{"ended": 1, "bad": 1, "before": 2, "meanwhile": 1, "linked": 1}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("dead letters %v, %v, want %v", got, err, want)
 	}
-	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source(), nil)
+	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source())
 	if err != nil || len(acc.Findings) > 0 {
 		t.Errorf("accounts: %v, %v", acc, err)
 	}

@@ -1,7 +1,6 @@
 package fsck
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,12 +10,9 @@ import (
 	"maps"
 	"slices"
 
-	"spool/internal/apply"
 	"spool/internal/record"
-	"spool/internal/redact"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
-	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -28,6 +24,7 @@ type Ledger interface {
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
 	Letters(ctx context.Context, f func(event uint64, data []byte) error) error
+	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error)
 }
 
 // Accounts is what became of each event that SPOOL_EVENTS still holds (SPEC P1). A message of several entries counts as several
@@ -44,21 +41,17 @@ type Accounts struct {
 	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
 	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
 
-	// Masked are entries with a masked secret that no event leads to, of threads with findings: the persisters mask,
-	// and what is found was not compared as they store it.
-	Masked int64 `json:"masked,omitempty"`
-
 	Findings []Finding `json:"findings"` // events of which nothing of all this is true
 }
 
 // Unaccounted is the kind of finding of an event that was acked and is nowhere.
 const Unaccounted = "unaccounted"
 
-// Account holds every event of SPOOL_EVENTS against what is stored. It needs about 150 bytes of memory an event. Secrets are what
-// the persisters do with secrets: an entry that was masked is found in its thread only when it is masked again.
-func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets apply.Secrets) (*Accounts, error) {
+// Account holds every event of SPOOL_EVENTS against what is stored. It needs about 150 bytes of memory an event. What was masked
+// is found in its thread whatever the rules were.
+func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
-		l: l, src: src, secrets: secrets, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[refusal]bool{},
+		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[name][]letterOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -85,13 +78,13 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source, secrets apply.
 type accountant struct {
 	l        Ledger
 	src      rehydrate.Source
-	secrets  apply.Secrets
 	floor    uint64
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
-	masks    map[[sha256.Size]byte]bool  // entries of the thread that is judged in which something is masked
-	refusals map[refusal]bool            // events that have a letter, whatever message they came in
+	refusals map[name][]letterOf         // events that have a letter, whatever message they came in
+	held     int                         // bytes of letters in which something is masked
+	last     message                     // that was read again
 	lost     map[name]bool               // of findings
 	accounts *Accounts
 }
@@ -104,8 +97,8 @@ type posting struct {
 	seq      uint64
 	prev     uint64
 	kind     events.Kind
-	sum      [sha256.Size]byte // of the body
-	masked   bool              // the body may have been changed before it was stored, and cannot be had again
+	sum      [sha256.Size]byte // of the body, as it came
+	claimed  bool              // the body waited beside the event, and cannot be had again
 	unread   error             // why it is no event
 }
 
@@ -116,13 +109,6 @@ type name struct {
 }
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
-
-// refusal is an event that has a dead letter. Where it comes again in another message it has none of its own: after a
-// restore the message it came in first may be in no stream.
-type refusal struct {
-	name
-	sum [sha256.Size]byte
-}
 
 // chain is what the links of a producer are in.
 type chain struct {
@@ -150,19 +136,15 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
-		p.sum, p.masked = a.sum(&one), one.Ref != nil && a.secrets != nil
+		p.sum, p.claimed = sumOf(&one), one.Ref != nil
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
 }
 
-// sum is the digest of what a thread has of an event's body.
-func (a *accountant) sum(e *events.Event) [sha256.Size]byte {
-	switch {
-	case e.Ref != nil:
+// sumOf is the digest of an event's body.
+func sumOf(e *events.Event) [sha256.Size]byte {
+	if e.Ref != nil {
 		return e.Ref.Sum
-	case e.Kind == events.KindEntry && a.secrets != nil:
-		clean, _ := a.secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
-		return sha256.Sum256(clean)
 	}
 	return sha256.Sum256(e.Body)
 }
@@ -173,7 +155,7 @@ func (a *accountant) letter(event uint64, data []byte) error {
 	of, known := a.letters[event]
 	if err == nil {
 		for _, one := range e.Each() {
-			a.refusals[refusal{name{one.Producer, one.Epoch, one.Seq}, a.sum(&one)}] = true
+			a.noteRefusal(&one)
 		}
 	}
 	switch {
@@ -209,9 +191,11 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 			want[p.sum]++
 		}
 	}
-	a.masks = map[[sha256.Size]byte]bool{}
 	stored, unreadable := a.stored(ctx, w.heads, want)
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := a.unmask(ctx, ps, want, stored); err != nil {
 		return err
 	}
 	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, gone: map[name][sha256.Size]byte{},
@@ -219,7 +203,6 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
-	before := len(a.accounts.Findings)
 	for i := range ps {
 		p := &ps[i]
 		if why := b.judge(p); why != "" && unreadable == nil {
@@ -227,11 +210,6 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 		}
 		c := chain{p.producer, p.epoch}
 		b.links[c] = append(b.links[c], events.Linked{Seq: p.seq, Prev: p.prev, At: p.at})
-	}
-	if len(a.accounts.Findings) > before {
-		for sum := range a.masks {
-			a.accounts.Masked += int64(stored[sum])
-		}
 	}
 	return nil
 }
@@ -290,9 +268,18 @@ func (w *whereabouts) had(p *posting) bool {
 	})
 }
 
-// stored counts the entries of threads by the hash of their raw bytes, newest first. It ends when it has found what is wanted.
-func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[[sha256.Size]byte]int) (found map[[sha256.Size]byte]int, err error) {
-	found = map[[sha256.Size]byte]int{}
+// entries are those of a thread.
+type entries struct {
+	of     map[[sha256.Size]byte]int                 // by the hash of their raw bytes: how many no event is found for yet
+	masked []maskedEntry                             // in which something is masked, newest first
+	forms  map[[sha256.Size]byte][][sha256.Size]byte // by the hash of an event's body: those that have it masked
+	next   int                                       // of the masked ones: where the next event's is probably
+	loose  int                                       // masked ones of which no event is found whose body can be had again
+}
+
+// stored counts the entries of threads, newest first. It ends when it has found what is wanted.
+func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[[sha256.Size]byte]int) (found *entries, err error) {
+	found = &entries{of: map[[sha256.Size]byte]int{}}
 	for i := range heads {
 		err = cmp.Or(err, a.entriesOf(ctx, &heads[i], want, found))
 	}
@@ -300,16 +287,12 @@ func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[
 }
 
 // entriesOf adds the entries of one thread. Those of the thread that it was forked from are not its own.
-func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found map[[sha256.Size]byte]int) (err error) {
+func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want map[[sha256.Size]byte]int, found *entries) (err error) {
 	missing, forked, seen := 0, int64(0), map[casstore.Ref]bool{}
 	for sum, n := range want {
-		missing += max(0, n-found[sum])
+		missing += max(0, n-found.of[sum])
 	}
-	type entry struct {
-		index int64
-		sum   [sha256.Size]byte
-	}
-	var own []entry
+	var own []maskedEntry
 	for root, e := range a.src.Reader.Newest(ctx, *h, 0) {
 		if e != nil {
 			return cmp.Or(err, e)
@@ -324,40 +307,29 @@ func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want, found
 				forked = max(forked, step.State.Entry.Index)
 				break
 			}
-			sum, mask := sha256.New(), &masked{}
-			ok, e := a.src.RawTo(ctx, step, io.MultiWriter(sum, mask))
+			sum, mark := sha256.New(), &marked{}
+			ok, e := a.src.RawTo(ctx, step, io.MultiWriter(sum, mark))
 			if err = cmp.Or(err, e); e != nil || !ok {
 				continue
 			}
-			one := entry{step.State.Entry.Index, [sha256.Size]byte(sum.Sum(nil))}
+			one := maskedEntry{index: step.State.Entry.Index, sum: [sha256.Size]byte(sum.Sum(nil))}
+			if mark.found {
+				one.head, one.step = mark.head, &step
+			}
 			if own = append(own, one); want[one.sum] > 0 {
 				missing--
-			}
-			if mask.found {
-				a.masks[one.sum] = true
 			}
 		}
 	}
 	for _, e := range own {
-		if e.index > forked { // a leaf can have gone back to before the fork
-			found[e.sum]++
+		if e.index <= forked { // a leaf can have gone back to before the fork
+			continue
+		}
+		if found.of[e.sum]++; e.step != nil {
+			found.masked = append(found.masked, e)
 		}
 	}
 	return err
-}
-
-// masked looks for the mark of a masked secret in what is written to it.
-type masked struct {
-	found bool
-	end   []byte // of what was written, shorter than the mark
-}
-
-func (m *masked) Write(p []byte) (int, error) {
-	m.found = m.found || bytes.Contains(p, []byte(redact.Mark)) ||
-		bytes.Contains(append(m.end, p[:min(len(p), len(redact.Mark))]...), []byte(redact.Mark))
-	m.end = append(m.end, p[max(0, len(p)-len(redact.Mark)):]...)
-	m.end = slices.Clone(m.end[max(0, len(m.end)-len(redact.Mark)+1):])
-	return len(p), nil
 }
 
 // book is the account of one thread.
@@ -365,7 +337,7 @@ type book struct {
 	a      *accountant
 	t      events.Thread
 	w      whereabouts
-	stored map[[sha256.Size]byte]int  // entries of the thread that no event is found for yet
+	stored *entries                   // of the thread
 	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
 	gone   map[name][sha256.Size]byte // of those that went with their thread
 	links  map[chain][]events.Linked  // of the events before
@@ -379,7 +351,7 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone, was := b.gone[p.name()]
-	letter := b.a.refusals[refusal{p.name(), p.sum}] // perhaps of another message
+	letter := b.a.hasLetter(p.name(), p.sum) // perhaps of another message
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
@@ -389,8 +361,7 @@ func (b *book) judge(p *posting) (why string) {
 		b.gone[p.name()] = p.sum
 		n = &b.a.accounts.Removed
 	case again && (first == p.sum || letter):
-	case p.kind == events.KindEntry && b.stored[p.sum] > 0:
-		b.stored[p.sum]--
+	case p.kind == events.KindEntry && b.stored.take(p.sum):
 		n = &b.a.accounts.Applied
 	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
@@ -406,7 +377,10 @@ func (b *book) judge(p *posting) (why string) {
 		return ""
 	case p.seq < b.last[c]:
 		return "it came behind a later event of its producer, and was taken for a repeat"
-	case (p.kind != events.KindEntry || p.masked) && b.w.had(p):
+	case (p.kind != events.KindEntry || p.claimed && b.stored.loose > 0) && b.w.had(p):
+		if p.kind == events.KindEntry {
+			b.stored.loose--
+		}
 		n = &b.a.accounts.Noted
 	case letter:
 	case b.standing(p) == events.Superseded:

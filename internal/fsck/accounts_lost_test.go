@@ -46,7 +46,7 @@ func (w *world) accountLost(l lostLedger) *fsck.Accounts {
 	w.Helper()
 	w.settle()
 	l.Ledger = natsadmin.Of(w.conn)
-	a := must.Get(fsck.Account(w.Context(), l, w.cl.Source(), nil))(w)
+	a := must.Get(fsck.Account(w.Context(), l, w.cl.Source()))(w)
 	return a
 }
 

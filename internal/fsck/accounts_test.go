@@ -13,8 +13,6 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
-	"spool/internal/redact"
-	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -23,7 +21,7 @@ import (
 func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 	w.Helper()
 	w.settle()
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), cfg.Secrets))(w)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
 	return a
 }
 
@@ -215,24 +213,8 @@ func TestAccountLeavesWhatWaits(t *testing.T) {
 	w.settle()
 	w.stop()
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source(), nil))(w)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
-}
-
-// An entry that was masked is found by what was stored of it.
-func TestAccountMasked(t *testing.T) {
-	secrets := redact.New(redact.Default(), true)
-	w := newWorld(t)
-	w.stop()
-	w.startWith(service.PersisterConfig{Secrets: secrets})
-	id := events.Thread{Session: "s", Name: "main"}
-	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("key AKIA" + "Q3EGRCSNFDAFWXYZ and more")})
-	a := w.account(fsck.Config{Secrets: secrets})
-	same(t, a, fsck.Accounts{Events: 1, Applied: 1})
-
-	a = w.account(fsck.Config{}) // what is stored says that the persister masks
-	w.finds(a, events.EventsStream+" 1", "neither in its thread")
-	must.Same(t, a.Masked, 1, "without the rules %d entries have masks, want %d")
 }
 
 // finds fails unless one finding is of that record and says that.

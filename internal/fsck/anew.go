@@ -89,8 +89,8 @@ func (c *checker) readLetters(ctx context.Context) error {
 	}
 	c.ledger = &accountant{
 		l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
-			Blobs: blobsOf{c}}, secrets: c.cfg.Secrets,
-		letters: map[uint64][]uint64{}, refusals: map[refusal]bool{}, floor: c.floor, oldest: 1,
+			Blobs: blobsOf{c}},
+		letters: map[uint64][]uint64{}, refusals: map[name][]letterOf{}, floor: c.floor, oldest: 1,
 	}
 	states, err := c.s.StreamStates(ctx)
 	if err != nil {

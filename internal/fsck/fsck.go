@@ -37,6 +37,7 @@ type Store interface {
 	// Messages reads a stream in sequence, to its end as it is; Unapplied is the lowest sequence of SPOOL_EVENTS that may not be
 	// applied yet; LastItem is the number of a thread's newest item that is held.
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
+	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error) // record.ErrNotFound if it is not there
 	Unapplied(ctx context.Context) (uint64, error)
 	LastItem(ctx context.Context, t events.Thread) (n int64, life uint64, err error)
 	StreamStates(ctx context.Context) ([]record.StreamState, error)

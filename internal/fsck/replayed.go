@@ -3,7 +3,6 @@ package fsck
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -55,11 +54,11 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 // letter that was removed names a message alone: of several entries in it those are meant that were replayed, as far as
 // can be told.
 func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
-	in, again := map[uint64]int{}, map[[sha256.Size]byte]bool{}
+	in, again := map[uint64]int{}, []*events.Event{}
 	for i := range stored {
 		in[stored[i].Seq]++
 		if strings.HasPrefix(stored[i].Producer, threads.Replayer) {
-			again[a.sum(&stored[i].Event)] = true
+			again = append(again, &stored[i].Event)
 		}
 	}
 	evs := make([]replayed, len(stored))
@@ -67,9 +66,8 @@ func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 		of, letter := a.letters[e.Seq]
 		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, e.Event.Seq)}
 		if letter && of == nil {
-			sum := a.sum(&e.Event)
-			evs[i].refused = in[e.Seq] == 1 || again[sum] ||
-				a.refusals[refusal{name{e.Producer, e.Epoch, e.Event.Seq}, sum}]
+			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(name{e.Producer, e.Epoch, e.Event.Seq}, sumOf(&e.Event)) ||
+				slices.ContainsFunc(again, func(r *events.Event) bool { return same(r, &e.Event) })
 		}
 	}
 	return evs

@@ -25,9 +25,9 @@ func New(rules *Rules, mask bool) *Redactor { return &Redactor{rules, mask} }
 // Mark begins what stands in the place of a secret: [redacted:<rule>].
 const Mark = "[redacted:"
 
-// Hides reports whether clean can be what Clean made of a text of JSON, by whatever rules: it is the text but for what
-// its marks stand for. What was changed right beside a secret, in the same string, is taken for a part of it.
-func Hides(clean, text []byte) bool {
+// Hides reports whether clean can be what Clean made of a text, by whatever rules: it is the text but for what its marks
+// stand for, which in JSON is a part of one string. What was changed right beside a secret is taken for a part of it.
+func Hides(clean, text []byte, json bool) bool {
 	before, rest, ok := bytes.Cut(clean, []byte(Mark))
 	if !ok || !bytes.HasPrefix(text, before) {
 		return false
@@ -43,13 +43,39 @@ func Hides(clean, text []byte) bool {
 		if more {
 			at = bytes.Index(text, next)
 		}
-		if at < 0 || !bytes.HasPrefix(text[at:], next) || bytes.IndexByte(text[:at], '"') >= 0 {
+		if at < 0 || !bytes.HasPrefix(text[at:], next) || json && ends(text[:at]) {
 			return false
 		}
 		if text, rest = text[at+len(next):], behind; !more {
 			return true
 		}
 	}
+}
+
+// ends reports whether a string of JSON ends in a part of it.
+func ends(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return true
+		case '\\':
+			i++
+		}
+	}
+	return false
+}
+
+// Blanks reports whether blank can be what Blank made of a text, by whatever rules.
+func Blanks(blank, text []byte) bool {
+	if len(blank) != len(text) {
+		return false
+	}
+	for i, b := range blank {
+		if b != text[i] && b != '*' {
+			return false
+		}
+	}
+	return true
 }
 
 // Clean gives text without its secrets, each replaced by [redacted:<rule>], and how many it found. Text without any is

@@ -79,7 +79,7 @@ func (r record) compare() rehydrate.Line {
 
 // is tells whether a line that is stored is this one, as it is or without its secrets.
 func (r record) is(stored rehydrate.Line) bool {
-	return r.compare().Equal(stored) || r.giant == nil && redact.Hides(stored.Head, r.body)
+	return r.compare().Equal(stored) || r.giant == nil && redact.Hides(stored.Head, r.body, r.json)
 }
 
 // section copies n bytes of the uncompressed file from a place on.
