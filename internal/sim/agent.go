@@ -107,6 +107,8 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.publish(ctx, cl)
 	case Async:
 		return c.async(ctx, cl)
+	case Echo:
+		return c.echo(ctx, cl)
 	case Skip:
 		return c.skip(ctx)
 	case Reuse:
@@ -215,14 +217,43 @@ func body(mark string, size, image int) []byte {
 func (c *call) publish(ctx context.Context, cl *client.Client) error {
 	p := c.publisher(cl)
 	es, ws := c.entries(p.Producer())
+	err := c.send(ctx, p, es)
+	c.outcome(err, ws)
+	return err
+}
+
+// send publishes entries, and again if the operation does where nobody knows whether they are stored.
+func (c *call) send(ctx context.Context, p *client.Publisher, es []client.Entry) error {
 	err := p.Publish(ctx, es...)
 	for tries := 0; err != nil && c.op.Again && tries < 3 && c.proc.ctx.Err() == nil; tries++ {
 		again, cancel := context.WithTimeout(c.proc.ctx, 30*time.Second)
 		err = p.Publish(again, es...)
 		cancel()
 	}
-	c.outcome(err, ws)
 	return err
+}
+
+// echo publishes the same bytes again and again, as a person says the same twice. What has no answer is sent again; what has one
+// is not meant by the next.
+func (c *call) echo(ctx context.Context, cl *client.Client) error {
+	p := c.publisher(cl)
+	w := c.write(threadOf(c.op.Session, c.op.Thread), p.Producer(), true)
+	e := client.Entry{Thread: w.Thread, Dialect: "item",
+		Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}],"metadata":{"type":"text"}}`, w.Mark)}
+	c.w.ledger.holds(w, e.Body)
+	for range c.op.N {
+		if c.op.As != 0 {
+			c.seqs[c.op.As]++
+			e.Seq = c.seqs[c.op.As]
+		}
+		err := c.send(ctx, p, []client.Entry{e})
+		c.outcome(err, []*Wrote{w})
+		if err != nil {
+			return err
+		}
+		c.w.ledger.again(w)
+	}
+	return nil
 }
 
 // outcome notes what a publish said.
@@ -336,13 +367,13 @@ func (n *numbered) again(ctx context.Context, from int) error {
 func (c *call) skip(ctx context.Context) error {
 	n, err := c.numbered()
 	if err == nil {
-		err = n.put(ctx, 2, 4)
+		err = n.put(ctx, 3, 8)
 	}
 	if err == nil {
 		err = sleep(ctx, c.op.N)
 	}
 	if err == nil {
-		err = n.put(ctx, 3, 5, 1)
+		err = n.put(ctx, 5, 4, 7, 9, 2)
 	}
 	return err
 }

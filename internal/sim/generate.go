@@ -24,7 +24,7 @@ var failover = mood{name: "failover", verbs: map[Verb]int{Publish: 30, Async: 5,
 
 var moods = []mood{
 	failover,
-	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
+	{name: "lost answers", verbs: map[Verb]int{Publish: 30, Async: 10, Echo: 8, Refuse: 10, DropAsk: 8, DropTell: 12, CutAgent: 8,
 		CutOne: 4, Sleep: 6}},
 	{name: "threads", verbs: map[Verb]int{Publish: 30, Refer: 4, Fork: 8, Rename: 6, Remove: 8, End: 6, Settle: 4, Subscribe: 2}},
 	{name: "deletion", verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
@@ -32,7 +32,7 @@ var moods = []mood{
 	{name: "poison", verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
 	{name: "outputs", verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2,
 		StartOne: 2, Settle: 2}},
-	{name: "offline", verbs: map[Verb]int{Publish: 30, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
+	{name: "offline", verbs: map[Verb]int{Publish: 30, Echo: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
 	{name: "garbage", verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
 		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
 	{name: "people", verbs: map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
@@ -44,7 +44,7 @@ var moods = []mood{
 		KillOne: 3, StartOne: 3, Settle: 3}},
 	{name: "deaths", verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
 		Settle: 2}},
-	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3,
+	{name: "faults", verbs: map[Verb]int{Publish: 30, Async: 8, Echo: 3, Fork: 2, Remove: 2, Output: 2, Read: 6, Collect: 3,
 		Refuse: 10, DropAsk: 8, DropTell: 8, Late: 8, DieAt: 6, Stale: 5, Slow: 4, KillStep: 6, PauseStep: 6, Sleep: 4, Subscribe: 2}},
 	{name: "backups", verbs: map[Verb]int{Publish: 30, Async: 6, BackUp: 8, Fork: 3, End: 2, Remove: 3, Delete: 2,
 		Output: 2, Poison: 2, Collect: 4, FreezeOne: 3, ThawOne: 3, KillOne: 2, StartOne: 2, Slow: 2, Settle: 5, Ask: 1}},
@@ -185,7 +185,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
 	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
@@ -204,6 +204,9 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	switch v {
 	case Publish, Async:
 		p.publishes(r, &o)
+	case Echo:
+		p.publishes(r, &o)
+		o.N = 2 + r.IntN(3)
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Skip, Reuse:

@@ -23,12 +23,13 @@ func (t Told) String() string { return [...]string{"unknown", "acked", "failed"}
 
 // Wrote is an entry that an agent published.
 type Wrote struct {
-	Mark     string // that its body holds, and no other entry's
+	Mark     string // that its body holds, and no other entry's, but for an echo
 	Thread   events.Thread
 	Producer string
 	Number   int  // in the order in which its producer published, over all threads
 	Valid    bool // its bytes are an entry; false: it belongs in the dead letters
 	Told     Told
+	Echoes   int // how many entries with the mark were acked, of an echo; 0: it is of one entry
 	Op       int // index in the program
 	Process  string
 
@@ -83,6 +84,13 @@ func (l *Ledger) tell(told Told, ws ...*Wrote) {
 			w.Told = told
 		}
 	}
+}
+
+// again notes that one of the entries of an echo was acked.
+func (l *Ledger) again(w *Wrote) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.Echoes++
 }
 
 // fault notes a broken rule.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -22,7 +23,9 @@ type model struct {
 	small   bool             // a record of an open output may not fit into a message: then its thread takes nothing more
 	letters map[place]string // reason of each dead letter
 
-	at      uint64 // of the event that is taken
+	at      uint64    // of the event that is taken
+	is      identity  // of the event that is taken
+	now     time.Time // when it was stored
 	threads map[events.Thread]*life
 	lefts   map[events.Thread]*left     // names that a thread had and has no more
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
@@ -33,6 +36,7 @@ type model struct {
 	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
 	lives   []*life                         // all that there were, in the order of their beginning
 	fates   map[string]*fate                // by mark
+	kepts   map[string]map[identity]bool    // by mark, the events that are applied, or dead letters
 	broken  []string                        // rules that the events and the letters alone show to be broken
 	missing map[string][]string             // by session, events that must be a dead letter and are none: a deletion takes them away
 	named   map[identity]string             // what a sequence of a producer names
@@ -76,12 +80,13 @@ type life struct {
 	seen    producers
 	noted   map[identity]string // what it saw itself, whatever its name was: what it says
 	ended   bool
-	gone    bool   // removed, by itself or with its session
-	foreign bool   // it is a fork of a thread of another session: what it began with is not known here
-	forked  bool   // its first items are another thread's
-	moved   bool   // it was renamed: items before are under another name
-	dropped bool   // outputs of it were dropped by a forced removal or rename
-	changed uint64 // the last entry that was applied to it
+	gone    bool                 // removed, by itself or with its session
+	foreign bool                 // it is a fork of a thread of another session: what it began with is not known here
+	forked  bool                 // its first items are another thread's
+	moved   bool                 // it was renamed: items before are under another name
+	dropped bool                 // outputs of it were dropped by a forced removal or rename
+	open    map[string]time.Time // outputs that are open, and when their last piece was stored
+	changed uint64               // the last entry that was applied to it
 }
 
 // held is an entry that a thread holds, for certain or, when must is false, perhaps.
@@ -127,6 +132,7 @@ func newModel(l *Ledger) *model {
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
 		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{}, missing: map[string][]string{},
+		kepts: map[string]map[identity]bool{},
 	}
 }
 
@@ -166,6 +172,7 @@ func (m *model) take(subject string, data []byte, at uint64) {
 	m.at = at
 	for _, one := range e.Each() {
 		m.names(&one)
+		m.is = identityOf(&one)
 		m.one(&one, at)
 	}
 }
@@ -404,6 +411,12 @@ func (m *model) settle(mark string, o outcome, at uint64, why string) {
 	if mark == "" {
 		return
 	}
+	if o == applied || o == buried {
+		if m.kepts[mark] == nil {
+			m.kepts[mark] = map[identity]bool{}
+		}
+		m.kepts[mark][m.is] = true
+	}
 	if f := m.fates[mark]; f != nil && (f.outcome == applied || f.outcome == buried && o == buried) {
 		return
 	}
@@ -502,6 +515,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 			m.fail("the rename at %d of %s, which is not there, is no dead letter", at, e.Thread)
 			return
 		}
+		m.undisturbed(e, t, op.Rename.Force)
 		m.note(e, t)
 		to := events.Thread{Session: e.Thread.Session, Name: op.Rename.To}
 		m.leaves(e.Thread, op.Rename.To, t)
@@ -520,6 +534,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 			m.fail("the removal at %d of %s, unchanged since %d, took away the entry at %d",
 				at, e.Thread, since, t.changed)
 		}
+		m.undisturbed(e, t, op.Remove.Force)
 		m.note(e, t)
 		t.gone = true
 		m.leaves(e.Thread, "", t)
@@ -534,6 +549,17 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 	m.note(m.begin(e, t))
 }
 
+// undisturbed checks that a thread is not taken away from under an output that goes on, unless that is forced.
+func (m *model) undisturbed(e *events.Event, t *life, force bool) {
+	for _, id := range slices.Sorted(maps.Keys(t.open)) {
+		if quiet := m.now.Sub(t.open[id]); !force && quiet < time.Minute { // its lease is longer
+			m.fail("the output %s of %s is open, and %s at %d was carried out %v behind its last piece", id, e.Thread, what(e, ""),
+				m.at, quiet)
+		}
+	}
+	t.open = nil
+}
+
 // latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.
 var latched = regexp.MustCompile(strings.Join([]string{
 	"panic", "latched", "GONE", "unavailable", "timeout", "deadline", "no responders", "connection", "outcome unknown", "EOF", "busy:",
@@ -544,7 +570,8 @@ var latched = regexp.MustCompile(strings.Join([]string{
 func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
 	unfit := letter && m.unfit(at, reason)
 	output := e.Thread.Session
-	if c, err := events.ParseChunk(e.Body); err == nil {
+	c, err := events.ParseChunk(e.Body)
+	if err == nil {
 		output += " " + c.Output
 	}
 	if unfit {
@@ -555,5 +582,16 @@ func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter b
 	case latched.MatchString(reason), !m.gaps[output] && t != nil && !t.dropped && len(m.lefts)+len(m.past) == 0:
 		m.fail("a piece of an output, at %d of %s, is a dead letter: %s", at, e.Thread, reason)
 	}
-	m.note(m.begin(e, t))
+	_, t = m.begin(e, t)
+	m.note(e, t)
+	switch {
+	case letter || err != nil:
+	case c.Op == events.ChunkEnd || c.Op == events.ChunkAbort:
+		delete(t.open, output)
+	default:
+		if t.open == nil {
+			t.open = map[string]time.Time{}
+		}
+		t.open[output] = m.now
+	}
 }

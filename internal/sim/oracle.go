@@ -45,6 +45,7 @@ func (d *driver) judge() []string {
 		m.letter(l.Header(natsio.HeaderSubject), l.Data, at, l.Header(natsio.HeaderReason))
 	}
 	for _, seq := range slices.Sorted(maps.Keys(d.events)) {
+		m.now = d.events[seq].Time
 		m.take(d.events[seq].Subject, d.events[seq].Data, seq)
 	}
 	j := &judgement{driver: d, model: m, broken: append(slices.Clone(d.ledger.faults), m.faults()...)}
@@ -85,6 +86,9 @@ func (j *judgement) accounts() {
 		}
 		f := j.fates[w.Mark]
 		switch {
+		case f != nil && len(j.kepts[w.Mark]) < w.Echoes && !j.replaced(w.Process):
+			j.fail("%s of %s was acknowledged %d times, and %d of these entries are kept (SPEC P1)", w.Mark, w.Thread,
+				w.Echoes, len(j.kepts[w.Mark]))
 		case f == nil:
 			j.fail("%s of %s was acknowledged, and SPOOL_EVENTS never had it (SPEC P1)", w.Mark, w.Thread)
 		case f.outcome == fenced && j.replaced(w.Process): // that is what an epoch is for

@@ -59,6 +59,7 @@ type Verb string
 const (
 	Publish     Verb = "publish"   // N entries in one call
 	Async       Verb = "async"     // N entries one by one, and a flush
+	Echo        Verb = "echo"      // one entry N times: each is an entry of its own
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
 	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well

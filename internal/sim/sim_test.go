@@ -214,3 +214,17 @@ func TestPrograms(t *testing.T) {
 		})
 	}
 }
+
+// Every defect that the simulation is to find can be put in: its text is in the source as it is now.
+func TestMutantsCanBePutIn(t *testing.T) {
+	t.Parallel()
+	all := must.Get(Mutants("testdata/mutants"))(t)
+	for _, m := range all {
+		if _, err := m.Overlay("../..", t.TempDir()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(all) < 18 {
+		t.Errorf("%d defects, want 18 at least", len(all))
+	}
+}
