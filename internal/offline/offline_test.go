@@ -195,6 +195,36 @@ func TestRefusedMovesAside(t *testing.T) {
 	})
 }
 
+// Beside what no server takes, the server is busy for a moment: what it does not take then is not moved aside.
+func TestBusyBesideTheRefused(t *testing.T) {
+	q := open(t, Config{Dir: t.TempDir()})
+	bad := event("p", 2, 0)
+	bad.Body = []byte("refuse")
+	must.Do(t, q.Append([]*events.Event{event("p", 1, 1), bad, event("p", 3, 1)}))
+	s, busy := &sink{}, 1
+	send := func(ctx context.Context, evs []*events.Event) error {
+		if len(evs) == 1 && evs[0].Seq == 3 && busy > 0 {
+			busy--
+			return fmt.Errorf("%w: for a moment", record.ErrBusy)
+		}
+		return s.send(ctx, evs)
+	}
+	for range 2 { // the first may end with what is passing
+		_ = q.Drain(t.Context(), send)
+	}
+	if !slices.Contains(s.got, "p:1") || !slices.Contains(s.got, "p:3") {
+		t.Errorf("drained %v, want p:1 and p:3", s.got)
+	}
+	files, _ := filepath.Glob(filepath.Join(q.cfg.Dir, refusedDir, "*"))
+	for _, f := range files {
+		scan(must.Get(os.ReadFile(f))(t), func(_ int, payload []byte) {
+			if e, err := events.Decode(payload); err != nil || e.Seq != 2 {
+				t.Errorf("moved aside: %v, %v, want seq 2 alone", e.Seq, err)
+			}
+		})
+	}
+}
+
 // A process that lives keeps its queue; two processes drain each their own, and a dead one's goes once.
 func TestProcessesKeepApart(t *testing.T) {
 	dir := t.TempDir()
