@@ -45,7 +45,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	if err != nil || given == nil {
 		return repeated, err
 	}
-	if _, known := given.Owner(seq); !known || given.Before(seq, is, d.e.At) {
+	if !given.Names(seq, d.e.At) || given.Before(seq, is, d.e.At) {
 		return repeated, nil
 	}
 	// What was refused so is behind the last event that the head knows. It is no other when it is sent again.

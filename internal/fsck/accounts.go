@@ -110,6 +110,12 @@ type name struct {
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
 
+// said is an event with what it says.
+type said struct {
+	name
+	sum [sha256.Size]byte
+}
+
 // chain is what the links of a producer are in.
 type chain struct {
 	producer string
@@ -198,7 +204,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := a.unmask(ctx, ps, want, stored); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, gone: map[name][sha256.Size]byte{},
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, gone: map[said]bool{},
 		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
@@ -339,7 +345,7 @@ type book struct {
 	w      whereabouts
 	stored *entries                   // of the thread
 	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
-	gone   map[name][sha256.Size]byte // of those that went with their thread
+	gone   map[said]bool              // of those that went with their thread
 	links  map[chain][]events.Linked  // of the events before
 	top    map[string]uint64          // greatest epoch of each producer so far
 	least  map[chain]uint64           // lowest sequence so far
@@ -350,7 +356,7 @@ type book struct {
 func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
-	gone, was := b.gone[p.name()]
+	gone := b.gone[said{p.name(), p.sum}]
 	letter := b.a.hasLetter(p.name(), p.sum) // perhaps of another message
 	switch {
 	case b.a.refused(p):
@@ -358,11 +364,12 @@ func (b *book) judge(p *posting) (why string) {
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
-		b.gone[p.name()] = p.sum
+		b.gone[said{p.name(), p.sum}] = true
 		n = &b.a.accounts.Removed
 	case again && (first == p.sum || letter):
 	case p.kind == events.KindEntry && b.stored.take(p.sum):
 		n = &b.a.accounts.Applied
+	case again && gone:
 	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
 	case p.epoch < b.top[p.producer]:
@@ -370,8 +377,7 @@ func (b *book) judge(p *posting) (why string) {
 	case b.replaced(p):
 		b.a.accounts.Unknown++
 		return ""
-	case p.seq < b.last[c] && letter:
-	case p.seq < b.last[c] && was && gone == p.sum:
+	case p.seq < b.last[c] && (letter || gone):
 	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
 		b.a.accounts.Unknown++
 		return ""

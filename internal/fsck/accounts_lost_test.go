@@ -294,6 +294,53 @@ func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
 	}
 }
 
+// The same where the producer gives a sequence of the removed thread to another entry, in between: what is a repeat of the removed one
+// is none of the other, and what nobody has any more is a dead letter.
+func TestAccountOfReusedSequencesBehindARemoval(t *testing.T) {
+	id := events.Thread{Session: "s", Name: "main"}
+	event := func(seq uint64, text string) events.Event {
+		return events.Event{Thread: id, Producer: "p", Seq: seq, Body: step(text)}
+	}
+	one, two, other, later := event(1, "one"), event(2, "two"), event(2, "other"), event(3, "later")
+	stay := func(*world) {}
+	remove := func(w *world) { must.Do(w, w.cl.Remove(w.Context(), id)) }
+	del := func(w *world) { must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w) }
+	for _, c := range []struct {
+		name           string
+		before, behind []events.Event
+		away           func(*world)
+		want           fsck.Accounts
+	}{
+		{"late in a thread that stays", nil, []events.Event{later, other, two, other, two}, stay,
+			fsck.Accounts{Events: 5, Applied: 1, Refused: 2, Repeated: 2}},
+		{"thread", []events.Event{one, two}, []events.Event{later, other, two}, remove,
+			fsck.Accounts{Events: 6, Applied: 1, Refused: 1, Repeated: 1, Removed: 3}},
+		{"both in the thread", []events.Event{one, two, other}, []events.Event{later, other, two}, remove,
+			fsck.Accounts{Events: 7, Applied: 1, Repeated: 2, Removed: 3, Refused: 1}},
+		{"session", []events.Event{one, two}, []events.Event{later, other, two, two}, del,
+			fsck.Accounts{Events: 5, Applied: 1, Refused: 2, Repeated: 1, Removed: 1}},
+		{"thread and session", []events.Event{one, two}, []events.Event{later, two, other}, func(w *world) { remove(w); del(w) },
+			fsck.Accounts{Events: 4, Applied: 1, Refused: 2, Removed: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, e := range c.before {
+				w.raw(e)
+			}
+			w.settle()
+			c.away(w)
+			for _, e := range c.behind {
+				w.raw(e)
+			}
+			a := w.account(fsck.Config{})
+			same(t, a, c.want)
+			if len(a.Findings) > 0 {
+				t.Errorf("findings %v, want none", a.Findings)
+			}
+		})
+	}
+}
+
 // What is refused because its session may have no more is accounted for, and nothing is found to be missing.
 func TestAccountOfQuotas(t *testing.T) {
 	w := newWorld(t)

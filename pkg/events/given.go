@@ -4,9 +4,8 @@ package events
 type Given struct {
 	Tail bool // it begins behind others: what is linked may be linked to these
 
-	owners map[uint64]Digest
-	first  map[seqOf]uint64 // the sequence in EVENTS at which something is first that is not linked to what was never stored
-	top    uint64           // the highest sequence that has an owner
+	named map[uint64]uint64 // the sequence in EVENTS at which a sequence is first
+	first map[seqOf]uint64  // … and at which something is first that is not linked to what was never stored
 }
 
 // seqOf is a sequence with what it was given to.
@@ -15,27 +14,21 @@ type seqOf struct {
 	is  Digest
 }
 
-// Add takes in the next event that is stored.
+// Add takes in the next event that is stored. What is linked to an event that was never stored has no sequence: its
+// producer publishes both again.
 func (g *Given) Add(l Linked) {
-	if g.owners == nil {
-		g.owners, g.first = map[uint64]Digest{}, map[seqOf]uint64{}
+	if g.first == nil {
+		g.named, g.first = map[uint64]uint64{}, map[seqOf]uint64{}
 	}
-	if _, stood := g.owners[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
+	if _, stood := g.named[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
 		return
 	}
 	if _, known := g.first[seqOf{l.Seq, l.Is}]; !known {
 		g.first[seqOf{l.Seq, l.Is}] = l.At
 	}
-	if l.Seq > g.top {
-		g.owners[l.Seq], g.top = l.Is, l.Seq
+	if _, known := g.named[l.Seq]; !known {
+		g.named[l.Seq] = l.At
 	}
-}
-
-// Owner is what has a sequence: the first event of it that is in its producer's order and linked to nothing that was never
-// stored.
-func (g *Given) Owner(seq uint64) (is Digest, known bool) {
-	is, known = g.owners[seq]
-	return is, known
 }
 
 // Before reports whether a sequence was given to something before a place in EVENTS.
@@ -46,12 +39,8 @@ func (g *Given) Before(seq uint64, is Digest, at uint64) bool {
 
 // Names reports whether a sequence was given to anything before a place in EVENTS.
 func (g *Given) Names(seq, at uint64) bool {
-	for of, first := range g.first {
-		if of.seq == seq && first < at {
-			return true
-		}
-	}
-	return false
+	first, known := g.named[seq]
+	return known && first < at
 }
 
 // Len is how much is here.
