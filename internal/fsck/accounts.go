@@ -33,7 +33,7 @@ type Accounts struct {
 	Events     int64 `json:"events"`     // that were judged
 	Applied    int64 `json:"applied"`    // entries that are in their thread, byte for byte
 	Noted      int64 `json:"noted"`      // operations and pieces of outputs: their thread says that it had them
-	Repeated   int64 `json:"repeated"`   // the same bytes under the same name as an event before
+	Repeated   int64 `json:"repeated"`   // the same under the same name as an event before
 	Refused    int64 `json:"refused"`    // in the dead letters
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
 	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended: nobody could tell that they were new
@@ -98,6 +98,7 @@ type posting struct {
 	prev     uint64
 	kind     events.Kind
 	sum      [sha256.Size]byte // of the body, as it came
+	is       events.Digest     // tells it from others of its sequence
 	claimed  bool              // the body waited beside the event, and cannot be had again
 	unread   error             // why it is no event
 }
@@ -113,7 +114,7 @@ func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
 // said is an event with what it says.
 type said struct {
 	name
-	sum [sha256.Size]byte
+	is events.Digest
 }
 
 // chain is what the links of a producer are in.
@@ -142,7 +143,7 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
-		p.sum, p.claimed = sumOf(&one), one.Ref != nil
+		p.sum, p.is, p.claimed = sumOf(&one), one.Digest(), one.Ref != nil
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
 }
@@ -204,7 +205,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := a.unmask(ctx, ps, want, stored); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name][sha256.Size]byte{}, gone: map[said]bool{},
+	b := book{a: a, t: t, w: w, stored: stored, first: map[name]events.Digest{}, gone: map[said]bool{},
 		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
@@ -343,30 +344,30 @@ type book struct {
 	a      *accountant
 	t      events.Thread
 	w      whereabouts
-	stored *entries                   // of the thread
-	first  map[name][sha256.Size]byte // of the events that were judged and found somewhere
-	gone   map[said]bool              // of those that went with their thread
-	links  map[chain][]events.Linked  // of the events before
-	top    map[string]uint64          // greatest epoch of each producer so far
-	least  map[chain]uint64           // lowest sequence so far
-	last   map[chain]uint64           // greatest sequence so far
+	stored *entries                  // of the thread
+	first  map[name]events.Digest    // of the events that were judged and found somewhere
+	gone   map[said]bool             // of those that went with their thread
+	links  map[chain][]events.Linked // of the events before
+	top    map[string]uint64         // greatest epoch of each producer so far
+	least  map[chain]uint64          // lowest sequence so far
+	last   map[chain]uint64          // greatest sequence so far
 }
 
 // judge counts an event as what it is; else it says why it is none.
 func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
-	gone := b.gone[said{p.name(), p.sum}]
-	letter := b.a.hasLetter(p.name(), p.sum) // perhaps of another message
+	gone := b.gone[said{p.name(), p.is}]
+	letter := b.a.hasLetter(p.name(), p.is) // perhaps of another message
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
-		b.gone[said{p.name(), p.sum}] = true
+		b.gone[said{p.name(), p.is}] = true
 		n = &b.a.accounts.Removed
-	case again && (first == p.sum || letter):
+	case again && (first == p.is || letter):
 	case p.kind == events.KindEntry && b.stored.take(p.sum):
 		n = &b.a.accounts.Applied
 	case again && gone:
@@ -401,7 +402,7 @@ func (b *book) judge(p *posting) (why string) {
 	*n++
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
 		if !again || n == &b.a.accounts.Applied { // else its sequence is another one's
-			b.first[p.name()] = p.sum
+			b.first[p.name()] = p.is
 		}
 		b.top[p.producer] = max(b.top[p.producer], p.epoch)
 		b.last[c] = max(b.last[c], p.seq)

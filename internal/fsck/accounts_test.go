@@ -104,6 +104,39 @@ func TestAccountOfReusedSequences(t *testing.T) {
 	}
 }
 
+// A line that is sent again with another end is the same entry; the thread has it as it came first.
+func TestAccountOfOtherLineEnds(t *testing.T) {
+	for _, dialect := range []string{"step", "raw"} {
+		t.Run(dialect, func(t *testing.T) {
+			w := newWorld(t)
+			id := events.Thread{Session: "s", Name: "main"}
+			send := func(seq uint64, body string) {
+				w.raw(events.Event{Thread: id, Producer: "p", Seq: seq, Dialect: dialect, Body: []byte(body)})
+			}
+			one, two := string(step("one")), string(step("two"))
+			for _, end := range []string{"\r", "", " \t\n"} {
+				send(1, one+end)
+			}
+			send(1, two)
+			for _, end := range []string{"", "\r"} {
+				send(2, two+end)
+				send(1, one+end)
+				send(1, two+end) // which is a dead letter
+			}
+			a := w.account(fsck.Config{})
+			same(t, a, fsck.Accounts{Events: 10, Applied: 2, Repeated: 7, Refused: 1})
+			if len(a.Findings) > 0 {
+				t.Errorf("findings %v, want none", a.Findings)
+			}
+			var out strings.Builder
+			must.Get(w.cl.Export(t.Context(), id, &out))(w)
+			if want := one + "\r\n" + two + "\n"; out.String() != want {
+				t.Errorf("export %q, want %q", out.String(), want)
+			}
+		})
+	}
+}
+
 // Operations that are sent again behind the beginning of another thread: one that was refused is refused again, a removal is a repeat, and
 // the thread stays.
 func TestAccountOfRepeatedOperations(t *testing.T) {

@@ -161,8 +161,8 @@ func (a *accountant) again(ctx context.Context, p *posting) (*events.Event, erro
 // letterOf is an event that has a dead letter. Where it comes again in another message it has none of its own: after a
 // restore the message it came in first may be in no stream.
 type letterOf struct {
-	sum   [sha256.Size]byte // of its body, as the letter has it
-	event *events.Event     // if something can be masked in it
+	is    events.Digest // as the letter has it
+	event *events.Event // if something can be masked in it
 }
 
 // heldBytes is what is remembered of masked letters at most.
@@ -170,7 +170,7 @@ const heldBytes = 64 << 20
 
 // noteRefusal notes an event that a dead letter has.
 func (a *accountant) noteRefusal(e *events.Event) {
-	l := letterOf{sum: sumOf(e)}
+	l := letterOf{is: e.Digest()}
 	if a.held < heldBytes && (bytes.Contains(e.Body, []byte(redact.Mark)) || bytes.Contains(e.Body, []byte("****"))) {
 		l.event = &events.Event{Kind: e.Kind, Dialect: e.Dialect, Body: bytes.Clone(e.Body)}
 		a.held += len(e.Body)
@@ -180,20 +180,20 @@ func (a *accountant) noteRefusal(e *events.Event) {
 }
 
 // hasLetter reports whether an event has a dead letter, perhaps of another message.
-func (a *accountant) hasLetter(n name, sum [sha256.Size]byte) bool {
-	return slices.ContainsFunc(a.refusals[n], func(l letterOf) bool { return l.sum == sum })
+func (a *accountant) hasLetter(n name, is events.Digest) bool {
+	return slices.ContainsFunc(a.refusals[n], func(l letterOf) bool { return l.is == is })
 }
 
 // unmaskLetter finds the letter of an event that was masked, and notes it as one of the event as it came.
 func (a *accountant) unmaskLetter(ctx context.Context, p *posting) error {
 	letters := a.refusals[p.name()]
 	masked := func(l letterOf) bool { return l.event != nil }
-	if a.hasLetter(p.name(), p.sum) || !slices.ContainsFunc(letters, masked) {
+	if a.hasLetter(p.name(), p.is) || !slices.ContainsFunc(letters, masked) {
 		return nil
 	}
 	e, err := a.again(ctx, p)
 	if e != nil && slices.ContainsFunc(letters, func(l letterOf) bool { return masked(l) && same(l.event, e) }) {
-		a.refusals[p.name()] = append(letters, letterOf{sum: p.sum})
+		a.refusals[p.name()] = append(letters, letterOf{is: p.is})
 	}
 	return err
 }
@@ -203,6 +203,6 @@ func same(letter, came *events.Event) bool {
 	if letter.Kind != came.Kind || letter.Dialect != came.Dialect {
 		return false
 	}
-	return sumOf(letter) == sumOf(came) || letter.Ref == nil && came.Ref == nil &&
+	return letter.Digest() == came.Digest() || letter.Ref == nil && came.Ref == nil &&
 		(redact.Hides(letter.Body, came.Body, dialect.IsJSON(came.Dialect)) || redact.Blanks(letter.Body, came.Body))
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"sort"
 )
@@ -12,15 +13,19 @@ type Linked struct {
 	Is        Digest
 }
 
-// Digest tells events of one sequence apart: by their kind, dialect and body, wherever the body is.
+// Digest tells events of one sequence apart: by their kind, dialect and body, wherever the body is. White space at the
+// end of an entry tells none apart: a line may be sent again with another end.
 type Digest [16]byte
 
 // Digest is that of an event of one entry.
 func (e *Event) Digest() (d Digest) {
 	body := [sha256.Size]byte{}
-	if e.Ref != nil {
+	switch {
+	case e.Ref != nil:
 		body = e.Ref.Sum
-	} else {
+	case e.Kind == KindEntry:
+		body = sha256.Sum256(bytes.TrimRight(e.Body, " \t\r\n"))
+	default:
 		body = sha256.Sum256(e.Body)
 	}
 	h := sha256.New()

@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"crypto/sha256"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -94,4 +95,29 @@ func TestStandLosesNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDigest(t *testing.T) {
+	one := events.Event{Kind: events.KindEntry, Dialect: "step", Body: []byte(`{"a":1}`)}
+	with := func(change func(*events.Event)) events.Event {
+		e := one
+		change(&e)
+		return e
+	}
+	for name, tt := range map[string]struct {
+		other events.Event
+		same  bool
+	}{
+		"line end":          {with(func(e *events.Event) { e.Body = []byte("{\"a\":1}\r\n") }), true},
+		"another time":      {with(func(e *events.Event) { e.Time = 7 }), true},
+		"space inside":      {with(func(e *events.Event) { e.Body = []byte(`{"a": 1}`) }), false},
+		"another dialect":   {with(func(e *events.Event) { e.Dialect = "raw" }), false},
+		"an operation":      {with(func(e *events.Event) { e.Kind = events.KindControl }), false},
+		"in the inbox":      {with(func(e *events.Event) { e.Body, e.Ref = nil, &events.BodyRef{Sum: sha256.Sum256(e.Body)} }), true},
+		"a letter no space": {with(func(e *events.Event) { e.Body = []byte("{\"a\":1}\u00a0") }), false},
+	} {
+		if got := one.Digest() == tt.other.Digest(); got != tt.same {
+			t.Errorf("%s: the same = %v, want %v", name, got, tt.same)
+		}
+	}
 }
