@@ -84,15 +84,30 @@ func refused(daemons []natsadmin.Daemon) finding {
 	return f
 }
 
+// Some events are passed over when a server was away. When they are many, a producer is wrong.
+const (
+	manyPassedOver  = 100
+	sharePassedOver = 100 // one in so many
+)
+
 // passedOver tells of events that were skipped and are no repetitions. Their producers got no ack for what they are linked to, and
-// publish all of them again (SPEC P2).
+// publish all of them again (SPEC P2). One that links to what it never publishes does so with each event.
 func passedOver(daemons []natsadmin.Daemon) finding {
-	f, n := finding{Name: "links", OK: true, Detail: "no event was passed over for what it is linked to"}, int64(0)
+	f := finding{Name: "links", OK: true, Detail: "no event was passed over for what it is linked to"}
+	var n, all int64
 	for _, d := range daemons {
-		n += d.Superseded
+		n, all = n+d.Superseded, all+d.Applied
 	}
-	if n > 0 {
-		f.Detail = fmt.Sprintf("%d events were passed over since the persisters began: what they are linked to was never stored, and their producers know; spool fsck --events proves it", n)
+	if n == 0 {
+		return f
+	}
+	f.Detail = fmt.Sprintf("%d of %d events were passed over since the persisters began: what they are linked to was never stored, "+
+		"and their producers know; spool fsck --events proves it", n, all)
+	if n >= manyPassedOver && n >= all/sharePassedOver {
+		f.OK = false
+		f.Do = "find the producer that sends a prev which it never published, or does not publish again what got no ack " +
+			"(docs/protocol.md): a persister with --log-level debug names thread, producer and prev of each. What it acked and " +
+			"passed over is in SPOOL_EVENTS alone, until its producer publishes it again"
 	}
 	return f
 }

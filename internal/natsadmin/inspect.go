@@ -81,6 +81,7 @@ type Daemon struct {
 	Build string
 
 	// Of a persister, since it began.
+	Applied        int64 // events that it has dealt with
 	Superseded     int64 // events it passed over, because what they are linked to was never stored
 	ItemsRefused   int64 // items that the store refuses for good
 	LettersRefused int64 // dead letters, the same
@@ -131,6 +132,7 @@ func (a *Admin) Daemons(ctx context.Context) ([]Daemon, error) {
 func (d *Daemon) learn(s micro.Stats) {
 	for _, e := range s.Endpoints {
 		var did struct {
+			Applied        int64
 			Superseded     int64
 			ItemsRefused   int64 `json:"items_refused"`
 			LettersRefused int64 `json:"letters_refused"`
@@ -139,6 +141,7 @@ func (d *Daemon) learn(s micro.Stats) {
 			OverRates      int64 `json:"over_rates"`
 		}
 		if json.Unmarshal(e.Data, &did) == nil {
+			d.Applied += did.Applied
 			d.Superseded += did.Superseded
 			d.ItemsRefused += did.ItemsRefused
 			d.LettersRefused += did.LettersRefused
