@@ -343,3 +343,64 @@ func sessionLeavesRoom(t *testing.T) {
 	cancel()
 	must.Do(t, <-ended)
 }
+
+// However many messages of one session come, its partition is read on, and what comes of others in it is in the next
+// batch. Nothing overtakes in a session, and an ack says no more than that all before it is through.
+func TestSessionIsParked(t *testing.T) {
+	warmUp(t)
+	synctest.Test(t, sessionIsParked)
+}
+
+func sessionIsParked(t *testing.T) {
+	const backlog, others = 400, 24
+	st := &gated{
+		memoryStore: &memoryStore{records: map[string]record.Record{}}, gate: make(chan struct{}), written: map[string]int{},
+	}
+	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{QueueBytes: 1 << 20})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	delivered, acked := uint64(0), uint64(0)
+	give := func(id events.Thread, n uint64) {
+		seq := delivered + 1
+		e := events.Event{Producer: "p", Seq: n, Kind: events.KindEntry, Thread: id, Dialect: "omp", Body: message("e", "user", 1000)}
+		p.Deliver(ctx, persist.Message{
+			Subject: strings.TrimSuffix(events.StoredFilter(id), "*") + e.Kind.String(), Data: e.Encode(), Seq: seq,
+			Ack: func() error {
+				if acked = seq; int64(seq) > p.Stats().Entries {
+					t.Errorf("ack of %d, when %d events are applied", seq, p.Stats().Entries)
+				}
+				return nil
+			},
+		})
+		delivered = seq
+	}
+	go func() {
+		for i := range uint64(backlog) {
+			give(thread(0), i+1)
+		}
+		for i := range others {
+			give(thread(i+1), 1)
+		}
+	}()
+	if synctest.Wait(); delivered != backlog+others {
+		t.Errorf("%d of %d events are read while nothing is committed", delivered, backlog+others)
+	}
+	close(st.gate)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	st.mu.Lock()
+	const inPipeline = 3 // one in each stage before the last
+	for i := range others {
+		if n := st.written[events.HeadKey(thread(i+1))]; n == 0 || n > inPipeline+1 {
+			t.Errorf("%s is in commit %d, want one up to %d", thread(i+1), n, inPipeline+1)
+		}
+	}
+	st.mu.Unlock()
+	if s := p.Stats(); s.Entries != backlog+others || s.Dead != 0 || s.Repeated != 0 {
+		t.Errorf("Stats() = %+v, want %d entries and nothing else", s, backlog+others)
+	}
+	must.Same(t, acked, uint64(backlog+others), "%d events are acknowledged, want %d")
+	cancel()
+	must.Do(t, <-ended)
+}

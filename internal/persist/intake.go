@@ -68,11 +68,38 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 	if p.deadly.room.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer p.deadly.room.Release(1)
 	e, err := open(m)
-	each := e.Each()
+	moved, ended := p.park(ctx, m, d, e.Thread.Session, p.needs(&e), e.Ref == nil && m.Seq > p.deadly.of[m.Partition].until)
+	if moved {
+		return
+	}
+	defer p.deadly.room.Release(1)
+	if ended == nil {
+		p.bringEach(ctx, m, d, e.Each(), err, 0)
+	}
+}
+
+// needs is how much of the queue's space the events of a message take.
+func (p *Persister) needs(e *events.Event) int64 {
+	size := int64(len(e.Body)) + queueRoom*int64(1+len(e.More))
+	for _, m := range e.More {
+		size += int64(len(m.Body))
+	}
+	return min(size, p.cfg.QueueBytes)
+}
+
+// bringAll brings the events of a message that was parked.
+func (p *Persister) bringAll(ctx context.Context, m Message, d *delivery, came uint64) {
+	e, err := open(m)
+	p.bringEach(ctx, m, d, e.Each(), err, came)
+}
+
+// bringEach brings the events of a message; came is its number, 0: it gets one now.
+func (p *Persister) bringEach(ctx context.Context, m Message, d *delivery, each []events.Event, bad error, came uint64) {
 	for i := range each {
-		if !p.bring(ctx, newStaged(m, d, each, i, err), err) {
+		s := newStaged(m, d, each, i, bad)
+		s.came = came
+		if !p.bring(ctx, s, bad) {
 			return
 		}
 	}

@@ -120,6 +120,9 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 		}
 		batch := l.p.queue.take(l.limit())
 		if len(batch) == 0 {
+			if err := l.untilUnparked(ctx); err != nil {
+				return err
+			}
 			continue
 		}
 		if now := l.p.Link(); now != l.link {
@@ -152,6 +155,19 @@ func (l *lane) prepareLoop(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+}
+
+// untilUnparked waits where all that is in the queue waits for something that is parked.
+func (l *lane) untilUnparked(ctx context.Context) error {
+	if l.p.queue.len() == 0 || l.epoch.Load() != l.current {
+		return nil
+	}
+	select {
+	case <-l.p.queue.some:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -140,7 +140,8 @@ type Config struct {
 	BatchEvents int // events in a commit at most; 0 = 1000
 	BatchBytes  int // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
 	// QueueBytes is how many bytes are taken from the stream and not acked yet; a session has as much of it as it leaves to
-	// others, and a larger entry waits for the queue to be empty; 0 = 64 MiB.
+	// others, and a larger entry waits for the queue to be empty. Messages of sessions beyond that are parked, in as many
+	// bytes again; 0 = 64 MiB.
 	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB
@@ -208,6 +209,7 @@ type Persister struct {
 	queue   *queue
 	windows windows
 	space   *space // QueueBytes
+	parking *parking
 	deadly  *deadly
 	reader  threads.Reader
 	lane    *lane
@@ -237,10 +239,11 @@ func New(deps Deps, cfg Config) *Persister {
 		deps.Committed = func(Committed) {}
 	}
 	p := &Persister{
-		Deps: deps, cfg: cfg, queue: newQueue(), space: newSpace(cfg.QueueBytes),
+		Deps: deps, cfg: cfg, space: newSpace(cfg.QueueBytes), parking: newParking(cfg.QueueBytes),
 		windows: windows{of: map[int]*window{}},
 		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
 	}
+	p.queue, p.space.parked = newQueue(p.parking), p.parking
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{
 		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,

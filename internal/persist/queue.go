@@ -25,6 +25,8 @@ type queue struct {
 	last  uint64           // highest sequence of what was ever in it
 	terms map[int]uint64   // of each partition, the latest that came
 	some  chan struct{}    // holds a token while there is something to take or to notice
+
+	parked *parking // what is to come into it
 }
 
 // line is a session's events, from head on.
@@ -70,14 +72,16 @@ type hold struct {
 	after string // everything of that session that came before it is to be taken before
 }
 
-func newQueue() *queue {
-	return &queue{lines: map[string]*line{}, terms: map[int]uint64{}, some: make(chan struct{}, 1)}
+func newQueue(k *parking) *queue {
+	return &queue{parked: k, lines: map[string]*line{}, terms: map[int]uint64{}, some: make(chan struct{}, 1)}
 }
 
 func (q *queue) push(s *staged) {
 	q.mu.Lock()
-	q.came++
-	s.came = q.came
+	if s.came == 0 {
+		q.came++
+		s.came = q.came
+	}
 	l := q.line(s)
 	l.share(s)
 	l.events = append(l.events, s)
@@ -86,6 +90,15 @@ func (q *queue) push(s *staged) {
 	q.terms[s.msg.Partition] = max(q.terms[s.msg.Partition], s.msg.Term)
 	q.mu.Unlock()
 	q.wake()
+}
+
+// number is the number of a message that comes now, and into the queue later.
+func (q *queue) number(m *Message) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.came++
+	q.terms[m.Partition] = max(q.terms[m.Partition], m.Term)
+	return q.came
 }
 
 // line is that of an event's session, which has a place in the ring from now on.
@@ -196,7 +209,7 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 	}
 	q.n -= len(taken)
 	q.tidy()
-	if q.n > 0 {
+	if q.n > 0 && len(taken) > 0 {
 		q.wake()
 	}
 	return taken
@@ -226,7 +239,7 @@ func (q *queue) grant() time.Duration {
 	return max(turn, least)
 }
 
-// held reports whether the next event of a line must wait for others. The oldest one of all never does.
+// held reports whether the next event of a line must wait for others. The oldest one of all never does; it may be parked.
 func (q *queue) held(l *line) bool {
 	s := l.next()
 	if s.hold.after != "" {
@@ -235,8 +248,11 @@ func (q *queue) held(l *line) bool {
 	return s.hold.all && q.before(s, "")
 }
 
-// before reports whether something waits that came before an event: of a session, or of any.
+// before reports whether something waits, here or parked, that came before an event: of a session, or of any.
 func (q *queue) before(s *staged, session string) bool {
+	if q.parked.before(session, s.came) {
+		return true
+	}
 	if session != "" {
 		l := q.lines[session]
 		return l != nil && !l.empty() && l.next().came < s.came

@@ -9,7 +9,12 @@ import (
 // space is the queue's bytes. A session that holds some of it gets more only as long as it then holds no more than is left:
 // however much of one session comes, about half is left to the others, and so on. Where a session that holds nothing does
 // not find enough, it and all that come behind it wait, so that a large event gets its turn.
+//
+// Events in the queue may wait for one that is parked. So one session of which the parking says that nothing waits for
+// longer gets what it asks for also where that is not left, once it holds nothing.
 type space struct {
+	parked *parking // nil: nothing is
+
 	mu    sync.Mutex
 	left  int64
 	held  map[string]int64 // by session
@@ -89,11 +94,30 @@ func (s *space) take(session string, size int64) {
 
 func (s *space) fits(session string, size int64) bool { return s.held[session]+size <= s.left }
 
+// has reports whether a session would get that much now.
+func (s *space) has(session string, size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits) == 0 && s.fits(session, size)
+}
+
+// look grants what can be granted now that something else is parked for longest.
+func (s *space) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grant()
+}
+
+// first reports whether a session gets what is not left.
+func (s *space) first(session string) bool {
+	return s.parked != nil && s.left >= 0 && s.held[session] == 0 && s.parked.oldest(session)
+}
+
 // grant gives to those that wait what they can have.
 func (s *space) grant() {
 	full := false
 	s.waits = slices.DeleteFunc(s.waits, func(c *claim) bool {
-		if full || !s.fits(c.session, c.size) {
+		if (full || !s.fits(c.session, c.size)) && !s.first(c.session) {
 			full = full || s.held[c.session] == 0
 			return false
 		}

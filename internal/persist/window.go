@@ -38,6 +38,13 @@ type delivery struct {
 	dropped bool // it was not taken, and comes again
 }
 
+// current reports whether a message came in the latest term of its partition.
+func (w *windows) current(d *delivery) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.of[d.partition] == d.window
+}
+
 // open notes a message that came. nil: it is in its window, and on its way.
 func (w *windows) open(m *Message) *delivery {
 	w.mu.Lock()

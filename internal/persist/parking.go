@@ -1,0 +1,141 @@
+package persist
+
+import (
+	"bytes"
+	"context"
+	"sync"
+)
+
+// A session that comes faster than it is applied fills its part of the queue. Its partition is read on all the same:
+// what comes of it then is parked, as the bytes that came, which are a fraction of what staged events take. A goroutine
+// a session brings it into the queue, in its order, as room is made. Nothing of a session overtakes what is parked of
+// it, and what is parked is not through: neither is it acknowledged, nor what comes after it in its partition.
+//
+// Where a session has its part of the parking, too, its partition waits. So it does for what refers to a body in the
+// inbox, and while others may have died over what is in it: that is not parked.
+
+// parking has what is parked.
+type parking struct {
+	room *space // bytes of it
+
+	mu sync.Mutex
+	of map[string]*parked // by session
+}
+
+// parked is what is parked of a session: at least the message that is being brought.
+type parked struct {
+	waits []waiting
+	ended chan struct{} // closed when nothing is left
+}
+
+// waiting is a message that is parked. It has a share of deadly.room, so that nothing is tried alone beside it.
+type waiting struct {
+	msg  Message
+	of   *delivery
+	came uint64
+	size int64
+}
+
+func newParking(bytes int64) *parking {
+	return &parking{room: newSpace(bytes), of: map[string]*parked{}}
+}
+
+// parkedRoom is what a message takes beside its bytes while it is parked.
+const parkedRoom = 512
+
+// park parks a message of a session if it has to wait, and may be parked. moved: it was; then what it holds of
+// deadly.room is the parking's. An error: ctx ended.
+func (p *Persister) park(ctx context.Context, m Message, d *delivery, session string, need int64, may bool) (
+	moved bool, err error) {
+	k := p.parking
+	k.mu.Lock()
+	of := k.of[session] // only who delivers its partition puts one there
+	k.mu.Unlock()
+	if !may {
+		if of == nil {
+			return false, nil
+		}
+		select {
+		case <-of.ended:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	if of == nil && p.space.has(session, need) {
+		return false, nil
+	}
+	m.Data = bytes.Clone(m.Data) // without the headers that are behind it in memory
+	w := waiting{msg: m, of: d, size: min(int64(len(m.Data))+parkedRoom, p.cfg.QueueBytes)}
+	if err := k.room.acquire(ctx, session, w.size); err != nil {
+		return false, err
+	}
+	w.came = p.queue.number(&m)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if of = k.of[session]; of == nil {
+		of = &parked{ended: make(chan struct{})}
+		k.of[session] = of
+		go p.unpark(ctx, session)
+	}
+	of.waits = append(of.waits, w)
+	return true, nil
+}
+
+// unpark brings what is parked of a session, until nothing is. After ctx ended nothing is brought.
+func (p *Persister) unpark(ctx context.Context, session string) {
+	k := p.parking
+	for {
+		k.mu.Lock()
+		w := k.of[session].waits[0]
+		k.mu.Unlock()
+		if ctx.Err() == nil && p.windows.current(w.of) { // else it comes again, in its place
+			p.bringAll(ctx, w.msg, w.of, w.came)
+		}
+		k.mu.Lock()
+		of := k.of[session]
+		of.waits[0] = waiting{}
+		of.waits = of.waits[1:]
+		ended := len(of.waits) == 0
+		if ended {
+			delete(k.of, session)
+			close(of.ended)
+		}
+		k.mu.Unlock()
+		k.room.free(session, w.size)
+		p.deadly.room.Release(1)
+		p.space.look()
+		p.queue.wake()
+		if ended {
+			return
+		}
+	}
+}
+
+// before reports whether something is parked that came before: of a session, or of any.
+func (k *parking) before(session string, came uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if session != "" {
+		of := k.of[session]
+		return of != nil && of.waits[0].came < came
+	}
+	for _, of := range k.of {
+		if of.waits[0].came < came {
+			return true
+		}
+	}
+	return false
+}
+
+// oldest reports whether a session has what is parked for longest.
+func (k *parking) oldest(session string) bool {
+	k.mu.Lock()
+	of := k.of[session]
+	var came uint64
+	if of != nil {
+		came = of.waits[0].came
+	}
+	k.mu.Unlock()
+	return of != nil && !k.before("", came)
+}
