@@ -31,12 +31,13 @@ func ofTheirOwn(t *testing.T) *redact.Redactor {
 	return redact.New(must.Get(redact.Parse(text))(t), true)
 }
 
-// What became of an entry is proved from what is stored, whatever the persisters did with secrets when they stored it: masked by other
-// rules than today's, masked no more, or not masked yet.
+// What became of an entry is proved from what is stored, whatever the persisters did with secrets when they stored it:
+// masked by other rules than today's, masked no more, or not masked yet.
 func TestAccountOfChangedMasking(t *testing.T) {
 	w := newWorld(t)
 	entry := func(session, dialect string, seq int, text string) events.Event {
-		e := events.Event{Thread: events.Thread{Session: session, Name: "main"}, Producer: "p", Seq: uint64(seq), Dialect: dialect}
+		id := events.Thread{Session: session, Name: "main"}
+		e := events.Event{Thread: id, Producer: "p", Seq: uint64(seq), Dialect: dialect}
 		if e.Body = fmt.Appendf(nil, "%d: %s", seq, text); dialect == "step" {
 			e.Body = fmt.Appendf(nil, `{"id":"%d","role":"coder","content":"%s"}`, seq, text)
 		}

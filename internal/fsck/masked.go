@@ -14,9 +14,9 @@ import (
 	"spool/pkg/threads"
 )
 
-// SPOOL_EVENTS has entries as they came; a thread, and a dead letter, have them masked by the rules that their persister had then. Nobody
-// knows those rules any more. So an entry that is not found as it came is held against what can be it masked: text that is the same
-// but for the masks.
+// SPOOL_EVENTS has entries as they came; a thread, and a dead letter, have them masked by the rules that their persister
+// had then. Nobody knows those rules any more. So an entry that is not found as it came is held against what can be it
+// masked: text that is the same but for the masks.
 
 // maskedEntry is an entry of a thread, with where it is if something is masked in it.
 type maskedEntry struct {
@@ -57,7 +57,9 @@ func (s *entries) take(body [sha256.Size]byte) bool {
 }
 
 // unmask finds for the events of a thread what has them masked: its entries, and dead letters.
-func (a *accountant) unmask(ctx context.Context, ps []posting, want map[[sha256.Size]byte]int, s *entries) (err error) {
+func (a *accountant) unmask(
+	ctx context.Context, ps []posting, want map[[sha256.Size]byte]int, s *entries,
+) (err error) {
 	slices.Reverse(s.masked) // as the events are
 	s.forms = map[[sha256.Size]byte][][sha256.Size]byte{}
 	for i := range ps {
@@ -90,9 +92,11 @@ func (a *accountant) unmask(ctx context.Context, ps []posting, want map[[sha256.
 	return nil
 }
 
-// formsOf are the masked entries that can be an event, until there are as many as are wanted. The search begins behind the one that
-// was found last: entries are in the order of their events, but for branches.
-func (a *accountant) formsOf(ctx context.Context, p *posting, want int, s *entries) (forms [][sha256.Size]byte, err error) {
+// formsOf are the masked entries that can be an event, until there are as many as are wanted. The search begins behind
+// the one that was found last: entries are in the order of their events, but for branches.
+func (a *accountant) formsOf(
+	ctx context.Context, p *posting, want int, s *entries,
+) (forms [][sha256.Size]byte, err error) {
 	e, err := a.again(ctx, p)
 	if e == nil || err != nil {
 		return nil, err
