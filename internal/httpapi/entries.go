@@ -124,7 +124,11 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 // takes refuses an entry for a thread that is latched, and for one that has ended or was renamed, unless the thread has
 // it.
 func (a *api) takes(ctx context.Context, e *events.Event) error {
-	if a.cfg.Client == nil || !a.doubts.about(ctx, e.Thread.String()) || a.takers.is(e.Thread) {
+	if a.cfg.Client == nil || a.takers.is(e.Thread) {
+		return nil
+	}
+	if !a.doubts.about(ctx, e.Thread.String()) {
+		a.lookBehind(ctx, e.Thread)
 		return nil
 	}
 	err := a.cfg.Client.Takes(ctx, e.Thread)
@@ -141,6 +145,28 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 		return nil
 	}
 	return err
+}
+
+// mostBehind is how many looks behind entries are under way at a time; an entry that finds no place has none.
+const mostBehind = 16
+
+// lookBehind looks at a thread's head beside an entry for it, once in a while: no record says that one has become
+// unreadable. The entries that come behind such a look are refused with the reason; those before it are dead letters.
+func (a *api) lookBehind(ctx context.Context, t events.Thread) {
+	if !a.unlooked.due(t) {
+		return
+	}
+	select {
+	case a.looks <- struct{}{}:
+	default:
+		return
+	}
+	go func(ctx context.Context) {
+		defer func() { <-a.looks }()
+		if errors.Is(a.cfg.Client.Takes(ctx, t), client.ErrLatched) {
+			a.doubts.note(t.String())
+		}
+	}(context.WithoutCancel(ctx))
 }
 
 // told are the references of which a token may know whether they are stored (docs/security.md, "Not defended").

@@ -69,6 +69,7 @@ type Config struct {
 	Idle     time.Duration  // how long a stream of lines may be silent between two of them; 0 = 10 min
 	Answer   time.Duration  // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
 	Patience time.Duration  // how long a busy or full server is tried before the client is told; 0 = 5 s
+	Look     time.Duration  // how long a thread may take entries here before its head is looked at again; 0 = 10 s
 	Quotas   *quota.Limiter // of sessions, users and tokens; nil: none
 	Limits   apply.Limits   // what a session may have, as its persisters have it
 	Log      *slog.Logger
@@ -89,6 +90,8 @@ type api struct {
 	doubts    *doubts
 	roomy     recently[string]        // sessions with ample room, or a thread and its producer
 	takers    recently[events.Thread] // threads that take entries
+	unlooked  recently[events.Thread] // threads whose heads nobody looks at before the next look is due
+	looks     chan struct{}           // looks behind entries that are under way
 	hub       *hub
 	origins   forks
 	document  []byte // OpenAPI
@@ -104,11 +107,13 @@ func New(cfg Config) http.Handler {
 	cfg.Writers, cfg.Pipes = cmp.Or(cfg.Writers, 512), cmp.Or(cfg.Pipes, 1024)
 	cfg.Memory, cfg.Idle = cmp.Or(cfg.Memory, 2*bodyInMemory), cmp.Or(cfg.Idle, 10*time.Minute)
 	cfg.Patience, cfg.Answer = cmp.Or(cfg.Patience, 5*time.Second), cmp.Or(cfg.Answer, answerTime)
+	cfg.Look = cmp.Or(cfg.Look, 10*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log), doubts: newDoubts(cfg.records, cfg.Limits)}
+	a.unlooked.keep, a.looks = cfg.Look, make(chan struct{}, mostBehind)
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
 	} {

@@ -1,11 +1,19 @@
 package httpapi_test
 
 import (
+	"context"
+	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/service"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -73,5 +81,55 @@ func TestEntriesForALatchedThread(t *testing.T) {
 	}
 	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
 		t.Errorf("dead letters %+v, want none", letters)
+	}
+}
+
+// TestHeadBreaksBesideEntries: an entrance that takes entries without a look finds out that a thread's head cannot be
+// read, and refuses what comes behind that.
+func TestHeadBreaksBesideEntries(t *testing.T) {
+	server := natstest.Server(t)
+	conn := natstest.Dial(t, server)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	entrance := natstest.Dial(t, server)
+	srv := httptest.NewServer(httpapi.For(entrance, httpapi.Config{Look: time.Millisecond}))
+	t.Cleanup(srv.Close)
+	post := func(session string) (int, string) {
+		status, _, text := do(t, srv.URL, request{
+			method: "POST", path: "/v1/sessions/" + session + "/threads/main/entries?dialect=item", kind: "application/json",
+			body: `{"content":[{"type":"text","text":"hello"}]}`,
+		})
+		return status, text
+	}
+	sent := func() uint64 { return entrance.JetStream().Conn().Stats().OutMsgs }
+	for i, cost := 0, uint64(0); cost != 1; i++ { // until an entry waits for no look
+		was := sent()
+		if status, text := post(fmt.Sprint("new-", i)); status != 202 || ctx.Err() != nil {
+			t.Fatalf("entry = %d %s, want 202, for one message and not %d", status, text, cost)
+		}
+		cost = sent() - was
+	}
+	main := events.Thread{Session: "s", Name: "main"}
+	if status, text := post("s"); status != 202 {
+		t.Fatalf("entry = %d %s, want 202", status, text)
+	}
+	for cl := client.New(conn); ; {
+		if _, err := cl.Thread(ctx, main); err == nil {
+			break
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	must.Get(conn.JetStream().Publish(ctx, events.RecordSubject(events.HeadKey(main)), []byte("no head")))(t)
+	status, text := 0, ""
+	for status != 409 {
+		if status, text = post("s"); ctx.Err() != nil {
+			t.Fatalf("entry = %d %s, want 409", status, text)
+		}
+	}
+	if !strings.Contains(text, "thread is latched") || !strings.Contains(text, "s/main") {
+		t.Errorf("refusal %s, want one that says why", text)
 	}
 }
