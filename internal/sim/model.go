@@ -336,7 +336,7 @@ func (m *model) fenced(e *events.Event, t *life, gone *left, mark string, at uin
 		m.repeat(e, mark, at, letter, reason)
 	case letter:
 		m.bury(e, mark, at, letter, reason, replacedBy, false)
-	case e.Prev != 0:
+	case e.Prev != 0 && m.named[identity{e.Thread, e.Producer, e.Epoch, e.Prev}] == "":
 		m.settle(mark, superseded, at, "")
 		return
 	default:
