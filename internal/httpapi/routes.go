@@ -135,7 +135,7 @@ var served = []route{
 		query: []param{
 			pSession, {name: "status", kind: "string", about: "pending, active, completed or failed"},
 			{name: "ended_from", kind: "string", about: "that ended on this UTC date, yyyy-mm-dd, or later"},
-			{name: "ended_to", kind: "string", about: "that ended on this UTC date or before"},
+			{name: "ended_to", kind: "string", about: "that ended on this UTC date or before"}, pLimit, pAfter,
 		},
 		gives: either("threads", "thread"), do: (*api).findThreads,
 	},

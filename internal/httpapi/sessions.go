@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/access"
+	"spool/internal/apply"
 	"spool/internal/history"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -33,7 +34,7 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.listed(r.Context(), "")
+	all, err := a.views(r.Context(), "")
 	if err != nil {
 		return err
 	}
@@ -67,8 +68,8 @@ type listedSession struct {
 	sessionOut
 }
 
-// listed reads one session, or all, with what waits and runs in them.
-func (a *api) listed(ctx context.Context, session string) ([]listedSession, error) {
+// views reads one session, or all, with what waits and runs in them.
+func (a *api) views(ctx context.Context, session string) ([]listedSession, error) {
 	cl := a.cfg.Client
 	all, err := cl.Sessions(ctx, session)
 	if err != nil {
@@ -143,7 +144,7 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.listed(r.Context(), id)
+	all, err := a.views(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -151,12 +152,8 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}
 	out := all[0].sessionOut
-	for _, t := range all[0].Session.Threads {
-		th, err := a.thread(r.Context(), t)
-		if err != nil {
-			return err
-		}
-		out.ThreadList = append(out.ThreadList, th)
+	if out.ThreadList, err = a.listed(r.Context(), all[0].Session.Threads); err != nil {
+		return err
 	}
 	answer(w, http.StatusOK, out)
 	return nil
@@ -180,32 +177,75 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.listThreads(w, r, all)
+	out, err := a.listed(r.Context(), all)
+	if err != nil {
+		return err
+	}
+	return list(w, r, "threads", out, "")
 }
 
 // findThreads lists threads of all sessions that the token is for, by their status and the date of their end.
 func (a *api) findThreads(w http.ResponseWriter, r *http.Request) error {
+	most, err := limit(r, 1000, 1000)
+	if err != nil {
+		return err
+	}
 	q := r.URL.Query()
+	after, err := afterThread(q.Get("after"))
+	if err != nil {
+		return err
+	}
 	all, err := a.cfg.Client.FindThreads(r.Context(), client.ThreadFilter{
 		Session: q.Get("session"), Status: q.Get("status"), From: q.Get("ended_from"), To: q.Get("ended_to"),
 	})
 	if err != nil {
 		return err
 	}
-	grant := access.From(r.Context())
-	return a.listThreads(w, r, slices.DeleteFunc(all, func(t client.Thread) bool { return !grant.Session(t.Session) }))
+	grant, next := access.From(r.Context()), ""
+	all = slices.DeleteFunc(all, func(t client.Thread) bool {
+		return !grant.Session(t.Session) || compareThreads(t.Thread, after) <= 0
+	})
+	if int64(len(all)) > most {
+		all = all[:most]
+		next = all[most-1].Thread.String()
+	}
+	out, err := a.listed(r.Context(), all)
+	if err != nil {
+		return err
+	}
+	return list(w, r, "threads", out, next)
 }
 
-func (a *api) listThreads(w http.ResponseWriter, r *http.Request, all []client.Thread) (err error) {
+// afterThread is the last thread of the page before; the zero Thread where there is none.
+func afterThread(text string) (t events.Thread, err error) {
+	if text == "" {
+		return t, nil
+	}
+	if t, err = events.ParseThread(text); err != nil {
+		return t, fmt.Errorf(`%w: after=%.50q: want the "next" of the page before`, ErrRequest, text)
+	}
+	return t, nil
+}
+
+// compareThreads orders threads as lists do.
+func compareThreads(a, b events.Thread) int {
+	return cmp.Or(strings.Compare(a.Session, b.Session), strings.Compare(a.Name, b.Name))
+}
+
+// listed is what lists show of threads. One that leads to what cannot be read keeps no other from being shown.
+func (a *api) listed(ctx context.Context, all []client.Thread) ([]threadOut, error) {
 	out := make([]threadOut, len(all))
 	for i, t := range all {
+		var err error
 		if t.Unreadable {
 			out[i] = threadJSON(t)
-		} else if out[i], err = a.thread(r.Context(), t); err != nil {
-			return err
+		} else if out[i], err = a.thread(ctx, t); err != nil && apply.Passing(err) {
+			return nil, err
+		} else if err != nil {
+			out[i].Damage = err.Error()
 		}
 	}
-	return list(w, r, "threads", out, "")
+	return out, nil
 }
 
 func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {

@@ -1,14 +1,23 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/service"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -107,6 +116,20 @@ func TestEndedThreads(t *testing.T) {
 		}
 		must.Same(t, strings.Join(names, " "), want, "threads%s = %q, want %q", query)
 	}
+	var page struct {
+		Threads []struct{ Thread string }
+		Next    string
+	}
+	for after, want := range map[string]string{"": "done s/done", "s/done": "main "} {
+		_, _, body := get(t, url, "/v1/threads?limit=1&after="+after)
+		page.Next = ""
+		must.Do(t, json.Unmarshal([]byte(body), &page))
+		got := page.Threads[0].Thread + " " + page.Next
+		must.Same(t, got, want, "page behind %q = %q, want %q", after)
+	}
+	if status, _, body := get(t, url, "/v1/threads?after=nothing/of/that"); status != 400 {
+		t.Errorf("threads behind no thread = %d %s, want 400", status, body)
+	}
 	for _, query := range []string{"?status=finished", "?ended_from=yesterday", "?ended_to=2026-13-01"} {
 		if status, _, body := get(t, url, "/v1/threads"+query); status != 400 {
 			t.Errorf("threads%s = %d %s, want 400", query, status, body)
@@ -134,5 +157,54 @@ func TestSettledWithoutTime(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Asked.Before(before) ||
 		got.Resolution.At.Before(before) {
 		t.Errorf("prompt = %s, %v, want it asked and settled after %v", body, err, before)
+	}
+}
+
+// A thread that leads to nodes which are lost is listed with what its head says, beside the others.
+func TestDamagedThreadIsListed(t *testing.T) {
+	server := natstest.Server(t)
+	conn := natstest.Dial(t, server)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.NodesBucket))(t)
+	cl := client.New(conn)
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "whole"}, "hello")
+	say(ctx, t, cl, events.Thread{Session: "other", Name: "main"}, "hello")
+	kept := must.Get(bucket.List(ctx))(t)
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "broken"}, "goodbye")
+	for _, o := range must.Get(bucket.List(ctx))(t) {
+		if !slices.ContainsFunc(kept, func(k *jetstream.ObjectInfo) bool { return k.Name == o.Name }) {
+			must.Do(t, bucket.Delete(ctx, o.Name))
+		}
+	}
+	srv := httptest.NewServer(httpapi.For(natstest.Dial(t, server), httpapi.Config{})) // it has read nothing yet
+	t.Cleanup(srv.Close)
+	type listed struct{ Session, Thread, Damage string }
+	for path, want := range map[string][]string{
+		"/v1/threads":            {"other/main", "s/broken", "s/whole"},
+		"/v1/sessions/s/threads": {"s/broken", "s/whole"},
+		"/v1/sessions/s":         {"s/broken", "s/whole"},
+	} {
+		status, _, body := get(t, srv.URL, path)
+		var got struct {
+			Threads json.RawMessage `json:"threads"`
+			List    []listed        `json:"thread_list"`
+		}
+		must.Do(t, json.Unmarshal([]byte(body), &got))
+		if got.List == nil {
+			must.Do(t, json.Unmarshal(got.Threads, &got.List))
+		}
+		var names []string
+		for _, th := range got.List {
+			names = append(names, th.Session+"/"+th.Thread)
+			if broken := th.Thread == "broken"; broken != (th.Damage != "") {
+				t.Errorf("%s: damage of %s = %q", path, th.Thread, th.Damage)
+			}
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s = %d %q, want %q", path, status, names, want)
+		}
 	}
 }

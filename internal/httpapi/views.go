@@ -71,7 +71,8 @@ type threadOut struct {
 	Parents  []forkOut  `json:"parents,omitempty"` // the fork's source, that one's source, …
 	Created  string     `json:"created,omitempty"`
 	Modified string     `json:"modified,omitempty"`
-	Ended    string     `json:"ended,omitempty"` // UTC date
+	Ended    string     `json:"ended,omitempty"`  // UTC date
+	Damage   string     `json:"damage,omitempty"` // why what it leads to cannot be read; the rest is what its head says
 	Bytes    int64      `json:"bytes"`
 	Cut      int64      `json:"truncated"`
 	Tips     int        `json:"tips"` // branches that were left

@@ -205,23 +205,24 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 // and name. How fresh it is: as Sessions.
 func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
 	err = c.records.BetweenDeletions(ctx, func() (err error) {
-		out, err = c.threads(ctx, session)
+		out, err = c.threads(ctx, events.HeadKeys(session), events.HistoryKeys(session))
 		return err
 	})
 	return out, err
 }
 
-func (c *Client) threads(ctx context.Context, session string) ([]Thread, error) {
-	active, err := c.records.List(ctx, events.HeadKeys(session))
-	if err != nil {
-		return nil, err
+// threads reads the heads whose keys match filters: of the active first, as what ends meanwhile is in both.
+func (c *Client) threads(ctx context.Context, filters ...string) ([]Thread, error) {
+	var found []record.Record // the last ones read first
+	for _, filter := range filters {
+		rs, err := c.records.List(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.Concat(rs, found)
 	}
-	past, err := c.records.List(ctx, events.HistoryKeys(session)) // after the active: what ends in between is in both
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*Thread, 0, len(active)+len(past)) // a head is large: sort where it is, not it
-	for _, r := range slices.Concat(past, active) {
+	all := make([]*Thread, 0, len(found)) // a head is large: sort where it is, not it
+	for _, r := range found {
 		t, ok := &Thread{}, false
 		if t.Thread, ok = events.ParseHeadKey(r.Key); !ok {
 			if t.Thread, t.Ended, ok = events.ParseHistoryKey(r.Key); !ok {

@@ -120,12 +120,37 @@ func (f ThreadFilter) check() error {
 	return nil
 }
 
+// mostDates is how many dates of the history are read one by one; for more all of it is.
+const mostDates = 31
+
+// keys match the heads that the filter may choose: of a few dates those of the threads that ended then, and no others.
+func (f ThreadFilter) keys() (filters []string) {
+	if f.From == "" && f.To == "" {
+		return []string{events.HeadKeys(f.Session), events.HistoryKeys(f.Session)}
+	}
+	last := time.Now().UTC().AddDate(0, 0, 2).Format(time.DateOnly) // nothing has ended later: the server's clock says when
+	if f.To != "" {
+		last = min(last, f.To)
+	}
+	if from, err := time.Parse(time.DateOnly, f.From); err == nil && from.AddDate(0, 0, mostDates).Format(time.DateOnly) > last {
+		for date := from.Format(time.DateOnly); date <= last; date = from.Format(time.DateOnly) {
+			filters = append(filters, events.HistoryKeysOn(date, f.Session))
+			from = from.AddDate(0, 0, 1)
+		}
+		return filters
+	}
+	return []string{events.HistoryKeys(f.Session)}
+}
+
 // FindThreads is Threads of those that a filter chooses. Errors wrap ErrFilter.
-func (c *Client) FindThreads(ctx context.Context, f ThreadFilter) ([]Thread, error) {
+func (c *Client) FindThreads(ctx context.Context, f ThreadFilter) (all []Thread, err error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	all, err := c.Threads(ctx, f.Session)
+	err = c.records.BetweenDeletions(ctx, func() (err error) {
+		all, err = c.threads(ctx, f.keys()...)
+		return err
+	})
 	return slices.DeleteFunc(all, func(t Thread) bool {
 		ended := f.From == "" && f.To == "" || t.Ended != "" && t.Ended >= f.From && (f.To == "" || t.Ended <= f.To)
 		return !ended || f.Status != "" && t.Head.Status.String() != f.Status

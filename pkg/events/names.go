@@ -260,9 +260,14 @@ func HistoryKey(date string, t Thread) string {
 	return "history." + date + "." + t.Session + "." + t.Name
 }
 
-// HistoryKeys matches the heads of completed threads of a session, or of all when session is ""; HistoryOf those of one
-// thread: one, whatever its date.
-func HistoryKeys(session string) string { return "history.*." + star(session) + ".*" }
+// HistoryKeys matches the heads of completed threads of a session, or of all when session is ""; HistoryOf that of one
+// thread, whatever its date.
+func HistoryKeys(session string) string { return HistoryKeysOn("*", session) }
+
+// HistoryKeysOn matches those that ended on a date.
+func HistoryKeysOn(date, session string) string {
+	return "history." + date + "." + star(session) + ".*"
+}
 
 // HistoryOf matches the head of a completed thread.
 func HistoryOf(t Thread) string { return HistoryKey("*", t) }
