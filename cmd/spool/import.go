@@ -144,11 +144,8 @@ func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error
 	said := false
 	for _, f := range res.Files {
 		var wanted []transcript.Position
-		if f.Published > 0 {
-			wanted = append(wanted, f.Last)
-		}
-		for _, p := range []transcript.Position{f.Tail, f.Leaf} {
-			if p.Seq > 0 {
+		for i, p := range []transcript.Position{f.Last, f.Tail, f.Leaf} {
+			if p.Seq > 0 && (i > 0 || f.Published > 0) {
 				wanted = append(wanted, p)
 			}
 		}

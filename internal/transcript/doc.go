@@ -12,13 +12,11 @@
 // its name, and an event's sequence is the offset of its line, plus one. So an import that stopped anywhere goes on where it
 // stopped, a second one adds nothing, and a copy of a file is the same source.
 //
-// A source is told from another of the same session by its first complete line. The first source that comes takes the thread
-// that its harness names; a different one gets a thread of its own, "main-1a2b3c4d" after that line. Before anything is added
-// to a thread, its newest entry is held against the line in its place; of a file of oh-my-pi, all of them. Such a file is its
-// session, whatever was rewritten in it: what the thread had before gets another name (docs/adr/0026). Another file that has parted from what was imported, because
-// it was rewritten or is a copy that went its own way, gets a thread of its own too, called after its lines up to the first that
-// is different. So a thread is always one file, and a second import decides as the first did. A shorter version of a file adds
-// nothing.
+// A source is what its harness calls it: the session, and of a subagent's file the agent. Before anything is added to
+// its thread, all that the thread has is held against the file. A file that has parted from it was rewritten: what
+// the thread had gets another name, and the thread is what the file says now (docs/adr/0026). A shorter version of a
+// file adds nothing. Where the thread that the harness names was not imported, the source gets one beside it,
+// "main-1a2b3c4d".
 //
 // An entry is a line without its newline, or the lines of an object that spans some. Everything else stays in it, so that a
 // thread's entries joined by newlines are the file. Where a line holds more than one object, or bytes that are none before one,

@@ -80,13 +80,6 @@ func (s *store) Thread(_ context.Context, t events.Thread) (threads.Head, error)
 	return threads.Head{}, fmt.Errorf("%w: %s", threads.ErrNoThread, t)
 }
 
-func (s *store) NewestEntry(ctx context.Context, head threads.Head) (newest rehydrate.Line, err error) {
-	for body := range s.RawEntries(ctx, head) {
-		newest = body
-	}
-	return newest, nil
-}
-
 func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error] {
 	id, _ := events.ParseThread(head.Leaf)
 	return func(yield func(rehydrate.Line, error) bool) {
@@ -112,7 +105,7 @@ func (s *store) Retire(_ context.Context, t events.Thread) (events.Thread, error
 	}
 	was := events.FormerThread(t, hex.EncodeToString(sum.Sum(nil)))
 	s.threads[was] = s.threads[t]
-	s.threads[was].head.Leaf = was.String()
+	s.threads[was].head.Leaf, s.threads[was].head.Updated = was.String(), time.Now().UnixMilli()
 	delete(s.threads, t)
 	return was, nil
 }

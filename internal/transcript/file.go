@@ -1,10 +1,8 @@
 package transcript
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -47,128 +45,122 @@ func (f *file) fail(err error) {
 	}
 }
 
-// generations is how often files of one source may part from each other.
-const generations = 16
-
 // errOther: the file is not, or no longer, what the claimed thread has.
 var errOther = errors.New("the file is not what its thread has")
 
-// file imports one file into the thread of its source. One of oh-my-pi that has parted from what is there supersedes it; any
-// other gets a thread of its own, which is called after its lines up to the first that is different.
+// file imports one file into the thread of its source. One that has parted from what is there supersedes it.
 func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
-	for range generations {
-		err := im.pass(ctx, f, c)
-		if err == nil {
-			c.src = &f.src
-		}
-		if !errors.Is(err, errOther) {
-			return err
-		}
-		if isOMP(c.producer) {
-			if goOn, err := im.supersede(ctx, f, c); err != nil || !goOn {
-				return err
-			}
-			continue
-		}
-		print, at, err := im.parting(ctx, f, c)
-		if err != nil {
-			return err
-		}
-		if print == nil {
-			f.warn(fmt.Sprintf("nothing was added: %s has all of it, and more (its %d bytes are the beginning of that)", c.thread, at))
-			return nil
-		}
-		first := c.thread
-		if c, err = im.second(ctx, f.id, print); err != nil {
-			return fmt.Errorf("%s: %w", f.src.Path, err)
-		}
-		f.warn(fmt.Sprintf("from byte %d on it is not what was imported into %s before, which stays as it is: the whole file is in %s", at, first, c.thread))
+	if c.begun && c.src == nil {
+		return fmt.Errorf("%s: another file of its session failed half way: import it again", f.src.Path)
 	}
-	return fmt.Errorf("%s: %d others of its session begin like it and go on differently: import it with another session id", f.src.Path, generations)
+	err := im.pass(ctx, f, c)
+	if errors.Is(err, errOther) {
+		var goOn bool
+		if goOn, err = im.supersede(ctx, f, c); err != nil || !goOn {
+			return err
+		}
+		err = im.pass(ctx, f, c)
+	}
+	if err != nil {
+		c.src = nil
+		return err
+	}
+	c.src, c.files = &f.src, append(c.files, f)
+	return nil
 }
 
-// supersede makes room for a file of oh-my-pi that was rewritten: what its thread has becomes a former generation, and the
-// file is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of a former generation and no newer than the thread.
-// A crash behind it leaves no thread of the name, and the next import makes it.
+// supersede makes room for a file that was rewritten: what its thread has becomes a former generation, and the file
+// is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has,
+// or of a former generation and not written since one was replaced: that is an old copy. A crash behind it leaves no
+// thread of the name, and the next import makes it.
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
-	print, at, err := im.parting(ctx, f, c)
+	begins, at, err := im.begins(ctx, f, c)
 	if err != nil {
 		return false, err
 	}
-	if print == nil {
+	if begins {
 		f.warn(fmt.Sprintf("nothing was added: %s has all of it, and more (its %d bytes are the beginning of that)", c.thread, at))
+		c.files = append(c.files, f)
 		return false, nil
 	}
-	if c.begun { // by another file of its session
-		if err := im.stored.Await(ctx, c.thread, c.producer, epoch, c.lines); err != nil {
-			return false, err
-		}
+	if err := im.settle(ctx, c); err != nil {
+		return false, err
 	}
 	former, err := im.stored.Former(ctx, c.thread)
 	if err != nil {
 		return false, err
 	}
-	now, err := im.stored.Thread(ctx, c.thread)
-	if err != nil {
-		return false, err
-	}
+	var old events.Thread
+	var replaced int64
 	for _, t := range former {
 		head, err := im.stored.Thread(ctx, t)
 		if err != nil {
 			return false, err
 		}
-		print, _, err := im.parting(ctx, f, &claim{thread: t, head: head})
+		replaced = max(replaced, head.Updated)
+		begins, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
 		if err != nil {
 			return false, err
 		}
-		if print == nil && f.src.modified().UnixMilli() <= now.Updated { // else it was rewritten once more
-			f.res.begin(&claim{thread: t})
-			f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, t))
-			return false, nil
+		if begins {
+			old = t
 		}
+	}
+	if old.Name != "" && f.src.modified().UnixMilli() <= replaced {
+		f.res.begin(&claim{thread: old})
+		f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, old))
+		return false, nil
 	}
 	was, err := im.stored.Retire(ctx, c.thread)
 	if err != nil {
 		return false, fmt.Errorf("%s: it was rewritten from byte %d on, and %s cannot be kept as it was: %w", f.src.Path, at, c.thread, err)
 	}
 	f.warn(fmt.Sprintf("it was rewritten from byte %d on: %s is what it says now, and what it said before is in %s", at, c.thread, was))
+	for _, earlier := range c.files {
+		earlier.res.moved(was)
+	}
 	*c = claim{thread: c.thread, producer: c.producer}
 	return true, nil
 }
 
-// parting compares a file with what the thread has. print stands for the file up to the end of the first line that is
-// different, which begins at that byte; nil: the file is a beginning of what is there.
-func (im *Importer) parting(ctx context.Context, f *file, c *claim) (print []byte, at int64, err error) {
-	if c.begun && c.src == nil {
-		return nil, 0, fmt.Errorf("%s: another file of its session failed half way, so it cannot be compared: import it again", f.src.Path)
+// settle returns when a thread has what this import published to it.
+func (im *Importer) settle(ctx context.Context, c *claim) error {
+	if !c.begun {
+		return nil
 	}
+	for producer, seq := range map[string]uint64{c.producer: c.lines, tailOf(c.producer): c.tail, leafOf(c.producer): c.leaf} {
+		if seq == 0 {
+			continue
+		}
+		if err := im.stored.Await(ctx, c.thread, producer, epoch, seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begins tells whether the complete lines of a file are a beginning of what the thread has; at is where they end, or
+// where the first one begins that is different.
+func (im *Importer) begins(ctx context.Context, f *file, c *claim) (same bool, at int64, err error) {
 	next, stop := iter.Pull2(im.has(ctx, c))
 	defer stop()
-	sum := sha256.New()
 	for r, err := range f.src.records() {
 		if err != nil {
-			return nil, 0, err
+			return false, 0, err
+		}
+		if r.torn {
+			break
 		}
 		has, err, ok := next()
 		if err != nil {
-			return nil, 0, fmt.Errorf("read the entries of %s: %w", c.thread, err)
+			return false, 0, fmt.Errorf("read the entries of %s: %w", c.thread, err)
 		}
-		if r.torn && ok && has.Size >= r.size() && bytes.HasPrefix(has.Head, r.body[:min(len(r.body), len(has.Head))]) {
-			break
-		}
-		_, _ = sum.Write(r.body)
-		if r.giant != nil {
-			if err := f.src.section(sum, r.start, r.size()); err != nil {
-				return nil, 0, err
-			}
-		}
-		_, _ = sum.Write([]byte{'\n'})
 		if !ok || !r.is(has) {
-			return sum.Sum(nil), r.start, nil
+			return false, r.start, nil
 		}
 		at = r.start + r.size() + 1
 	}
-	return nil, at, nil
+	return true, at, nil
 }
 
 // pass is one reading of a file from its beginning.
@@ -180,15 +172,14 @@ type pass struct {
 	applied  uint64 // what the thread has, when the pass begins
 	met      bool   // the line that it has last stands where it stood
 	batch    []*events.Event
-	bytes    int    // in batch
-	lines    int    // not in the progress yet
-	newest   record // of the batch
-	at       int64  // when the record was written, Unix milliseconds, as far as the file says; 0: nowhere
-	timeless bool   // no record of the file says a time
+	bytes    int   // in batch
+	lines    int   // not in the progress yet
+	at       int64 // when the record was written, Unix milliseconds, as far as the file says; 0: nowhere
+	timeless bool  // no record of the file says a time
 	tail     events.Tail
 	leaf     storedLeaf
 
-	has func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: only its last one is compared
+	has func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: it has none
 }
 
 // pass publishes what the thread does not have. errOther: nothing was published.
@@ -207,7 +198,7 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 	defer done()
 	p := &pass{im: im, f: f, c: c, applied: c.lines, met: c.lines == 0}
 	defer func() { im.report(read, p.lines) }()
-	if isOMP(c.producer) && c.lines > 0 && !(c.begun && c.src == nil) {
+	if c.lines > 0 {
 		next, stop := iter.Pull2(im.has(ctx, c))
 		defer stop()
 		p.has = next
@@ -238,7 +229,7 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 // take gives a record its place.
 func (p *pass) take(ctx context.Context, r record) error {
 	seq := r.seq()
-	if p.has != nil && seq < p.applied && !r.torn {
+	if seq <= p.applied && !r.torn {
 		same, err := p.stands(r)
 		if err != nil {
 			return err
@@ -246,15 +237,7 @@ func (p *pass) take(ctx context.Context, r record) error {
 		if !same {
 			return errOther
 		}
-	}
-	if seq == p.applied && !r.torn {
-		same, more, err := p.im.knows(ctx, p.c, p.f.src, r)
-		if err != nil {
-			return err
-		}
-		if p.met = same; more > 0 {
-			p.f.warn(fmt.Sprintf("the line at byte %d went on after it was imported, with %d more bytes that its thread does not have", r.start, more))
-		}
+		p.met = seq == p.applied
 	}
 	if seq >= p.applied && !p.met {
 		return errOther
@@ -297,7 +280,6 @@ func (p *pass) take(ctx context.Context, r record) error {
 		}
 	}
 	p.batch = append(p.batch, p.stamp(e, p.c.producer))
-	p.newest = r
 	p.bytes += len(e.Body)
 	return nil
 }
@@ -379,8 +361,7 @@ func (p *pass) flush(ctx context.Context) error {
 		return err
 	}
 	last := p.batch[len(p.batch)-1]
-	newest := p.newest.compare()
-	p.c.lines, p.c.newest, p.c.begun = last.Seq, &newest, true
+	p.c.lines = last.Seq
 	for _, e := range p.batch {
 		if e.Dialect != partDialect {
 			p.f.res.Published++
@@ -407,6 +388,7 @@ func (p *pass) start(ctx context.Context) error {
 }
 
 func (p *pass) publish(ctx context.Context, evs []*events.Event) error {
+	p.c.begun = true
 	err := retry.Do(ctx, p.im.cfg.Retry, func() error { return p.im.out.PublishEvents(ctx, evs) })
 	switch {
 	case err == nil:

@@ -112,19 +112,6 @@ func (s Source) reader(start, n int64) (r io.Reader, done func()) {
 	return pr, func() { _ = pr.Close(); <-ended }
 }
 
-// begins gives a line's first bytes.
-func (s Source) begins(r record, n int64) (rehydrate.Line, error) {
-	if r.giant == nil {
-		return rehydrate.LineOf(r.body[:min(n, r.size())]), nil
-	}
-	if n >= r.size() {
-		return r.giant.line, nil
-	}
-	var w rehydrate.LineWriter
-	err := s.section(&w, r.start, n)
-	return w.Line(), err
-}
-
 // cut is what a persister will leave of a giant: enough to see what it is. nil if that is too long.
 func (s Source) cut(g *giant, start int64) ([]byte, error) {
 	if g.plan == nil || g.plan.TextSize > giantLine {

@@ -25,10 +25,9 @@ type Identity struct {
 	Dialect string        // of its lines, and the name of its harness
 	Thread  events.Thread // where it goes, if it is the first source that does
 	Agent   string        // of a subagent's file beside its session's: what the harness calls it; else empty
-	Print   [sha256.Size]byte
 }
 
-// ompDialect is the dialect of oh-my-pi, which rewrites its files: to set a title, to move a session, to migrate it.
+// ompDialect is the dialect of oh-my-pi.
 const ompDialect = "omp"
 
 // ErrNotTranscript is wrapped by the refusal of a file that no harness wrote.
@@ -87,7 +86,6 @@ func Identify(s Source, force string) (Identity, error) {
 	id := l.identity()
 	if id.Dialect == ompDialect {
 		l.nested(s, &id)
-		id.Print = sha256.Sum256([]byte(id.Thread.String())) // its header is rewritten: the id is what stays (SPEC P6)
 	}
 	return id, nil
 }
@@ -227,34 +225,40 @@ func member(text []byte, keys ...string) string {
 
 // identity decides. A file without an id is called after its harness, its name and its first line.
 func (l *look) identity() Identity {
-	id := Identity{Dialect: l.dialect, Print: sha256.Sum256(l.first)}
-	id.Thread = events.Thread{Session: l.session, Name: events.MainThread}
+	id := Identity{Dialect: l.dialect, Thread: events.Thread{Session: cmp.Or(l.filed(), l.session), Name: events.MainThread}}
 	if l.dialect == "claude" && l.named && (l.subagent || l.side) {
 		id.Thread.Name = "agent-" + cmp.Or(l.agent, strings.TrimPrefix(stem(l.path), "agent-"))
 	}
 	if id.Thread.Session == "" {
-		id.Thread.Session = l.unnamed(id.Print)
+		id.Thread.Session = l.unnamed()
 	}
 	id.Thread.Session, id.Thread.Name = token(id.Thread.Session), token(id.Thread.Name)
 	return id
 }
 
-// unnamed makes a name for a session without an id.
-func (l *look) unnamed(print [sha256.Size]byte) string {
-	base := stem(l.path)
-	if l.dialect == "claude" { // it calls files, and the folders of their subagents, by the session
-		if l.subagent {
-			dir := path.Dir(l.path)
-			for path.Base(dir) != subagents {
-				dir = path.Dir(dir)
-			}
-			base = path.Base(path.Dir(dir))
-		}
-		if isUUID(base) {
-			return base
-		}
+// filed is the session by which Claude Code names a file, or the folder of its subagents; "" where it does not. It
+// counts before what the lines say: those of a session that goes on from another one begin with lines of that.
+func (l *look) filed() string {
+	if l.dialect != "claude" {
+		return ""
 	}
-	return limit(l.dialect+"-"+events.Token(base), 1+shortHex) + "-" + short(print[:])
+	base := stem(l.path)
+	if l.subagent {
+		dir := path.Dir(l.path)
+		for path.Base(dir) != subagents {
+			dir = path.Dir(dir)
+		}
+		base = path.Base(path.Dir(dir))
+	}
+	if !isUUID(base) {
+		return ""
+	}
+	return base
+}
+
+// unnamed makes a name for a session without an id.
+func (l *look) unnamed() string {
+	return limit(l.dialect+"-"+events.Token(stem(l.path)), 1+shortHex) + "-" + short(l.first)
 }
 
 // subagents is the folder in which Claude Code keeps the transcripts of a session's subagents, at any depth.
@@ -270,13 +274,16 @@ func token(s string) string {
 	if events.CheckToken("", s) == nil {
 		return s
 	}
-	sum := sha256.Sum256([]byte(s))
-	return limit(events.Token(s), 1+shortHex) + "-" + short(sum[:])
+	return limit(events.Token(s), 1+shortHex) + "-" + short([]byte(s))
 }
 
 const shortHex = 8
 
-func short(sum []byte) string { return hex.EncodeToString(sum[:shortHex/2]) }
+// short stands for a text in a name.
+func short(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:shortHex/2])
+}
 
 // limit leaves room for a suffix.
 func limit(s string, suffix int) string { return s[:min(len(s), events.MaxToken-suffix)] }

@@ -23,6 +23,7 @@ const (
 
 func TestIdentify(t *testing.T) {
 	const codexID, ompID = "01a6f001-0000-7000-8000-000000000001", "019f8412-6b41-7e5a-987f-261ed11eb751"
+	const otherID = "0c0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11" // goes on from the session that its lines name
 	project := "projects/-home-dev/"
 	for _, c := range []struct {
 		name, content            string
@@ -32,6 +33,8 @@ func TestIdentify(t *testing.T) {
 		{project + sessionID + ".jsonl", sideLine, "claude", sessionID, "main"},
 		{project + sessionID + ".jsonl", noID, "claude", sessionID, "main"},
 		{project + sessionID + ".jsonl", noID + userLines(1), "claude", sessionID, "main"},
+		{project + otherID + ".jsonl", userLines(1), "claude", otherID, "main"},
+		{project + otherID + "/subagents/agent-a1b2.jsonl", agentLine, "claude", otherID, "agent-a1b2"},
 		{project + "agent-a1b2.jsonl", agentLine, "claude", sessionID, "agent-a1b2"},
 		{project + "agent-ffff.jsonl", sideLine, "claude", sessionID, "agent-ffff"},
 		{project + "agent-smith.jsonl", userLines(2), "claude", sessionID, "main"},

@@ -55,6 +55,12 @@ func (r *FileResult) malformed(line int) {
 	}
 }
 
+// moved says that what the file holds has got another name since: all of it is there.
+func (r *FileResult) moved(to events.Thread) {
+	r.Session, r.Thread = to.Session, to.Name
+	r.Last, r.Tail, r.Leaf = Position{}, Position{}, Position{}
+}
+
 // ID is the thread that the file is in.
 func (r *FileResult) ID() events.Thread { return events.Thread{Session: r.Session, Name: r.Thread} }
 

@@ -27,8 +27,7 @@ type Publisher interface {
 type Threads interface {
 	// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
 	Thread(ctx context.Context, t events.Thread) (threads.Head, error)
-	// NewestEntry is the raw entry that came last; RawEntries are all of them, in the order in which they came.
-	NewestEntry(ctx context.Context, head threads.Head) (rehydrate.Line, error)
+	// RawEntries are the raw entries of a thread, in the order in which they came.
 	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error]
 	// Await returns when a thread has what a producer published.
 	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
@@ -86,11 +85,13 @@ func New(stored Threads, out Publisher, cfg Config) *Importer {
 // Import stores what the sources hold and is not stored yet. A file that cannot be imported does not stop the others; its
 // error is in its result.
 //
-//  1. Identify every file. Those of one source, copies and shorter versions, make a group, the longest first; of
-//     oh-my-pi, which rewrites its files, the oldest first.
-//  2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
-//  3. Import the groups, several at a time; the files of a group one after the other. Subagents come last: a session is
-//     what its main thread says.
+// 1. Identify every file. Those of one source, copies and former versions, make a group, the one that was written
+// last behind
+//
+//	   the others: where they part, it is the session.
+//	2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
+//	3. Import the groups, several at a time; the files of a group one after the other. Subagents come last: a session is
+//	   what its main thread says.
 func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 	files := make([]*file, len(sources))
 	groups := map[Identity][]*file{}
@@ -124,10 +125,7 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 	for _, id := range order {
 		group := files[id]
 		slices.SortStableFunc(group, func(a, b *file) int {
-			if id.Dialect == ompDialect { // of those that part, the one that was written last is the session
-				return a.src.modified().Compare(b.src.modified())
-			}
-			return cmp.Compare(b.disk, a.disk)
+			return cmp.Or(a.src.modified().Compare(b.src.modified()), cmp.Compare(a.disk, b.disk))
 		})
 		c, err := im.first(ctx, id)
 		g.Go(func() error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,19 +82,19 @@ func TestGrownFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore()
 			path := filepath.Join(t.TempDir(), "a.jsonl")
-			step := max(1, len(content)/97)
+			step, rewritten := max(1, len(content)/97), false
 			for n := strings.Index(content, "\n") + 1; n < len(content); n += step {
 				res := growTo(t, s, path, content[:n])
-				if res.Failed == 0 && s.threads[mainThread] != nil && !warned(res, "went on after") {
+				rewritten = rewritten || warned(res, "it was rewritten") // a line was JSON before it was complete
+				if res.Failed == 0 && s.threads[mainThread] != nil {
 					same(t, s.export(t, mainThread), content[:n])
 				}
 			}
 			res := growTo(t, s, path, content)
-			if warned(res, "went on after") {
-				return // the line was JSON before it was complete: said, and covered below
-			}
 			same(t, s.export(t, mainThread), content)
-			must.Same(t, len(s.threads), 1, "%d threads, want %d")
+			if !rewritten && len(s.threads) != 1 {
+				t.Errorf("%d threads, want 1 (%q)", len(s.threads), res.Files[0].Warnings)
+			}
 		})
 	}
 }
@@ -125,10 +126,11 @@ func TestOpenLineThatGrows(t *testing.T) {
 	growTo(t, s, path, open+"\n")
 	same(t, s.export(t, mainThread), open+"\n")
 
-	res := growTo(t, newStoreWith(t, open), path, open+"\r\n"+userLine(4, 4)+"\n")
-	if !warned(res, "went on after it was imported, with 1 more bytes") {
+	more := open + "\r\n" + userLine(4, 4) + "\n"
+	if res := growTo(t, s, path, more); !warned(res, "it was rewritten from byte") {
 		t.Errorf("warnings = %q, want one about the carriage return", res.Files[0].Warnings)
 	}
+	same(t, s.export(t, mainThread), more)
 }
 
 func newStoreWith(t testing.TB, content string) *store {
@@ -148,29 +150,6 @@ func TestShrunkFile(t *testing.T) {
 		}
 		same(t, s.export(t, mainThread), content)
 	}
-}
-
-func TestRewrittenFileGetsAThreadOfItsOwn(t *testing.T) {
-	content := userLines(10)
-	s := newStoreWith(t, content)
-	path := filepath.Join(t.TempDir(), "a.jsonl")
-	other := userLine(0, 20) + "\n" + userLine(77, 333) + "\n" + content + content
-	res := growTo(t, s, path, other)
-	if !warned(res, "is not what was imported") || len(s.threads) != 2 {
-		t.Fatalf("warnings %q, %d threads, want a warning and 2", res.Files[0].Warnings, len(s.threads))
-	}
-	same(t, s.export(t, mainThread), content)
-	own := res.Files[0].ID()
-	if !strings.HasPrefix(own.Name, "main-") {
-		t.Errorf("thread %s, want main-<8 hex>", own)
-	}
-	same(t, s.export(t, own), other)
-	n := s.events()
-	if res := growTo(t, s, path, other); res.Published != 0 || s.events() != n {
-		t.Errorf("second import published %d, want 0", res.Published)
-	}
-	growTo(t, s, path, other+userLine(5, 5)+"\n")
-	same(t, s.export(t, own), other+userLine(5, 5)+"\n")
 }
 
 func TestCopyAddsNothing(t *testing.T) {
@@ -201,37 +180,21 @@ func TestCopyAddsNothing(t *testing.T) {
 	}
 }
 
-func TestTwoFilesOfOneSession(t *testing.T) {
-	dir := t.TempDir()
-	one, two := userLines(3), userLine(50, 4)+"\n"+userLines(2)
-	write(t, filepath.Join(dir, "1.jsonl"), one)
-	write(t, filepath.Join(dir, "2.jsonl"), two)
-	s := newStore()
-	res := run(t, s, transcript.Config{}, dir)
-	if len(s.threads) != 2 {
-		t.Fatalf("%d threads, want 2", len(s.threads))
-	}
-	same(t, s.export(t, mainThread), one)
-	second := res.Files[1].ID()
-	same(t, s.export(t, second), two)
-	if again := run(t, s, transcript.Config{}, filepath.Join(dir, "2.jsonl")); again.Published != 0 || again.Files[0].ID() != second {
-		t.Errorf("the second file alone: published %d into %s, want 0 into %s", again.Published, again.Files[0].ID(), second)
-	}
-}
-
-// Files of one session that begin alike and then part are all kept: whatever is not the beginning of another has a thread.
+// Files of one session that differ are all kept: the one that was written last is the session, the others are former
+// generations of it, and each result says where its file is. What is behind the last complete line is the newest one's.
 func TestFilesThatPart(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range shapes {
-		write(t, filepath.Join(dir, name+".jsonl"), content)
+		if !strings.Contains(name, "torn") {
+			write(t, filepath.Join(dir, name+".jsonl"), content)
+		}
 	}
 	s := newStore()
 	check := func(res transcript.Result) {
 		t.Helper()
 		for _, f := range res.Files {
-			content := must.Get(os.ReadFile(f.File))(t)
-			got := s.export(t, f.ID())
-			if !bytes.Equal(got, content) && !bytes.HasPrefix(got, content) {
+			content := bytes.TrimRight(must.Get(os.ReadFile(f.File))(t), " ")
+			if got := s.export(t, f.ID()); !bytes.HasPrefix(got, content) {
 				t.Errorf("%s in %s: %d bytes, want %d", f.File, f.ID(), len(got), len(content))
 			}
 		}
@@ -239,20 +202,19 @@ func TestFilesThatPart(t *testing.T) {
 	first := run(t, s, transcript.Config{}, dir)
 	check(first)
 	n, ts := s.events(), len(s.threads)
-	if ts < len(shapes)-3 {
+	if ts < len(first.Files)-3 {
 		t.Errorf("%d threads of %d files, want nearly as many", ts, len(shapes))
 	}
 	again := run(t, s, transcript.Config{}, dir)
 	check(again)
-	if again.Published != 0 || s.events() != n || len(s.threads) != ts {
-		t.Errorf("second import published %d, %d threads, want 0, %d", again.Published, len(s.threads), ts)
-	}
 	for _, f := range first.Files { // each alone is found again
-		if one := run(t, s, transcript.Config{}, f.File); one.Published != 0 || one.Files[0].ID() != f.ID() {
-			t.Errorf("%s alone: published %d into %s, want 0 into %s", f.File, one.Published, one.Files[0].ID(), f.ID())
+		if one := run(t, s, transcript.Config{}, f.File); one.Published != 0 {
+			t.Errorf("%s alone: published %d into %s, want 0", f.File, one.Published, one.Files[0].ID())
 		}
 	}
-	must.Same(t, s.events(), n, "%d events, want %d")
+	if s.events() != n || len(s.threads) != ts {
+		t.Errorf("importing them again: %d events, %d threads, want %d, %d", s.events(), len(s.threads), n, ts)
+	}
 }
 
 func TestThreadOfAnAgentIsNotMixedWith(t *testing.T) {
@@ -317,46 +279,62 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// A file of oh-my-pi that was rewritten is the thread of its name; what it said before is in a former one (SPEC P6).
+// A file that was rewritten is the thread of its name; what it said before is in a former one (SPEC P6).
 func TestRewrittenSession(t *testing.T) {
-	line := func(id, text string) string {
-		return `{"type":"message","id":"` + id + `","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"` +
-			text + `"}}` + "\n"
+	lines := func(format string) func(n int, text string) string {
+		return func(n int, text string) string { return fmt.Sprintf(format, n, text) + "\n" }
 	}
-	head := func(title string) string {
-		return `{"type":"session","version":3,"id":"s","cwd":"/w","title":"` + title + `"}` + "\n"
-	}
-	thread := events.Thread{Session: "s", Name: "main"}
-	first := head("A") + line("a", "one") + line("b", "two")
-	for name, now := range map[string]string{
-		"title":     head("Another") + line("a", "one") + line("b", "two"),
-		"slot":      `{"type":"title","title":"T","pad":" "}` + "\n" + first,
-		"same size": head("A") + line("a", "ONE") + line("b", "two"),
-		"last line": head("A") + line("a", "one") + line("b", "TWO"),
-		"shorter":   head("B") + line("a", "one"),
+	for harness, h := range map[string]struct {
+		head, line func(n int, text string) string
+	}{
+		"omp": {lines(`{"type":"session","version":%d,"id":"s","cwd":"/w","title":"%s"}`),
+			lines(`{"type":"message","id":"%d","parentId":null,"message":{"role":"user","content":"%s"}}`)},
+		"claude": {lines(`{"type":"summary","leafUuid":"%d","sessionId":"s","summary":"%s"}`),
+			lines(`{"type":"user","uuid":"%d","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"%s"}}`)},
+		"codex": {lines(`{"timestamp":"","type":"session_meta","payload":{"v":%d,"id":"s","cwd":"%s"}}`),
+			lines(`{"timestamp":"","type":"event_msg","payload":{"type":"user_message","n":%d,"message":"%s"}}`)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
-			growTo(t, s, path, first)
-			res := growTo(t, s, path, now)
-			if res.Files[0].ID() != thread || !warned(res, "it was rewritten from byte") || len(s.threads) != 2 {
-				t.Fatalf("imported into %s of %d threads with %q", res.Files[0].ID(), len(s.threads), res.Files[0].Warnings)
-			}
-			same(t, s.export(t, thread), now)
-			former := must.Get(s.Former(t.Context(), thread))(t)
-			same(t, s.export(t, former[0]), first)
-			n := s.events()
-			growTo(t, s, path, now)
-			old := write(t, filepath.Join(t.TempDir(), "old.jsonl"), first)
-			must.Do(t, os.Chtimes(old, time.Now(), time.Now().Add(-time.Hour)))
-			if res = run(t, s, transcript.Config{}, old); s.events() != n || len(s.threads) != 2 {
-				t.Errorf("the file and an old copy of it add %d events (%q)", s.events()-n, res.Files[0].Warnings)
-			}
-			growTo(t, s, path, now+line("c", "more"))
-			same(t, s.export(t, thread), now+line("c", "more"))
-			must.Same(t, len(s.threads), 2, "%d threads after it has grown, want %d")
-		})
+		first := h.head(3, "A") + h.line(1, "one") + h.line(2, "two")
+		for name, now := range map[string]string{
+			"header":                 h.head(3, "Another") + h.line(1, "one") + h.line(2, "two"),
+			"line before the header": `{"type":"title","title":"T","pad":" "}` + "\n" + first,
+			"same size":              h.head(3, "A") + h.line(1, "ONE") + h.line(2, "two"),
+			"last line":              h.head(3, "A") + h.line(1, "one") + h.line(2, "TWO"),
+			"lines removed":          h.head(3, "A") + h.line(2, "two"),
+			"shorter":                h.head(3, "B") + h.line(1, "one"),
+			"shorter and grown":      h.head(3, "A") + h.line(1, "one") + h.line(7, "three") + h.line(8, "four"),
+		} {
+			t.Run(harness+"/"+name, func(t *testing.T) { rewritten(t, first, now, h.line(9, "more")) })
+		}
 	}
+}
+
+func rewritten(t *testing.T, first, now, more string) {
+	thread := events.Thread{Session: "s", Name: "main"}
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	growTo(t, s, path, first)
+	res := growTo(t, s, path, now)
+	if res.Files[0].ID() != thread || !warned(res, "it was rewritten from byte") || len(s.threads) != 2 {
+		t.Fatalf("imported into %s of %d threads with %q", res.Files[0].ID(), len(s.threads), res.Files[0].Warnings)
+	}
+	same(t, s.export(t, thread), now)
+	former := must.Get(s.Former(t.Context(), thread))(t)
+	same(t, s.export(t, former[0]), first)
+	n := s.events()
+	growTo(t, s, path, now)
+	old := write(t, filepath.Join(t.TempDir(), "old.jsonl"), first)
+	must.Do(t, os.Chtimes(old, time.Now(), time.Now().Add(-time.Hour)))
+	if res = run(t, s, transcript.Config{}, old); s.events() != n || len(s.threads) != 2 {
+		t.Errorf("the file and an old copy of it add %d events (%q)", s.events()-n, res.Files[0].Warnings)
+	}
+	growTo(t, s, path, now+more)
+	same(t, s.export(t, thread), now+more)
+	must.Same(t, len(s.threads), 2, "%d threads after it has grown, want %d")
+	must.Do(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Hour)))
+	write(t, path, first) // and back
+	must.Do(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Hour)))
+	run(t, s, transcript.Config{}, path)
+	same(t, s.export(t, thread), first)
 }
 
 // Of files of one session that part, the one that was written last is the session; importing them again adds nothing.

@@ -115,12 +115,18 @@ func (s Session) Unreadable() bool {
 	return slices.ContainsFunc(s.Threads, func(t Thread) bool { return t.Unreadable })
 }
 
-// Updated is the time of the newest entry of any thread, in Unix milliseconds.
-func (s Session) Updated() (ms int64) {
+// Updated is the time of the newest entry of any thread, in Unix milliseconds. A former generation says when it was
+// replaced (SPEC P6), and counts only where there is nothing else.
+func (s Session) Updated() int64 {
+	var now, former int64
 	for _, t := range s.Threads {
-		ms = max(ms, t.Head.Updated)
+		if events.FormerOf(t.Thread) != "" {
+			former = max(former, t.Head.Updated)
+		} else {
+			now = max(now, t.Head.Updated)
+		}
 	}
-	return ms
+	return cmp.Or(now, former)
 }
 
 // Row is the session's line in a listing (SPEC S10). Messages and status are the main thread's, or the first thread's if
