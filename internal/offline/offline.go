@@ -60,6 +60,7 @@ type Queue struct {
 	draining sync.Mutex // held by the one Drain that works
 
 	mu      sync.Mutex
+	ended   bool          // by Close: whoever has the directory next may take what is here
 	active  *segment      // that Append writes to; nil: the next one begins one
 	next    int           // number of the next segment
 	waiting int           // own segments that are not drained
@@ -122,6 +123,7 @@ func (q *Queue) Close() error {
 	defer q.draining.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.ended = true
 	err := q.seal()
 	if q.waiting == 0 {
 		err = errors.Join(err, removeQueue(q.dir()))
@@ -180,6 +182,9 @@ func (q *Queue) Append(evs []*events.Event) error {
 
 // write makes frames durable at the end of the active segment.
 func (q *Queue) write(frames []byte) error {
+	if q.ended {
+		return fmt.Errorf("offline queue: %w", os.ErrClosed)
+	}
 	if q.used+int64(len(frames)) > q.cfg.Limit {
 		used, err := usage(q.cfg.Dir) // other processes may have made room
 		if err != nil {
@@ -221,6 +226,17 @@ func (q *Queue) seal() error {
 	err := q.active.file.Close()
 	q.active = nil
 	return err
+}
+
+// closed lists the own segments, oldest first, none of which is appended to any more. An Append between the two would begin a
+// segment that is listed: what it takes behind the drain's read of it would go with it.
+func (q *Queue) closed() ([]string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.seal(); err != nil {
+		return nil, fmt.Errorf("offline queue: %w", err)
+	}
+	return segments(q.dir())
 }
 
 // Drain gives everything that waits to send, in groups of one batch, and forgets it when send returns nil: what dead

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"spool/internal/must"
@@ -58,6 +59,48 @@ func ids(producer string, from, to int) (out []string) {
 		out = append(out, fmt.Sprintf("%s:%d", producer, i))
 	}
 	return out
+}
+
+// Whatever is appended while others append and the queue is drained again and again is sent: a segment that still grows is not taken.
+func TestAppendBesideDrain(t *testing.T) {
+	q := open(t, Config{Dir: t.TempDir()})
+	const writers, each = 4, 500
+	var appends errgroup.Group
+	for w := range writers {
+		appends.Go(func() error {
+			for i := range each {
+				if err := q.Append([]*events.Event{event(fmt.Sprintf("p%d", w), uint64(i+1), 10)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	done := make(chan error, 1)
+	go func() { done <- appends.Wait() }()
+	s := &sink{}
+	for running := true; running; {
+		select {
+		case err := <-done:
+			must.Do(t, err)
+			running = false
+		default:
+		}
+		must.Do(t, q.Drain(t.Context(), s.send))
+	}
+	got := map[string]bool{}
+	for _, id := range s.got {
+		got[id] = true
+	}
+	for w := range writers {
+		for _, id := range ids(fmt.Sprintf("p%d", w), 1, each) {
+			if !got[id] {
+				t.Errorf("%s was appended and never sent", id)
+			}
+		}
+	}
+	must.Do(t, q.Close())
+	must.Is(t, q.Append([]*events.Event{event("p0", each+1, 10)}), os.ErrClosed, "Append to a queue that is closed")
 }
 
 func TestDrainInOrder(t *testing.T) {

@@ -41,13 +41,7 @@ func (b *backlog) ours() bool { return b.own || b.lock != nil }
 // it gets, also with an error.
 func (d *drain) gather() (all []*backlog, err error) {
 	own := &backlog{dir: d.q.dir(), own: true}
-	d.q.mu.Lock()
-	err = d.q.seal()
-	d.q.mu.Unlock()
-	if err != nil {
-		return nil, fmt.Errorf("offline queue: %w", err)
-	}
-	if own.names, err = segments(own.dir); err != nil {
+	if own.names, err = d.q.closed(); err != nil {
 		return nil, err
 	}
 	taken := map[string]bool{}
