@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"golang.org/x/sync/semaphore"
 
 	"spool/internal/apply"
 	"spool/internal/retry"
@@ -48,8 +48,8 @@ type Publisher struct {
 	client *Client
 	cfg    PublisherConfig
 
-	mu  sync.Mutex
-	seq sequence
+	turn *semaphore.Weighted // of one publish: from when it has its sequences until its outcome is known
+	seq  sequence
 }
 
 // PublisherConfig says who publishes.
@@ -67,7 +67,7 @@ func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
 	if cfg.Producer == "" {
 		cfg.Producer = "~" + ulid.Make().String()
 	}
-	return &Publisher{client: c, cfg: cfg}
+	return &Publisher{client: c, cfg: cfg, turn: semaphore.NewWeighted(1)}
 }
 
 // Producer is the identity that the publisher's events carry.
@@ -137,8 +137,10 @@ func (p *Publisher) destroy(ctx context.Context, t events.Thread, op events.Cont
 }
 
 func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.turn.Release(1)
 	for _, e := range evs {
 		e.Producer, e.Epoch, e.User, e.Host = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host
 	}
