@@ -12,7 +12,9 @@ import (
 	"spool/e2e/internal/proc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd")) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd", "spool/e2e/keeper"))
+}
 
 // world is a home directory, and the addresses of what runs for a test.
 type world struct {

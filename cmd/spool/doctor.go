@@ -15,7 +15,8 @@ import (
 )
 
 type doctorCmd struct {
-	JSON bool `help:"Each finding as one line of JSON."`
+	JSON    bool     `help:"Each finding as one line of JSON."`
+	Offline []string `placeholder:"DIR" help:"Look into these offline directories of programs, too (client.Config.Offline)."`
 }
 
 // finding is one thing that was looked at.
@@ -28,6 +29,9 @@ type finding struct {
 
 func (c *doctorCmd) Run(a *app) error {
 	found := c.look(a)
+	if len(c.Offline) > 0 {
+		found = append(found, waitingOffline(c.Offline))
+	}
 	bad := 0
 	enc := json.NewEncoder(a.out)
 	t := text.NewTable(a.out)

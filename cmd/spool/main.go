@@ -54,6 +54,7 @@ type cli struct {
 	Backup     backupCmd     `cmd:"" help:"Copy everything that is stored into a directory, while writers go on."`
 	Restore    restoreCmd    `cmd:"" help:"Put a backup into an empty system."`
 	Dead       deadCmd       `cmd:"" help:"Events that could not be applied: read them, publish them again."`
+	Offline    offlineCmd    `cmd:"" help:"Entries that programs accepted while no server took them: find them, send them."`
 	Auth       authCmd       `cmd:"" help:"Tenants and their users: who may publish, read and operate on NATS."`
 	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong, and say what to do."`
 	Check      checkCmd      `cmd:"" help:"Numbers against thresholds, for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown."`

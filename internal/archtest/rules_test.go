@@ -124,7 +124,7 @@ var rules = []rule{
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
-			"internal/interchange",
+			"internal/interchange", "internal/offline",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},

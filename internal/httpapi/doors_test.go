@@ -51,12 +51,12 @@ func shown(t testing.TB, addr string) int64 {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// until asks until something is so, and fails after a time that is long for a busy machine too.
+// until asks until a change is in force, and fails behind the time that docs/http.md says, and some for a busy machine.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so in time: %s", what)
+			t.Fatalf("not in force in time: %s", what)
 		}
 	}
 }

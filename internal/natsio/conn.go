@@ -110,14 +110,11 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if err == nil {
 		c.streams, err = newStreams(nc, &c.denied, c.pipe.bytes)
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return c, nil
+	return c, ctx.Err()
 }
 
 func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) {

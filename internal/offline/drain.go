@@ -10,11 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
+
 	"spool/pkg/events"
 )
 
-// refusedDir holds what no server takes.
-const refusedDir = "refused"
+// refusedDir holds what no server takes: files of this suffix, by name in the order in which it was refused.
+const (
+	refusedDir    = "refused"
+	refusedSuffix = ".event"
+)
 
 // Most of what send gets at once; a larger event is alone.
 const (
@@ -87,6 +92,9 @@ func (d *drain) advance(ctx context.Context, b *backlog, all []*backlog) (moved 
 			return moved || sent > 0, nil
 		}
 		moved, b.names = true, b.names[1:]
+		if !b.own && len(b.names) == 0 {
+			d.q.cfg.Log.Info("what a process left offline is sent", "dir", b.dir)
+		}
 		if b.own {
 			d.q.mu.Lock()
 			if d.q.waiting--; d.q.waiting == 0 {
@@ -268,12 +276,15 @@ func (d *drain) refused(e *events.Event) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("offline directory: %w", err)
 	}
-	f, err := os.CreateTemp(dir, "*.event")
-	if err != nil {
-		return asFull(err)
+	path := filepath.Join(dir, ulid.Make().String()+refusedSuffix)
+	err := writeFile(path+partSuffix, appendFrame([]byte(magic), e.Encode()))
+	if err == nil {
+		err = os.Rename(path+partSuffix, path)
 	}
-	_, err = f.Write(appendFrame([]byte(magic), e.Encode()))
-	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(dir)); err != nil {
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
 		return asFull(err)
 	}
 	return nil

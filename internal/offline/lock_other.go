@@ -13,3 +13,12 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 	}
 	return f, err == nil, err
 }
+
+// isHeld reports whether a process has a lock, or had it when it died.
+func isHeld(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	return err == nil, err
+}

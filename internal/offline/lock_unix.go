@@ -5,6 +5,7 @@ package offline
 import (
 	"errors"
 	"os"
+	"runtime"
 	"syscall"
 )
 
@@ -15,7 +16,7 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = lockAlone(int(f.Fd()))
 	if err == nil {
 		ours, e1 := f.Stat()
 		if there, e2 := os.Stat(path); e1 == nil && e2 == nil && os.SameFile(ours, there) {
@@ -29,4 +30,39 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 		return nil, false, nil
 	}
 	return nil, false, err
+}
+
+// lockAlone waits for those who look (isHeld), which have the lock shared and for microseconds. EWOULDBLOCK: a process
+// has it.
+func lockAlone(fd int) error {
+	for {
+		err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		if err := syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+			return err
+		}
+		if err := syscall.Flock(fd, syscall.LOCK_UN); err != nil {
+			return err
+		}
+		runtime.Gosched()
+	}
+}
+
+// isHeld reports whether a process has a lock. It makes no file.
+func isHeld(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // ends the lock
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
 }

@@ -57,7 +57,7 @@ type Queue struct {
 	name string
 	lock *os.File
 
-	draining chan struct{} // holds a token while a Drain works
+	draining sync.Mutex // held by the one Drain that works
 
 	mu      sync.Mutex
 	ended   bool          // by Close: whoever has the directory next may take what is here
@@ -78,7 +78,7 @@ func Open(cfg Config) (*Queue, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	q := &Queue{cfg: cfg, next: 1, some: make(chan struct{}, 1), empty: make(chan struct{}), draining: make(chan struct{}, 1)}
+	q := &Queue{cfg: cfg, next: 1, some: make(chan struct{}, 1), empty: make(chan struct{})}
 	q.before, q.contents = map[string]map[string]bool{}, map[string]contents{}
 	close(q.empty)
 	err := os.MkdirAll(cfg.Dir, 0o700)
@@ -96,6 +96,7 @@ func Open(cfg Config) (*Queue, error) {
 		return nil, errors.Join(fmt.Errorf("offline directory: %w", err), q.Close())
 	}
 	if q.used > 0 {
+		cfg.Log.Info("offline directory holds entries of other processes", "dir", cfg.Dir, "bytes", q.used)
 		q.wake()
 	}
 	return q, nil
@@ -119,8 +120,8 @@ func lockNew(dir string) (*os.File, error) {
 
 // Close ends the queue. What it holds stays for the next process.
 func (q *Queue) Close() error {
-	q.draining <- struct{}{}
-	defer func() { <-q.draining }()
+	q.draining.Lock()
+	defer q.draining.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended = true
@@ -245,8 +246,8 @@ func (q *Queue) closed() ([]string, error) {
 // pass, errBehind when events wait for those that other processes hold; what send will never take (see
 // record.Temporary) is moved aside.
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
-	q.draining <- struct{}{}
-	defer func() { <-q.draining }()
+	q.draining.Lock()
+	defer q.draining.Unlock()
 	d := &drain{q: q, send: send, unreadable: map[string]bool{}}
 	for {
 		own, err := d.round(ctx)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -20,33 +18,32 @@ import (
 
 // agent is who publishes: one process at a time, with durable producers that outlive it.
 type agent struct {
-	w    *World
-	i    int
-	proc *process
-	life *agentLife
-	seqs map[int]uint64 // sequence of the last entry of each producer that no epoch parts
-	done chan struct{}  // closed when its last operation has ended
+	w     *World
+	i     int
+	lives int // processes that it was; each is another epoch for producers that count them
+	proc  *process
+	pubs  map[int]*client.Publisher
+	seqs  map[int]uint64 // sequence of each durable producer's last entry, in its epoch
+	done  chan struct{}  // closed when its last operation has ended
 
 	replaced []*process // that it was, and that may live still
 }
 
-// agentLife is what a process of an agent knows.
-type agentLife struct {
-	number int // of the process: another epoch for producers that count them
-	pubs   map[int]*client.Publisher
-	seqs   map[int]uint64 // sequence of the last entry of each producer that counts lives
-}
-
 func (w *World) newAgent(i int) *agent {
-	a := &agent{w: w, i: i, life: &agentLife{}, seqs: map[int]uint64{}}
+	a := &agent{w: w, i: i, seqs: map[int]uint64{}}
 	a.begin()
 	return a
 }
 
 // begin gives the agent a new process.
 func (a *agent) begin() {
-	a.proc = a.w.process(fmt.Sprintf("agent%d", a.i))
-	a.life = &agentLife{a.life.number + 1, map[int]*client.Publisher{}, map[int]uint64{}}
+	a.lives++
+	a.proc, a.pubs = a.w.process(fmt.Sprintf("agent%d", a.i)), map[int]*client.Publisher{}
+	for as := range a.seqs {
+		if as%2 == 1 { // a new epoch counts from 1
+			delete(a.seqs, as)
+		}
+	}
 }
 
 // idle reports whether its last operation has ended.
@@ -66,7 +63,7 @@ func (a *agent) idle() bool {
 func (a *agent) start(index int, o Op) {
 	a.done = make(chan struct{})
 	a.w.busy.Add(1)
-	proc, life, done := a.proc, a.life, a.done
+	proc, done := a.proc, a.done
 	go func() {
 		defer close(done)
 		defer a.w.busy.Add(-1)
@@ -79,7 +76,7 @@ func (a *agent) start(index int, o Op) {
 		}
 		ctx, cancel := context.WithTimeout(proc.ctx, patience)
 		defer cancel()
-		err := a.do(ctx, &call{agent: a, proc: proc, life: life, index: index, op: o})
+		err := a.do(ctx, &call{agent: a, proc: proc, index: index, op: o})
 		a.w.trace.add("op %d ends: %s", index, short(err))
 	}()
 }
@@ -87,8 +84,7 @@ func (a *agent) start(index int, o Op) {
 // call is one operation under way. What it learns after its process died nobody was told.
 type call struct {
 	*agent
-	proc  *process // its own, and what that knows, whoever has taken its place
-	life  *agentLife
+	proc  *process
 	index int
 	op    Op
 }
@@ -113,8 +109,6 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		return c.async(ctx, cl)
 	case Echo:
 		return c.echo(ctx, cl)
-	case Many:
-		return c.many(ctx, cl)
 	case Skip:
 		return c.skip(ctx)
 	case Reuse:
@@ -166,11 +160,11 @@ func (c *call) producer() string { return fmt.Sprintf("agent%d-%d", c.i, c.op.As
 // publisher is the producer of the operation. Producer 0 is one of the process; the others outlive it, and number
 // their entries themselves. An odd one counts its lives as epochs.
 func (c *call) publisher(cl *client.Client) *client.Publisher {
-	if p := c.life.pubs[c.op.As]; p != nil {
+	if p := c.pubs[c.op.As]; p != nil {
 		return p
 	}
 	p := cl.Publisher(c.publisherConfig())
-	c.life.pubs[c.op.As] = p
+	c.pubs[c.op.As] = p
 	return p
 }
 
@@ -179,19 +173,9 @@ func (c *call) publisherConfig() (cfg client.PublisherConfig) {
 		cfg.Producer = c.producer()
 	}
 	if c.op.As%2 == 1 {
-		cfg.Epoch = uint64(c.life.number)
+		cfg.Epoch = uint64(c.lives)
 	}
 	return cfg
-}
-
-// nextSeq is the sequence of the next entry of the operation's durable producer, and the life in which it is counted.
-func (c *call) nextSeq() (seq uint64, life int) {
-	seqs := c.seqs
-	if c.op.As%2 == 1 {
-		seqs, life = c.life.seqs, c.life.number
-	}
-	seqs[c.op.As]++
-	return seqs[c.op.As], life
 }
 
 // entries makes the operation's entries, to one thread or, with Kind 1, to two in turn.
@@ -202,8 +186,12 @@ func (c *call) entries(producer string) (es []client.Entry, ws []*Wrote) {
 			t = threadOf(c.op.ToSess, c.op.To)
 		}
 		w := c.write(t, producer, true)
-		e := client.Entry{Thread: t, Dialect: "item", Seq: w.seq, Body: body(w.Mark, c.op.Size, c.op.Image)}
+		e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size, c.op.Image)}
 		c.w.ledger.holds(w, e.Body)
+		if c.op.As != 0 {
+			c.seqs[c.op.As]++
+			e.Seq = c.seqs[c.op.As]
+		}
 		if c.op.Split { // entries of one trace share a message
 			e.Trace = fmt.Sprintf("00-%032x-%016x-01", c.index*1000+i+1, 1)
 		}
@@ -253,9 +241,10 @@ func (c *call) echo(ctx context.Context, cl *client.Client) error {
 	e := client.Entry{Thread: w.Thread, Dialect: "item",
 		Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}],"metadata":{"type":"text"}}`, w.Mark)}
 	c.w.ledger.holds(w, e.Body)
-	for i := range c.op.N {
-		if e.Seq = w.seq; i > 0 && c.op.As != 0 {
-			e.Seq = c.w.ledger.next(c)
+	for range c.op.N {
+		if c.op.As != 0 {
+			c.seqs[c.op.As]++
+			e.Seq = c.seqs[c.op.As]
 		}
 		err := c.send(ctx, p, []client.Entry{e})
 		c.outcome(err, []*Wrote{w})
@@ -265,30 +254,6 @@ func (c *call) echo(ctx context.Context, cl *client.Client) error {
 		c.w.ledger.again(w)
 	}
 	return nil
-}
-
-// many has producers of the process publish beside each other, an entry at a time: what one needs of the client, another has.
-func (c *call) many(ctx context.Context, cl *client.Client) error {
-	t := threadOf(c.op.Session, c.op.Thread)
-	var all errgroup.Group
-	for range c.op.N {
-		all.Go(func() error {
-			p := cl.Publisher(client.PublisherConfig{})
-			for i := range 8 {
-				w := c.write(t, p.Producer(), true)
-				e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, c.op.Size, 0)}
-				c.w.ledger.holds(w, e.Body)
-				err := c.send(ctx, p, []client.Entry{e})
-				c.outcome(err, []*Wrote{w})
-				if err != nil {
-					return err
-				}
-				time.Sleep(time.Duration(i) * time.Millisecond)
-			}
-			return nil
-		})
-	}
-	return all.Wait()
 }
 
 // outcome notes what a publish said.
@@ -459,7 +424,7 @@ func (c *call) operateTwice(ctx context.Context, t events.Thread) error {
 // output streams what a tool prints.
 func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
 	w := c.write(t, "output", true)
-	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.life.number), Tool: "sh",
+	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
 		Window: 64 << 10})
 	if err != nil {
 		return err

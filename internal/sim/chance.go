@@ -15,13 +15,13 @@ import (
 // a number, as testdata/replay makes it.
 const exact = false
 
-// setChance sets that number for the caller's bubble, and at one in how many unlocks others go first; nil: the runtime is as it is.
-var setChance func(from, passes uint64)
+// setChance sets that number for the caller's bubble; nil: the runtime is as it is.
+var setChance func(uint64)
 
-// seedChance has what is left to chance follow from the program's seed and the step from here on, whatever was before.
-func seedChance(p Program, step uint64) {
+// seedChance has what is left to chance follow from the seed and the step from here on, whatever was before.
+func seedChance(seed, step uint64) {
 	if setChance != nil {
-		setChance(p.Seed*0x9e3779b97f4a7c15^step, uint64(p.Passes))
+		setChance(seed*0x9e3779b97f4a7c15 ^ step)
 	}
 }
 
@@ -31,10 +31,10 @@ func seedChance(p Program, step uint64) {
 var ulids io.Reader
 
 // forgetEarlier makes what the process keeps of earlier bubbles unknown to this one.
-func forgetEarlier(p Program) {
-	seedChance(p, 0)
+func forgetEarlier(seed uint64) {
+	seedChance(seed, 0)
 	memjs.ForgetClients()
 	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], p.Seed)
+	binary.LittleEndian.PutUint64(key[:], seed)
 	ulids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.NewChaCha8(key), 0)}
 }

@@ -39,7 +39,7 @@ type Options struct {
 // Run runs a program. It must be called in a bubble (synctest.Test) of its own: when it returns, all that it
 // started has ended.
 func Run(p Program, opt Options) Result {
-	forgetEarlier(p)
+	forgetEarlier(p.Seed)
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
 		deleted: map[uint64]bool{}, tried: map[uint64]map[record.Life]bool{}, pace: newPace()}
@@ -156,7 +156,7 @@ func (d *driver) program() {
 	bias := []int{2, 10, 40}[d.rng.IntN(3)] // of 100: how soon an operation that may begin does
 	for idle := time.Millisecond; d.next < len(d.p.Ops) || d.busy.Load() > 0; {
 		synctest.Wait()
-		seedChance(d.p, uint64(d.steps))
+		seedChance(d.p.Seed, uint64(d.steps))
 		if d.steps > maxSteps {
 			d.gaveUp = true
 			return
@@ -231,7 +231,7 @@ func (d *driver) mayBegin(o Op) bool {
 
 func (o Op) ofAgent() bool {
 	switch o.Do {
-	case Publish, Async, Echo, Many, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask,
+	case Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask,
 		Answer, PutArtifact, Refer, Read:
 		return true
 	}

@@ -32,7 +32,7 @@ var moods = []mood{
 	{name: "poison", verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
 	{name: "outputs", verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 3, Sleep: 6, KillOne: 2,
 		StartOne: 2, Settle: 2}},
-	{name: "offline", verbs: map[Verb]int{Publish: 30, Echo: 4, Many: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
+	{name: "offline", verbs: map[Verb]int{Publish: 30, Echo: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
 	{name: "garbage", verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
 		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
 	{name: "people", verbs: map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
@@ -71,7 +71,6 @@ var moods = []mood{
 	{name: "late removal", scene: (*Program).lateRemoval},
 	{name: "killed again", scene: (*Program).killedAgain},
 	{name: "own queue", scene: (*Program).ownQueue},
-	{name: "crowd", scene: (*Program).crowd},
 	{name: "letters kept", scene: (*Program).lettersKept},
 	{name: "deleted inside", scene: (*Program).deletedInside},
 	{name: "deleted between", scene: (*Program).deletedBetween},
@@ -141,7 +140,6 @@ func generate(seed uint64, moods []mood) Program {
 	if !p.Free && r.IntN(4) == 0 {
 		p.disturb(r)
 	}
-	p.Passes = []int{0, 0, 100, 8}[rand.New(rand.NewPCG(seed, 11)).IntN(4)]
 	p.sensible()
 	return p
 }
@@ -209,8 +207,6 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case Echo:
 		p.publishes(r, &o)
 		o.N = 2 + r.IntN(3)
-	case Many:
-		o.N, o.Again = 2+r.IntN(4), r.IntN(2) == 0
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Skip, Reuse:

@@ -27,14 +27,12 @@ type Wrote struct {
 	Thread   events.Thread
 	Producer string
 	Number   int  // in the order in which its producer published, over all threads
-	Life     int  // of its process, where the producer counts them as epochs
 	Valid    bool // its bytes are an entry; false: it belongs in the dead letters
 	Told     Told
 	Echoes   int // how many entries with the mark were acked, of an echo; 0: it is of one entry
 	Op       int // index in the program
 	Process  string
 
-	seq  uint64 // of a durable producer's entry
 	body []byte // as it was published; nil: nobody holds what is stored against it
 }
 
@@ -56,7 +54,7 @@ func newLedger() *Ledger {
 	return &Ledger{byMark: map[string]*Wrote{}, bySum: map[[sha256.Size]byte]string{}, number: map[string]int{}}
 }
 
-// write notes an entry before it is published, and numbers it if its producer is durable: two processes may have that at a time.
+// write notes an entry before it is published.
 func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
 	l := c.w.ledger
 	l.mu.Lock()
@@ -64,20 +62,9 @@ func (c *call) write(t events.Thread, producer string, valid bool) *Wrote {
 	l.number[producer]++
 	w := &Wrote{Mark: fmt.Sprintf("<%s.%d>", producer, l.number[producer]), Thread: t, Producer: producer,
 		Number: l.number[producer], Valid: valid, Op: c.index, Process: c.proc.name}
-	if c.op.As != 0 && producer == c.producer() {
-		w.seq, w.Life = c.nextSeq()
-	}
 	l.wrote = append(l.wrote, w)
 	l.byMark[w.Mark] = w
 	return w
-}
-
-// next is the sequence of one more entry of an echo.
-func (l *Ledger) next(c *call) uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seq, _ := c.nextSeq()
-	return seq
 }
 
 // holds notes what an entry's bytes are.

@@ -148,7 +148,7 @@ func (j *judgement) orders() {
 			if w == nil {
 				continue
 			}
-			if before := last[w.Producer]; before != nil && (before.Life > w.Life || before.Life == w.Life && before.Number > w.Number) {
+			if before := last[w.Producer]; before != nil && before.Number > w.Number {
 				j.fail("%s holds %s before %s of the same producer", t.thread, before.Mark, w.Mark)
 			}
 			last[w.Producer] = w

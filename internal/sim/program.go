@@ -22,7 +22,6 @@ type Program struct {
 	Agents     int    `json:"agents"`              // processes that publish
 	Offline    bool   `json:"offline,omitempty"`   // agents keep on disk what no server takes
 	Free       bool   `json:"free,omitempty"`      // the server answers at once: the schedule is coarse, and cheap
-	Passes     int    `json:"passes,omitempty"`    // at one in so many unlocks others go first, in the command's build; 0 = at none
 	BatchMax   int    `json:"batch_max,omitempty"` // events of a commit; 0 = the persister's own
 	Ops        []Op   `json:"ops"`
 
@@ -61,7 +60,6 @@ const (
 	Publish     Verb = "publish"   // N entries in one call
 	Async       Verb = "async"     // N entries one by one, and a flush
 	Echo        Verb = "echo"      // one entry N times: each is an entry of its own
-	Many        Verb = "many"      // N producers of one process, each some entries one by one
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
 	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well

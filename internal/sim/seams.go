@@ -127,14 +127,6 @@ func (p *Program) ownQueue(r *rand.Rand) []Op {
 	return ops
 }
 
-// crowd is a scene: producers of one process have no answer at the same time, and go on by its disk, which is emptied meanwhile.
-func (p *Program) crowd(r *rand.Rand) []Op {
-	p.Offline, p.Free = true, false
-	many := Op{Do: Many, N: 2 + r.IntN(5), Again: r.IntN(2) == 0}
-	ops := []Op{{Do: DropAsk, On: "event", Kind: 1, Times: 1 + r.IntN(2*many.N)}, many}
-	return append(ops, Op{Do: Sleep, Ms: 2000 + r.IntN(3000)}, p.some(r, 0, 0), many)
-}
-
 // deletedInside is a scene: a persister dies while it deletes a session, and what came before the deletion comes again.
 func (p *Program) deletedInside(r *rand.Rand) []Op {
 	ops := []Op{{Do: DropAsk, On: "ack", Kind: 2, Times: 10 + r.IntN(40)}, p.some(r, 0, 0)}

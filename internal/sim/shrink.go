@@ -52,9 +52,6 @@ func simpler(p Program) (out []Program) {
 	if p.Agents > 1 {
 		change(func(q *Program) { q.Agents-- })
 	}
-	if p.Passes > 0 {
-		change(func(q *Program) { q.Passes = 0 })
-	}
 	if !p.Free {
 		change(func(q *Program) { q.Free = true })
 	}

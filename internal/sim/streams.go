@@ -35,7 +35,7 @@ func HasStreams(p Program) bool {
 // MakeStreams sets up a server for a program, and keeps its streams for all programs of the same setup. It must be
 // called in a bubble of its own: what happens in the program's bubble must not depend on which program came first.
 func MakeStreams(p Program) error {
-	forgetEarlier(Program{Seed: p.Seed})
+	forgetEarlier(p.Seed)
 	srv := memjs.New(memjs.Config{MaxPayload: p.Payload})
 	defer srv.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), restWithin)

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"spool/internal/memjs"
 	"spool/internal/natsadmin"
@@ -61,14 +60,14 @@ type process struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
 
-	turn *semaphore.Weighted // of who dials, closes, or asks for what is dialled
+	mu   sync.Mutex
 	conn *natsio.Conn
 	cl   *client.Client
 }
 
 func (w *World) process(kind string) *process {
 	w.procs++
-	p := &process{name: fmt.Sprintf("%s.%d", kind, w.procs), w: w, turn: semaphore.NewWeighted(1)}
+	p := &process{name: fmt.Sprintf("%s.%d", kind, w.procs), w: w}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -79,10 +78,8 @@ func (p *process) config() natsio.Config {
 
 // connect gives the process's connection.
 func (p *process) connect() (*natsio.Conn, error) {
-	if err := p.turn.Acquire(p.ctx, 1); err != nil {
-		return nil, err
-	}
-	defer p.turn.Release(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.conn != nil {
 		return p.conn, nil
 	}
@@ -92,16 +89,16 @@ func (p *process) connect() (*natsio.Conn, error) {
 	c, err := natsio.Dial(p.ctx, p.config())
 	if err == nil {
 		p.conn = c
+	} else if c != nil {
+		c.Close()
 	}
 	return p.conn, err
 }
 
 // client gives the process's client, with the offline directory if the program has one.
 func (p *process) client() (*client.Client, error) {
-	if err := p.turn.Acquire(p.ctx, 1); err != nil {
-		return nil, err
-	}
-	defer p.turn.Release(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.cl != nil {
 		return p.cl, nil
 	}
@@ -133,8 +130,8 @@ func (p *process) end() {
 	p.dead.Store(true)
 	p.cancel()
 	go func() {
-		_ = p.turn.Acquire(context.Background(), 1)
-		defer p.turn.Release(1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if p.conn != nil {
 			p.conn.Close()
 		}

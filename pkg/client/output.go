@@ -381,10 +381,8 @@ func (o *Output) event(kind events.Kind, body []byte) *events.Event {
 // sequences are given up at once, also when nobody will know whether an event was stored: what is tried again is tried here.
 func (o *Output) send(evs []*events.Event) error {
 	p := o.pub
-	if err := p.turn.Acquire(o.ctx, 1); err != nil {
-		return err
-	}
-	defer p.turn.Release(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, e := range evs {
 		e.Producer, e.Epoch = p.cfg.Producer, p.cfg.Epoch
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"golang.org/x/sync/semaphore"
 
 	"spool/internal/apply"
 	"spool/internal/retry"
@@ -48,8 +48,8 @@ type Publisher struct {
 	client *Client
 	cfg    PublisherConfig
 
-	turn *semaphore.Weighted // of one publish: from when it has its sequences until its outcome is known
-	seq  sequence
+	mu  sync.Mutex
+	seq sequence
 }
 
 // PublisherConfig says who publishes.
@@ -67,7 +67,7 @@ func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
 	if cfg.Producer == "" {
 		cfg.Producer = "~" + ulid.Make().String()
 	}
-	return &Publisher{client: c, cfg: cfg, turn: semaphore.NewWeighted(1)}
+	return &Publisher{client: c, cfg: cfg}
 }
 
 // Producer is the identity that the publisher's events carry.
@@ -137,10 +137,8 @@ func (p *Publisher) destroy(ctx context.Context, t events.Thread, op events.Cont
 }
 
 func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
-	if err := p.turn.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer p.turn.Release(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, e := range evs {
 		e.Producer, e.Epoch, e.User, e.Host = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host
 	}

@@ -212,10 +212,7 @@ func (f *found) run(bin string) {
 	var wg sync.WaitGroup
 	for i := range *workers {
 		wg.Go(func() {
-			n := (*count + uint64(*workers-1-i)) / uint64(*workers)
-			if *count > 0 && n == 0 {
-				return
-			}
+			n := *count / uint64(*workers)
 			for at := *from + uint64(i); ; {
 				next, again := f.worker(bin, at, n, *budget-time.Since(began))
 				if !again {

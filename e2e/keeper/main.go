@@ -1,0 +1,74 @@
+// Command keeper is an agent with an offline directory: keeper DIR SESSION. Each of its writers publishes entries 1, 2,
+// 3, … over the one client, to a thread that it shares with every third writer, and says which are durable. With -n it
+// publishes so many, and then does nothing until it is killed; without, it goes on until its standard input ends, and
+// ends once a server has everything. NATS_URL names the server.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+func main() {
+	writers := flag.Int("writers", 1, "goroutines that publish")
+	n := flag.Int("n", 0, "entries of each; 0 = until the input ends")
+	flag.Parse()
+	if err := keep(flag.Arg(0), flag.Arg(1), *writers, *n); err != nil {
+		fmt.Fprintln(os.Stderr, "keeper:", err)
+		os.Exit(1)
+	}
+}
+
+func keep(dir, session string, writers, n int) error {
+	ctx, log := context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))
+	c, err := client.Connect(ctx, client.Config{Offline: dir, URL: os.Getenv("NATS_URL"), Logger: log})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stop := make(chan struct{})
+	if n == 0 {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			close(stop)
+		}()
+	}
+	var all errgroup.Group
+	for w := range writers {
+		all.Go(func() error {
+			p := c.Publisher(client.PublisherConfig{Producer: fmt.Sprintf("keeper-%s-%d", session, w)})
+			th := events.Thread{Session: session, Name: fmt.Sprintf("t%d", w%3)}
+			for i := 1; n == 0 || i <= n; i++ {
+				body := fmt.Sprintf(`{"id":"%d-%d","role":"coder","content":"entry %d"}`, w, i, i)
+				e := client.Entry{Thread: th, Dialect: "step", Body: []byte(body), Seq: uint64(i)}
+				if err := p.Publish(ctx, e); err != nil {
+					return fmt.Errorf("writer %d, entry %d: %w", w, i, err)
+				}
+				fmt.Printf("acked %d %d\n", w, i)
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	if n > 0 {
+		fmt.Println("kept")
+		select {}
+	}
+	return c.Flush(ctx)
+}
