@@ -132,8 +132,14 @@ func TestOfflineWhileSpoolIsKilled(t *testing.T) {
 			return nil
 		})
 		if kill%2 == 0 { // else the next one comes in the middle of what waits
-			_, all := acked()
-			w.applied(all)
+			proc.Eventually(t, "the agent speaks to the server again, while it publishes", func() error {
+				left, err := filepath.Glob(filepath.Join(dir, "*", "*.log"))
+				if len(left) > 0 {
+					err = fmt.Errorf("%v", left)
+				}
+				return err
+			})
+			more(100)
 		}
 	}
 	more(100)

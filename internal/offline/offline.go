@@ -67,6 +67,7 @@ type Queue struct {
 	used    int64         // bytes of the directory, as far as this process knows
 	some    chan struct{} // holds a token while there is something to drain
 	empty   chan struct{} // closed while there is nothing
+	last    chan struct{} // closed when a drain is through with the little that waits; nil while there is more, or no drain
 
 	before   map[string]map[string]bool // by producer that was asked for: segments of others that hold events of it
 	contents map[string]contents        // of segments of others, by path
@@ -152,6 +153,41 @@ func (q *Queue) Drained() <-chan struct{} {
 
 // Some has a token while there may be something to drain.
 func (q *Queue) Some() <-chan struct{} { return q.some }
+
+// Yield waits while a drain sends the little that still waits here, as long as ctx lives. Who calls it before Append and Empty
+// lets a drain come to an end, however much is published meanwhile.
+func (q *Queue) Yield(ctx context.Context) {
+	q.mu.Lock()
+	last := q.last
+	q.mu.Unlock()
+	if last == nil {
+		return
+	}
+	select {
+	case <-last:
+	case <-ctx.Done():
+		q.letGo() // the server that took what was before does not take this
+	}
+}
+
+// hold makes those wait who yield, when all that waits came during the last round.
+func (q *Queue) hold() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last == nil && q.waiting == 1 && q.active != nil && q.active.size <= batchBytes {
+		q.last = make(chan struct{})
+	}
+}
+
+// letGo ends hold.
+func (q *Queue) letGo() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last != nil {
+		close(q.last)
+		q.last = nil
+	}
+}
 
 func (q *Queue) wake() {
 	select {
@@ -248,6 +284,7 @@ func (q *Queue) closed() ([]string, error) {
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
 	q.draining.Lock()
 	defer q.draining.Unlock()
+	defer q.letGo()
 	d := &drain{q: q, send: send, unreadable: map[string]bool{}}
 	for {
 		own, err := d.round(ctx)
@@ -260,6 +297,7 @@ func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.
 		if own == 0 {
 			return nil
 		}
+		q.hold()
 	}
 }
 

@@ -95,9 +95,10 @@ func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
 	if len(evs) == 0 {
 		return nil
 	}
+	short, cancel := context.WithTimeout(ctx, offlineAfter)
+	defer cancel()
+	c.offline.Yield(short)
 	if !c.away(evs[0].Producer) {
-		short, cancel := context.WithTimeout(ctx, offlineAfter)
-		defer cancel()
 		err := retry.Do(short, nil, func() error { return publish(short, c.conn, evs) })
 		if err == nil || ctx.Err() != nil || short.Err() == nil && !record.Temporary(err) {
 			return err
