@@ -35,7 +35,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 		return r, false, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.objects.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
+	o, err := a.objects.UploadUnnamed(ctx, events.ArtifactsBucket, r.Object, body)
 	if err != nil {
 		return r, false, err
 	}

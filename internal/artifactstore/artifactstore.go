@@ -36,13 +36,14 @@ type Records interface {
 // Objects is what the registry asks of the object buckets.
 type Objects interface {
 	Stat(ctx context.Context, bucket, name string) (record.Object, error)
-	UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error)
 	Open(ctx context.Context, o record.Object) io.Reader
 	OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser // its end is an error where the digest is another
 
-	// DropUpload frees the bytes of an upload that no record names; another upload of the same name keeps it. Reclaim
-	// frees the bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
-	DropUpload(ctx context.Context, o record.Object) error
+	// UploadUnnamed stores bytes for a name that leads to them once NameObject is called.
+	UploadUnnamed(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error)
+	NameObject(ctx context.Context, o record.Object) error
+
+	// Reclaim frees the bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
 	Reclaim(ctx context.Context, o record.Object) error
 }
 
@@ -58,7 +59,8 @@ type Blobs interface {
 //	0 fence read
 //	1 number taken        a gap in the session's numbers
 //	2 bytes uploaded      bytes that no record names; the next gc cycle takes them
-//	3 record committed    the artifact
+//	3 record committed    the artifact; the name of its object leads elsewhere until a repair by fsck
+//	4 object named        the artifact
 type Artifacts struct {
 	records Records
 	objects Objects
@@ -97,7 +99,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 		return artifacts.Record{}, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.objects.UploadFrom(ctx, events.ArtifactsBucket, r.Object, body)
+	o, err := a.objects.UploadUnnamed(ctx, events.ArtifactsBucket, r.Object, body)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -260,8 +262,9 @@ func taken(r artifacts.Record) error {
 	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
 }
 
-// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, or the
-// session was deleted, they go. A crash before they are gone leaves them to gc, and the object's name to fsck's repair: readers go by the record.
+// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, or the session
+// was deleted, they go. The object's name is for whoever got the id, and leads to the bytes from then on; nobody else writes it, so that
+// what a loser sent cannot come late. A crash before that leaves the name to fsck's repair, and dropped bytes to gc: readers go by the record.
 func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Record) (artifacts.Record, error) {
 	uploaded, err := record.DecodeLocator(r.Locator)
 	if err != nil {
@@ -274,11 +277,13 @@ func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Reco
 		}
 		return fresh, err
 	})
-	if errors.Is(err, artifacts.ErrTaken) || errors.Is(err, errDeleted) {
-		// Until it is done the object's name leads to these bytes, and not to those that the record names.
-		if e := retry.Do(ctx, nil, func() error { return a.objects.DropUpload(ctx, uploaded) }); e != nil {
-			a.log.Warn("drop the bytes of an artifact that was refused", "object", uploaded.Name, "error", e)
+	switch {
+	case err == nil:
+		if e := retry.Do(ctx, nil, func() error { return a.objects.NameObject(ctx, uploaded) }); e != nil {
+			a.log.Warn("name the object of an artifact: fsck --repair does", "object", uploaded.Name, "error", e)
 		}
+	case errors.Is(err, artifacts.ErrTaken), errors.Is(err, errDeleted):
+		a.free(ctx, uploaded)
 	}
 	return made, err
 }
@@ -394,17 +399,20 @@ func busy(err error) error {
 	return err
 }
 
-// copy uploads an object again, under the same name, which is the new one's then. What cannot be freed of the old one is
-// for gc.
+// copy uploads an object again, for the same name.
 func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, error) {
-	fresh, err := a.objects.UploadFrom(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, o))
-	if err != nil {
-		return record.Object{}, err
+	fresh, err := a.objects.UploadUnnamed(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, o))
+	if err == nil {
+		a.free(ctx, o)
 	}
+	return fresh, err
+}
+
+// free drops bytes that no record names, and none will. What cannot be dropped is for gc.
+func (a *Artifacts) free(ctx context.Context, o record.Object) {
 	if err := a.objects.Reclaim(ctx, record.Object{Bucket: o.Bucket, NUID: o.NUID}); err != nil {
-		a.log.Warn("free the bytes of an artifact that were uploaded again", "object", o.Name, "error", err)
+		a.log.Warn("free the bytes of an artifact that no record names", "object", o.Name, "error", err)
 	}
-	return fresh, nil
 }
 
 // TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).

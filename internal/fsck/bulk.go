@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -170,6 +171,9 @@ func (c *checker) meta(ctx context.Context, o record.Object) (*cause, error) {
 	return nil, nil
 }
 
+// misleads reports whether an object's name leads to another one, or nowhere.
+func (c *cause) misleads() bool { return c != nil && (c.kind == Misnamed || c.kind == Missing) }
+
 // object reads an object and its meta message; findings name the record. If nothing of it is there it is away, which is no finding
 // yet: a server that was killed can bring the record back of what was collected, and whatever needs it says that it is missing.
 func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good, away bool, err error) {
@@ -181,18 +185,30 @@ func (c *checker) object(ctx context.Context, key string, seq uint64, o record.O
 	if err != nil {
 		return false, false, err
 	}
+	artifact := strings.HasPrefix(key, "artifact.")
 	about, err := c.meta(ctx, o)
+	for try := 0; err == nil && artifact && wrong == nil && about.misleads() && try < 4; try++ { // it may be getting its name now
+		select {
+		case <-time.After(250 * time.Millisecond):
+			about, err = c.meta(ctx, o)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
 	if err != nil {
 		return false, false, err
 	}
 	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
 		return false, true, nil
 	}
-	if about != nil && about.kind == Misnamed && (wrong != nil || !strings.HasPrefix(key, "artifact.")) {
-		about.kind = Inconsistent
-	}
-	if about != nil && (about.kind == Misnamed || about.kind == Missing && wrong == nil) {
+	if wrong == nil && about.misleads() && (artifact || about.kind == Missing) {
 		c.misnamed = append(c.misnamed, misnamed{key, seq, o})
+	}
+	switch {
+	case artifact && wrong == nil && about.misleads():
+		about.kind = Misnamed
+	case about != nil && about.kind == Misnamed:
+		about.kind = Inconsistent
 	}
 	for _, w := range []*cause{wrong, about} {
 		if w != nil {

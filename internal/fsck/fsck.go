@@ -53,7 +53,7 @@ const (
 	Missing      = "missing"      // what is referred to is not there
 	Inconsistent = "inconsistent" // all is intact and does not fit together
 	Unreadable   = "unreadable"   // a record that cannot be decoded
-	Misnamed     = "misnamed"     // an artifact is intact, and its object's name leads to another upload: readers go by the record
+	Misnamed     = "misnamed"     // an artifact is intact, and its object's name leads to other bytes, or nowhere: readers go by the record
 )
 
 // Finding is one thing that differs.

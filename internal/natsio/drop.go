@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -40,33 +39,6 @@ func (obs Objects) discard(ctx context.Context, bucket, name string) error {
 func (obs Objects) drop(ctx context.Context, o record.Object) error {
 	if err := obs.purge(ctx, o, metaSubject(o.Bucket, o.Name)); err != nil {
 		return err
-	}
-	return obs.purgeChunks(ctx, o)
-}
-
-// DropUpload removes the bytes of an upload that no record names. Another upload may have the same name: that one keeps
-// it.
-func (obs Objects) DropUpload(ctx context.Context, o record.Object) error {
-	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
-	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
-	}
-	subject := metaSubject(o.Bucket, o.Name)
-	newest, err := s.GetLastMsgForSubject(ctx, subject)
-	var meta objectMeta
-	if err == nil {
-		err = jsonscan.Decode(newest.Data, &meta)
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		err = nil
-	case err == nil && meta.NUID == o.NUID:
-		err = s.DeleteMsg(ctx, newest.Sequence) // the one before it, if there is one, names the object again
-	case err == nil:
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
-	}
-	if err != nil {
-		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
 	}
 	return obs.purgeChunks(ctx, o)
 }

@@ -118,14 +118,6 @@ func (obs Objects) NameObject(ctx context.Context, o record.Object) error {
 	return nil
 }
 
-func (u *upload) finish(ctx context.Context) (record.Object, error) {
-	u.sum.Sum(u.obj.Sum[:0])
-	if err := u.obs.NameObject(ctx, u.obj); err != nil {
-		return record.Object{}, err
-	}
-	return u.obj, nil
-}
-
 // Stat finds an object by its name, whoever wrote it. record.ErrNotFound when there is none or it was deleted.
 func (obs Objects) Stat(ctx context.Context, bucket, name string) (record.Object, error) {
 	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(bucket))

@@ -68,6 +68,18 @@ func (w *uploading) flush(chunk int) {
 
 // Commit implements record.Upload.
 func (w *uploading) Commit() (record.Object, error) {
+	o, err := w.end()
+	if err == nil {
+		err = w.u.obs.NameObject(w.ctx, o)
+	}
+	if err != nil {
+		return record.Object{}, err
+	}
+	return o, nil
+}
+
+// end sends what is left, and gives the object, whose name does not lead to it yet.
+func (w *uploading) end() (record.Object, error) {
 	if w.err == nil && len(w.group) > 0 {
 		w.flush(w.u.obs.chunkSize())
 	}
@@ -76,8 +88,9 @@ func (w *uploading) Commit() (record.Object, error) {
 		return record.Object{}, w.err
 	}
 	w.group = nil
-	w.u.obj.Name = w.label([32]byte(w.u.sum.Sum(nil)))
-	return w.u.finish(w.ctx)
+	w.u.sum.Sum(w.u.obj.Sum[:0])
+	w.u.obj.Name = w.label(w.u.obj.Sum)
+	return w.u.obj, nil
 }
 
 // Abort implements record.Upload.
@@ -96,6 +109,17 @@ func (w *uploading) Abort() {
 // UploadFrom is Upload from a reader, in bounded memory; the meta message goes out when every chunk is acked.
 func (obs Objects) UploadFrom(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
 	return obs.uploadFrom(ctx, bucket, r, func([32]byte) string { return name })
+}
+
+// UploadUnnamed is UploadFrom for a name that others may want too: it leads to the object once NameObject is called, by whoever has
+// the record that gets it.
+func (obs Objects) UploadUnnamed(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
+	w := obs.newUpload(ctx, bucket, func([32]byte) string { return name })
+	if _, err := io.Copy(w, r); err != nil {
+		w.Abort()
+		return record.Object{}, err
+	}
+	return w.end()
 }
 
 func (obs Objects) uploadFrom(ctx context.Context, bucket string, r io.Reader, label func([32]byte) string) (record.Object, error) {

@@ -116,8 +116,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			_, err := c.Objects().Upload(ctx, object.Bucket, "x", [][]byte{[]byte("x")})
 			return err
 		},
-		"DropUpload": func(ctx context.Context) error { return c.Objects().DropUpload(ctx, object) },
-		"Reclaim":    func(ctx context.Context) error { return c.Objects().Reclaim(ctx, object) },
+		"Reclaim": func(ctx context.Context) error { return c.Objects().Reclaim(ctx, object) },
 		"CheckIn": func(ctx context.Context) error {
 			_, err := c.Inbox().CheckIn(ctx, strings.NewReader("x"))
 			return err
