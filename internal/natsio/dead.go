@@ -105,7 +105,7 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 			return fmt.Errorf("remove dead letters: %w", err)
 		}
 		for _, at := range some {
-			if err := unlessGone(ctx, s, at, s.SecureDeleteMsg(ctx, at)); err != nil {
+			if err := UnlessGone(ctx, s, at, s.SecureDeleteMsg(ctx, at)); err != nil {
 				return fmt.Errorf("remove dead letter %d: %w", at, err)
 			}
 		}

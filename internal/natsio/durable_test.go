@@ -13,6 +13,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/sessionstore"
 	"spool/pkg/events"
 )
 
@@ -45,11 +46,13 @@ func followItems(t *testing.T, c *natsio.Conn, want int, then func()) (got []str
 	return got
 }
 
-// TestDurableBesideAPurge: what a durable reader was given and has not done comes again when it dies, also where
-// younger items that it was given too were purged meanwhile, one or several, and also from a server that was started
-// again.
-func TestDurableBesideAPurge(t *testing.T) {
-	for _, items := range [][]string{{"a1", "b1", "a2"}, {"a1", "a2", "b1", "b2", "a3", "b3", "a4"}} {
+// TestDurableBesideDeletions: what a durable reader was given and has not done comes again when it dies, also where
+// younger items that it was given too were removed meanwhile, one or several, of one session and then of another, and
+// also from a server that was started again.
+func TestDurableBesideDeletions(t *testing.T) {
+	for _, items := range [][]string{
+		{"a1", "b1", "a2"}, {"a1", "a2", "b1", "b2", "a3", "b3", "a4"}, {"a1", "b1", "b2", "c1"}, {"a1", "b1", "b2", "c1", "a2"},
+	} {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d items, started again: %v", len(items), again), func(t *testing.T) {
 				if again && natstest.InMemory() {
@@ -68,13 +71,14 @@ func TestDurableBesideAPurge(t *testing.T) {
 				conn := c()
 				must.Do(t, conn.Ensure(ctx, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 				postItems(t, conn, items...)
-				left := slices.DeleteFunc(slices.Clone(items), func(item string) bool { return item[0] == 'b' })
+				left := slices.DeleteFunc(slices.Clone(items), func(item string) bool { return item[0] != 'a' })
 				followItems(t, conn, 1, func() {
 					cons := must.Get(conn.JetStream().Consumer(ctx, events.ItemsStream, events.ReaderConsumer("pair", "")))(t)
 					awaitOpen(t, cons, len(items), len(items))
-					s := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
-					must.Do(t, s.Purge(ctx, jetstream.WithPurgeSubject(events.ItemFilter("b", "", ""))))
-					awaitOpen(t, cons, 1, len(left))
+					for _, session := range []string{"b", "c"} {
+						must.Do(t, sessionstore.Of(conn).RemoveItems(ctx, session, uint64(len(items))))
+						awaitOpen(t, cons, 1, len(slices.DeleteFunc(slices.Clone(items), func(item string) bool { return item[0] <= session[0] }))+len(left))
+					}
 				})
 				if again {
 					conn.Close()

@@ -115,14 +115,14 @@ func (recs Records) Forget(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
 	}
-	if err = unlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)); err != nil {
+	if err = UnlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)); err != nil {
 		return fmt.Errorf("forget record %d: %w", seq, err)
 	}
 	return nil
 }
 
-// unlessGone is the error of deleting a message, if the message is still there.
-func unlessGone(ctx context.Context, s Messages, seq uint64, err error) error {
+// UnlessGone is the error of deleting a message, if the message is still there.
+func UnlessGone(ctx context.Context, s Messages, seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}

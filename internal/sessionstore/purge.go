@@ -2,9 +2,11 @@ package sessionstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -35,11 +37,13 @@ func (st *Store) FreeObjects(ctx context.Context, session string, objects []reco
 // PurgeSession drops what the streams hold of a session that was deleted: events before the one that did it, items and dead letters
 // up to where the record says. Doing it again changes nothing more.
 func (st *Store) PurgeSession(ctx context.Context, session string, how record.Deleted) error {
+	if err := st.RemoveItems(ctx, session, how.Items); err != nil {
+		return fmt.Errorf("purge session %s: remove its items: %w", session, err)
+	}
 	for _, p := range []struct {
 		stream, filter string
 		below          uint64
 	}{
-		{events.ItemsStream, events.ItemsOfSession(session), how.Items + 1},
 		{events.DeadStream, events.DeadFilter(session), how.Dead + 1},
 		{events.EventsStream, events.StoredOfSession(session), how.Seq},
 	} {
@@ -52,6 +56,47 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 		}
 	}
 	return nil
+}
+
+// RemoveItems drops the items of a session, up to a sequence, each by itself. A purge of all of them would have the server count
+// deliveries that a durable reader has in hand below them as acknowledged, once another item is removed alone: that
+// reader dies, and nobody is given them. Doing it again changes nothing.
+func (st *Store) RemoveItems(ctx context.Context, session string, upTo uint64) error {
+	s, err := natsio.MessagesOf(ctx, st.streams, events.ItemsStream)
+	if err != nil {
+		return natsio.WrapErr(err)
+	}
+	filter := events.ItemsOfSession(session)
+	for {
+		first, err := s.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(filter))
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && first.Sequence > upTo {
+			return nil // by the leader's word: whom the list below comes from may be behind
+		}
+		if err != nil {
+			return natsio.WrapErr(err)
+		}
+		seqs := []uint64{first.Sequence}
+		err = st.streams.Each(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first.Sequence + 1,
+			HeadersOnly: true,
+		}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if meta.Sequence.Stream <= upTo {
+				seqs = append(seqs, meta.Sequence.Stream)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(64)
+		for _, seq := range seqs {
+			g.Go(func() error { return natsio.UnlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
 }
 
 // SessionEnds is how far the streams of items and of dead letters are now.
