@@ -70,7 +70,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 var _ io.Writer = (*bounded)(nil)
 
 // FindNode finds the thread that a state is in, and the number of its first item: that which hint names if it has it, else any.
-// It looks through the heads of all threads that begin like the state's. threads.ErrNoStep: no thread has it.
+// It looks through the heads of all threads that begin like the state's. threads.ErrNoStep: no thread has it. A state that is in
+// no pack costs one look at the headers of all, and none for a while when it is asked for again.
 func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thread) (t events.Thread, n int64, err error) {
 	if hint.Validate() == nil {
 		if head, err := c.Thread(ctx, hint); err == nil {
@@ -79,17 +80,16 @@ func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thr
 			}
 		}
 	}
-	nowhere := fmt.Errorf("%w: %s is in none", threads.ErrNoStep, ref)
-	at, err := c.store.Locate(ctx, ref)
+	at, err := c.reader.Nodes.Locate(ctx, ref)
 	if errors.Is(err, casstore.ErrNotFound) {
-		return t, 0, nowhere
+		return t, 0, fmt.Errorf("%w: %w", threads.ErrNoStep, err)
 	}
 	if err != nil {
 		return t, 0, err
 	}
 	state, err := c.reader.State(ctx, at)
 	if errors.Is(err, threads.ErrShape) {
-		return t, 0, nowhere
+		return t, 0, fmt.Errorf("%w: %s is a node, but no state of a thread", threads.ErrNoStep, ref)
 	}
 	if err != nil {
 		return t, 0, err
@@ -109,7 +109,7 @@ func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thr
 			return t, 0, err
 		}
 	}
-	return t, 0, nowhere
+	return t, 0, fmt.Errorf("%w: %s is stored, but in no thread: its thread was removed, or goes on without it", threads.ErrNoStep, ref)
 }
 
 // Forked is where a thread left another one.

@@ -1,0 +1,40 @@
+package client_test
+
+import (
+	"strings"
+	"testing"
+
+	"spool/internal/must"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// A state is found by its hash in whatever thread has it. Of one that none has the error says whether it is stored.
+func TestFindNode(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	p := r.Publisher(client.PublisherConfig{})
+	must.Do(t, p.Publish(limited(t), posts(th, 1, 3)...))
+	await(t, r.Client, th, p.Producer(), 3)
+	head := must.Get(r.Thread(limited(t), th))(t)
+	ref := head.Head().Ref
+	for _, hint := range []events.Thread{{}, th, thread("other")} {
+		if at, n, err := r.FindNode(limited(t), ref, hint); err != nil || at != th || n != 3 {
+			t.Errorf("FindNode beside %v = %v, %d, %v, want %v, 3", hint, at, n, err, th)
+		}
+	}
+	must.Do(t, r.Remove(limited(t), th))
+	nowhere := casstore.SumNode([]byte("nowhere"))
+	for ref, want := range map[casstore.Ref]string{
+		ref:            "is stored, but in no thread",
+		head.Start.Ref: "is a node, but no state",
+		nowhere:        "not found",
+	} {
+		_, _, err := r.FindNode(limited(t), ref, events.Thread{})
+		must.Is(t, err, threads.ErrNoStep, "FindNode")
+		if err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("FindNode = %v, want %q", err, want)
+		}
+	}
+}
