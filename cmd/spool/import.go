@@ -52,6 +52,11 @@ func (c *importCmd) Run(a *app) error {
 	bar.end()
 	took := time.Since(start)
 	waitErr := c.wait(a, cl, res)
+	if waitErr == nil && !c.NoWait {
+		for i := range res.Files {
+			tellKept(a.ctx, cl, &res.Files[i])
+		}
+	}
 	for _, n := range notes {
 		fmt.Fprintln(a.err, n)
 	}

@@ -116,6 +116,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 		return false, fmt.Errorf("%s: it was rewritten from byte %d on, and %s cannot be kept as it was: %w", f.src.Path, at, c.thread, err)
 	}
 	f.warn(fmt.Sprintf("it was rewritten from byte %d on: %s is what it says now, and what it said before is in %s", at, c.thread, was))
+	f.res.Former = was.Name
 	for _, earlier := range c.files {
 		earlier.res.moved(was)
 	}

@@ -31,6 +31,7 @@ type FileResult struct {
 	MissingBlobs int `json:"missing_blobs,omitempty"` // that new lines refer to and that nobody has
 	Artifacts    int `json:"artifacts,omitempty"`     // beside the file, registered now or before
 
+	Former   string   `json:"former,omitempty"` // the thread that keeps what this file's thread held before this import replaced it
 	Warnings []string `json:"warnings,omitempty"`
 	Error    string   `json:"error,omitempty"`
 	Err      error    `json:"-"`
