@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -48,7 +49,7 @@ func jsonLines[T, J any](w io.Writer, all []T, form func(T) J) error {
 // asIs is the form of what says itself how it is written.
 func asIs[T any](v T) T { return v }
 
-// list shows what get finds.
+// list shows what get finds, and then the error that it has beside that.
 func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), how look[T]) error {
 	if err := args.check(); err != nil {
 		return err
@@ -58,11 +59,11 @@ func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), h
 		return err
 	}
 	all, err := get(cl)
-	if err != nil {
+	if err != nil && len(all) == 0 {
 		return err
 	}
 	if args.JSON {
-		return jsonLines(a.out, all, how.json)
+		return errors.Join(jsonLines(a.out, all, how.json), err)
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(a.err, how.none)
@@ -73,5 +74,5 @@ func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), h
 	for _, one := range all {
 		fmt.Fprintln(t, how.row(one))
 	}
-	return t.Flush()
+	return errors.Join(t.Flush(), err)
 }

@@ -14,7 +14,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Records lists artifacts; "" matches every session, every id.
+// Records lists artifacts; "" matches every session, every id. Those that cannot be read do not keep it from the others: it returns
+// these beside an error that names each, and is an artifacts.ErrRecord.
 func (a *Artifacts) Records(ctx context.Context, session string, id artifacts.ID) ([]artifacts.Record, error) {
 	var rs []record.Record
 	var err error
@@ -27,17 +28,19 @@ func (a *Artifacts) Records(ctx context.Context, session string, id artifacts.ID
 		return nil, err
 	}
 	out := make([]artifacts.Record, 0, len(rs))
+	var bad []error
 	for _, r := range rs {
 		if !r.Exists() {
 			continue
 		}
 		one, err := artifacts.DecodeRecord(r.Value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Key, err)
+			bad = append(bad, fmt.Errorf("%s: %w; spool session rm %s --force removes it with its session", r.Key, err, events.SessionOf(r.Key)))
+			continue
 		}
 		out = append(out, one)
 	}
-	return out, nil
+	return out, errors.Join(bad...)
 }
 
 // Find is the artifact of an id: its own row, else, where that was removed, one that a fork inherited, since entries of
@@ -90,10 +93,14 @@ func (a *Artifacts) Sources(ctx context.Context, session string) (artifacts.Sour
 		return s, err
 	}
 	records, err := a.Records(ctx, session, "")
+	s.Dir = artifacts.NewFolder(records, a.Open)
+	if errors.Is(err, artifacts.ErrRecord) {
+		s.Unreadable = err
+		return s, nil
+	}
 	if err != nil {
 		return s, err
 	}
-	s.Dir = artifacts.NewFolder(records, a.Open)
 	if len(records) == 0 {
 		counter, err := a.records.Records(ctx, events.CounterKey(session))
 		if err != nil {

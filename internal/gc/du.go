@@ -3,8 +3,10 @@ package gc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -59,7 +61,12 @@ func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Cl
 			return w.takeBlob(id, r)
 		}
 		u, err := useOf(r.Record, class)
-		if delete(parts, r.Key); err == nil && u.Session != "" {
+		delete(parts, r.Key)
+		if delete(w.unreadable, r.Key); err != nil && class.Name == "artifact" {
+			w.unreadable[r.Key] = fmt.Errorf("%w; spool session rm %s --force removes it with its session", err, events.SessionOf(r.Key))
+			return nil
+		}
+		if err == nil && u.Session != "" {
 			parts[r.Key] = u
 		}
 		return err
@@ -89,7 +96,7 @@ func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Cl
 		return cmp.Or(cmp.Compare(b.Bytes+b.ArtifactBytes, a.Bytes+a.ArtifactBytes), strings.Compare(a.Session, b.Session))
 	})
 	w.classes(&all)
-	return use, all, w.unknown.Err()
+	return use, all, errors.Join(append(slices.Collect(maps.Values(w.unreadable)), w.unknown.Err())...)
 }
 
 func (w *world) classes(all *Classes) {

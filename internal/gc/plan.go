@@ -34,6 +34,8 @@ type Plan struct {
 
 	Brakes []Braked `json:"brakes,omitempty"` // why applying it is refused
 
+	Unreadable []string `json:"unreadable,omitempty"` // artifacts whose records cannot be read, and what to do about each
+
 	ends  map[string]uint64 // B0: last sequences of the bulk streams, before the first fence
 	last  state             // what the cycle before remembered
 	waits waiting           // bytes that no record names
@@ -210,7 +212,7 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 	for token := range w.bytes {
 		named[token] = true
 	}
-	p.waits, p.share = waiting{}, map[string]portion{}
+	p.waits, p.share, p.Unreadable = waiting{}, map[string]portion{}, w.tellUnreadable()
 	for _, bucket := range buckets {
 		all, err := c.Bulk.Stored(ctx, bucket)
 		if err != nil {
@@ -225,6 +227,9 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 			case s.Last > p.ends[events.ObjectStream(bucket)], named[w.hash(s.Object.NUID)]:
 				continue
 			case bucket == events.ArtifactsBucket && !ownArtifact(w, s.Object.Name):
+				continue
+			case bucket == events.ArtifactsBucket && len(w.unreadable) > 0:
+				p.Kept.unnamed(s.Object.Size)
 				continue
 			case bucket == events.InboxBucket && claims.Bodies[s.Object.Name]:
 				p.Kept.Claimed++

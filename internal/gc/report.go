@@ -45,19 +45,22 @@ type Kept struct {
 // Report is what a cycle found and did: all that a person or a monitor is told of it.
 type Report struct {
 	Stock
-	Cycle     string         `json:"cycle"`
-	Applied   bool           `json:"applied"`
-	Seconds   float64        `json:"seconds"`
-	Kept      Kept           `json:"kept"`
-	Planned   Planned        `json:"planned"`
-	Done      Done           `json:"done"`
-	Trimmed   uint64         `json:"trimmed_events,omitempty"` // SPOOL_EVENTS was trimmed up to this sequence
-	Dangling  int            `json:"dangling"`                 // refs of threads to what is missing; a cycle ends at the first one unless that is allowed
-	Anomalies []string       `json:"anomalies,omitempty"`      // what looks wrong
-	Brakes    []Braked       `json:"brakes,omitempty"`
-	Refused   string         `json:"refused,omitempty"` // why it was not applied, or not to its end
-	Streams   []record.Usage `json:"streams,omitempty"`
-	Before    []record.Usage `json:"streams_before,omitempty"`
+	Cycle     string   `json:"cycle"`
+	Applied   bool     `json:"applied"`
+	Seconds   float64  `json:"seconds"`
+	Kept      Kept     `json:"kept"`
+	Planned   Planned  `json:"planned"`
+	Done      Done     `json:"done"`
+	Trimmed   uint64   `json:"trimmed_events,omitempty"` // SPOOL_EVENTS was trimmed up to this sequence
+	Dangling  int      `json:"dangling"`                 // refs of threads to what is missing; a cycle ends at the first one unless that is allowed
+	Anomalies []string `json:"anomalies,omitempty"`      // what looks wrong
+	Brakes    []Braked `json:"brakes,omitempty"`
+
+	Unreadable []string `json:"unreadable,omitempty"` // artifacts whose records cannot be read, and what to do about each
+
+	Refused string         `json:"refused,omitempty"` // why it was not applied, or not to its end
+	Streams []record.Usage `json:"streams,omitempty"`
+	Before  []record.Usage `json:"streams_before,omitempty"`
 }
 
 // Fail notes why a cycle was not applied, or not to its end.
@@ -100,10 +103,11 @@ func (p *Plan) Sum() (s Planned) {
 
 // Report is what a plan finds.
 func (p *Plan) Report() Report {
-	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(), Brakes: p.Brakes, Dangling: p.Dangling}
+	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(), Brakes: p.Brakes, Dangling: p.Dangling, Unreadable: p.Unreadable}
 	for _, b := range p.Brakes {
 		r.Anomalies = append(r.Anomalies, b.Why)
 	}
+	r.Anomalies = append(r.Anomalies, p.Unreadable...)
 	if p.Dangling > 0 {
 		r.Anomalies = append(r.Anomalies, fmt.Sprintf("%d refs of threads lead to what is missing", p.Dangling))
 	}
@@ -131,6 +135,9 @@ func (r Report) Write(w io.Writer) error {
 	k := r.Kept
 	row("kept", k.Root, fmt.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
 		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting, k.Unnamed, text.Bytes(k.UnnamedBytes)))
+	for _, u := range r.Unreadable {
+		row("unreadable", 1, u)
+	}
 	p := r.Planned
 	row("bury", p.Bury, "packs with garbage that stay")
 	row("condemn", p.Condemn, text.Bytes(p.CondemnBytes))

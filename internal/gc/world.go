@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +33,9 @@ type world struct {
 	past  []head            // what heads were since the first reading ended
 	bytes map[uint64]string // keys of the artifacts and open outputs that name bytes, by hash of the token
 	names map[uint64]bool   // objects that artifacts name, by hash
+
+	// unreadable are the artifacts whose records cannot be read, by key: any bytes of ArtifactsBucket may be theirs.
+	unreadable map[string]error
 
 	sessions  map[uint64]bool // by hash of the key
 	seen      map[uint64]bool // hashes of all keys that were read
@@ -83,7 +88,7 @@ func newWorld() *world {
 		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
 		blobs: map[[32]byte]blob{}, heads: map[string]head{},
 		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
-		unknown: record.Unknown{},
+		unknown: record.Unknown{}, unreadable: map[string]error{},
 	}
 }
 
@@ -227,21 +232,35 @@ func (w *world) takeMoved(id string, r record.Stamped) error {
 
 // Bytes of an artifact that is gone since the reading began are left to the next cycle.
 func (w *world) takeFile(r record.Record, class record.Class) error {
-	if !r.Exists() {
+	if delete(w.unreadable, r.Key); !r.Exists() {
 		return nil
 	}
 	o, err := class.Object(r.Value)
 	if err == nil && o.NUID != "" {
 		w.bytes[w.hash(o.NUID)] = r.Key
 	}
-	if err != nil || class.Name != "artifact" {
+	if class.Name != "artifact" {
 		return err
 	}
-	a, err := artifacts.DecodeRecord(r.Value)
-	if err == nil && a.Locator != nil {
+	a, bad := artifacts.DecodeRecord(r.Value)
+	switch {
+	case errors.Is(bad, artifacts.ErrLater): // it may hold on to anything
+		return bad
+	case err != nil || bad != nil:
+		w.unreadable[r.Key] = cmp.Or(bad, err)
+	case a.Locator != nil:
 		w.names[w.hash(a.Object)] = true
 	}
-	return err
+	return nil
+}
+
+// tellUnreadable names the artifacts that cannot be read, and what to do about them.
+func (w *world) tellUnreadable() (told []string) {
+	for _, key := range slices.Sorted(maps.Keys(w.unreadable)) {
+		told = append(told, fmt.Sprintf("record %s cannot be read: %v; nothing is reclaimed from %s until it goes: "+
+			"spool session rm %s --force removes it with its session", key, w.unreadable[key], events.ArtifactsBucket, events.SessionOf(key)))
+	}
+	return told
 }
 
 func (w *world) hash(s string) uint64 { return maphash.String(w.seed, s) }

@@ -151,6 +151,10 @@ func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all, err := a.cfg.Client.Artifacts(r.Context(), session)
+	if len(all) > 0 && errors.Is(err, artifacts.ErrRecord) { // the others are listed
+		a.cfg.Log.ErrorContext(r.Context(), "artifacts cannot be read", "session", session, "error", err)
+		err = nil
+	}
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -144,6 +145,8 @@ func (p *purged) unreadable(class record.Class, key string, value []byte) {
 	}
 	_, err := p.collectAny()
 	switch {
+	case class.Name == "artifact" && !errors.Is(class.Check(value), artifacts.ErrLater):
+		p.steppedOver(key)
 	case err == nil && class.Keeps != record.Nothing:
 		p.Errorf("gc goes on beside %s, which may hold on to bytes", key)
 	case err != nil && class.Keeps == record.Nothing:
@@ -151,6 +154,28 @@ func (p *purged) unreadable(class record.Class, key string, value []byte) {
 	case err != nil && (!errors.Is(err, gc.ErrUnsafe) || !strings.Contains(fmt.Sprint(err), key)):
 		p.Errorf("gc = %v, want it to name %s", err, key)
 	}
+}
+
+// steppedOver wants gc to go on beside an artifact that cannot be read, and all who list artifacts to list the others; each names it.
+func (p *purged) steppedOver(key string) {
+	p.Helper()
+	rep, err := p.collectAny()
+	if err != nil || !strings.Contains(strings.Join(rep.Anomalies, "\n"), key) {
+		p.Errorf("gc = %v, %q; want it to go on and to name %s", err, rep.Anomalies, key)
+	}
+	cl := client.New(p.conn)
+	other, err := cl.PutArtifact(p.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("other"))
+	p.must(err)
+	all, err := cl.Artifacts(p.Context(), "")
+	if !slices.ContainsFunc(all, func(r artifacts.Record) bool { return r.ID == other.ID }) || !strings.Contains(fmt.Sprint(err), key) {
+		p.Errorf("Artifacts() = %d, %v; want %s, and %s named", len(all), err, other.ID, key)
+	}
+	body, err := cl.Resolve(p.Context(), "s1", "artifact://"+string(other.Seq), artifacts.Lines{})
+	if err != nil {
+		p.Errorf("read an artifact beside %s: %v", key, err)
+		return
+	}
+	p.must(body.Body.Close())
 }
 
 // A head that cannot be read is made again by a repair, with all that it had, beside a persister that latched it.

@@ -68,6 +68,8 @@ type Record struct {
 var (
 	// ErrRecord is wrapped by everything that is no proper record.
 	ErrRecord = errors.New("bad artifact record")
+	// ErrLater: a later version wrote the record; it is an ErrRecord.
+	ErrLater = errors.New("a later version")
 	// ErrTaken: another artifact has this id. Records are created once and never moved to another session (SPEC A3).
 	ErrTaken = errors.New("artifact id is taken")
 )
@@ -127,6 +129,9 @@ func DecodeRecord(b []byte) (Record, error) {
 	n := read(&d, d.dec.DecodeArrayLen)
 	if v := read(&d, d.dec.DecodeInt64); d.err == nil && v != recordVersion {
 		d.err = fmt.Errorf("version %d; this program reads version %d", v, recordVersion)
+		if v > recordVersion {
+			d.err = fmt.Errorf("%w: %w", ErrLater, d.err)
+		}
 	}
 	if d.err == nil && n < recordMembers {
 		d.err = fmt.Errorf("%d members, want %d", n, recordMembers)

@@ -34,8 +34,9 @@ type Blobs interface {
 
 // Sources is what addresses lead to.
 type Sources struct {
-	Dir   Dir   // of the session; nil: there is no session
-	Blobs Blobs // nil: there are none
+	Unreadable error // names artifacts that are not in Dir because their records cannot be read
+	Dir        Dir   // of the session; nil: there is no session
+	Blobs      Blobs // nil: there are none
 }
 
 // Resource is what an address leads to. The caller closes Body.
@@ -61,6 +62,14 @@ const MaxExtract = 64 << 20
 // wrap ErrURL (the address itself is wrong), ErrUnavailable, ErrNotFound, ErrPastEnd or ErrCorrupt. A blob's ErrCorrupt
 // comes from Body, when all of it has been read.
 func (s Sources) Resolve(ctx context.Context, address string, lines Lines) (Resource, error) {
+	r, err := s.resolve(ctx, address, lines)
+	if s.Unreadable != nil && errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w; it may be one that cannot be read: %w", err, s.Unreadable)
+	}
+	return r, err
+}
+
+func (s Sources) resolve(ctx context.Context, address string, lines Lines) (Resource, error) {
 	u, err := parseURL(address)
 	if err == nil {
 		err = lines.check()

@@ -72,7 +72,8 @@ func (c *Client) AgentID(ctx context.Context, session, parent, requested string)
 	return c.artifactStore().TakeAgent(ctx, session, parent, requested)
 }
 
-// Artifacts lists the artifacts of a session, or of all when session is "".
+// Artifacts lists the artifacts of a session, or of all when session is "". Where the records of some cannot be read, it lists the
+// others beside an error that names these, and is an artifacts.ErrRecord.
 func (c *Client) Artifacts(ctx context.Context, session string) ([]artifacts.Record, error) {
 	return c.artifactStore().Records(ctx, session, "")
 }
