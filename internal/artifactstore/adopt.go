@@ -7,7 +7,6 @@ import (
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
-	"spool/pkg/events"
 )
 
 // Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
@@ -35,12 +34,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 		return r, false, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.objects.UploadUnnamed(ctx, events.ArtifactsBucket, r.Object, body)
-	if err != nil {
-		return r, false, err
-	}
-	r.Size, r.Locator = o.Size, o.Locator()
-	adopted, err := a.createOrDrop(ctx, f, r)
+	adopted, err := a.createFrom(ctx, f, r, body)
 	if errors.Is(err, artifacts.ErrTaken) { // another import was faster
 		if old, e := a.Records(ctx, r.Session, r.ID); e != nil || len(old) > 0 {
 			return append(old, r)[0], false, e

@@ -199,11 +199,11 @@ type unreadOnce struct {
 	reads atomic.Int32
 }
 
-func (u *unreadOnce) UploadUnnamed(ctx context.Context, bucket, name string, body io.Reader) (record.Object, error) {
+func (u *unreadOnce) UploadAside(ctx context.Context, bucket, name string, body io.Reader) (record.Object, uint64, error) {
 	if u.reads.Add(1) == 2 {
-		return record.Object{}, fmt.Errorf("read the bytes again: %w", record.ErrUnknown)
+		return record.Object{}, 0, fmt.Errorf("read the bytes again: %w", record.ErrUnknown)
 	}
-	return u.Objects.UploadUnnamed(ctx, bucket, name, body)
+	return u.Objects.UploadAside(ctx, bucket, name, body)
 }
 
 // A collector that begins while bytes are uploaded may take them for garbage: they are uploaded again (DESIGN 9), and until

@@ -39,8 +39,10 @@ type Objects interface {
 	Open(ctx context.Context, o record.Object) io.Reader
 	OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser // its end is an error where the digest is another
 
-	// UploadUnnamed stores bytes for a name that leads to them once NameObject is called.
-	UploadUnnamed(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error)
+	// UploadAside stores bytes under a name that others may want too. It gets the name if that is free: at is not 0 then; else
+	// NameObject gives it. DropAside removes what it stored.
+	UploadAside(ctx context.Context, bucket, name string, r io.Reader) (o record.Object, at uint64, err error)
+	DropAside(ctx context.Context, o record.Object, at uint64) error
 	NameObject(ctx context.Context, o record.Object) error
 
 	// Reclaim frees the bytes of an object, and its name if that is still its own; without a name it frees the bytes alone.
@@ -59,7 +61,7 @@ type Blobs interface {
 //	0 fence read
 //	1 number taken        a gap in the session's numbers
 //	2 bytes uploaded      bytes that no record names; the next gc cycle takes them
-//	3 record committed    the artifact; the name of its object leads elsewhere until a repair by fsck
+//	3 record committed    the artifact; if its object's name was another's, that leads elsewhere until a repair by fsck
 //	4 object named        the artifact
 type Artifacts struct {
 	records Records
@@ -99,12 +101,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 		return artifacts.Record{}, err
 	}
 	r.Object = r.ObjectName()
-	o, err := a.objects.UploadUnnamed(ctx, events.ArtifactsBucket, r.Object, body)
-	if err != nil {
-		return artifacts.Record{}, err
-	}
-	r.Size, r.Locator = o.Size, o.Locator()
-	return a.createOrDrop(ctx, f, r)
+	return a.createFrom(ctx, f, r, body)
 }
 
 // RegisterObject makes an artifact of an object of ArtifactsBucket that its tool stored itself. The bytes stay where
@@ -262,28 +259,35 @@ func taken(r artifacts.Record) error {
 	return fmt.Errorf("%w: %s; a new artifact needs a new id", artifacts.ErrTaken, r.ID)
 }
 
-// createOrDrop is create for bytes that were uploaded for this record alone: when another artifact got the id first, or the session
-// was deleted, they go. The object's name is for whoever got the id, and leads to the bytes from then on; nobody else writes it, so that
-// what a loser sent cannot come late. A crash before that leaves the name to fsck's repair, and dropped bytes to gc: readers go by the record.
-func (a *Artifacts) createOrDrop(ctx context.Context, f *fence, r artifacts.Record) (artifacts.Record, error) {
-	uploaded, err := record.DecodeLocator(r.Locator)
+// createFrom is create with the bytes of the record's object, which are uploaded for it alone: when another artifact got the id first,
+// or the session was deleted, they go. Of several who want the object's name the first has it, and then whoever got the id. A crash
+// between the two leaves the name to fsck's repair, and one before them the bytes to gc: readers go by the record.
+func (a *Artifacts) createFrom(ctx context.Context, f *fence, r artifacts.Record, body io.Reader) (artifacts.Record, error) {
+	o, at, err := a.objects.UploadAside(ctx, events.ArtifactsBucket, r.Object, body)
 	if err != nil {
-		return r, err
+		return artifacts.Record{}, err
 	}
-	made, err := a.create(ctx, f, r, func(ctx context.Context, o record.Object) (record.Object, error) {
-		fresh, err := a.copy(ctx, o)
+	drop := func() {
+		if err := retry.Do(ctx, nil, func() error { return a.objects.DropAside(ctx, o, at) }); err != nil {
+			a.log.Warn("drop the bytes of an artifact that no record names", "object", o.Name, "error", err)
+		}
+	}
+	r.Size, r.Locator = o.Size, o.Locator()
+	made, err := a.create(ctx, f, r, func(ctx context.Context, old record.Object) (record.Object, error) {
+		fresh, now, err := a.objects.UploadAside(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, old))
 		if err == nil {
-			uploaded = fresh
+			drop()
+			o, at = fresh, now
 		}
 		return fresh, err
 	})
 	switch {
-	case err == nil:
-		if e := retry.Do(ctx, nil, func() error { return a.objects.NameObject(ctx, uploaded) }); e != nil {
-			a.log.Warn("name the object of an artifact: fsck --repair does", "object", uploaded.Name, "error", e)
+	case err == nil && at == 0:
+		if e := retry.Do(ctx, nil, func() error { return a.objects.NameObject(ctx, o) }); e != nil {
+			a.log.Warn("name the object of an artifact: fsck --repair does", "object", o.Name, "error", e)
 		}
 	case errors.Is(err, artifacts.ErrTaken), errors.Is(err, errDeleted):
-		a.free(ctx, uploaded)
+		drop()
 	}
 	return made, err
 }
@@ -397,22 +401,6 @@ func busy(err error) error {
 		err = record.ErrBusy
 	}
 	return err
-}
-
-// copy uploads an object again, for the same name.
-func (a *Artifacts) copy(ctx context.Context, o record.Object) (record.Object, error) {
-	fresh, err := a.objects.UploadUnnamed(ctx, o.Bucket, o.Name, a.objects.OpenObject(ctx, o))
-	if err == nil {
-		a.free(ctx, o)
-	}
-	return fresh, err
-}
-
-// free drops bytes that no record names, and none will. What cannot be dropped is for gc.
-func (a *Artifacts) free(ctx context.Context, o record.Object) {
-	if err := a.objects.Reclaim(ctx, record.Object{Bucket: o.Bucket, NUID: o.NUID}); err != nil {
-		a.log.Warn("free the bytes of an artifact that no record names", "object", o.Name, "error", err)
-	}
 }
 
 // TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).

@@ -3,6 +3,7 @@ package artifactstore
 import (
 	"context"
 
+	"spool/internal/record"
 	"spool/pkg/artifacts"
 )
 
@@ -19,5 +20,5 @@ func (a *Artifacts) CreateAgain(ctx context.Context, r artifacts.Record) (artifa
 	if err != nil {
 		return r, err
 	}
-	return a.createOrDrop(ctx, f, r)
+	return a.create(ctx, f, r, func(_ context.Context, o record.Object) (record.Object, error) { return o, nil })
 }

@@ -3,10 +3,13 @@ package natsio
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
@@ -111,15 +114,45 @@ func (obs Objects) UploadFrom(ctx context.Context, bucket, name string, r io.Rea
 	return obs.uploadFrom(ctx, bucket, r, func([32]byte) string { return name })
 }
 
-// UploadUnnamed is UploadFrom for a name that others may want too: it leads to the object once NameObject is called, by whoever has
-// the record that gets it.
-func (obs Objects) UploadUnnamed(ctx context.Context, bucket, name string, r io.Reader) (record.Object, error) {
+// UploadAside is UploadFrom for a name that others may want too. The name leads to the object if it led nowhere, and at is then the
+// sequence of the message that says so; else at is 0, and the name is for whoever has the record that gets it: NameObject. So
+// no upload that comes to nothing writes over another's name, however late a message of it arrives.
+func (obs Objects) UploadAside(ctx context.Context, bucket, name string, r io.Reader) (o record.Object, at uint64, err error) {
 	w := obs.newUpload(ctx, bucket, func([32]byte) string { return name })
 	if _, err := io.Copy(w, r); err != nil {
 		w.Abort()
-		return record.Object{}, err
+		return record.Object{}, 0, err
 	}
-	return w.end()
+	if o, err = w.end(); err != nil {
+		return record.Object{}, 0, err
+	}
+	meta, err := metaMsg(o)
+	if err != nil {
+		return record.Object{}, 0, err
+	}
+	meta.Header = nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}}
+	seqs, err := obs.c.Streams().Send(ctx, []*nats.Msg{meta})
+	switch {
+	case errors.Is(err, record.ErrConflict):
+		return o, 0, nil
+	case err != nil:
+		return record.Object{}, 0, fmt.Errorf("name %s/%s: %w", bucket, name, err)
+	}
+	return o, seqs[0], nil
+}
+
+// DropAside removes the bytes of an upload aside that no record names, and its name if it got that: at.
+func (obs Objects) DropAside(ctx context.Context, o record.Object, at uint64) error {
+	if at > 0 {
+		s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
+		if err == nil {
+			err = UnlessGone(ctx, s, at, s.DeleteMsg(ctx, at))
+		}
+		if err != nil {
+			return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, WrapErr(err))
+		}
+	}
+	return obs.purgeChunks(ctx, o)
 }
 
 func (obs Objects) uploadFrom(ctx context.Context, bucket string, r io.Reader, label func([32]byte) string) (record.Object, error) {
