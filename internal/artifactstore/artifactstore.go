@@ -36,7 +36,6 @@ type Records interface {
 // Objects is what the registry asks of the object buckets.
 type Objects interface {
 	Stat(ctx context.Context, bucket, name string) (record.Object, error)
-	Open(ctx context.Context, o record.Object) io.Reader
 	OpenObject(ctx context.Context, o record.Object) io.ReadSeekCloser // its end is an error where the digest is another
 
 	// UploadAside stores bytes under a name that others may want too. It gets the name if that is free: at is not 0 then; else

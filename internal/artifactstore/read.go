@@ -140,5 +140,5 @@ func (b blobTexts) OpenBlob(ctx context.Context, text string) (io.ReadCloser, in
 	if err != nil {
 		return nil, 0, err
 	}
-	return io.NopCloser(b.objects.Open(ctx, r.Object)), r.Object.Size, nil
+	return b.objects.OpenObject(ctx, r.Object), r.Object.Size, nil
 }

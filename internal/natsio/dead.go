@@ -78,7 +78,7 @@ func (box DeadLetters) OpenLetter(ctx context.Context, d DeadLetter) (io.Reader,
 	if err != nil {
 		return nil, fmt.Errorf("bytes of dead letter %d: %w", d.At, err)
 	}
-	return box.c.Objects().Open(ctx, o), nil
+	return box.c.Objects().readOnce(ctx, o), nil
 }
 
 // DropLetters removes dead letters for good, after noting whose they were. Their bytes in the inbox, if they have such, are gc's from

@@ -16,9 +16,9 @@ import (
 // streamGroup is how many bytes of an object a reader asks for at once, and about all that it holds in memory.
 const streamGroup = 4 << 20
 
-// Open reads an object of any size in bounded memory, once, from its beginning. Its bytes are counted, not hashed. Missing
+// readOnce reads an object of any size in bounded memory, once, from its beginning. Its bytes are counted, not hashed. Missing
 // chunks are record.ErrNotFound, at the place where they are missed.
-func (obs Objects) Open(ctx context.Context, o record.Object) io.Reader {
+func (obs Objects) readOnce(ctx context.Context, o record.Object) io.Reader {
 	return &objectReader{ctx: ctx, obs: obs, o: o, next: o.First}
 }
 
@@ -96,7 +96,7 @@ func (in Inbox) OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, er
 	if err != nil {
 		return nil, err
 	}
-	return in.c.Objects().Open(ctx, o), nil
+	return in.c.Objects().readOnce(ctx, o), nil
 }
 
 // OpenBlob reads a blob of any size in bounded memory. Where it ends and its bytes are not those that ref names, or some are
@@ -106,7 +106,7 @@ func (s *Store) OpenBlob(ctx context.Context, ref casstore.Ref) (io.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	return casstore.Verify(storeReader{s.objects.Open(ctx, b.Object)}, ref), nil
+	return casstore.Verify(storeReader{s.objects.readOnce(ctx, b.Object)}, ref), nil
 }
 
 // storeReader says in the store's words that bytes are missing which a record names.

@@ -34,7 +34,7 @@ func (obs Objects) OpenObject(ctx context.Context, o record.Object) io.ReadSeekC
 }
 
 func (obs Objects) newObjectReader(ctx context.Context, o record.Object) *objectFile {
-	return &objectFile{ctx: ctx, obs: obs, o: o, r: obs.Open(ctx, o), sum: sha256.New()}
+	return &objectFile{ctx: ctx, obs: obs, o: o, r: obs.readOnce(ctx, o), sum: sha256.New()}
 }
 
 // Close is io.Closer's; there is nothing to close.

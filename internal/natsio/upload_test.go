@@ -45,9 +45,9 @@ func TestUploadInPieces(t *testing.T) {
 		if err != nil || o.Size != int64(size) || o.Sum != sha256.Sum256(want) {
 			t.Fatalf("Commit() = %+v, %v, want %d bytes with their hash", o, err, size)
 		}
-		got, err := io.ReadAll(iotest.OneByteReader(c.Objects().Open(ctx, o)))
+		got, err := io.ReadAll(iotest.OneByteReader(c.Objects().OpenObject(ctx, o)))
 		if size > 1<<20 {
-			got, err = io.ReadAll(c.Objects().Open(ctx, o))
+			got, err = io.ReadAll(c.Objects().OpenObject(ctx, o))
 		}
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Open(%d bytes) = %d bytes, %v", size, len(got), err)
