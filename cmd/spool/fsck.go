@@ -174,6 +174,9 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 	for _, f := range rep.Findings {
 		fmt.Fprintln(t, f)
 	}
+	for _, f := range rep.Gone {
+		fmt.Fprintln(t, f)
+	}
 	for _, r := range rep.Repairs {
 		switch {
 		case r.Name != "":

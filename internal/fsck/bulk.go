@@ -354,6 +354,7 @@ func (c *checker) checkArtifacts(ctx context.Context) error {
 	for _, a := range c.artifacts {
 		c.report.Artifacts++
 		if a.Writer == artifacts.FromFile { // its bytes are its tool's, on a machine that it names
+			c.report.Files = append(c.report.Files, a.Record)
 			continue
 		}
 		o, err := record.DecodeLocator(a.Locator)

@@ -77,11 +77,14 @@ type Report struct {
 	Artifacts int       `json:"artifacts"`
 	Records   int       `json:"records"`
 	Items     int       `json:"items"`
-	Bytes     int64     `json:"bytes"`    // of packs, blobs and artifacts
-	Returned  int       `json:"returned"` // records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
-	Changed   int       `json:"changed"`  // records that were written meanwhile, and so not judged
+	Bytes     int64     `json:"bytes"`          // of packs, blobs and artifacts
+	Returned  int       `json:"returned"`       // records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
+	Changed   int       `json:"changed"`        // records that were written meanwhile, and so not judged
+	Gone      []Finding `json:"gone,omitempty"` // registered files that this machine does not have any more: they are their tool's, and no findings
 	Findings  []Finding `json:"findings"`
 	Repairs   []Repair  `json:"repairs,omitempty"`
+
+	Files []artifacts.Record `json:"-"` // that are registered where they are, on any machine
 }
 
 // Config says how.

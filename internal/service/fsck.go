@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
 
 	"spool/internal/fsck"
 	"spool/internal/gc"
@@ -13,6 +17,8 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/scrub"
+	"spool/pkg/artifacts"
+	"spool/pkg/events"
 )
 
 // Fsck looks at everything, and with repair mends what it can. It searches for what no record names if records were lost;
@@ -30,6 +36,7 @@ func Fsck(ctx context.Context, conn *natsio.Conn, cfg fsck.Config, repair bool) 
 	if err != nil {
 		return nil, err
 	}
+	rep.Gone = filesGone(rep.Files)
 	if repair {
 		if err := scrub.Repaired(ctx, sys); err != nil {
 			return rep, fmt.Errorf("note the repair: %w", err)
@@ -42,6 +49,25 @@ func Fsck(ctx context.Context, conn *natsio.Conn, cfg fsck.Config, repair bool) 
 		}
 	}
 	return rep, nil
+}
+
+// filesGone names the registered files of this machine that are not there. Only the machine that a file is on can tell.
+func filesGone(files []artifacts.Record) (gone []fsck.Finding) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil
+	}
+	for _, r := range files {
+		u, err := url.Parse(r.Object)
+		if err != nil || u.Host != host {
+			continue
+		}
+		if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, fsck.Finding{Kind: "gone", Record: events.ArtifactKey(r.Session, string(r.ID)), Detail: fmt.Sprintf(
+				"the file %q of this machine is not there: put it back, or remove the artifact with: spool artifact rm %s", u.Path, r.ID)})
+		}
+	}
+	return gone
 }
 
 // recordsLost says what is known of records that were lost; "": none were.
