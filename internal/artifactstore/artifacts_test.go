@@ -285,6 +285,7 @@ func TestArtifactRegister(t *testing.T) {
 	if got, err := readArtifact(t, a, r); err != nil || got != "traced" {
 		t.Errorf("read %q, %v", got, err)
 	}
+	var shot artifacts.Record
 	for _, c := range []struct {
 		object string
 		n      artifactstore.NewArtifact
@@ -304,6 +305,20 @@ func TestArtifactRegister(t *testing.T) {
 		if err != nil || got.Filename != c.name || got.MIME != c.mime {
 			t.Errorf("RegisterObject(%q) = %q %q, %v, want %q %q", c.object, got.Filename, got.MIME, err, c.name, c.mime)
 		}
+		shot = got
+	}
+	must.Get(store.PutString(t.Context(), "b/shot", "another"))(t)
+	again := must.Get(a.RegisterObject(t.Context(), newArtifact("s"), "b/shot"))(t)
+	if got, err := readArtifact(t, a, again); err != nil || got != "another" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	_, err = readArtifact(t, a, shot)
+	if !errors.Is(err, record.ErrNotFound) || !strings.Contains(err.Error(), `another object was stored under the name "b/shot"`) {
+		t.Errorf("read what was stored over = %v, want it to say so", err)
+	}
+	must.Do(t, a.Remove(t.Context(), shot))
+	if got, err := readArtifact(t, a, again); err != nil || got != "another" {
+		t.Errorf("once the one before is removed: %q, %v", got, err)
 	}
 	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := store.GetBytes(t.Context(), "trace.bin"); err == nil {

@@ -80,7 +80,34 @@ func (a *Artifacts) Open(ctx context.Context, r artifacts.Record) (io.ReadCloser
 	if err != nil {
 		return nil, 0, fmt.Errorf("artifact %s: %w", r.ID, err)
 	}
-	return a.objects.OpenObject(ctx, o), o.Size, nil
+	return &body{ReadSeekCloser: a.objects.OpenObject(ctx, o), ctx: ctx, a: a, r: r, o: o}, o.Size, nil
+}
+
+// body is the bytes of an artifact. Where they are gone it says why, if that can be known.
+type body struct {
+	io.ReadSeekCloser
+	ctx context.Context // of the whole reading: io.Reader has no room for one
+	a   *Artifacts
+	r   artifacts.Record
+	o   record.Object
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadSeekCloser.Read(p)
+	if errors.Is(err, record.ErrNotFound) {
+		err = fmt.Errorf("artifact %s: %w%s", b.r.ID, err, b.a.why(b.ctx, b.o))
+	}
+	return n, err
+}
+
+// why says it where a tool stored another object under the name of one that it had registered: that frees the bytes of the first.
+func (a *Artifacts) why(ctx context.Context, o record.Object) string {
+	now, err := a.objects.Stat(ctx, o.Bucket, o.Name)
+	if err != nil || now.NUID == o.NUID {
+		return ""
+	}
+	return fmt.Sprintf(": another object was stored under the name %q since, which frees the bytes of the one before; "+
+		"store each object that is to be registered under a name of its own", o.Name)
 }
 
 // Sources is what addresses lead to from within a session; "" is no session (SPEC A8, A9).
