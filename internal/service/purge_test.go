@@ -79,6 +79,16 @@ func (p *purged) collect(allow ...gc.Brake) (objects uint64, err error) {
 	return p.state(events.ObjectStream(events.NodesBucket)).Messages, err
 }
 
+// collectTwice is collect where records were lost and made again: what is twice there may be more of a small store than gc
+// removes unasked, by how the entries fell into packs; then a person has to say so.
+func (p *purged) collectTwice() (objects uint64) {
+	p.Helper()
+	if _, err := p.collect(); err != nil {
+		must.Is(p, err, gc.ErrBrake, "gc after the records were lost")
+	}
+	return must.Get(p.collect(gc.BrakeShare))(p)
+}
+
 // missing are the entries that were acked and that no thread gives.
 func (p *purged) missing() (out []string) {
 	p.Helper()
@@ -220,10 +230,7 @@ func TestPurged(t *testing.T) {
 					if marks := must.Get(scrub.ReadMarks(t.Context(), natsadmin.Of(p.conn)))(t); !marks.Unsure() {
 						t.Error("gc trusts records that were made again")
 					}
-					if _, err := p.collect(); err != nil {
-						must.Is(t, err, gc.ErrBrake, "gc after the records were lost")
-					}
-					must.Get(p.collect(gc.BrakeShare))(t)
+					p.collectTwice()
 				}
 				if left, err := p.collect(); err != nil || left == 0 {
 					t.Errorf("gc after a clean fsck = %v, %d messages of packs", err, left)
@@ -312,8 +319,8 @@ func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 	for _, one := range p.missing() {
 		t.Errorf("missing: %s", one)
 	}
-	if left, err := p.collect(); err != nil || left == 0 {
-		t.Errorf("gc after a clean fsck = %v, %d messages of packs", err, left)
+	if left := p.collectTwice(); left == 0 {
+		t.Error("gc after a clean fsck left no pack")
 	}
 	p.say("s1")
 	must.Do(p, faulttest.Settle(t.Context(), p.conn))
