@@ -170,6 +170,11 @@ func (p *purged) steppedOver(key string) {
 	if !slices.ContainsFunc(all, func(r artifacts.Record) bool { return r.ID == other.ID }) || !strings.Contains(fmt.Sprint(err), key) {
 		p.Errorf("Artifacts() = %d, %v; want %s, and %s named", len(all), err, other.ID, key)
 	}
+	cleaned, err := cl.CleanupArtifacts(p.Context(), artifacts.Cleanup{EverySession: true, IncludeAll: true})
+	if err != nil || len(cleaned.Candidates) != len(all) || len(cleaned.Failures) != 1 ||
+		!strings.Contains(fmt.Sprint(cleaned.Failures[0].Err), key) {
+		p.Errorf("CleanupArtifacts() = %+v, %v; want %d candidates, and %s named", cleaned, err, len(all), key)
+	}
 	body, err := cl.Resolve(p.Context(), "s1", "artifact://"+string(other.Seq), artifacts.Lines{})
 	if err != nil {
 		p.Errorf("read an artifact beside %s: %v", key, err)

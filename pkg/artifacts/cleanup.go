@@ -11,7 +11,8 @@ import (
 
 // Registry is the records of artifacts.
 type Registry interface {
-	// Records lists those with this session and id, in any order; "" matches every session, every id.
+	// Records lists those with this session and id, in any order; "" matches every session, every id. Where some cannot be read,
+	// the others come beside an ErrRecord that names these.
 	Records(ctx context.Context, session string, id ID) ([]Record, error)
 	// Remove deletes a record, durably. Bytes that no other record names are the store's to free (SPEC A7). Removing what
 	// is gone already is no error, so that a cleanup cut short can be repeated.
@@ -63,7 +64,8 @@ type Candidate struct {
 	Reason string
 }
 
-// Failure is a candidate that could not be removed.
+// Failure is a candidate that could not be removed or, without an ID, records that cannot be read, so that nobody knows
+// whether they would be candidates.
 type Failure struct {
 	ID  ID
 	Err error
@@ -87,11 +89,15 @@ func Clean(ctx context.Context, reg Registry, c Cleanup) (Report, error) {
 	if c.EverySession {
 		session = ""
 	}
+	report := Report{DryRun: !c.Apply}
 	records, err := reg.Records(ctx, session, "")
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrRecord):
+		report.Failures = append(report.Failures, Failure{Err: err})
+	case err != nil:
 		return Report{}, fmt.Errorf("clean up artifacts: list: %w", err)
 	}
-	report := Report{DryRun: !c.Apply, Candidates: c.plan(records)}
+	report.Candidates = c.plan(records)
 	if !c.Apply {
 		return report, nil
 	}
