@@ -2,10 +2,12 @@ package client_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"spool/internal/must"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -46,8 +48,24 @@ func TestNameSession(t *testing.T) {
 		must.Do(t, r.Await(ctx, main, p.Producer(), 0, 1))
 		says("s", "Mine", "user", "/w")
 	}
+	put := func() artifacts.Record {
+		t.Helper()
+		return must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("bytes")))(t)
+	}
+	before, agent := put(), must.Get(r.AgentID(ctx, "s", "", "Review"))(t)
 	must.Do(t, r.MoveSession(ctx, "s", "/elsewhere"))
 	says("s", "Mine", "user", "/elsewhere")
+	if after := put(); before.Seq != "0" || after.Seq != "1" {
+		t.Errorf("artifacts before and behind the move have the numbers %s and %s, want 0 and 1", before.Seq, after.Seq)
+	}
+	if next := must.Get(r.AgentID(ctx, "s", "", "Review"))(t); agent != "0-Review" || next != "1-Review" {
+		t.Errorf("agents before and behind the move are %s and %s, want 0-Review and 1-Review", agent, next)
+	}
+	got := must.Get(r.Resolve(ctx, "s", "artifact://0", artifacts.Lines{}))(t)
+	if b := must.Get(io.ReadAll(got.Body))(t); string(b) != "bytes" {
+		t.Errorf("behind the move artifact://0 is %q", b)
+	}
+	must.Do(t, got.Body.Close())
 
 	must.Do(t, r.ForkSession(ctx, "s", "fork", client.SessionFork{}))
 	says("fork", "Mine", "user", "/elsewhere")
