@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"spool/e2e/internal/proc"
 	"spool/internal/must"
 )
 
@@ -75,9 +76,12 @@ func (w *world) execSignals() {
 	cmd := w.command("spool", "exec", "--session", "s", "--thread", "sig", "--", "sh", "-c", `trap 'echo caught >&2; exit 5' TERM; echo ready >&2; while :; do sleep 0.05; done`)
 	p := w.start(cmd)
 	p.Await("ready")
-	if open := w.run("spool", "output", "ls", "s", "--json"); !strings.Contains(open, `"thread":"sig"`) {
-		w.t.Errorf("output ls = %s, want the one of the thread sig", open)
-	}
+	proc.Eventually(w.t, "an output that is open is listed", func() error { // its first piece goes out behind what it printed
+		if open := w.run("spool", "output", "ls", "s", "--json"); !strings.Contains(open, `"thread":"sig"`) {
+			return fmt.Errorf("output ls = %s, want the one of the thread sig", open)
+		}
+		return nil
+	})
 	p.Signal(syscall.SIGTERM)
 	must.Same(w.t, p.Wait(), 5, "code %d, want %d")
 	if all := p.Log(); !strings.Contains(all, "caught") {
