@@ -93,6 +93,29 @@ func TestDurableBesideDeletions(t *testing.T) {
 	}
 }
 
+// TestItemsGoFromTheEnd: who reads beside a deletion finds a thread that ends earlier, not one that lacks items.
+func TestItemsGoFromTheEnd(t *testing.T) {
+	c, ctx := natstest.Conn(t), t.Context()
+	const items = 60
+	for i := range items {
+		postItems(t, c, fmt.Sprintf("a%c", '1'+i))
+	}
+	removed := make(chan error, 1)
+	go func() { removed <- sessionstore.Of(c).RemoveItems(ctx, "a", items) }()
+	for left := items; left > 0; {
+		n := 0
+		must.Do(t, c.Streams().Each(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{FilterSubjects: allItems},
+			func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+				if n++; string(m.Data()) != fmt.Sprintf("a%c", '0'+n) {
+					t.Fatalf("item %d of those that are left is %q", n, m.Data())
+				}
+				return nil
+			}))
+		left = n
+	}
+	must.Do(t, <-removed)
+}
+
 // awaitOpen waits until a number of deliveries of a consumer is open.
 func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
 	t.Helper()

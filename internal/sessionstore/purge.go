@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -58,9 +59,14 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 	return nil
 }
 
+// removedAlone is how many items of a session, its oldest, are removed one after the other; before them as many at a time.
+const removedAlone = 64
+
 // RemoveItems drops the items of a session, up to a sequence, each by itself. A purge of all of them would have the server count
 // deliveries that a durable reader has in hand below them as acknowledged, once another item is removed alone: that
-// reader dies, and nobody is given them. Doing it again changes nothing.
+// reader dies, and nobody is given them. The newest go first, so that a reader beside it finds a thread that ends earlier,
+// not one with items missing; further in, where several go at a time, it can find the last 64 with gaps. Doing it again
+// changes nothing.
 func (st *Store) RemoveItems(ctx context.Context, session string, upTo uint64) error {
 	s, err := natsio.MessagesOf(ctx, st.streams, events.ItemsStream)
 	if err != nil {
@@ -88,15 +94,25 @@ func (st *Store) RemoveItems(ctx context.Context, session string, upTo uint64) e
 		if err != nil {
 			return err
 		}
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(64)
-		for _, seq := range seqs {
-			g.Go(func() error { return natsio.UnlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)) })
+		slices.Reverse(seqs)
+		together := max(0, len(seqs)-removedAlone)
+		if err := removeMessages(ctx, s, seqs[:together], removedAlone); err != nil {
+			return err
 		}
-		if err := g.Wait(); err != nil {
+		if err := removeMessages(ctx, s, seqs[together:], 1); err != nil {
 			return err
 		}
 	}
+}
+
+// removeMessages removes messages of a stream, in their order, some at a time.
+func removeMessages(ctx context.Context, s natsio.Messages, seqs []uint64, atATime int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atATime)
+	for _, seq := range seqs {
+		g.Go(func() error { return natsio.UnlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)) })
+	}
+	return g.Wait()
 }
 
 // SessionEnds is how far the streams of items and of dead letters are now.
