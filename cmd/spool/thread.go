@@ -63,7 +63,7 @@ func (c *threadShowCmd) Run(a *app) error {
 }
 
 func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error {
-	head, err := cl.Thread(a.ctx, id)
+	head, err := cl.AwaitThread(a.ctx, id)
 	if err != nil {
 		return err
 	}

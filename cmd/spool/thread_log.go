@@ -37,7 +37,7 @@ func (c *threadLogCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	head, err := cl.Thread(a.ctx, id)
+	head, err := cl.AwaitThread(a.ctx, id)
 	if err != nil {
 		return mendable(err, id)
 	}

@@ -107,7 +107,7 @@ func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.St
 	if err != nil {
 		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time: %w", err)}
 	}
-	head, err := cl.Thread(a.ctx, t)
+	head, err := cl.AwaitThread(a.ctx, t)
 	if err != nil {
 		return threads.Step{}, err
 	}
@@ -264,7 +264,7 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 	if err != nil {
 		return nil, service.UsageError{Err: err}
 	}
-	head, err := cl.Thread(a.ctx, id)
+	head, err := cl.AwaitThread(a.ctx, id)
 	return []client.Thread{{Thread: id, Head: head}}, err
 }
 

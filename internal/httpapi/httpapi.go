@@ -362,6 +362,8 @@ func verdict(err error) (status, after int) {
 	case is(artifacts.ErrTaken, client.ErrOutputTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
 		client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded, client.ErrTitled):
 		return http.StatusConflict, 0
+	case is(client.ErrBehind):
+		return http.StatusServiceUnavailable, 1
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
 	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,

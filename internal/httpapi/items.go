@@ -38,7 +38,7 @@ type pageOut struct {
 
 // items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
 func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.Thread(r.Context(), t)
+	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if err != nil || n < 1 {
 		return fmt.Errorf("%w: item %.50q: want its number, from 1", ErrRequest, r.PathValue("n"))
 	}
-	head, err := a.cfg.Client.Thread(r.Context(), t)
+	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	if query == "" || len(query) > 1000 {
 		return fmt.Errorf("%w: q: what to look for, at most 1,000 bytes", ErrRequest)
 	}
-	head, err := a.cfg.Client.Thread(r.Context(), t)
+	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) e
 
 // withPrompt puts the task that a thread began with before the members of its context.
 func (a *api) withPrompt(ctx context.Context, t events.Thread, body []byte) ([]byte, error) {
-	head, err := a.cfg.Client.Thread(ctx, t)
+	head, err := a.cfg.Client.AwaitThread(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type follower struct {
 }
 
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.Thread(r.Context(), t)
+	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
 	if err != nil {
 		return err
 	}

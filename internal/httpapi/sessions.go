@@ -254,7 +254,7 @@ func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread)
 
 // showThread answers with a thread and its prompt, which lists leave out: it can be long.
 func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t events.Thread) error {
-	head, err := a.cfg.Client.Thread(r.Context(), t)
+	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (c *Client) images() rehydrate.Source {
 // stubs, is in it with the number 0. Memory is bounded, whatever the size of an entry. threads.ErrNoThread: there is no such
 // thread.
 func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.caughtUp(ctx, t)
 	if err != nil {
 		return nil, err
 	}

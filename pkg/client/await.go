@@ -35,6 +35,64 @@ func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer stri
 	return c.await(ctx, waited{t, producer, epoch, seq, c.offline == nil})
 }
 
+// ErrBehind: what was published before is not applied yet, and what is read lacks it.
+var ErrBehind = errors.New("what was published to it is not all applied yet; is a persister running?")
+
+// mostAwaited is how long AwaitThread, and whoever reads a thread whole, waits for a persister.
+const mostAwaited = 5 * time.Second
+
+// AwaitThread is Thread for whoever needs one: where there is none of that name, but something was published to it that no
+// persister has come to, it waits for that, five seconds at most. So who has published may ask at once for what came of it.
+func (c *Client) AwaitThread(ctx context.Context, t events.Thread) (threads.Head, error) {
+	head, err := c.Thread(ctx, t)
+	if !isNone(err) {
+		return head, err
+	}
+	if newest, partition, unknown := c.events.NewestEvent(ctx, t); unknown == nil && newest != 0 {
+		head, err = c.reaching(ctx, t, partition, newest, func(_ threads.Head, err error) bool { return !isNone(err) })
+	}
+	return head, err
+}
+
+// caughtUp is Thread with all that was published to it before, once a persister has come to that. ErrBehind, beside the head: none has
+// within five seconds. Who may not ask what was published is given what there is.
+func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, error) {
+	newest, partition, unknown := c.events.NewestEvent(ctx, t)
+	head, err := c.Thread(ctx, t)
+	reached := func(head threads.Head, err error) bool {
+		return newest == 0 || err == nil && head.Applied >= newest || err != nil && !isNone(err)
+	}
+	if unknown != nil || reached(head, err) {
+		return head, err
+	}
+	return c.reaching(ctx, t, partition, newest, reached)
+}
+
+// isNone tells that there is no thread, and that none has taken its name away.
+func isNone(err error) bool {
+	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
+}
+
+// reaching looks at a thread until that is enough, or persisters are done with an event of its partition.
+func (c *Client) reaching(ctx context.Context, t events.Thread, partition int, event uint64, enough func(threads.Head, error) bool) (threads.Head, error) {
+	begun := time.Now()
+	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
+		dealt, unknown := c.events.Acked(ctx, partition, event)
+		head, err := c.Thread(ctx, t) // behind the question: an event is acked behind its commit
+		if dealt || unknown != nil || enough(head, err) {
+			return head, err
+		}
+		if time.Since(begun) > mostAwaited {
+			return head, errors.Join(err, fmt.Errorf("%s: %w", t, ErrBehind))
+		}
+		select {
+		case <-ctx.Done():
+			return head, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
 // often is how long whoever waits for a persister pauses before the next look, once the first have found nothing.
 const often = 250 * time.Millisecond
 

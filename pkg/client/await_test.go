@@ -2,13 +2,19 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // TestWaitForWhatIsRemoved: who waits for the end of an output is told that its session was removed behind it, also when the
@@ -38,5 +44,108 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 			await(t, c, behind, "next", 1)
 			must.Is(t, o.Wait(ctx), client.ErrRemoved, "Wait")
 		})
+	}
+}
+
+// TestAskedAtOnce: who has published and asks for what came of it, or changes it, before a persister has come to it, is
+// not told that there is no such thread.
+func TestAskedAtOnce(t *testing.T) {
+	conn := natstest.Conn(t)
+	c, ctx := client.New(conn), t.Context()
+	main := func(session string) events.Thread { return events.Thread{Session: session, Name: events.MainThread} }
+	calls := map[string]func(events.Thread) error{
+		"end": func(t events.Thread) error { return c.End(ctx, t, events.End{}) },
+		"fork": func(t events.Thread) error {
+			return c.Fork(ctx, main("of-"+t.Session), events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
+		},
+		"session": func(t events.Thread) error {
+			return c.ForkSession(ctx, t.Session, "of-"+t.Session, client.SessionFork{})
+		},
+		"name":    func(t events.Thread) error { return c.NameSession(ctx, t.Session, "Name", false) },
+		"rename":  func(t events.Thread) error { return c.Rename(ctx, t, "other") },
+		"remove":  func(t events.Thread) error { return c.Remove(ctx, t) },
+		"retire":  func(t events.Thread) error { _, err := c.Retire(ctx, t); return err },
+		"compact": func(t events.Thread) error { return c.Compact(ctx, t, "Summary", "") },
+		"tree":    func(t events.Thread) error { _, err := c.Tree(ctx, t); return err },
+		"context": func(t events.Thread) error { _, err := c.Context(ctx, t, sessions.Last, nil); return err },
+		"log": func(t events.Thread) error {
+			log, err := c.OpenLog(ctx, t)
+			return errors.Join(err, log.Close())
+		},
+		"export": func(t events.Thread) error {
+			n, err := c.Export(ctx, t, io.Discard)
+			if err == nil && n != 1 {
+				err = errors.New("it is empty")
+			}
+			return err
+		},
+		"new": func(t events.Thread) error {
+			if err := c.NewSession(ctx, t.Session, "/w", ""); !errors.Is(err, client.ErrThreadExists) {
+				return errors.Join(errors.New("it was begun again"), err)
+			}
+			return nil
+		},
+	}
+	open := make(chan struct{})
+	stop := must.Get(persister(conn, func(natsio.Delivery) { <-open }))(t)
+	defer stop()
+	pub := c.Publisher(client.PublisherConfig{})
+	for name := range calls {
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: main(name), Dialect: "omp",
+			Body: []byte(`{"type":"message","id":"a","message":{"role":"user","content":"x"}}`)}))
+	}
+	type answer struct {
+		name string
+		err  error
+	}
+	answers := make(chan answer)
+	for name, call := range calls {
+		go func() { answers <- answer{name, call(main(name))} }()
+	}
+	select {
+	case a := <-answers:
+		t.Errorf("%s did not wait: %v", a.name, a.err)
+		go func() { answers <- a }()
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(open)
+	for range calls {
+		if a := <-answers; a.err != nil {
+			t.Errorf("%s: %v", a.name, a.err)
+		}
+	}
+	if letters := must.Get(c.DeadLetters(ctx, ""))(t); len(letters) > 0 {
+		t.Errorf("dead letters %+v, want none", letters)
+	}
+	begun := time.Now()
+	if _, err := c.AwaitThread(ctx, main("nobody")); !errors.Is(err, threads.ErrNoThread) || time.Since(begun) > 2*time.Second {
+		t.Errorf("of a thread that nobody published to: %v, after %v", err, time.Since(begun))
+	}
+}
+
+// TestExportHasWhatWasPublished: what reads a thread whole has what was acknowledged before, or says that it has not.
+func TestExportHasWhatWasPublished(t *testing.T) {
+	r := newRig(t)
+	ctx, main := t.Context(), events.Thread{Session: "s", Name: events.MainThread}
+	pub := r.Publisher(client.PublisherConfig{})
+	say := func(n int) {
+		t.Helper()
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "omp",
+			Body: fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":"%d"}}`, n, n)}))
+	}
+	for n := 1; n <= 20; n++ {
+		say(n)
+		if got := must.Get(r.Export(ctx, main, io.Discard))(t); got != 2*n-1 {
+			t.Errorf("an export has %d of %d entries", got, 2*n-1)
+		}
+		say(n * 100)
+		if c := must.Get(r.Context(ctx, main, sessions.Last, nil))(t); len(c.Messages) < 2*n {
+			t.Errorf("a context has %d messages, want %d", len(c.Messages), 2*n)
+		}
+	}
+	r.stop()
+	say(1000)
+	if got, err := r.Export(ctx, main, io.Discard); got != 40 || !errors.Is(err, client.ErrBehind) {
+		t.Errorf("an export without a persister has %d entries, %v; want 40, and %v", got, err, client.ErrBehind)
 	}
 }

@@ -307,7 +307,8 @@ func (c *Client) Source() rehydrate.Source {
 }
 
 // Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1), but for the
-// header of a session that NameSession or MoveSession changed.
+// header of a session that NameSession or MoveSession changed. It has what was published before; where no persister comes
+// to that within five seconds it has what there is, and the error is ErrBehind.
 func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
 	return c.ExportAs(ctx, t, rehydrate.Full, w, nil)
 }
@@ -316,10 +317,17 @@ func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entr
 func (c *Client) ExportAs(
 	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	head, err := c.Thread(ctx, t)
-	if err != nil {
-		return 0, err
+	head, behind := c.caughtUp(ctx, t)
+	if behind != nil && (head.Entries == 0 || !errors.Is(behind, ErrBehind)) {
+		return 0, behind
 	}
+	entries, err = c.exportHead(ctx, t, head, form, w, warn)
+	return entries, errors.Join(err, behind)
+}
+
+func (c *Client) exportHead(
+	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+) (entries int, err error) {
 	info, err := c.info(ctx, t.Session)
 	if err != nil {
 		return 0, err

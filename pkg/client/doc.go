@@ -31,6 +31,7 @@
 //	ErrGap, *Gap      items that are kept nowhere any more                                go on, or begin elsewhere
 //	ErrNotFound       no such record, blob, prompt or durable subscription
 //	ErrNoThread       no thread of that name; *Renamed has its new one
+//	ErrBehind         what was published before is not applied yet: what is read lacks it   start a persister, or wait
 //	ErrThreadExists   a thread of that name is there already
 //	ErrEnded          the thread is completed: it takes nothing more                      fork it
 //	ErrLatched        the thread's head cannot be read                                    spool fsck names what is wrong

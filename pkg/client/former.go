@@ -13,7 +13,7 @@ import (
 // now. After a crash in between both threads are there, and doing it again goes on. Errors are those of Fork and
 // Remove; ErrBusyThread: an event was applied to the thread meanwhile, and it stays.
 func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thread, err error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.AwaitThread(ctx, t)
 	if err != nil {
 		return t, err
 	}

@@ -174,7 +174,7 @@ func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) e
 // End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
 // threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before.
 func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error {
-	head, err := c.Thread(ctx, t)
+	head, err := c.AwaitThread(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -195,14 +195,14 @@ var ErrEnded = apply.ErrEnded
 var ErrThreadExists = errors.New("thread exists already")
 
 func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fork) error {
-	_, err := c.Thread(ctx, to)
+	_, err := c.AwaitThread(ctx, to)
 	if was := (*Renamed)(nil); err == nil || errors.As(err, &was) {
 		return errors.Join(ErrThreadExists, err)
 	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err
 	}
-	source, err := c.Thread(ctx, events.Thread{Session: from.Session, Name: from.Thread})
+	source, err := c.AwaitThread(ctx, events.Thread{Session: from.Session, Name: from.Thread})
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func valid(raw []byte) error {
 
 // open reads the head of a thread that takes operations.
 func (c *Client) open(ctx context.Context, t events.Thread) (threads.Head, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.AwaitThread(ctx, t)
 	if err == nil && head.Status == threads.StatusCompleted {
 		err = fmt.Errorf("%w: %s", ErrEnded, t)
 	}
@@ -194,7 +194,7 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.Thread(ctx, t); !errors.Is(err, threads.ErrNoThread) {
+	if _, err := c.AwaitThread(ctx, t); !errors.Is(err, threads.ErrNoThread) {
 		return errors.Join(err, fmt.Errorf("%w: %s", ErrThreadExists, t))
 	}
 	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
@@ -244,7 +244,7 @@ func (c *Client) describe(ctx context.Context, session string, op events.Control
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.Thread(ctx, t); errors.Is(err, threads.ErrNoThread) {
+	if _, err := c.AwaitThread(ctx, t); errors.Is(err, threads.ErrNoThread) {
 		all, e := c.Threads(ctx, session)
 		if e != nil || len(all) == 0 {
 			return cmp.Or(e, err)
@@ -313,7 +313,7 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	if err := errors.Join(from.Validate(), target.Validate()); err != nil {
 		return err
 	}
-	head, err := c.Thread(ctx, from)
+	head, err := c.AwaitThread(ctx, from)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (c *Client) StartThread(ctx context.Context, t events.Thread, start events.
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := c.Thread(ctx, t)
+	_, err := c.AwaitThread(ctx, t)
 	if was := (*Renamed)(nil); err == nil || errors.As(err, &was) {
 		return errors.Join(fmt.Errorf("start: %w: %s", ErrThreadExists, t), err)
 	}
@@ -51,7 +51,7 @@ type StepMessage struct {
 // StepContext reads the context of a thread of the dialect step, at a step or with sessions.Last at its head. Errors
 // wrap ErrNoContext, threads.ErrNoThread or sessions.ErrNotFound.
 func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions.Leaf) (out StepContext, err error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.caughtUp(ctx, t)
 	if err != nil {
 		return out, err
 	}

@@ -95,7 +95,7 @@ func (c *Client) rename(ctx context.Context, t events.Thread, to string, force b
 		return err
 	}
 	var was *Renamed
-	switch _, err := c.Thread(ctx, target); {
+	switch _, err := c.AwaitThread(ctx, target); {
 	case err == nil:
 		return fmt.Errorf("rename %s: %w: %s", t, ErrThreadExists, target)
 	case errors.As(err, &was) && was.To != t:
@@ -122,7 +122,7 @@ func (c *Client) ForceRemove(ctx context.Context, t events.Thread) error {
 }
 
 func (c *Client) remove(ctx context.Context, t events.Thread, how events.Remove) error {
-	if _, err := c.Thread(ctx, t); err != nil && !(how.Force && isUnreadable(err)) {
+	if _, err := c.AwaitThread(ctx, t); err != nil && !(how.Force && isUnreadable(err)) {
 		return err
 	}
 	if err := c.quiet(ctx, t, how.Force); err != nil {

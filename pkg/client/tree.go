@@ -32,7 +32,7 @@ func (t *Tree) Place(id string) (p rehydrate.Placed, ok bool) {
 // Tree reads a thread whole, entries as they are stored: long strings cut, images as refs. threads.ErrNoThread: there is none
 // of that name.
 func (c *Client) Tree(ctx context.Context, t events.Thread) (*Tree, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.caughtUp(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ var ErrNoContext = errors.New("no context")
 // stays in place (SPEC T10); with a nil warn it is an error. Errors wrap sessions.ErrNotFound, threads.ErrNoThread or
 // ErrNoContext.
 func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.caughtUp(ctx, t)
 	if err != nil {
 		return sessions.Context{}, err
 	}
