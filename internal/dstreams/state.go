@@ -114,15 +114,15 @@ func (s *state) next() []*appending {
 // load makes the state known: it waits until the thread has applied its newest event.
 func (h *Handler) load(ctx context.Context, t events.Thread, s *state) error {
 	s.known = false
-	newest, _, err := h.cfg.Events.NewestEvent(ctx, t)
+	newest, err := h.cfg.Events.NewestEvent(ctx, t)
 	if err != nil {
 		return err
 	}
-	v, err := h.settle(ctx, t, newest)
+	v, err := h.settle(ctx, t, newest.Seq)
 	if err != nil {
 		return err
 	}
-	s.view, s.newest = v, newest
+	s.view, s.newest = v, newest.Seq
 	s.entries, s.closed, s.tag = v.tail().entries, v.completed, v.head.Leaf
 	if v.From != nil && s.entries <= s.forkedAt() {
 		s.tag = "" // the source's

@@ -124,20 +124,20 @@ func (h *Handler) settle(ctx context.Context, t events.Thread, seq uint64) (v vi
 
 // settled is settle for the newest event that there is.
 func (h *Handler) settled(ctx context.Context, t events.Thread) (view, error) {
-	newest, _, err := h.cfg.Events.NewestEvent(ctx, t)
+	newest, err := h.cfg.Events.NewestEvent(ctx, t)
 	if err != nil {
 		return view{}, err
 	}
-	return h.settle(ctx, t, newest)
+	return h.settle(ctx, t, newest.Seq)
 }
 
 // dealtWith reports whether a persister is done with an event of a thread.
 func (h *Handler) dealtWith(ctx context.Context, t events.Thread, seq uint64) (bool, error) {
-	newest, partition, err := h.cfg.Events.NewestEvent(ctx, t)
-	if err != nil || newest < seq { // trimmed: it was applied
+	newest, err := h.cfg.Events.NewestEvent(ctx, t)
+	if err != nil || newest.Seq < seq { // trimmed: it was applied
 		return err == nil, err
 	}
-	return h.cfg.Events.Acked(ctx, partition, seq)
+	return h.cfg.Events.Acked(ctx, newest.Partition, seq)
 }
 
 // find is what requests of an existing stream begin with: 404 or 410, or the stream as it is after everything that this

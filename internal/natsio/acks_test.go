@@ -21,7 +21,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	for range messages {
 		must.Get(c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), body))(t)
 	}
-	_, partition := must.Two(c.Events().NewestEvent(t.Context(), th))(t)
+	partition := must.Get(c.Events().NewestEvent(t.Context(), th))(t).Partition
 	type freed struct{}
 	came, gone := make(chan func() error, messages), make(chan freed, messages)
 	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {

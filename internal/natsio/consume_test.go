@@ -29,7 +29,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 		}
 	}
 	publish(1, 5)
-	_, partition := must.Two(first.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t)
+	partition := must.Get(first.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t).Partition
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
@@ -77,7 +77,7 @@ func TestTerms(t *testing.T) {
 		must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish()
-	_, partition := must.Two(first.Events().NewestEvent(t.Context(), th))(t)
+	partition := must.Get(first.Events().NewestEvent(t.Context(), th))(t).Partition
 	consume := func(c *natsio.Conn, got chan natsio.Delivery) (stop func()) {
 		t.Helper()
 		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
@@ -146,10 +146,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		}
 	}
 	publish(old)
-	_, partition, err := first.Events().NewestEvent(t.Context(), th)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partition := must.Get(first.Events().NewestEvent(t.Context(), th))(t).Partition
 	consumer := func() *jetstream.ConsumerInfo {
 		t.Helper()
 		cons, err := first.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition))
@@ -231,8 +228,7 @@ func TestOverdueInAnyOrder(t *testing.T) {
 		}
 	}
 	publish(1)
-	_, partition, err := c.Events().NewestEvent(t.Context(), th)
-	must.Do(t, err)
+	partition := must.Get(c.Events().NewestEvent(t.Context(), th))(t).Partition
 	name := events.PartitionConsumer(partition)
 	owner := must.Get(c.JetStream().Consumer(t.Context(), events.EventsStream, name))(t)
 	fetch := func(n int) (all []jetstream.Msg) {

@@ -84,19 +84,34 @@ func (es Events) sendChains(ctx context.Context, chains []*Chain) (last uint64, 
 	return seqs[0], nil
 }
 
-// NewestEvent says where the newest stored event of a thread is; sequence 0: EVENTS holds none.
-func (es Events) NewestEvent(ctx context.Context, t events.Thread) (seq uint64, partition int, err error) {
+// Newest is the newest stored message of a thread.
+type Newest struct {
+	Seq       uint64 // 0: EVENTS holds none
+	Partition int
+	Last      events.Event // the last event in it; of no kind if it cannot be read
+}
+
+// NewestEvent finds the newest stored message of a thread.
+func (es Events) NewestEvent(ctx context.Context, t events.Thread) (Newest, error) {
 	found, err := es.c.newest(ctx, events.EventsStream, []string{events.StoredFilter(t)})
 	if err != nil {
-		return 0, 0, fmt.Errorf("newest event of %s: %w", t, err)
+		return Newest{}, fmt.Errorf("newest event of %s: %w", t, err)
 	}
-	if found[0].Seq == 0 {
-		return 0, 0, nil
+	m := found[0]
+	if m.Seq == 0 {
+		return Newest{}, nil
 	}
-	rest := strings.TrimPrefix(found[0].Subject, strings.TrimSuffix(events.PartitionSubjects, ">"))
+	rest := strings.TrimPrefix(m.Subject, strings.TrimSuffix(events.PartitionSubjects, ">"))
 	rest, _, _ = strings.Cut(rest, ".")
-	partition, err = strconv.Atoi(rest)
-	return found[0].Seq, partition, err
+	n := Newest{Seq: m.Seq}
+	if n.Partition, err = strconv.Atoi(rest); err != nil {
+		return Newest{}, err
+	}
+	if e, err := events.Open(m.Subject, m.Data); err == nil {
+		all := e.Each()
+		n.Last = all[len(all)-1]
+	}
+	return n, nil
 }
 
 // Acked reports whether a persister is done with an event of a partition: it is applied, or among the dead letters.

@@ -26,8 +26,8 @@ func TestChain(t *testing.T) {
 	entry := func(th events.Thread, seq uint64) *events.Event {
 		return &events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: th, Producer: "p", Seq: seq, Body: []byte("x")}
 	}
-	if seq, _, err := conn.Events().NewestEvent(ctx, a); seq != 0 || err != nil {
-		t.Fatalf("newest of nothing = %d, %v", seq, err)
+	if newest, err := conn.Events().NewestEvent(ctx, a); newest.Seq != 0 || err != nil {
+		t.Fatalf("newest of nothing = %d, %v", newest.Seq, err)
 	}
 	first := must.Get(after(t, conn, 0, entry(a, 1)))(t)
 	must.Get(after(t, conn, 0, entry(b, 1)))(t)
@@ -39,7 +39,11 @@ func TestChain(t *testing.T) {
 	}
 	end := &events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 3, Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()}
 	last := must.Get(after(t, conn, first, entry(a, 2), end))(t)
-	seq, partition, err := conn.Events().NewestEvent(ctx, a)
+	newest, err := conn.Events().NewestEvent(ctx, a)
+	seq, partition := newest.Seq, newest.Partition
+	if newest.Last.Kind != events.KindControl || newest.Last.Producer != "p" || newest.Last.Seq != 3 {
+		t.Errorf("the newest event is %+v, want the end of the thread", newest.Last)
+	}
 	if err != nil || seq != last || last != first+3 {
 		t.Fatalf("newest = %d, %v, want %d after %d", seq, err, last, first)
 	}
@@ -63,10 +67,7 @@ func TestChains(t *testing.T) {
 	for round, wrong := range []int{-1, 5} {
 		var chains []*natsio.Chain
 		for i := range 12 {
-			last, _, err := conn.Events().NewestEvent(t.Context(), events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			last := must.Get(conn.Events().NewestEvent(t.Context(), events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"}))(t).Seq
 			if i == wrong {
 				last = 1 << 40
 			}
@@ -74,7 +75,7 @@ func TestChains(t *testing.T) {
 		}
 		conn.Events().PublishChains(t.Context(), chains)
 		for i, ch := range chains {
-			newest, _ := must.Two(conn.Events().NewestEvent(t.Context(), ch.Events[0].Thread))(t)
+			newest := must.Get(conn.Events().NewestEvent(t.Context(), ch.Events[0].Thread))(t).Seq
 			if i == wrong {
 				if !errors.Is(ch.Err, record.ErrConflict) || newest >= 1<<40 {
 					t.Errorf("round %d, chain %d, which is wrong: %v", round, i, ch.Err)

@@ -51,7 +51,7 @@ func TestConsumerDeleted(t *testing.T) {
 		must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish(1)
-	_, partition := must.Two(c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t)
+	partition := must.Get(c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t).Partition
 	got := make(chan natsio.Delivery, 100)
 	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
 	defer stop()

@@ -33,7 +33,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
 		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },
-		"NewestEvent": func() error { _, _, err := c.Events().NewestEvent(ctx, th); return err },
+		"NewestEvent": func() error { _, err := c.Events().NewestEvent(ctx, th); return err },
 		"Records":     func() error { _, err := c.Records().Records(ctx, events.HeadKey(th)); return err },
 	} {
 		if err := read(); err != nil {

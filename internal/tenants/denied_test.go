@@ -82,7 +82,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			_, err := c.Events().Consume(ctx, 1, func(context.Context) {}, func(natsio.Delivery) {})
 			return err
 		},
-		"NewestEvent":  func(ctx context.Context) error { _, _, err := c.Events().NewestEvent(ctx, th); return err },
+		"NewestEvent":  func(ctx context.Context) error { _, err := c.Events().NewestEvent(ctx, th); return err },
 		"ThreadEvents": func(ctx context.Context) error { _, err := c.Events().ThreadEvents(ctx, th); return err },
 		"Records":      func(ctx context.Context) error { _, err := c.Records().Records(ctx, "a", "b"); return err },
 		"List":         func(ctx context.Context) error { _, err := c.Records().List(ctx, ">"); return err },

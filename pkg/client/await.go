@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -48,8 +49,8 @@ func (c *Client) AwaitThread(ctx context.Context, t events.Thread) (threads.Head
 	if !isNone(err) {
 		return head, err
 	}
-	if newest, partition, unknown := c.events.NewestEvent(ctx, t); unknown == nil && newest != 0 {
-		head, err = c.reaching(ctx, t, partition, newest, func(_ threads.Head, err error) bool { return !isNone(err) })
+	if newest, unknown := c.events.NewestEvent(ctx, t); unknown == nil && newest.Seq != 0 {
+		head, err = c.reaching(ctx, t, newest, func(_ threads.Head, err error) bool { return !isNone(err) })
 	}
 	return head, err
 }
@@ -57,15 +58,16 @@ func (c *Client) AwaitThread(ctx context.Context, t events.Thread) (threads.Head
 // caughtUp is Thread with all that was published to it before, once a persister has come to that. ErrBehind, beside the head: none has
 // within five seconds. Who may not ask what was published is given what there is.
 func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, error) {
-	newest, partition, unknown := c.events.NewestEvent(ctx, t)
+	newest, unknown := c.events.NewestEvent(ctx, t)
 	head, err := c.Thread(ctx, t)
 	reached := func(head threads.Head, err error) bool {
-		return newest == 0 || err == nil && head.Applied >= newest || err != nil && !isNone(err)
+		e := newest.Last
+		return newest.Seq == 0 || head.Applied > newest.Seq || head.Duplicate(e.Producer, e.Epoch, e.Seq) || err != nil && !isNone(err)
 	}
 	if unknown != nil || reached(head, err) {
 		return head, err
 	}
-	return c.reaching(ctx, t, partition, newest, reached)
+	return c.reaching(ctx, t, newest, reached)
 }
 
 // isNone tells that there is no thread, and that none has taken its name away.
@@ -73,11 +75,11 @@ func isNone(err error) bool {
 	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
 }
 
-// reaching looks at a thread until that is enough, or persisters are done with an event of its partition.
-func (c *Client) reaching(ctx context.Context, t events.Thread, partition int, event uint64, enough func(threads.Head, error) bool) (threads.Head, error) {
+// reaching looks at a thread until that is enough, or persisters are done with its newest message.
+func (c *Client) reaching(ctx context.Context, t events.Thread, newest natsio.Newest, enough func(threads.Head, error) bool) (threads.Head, error) {
 	begun := time.Now()
 	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		dealt, unknown := c.events.Acked(ctx, partition, event)
+		dealt, unknown := c.events.Acked(ctx, newest.Partition, newest.Seq)
 		head, err := c.Thread(ctx, t) // behind the question: an event is acked behind its commit
 		if dealt || unknown != nil || enough(head, err) {
 			return head, err
@@ -141,12 +143,12 @@ func (c *Client) applied(ctx context.Context, w waited) (bool, error) {
 // removal is an ErrRemoved when persisters are done with all that was published to the thread, and it does not know the
 // event: it was applied, or skipped, before its thread or session was removed. nil also when that cannot be found out now.
 func (c *Client) removal(ctx context.Context, w waited) error {
-	newest, partition, err := c.events.NewestEvent(ctx, w.thread)
+	newest, err := c.events.NewestEvent(ctx, w.thread)
 	if err != nil {
 		return nil //nolint:nilerr // the caller asks again
 	}
-	if newest != 0 { // else its events are purged, which is done last
-		if done, err := c.events.Acked(ctx, partition, newest); err != nil || !done {
+	if newest.Seq != 0 { // else its events are purged, which is done last
+		if done, err := c.events.Acked(ctx, newest.Partition, newest.Seq); err != nil || !done {
 			return nil //nolint:nilerr // the caller asks again
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/artifactstore"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
@@ -227,17 +228,18 @@ func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer st
 
 // passed tells whether persisters are done with what a thread's partition had when it was asked first. An error counts as no.
 func (c *Client) passed(t events.Thread) func(context.Context) bool {
-	newest, partition, asked := uint64(0), 0, false
+	var newest natsio.Newest
+	asked := false
 	return func(ctx context.Context) bool {
 		if !asked {
 			var err error
-			newest, partition, err = c.events.NewestEvent(ctx, t)
+			newest, err = c.events.NewestEvent(ctx, t)
 			asked = err == nil
 		}
-		if !asked || newest == 0 { // 0: its events are purged, which is done last
+		if !asked || newest.Seq == 0 { // 0: its events are purged, which is done last
 			return asked
 		}
-		done, err := c.events.Acked(ctx, partition, newest)
+		done, err := c.events.Acked(ctx, newest.Partition, newest.Seq)
 		return err == nil && done
 	}
 }

@@ -46,10 +46,7 @@ func TestRetireLosesNothing(t *testing.T) {
 		told <- err
 	}()
 	for n := uint64(0); n < 4; { // the first entry, the fork, the late entry, the removal
-		var err error
-		if n, _, err = conn.Events().NewestEvent(ctx, th); err != nil {
-			t.Fatal(err)
-		}
+		n = must.Get(conn.Events().NewestEvent(ctx, th))(t).Seq
 	}
 	free()
 	if err := <-told; !errors.Is(err, client.ErrBusyThread) {

@@ -35,15 +35,12 @@ func TestLeftByAnother(t *testing.T) {
 			defer cancel()
 			th := thread("s")
 			publishApplied(ctx, t, conn, th)
-			var err error
 			told := make([]chan error, len(ops))
 			for i, op := range ops { // each decides before anything has happened
 				told[i] = make(chan error, 1)
 				go func() { told[i] <- op(ctx, c, th) }()
 				for n, want := uint64(0), uint64(i+2); n < want; {
-					if n, _, err = conn.Events().NewestEvent(ctx, th); err != nil {
-						t.Fatal(err)
-					}
+					n = must.Get(conn.Events().NewestEvent(ctx, th))(t).Seq
 				}
 			}
 			stop := must.Get(persister(conn))(t)
