@@ -71,6 +71,11 @@ func (st Streams) follow(
 			if pending = info.NumPending; pending == 0 {
 				continue
 			}
+			if info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+				// The server stands still at a message that it chose for its subject and that was removed since. An ordered consumer whose
+				// server has forgotten it goes on by sequence: it gives older messages of a subject beside the last one.
+				_ = st.c.js.DeleteConsumer(ctx, info.Stream, info.Name)
+			}
 			if idle++; idle == stalls {
 				return fmt.Errorf("%w: %s: none of %d messages behind %d in %v: can the server read its disk?",
 					record.ErrBusy, info.Stream, pending, info.Delivered.Stream, stalls*st.c.timeout)

@@ -76,16 +76,29 @@ func (l *storedList) chunk(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	return nil
 }
 
-// lastOfEach gives the last message of every subject to f. A subject that is written meanwhile may be left out: it is newer
-// than what was asked for.
+// lastOfEach gives the last message of every subject to f, and perhaps older ones before it, where messages are removed
+// meanwhile. A subject that is written meanwhile may be left out: it is newer than what was asked for.
 func (obs Objects) lastOfEach(ctx context.Context, s jetstream.Stream, filter string, headers bool,
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+	last := uint64(0)
+	cfg := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: headers,
 		InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return WrapErr(err)
 	}
-	return obs.c.Streams().each(ctx, cons, f)
+	for range 2 {
+		cons, err := s.OrderedConsumer(ctx, cfg)
+		if err != nil {
+			return WrapErr(err)
+		}
+		err = obs.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			last = meta.Sequence.Stream
+			return f(m, meta)
+		})
+		if err != nil {
+			return err
+		}
+		// Where messages are removed meanwhile, the server counts too few that are left. By sequence it misses none.
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, last+1
+	}
+	return nil
 }

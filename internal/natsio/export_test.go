@@ -1,0 +1,4 @@
+package natsio
+
+// LastOfEach is lastOfEach.
+var LastOfEach = Objects.lastOfEach
