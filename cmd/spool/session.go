@@ -28,6 +28,7 @@ type sessionCmd struct {
 	Branch  sessionBranchCmd  `cmd:"" help:"Move the leaf to an entry: the next one goes after it."`
 	Reset   sessionResetCmd   `cmd:"" help:"Take the leaf away: the next entry is a new root."`
 	Label   sessionLabelCmd   `cmd:"" help:"Give an entry a label, or take it away."`
+	New     sessionNewCmd     `cmd:"" help:"Begin a session, with its directory and the session that it goes on from."`
 	Fork    sessionForkCmd    `cmd:"" help:"Make a session of another one under a new id; nothing is copied."`
 	Name    sessionNameCmd    `cmd:"" help:"Give a session a title; spool thread rename gives a thread another name."`
 	Move    sessionMoveCmd    `cmd:"" help:"Make a session one of another directory, for ls, resume and export."`

@@ -110,6 +110,28 @@ func (c *sessionMoveCmd) Run(a *app) error {
 	})
 }
 
+type sessionNewCmd struct {
+	Session string `arg:"" optional:"" help:"Id of the session (default: made up)."`
+	Cwd     string `placeholder:"DIR" help:"Directory that its agent works in (default: the current one)."`
+	Parent  string `placeholder:"SESSION" help:"The session that it goes on from; nothing of it is taken, as fork does."`
+}
+
+func (c *sessionNewCmd) Run(a *app) error {
+	if c.Session == "" {
+		c.Session = strings.ToLower(ulid.Make().String())
+	}
+	if err := checkNames(c.Session, ""); err != nil {
+		return service.UsageError{Err: err}
+	}
+	dir, err := filepath.Abs(c.Cwd)
+	if err != nil {
+		return err
+	}
+	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
+		return t.Session, cl.NewSession(a.ctx, t.Session, dir, c.Parent)
+	})
+}
+
 type sessionForkCmd struct {
 	Session string `arg:"" help:"The session."`
 	New     string `arg:"" optional:"" help:"Id of the new one (default: made up)."`

@@ -237,6 +237,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET " + sessionPath + "/threads":             both("/v1/sessions/s/threads"),
 		"GET /v1/threads":                             both("/v1/threads?status=active"),
 		"POST " + threadPath + "/start":               post("/v1/sessions/flow/threads/main/start", `{"name":"fix","max_rounds":3,"prompt":"Fix it."}`),
+		"POST " + sessionPath:                         post("/v1/sessions/begun", `{"cwd":"/w","parent":"s"}`),
 		"POST " + sessionPath + "/name":               post("/v1/sessions/spare/name", `{"title":"Spare","auto":true}`),
 		"POST " + sessionPath + "/move":               post("/v1/sessions/spare/move", `{"cwd":"/w"}`),
 		"POST " + sessionPath + "/artifacts/number":   post("/v1/sessions/items/artifacts/number", `{"tool":"make"}`),

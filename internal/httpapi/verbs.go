@@ -29,6 +29,11 @@ var verbs = []route{
 		gives: object("thread"), status: 201, also: []int{409, 415}, do: changes(http.StatusCreated, (*api).startThread),
 	},
 	{
+		method: "POST", path: sessionPath, need: access.Write, in: storing,
+		about: "Begin a session of omp entries. Nothing of its parent is taken.", takes: object("new_session"),
+		gives: object("ok"), status: 201, also: []int{409, 415}, do: (*api).newSession,
+	},
+	{
 		method: "POST", path: sessionPath + "/name", need: access.Write, in: storing,
 		about: "Give the session a title; with auto, unless the user gave one.", takes: object("name"),
 		gives: object("ok"), also: []int{409, 415}, do: (*api).nameSession,
@@ -94,6 +99,21 @@ func (a *api) startThread(ctx context.Context, t events.Thread, in struct {
 }) (events.Thread, error) {
 	start := events.Start{Name: in.Name, Hash: in.Bundle, MaxRounds: in.MaxRounds, Depth: in.Depth, Prompt: in.Prompt}
 	return t, a.cfg.Client.StartThread(ctx, t, start)
+}
+
+func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Cwd    string `json:"cwd"`
+		Parent string `json:"parent"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	err := a.cfg.Client.NewSession(r.Context(), r.PathValue("session"), in.Cwd, in.Parent)
+	if err == nil {
+		answer(w, http.StatusCreated, okay{OK: true})
+	}
+	return err
 }
 
 func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {

@@ -7,6 +7,30 @@ import (
 	"spool/internal/httpapi"
 )
 
+// TestNewSession: a session begins once, with its directory and the session that it goes on from.
+func TestNewSession(t *testing.T) {
+	_, _, _, url := worldOn(t, httpapi.Config{})
+	const session, js = "/v1/sessions/s", "application/json"
+	for _, step := range []struct {
+		path, body string
+		want       int
+	}{
+		{"/v1/sessions/a%20b", `{"cwd":"/w"}`, 400},
+		{session, `{"cwd":""}`, 400},
+		{session, `{"cwd":"/a\nb"}`, 400},
+		{session, `{"cwd":"/w","parent":"s0"}`, 201},
+		{session, `{"cwd":"/w"}`, 409},
+	} {
+		status, _, text := do(t, url, request{method: "POST", path: step.path, kind: js, body: step.body})
+		if status != step.want {
+			t.Errorf("POST %s %s = %d %s, want %d", step.path, step.body, status, text, step.want)
+		}
+	}
+	if _, _, text := do(t, url, request{method: "GET", path: session}); !strings.Contains(string(text), `"cwd":"/w"`) {
+		t.Errorf("GET %s = %s", session, text)
+	}
+}
+
 // TestNameSession: an automatic title is refused where the user gave one.
 func TestNameSession(t *testing.T) {
 	_, _, _, url := worldOn(t, httpapi.Config{})

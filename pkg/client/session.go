@@ -194,8 +194,13 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.AwaitThread(ctx, t); !errors.Is(err, threads.ErrNoThread) {
-		return errors.Join(err, fmt.Errorf("%w: %s", ErrThreadExists, t))
+	if err := new(sessions.Info).Move(cwd); err != nil {
+		return fmt.Errorf("%w: new session: %w", events.ErrControl, err)
+	}
+	if _, err := c.AwaitThread(ctx, t); err == nil {
+		return fmt.Errorf("%w: %s", ErrThreadExists, t)
+	} else if !errors.Is(err, threads.ErrNoThread) {
+		return fmt.Errorf("new session %s: %w", session, err)
 	}
 	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
 	p := c.Publisher(PublisherConfig{})
