@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"spool/internal/access"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
@@ -133,14 +135,25 @@ func (a *api) changed(t events.Thread) {
 	a.takers.forget(t)
 }
 
-// branch moves the leaf to an entry, or with none away from all.
+// branch moves the leaf to an entry, or with none away from all; with a summary it appends there what was learned on the path that
+// is left.
 func (a *api) branch(ctx context.Context, t events.Thread, in struct {
-	Entry string `json:"entry"`
+	Entry   string          `json:"entry"`
+	Summary string          `json:"summary"`
+	Details json.RawMessage `json:"details"`
 }) (events.Thread, error) {
-	if in.Entry == "" {
-		return t, a.cfg.Client.Reset(ctx, t)
+	var err error
+	switch {
+	case in.Summary != "":
+		_, err = a.cfg.Client.BranchWithSummary(ctx, t, in.Entry, sessions.Summarized{Summary: in.Summary, Details: in.Details})
+	case in.Details != nil:
+		err = fmt.Errorf("%w: details belong to a summary, and there is none", ErrRequest)
+	case in.Entry == "":
+		err = a.cfg.Client.Reset(ctx, t)
+	default:
+		err = a.cfg.Client.Branch(ctx, t, in.Entry)
 	}
-	return t, a.cfg.Client.Branch(ctx, t, in.Entry)
+	return t, err
 }
 
 // label names an entry.

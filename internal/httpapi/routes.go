@@ -228,7 +228,7 @@ var served = []route{
 	},
 	{
 		method: "POST", path: threadPath + "/branch", need: access.Write, in: storing,
-		about: "Move the leaf to an entry; without one, away from all.", takes: object("branch"),
+		about: "Move the leaf to an entry; without one, away from all. A summary is appended there.", takes: object("branch"),
 		gives: object("thread"), also: []int{409, 415}, do: changes(http.StatusOK, (*api).branch),
 	},
 	{

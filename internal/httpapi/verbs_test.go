@@ -31,6 +31,32 @@ func TestNewSession(t *testing.T) {
 	}
 }
 
+// TestBranchWithSummary: what was learned on the path that is left is in the context of the entry that the leaf moved to.
+func TestBranchWithSummary(t *testing.T) {
+	_, _, _, url := worldOn(t, httpapi.Config{})
+	const thread, js = "/v1/sessions/s/threads/main", "application/json"
+	said := `{"type":"message","id":"aaaaaaa1","message":{"role":"user","content":"begin"}}
+{"type":"message","id":"aaaaaaa2","parentId":"aaaaaaa1","message":{"role":"assistant","content":[{"type":"text","text":"astray"}]}}`
+	for _, step := range []struct {
+		path, kind, body string
+		want             int
+	}{
+		{"/entries?dialect=omp", "application/x-ndjson", said, 200},
+		{"/branch", js, `{"entry":"aaaaaaa1","details":{"k":1}}`, 400},
+		{"/branch", js, `{"entry":"zzzzzzz1","summary":"It was a dead end."}`, 404},
+		{"/branch", js, `{"entry":"aaaaaaa1","summary":"It was a dead end.","details":{"k":1}}`, 200},
+	} {
+		status, _, text := do(t, url, request{method: "POST", path: thread + step.path, kind: step.kind, body: step.body})
+		if status != step.want {
+			t.Errorf("POST %s %s = %d %s, want %d", step.path, step.body, status, text, step.want)
+		}
+	}
+	_, _, text := do(t, url, request{method: "GET", path: thread + "/context"})
+	if got := string(text); !strings.Contains(got, "dead end") || !strings.Contains(got, "begin") || strings.Contains(got, "astray") {
+		t.Errorf("GET %s/context = %s", thread, got)
+	}
+}
+
 // TestNameSession: an automatic title is refused where the user gave one.
 func TestNameSession(t *testing.T) {
 	_, _, _, url := worldOn(t, httpapi.Config{})
