@@ -154,8 +154,8 @@ func (q *Queue) Drained() <-chan struct{} {
 // Some has a token while there may be something to drain.
 func (q *Queue) Some() <-chan struct{} { return q.some }
 
-// Yield waits while a drain sends the little that still waits here, as long as ctx lives. Who calls it before Append and Empty
-// lets a drain come to an end, however much is published meanwhile.
+// Yield waits while a drain sends what came during its last round, as long as ctx lives. Who calls it before Append and Empty lets a
+// drain come to an end, however much is published meanwhile.
 func (q *Queue) Yield(ctx context.Context) {
 	q.mu.Lock()
 	last := q.last
@@ -170,11 +170,12 @@ func (q *Queue) Yield(ctx context.Context) {
 	}
 }
 
-// hold makes those wait who yield, when all that waits came during the last round.
+// hold makes those wait who yield: what waits now came during the last round. Where that is more than can be sent before somebody
+// is tired of waiting, the next round has less.
 func (q *Queue) hold() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.last == nil && q.waiting == 1 && q.active != nil && q.active.size <= batchBytes {
+	if q.last == nil {
 		q.last = make(chan struct{})
 	}
 }
