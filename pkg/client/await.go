@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -45,29 +46,20 @@ const mostAwaited = 5 * time.Second
 // AwaitThread is Thread for whoever needs one: where there is none of that name, but something was published to it that no
 // persister has come to, it waits for that, five seconds at most. So who has published may ask at once for what came of it.
 func (c *Client) AwaitThread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	head, err := c.Thread(ctx, t)
-	if !isNone(err) {
+	if head, err := c.Thread(ctx, t); !isNone(err) {
 		return head, err
 	}
-	if newest, unknown := c.events.NewestEvent(ctx, t); unknown == nil && newest.Seq != 0 {
-		head, err = c.reaching(ctx, t, newest, func(_ threads.Head, err error) bool { return !isNone(err) })
-	}
-	return head, err
+	return c.reaching(ctx, t, func(_ natsio.Newest, _ threads.Head, err error) bool { return !isNone(err) })
 }
 
 // caughtUp is Thread with all that was published to it before, once a persister has come to that. ErrBehind, beside the head: none has
 // within five seconds. Who may not ask what was published is given what there is.
 func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, error) {
-	newest, unknown := c.events.NewestEvent(ctx, t)
-	head, err := c.Thread(ctx, t)
-	reached := func(head threads.Head, err error) bool {
-		e := newest.Last
-		return newest.Seq == 0 || head.Applied > newest.Seq || head.Duplicate(e.Producer, e.Epoch, e.Seq) || err != nil && !isNone(err)
-	}
-	if unknown != nil || reached(head, err) {
-		return head, err
-	}
-	return c.reaching(ctx, t, newest, reached)
+	return c.reaching(ctx, t, func(newest natsio.Newest, head threads.Head, err error) bool {
+		e := newest.Last // a commit may take only the first ones of its message; and where it repeats one, the thread has it before its time
+		return err != nil && !isNone(err) || head.Applied > newest.Seq ||
+			head.Applied == newest.Seq && head.Duplicate(e.Producer, e.Epoch, e.Seq)
+	})
 }
 
 // isNone tells that there is no thread, and that none has taken its name away.
@@ -75,16 +67,24 @@ func isNone(err error) bool {
 	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
 }
 
-// reaching looks at a thread until that is enough, or persisters are done with its newest message.
-func (c *Client) reaching(ctx context.Context, t events.Thread, newest natsio.Newest, enough func(threads.Head, error) bool) (threads.Head, error) {
+// reaching looks at a thread until that is enough, or persisters are done with the newest message that it had before. Whoever does not
+// answer says neither.
+func (c *Client) reaching(
+	ctx context.Context, t events.Thread, enough func(natsio.Newest, threads.Head, error) bool,
+) (threads.Head, error) {
 	begun := time.Now()
+	short, cancel := context.WithTimeout(ctx, mostAwaited)
+	defer cancel()
+	waits := c.Flush(short) // what this client has on its disk was published before, too
+	newest, unknown := c.events.NewestEvent(ctx, t)
+	known := unknown == nil
+	done := known && newest.Seq == 0
 	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		dealt, unknown := c.events.Acked(ctx, newest.Partition, newest.Seq)
 		head, err := c.Thread(ctx, t) // behind the question: an event is acked behind its commit
-		if dealt || unknown != nil || enough(head, err) {
+		if waits == nil && (done || known && enough(newest, head, err)) || errors.Is(unknown, record.ErrDenied) {
 			return head, err
 		}
-		if time.Since(begun) > mostAwaited {
+		if time.Since(begun) >= mostAwaited {
 			return head, errors.Join(err, fmt.Errorf("%s: %w", t, ErrBehind))
 		}
 		select {
@@ -92,6 +92,13 @@ func (c *Client) reaching(ctx context.Context, t events.Thread, newest natsio.Ne
 			return head, ctx.Err()
 		case <-time.After(wait):
 		}
+		if known {
+			done, unknown = c.events.Acked(ctx, newest.Partition, newest.Seq)
+			continue
+		}
+		newest, unknown = c.events.NewestEvent(ctx, t)
+		known = unknown == nil
+		done = known && newest.Seq == 0
 	}
 }
 

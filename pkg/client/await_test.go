@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,5 +157,67 @@ func TestExportHasWhatWasPublished(t *testing.T) {
 	say(1)
 	if got, err := r.Export(ctx, main, io.Discard); got != said-1 || !errors.Is(err, client.ErrBehind) {
 		t.Errorf("an export without a persister has %d entries, %v; want %d, and %v", got, err, said-1, client.ErrBehind)
+	}
+}
+
+func say(producer string, seq uint64, t events.Thread) *events.Event {
+	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "omp", Thread: t,
+		Body: fmt.Appendf(nil, `{"type":"message","id":"%s%d","message":{"role":"user","content":"x"}}`, producer, seq)}
+}
+
+// TestExportBehindARepeat: what reads a thread whole waits for what was acknowledged before, also where the newest message repeats
+// one that is applied.
+func TestExportBehindARepeat(t *testing.T) {
+	conn := natstest.Conn(t)
+	c, ctx, main := client.New(conn), t.Context(), thread("s")
+	var mu sync.Mutex
+	stop := must.Get(persister(conn, func(natsio.Delivery) { mu.Lock(); defer mu.Unlock() }))(t)
+	defer stop()
+	publish := func(e *events.Event) { must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{e})) }
+	publish(say("p", 1, main))
+	await(t, c, main, "p", 1)
+	mu.Lock()
+	publish(say("q", 1, main))
+	publish(say("p", 1, main))
+	time.AfterFunc(500*time.Millisecond, mu.Unlock)
+	if got, err := c.Export(ctx, main, io.Discard); got != 2 {
+		t.Errorf("an export has %d of 2 entries, %v", got, err)
+	}
+}
+
+// TestExportWhereNobodyKnows: that nobody can say how far persisters are is no word that they are done.
+func TestExportWhereNobodyKnows(t *testing.T) {
+	conn := natstest.Conn(t)
+	c, ctx := client.New(conn), t.Context()
+	publishApplied(ctx, t, conn, thread("s"))
+	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{say("p", 1, thread("s"))}))
+	newest := must.Get(conn.Events().NewestEvent(ctx, thread("s")))(t)
+	must.Do(t, conn.JetStream().DeleteConsumer(ctx, events.EventsStream, events.PartitionConsumer(newest.Partition)))
+	if n, err := c.Export(ctx, thread("s"), io.Discard); n != 1 || !errors.Is(err, client.ErrBehind) {
+		t.Errorf("Export = %d entries, %v, want 1 and ErrBehind", n, err)
+	}
+}
+
+// TestExportOfWhatWaitsOffline: what reads a thread whole has what its own client was told is kept, or says that it has not.
+func TestExportOfWhatWaitsOffline(t *testing.T) {
+	s, dir := newSite(t), t.TempDir()
+	s.up()
+	before := connectOffline(t, newSite(t), dir, 0) // its server never comes, and it lives: what it has goes first
+	defer before.Close()
+	laptop(t, before, 0, 1, 1)
+	c := connectOffline(t, s, dir, 0)
+	defer c.Close()
+	laptop(t, c, 0, 2, 2)
+	other := c.Publisher(client.PublisherConfig{})
+	must.Do(t, s.conn.Events().PublishEvents(t.Context(), []*events.Event{say("p", 1, thread("s"))}))
+	await(t, c, thread("s"), "p", 1)
+	must.Do(t, other.Publish(limited(t), post(thread("t"), "1")))
+	for what, ask := range map[string]func() error{
+		"Export":      func() error { _, err := c.Export(limited(t), thread("s"), io.Discard); return err },
+		"AwaitThread": func() error { _, err := c.AwaitThread(limited(t), thread("t")); return err },
+	} {
+		if err := ask(); !errors.Is(err, client.ErrBehind) {
+			t.Errorf("%s beside what waits on the disk = %v, want ErrBehind", what, err)
+		}
 	}
 }
