@@ -9,6 +9,8 @@ import (
 
 	"spool/internal/apply"
 	"spool/internal/jsonscan"
+	"spool/internal/natsio"
+	"spool/internal/retry"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -197,17 +199,39 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 	if err := new(sessions.Info).Move(cwd); err != nil {
 		return fmt.Errorf("%w: new session: %w", events.ErrControl, err)
 	}
-	if _, err := c.AwaitThread(ctx, t); err == nil {
-		return fmt.Errorf("%w: %s", ErrThreadExists, t)
-	} else if !errors.Is(err, threads.ErrNoThread) {
+	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
+	e := events.Event{
+		Kind: events.KindEntry, Dialect: "omp", Thread: t, Producer: c.Publisher(PublisherConfig{}).Producer(), Seq: 1, Body: header.JSON(),
+		User: events.UserFrom(ctx), Scope: events.ScopeFrom(ctx),
+	}
+	if err := retry.Do(ctx, nil, func() error { return c.beginWith(ctx, &e) }); err != nil {
 		return fmt.Errorf("new session %s: %w", session, err)
 	}
-	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
-	p := c.Publisher(PublisherConfig{})
-	if err := p.Publish(ctx, Entry{Thread: t, Dialect: "omp", Body: header.JSON()}); err != nil {
+	return c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, true})
+}
+
+// beginWith publishes what a thread is to begin with. Of several who do one succeeds; the others are told ErrThreadExists. Doing it again
+// after an unknown outcome is harmless.
+func (c *Client) beginWith(ctx context.Context, e *events.Event) error {
+	newest, err := c.events.NewestEvent(ctx, e.Thread)
+	if err != nil {
 		return err
 	}
-	return c.Await(ctx, t, p.Producer(), 0, 1)
+	last := newest.Last
+	if newest.Seq != 0 && last.Producer == e.Producer && last.Epoch == e.Epoch && last.Seq == e.Seq { // of a try that got no answer
+		return nil
+	}
+	switch head, err := c.AwaitThread(ctx, e.Thread); {
+	case err == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w: %s", ErrThreadExists, e.Thread)
+	case !errors.Is(err, threads.ErrNoThread) || errors.Is(err, ErrBehind):
+		return err
+	}
+	ch := natsio.Chain{Last: newest.Seq, Events: []*events.Event{e}}
+	c.events.PublishChains(ctx, []*natsio.Chain{&ch})
+	return retry.Raced(ch.Err)
 }
 
 // ErrTitled: the user named the session, and an automatic title does not replace that.
