@@ -88,7 +88,7 @@ const (
 
 // Find looks for a node in the headers of all packs: the last resort of a reader without a locator (DESIGN 7).
 func (s *Store) Find(ctx context.Context, ref casstore.Ref) (casstore.Node, error) {
-	at, err := s.locate(ctx, ref, math.MaxInt)
+	at, err := s.locate(ctx, ref, math.MaxInt, 0)
 	if err != nil {
 		return casstore.Node{}, err
 	}
@@ -104,11 +104,11 @@ const locateHeaders = 1024
 
 // Locate looks for a node that is not buried in the headers of the newest packs.
 func (s *Store) Locate(ctx context.Context, ref casstore.Ref) (casstore.Located, error) {
-	return s.locate(ctx, ref, locateHeaders)
+	return s.locate(ctx, ref, locateHeaders, 0)
 }
 
-// locate looks through that many headers, those of the newest records first.
-func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstore.Located, error) {
+// locate looks through that many headers, those of the newest records first, of the packs whose records are above a sequence.
+func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int, above uint64) (casstore.Located, error) {
 	rs, err := s.records.List(ctx, events.PackKey("*"))
 	if err != nil {
 		return casstore.Located{}, err
@@ -117,7 +117,7 @@ func (s *Store) locate(ctx context.Context, ref casstore.Ref, most int) (casstor
 	read := 0
 	for _, r := range rs {
 		rec, err := record.DecodePack(r.Value)
-		if err != nil || rec.Gone {
+		if err != nil || rec.Gone || r.Seq <= above {
 			continue
 		}
 		if read++; read > most {

@@ -38,3 +38,19 @@ func TestFindNode(t *testing.T) {
 		}
 	}
 }
+
+// TestFindNodeThatWasNotThere: a state is found once it is stored, however short before it was asked for.
+func TestFindNodeThatWasNotThere(t *testing.T) {
+	r, ctx, e := newRig(t), t.Context(), post(thread("s"), "1")
+	e.Time = 1_700_000_000_000
+	before := newRig(t)
+	before.publish(t, e)
+	head := must.Get(before.Thread(ctx, thread("s")))(t)
+	state := head.Head().Ref
+	_, _, err := r.FindNode(ctx, state, events.Thread{})
+	must.Is(t, err, threads.ErrNoStep, "FindNode of what is not there")
+	r.publish(t, e)
+	if at, n, err := r.FindNode(ctx, state, events.Thread{}); err != nil || at != thread("s") || n != 1 {
+		t.Errorf("FindNode = %v, %d, %v", at, n, err)
+	}
+}
