@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -77,9 +78,13 @@ func search() error {
 		f := newFound()
 		f.run(bin)
 		f.print(os.Stdout)
-		if len(f.rules) > 0 {
+		switch {
+		case len(f.rules) > 0:
 			return fmt.Errorf("%d rules are broken", len(f.rules))
+		case f.done == 0:
+			return errors.New("no schedule ran: is there a program -about that?")
 		}
+		fmt.Println("no rule was broken")
 		return nil
 	}
 	return tryMutants(dir)
@@ -212,7 +217,10 @@ func (f *found) run(bin string) {
 	var wg sync.WaitGroup
 	for i := range *workers {
 		wg.Go(func() {
-			n := *count / uint64(*workers)
+			n := (*count + uint64(*workers-1-i)) / uint64(*workers)
+			if *count > 0 && n == 0 { // 0 would be as many as there is time for
+				return
+			}
 			for at := *from + uint64(i); ; {
 				next, again := f.worker(bin, at, n, *budget-time.Since(began))
 				if !again {
