@@ -85,7 +85,7 @@ func testDocument(t *testing.T, file string) {
 	for _, b := range blocks {
 		script += fmt.Sprintf("echo '== %s:%d' >&2\n%s", file, b.line, w.moved(b.text))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
