@@ -35,7 +35,7 @@ func TestFailedThread(t *testing.T) {
 // shows waits until spool thread show of the session s says all of want.
 func (w *world) shows(want ...string) (out string) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		var code int
 		if out, _, code = w.try("", "spool", "thread", "show", "s"); code == 0 && !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(out, s) }) {
 			return out

@@ -22,7 +22,7 @@ func (w *world) keptPrompts(file string, want int64) {
 	w.t.Helper()
 	var n int64
 	err := history.With(file, func(db *history.DB) (err error) {
-		for late := time.Now().Add(20 * time.Second); err == nil && n < want && time.Now().Before(late); {
+		for late := time.Now().Add(time.Minute); err == nil && n < want && time.Now().Before(late); {
 			n, err = db.Count(w.t.Context())
 		}
 		return err

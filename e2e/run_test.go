@@ -66,7 +66,7 @@ func TestRuns(t *testing.T) {
 		t.Errorf("run end nothing: exit code %d, %q", code, errw)
 	}
 	all := map[string]listedRun{}
-	for deadline := time.Now().Add(20 * time.Second); !all["died"].Expired && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); !all["died"].Expired && time.Now().Before(deadline); {
 		for _, r := range decode[listedRun](t, w.run("spool", "run", "ls", "s", "--all", "--json")) {
 			all[r.Run] = r
 		}

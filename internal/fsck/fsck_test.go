@@ -379,7 +379,7 @@ func TestRepairReplays(t *testing.T) {
 	if !ok || done.To != want.Recent[3].Ref.String() || done.Lost != 3 || done.Replayed != 3 {
 		t.Fatalf("repair = %+v, %v, want 3 entries lost and replayed", done, ok)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must.Do(w, w.cl.Await(ctx, id, "agent.main", 0, 19))
 	got := must.Get(w.cl.Thread(t.Context(), id))(w)

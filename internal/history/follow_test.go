@@ -70,7 +70,7 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 // sent waits until an item of a thread is out.
 func (s *spool) sent(t events.Thread, n int64) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	for item := range must.All(s.t,
 		s.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
@@ -245,7 +245,7 @@ func awaitCount(t testing.TB, path string, enough func(int64) bool) {
 	t.Helper()
 	var n int64
 	var err error
-	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 		err = history.With(path, func(db *history.DB) (err error) {
 			n, err = db.Count(t.Context())
 			return err

@@ -54,7 +54,7 @@ func shown(t testing.TB, addr string) int64 {
 // until asks until a change is in force, and fails behind the time that docs/http.md says, and some for a busy machine.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in force in time: %s", what)
 		}

@@ -43,7 +43,7 @@ func speak(t testing.TB, addr string, settings ...uint32) *frames {
 	t.Helper()
 	c := must.Get(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	t.Cleanup(func() { _ = c.NetConn().Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	f := &frames{t, c, bufio.NewReader(c)}
 	must.Get(io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))(t)
 	var payload []byte

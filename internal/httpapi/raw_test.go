@@ -22,7 +22,7 @@ func raw(t testing.TB, addr, text string) net.Conn {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	must.Get(io.WriteString(c, text))(t)
 	return c
 }

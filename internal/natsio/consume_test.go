@@ -43,7 +43,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 			select {
 			case seq := <-from:
 				got = append(got, seq)
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("%s got %v, want %v", who, got, want)
 			}
 		}
@@ -94,7 +94,7 @@ func TestTerms(t *testing.T) {
 				if d.Seq == seq {
 					return d
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("event %d never came", seq)
 			}
 		}

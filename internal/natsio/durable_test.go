@@ -119,7 +119,7 @@ func TestItemsGoFromTheEnd(t *testing.T) {
 // awaitOpen waits until a number of deliveries of a consumer is open.
 func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		n := must.Get(cons.Info(ctx))(t).NumAckPending

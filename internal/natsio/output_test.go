@@ -56,7 +56,7 @@ func TestPutPart(t *testing.T) {
 // TestSilentOutputs: what is listed is old enough, by the server's clock, and open.
 func TestSilentOutputs(t *testing.T) {
 	c := natstest.Conn(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	write := func(id string, value []byte) {
 		must.Get(c.Records().Write(ctx, record.Put{Key: events.OutputKey("s", id), Value: value, Expect: record.Any}))(t)

@@ -99,7 +99,7 @@ func Partition(t testing.TB, c *natsio.Conn) int {
 // AwaitAckFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
 func AwaitAckFloor(t testing.TB, c *natsio.Conn, p int, seq uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		cons := must.Get(c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p)))(t)

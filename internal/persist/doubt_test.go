@@ -49,7 +49,7 @@ func TestRepeatedEventsCostNoLook(t *testing.T) {
 	for range 4 {
 		r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 500)
 	}
-	for deadline := time.Now().Add(20 * time.Second); p.Stats().Repeated < 2000 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); p.Stats().Repeated < 2000 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 	}
 	if s := p.Stats(); s.Repeated < 2000 {
 		t.Fatalf("%d events repeated, want 2000", s.Repeated)
@@ -94,7 +94,7 @@ func TestLatchIsLifted(t *testing.T) {
 	}
 	dead := func(want int64) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); p.Stats().Dead < want && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); p.Stats().Dead < want && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		}
 		if n := p.Stats().Dead; n != want {
 			t.Fatalf("%d dead letters, want %d", n, want)
@@ -133,7 +133,7 @@ func TestDeletionWhileACollectorBegins(t *testing.T) {
 	_ = first.stop()
 	b := &beginning{bucket: r.conn.Records(), begin: r.conn.Records().Fences}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	r.gone("s")

@@ -28,7 +28,7 @@ func (r *rig) again() {
 func (r *rig) applies(n int64) persist.Stats {
 	r.t.Helper()
 	run := r.start(nil)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
 	}
 	must.Do(r.t, run.stop())
 	return run.Stats()
@@ -112,7 +112,7 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 			if s != persist.StepItems || items.Add(1) > 1 {
 				return nil
 			}
-			for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				rs, err := r.conn.Records().Records(context.Background(), events.LeftKey(a))
 				if err == nil && rs[0].Exists() {
 					return errKilled // all is committed, nothing is acknowledged

@@ -90,7 +90,7 @@ func (r *rig) results(t events.Thread, n int) (all []result) {
 // reason waits for the n-th dead letter and gives its reason.
 func (r *rig) reason(n int) string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	s := must.Get(r.conn.JetStream().Stream(ctx, events.DeadStream))(r.t)
 	for {
@@ -281,7 +281,7 @@ func TestOutputWhateverDies(t *testing.T) {
 					if !errors.Is(err, errKilled) {
 						t.Fatalf("Run() = %v, want it killed at %s", err, step)
 					}
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					t.Fatalf("not killed at %s", step)
 				}
 				_ = p.stop()

@@ -72,7 +72,7 @@ func TestOutputWritesWhatIsNew(t *testing.T) {
 // printed waits until that many bytes of the output o of a session are in its record.
 func (r *rig) printed(session string, bytes int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		rs := must.Get(r.conn.Records().Records(ctx, events.OutputKey(session, "o")))(r.t)

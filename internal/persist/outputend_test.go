@@ -103,7 +103,7 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 		}
 	}
 	must.Do(t, r.End(t.Context(), thread(0), events.End{}))
-	frames, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	frames, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for f, err := range r.Follow(frames, thread(0), "o") {
 		if err != nil || f.Missed != 0 {

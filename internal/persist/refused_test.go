@@ -168,7 +168,7 @@ func (m *mortal) wait(t *testing.T, at persist.Step) {
 		if !errors.Is(err, errKilled) {
 			t.Fatalf("Run() = %v, want it killed at %s", err, at)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it goes on behind %s", at)
 	}
 }

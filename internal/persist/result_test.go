@@ -50,7 +50,7 @@ func (r *rig) lastResult(t events.Thread) result {
 // raw waits for the n-th item of a thread and gives its JSON.
 func (r *rig) raw(t events.Thread, n int64) string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for it := range must.All(r.t,
 		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {

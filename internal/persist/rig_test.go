@@ -143,7 +143,7 @@ func (r *rig) check(t events.Thread, entries int) {
 // waits until number want is there.
 func (r *rig) items(t events.Thread, want int64) (last int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for it := range must.All(r.t,
 		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {

@@ -40,7 +40,7 @@ func (r *rig) reasons(want int) []string {
 	r.t.Helper()
 	dead := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.DeadStream))(r.t)
 	var out []string
-	for deadline := time.Now().Add(10 * time.Second); len(out) < want && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(out) < want && time.Now().Before(deadline); {
 		m, err := dead.GetMsg(r.t.Context(), uint64(len(out)+1))
 		if err == nil {
 			out = append(out, m.Header.Get(natsio.HeaderReason))

@@ -102,7 +102,7 @@ func (r *rig) told(all map[events.Thread]story) map[events.Thread]outcome {
 		head := r.await(id, "p", uint64(len(s.lines)))
 		r.verify(id)
 		o := outcome{Head: headOf(head).Ref.String(), Start: head.Start.Ref.String(), Tips: len(head.Tips), N: head.N, Entries: head.Entries, Export: r.export(id)}
-		ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 		for it := range must.All(r.t,
 			r.Subscribe(ctx, client.Filter{Session: id.Session, Thread: id.Name}, client.Position{All: true})) {
 			if o.Items = append(o.Items, string(it.Raw)); it.N == head.N {

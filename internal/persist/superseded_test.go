@@ -24,7 +24,7 @@ func TestSupersededEventKeepsItsBody(t *testing.T) {
 	}
 	run := r.start(nil)
 	until := func(n int64) {
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
 		}
 	}
 	publish(events.Event{Seq: 2, Prev: 1, Ref: &ref})

@@ -320,7 +320,7 @@ func TestHeads(t *testing.T) {
 	r.steps(thread(0), pub, 1, 2)
 	r.steps(thread(2), r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 2)
 	must.Do(t, r.End(t.Context(), thread(2), events.End{}))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	moves := make(chan client.Thread)
 	go func() {
