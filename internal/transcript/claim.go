@@ -93,6 +93,11 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		return nil, err
 	}
+	return claimOf(id, t, head), nil
+}
+
+// claimOf is what a thread's head says of a source.
+func claimOf(id Identity, t events.Thread, head threads.Head) *claim {
 	c, producer := &claim{thread: t, head: head}, producer(id)
 	if len(head.Producers) == 0 {
 		c.producer = producer
@@ -116,10 +121,10 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 			c.shared = true
 		}
 	}
-	return c, nil
+	return c
 }
 
-// has iterates over the lines that the thread has.
+// has iterates over the lines that the thread has, those of others included.
 func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[rehydrate.Line, error] {
 	if c.src == nil {
 		return im.stored.RawEntries(ctx, c.head)

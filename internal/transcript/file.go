@@ -98,7 +98,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 			return false, err
 		}
 		replaced = max(replaced, head.Updated)
-		begins, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
+		begins, _, err := im.begins(ctx, f, claimOf(f.id, t, head))
 		if err != nil {
 			return false, err
 		}
@@ -141,7 +141,8 @@ func (im *Importer) settle(ctx context.Context, c *claim) error {
 }
 
 // begins tells whether the complete lines of a file are a beginning of what the thread has; at is where they end, or
-// where the first one begins that is different.
+// where the first one begins that is different. Where others have written to the thread too, nothing says whose a line is:
+// there it is enough that it has all lines of the file, in their order.
 func (im *Importer) begins(ctx context.Context, f *file, c *claim) (same bool, at int64, err error) {
 	next, stop := iter.Pull2(im.has(ctx, c))
 	defer stop()
@@ -152,12 +153,9 @@ func (im *Importer) begins(ctx context.Context, f *file, c *claim) (same bool, a
 		if r.torn {
 			break
 		}
-		has, err, ok := next()
-		if err != nil {
-			return false, 0, fmt.Errorf("read the entries of %s: %w", c.thread, err)
-		}
-		if !ok || !r.is(has) {
-			return false, r.start, nil
+		same, err := c.stands(r, next)
+		if err != nil || !same {
+			return false, r.start, err
 		}
 		at = r.start + r.size() + 1
 	}
@@ -231,7 +229,7 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 func (p *pass) take(ctx context.Context, r record) error {
 	seq := r.seq()
 	if seq <= p.applied && !r.torn {
-		same, err := p.stands(r)
+		same, err := p.c.stands(r, p.has)
 		if err != nil {
 			return err
 		}
@@ -312,14 +310,15 @@ func (r record) time() int64 {
 	return dialect.Time(r.body)
 }
 
-// stands tells whether the thread has a line at its place. Between its lines there may be those that others wrote.
-func (p *pass) stands(r record) (bool, error) {
+// stands tells whether the thread has a line at its place: next gives the thread's. Between the source's lines there may be those that
+// others wrote.
+func (c *claim) stands(r record, next func() (rehydrate.Line, error, bool)) (bool, error) {
 	for {
-		line, err, ok := p.has()
+		line, err, ok := next()
 		if err != nil {
-			return false, fmt.Errorf("read the entries of %s: %w", p.c.thread, err)
+			return false, fmt.Errorf("read the entries of %s: %w", c.thread, err)
 		}
-		if same := ok && r.is(line); same || !ok || !p.c.shared {
+		if same := ok && r.is(line); same || !ok || !c.shared {
 			return same, nil
 		}
 	}

@@ -396,3 +396,33 @@ func TestMaskedSession(t *testing.T) {
 	growTo(t, s, path, head+line("a", "a key "+secret+" and "+secret+".")+line("b", secret))
 	must.Same(t, len(s.threads), 2, "%d threads after a line changed beside its secrets, want %d")
 }
+
+// An old copy of a file adds nothing and takes nothing away, also where somebody else has written to the thread in between;
+// a file that says something else is another generation there, too.
+func TestOldCopyOfASharedThread(t *testing.T) {
+	head := `{"type":"session","version":3,"id":"s","cwd":"/w"}` + "\n"
+	line := func(id string) string { return `{"type":"custom","id":"` + id + `","parentId":null}` + "\n" }
+	thread := events.Thread{Session: "s", Name: "main"}
+	s, dir := newStore(), t.TempDir()
+	path, before := filepath.Join(dir, "s.jsonl"), time.Now()
+	growTo(t, s, path, head+line("a"))
+	must.Do(t, s.PublishEvents(t.Context(), []*events.Event{{Kind: events.KindEntry, Dialect: "omp", Thread: thread, Seq: 1,
+		Producer: "~label", Body: []byte(`{"type":"label","id":"l","parentId":"a","targetId":"a","label":"L"}`)}}))
+	growTo(t, s, path, head+line("a")+line("b")+line("c"))
+	must.Same(t, len(s.threads), 1, "%d threads, want %d")
+	has := s.events()
+	old := write(t, filepath.Join(dir, "old.jsonl"), head+line("a")+line("b"))
+	if res := run(t, s, transcript.Config{}, old); len(s.threads) != 1 || s.events() != has || !warned(res, "nothing was added") {
+		t.Errorf("an old copy: %d threads, %d events, %q, want 1, %d", len(s.threads), s.events(), res.Files[0].Warnings, has)
+	}
+	now := head + line("a") + line("x")
+	if growTo(t, s, path, now); len(s.threads) != 2 {
+		t.Errorf("a file that says something else: %d threads, want 2", len(s.threads))
+	}
+	same(t, s.export(t, thread), now)
+	must.Do(t, os.Chtimes(old, before, before))
+	if run(t, s, transcript.Config{}, old); len(s.threads) != 2 {
+		t.Errorf("an old copy of the former generation: %d threads, want 2", len(s.threads))
+	}
+	same(t, s.export(t, thread), now)
+}
