@@ -184,10 +184,12 @@ func TestUp(t *testing.T) {
 	w.healthy()
 	w.checkPublish()
 	w.checkGC(files)
+	w.checkLetters()
 
 	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 	up.Await("everything that was acknowledged is stored")
 	up = w.up()
+	must.Same(t, w.run("spool", "dead", "ls", "--json"), "", "dead letters that were removed before a restart: %q, want %q")
 	for _, f := range files {
 		w.checkExport(f)
 	}
@@ -294,6 +296,28 @@ func (w *world) checkPublish() {
 		}
 	}
 	must.Same(w.t, w.run("spool", "export", "posts"), lines(1, 7), "export posts = %q, want %q")
+}
+
+// checkLetters: another line under a sequence that its producer has used is a dead letter, and who published it is told; what is
+// removed stays so.
+func (w *world) checkLetters() {
+	w.t.Helper()
+	publish := []string{"publish", "-", "--session", "letters", "--dialect", "raw", "--producer", "p"}
+	for i, want := range []struct {
+		line string
+		code int
+		says string
+	}{{"one", 0, "1 stored"}, {"one", 0, "1 stored"}, {"other", 1, "another entry of its producer has its sequence"}} {
+		_, errw, code := w.try(want.line+"\n", "spool", publish...)
+		if code != want.code || !strings.Contains(errw, want.says) {
+			w.t.Errorf("publish %d = exit code %d, %s, want %d, %q", i, code, errw, want.code, want.says)
+		}
+		if i == 0 {
+			w.run("spool", "export", "letters") // it waits until the thread has it
+		}
+	}
+	w.run("spool", "dead", "rm", "--all", "--yes")
+	must.Same(w.t, w.run("spool", "dead", "ls", "--json"), "", "dead ls = %q, want %q")
 }
 
 // checkGC: everything is in use; a dry run and a real one find nothing to condemn, and nothing is lost by them.

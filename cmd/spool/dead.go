@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // deadCmd reads and mends what could not be applied (SPEC B1).
@@ -120,9 +122,21 @@ func (c *deadReplayCmd) Run(a *app) error {
 		return err
 	}
 	var failed []error
+	known, replayed := map[events.Thread]map[uint64]bool{}, map[events.Thread]bool{}
 	for _, at := range list {
+		d, err := cl.DeadLetter(a.ctx, at)
+		if err != nil {
+			failed = append(failed, noLetter(err, at))
+			continue
+		}
+		if known[d.Thread] == nil {
+			if known[d.Thread], err = lettersOf(a.ctx, cl, d.Thread); err != nil {
+				return err
+			}
+		}
 		// A crash after the first step leaves a letter whose event is applied: replaying it again adds nothing.
-		err := cl.ReplayDeadLetter(a.ctx, at)
+		err = cl.ReplayDeadLetter(a.ctx, at)
+		replayed[d.Thread] = replayed[d.Thread] || err == nil
 		if err == nil && !c.Keep {
 			err = cl.RemoveDeadLetters(a.ctx, at)
 		}
@@ -130,8 +144,42 @@ func (c *deadReplayCmd) Run(a *app) error {
 			failed = append(failed, noLetter(err, at))
 		}
 	}
-	fmt.Fprintf(a.err, "%d published again; what still cannot be applied comes back: spool dead ls\n", len(list)-len(failed))
+	fmt.Fprintf(a.err, "%d published again\n", len(list)-len(failed))
+	for t := range replayed {
+		if !replayed[t] {
+			continue
+		}
+		came, err := cameBack(a.ctx, cl, t, known[t])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		for _, d := range came {
+			failed = append(failed, fmt.Errorf("it came back as dead letter %d: %s: %s", d.At, d.Thread, printable(d.Reason)))
+		}
+	}
 	return errors.Join(failed...)
+}
+
+// lettersOf are the dead letters of a thread's session, by their numbers.
+func lettersOf(ctx context.Context, cl *client.Client, t events.Thread) (map[uint64]bool, error) {
+	all, err := cl.DeadLetters(ctx, t.Session)
+	at := map[uint64]bool{}
+	for _, d := range all {
+		at[d.At] = true
+	}
+	return at, err
+}
+
+// cameBack are the dead letters of a thread beside those that are known, once persisters are done with what was published to it.
+func cameBack(ctx context.Context, cl *client.Client, t events.Thread, known map[uint64]bool) ([]client.DeadLetter, error) {
+	if err := cl.Settled(ctx, t); err != nil {
+		return nil, err
+	}
+	all, err := cl.DeadLetters(ctx, t.Session)
+	return slices.DeleteFunc(all, func(d client.DeadLetter) bool {
+		_, was := known[d.At]
+		return was || d.Thread != t
+	}), err
 }
 
 type deadRmCmd struct {

@@ -39,9 +39,26 @@ func (c *publishCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	cl := client.New(conn)
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
-	cfg.Takes = takesOf(client.New(conn))
-	return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
+	cfg.Takes = takesOf(cl)
+	first := events.Event{Thread: cfg.Thread, Producer: c.Producer, Epoch: c.Epoch, Seq: c.StartSeq}
+	if c.Producer == "" || c.Envelopes || !cl.Has(a.ctx, &first) {
+		return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
+	}
+	known, err := lettersOf(a.ctx, cl, cfg.Thread)
+	if err != nil {
+		return err
+	}
+	if err := ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err); err != nil {
+		return err
+	}
+	came, err := cameBack(a.ctx, cl, cfg.Thread, known)
+	if err == nil && len(came) > 0 {
+		err = fmt.Errorf("%d of them became dead letters, the first because: %s; for lines behind those that %s has published give --start-seq (spool dead ls %s)",
+			len(came), printable(came[0].Reason), c.Producer, c.Session)
+	}
+	return err
 }
 
 // lookTime is how long a look at a thread may take.

@@ -416,15 +416,12 @@ func (w *world) checkDead(t *testing.T) {
 		t.Fatal("no dead letter is of an entry that is no JSON")
 	}
 	again := letters[readable]
-	w.run("spool", "dead", "replay", strconv.FormatUint(again.At, 10))
-	proc.Eventually(w.t, "a replayed letter comes back", func() error {
-		for _, l := range w.letters("h") {
-			if l.At > again.At && l.Seq > again.Seq && l.Reason == again.Reason {
-				return nil
-			}
-		}
-		return fmt.Errorf("not yet")
-	})
+	if _, errs, code := w.try(nil, "spool", "dead", "replay", strconv.FormatUint(again.At, 10)); code != 1 || !strings.Contains(errs, "came back") {
+		t.Errorf("replay of what still is no JSON = exit code %d, %s, want 1", code, errs)
+	}
+	if !slices.ContainsFunc(w.letters("h"), func(l letter) bool { return l.At > again.At && l.Seq > again.Seq && l.Reason == again.Reason }) {
+		t.Error("a replayed letter did not come back")
+	}
 	if _, errs, code := w.try(nil, "spool", "dead", "show", strconv.FormatUint(again.At, 10)); code == 0 || !strings.Contains(errs, "there is no dead letter") {
 		t.Errorf("a replayed letter is still there: exit code %d, %s", code, errs)
 	}

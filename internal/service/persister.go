@@ -79,7 +79,11 @@ func (s *Persister) Run(ctx context.Context) error {
 		wg.Wait()
 		return err
 	})
-	if err := g.Wait(); outer.Err() == nil || !errors.Is(err, context.Canceled) {
+	err = g.Wait()
+	if outer.Err() != nil {
+		s.watch.end(outer)
+	}
+	if outer.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil // it was told to stop while it still began

@@ -27,7 +27,11 @@ type watch struct {
 	news  bool   // there are more of them than the last run knew
 }
 
-const watchTime = 20 * time.Second // for one look
+// What one look may take, and the last one, where the server may be gone.
+const (
+	watchTime = 20 * time.Second
+	endTime   = 2 * time.Second
+)
 
 // reused is persist.Deps.Reused.
 func (w *watch) reused(seq uint64, stored int64) bool {
@@ -96,6 +100,19 @@ func (w *watch) run(ctx context.Context) {
 		}
 		link = now
 	}
+}
+
+// end takes the marks of a stop: what is applied by then need not be applied again when the server is started anew, and a dead letter
+// that was removed meanwhile does not come back. Where the process is killed, it does if its event came since the last marks.
+func (w *watch) end(ctx context.Context) {
+	if w.sys.Incarnation() == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(ctx)
 }
 
 // stock takes stock of losses: those that stand are logged, and a look at the heads that began after a time serves.

@@ -62,6 +62,16 @@ func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, e
 	})
 }
 
+// Settled returns when persisters are done with what was published to a thread before: it is in the thread, or a dead letter.
+// ErrBehind: they are not within five seconds.
+func (c *Client) Settled(ctx context.Context, t events.Thread) error {
+	_, err := c.reaching(ctx, t, func(natsio.Newest, threads.Head, error) bool { return false })
+	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
 // isNone tells that there is no thread, and that none has taken its name away.
 func isNone(err error) bool {
 	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
