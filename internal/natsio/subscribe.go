@@ -62,6 +62,17 @@ type StoredItem struct {
 // is called once the subscription stands: what is stored from then on will come.
 func (its Items) Follow(ctx context.Context, filters []string, from Position, ready func()) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
+		if from.Last {
+			last, err := its.newestOfEach(ctx, filters, ready, func(it StoredItem) bool { return yield(it, nil) })
+			switch {
+			case errors.Is(err, errEnough) || ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(StoredItem{}, err)
+				return
+			}
+			from, ready = Position{Seq: last + 1}, nil
+		}
 		policy, seq, since, err := its.deliver(ctx, from)
 		if err != nil {
 			yield(StoredItem{}, err)
@@ -79,6 +90,31 @@ func (its Items) Follow(ctx context.Context, filters []string, from Position, re
 			}
 		}
 	}
+}
+
+// errEnough ends what its caller wants no more of.
+var errEnough = errors.New("enough")
+
+// newestOfEach gives the newest item of each subject until f wants no more, and says where the last of them is. What is behind it came
+// since, or was passed over: where items are removed meanwhile, the server counts too few that are left. Older ones may come before it
+// then. ready, if not nil, is called before the first.
+func (its Items) newestOfEach(ctx context.Context, filters []string, ready func(), f func(StoredItem) bool) (last uint64, err error) {
+	cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return 0, WrapErr(err)
+	}
+	if ready != nil {
+		ready()
+	}
+	err = its.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if last = meta.Sequence.Stream; !f(storedItem(m, meta)) {
+			return errEnough
+		}
+		return nil
+	})
+	return last, err
 }
 
 func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
