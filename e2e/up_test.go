@@ -185,6 +185,7 @@ func TestUp(t *testing.T) {
 	w.checkPublish()
 	w.checkGC(files)
 	w.checkLetters()
+	w.checkUndelete()
 
 	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 	up.Await("everything that was acknowledged is stored")
@@ -318,6 +319,29 @@ func (w *world) checkLetters() {
 	}
 	w.run("spool", "dead", "rm", "--all", "--yes")
 	must.Same(w.t, w.run("spool", "dead", "ls", "--json"), "", "dead ls = %q, want %q")
+}
+
+// checkUndelete: what a removed thread had is condemned, said to be so, taken back, and written from its last state.
+func (w *world) checkUndelete() {
+	w.t.Helper()
+	const lines = "{\"role\":\"user\",\"content\":\"one\"}\n{\"role\":\"user\",\"content\":\"two\"}\n"
+	if _, errw, code := w.try(lines, "spool", "publish", "-", "--session", "lost", "--dialect", "step"); code != 0 {
+		w.t.Fatalf("publish = exit code %d: %s", code, errw)
+	}
+	must.Same(w.t, w.run("spool", "export", "lost"), lines, "export = %q, want %q")
+	head := decode[shown](w.t, w.run("spool", "thread", "show", "--json", "lost"))[0].Head
+	w.run("spool", "thread", "rm", "lost/main", "--yes")
+	explained := func(when, state string) {
+		w.t.Helper()
+		if out := w.run("spool", "gc", "explain", head); !strings.Contains(out, ": "+state+": ") {
+			w.t.Errorf("gc explain %s = %s, want %s", when, out, state)
+		}
+	}
+	w.run("spool", "gc", "--apply", "--quarantine", "1h")
+	explained("in quarantine", "tombstone")
+	w.run("spool", "gc", "undelete", head)
+	explained("taken back", "young")
+	must.Same(w.t, w.run("spool", "export", head), lines, "export of a state = %q, want %q")
 }
 
 // checkGC: everything is in use; a dry run and a real one find nothing to condemn, and nothing is lost by them.

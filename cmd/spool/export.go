@@ -10,12 +10,13 @@ import (
 	"spool/internal/interchange"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
 type exportCmd struct {
-	Thread string `arg:"" optional:"" name:"session[/thread]" help:"The thread; main unless named."`
+	Thread string `arg:"" optional:"" name:"session[/thread]" help:"The thread; main unless named. Or a state, node:sha256:…: what leads to it, also where its thread was removed."`
 	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
 	All    string `placeholder:"DIR" help:"Write every thread, each to DIR/SESSION/THREAD.jsonl."`
 	Force  bool   `short:"f" help:"Replace files: do not mind that they hold something else. A beginning of what is written is always replaced."`
@@ -46,14 +47,19 @@ func (c *exportCmd) Run(a *app) error {
 	if c.All != "" {
 		return e.all(c.All, c.Force)
 	}
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
+	ref, noRef := casstore.ParseRef(c.Thread)
+	write := func(w io.Writer) error { return e.state(ref, w) }
+	if noRef != nil {
+		id, err := events.ParseThread(c.Thread)
+		if err != nil {
+			return service.UsageError{Err: err}
+		}
+		write = func(w io.Writer) error { return e.write(id, w) }
 	}
 	if c.Output == "" || c.Output == "-" {
-		err = e.write(id, a.out)
-	} else if err = writeFile(c.Output, c.Force, func(w io.Writer) error { return e.write(id, w) }); err == nil {
-		fmt.Fprintf(a.err, "%d entries of %s in %s\n", e.entries, id, c.Output)
+		err = write(a.out)
+	} else if err = writeFile(c.Output, c.Force, write); err == nil {
+		fmt.Fprintf(a.err, "%d entries of %s in %s\n", e.entries, c.Thread, c.Output)
 	}
 	return e.end(err)
 }
@@ -68,10 +74,19 @@ type export struct {
 }
 
 func (e *export) write(id events.Thread, w io.Writer) error {
-	n, err := e.ExportAs(e.ctx, id, e.form, w, func(m rehydrate.Missing) {
-		e.missing++
-		fmt.Fprintln(e.err, m)
-	})
+	n, err := e.ExportAs(e.ctx, id, e.form, w, e.warn)
+	e.entries += n
+	return err
+}
+
+func (e *export) warn(m rehydrate.Missing) {
+	e.missing++
+	fmt.Fprintln(e.err, m)
+}
+
+// state writes what leads to a state.
+func (e *export) state(ref casstore.Ref, w io.Writer) error {
+	n, err := e.ExportState(e.ctx, ref, e.form, w, e.warn)
 	e.entries += n
 	return err
 }

@@ -109,18 +109,22 @@ func (a *attack) children(ctx context.Context, k task, r *rand.Rand) {
 			a.t.Errorf("child: %v", err)
 			return
 		}
-		lines, err := cmd.StdoutPipe()
+		lines, stdout, err := os.Pipe() // one of cmd's is closed when it ends: what is not read by then is lost, and claimed by nobody
 		if err != nil {
 			a.t.Errorf("child: %v", err)
 			return
 		}
+		cmd.Stdout = stdout
 		p, err := proc.Begin(a.t, cmd)
+		_ = stdout.Close()
 		if err != nil {
+			_ = lines.Close()
 			a.t.Errorf("child: %v", err)
 			return
 		}
 		var read sync.WaitGroup
 		read.Go(func() {
+			defer lines.Close()
 			for sc := bufio.NewScanner(lines); sc.Scan(); {
 				var one claim
 				if json.Unmarshal(sc.Bytes(), &one) == nil {

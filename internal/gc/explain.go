@@ -89,8 +89,25 @@ func (x *explainer) target(ctx context.Context, name string, e *Explanation) err
 			e.In = packKey(v.id)
 		}
 	}
-	if len(x.want) == 0 {
-		e.State, e.Why = "missing", fmt.Sprintf("none of %d packs holds it", len(x.m.packs))
+	if len(x.want) > 0 {
+		return nil
+	}
+	e.State, e.Why = "missing", fmt.Sprintf("none of %d packs holds it", len(x.m.packs))
+	for id, p := range x.w.packs {
+		if !p.Gone {
+			continue
+		}
+		h, err := x.header(ctx, id)
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			continue
+		}
+		if _, ok := h.Find(ref); ok {
+			e.State, e.In, e.Why = "tombstone", packKey(id), condemned(p.age)
+			break
+		}
 	}
 	return nil
 }
@@ -198,7 +215,7 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 
 // condemned says when the bytes of a tombstone go.
 func condemned(age time.Duration) string {
-	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then", age.Round(time.Second))
+	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then, and spool gc undelete takes it back until then", age.Round(time.Second))
 }
 
 // stays reports whether a root reaches something of a pack.

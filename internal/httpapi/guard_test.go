@@ -171,7 +171,7 @@ func TestHostileRequests(t *testing.T) {
 		"/v1/sessions/..%2F..%2Fetc%2Fpasswd", "/v1/sessions/%3Cscript%3E", "/v1/sessions/a.b", "/v1/sessions/%2A", "/v1/sessions/%3E/threads", "/v1/sessions/a%20b/graph",
 		"/v1/sessions/s/threads/%2A/items", "/v1/sessions/s/threads/a%0D%0AX-Evil:1/items", "/v1/sessions/" + strings.Repeat("x", 200), "/v1/nodes/%2A", "/v1/blobs/..", "/v1/blobs/" + strings.Repeat("A", 64),
 		"/v1/sessions/s/threads/main/items?last=-1", "/v1/sessions/s/threads/main/items?from=1&last=2", "/v1/sessions/s/threads/main/items/0", "/v1/sessions/s/threads/main/search",
-		"/v1/sessions?after=%00", "/v1/sessions?limit=x", "/v1/sessions/s/threads/main/items/99999999999999999999",
+		"/v1/sessions?after=%00", "/v1/sessions?limit=x", "/v1/live?sesion=s", "/v1/blobs/0000000000000000000000000000000000000000000000000000000000000000?x=1", "/v1/sessions/s/threads/main/items/99999999999999999999",
 	} {
 		status, h, body := get(t, url, path)
 		if status != 400 && status != 404 || one(h, "Content-Type") != "application/json" || one(h, "X-Evil") != "" || one(h, "X-Content-Type-Options") != "nosniff" {

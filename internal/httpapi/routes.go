@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -386,6 +387,10 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		if r, ok = a.admit(w, r, to.need); !ok {
 			return
 		}
+		if err := to.knows(r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
 	}
 	if to.in == following && r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", typeSSE)
@@ -422,6 +427,26 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 	if err := to.do(a, w, r); err != nil {
 		a.fail(w, r, err)
 	}
+}
+
+// knows refuses a parameter that the route does not have: to take no notice of a misspelt one would answer another question.
+func (to *route) knows(r *http.Request) error {
+	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+		if slices.ContainsFunc(to.query, func(p param) bool { return p.name == name && !p.header }) {
+			continue
+		}
+		var has []string
+		for _, p := range to.query {
+			if !p.header {
+				has = append(has, p.name)
+			}
+		}
+		if len(has) == 0 {
+			return fmt.Errorf("%w: unknown parameter %.50q: none is taken here", ErrRequest, name)
+		}
+		return fmt.Errorf("%w: unknown parameter %.50q: here are %s", ErrRequest, name, strings.Join(has, ", "))
+	}
+	return nil
 }
 
 // untime tells whoever measures requests that this one lasts as long as the client likes.

@@ -325,6 +325,20 @@ func (c *Client) ExportAs(
 	return entries, errors.Join(err, behind)
 }
 
+// ExportState is ExportAs of what leads to a state, whether a thread has it or not: a thread was removed that had it. An error that
+// wraps casstore.ErrNotFound: no pack holds it; threads.ErrShape: it is no state.
+func (c *Client) ExportState(
+	ctx context.Context, ref casstore.Ref, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+) (entries int, err error) {
+	at, err := c.reader.Nodes.Locate(ctx, ref)
+	if err != nil {
+		return 0, err
+	}
+	src := c.Source()
+	src.Warn = warn
+	return src.Export(ctx, threads.Head{Recent: []casstore.Located{at}}, form, w)
+}
+
 func (c *Client) exportHead(
 	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
