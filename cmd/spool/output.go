@@ -41,8 +41,12 @@ func (c *outputFollowCmd) Run(a *app) error {
 }
 
 func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {
+	waits := time.AfterFunc(2*time.Second, func() {
+		fmt.Fprintf(a.err, "spool: %s has no output %s yet: waiting for it to begin\n", t, printable(c.Output))
+	})
+	defer waits.Stop()
 	for f, err := range cl.Follow(a.ctx, t, c.Output) {
-		if err != nil {
+		if waits.Stop(); err != nil {
 			return err
 		}
 		if f.Missed > 0 {

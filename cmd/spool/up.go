@@ -95,6 +95,9 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if err != nil {
 		return service.UpConfig{}, err
 	}
+	if err := (embedded.Config{Listen: c.Listen, Auth: guard.Auth}).CheckListen(); err != nil && !a.nats.Given() {
+		return service.UpConfig{}, service.UsageError{Err: err}
+	}
 	prompts := ""
 	if !a.nats.Given() && c.KeyFile == "" { // it is a file of its own, which nothing encrypts
 		prompts = service.HistoryFile(c.Data)

@@ -98,6 +98,9 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cfg.free(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
 	if s.lock, err = lock(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
@@ -132,7 +135,7 @@ func (s *Server) start(opts *server.Options) error {
 	if !now.ReadyForConnections(startTimeout) || !now.JetStreamEnabled() {
 		now.Shutdown()
 		now.WaitForShutdown()
-		return fmt.Errorf("%w within %v: is %s in use by another process, or its disk full?", ErrStart, startTimeout, s.cfg.Listen)
+		return fmt.Errorf("%w within %v: is %s in use by another process, or the disk full?", ErrStart, startTimeout, s.cfg.Listen)
 	}
 	s.now.Store(now)
 	return nil
@@ -158,19 +161,47 @@ func (s *Server) options() (_ *server.Options, err error) {
 			return nil, err
 		}
 	}
-	host, port, err := net.SplitHostPort(cfg.Listen)
+	host, port, err := cfg.address()
 	if err != nil {
-		return nil, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
+		return nil, err
+	}
+	opts.Host, opts.Port = host, cmp.Or(port, server.RANDOM_PORT)
+	return opts, nil
+}
+
+// CheckListen says what is wrong with the address to listen at.
+func (cfg Config) CheckListen() error {
+	if cfg.Listen == "" {
+		return nil
+	}
+	_, _, err := cfg.address()
+	return err
+}
+
+func (cfg Config) address() (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return "", 0, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
 	if !loopback(host) && cfg.Auth == "" {
-		return nil, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
+		return "", 0, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
 	}
-	opts.Host = host
-	if opts.Port, err = strconv.Atoi(port); err != nil {
-		return nil, fmt.Errorf("listen address %q: port: %w", cfg.Listen, err)
+	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("listen address %q: the port is a number up to 65535", cfg.Listen)
 	}
-	opts.Port = cmp.Or(opts.Port, server.RANDOM_PORT)
-	return opts, nil
+	return host, port, nil
+}
+
+// free reports that nobody else listens at the address: the server would try again and again, and say nothing.
+func (cfg Config) free() error {
+	if cfg.Listen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("%w: is another one running there? Choose another address, or stop it", err)
+	}
+	return l.Close()
 }
 
 // loopback reports whether a host name or address reaches this machine only.

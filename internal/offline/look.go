@@ -52,11 +52,13 @@ func Look(dir string) (all []Waiting, err error) {
 		return nil, fmt.Errorf("offline directory: %w", err)
 	}
 	var failed []error
+	queues := 0
 	for _, e := range found {
 		_, other := ulid.ParseStrict(e.Name())
 		if !e.IsDir() || other != nil && e.Name() != refusedDir {
 			continue
 		}
+		queues++
 		w := Waiting{Queue: filepath.Join(dir, e.Name())}
 		if err := w.look(e.Name() == refusedDir); err != nil && !errors.Is(err, fs.ErrNotExist) { // drained meanwhile
 			failed = append(failed, fmt.Errorf("offline directory: %w", err))
@@ -64,6 +66,9 @@ func Look(dir string) (all []Waiting, err error) {
 		if w.Bytes > 0 || w.Damaged > 0 {
 			all = append(all, w)
 		}
+	}
+	if queues == 0 && len(found) > 0 {
+		failed = append(failed, fmt.Errorf("%s is no offline directory: it holds %q, and no queue", dir, found[0].Name()))
 	}
 	return all, errors.Join(failed...)
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"reflect"
 	"regexp"
@@ -217,6 +218,9 @@ type Door struct {
 // API is what the flags say of the HTTP API.
 func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
 	cfg.Log, cfg.Cert, cfg.Key = log, d.HTTPCert, d.HTTPKey
+	if _, _, err := net.SplitHostPort(d.HTTP); err != nil && d.HTTP != "" {
+		return cfg, UsageError{Err: fmt.Errorf("HTTP address: %w", err)}
+	}
 	if cfg.Quotas, err = d.Rates.Open(); err != nil {
 		return cfg, err
 	}
