@@ -66,30 +66,30 @@ func (w *World) Runs(ctx context.Context, run func(context.Context)) error {
 		case err != nil:
 			return fmt.Errorf("wait for gc requests: %w", natsio.WrapErr(err))
 		}
-		began := time.Now()
 		w.atWork(ctx, m, run)
-		select {
-		case <-time.After(min(restFactor*time.Since(began), longestRest)):
-		case <-ctx.Done():
-		}
 	}
 }
 
-// Between two cycles a collector rests: each cycle moves the fences, and what persisters prepared before is prepared again. Where cycles
+// Between two cycles all collectors rest: each cycle moves the fences, and what persisters prepared before is prepared again. Where cycles
 // follow each other without a pause, no commit comes through that takes as long as they do.
 const (
 	restFactor  = 4 // times as long as the cycle took
 	longestRest = time.Minute
 )
 
-// atWork holds a request while it is carried out, with those that wait behind it. It is done whatever came of it: the
-// next cycle finishes what this one left.
+// atWork holds a request while it is carried out, and for the rest behind it, with those that wait behind it. It is done whatever came
+// of it: the next cycle finishes what this one left.
 func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Context)) {
 	settle := w.gcRequests(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		began := time.Now()
 		run(ctx)
+		select {
+		case <-time.After(min(restFactor*time.Since(began), longestRest)):
+		case <-ctx.Done():
+		}
 	}()
 	t := time.NewTicker(gcAckWait / 3)
 	defer t.Stop()

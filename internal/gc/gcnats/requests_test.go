@@ -66,7 +66,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 		case <-began:
 			t.Error("the schedule makes another cycle begin in the middle of one")
 			goOn <- struct{}{}
-		case <-time.After(2500 * time.Millisecond):
+		case <-time.After(1500 * time.Millisecond):
 		}
 		goOn <- struct{}{}
 	}
@@ -79,6 +79,32 @@ func TestGCRunsOneAtATime(t *testing.T) {
 			open = false
 		}
 	}
+	wg.Wait()
+}
+
+// Behind a cycle all collectors rest, four times as long as it took, also where another one is asked for meanwhile.
+func TestGCRests(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, stop := context.WithCancel(t.Context())
+	cycles := make(chan [2]time.Time)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			_ = gcnats.Of(c).Runs(ctx, func(context.Context) {
+				began := time.Now()
+				time.Sleep(100 * time.Millisecond)
+				cycles <- [2]time.Time{began, time.Now()}
+			})
+		})
+	}
+	must.Do(t, gcnats.Of(c).Ask(ctx))
+	first := <-cycles
+	must.Do(t, gcnats.Of(c).Ask(ctx))
+	second := <-cycles
+	if rest, want := second[0].Sub(first[1]), 4*first[1].Sub(first[0]); rest < want {
+		t.Errorf("the next cycle began %v behind one of %v, want %v at least", rest, first[1].Sub(first[0]), want)
+	}
+	stop()
 	wg.Wait()
 }
 
