@@ -10,7 +10,7 @@ import (
 	"spool/internal/service"
 )
 
-// breadcrumb is what a terminal remembers of the last session that was resumed in it (SPEC S10): the file of the terminal
+// breadcrumb is what a terminal remembers of the last session that was begun, forked or resumed in it (SPEC S10): the file of the terminal
 // under the state directory holds the working directory and the session's id, a line each.
 type breadcrumb struct{ cwd, session string }
 
@@ -26,6 +26,13 @@ func readBreadcrumb() (b breadcrumb) {
 	}
 	b.cwd, b.session, _ = strings.Cut(strings.TrimRight(string(text), "\n"), "\n")
 	return b
+}
+
+// leaveHere remembers a session of the working directory.
+func leaveHere(session string) {
+	if cwd, err := os.Getwd(); err == nil {
+		leaveBreadcrumb(breadcrumb{cwd, session})
+	}
 }
 
 // leaveBreadcrumb remembers a session. It is a convenience: what goes wrong is nobody's concern.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"spool/internal/record"
@@ -13,6 +14,7 @@ import (
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // deadCmd reads and mends what could not be applied (SPEC B1).
@@ -122,23 +124,23 @@ func (c *deadReplayCmd) Run(a *app) error {
 		return err
 	}
 	var failed []error
-	known, replayed := map[events.Thread]map[uint64]bool{}, map[events.Thread]bool{}
+	newest, replayed := map[string]uint64{}, map[events.Thread]bool{} // before, by session
 	for _, at := range list {
 		d, err := cl.DeadLetter(a.ctx, at)
-		if err != nil {
-			failed = append(failed, noLetter(err, at))
-			continue
-		}
-		if known[d.Thread] == nil {
-			if known[d.Thread], err = lettersOf(a.ctx, cl, d.Thread); err != nil {
-				return err
+		if err == nil {
+			if _, known := newest[d.Thread.Session]; !known {
+				newest[d.Thread.Session], err = newestLetter(a.ctx, cl, d.Thread.Session)
 			}
 		}
 		// A crash after the first step leaves a letter whose event is applied: replaying it again adds nothing.
-		err = cl.ReplayDeadLetter(a.ctx, at)
-		replayed[d.Thread] = replayed[d.Thread] || err == nil
-		if err == nil && !c.Keep {
-			err = cl.RemoveDeadLetters(a.ctx, at)
+		if err == nil {
+			err = cl.ReplayDeadLetter(a.ctx, at)
+		}
+		if err == nil {
+			replayed[d.Thread] = true
+			if !c.Keep {
+				err = cl.RemoveDeadLetters(a.ctx, at)
+			}
 		}
 		if err != nil {
 			failed = append(failed, noLetter(err, at))
@@ -146,12 +148,11 @@ func (c *deadReplayCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.err, "%d published again\n", len(list)-len(failed))
 	for t := range replayed {
-		if !replayed[t] {
-			continue
-		}
-		came, err := cameBack(a.ctx, cl, t, known[t])
+		came, err := lettersSince(a.ctx, cl, t, newest[t.Session], func(e *events.Event) bool {
+			return strings.HasPrefix(e.Producer, threads.Replayer)
+		})
 		if err != nil {
-			failed = append(failed, err)
+			fmt.Fprintf(a.err, "%s: whether it could be applied is not known yet (spool dead ls %s): %v\n", t, t.Session, err)
 		}
 		for _, d := range came {
 			failed = append(failed, fmt.Errorf("it came back as dead letter %d: %s: %s", d.At, d.Thread, printable(d.Reason)))
@@ -160,25 +161,35 @@ func (c *deadReplayCmd) Run(a *app) error {
 	return errors.Join(failed...)
 }
 
-// lettersOf are the dead letters of a thread's session, by their numbers.
-func lettersOf(ctx context.Context, cl *client.Client, t events.Thread) (map[uint64]bool, error) {
-	all, err := cl.DeadLetters(ctx, t.Session)
-	at := map[uint64]bool{}
-	for _, d := range all {
-		at[d.At] = true
+// newestLetter is the number of a session's newest dead letter; 0: it has none.
+func newestLetter(ctx context.Context, cl *client.Client, session string) (at uint64, err error) {
+	all, err := cl.DeadLetters(ctx, session)
+	if err != nil || len(all) == 0 {
+		return 0, err
 	}
-	return at, err
+	return all[len(all)-1].At, nil
 }
 
-// cameBack are the dead letters of a thread beside those that are known, once persisters are done with what was published to it.
-func cameBack(ctx context.Context, cl *client.Client, t events.Thread, known map[uint64]bool) ([]client.DeadLetter, error) {
+// lettersSince are a thread's dead letters behind one that are of certain events, once persisters are done with what was published to it.
+func lettersSince(ctx context.Context, cl *client.Client, t events.Thread, at uint64, of func(*events.Event) bool) ([]client.DeadLetter, error) {
 	if err := cl.Settled(ctx, t); err != nil {
 		return nil, err
 	}
 	all, err := cl.DeadLetters(ctx, t.Session)
 	return slices.DeleteFunc(all, func(d client.DeadLetter) bool {
-		_, was := known[d.At]
-		return was || d.Thread != t
+		if d.At <= at || d.Thread != t {
+			return true
+		}
+		r, err := cl.OpenDeadLetter(ctx, d)
+		if err != nil {
+			return true
+		}
+		raw, err := io.ReadAll(r)
+		if err != nil {
+			return true
+		}
+		e, err := events.Open(d.Subject, raw)
+		return err != nil || !of(&e)
 	}), err
 }
 

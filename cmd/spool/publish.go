@@ -42,23 +42,25 @@ func (c *publishCmd) Run(a *app) error {
 	cl := client.New(conn)
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
 	cfg.Takes = takesOf(cl)
-	first := events.Event{Thread: cfg.Thread, Producer: c.Producer, Epoch: c.Epoch, Seq: c.StartSeq}
-	if c.Producer == "" || c.Envelopes || !cl.Has(a.ctx, &first) {
+	if c.Producer == "" || c.Envelopes {
 		return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
 	}
-	known, err := lettersOf(a.ctx, cl, cfg.Thread)
-	if err != nil {
+	newest, blind := newestLetter(a.ctx, cl, c.Session)
+	if err := ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err); err != nil || blind != nil { // who may not look publishes nevertheless
 		return err
 	}
-	if err := ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err); err != nil {
-		return err
+	came, err := lettersSince(a.ctx, cl, cfg.Thread, newest, func(e *events.Event) bool {
+		return e.Producer == c.Producer && e.Epoch == c.Epoch
+	})
+	if err != nil { // what was published is stored
+		fmt.Fprintf(a.err, "whether all of it could be applied is not known yet (spool dead ls %s): %v\n", c.Session, err)
+		return nil
 	}
-	came, err := cameBack(a.ctx, cl, cfg.Thread, known)
-	if err == nil && len(came) > 0 {
-		err = fmt.Errorf("%d of them became dead letters, the first because: %s; for lines behind those that %s has published give --start-seq (spool dead ls %s)",
-			len(came), printable(came[0].Reason), c.Producer, c.Session)
+	if len(came) > 0 {
+		return fmt.Errorf("%d became dead letters (spool dead ls %s), the first because: %s; for lines behind those that %s has published give --start-seq",
+			len(came), c.Session, printable(came[0].Reason), c.Producer)
 	}
-	return err
+	return nil
 }
 
 // lookTime is how long a look at a thread may take.

@@ -175,9 +175,7 @@ func (c *sessionLatestCmd) Run(a *app) error {
 
 // resume prints a session and remembers it for this terminal.
 func (l listing) resume(a *app, r sessions.Row, asJSON bool) error {
-	if cwd, err := os.Getwd(); err == nil {
-		leaveBreadcrumb(breadcrumb{cwd: cwd, session: r.ID})
-	}
+	leaveHere(r.ID)
 	if asJSON {
 		return json.NewEncoder(a.out).Encode(sessionJSON(r, l.threads[r.ID]))
 	}

@@ -128,7 +128,11 @@ func (c *sessionNewCmd) Run(a *app) error {
 		return err
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		return t.Session, cl.NewSession(a.ctx, t.Session, dir, c.Parent)
+		err := cl.NewSession(a.ctx, t.Session, dir, c.Parent)
+		if err == nil {
+			leaveHere(t.Session)
+		}
+		return t.Session, err
 	})
 }
 
@@ -157,6 +161,7 @@ func (c *sessionForkCmd) Run(a *app) error {
 		if err := cl.ForkSession(a.ctx, c.Session, c.New, client.SessionFork{Path: c.Path, Leaf: c.Leaf}); err != nil {
 			return err
 		}
+		leaveHere(c.New)
 		_, err := fmt.Fprintln(a.out, c.New)
 		return err
 	})

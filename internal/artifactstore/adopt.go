@@ -10,7 +10,7 @@ import (
 )
 
 // Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
-// numbers and agents go on above its own. r is complete but for where the bytes are. An id that the session has is left
+// numbers and agents go on above its own. r is complete but for where the bytes are; a tool's output without a number gets the next. An id that the session has is left
 // as it is and comes back with made false.
 func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error) {
 	if err := r.Validate(); err != nil {
@@ -24,8 +24,13 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 	if err != nil || len(old) > 0 {
 		return append(old, r)[0], false, err
 	}
+	numbered := r.Seq != ""
 	raise := func(c *record.Counter) {
-		c.Raise(r.Seq)
+		if numbered {
+			c.Raise(r.Seq)
+		} else if r.Writer == artifacts.FromOutput {
+			r.Seq = c.Take()
+		}
 		if r.Writer == artifacts.FromAgent {
 			c.SeeAgent(r.Agent)
 		}

@@ -94,7 +94,7 @@ func (x *explainer) target(ctx context.Context, name string, e *Explanation) err
 	}
 	e.State, e.Why = "missing", fmt.Sprintf("none of %d packs holds it", len(x.m.packs))
 	for id, p := range x.w.packs {
-		if !p.Gone {
+		if !x.w.undeletable(id) {
 			continue
 		}
 		h, err := x.header(ctx, id)

@@ -495,8 +495,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("Explain(%s) = %+v, %v, want live", name, e, err)
 		}
 	}
-	if e, err := r.collector(brave(), nil).Explain(t.Context(), dropped.Ref.String()); err != nil || e.State != "missing" && e.State != "garbage" {
-		t.Errorf("Explain(collected) = %+v, %v, want it missing, or garbage in a pack that stays", e, err)
+	if e, err := r.collector(brave(), nil).Explain(t.Context(), dropped.Ref.String()); err != nil || e.State != "tombstone" && e.State != "garbage" {
+		t.Errorf("Explain(collected) = %+v, %v, want it in quarantine, or garbage in a pack that stays", e, err)
 	}
 	if e, err := r.collector(brave(), nil).Explain(t.Context(), casstore.SumNode(nil).String()); err != nil || e.State != "missing" {
 		t.Errorf("Explain(unknown) = %+v, %v, want missing", e, err)

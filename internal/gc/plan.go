@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -257,14 +258,14 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 }
 
 // ownArtifact reports whether an object that no record names is what an upload of Spool's left: chunks without a name, or
-// bytes under the name of an artifact that is not there. Whatever else is in the bucket a tool put there, to register it
-// (SPEC A3, A5).
+// bytes under the name of an artifact that is not there, if Spool gave it its id. Whatever else is in the bucket a tool may have put
+// there, to register it (SPEC A3, A5).
 func ownArtifact(w *world, name string) bool {
 	if name == "" {
 		return true
 	}
 	parts := strings.Split(name, "/")
-	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && events.CheckToken("", parts[1]) == nil && !w.names[w.hash(name)]
+	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && strings.HasPrefix(parts[1], artifacts.IDPrefix) && !w.names[w.hash(name)]
 }
 
 // key of a pack's record without its class.

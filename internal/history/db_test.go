@@ -108,7 +108,27 @@ func TestFilters(t *testing.T) {
 			t.Errorf("Search(fix, %+v) = %q, %v, want %q", c.f, texts(found), err, c.want)
 		}
 	}
-	found, err := db.Recent(t.Context(), history.Filter{Session: "b"}, 1)
+	apply(t, db, history.Batch{Posts: []history.Post{post("a/main", 2, 4, "again"), post("b/main", 2, 5, "again")}})
+	for _, c := range []struct {
+		f    history.Filter
+		want []string
+	}{ // of repeats the first, among the sessions that are asked for
+		{history.Filter{}, []string{"again", "prefix"}},
+		{history.Filter{Cwd: "/home/b"}, []string{"again", "prefix"}},
+		{history.Filter{Within: []string{"b"}}, []string{"again", "prefix"}},
+		{history.Filter{Within: []string{"a", "b"}}, []string{"again", "prefix"}},
+	} {
+		found, err := db.Recent(t.Context(), c.f, 2)
+		if err != nil || !slices.Equal(texts(found), c.want) {
+			t.Errorf("Recent(%+v) = %q, %v, want %q", c.f, texts(found), err, c.want)
+		}
+	}
+	found, err := db.Recent(t.Context(), history.Filter{Session: "b", Cwd: "/home/b"}, 2)
+	if err != nil || len(found) != 2 || found[0].Text != "again" {
+		t.Errorf("Recent(b) = %+v, %v, want the newest first", found, err)
+	}
+	found, err = db.Recent(t.Context(), history.Filter{Session: "b"}, 2)
+	found = found[min(1, len(found)):]
 	want := history.Prompt{Thread: events.Thread{Session: "b", Name: "sub"}, N: 1, Time: 3, Text: "prefix", Cwd: "/home/b", Host: "h2", Harness: "omp"}
 	if err != nil || len(found) != 1 || found[0] != want {
 		t.Errorf("Recent(b) = %+v, %v, want %+v", found, err, want)

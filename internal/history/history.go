@@ -88,19 +88,27 @@ func (f Filter) clause() (where string, args []any) {
 	if f.Session != "" {
 		where, args = " AND p.session = (SELECT id FROM sessions WHERE name = ?)", append(args, f.Session)
 	}
-	if f.Session == "" && len(f.Within) == 0 { // equal prompts behind each other once, whatever sessions they are of
+	of, ofArgs := f.sessions()
+	where, args = where+strings.ReplaceAll(of, "@", "p"), append(args, ofArgs...)
+	if f.Session == "" { // equal prompts behind each other once, whatever sessions of those they are of
 		where += " AND p.text IS NOT (SELECT q.text FROM prompts q WHERE q.id < p.id AND q.text IS NOT NULL" +
-			" ORDER BY q.id DESC LIMIT 1)"
+			strings.ReplaceAll(of, "@", "q") + " ORDER BY q.id DESC LIMIT 1)"
+		args = append(args, ofArgs...)
 	}
+	return where, args
+}
+
+// sessions chooses the prompts @ of several sessions.
+func (f Filter) sessions() (where string, args []any) {
 	if f.Cwd != "" {
-		where, args = where+" AND p.session IN (SELECT id FROM sessions WHERE cwd = ?)", append(args, f.Cwd)
+		where, args = " AND @.session IN (SELECT id FROM sessions WHERE cwd = ?)", append(args, f.Cwd)
 	}
 	if len(f.Within) > 0 {
 		begins := make([]string, len(f.Within))
 		for i, prefix := range f.Within {
 			begins[i], args = "substr(name, 1, length(?)) = ?", append(args, prefix, prefix)
 		}
-		where += " AND p.session IN (SELECT id FROM sessions WHERE " + strings.Join(begins, " OR ") + ")"
+		where += " AND @.session IN (SELECT id FROM sessions WHERE " + strings.Join(begins, " OR ") + ")"
 	}
 	return where, args
 }

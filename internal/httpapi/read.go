@@ -130,7 +130,7 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	n := client.NewArtifact{Tool: q.Get("tool"), Number: artifacts.Seq(q.Get("number")), Record: artifacts.Record{
 		Session: r.PathValue("session"), Filename: q.Get("filename"), Agent: q.Get("agent"), Run: q.Get("run"), ToolCall: q.Get("tool_call"),
-		Summary: q.Get("summary"), Category: artifacts.Category(q.Get("category")), MIME: r.Header.Get("Content-Type"),
+		Summary: q.Get("summary"), Category: artifacts.Category(q.Get("category")), MIME: typeOf(r, q.Get("filename")),
 	}}
 	if n.Agent != "" && n.Tool == "" {
 		n.Writer = artifacts.FromAgent
@@ -142,6 +142,17 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 		answer(w, http.StatusCreated, client.ArtifactJSON(rec))
 	}
 	return err
+}
+
+// typeOf is what a request says of its body: nothing where it is what a client sends that was told nothing, and where the file's
+// name may say more.
+func typeOf(r *http.Request, filename string) string {
+	said := r.Header.Get("Content-Type")
+	switch kind, _, _ := mime.ParseMediaType(said); {
+	case kind == "application/x-www-form-urlencoded", kind == typeBytes && filename != "":
+		return ""
+	}
+	return said
 }
 
 // artifacts lists the artifacts of a session, oldest first.

@@ -44,6 +44,10 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 		return out, err
 	}
 	created := createdAt(src)
+	taken, err := numbersOfOthers(ctx, reg, session, list, created)
+	if err != nil {
+		return out, err
+	}
 	for _, d := range list {
 		name := path.Join(dir, d.Name())
 		switch {
@@ -53,7 +57,16 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 			out.Warnings = append(out.Warnings, fmt.Errorf("%s is not imported: it is no file", name))
 			continue
 		}
-		made, err := adoptFile(ctx, reg, src.FS, name, record(session, d.Name(), created))
+		r := record(session, d.Name(), created)
+		number, holder := r.Seq, taken[r.Seq]
+		if holder != "" {
+			r.Seq = ""
+		}
+		got, made, err := adoptFile(ctx, reg, src.FS, name, r)
+		if made && holder != "" {
+			out.Warnings = append(out.Warnings,
+				fmt.Errorf("%s: the number %s is that of %s: this one is artifact://%s", name, number, holder, got.Seq))
+		}
 		switch {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
@@ -68,22 +81,44 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 	return out, nil
 }
 
+// numbersOfOthers are the artifacts of the session by their numbers, but for those of the folder: a program that counts on its own side
+// gives numbers that Spool has given, too.
+func numbersOfOthers(
+	ctx context.Context, reg Registry, session string, folder []fs.DirEntry, created time.Time,
+) (map[artifacts.Seq]artifacts.ID, error) {
+	all, err := reg.Records(ctx, session, "")
+	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
+		return nil, err
+	}
+	own := map[artifacts.ID]bool{}
+	for _, d := range folder {
+		own[record(session, d.Name(), created).ID] = true
+	}
+	taken := map[artifacts.Seq]artifacts.ID{}
+	for _, r := range all {
+		if r.Seq != "" && !own[r.ID] {
+			taken[r.Seq] = r.ID
+		}
+	}
+	return taken, nil
+}
+
 // adoptFile registers one file. One that is registered and has another size now is an error: records are never changed.
-func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) (made bool, err error) {
+func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) (got artifacts.Record, made bool, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
-		return false, err
+		return got, false, err
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
-		return false, err
+		return got, false, err
 	}
-	got, made, err := reg.Adopt(ctx, r, f)
+	got, made, err = reg.Adopt(ctx, r, f)
 	if err == nil && !made && got.Size != info.Size() {
 		err = fmt.Errorf("it had %d bytes when it was imported and has %d now: artifact %s stays as it is", got.Size, info.Size(), got.ID)
 	}
-	return made, err
+	return got, made, err
 }
 
 // record is the record of a file in the folder of a session's artifacts. Its id follows from session and name.

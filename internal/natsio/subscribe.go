@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -67,6 +68,7 @@ func (its Items) Follow(ctx context.Context, filters []string, from Position, re
 			switch {
 			case errors.Is(err, errEnough) || ctx.Err() != nil:
 				return
+			case record.Temporary(err) && last > 0: // what comes by sequence is no less
 			case err != nil:
 				yield(StoredItem{}, err)
 				return
@@ -100,7 +102,7 @@ var errEnough = errors.New("enough")
 // then. ready, if not nil, is called before the first.
 func (its Items) newestOfEach(ctx context.Context, filters []string, ready func(), f func(StoredItem) bool) (last uint64, err error) {
 	cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: 10 * time.Second,
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: 5 * time.Minute, // of a reader that pauses
 	})
 	if err != nil {
 		return 0, WrapErr(err)

@@ -52,10 +52,13 @@ func Look(dir string) (all []Waiting, err error) {
 		return nil, fmt.Errorf("offline directory: %w", err)
 	}
 	var failed []error
-	queues := 0
+	queues, others := 0, ""
 	for _, e := range found {
 		_, other := ulid.ParseStrict(e.Name())
 		if !e.IsDir() || other != nil && e.Name() != refusedDir {
+			if name := e.Name(); name[0] != '.' && name != "lost+found" {
+				others = cmp.Or(others, name)
+			}
 			continue
 		}
 		queues++
@@ -67,8 +70,8 @@ func Look(dir string) (all []Waiting, err error) {
 			all = append(all, w)
 		}
 	}
-	if queues == 0 && len(found) > 0 {
-		failed = append(failed, fmt.Errorf("%s is no offline directory: it holds %q, and no queue", dir, found[0].Name()))
+	if queues == 0 && others != "" {
+		failed = append(failed, fmt.Errorf("%s is no offline directory: it holds %q, and no queue", dir, others))
 	}
 	return all, errors.Join(failed...)
 }

@@ -25,7 +25,9 @@ func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
 		}
 	}
 	news(&info.Harness, e.Session.Harness)
-	news(&info.Cwd, e.Session.Cwd)
+	if header := e.Type == sessions.TypeHeader; header || first || info.Cwd == "" { // where an agent goes later, its session does not follow
+		news(&info.Cwd, e.Session.Cwd)
+	}
 	older := info.Title != "" && !first && e.Type == sessions.TypeHeader // the title slot before it is newer
 	if s := &e.Session; s.Title != "" && !older && info.TakesTitle(s.TitleSource) {
 		info.Title, info.TitleSource = s.Title, s.TitleSource

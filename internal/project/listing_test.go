@@ -102,6 +102,16 @@ func TestLearn(t *testing.T) {
 	if info, _ = read(t, "omp", header, `{"type":"title_change","id":"t","title":"New"}`); info.Title != "New" {
 		t.Errorf("title = %q, want the newest", info.Title)
 	}
+	prompt := func(cwd string) string {
+		return `{"type":"user","uuid":"` + cwd + `","cwd":"` + cwd + `","message":{"role":"user","content":"go"}}`
+	}
+	if info, _ = read(t, "claude", `{"type":"summary","summary":"S"}`, prompt("/w"), prompt("/w/sub")); info.Cwd != "/w" {
+		t.Errorf("directory = %q, want that in which the session began", info.Cwd)
+	}
+	const moved = `{"type":"session","version":3,"id":"s","cwd":"/moved"}`
+	if info, _ = read(t, "omp", header, user, moved); info.Cwd != "/moved" {
+		t.Errorf("directory = %q, want that of the newest header", info.Cwd)
+	}
 	const ai, custom = `{"type":"ai-title","aiTitle":"Made up"}`, `{"type":"custom-title","customTitle":"Mine"}`
 	if info, _ = read(t, "claude", ai, custom, ai); info.Title != "Mine" || info.TitleSource != sessions.TitleUser {
 		t.Errorf("title = %q by %q, want that which the user gave", info.Title, info.TitleSource)

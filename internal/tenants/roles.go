@@ -169,7 +169,7 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 			events.GCSubjects, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
 	case Ingest:
 		publish = append(reads(), events.EventSubjects, "$O."+events.InboxBucket+any, api+"STREAM.INFO."+events.ObjectStream(events.InboxBucket),
-			api+"STREAM.MSG.GET."+events.EventsStream)
+			api+"STREAM.MSG.GET."+events.EventsStream, api+"CONSUMER.INFO."+events.EventsStream+".*")
 		subscribe = append(subscribe, "$SRV"+any, events.ServiceSubjects, events.LiveSubjects)
 		return publish, subscribe, false
 	}

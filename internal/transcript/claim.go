@@ -93,11 +93,6 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		return nil, err
 	}
-	return claimOf(id, t, head), nil
-}
-
-// claimOf is what a thread's head says of a source.
-func claimOf(id Identity, t events.Thread, head threads.Head) *claim {
 	c, producer := &claim{thread: t, head: head}, producer(id)
 	if len(head.Producers) == 0 {
 		c.producer = producer
@@ -121,7 +116,7 @@ func claimOf(id Identity, t events.Thread, head threads.Head) *claim {
 			c.shared = true
 		}
 	}
-	return c
+	return c, nil
 }
 
 // has iterates over the lines that the thread has, those of others included.

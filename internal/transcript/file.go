@@ -98,7 +98,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 			return false, err
 		}
 		replaced = max(replaced, head.Updated)
-		begins, _, err := im.begins(ctx, f, claimOf(f.id, t, head))
+		begins, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
 		if err != nil {
 			return false, err
 		}

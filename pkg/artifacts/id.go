@@ -10,6 +10,9 @@ import (
 // ID names an artifact for ever, across sessions: it is the key of its record, and created once (SPEC A1).
 type ID string
 
+// IDPrefix begins every ID that Spool makes.
+const IDPrefix = "art_"
+
 // crockford is the alphabet of ULIDs.
 var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
@@ -19,7 +22,7 @@ func NewID(at time.Time, entropy [10]byte) ID {
 	if y := at.UTC().Year(); y < 0 || y > 9999 { // of an entry that says so
 		at = time.UnixMilli(0)
 	}
-	return ID("art_" + at.UTC().Format("20060102_150405") + "_" + crockford.EncodeToString(entropy[:]))
+	return ID(IDPrefix + at.UTC().Format("20060102_150405") + "_" + crockford.EncodeToString(entropy[:]))
 }
 
 // Seq is an artifact's number in its root session: decimal digits without leading zeros, of any length, so that no file

@@ -91,7 +91,7 @@ func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.H
 	return len(tree.Entries()), true, err
 }
 
-// ErrNoContext: the thread holds no session of omp entries, of which alone this version makes contexts.
+// ErrNoContext: the thread holds no session of omp entries. Of entries of the dialect step StepContext makes one.
 var ErrNoContext = errors.New("no context")
 
 // Context is what the model is sent at a leaf, and the state that the agent goes on with (SPEC S7): of entries as their agent
