@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,8 +114,11 @@ func (c *artifactPutCmd) Run(a *app) error {
 		Category: artifacts.Category(c.Category)}}
 	if c.Agent != "" {
 		n.Writer = artifacts.FromAgent
-	} else if c.File != "-" && c.Tool == "" && c.Object == "" {
-		n.Filename = cmp.Or(n.Filename, filepath.Base(c.File))
+	} else if c.File != "-" && c.Object == "" {
+		if c.Tool == "" {
+			n.Filename = cmp.Or(n.Filename, filepath.Base(c.File))
+		}
+		n.MIME = cmp.Or(n.MIME, mime.TypeByExtension(filepath.Ext(cmp.Or(c.Filename, c.File))))
 	}
 	err := checkNames(c.Session, "")
 	if c.Register && c.File == "-" || (c.Register || c.Agent != "") && c.Object != "" || c.Register && c.Agent != "" {

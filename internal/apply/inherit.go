@@ -167,11 +167,11 @@ func unnumbered(a artifacts.Record) artifacts.Record {
 	return a
 }
 
-// header is the header that a fork makes the main thread of a new session with, if it does not bring one (SPEC S9); nil
+// header is the header that a fork makes the main thread of another session with, if it does not bring one (SPEC S9); nil
 // for what has none.
 func (d *draft) header(ctx context.Context, source events.Thread, info sessions.Info, at int64) ([]byte, error) {
 	head, t := d.Head, d.st.Key
-	if head.Dialect != ompDialect || t.Session == source.Session || t.Name != events.MainThread || d.st.Session.Stored {
+	if head.Dialect != ompDialect || t.Session == source.Session || t.Name != events.MainThread {
 		return nil, nil
 	}
 	h, err := rehydrate.Source{Reader: d.w.Reader()}.Header(ctx, source, head, info)

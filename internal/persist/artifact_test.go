@@ -91,6 +91,21 @@ func TestForkIntoAnotherSession(t *testing.T) {
 	}
 }
 
+// The main thread of a session has a header of its own, also where the session has another thread before.
+func TestForkIntoASessionWithoutMain(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	r.say(thread(0), "omp", sessionHeader, node("a", ""), bare("b"))
+	for _, name := range []string{"try", events.MainThread} {
+		must.Do(t, r.Fork(ctx, events.Thread{Session: "copy", Name: name}, wholeOf("s0")))
+	}
+	header := must.Get(r.Source().ForkHeader(ctx, r.head(events.Thread{Session: "copy", Name: events.MainThread}), "copy"))(t)
+	if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
+		t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
+	}
+}
+
 func wholeOf(session string) events.Fork {
 	return events.Fork{Session: session, Thread: events.MainThread, Whole: true}
 }

@@ -19,6 +19,12 @@ func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
 	if !main {
 		return
 	}
+	if first { // what an earlier life of the thread said is said no more
+		info.Prompt, info.Summary = "", ""
+		if !info.Named {
+			info.Title, info.TitleSource = "", ""
+		}
+	}
 	news := func(dst *string, v string) {
 		if v != "" {
 			*dst = v

@@ -108,6 +108,12 @@ func TestLearn(t *testing.T) {
 	if info, _ = read(t, "claude", `{"type":"summary","summary":"S"}`, prompt("/w"), prompt("/w/sub")); info.Cwd != "/w" {
 		t.Errorf("directory = %q, want that in which the session began", info.Cwd)
 	}
+	info, _ = read(t, "claude", `{"type":"summary","summary":"S"}`, prompt("/w"))
+	d, _ := dialect.Lookup("claude")
+	again := must.Get(d.Read([]byte(`{"type":"user","uuid":"1","message":{"role":"user","content":"go on"}}`), new(dialect.Memory)))(t)
+	if project.Learn(&info, &again, true, true); info.Prompt != "go on" || info.Summary != "" {
+		t.Errorf("of another life of the thread: %+v, want its own prompt, and no summary", info)
+	}
 	const moved = `{"type":"session","version":3,"id":"s","cwd":"/moved"}`
 	if info, _ = read(t, "omp", header, user, moved); info.Cwd != "/moved" {
 		t.Errorf("directory = %q, want that of the newest header", info.Cwd)
