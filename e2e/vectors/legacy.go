@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ func legacyGroup(dir string, report func(Case)) error {
 	}
 	for _, f := range files {
 		text, err := readFile(filepath.Join(dir, f.Name(), "input.jsonl"))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // where there is no file, a program finds what an empty one holds
 			return err
 		}
 		want, err := readObject(filepath.Join(dir, f.Name(), "expected.14.9.9.json"))
