@@ -64,6 +64,14 @@ func TestExec(t *testing.T) {
 	if got, err := pipe.Output(); err != nil || string(got) != "y\n" {
 		t.Errorf("piped into head = %q, %v", got, err)
 	}
+	w.awaitItems("s/p", 2)
+	if open := w.run("spool", "output", "ls", "s", "--json"); open != "" {
+		t.Errorf("outputs that stay open: %s", open)
+	}
+	w.run("spool", "thread", "end", "s/p")
+	if out, errw, code := w.try("", "spool", "exec", "--session", "s", "--thread", "p", "--", "echo", "run"); code == 0 || out != "" || !strings.Contains(errw, "was not run: thread has ended") {
+		t.Errorf("exec into a thread that has ended: %q, %q, code %d, want it not to run", out, errw, code)
+	}
 	w.execSignals()
 	if code := up.Stop(); code != 0 {
 		t.Errorf("spool up ended with %d", code)

@@ -68,6 +68,13 @@ func (c *execCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	look, cancel := context.WithTimeout(a.ctx, lookTime)
+	err = cl.MayBegin(look, t, "")
+	cancel()
+	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) { // who may not look, or cannot, begins
+		return fmt.Errorf("the command was not run: %w", err)
+	}
+	keepPipes()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
@@ -115,7 +122,7 @@ func (c *execCmd) wait(a *app, cmd *exec.Cmd, signals <-chan os.Signal) int {
 	ended.Store(true)
 	close(stop)
 	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
+	if err != nil && !errors.As(err, &failed) && !gone(err) {
 		fmt.Fprintf(a.err, "spool exec: %v\n", err)
 	}
 	return codeOf(cmd.ProcessState)

@@ -3,12 +3,20 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/signal"
 	"syscall"
 )
 
 // forwarded are the signals that spool exec hands on to its command.
 var forwarded = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// keepPipes has a write to a reader that is gone be an error, as of any other file: it ends a process else.
+func keepPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// gone reports whether a write failed because nobody reads any more.
+func gone(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // typed tells whether a terminal sends a signal to all of its foreground processes.
 func typed(s os.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }

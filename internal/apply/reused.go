@@ -45,6 +45,13 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	if err != nil || given == nil {
 		return repeated, err
 	}
+	if !given.Names(seq, d.e.At) { // the thread had it under another name
+		all := events.Thread{Session: t.Session, Name: events.EveryThread}
+		given, err = d.w.Given(ctx, all, producer, epoch, d.begins(), last+1)
+		if err != nil || given == nil {
+			return repeated, err
+		}
+	}
 	if !given.Names(seq, d.e.At) || given.Before(seq, is, d.e.At) {
 		return repeated, nil
 	}

@@ -113,7 +113,7 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	past := events.Past{From: from}
 	for i, e := range m.stored {
 		at := uint64(i + 1)
-		if at >= from && at < before && e.Thread == t && e.Producer == producer && e.Epoch == epoch {
+		if at >= from && at < before && (e.Thread == t || e.Thread.Session == t.Session && t.Name == events.EveryThread) && e.Producer == producer && e.Epoch == epoch {
 			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at, Is: e.Digest()})
 		}
 	}

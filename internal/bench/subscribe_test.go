@@ -19,8 +19,10 @@ func TestSubscribe(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if rep.Figures[name] <= 0 {
-			t.Errorf("Figures[%s] = %v, want more than 0", name, rep.Figures[name])
+		got, there := rep.Figures[name]
+		busy := strings.HasSuffix(name, "_slow_readers_ratio") // in so short a round a busy machine may deliver nothing
+		if !there || got < 0 || got == 0 && !busy {
+			t.Errorf("Figures[%s] = %v, want more than 0", name, got)
 		}
 	}
 	var table strings.Builder

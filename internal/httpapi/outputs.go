@@ -60,7 +60,8 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	columns, _, err2 := number(r, "columns")
 	lease, _, err3 := number(r, "lease_ms")
 	show, _, err4 := number(r, "show")
-	if err := errors.Join(err, err2, err3, err4, checkInput(cfg.Input)); err != nil {
+	_, err5 := outputEnd(r) // what the headers say of it; trailers come behind the body
+	if err := errors.Join(err, err2, err3, err4, err5, checkInput(cfg.Input)); err != nil {
 		return err
 	}
 	cfg.Head, cfg.Columns, cfg.Lease = int(min(head, 1<<20)), int(min(columns, 1<<20)), time.Duration(lease)*time.Millisecond

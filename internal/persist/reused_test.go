@@ -289,8 +289,8 @@ func TestRepeatedInAnotherForm(t *testing.T) {
 	r.wantEntries(id, 2)
 }
 
-// What a producer publishes again under the name that its thread had, or behind its removal, is held against what was
-// published there.
+// What a producer publishes again under the name that its thread had, under the one that it has now, or behind its removal, is held
+// against what was published there.
 func TestReusedUnderAFormerName(t *testing.T) {
 	r := newRig(t)
 	gone, away := thread(0), thread(1)
@@ -306,12 +306,17 @@ func TestReusedUnderAFormerName(t *testing.T) {
 	r.entry(gone, 2, 91)
 	r.entry(away, 2, 1)
 	r.entry(away, 1, 92)
+	other := events.Thread{Session: away.Session, Name: "other"}
+	r.entry(other, 2, 1)
+	r.entry(other, 2, 93)
+	r.entry(other, 3, 2)
+	r.entry(other, 1, 94)
 	last := r.lastSeq(events.EventsStream)
 	r.give(p, 1, last)
 	r.through(p, int64(last))
-	r.wantReused("e00091", "e00092")
+	r.wantReused("e00091", "e00092", "e00093", "e00094")
 	r.wantEntries(gone, 1)
-	r.wantEntries(events.Thread{Session: away.Session, Name: "other"}, 2)
+	r.wantEntries(other, 3)
 }
 
 // A store that does not answer is no verdict.

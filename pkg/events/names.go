@@ -119,6 +119,9 @@ func SessionEvents(session string, k Kind) string {
 // PartitionFilter matches one partition's events as EVENTS stores them.
 func PartitionFilter(p int) string { return root + "p." + strconv.Itoa(p) + ".>" }
 
+// EveryThread is, in a filter, the name of all threads of a session.
+const EveryThread = "*"
+
 // StoredFilter matches the events of a thread as EVENTS stores them.
 func StoredFilter(t Thread) string { return root + "p.*." + t.Session + "." + t.Name + ".*" }
 
