@@ -219,7 +219,7 @@ func TestBranchesShareCommits(t *testing.T) {
 		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
 			t.Errorf("Verify() = %v", err)
 		}
-		if commits := p.Stats().Commits; most > 1 && commits > 25 {
+		if commits := p.Stats().Commits; most > 1 && commits > n/2 { // how many share one is a matter of time
 			t.Errorf("%d commits for %d entries", commits, n)
 		}
 	}
