@@ -17,13 +17,13 @@ import (
 	"spool/pkg/threads"
 )
 
-// Ledger is what accounting reads. Letters gives the EVENTS sequence and the bytes of every dead letter; without bytes it is of all that the
-// message held: they are elsewhere, or an operator removed it.
+// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject and the bytes of every dead letter; without bytes it is of
+// all that the message held: they are elsewhere, or an operator removed it.
 type Ledger interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
-	Letters(ctx context.Context, f func(event uint64, data []byte) error) error
+	Letters(ctx context.Context, f func(event uint64, subject string, data []byte) error) error
 	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error)
 }
 
@@ -51,7 +51,7 @@ const Unaccounted = "unaccounted"
 // is found in its thread whatever the rules were.
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
-		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[name][]letterOf{},
+		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[refusal][]letterOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -82,7 +82,7 @@ type accountant struct {
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
-	refusals map[name][]letterOf         // events that have a letter, whatever message they came in
+	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
 	held     int                         // bytes of letters in which something is masked
 	last     message                     // that was read again
 	lost     map[name]bool               // of findings
@@ -110,6 +110,12 @@ type name struct {
 }
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
+
+// refusal identifies an event that was refused: a letter of another session's event is none of its.
+type refusal struct {
+	session string
+	name
+}
 
 // said is an event with what it says.
 type said struct {
@@ -157,8 +163,8 @@ func sumOf(e *events.Event) [sha256.Size]byte {
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
-func (a *accountant) letter(event uint64, data []byte) error {
-	e, err := events.Decode(data)
+func (a *accountant) letter(event uint64, subject string, data []byte) error {
+	e, err := events.Open(subject, data)
 	of, known := a.letters[event]
 	if err == nil {
 		for _, one := range e.Each() {
@@ -202,7 +208,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := a.unmask(ctx, ps, want, stored); err != nil {
+	if err := a.unmask(ctx, t, ps, want, stored); err != nil {
 		return err
 	}
 	b := book{a: a, t: t, w: w, stored: stored, first: map[name]events.Digest{}, gone: map[said]bool{},
@@ -358,7 +364,7 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone := b.gone[said{p.name(), p.is}]
-	letter := b.a.hasLetter(p.name(), p.is) // perhaps of another message
+	letter := b.a.hasLetter(refusal{b.t.Session, p.name()}, p.is) // perhaps of another message
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused

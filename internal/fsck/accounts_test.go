@@ -211,7 +211,7 @@ func TestAccountTellsReusedSequences(t *testing.T) {
 	w.finds(a, "SPOOL_EVENTS 2", "gave them out twice")
 }
 
-// A head that is set back, with its entries acked, is a loss: each entry is named.
+// A head that is set back, with its entries acked, is a loss: each entry is named, whatever dead letters other sessions have.
 func TestAccountFindsWhatIsLost(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
@@ -225,6 +225,11 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 	must.Do(w, err)
 	publish("lost")
 	publish("lost too")
+	other := events.Thread{Session: "other", Name: "main"}
+	for i, text := range []string{"kept", "its own", "lost"} { // the third has the sequence of the second
+		w.raw(events.Event{Thread: other, Producer: "p", Seq: uint64(min(i+1, 2)), Body: step(text)})
+	}
+	w.settle()
 	w.stop()
 	now, err := w.conn.Records().Records(w.Context(), events.HeadKey(id))
 	must.Do(w, err)
@@ -233,7 +238,7 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 	_, err = w.conn.Records().Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
 	must.Do(w, err)
 	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 3, Applied: 1})
+	same(t, a, fsck.Accounts{Events: 6, Applied: 3, Refused: 1})
 	w.finds(a, "SPOOL_EVENTS 2", "neither in its thread nor in the dead letters")
 	w.finds(a, "SPOOL_EVENTS 3", "neither in its thread nor in the dead letters")
 }

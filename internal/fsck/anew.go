@@ -90,7 +90,7 @@ func (c *checker) readLetters(ctx context.Context) error {
 	c.ledger = &accountant{
 		l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
 			Blobs: blobsOf{c}},
-		letters: map[uint64][]uint64{}, refusals: map[name][]letterOf{}, floor: c.floor, oldest: 1,
+		letters: map[uint64][]uint64{}, refusals: map[refusal][]letterOf{}, floor: c.floor, oldest: 1,
 	}
 	states, err := c.s.StreamStates(ctx)
 	if err != nil {

@@ -58,7 +58,7 @@ func (s *entries) take(body [sha256.Size]byte) bool {
 
 // unmask finds for the events of a thread what has them masked: its entries, and dead letters.
 func (a *accountant) unmask(
-	ctx context.Context, ps []posting, want map[[sha256.Size]byte]int, s *entries,
+	ctx context.Context, t events.Thread, ps []posting, want map[[sha256.Size]byte]int, s *entries,
 ) (err error) {
 	slices.Reverse(s.masked) // as the events are
 	s.forms = map[[sha256.Size]byte][][sha256.Size]byte{}
@@ -67,7 +67,7 @@ func (a *accountant) unmask(
 		if p.unread != nil || p.claimed || a.refused(p) {
 			continue
 		}
-		if err := a.unmaskLetter(ctx, p); err != nil {
+		if err := a.unmaskLetter(ctx, t.Session, p); err != nil {
 			return err
 		}
 		_, known := s.forms[p.sum]
@@ -179,25 +179,26 @@ func (a *accountant) noteRefusal(e *events.Event) {
 		l.event = &events.Event{Kind: e.Kind, Dialect: e.Dialect, Body: bytes.Clone(e.Body)}
 		a.held += len(e.Body)
 	}
-	n := name{e.Producer, e.Epoch, e.Seq}
+	n := refusal{e.Thread.Session, name{e.Producer, e.Epoch, e.Seq}}
 	a.refusals[n] = append(a.refusals[n], l)
 }
 
 // hasLetter reports whether an event has a dead letter, perhaps of another message.
-func (a *accountant) hasLetter(n name, is events.Digest) bool {
+func (a *accountant) hasLetter(n refusal, is events.Digest) bool {
 	return slices.ContainsFunc(a.refusals[n], func(l letterOf) bool { return l.is == is })
 }
 
 // unmaskLetter finds the letter of an event that was masked, and notes it as one of the event as it came.
-func (a *accountant) unmaskLetter(ctx context.Context, p *posting) error {
-	letters := a.refusals[p.name()]
+func (a *accountant) unmaskLetter(ctx context.Context, session string, p *posting) error {
+	of := refusal{session, p.name()}
+	letters := a.refusals[of]
 	masked := func(l letterOf) bool { return l.event != nil }
-	if a.hasLetter(p.name(), p.is) || !slices.ContainsFunc(letters, masked) {
+	if a.hasLetter(of, p.is) || !slices.ContainsFunc(letters, masked) {
 		return nil
 	}
 	e, err := a.again(ctx, p)
 	if e != nil && slices.ContainsFunc(letters, func(l letterOf) bool { return masked(l) && same(l.event, e) }) {
-		a.refusals[p.name()] = append(letters, letterOf{is: p.is})
+		a.refusals[of] = append(letters, letterOf{is: p.is})
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 		of, letter := a.letters[e.Seq]
 		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, e.Event.Seq)}
 		if letter && of == nil {
-			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(name{e.Producer, e.Epoch, e.Event.Seq}, e.Event.Digest()) ||
+			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(refusal{e.Thread.Session, name{e.Producer, e.Epoch, e.Event.Seq}}, e.Event.Digest()) ||
 				slices.ContainsFunc(again, func(r *events.Event) bool { return same(r, &e.Event) })
 		}
 	}

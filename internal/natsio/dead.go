@@ -139,9 +139,9 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 	return err
 }
 
-// Letters gives the EVENTS sequence of every event that is a dead letter, with its bytes where they are not in the inbox, or was one
-// that an operator removed, without.
-func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []byte) error) error {
+// Letters gives the EVENTS sequence of every event that is a dead letter, with its subject, and its bytes where they are not in the
+// inbox; or was one that an operator removed, without.
+func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject string, data []byte) error) error {
 	// Whatever is removed while they are listed is noted before.
 	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
@@ -149,7 +149,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []
 	}
 	err = box.c.Streams().EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		d := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
-		return f(d.Seq, d.Data)
+		return f(d.Seq, d.Subject, d.Data)
 	})
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", err)
@@ -160,7 +160,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, data []
 	}
 	l, err := record.DecodeLetters(rs[0].Value)
 	for _, e := range l.Events {
-		if err := f(e, nil); err != nil {
+		if err := f(e, "", nil); err != nil {
 			return err
 		}
 	}
