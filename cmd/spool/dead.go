@@ -182,11 +182,11 @@ func lettersSince(ctx context.Context, cl *client.Client, t events.Thread, at ui
 		}
 		r, err := cl.OpenDeadLetter(ctx, d)
 		if err != nil {
-			return true
+			return false // of one that cannot be read nobody can say that it is another's
 		}
 		raw, err := io.ReadAll(r)
 		if err != nil {
-			return true
+			return false
 		}
 		e, err := events.Open(d.Subject, raw)
 		return err != nil || !of(&e)
