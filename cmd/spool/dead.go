@@ -124,31 +124,25 @@ func (c *deadReplayCmd) Run(a *app) error {
 		return err
 	}
 	var failed []error
-	newest, replayed := map[string]uint64{}, map[events.Thread]bool{} // before, by session
+	published, had := 0, 0
+	newest := map[events.Thread]uint64{} // letter of its session before
 	for _, at := range list {
-		d, err := cl.DeadLetter(a.ctx, at)
-		if err == nil {
-			if _, known := newest[d.Thread.Session]; !known {
-				newest[d.Thread.Session], err = newestLetter(a.ctx, cl, d.Thread.Session)
-			}
-		}
-		// A crash after the first step leaves a letter whose event is applied: replaying it again adds nothing.
-		if err == nil {
-			err = cl.ReplayDeadLetter(a.ctx, at)
-		}
-		if err == nil {
-			replayed[d.Thread] = true
-			if !c.Keep {
-				err = cl.RemoveDeadLetters(a.ctx, at)
-			}
-		}
-		if err != nil {
+		again, err := c.replay(a.ctx, cl, at, newest)
+		switch {
+		case err != nil:
 			failed = append(failed, noLetter(err, at))
+		case again:
+			had++
+		default:
+			published++
 		}
 	}
-	fmt.Fprintf(a.err, "%d published again\n", len(list)-len(failed))
-	for t := range replayed {
-		came, err := lettersSince(a.ctx, cl, t, newest[t.Session], func(e *events.Event) bool {
+	fmt.Fprintf(a.err, "%d published again\n", published)
+	if had > 0 {
+		fmt.Fprintf(a.err, "%d had been published again before: nothing was added\n", had)
+	}
+	for t, at := range newest {
+		came, err := lettersSince(a.ctx, cl, t, at, func(e *events.Event) bool {
 			return strings.HasPrefix(e.Producer, threads.Replayer)
 		})
 		if err != nil {
@@ -159,6 +153,24 @@ func (c *deadReplayCmd) Run(a *app) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// replay publishes the event of one letter again, and removes it. A crash in between leaves a letter whose event is applied: replaying
+// it again adds nothing.
+func (c *deadReplayCmd) replay(ctx context.Context, cl *client.Client, at uint64, newest map[events.Thread]uint64) (had bool, err error) {
+	d, err := cl.DeadLetter(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	if _, known := newest[d.Thread]; !known {
+		if newest[d.Thread], err = newestLetter(ctx, cl, d.Thread.Session); err != nil {
+			return false, err
+		}
+	}
+	if had, err = cl.ReplayDeadLetter(ctx, at); err == nil && !c.Keep {
+		err = cl.RemoveDeadLetters(ctx, at)
+	}
+	return had, err
 }
 
 // newestLetter is the number of a session's newest dead letter; 0: it has none.

@@ -9,7 +9,9 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
@@ -66,13 +68,32 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, er
 		return nil, err
 	}
 	names := slices.SortedFunc(maps.Keys(a.threads), func(x, y events.Thread) int { return cmp.Compare(x.String(), y.String()) })
+	for len(names) > 0 {
+		n := slices.IndexFunc(names, func(t events.Thread) bool { return t.Session != names[0].Session })
+		if n < 0 {
+			n = len(names)
+		}
+		if err := a.session(ctx, names[:n]); err != nil {
+			return nil, err
+		}
+		names = names[n:]
+	}
+	return a.accounts, nil
+}
+
+// session judges the events of all threads of a session.
+func (a *accountant) session(ctx context.Context, names []events.Thread) error {
+	joins, err := a.joins(ctx, names)
 	for _, t := range names {
-		if err := a.thread(ctx, t, a.threads[t]); err != nil {
-			return nil, fmt.Errorf("account for the events of %s: %w", t, err)
+		if err == nil {
+			err = a.thread(ctx, t, a.threads[t], joins[t.Name])
+		}
+		if err != nil {
+			return fmt.Errorf("account for the events of %s: %w", t, err)
 		}
 		delete(a.threads, t)
 	}
-	return a.accounts, nil
+	return nil
 }
 
 type accountant struct {
@@ -191,8 +212,8 @@ func (a *accountant) refusedAll(seq uint64, e *events.Event) bool {
 	return !slices.ContainsFunc(e.Each(), func(one events.Event) bool { return !a.refused(&posting{at: seq, seq: one.Seq}) })
 }
 
-// thread judges the events of one thread.
-func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) error {
+// thread judges the events of one thread. joined is what those had seen that were renamed to it.
+func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting, joined []threads.Head) error {
 	a.accounts.Events += int64(len(ps))
 	w, err := a.whereabouts(ctx, t)
 	if err != nil {
@@ -211,7 +232,8 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 	if err := a.unmask(ctx, t, ps, want, stored); err != nil {
 		return err
 	}
-	b := book{a: a, t: t, w: w, stored: stored, first: map[name]events.Digest{}, gone: map[said]bool{},
+	b := book{a: a, t: t, w: w, joined: joined, stored: stored, first: map[name]events.Digest{}, gone: map[said]bool{},
+		refused: map[said]bool{}, replays: map[string]bool{},
 		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
@@ -231,6 +253,7 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting) 
 type whereabouts struct {
 	heads   []threads.Head // of the thread that has the name, and of the one that had it and has another one now
 	seen    []threads.Head // which events the name had
+	went    *threads.Head  // what the thread had seen that was renamed, if no other one has the name since
 	removed uint64         // events up to this sequence went with their thread or their session
 	purged  bool           // those of before its session's deletion are not in SPOOL_EVENTS any more
 }
@@ -253,14 +276,11 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 	if d, err := record.DecodeDeleted(rs[3].Value); rs[3].Exists() && err == nil {
 		w.removed, w.purged = d.Seq, true
 	}
-	left, err := record.DecodeLeft(rs[2].Value)
+	left, err := apply.DecodeLeft(rs[2].Value)
 	if !rs[2].Exists() || err != nil {
 		return w, nil
 	}
-	had, err := threads.DecodeHead(left.Head)
-	if err != nil {
-		return w, nil
-	}
+	had := left.Head
 	w.seen = append(w.seen, had)
 	if left.To == "" {
 		w.removed = max(w.removed, had.Applied)
@@ -269,9 +289,34 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 	if had.Life > 0 {
 		w.removed = max(w.removed, had.Life-1)
 	}
+	if len(w.heads) == 0 {
+		w.went = &had
+	}
 	now, err := a.whereabouts(ctx, events.Thread{Session: t.Session, Name: left.To})
-	w.heads, w.removed = append(w.heads, now.heads...), max(w.removed, now.removed)
+	w.heads = append(w.heads, now.heads...)
+	if now.removed > had.Applied { // else those went that had the new name before
+		w.removed = max(w.removed, now.removed)
+	}
 	return w, err
+}
+
+// joins is, by its name, what threads of a session had seen when they were renamed to the one that has the name.
+func (a *accountant) joins(ctx context.Context, names []events.Thread) (seen map[string][]threads.Head, err error) {
+	keys := make([]string, len(names))
+	for i, t := range names {
+		keys[i] = events.LeftKey(t)
+	}
+	rs, err := a.l.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	seen = map[string][]threads.Head{}
+	for _, r := range rs {
+		if left, err := apply.DecodeLeft(r.Value); r.Exists() && err == nil && left.To != "" {
+			seen[left.To] = append(seen[left.To], left.Head)
+		}
+	}
+	return seen, nil
 }
 
 // had reports whether the name's thread says that it had an event.
@@ -350,6 +395,7 @@ type book struct {
 	a      *accountant
 	t      events.Thread
 	w      whereabouts
+	joined []threads.Head            // what those had seen that were renamed to the thread
 	stored *entries                  // of the thread
 	first  map[name]events.Digest    // of the events that were judged and found somewhere
 	gone   map[said]bool             // of those that went with their thread
@@ -357,6 +403,9 @@ type book struct {
 	top    map[string]uint64         // greatest epoch of each producer so far
 	least  map[chain]uint64          // lowest sequence so far
 	last   map[chain]uint64          // greatest sequence so far
+
+	refused map[said]bool   // those that became dead letters, which may be removed since
+	replays map[string]bool // producers that published the event of a dead letter again
 }
 
 // judge counts an event as what it is; else it says why it is none.
@@ -364,10 +413,11 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone := b.gone[said{p.name(), p.is}]
-	letter := b.a.hasLetter(refusal{b.t.Session, p.name()}, p.is) // perhaps of another message
+	letter := b.hadLetter(p)
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
+		b.refused[said{p.name(), p.is}] = true
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
@@ -384,7 +434,8 @@ func (b *book) judge(p *posting) (why string) {
 	case b.replaced(p):
 		b.a.accounts.Unknown++
 		return ""
-	case p.seq < b.last[c] && (letter || gone):
+	case gone && b.w.went != nil && b.w.went.Duplicate(p.producer, p.epoch, p.seq):
+	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone):
 	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
 		b.a.accounts.Unknown++
 		return ""
@@ -406,6 +457,9 @@ func (b *book) judge(p *posting) (why string) {
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
 	*n++
+	if strings.HasPrefix(p.producer, threads.Replayer) {
+		b.replays[p.producer] = true
+	}
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
 		if !again || n == &b.a.accounts.Applied { // else its sequence is another one's
 			b.first[p.name()] = p.is
@@ -417,6 +471,20 @@ func (b *book) judge(p *posting) (why string) {
 		}
 	}
 	return ""
+}
+
+// hadLetter reports whether an event has or had a dead letter, perhaps of another message.
+func (b *book) hadLetter(p *posting) bool {
+	return b.a.hasLetter(refusal{b.t.Session, p.name()}, p.is) || b.refused[said{p.name(), p.is}] ||
+		len(b.replays) > 0 && b.replays[threads.ReplayerOf(p.producer, p.epoch, p.seq, p.is[:])]
+}
+
+// behindJoined reports whether the thread had seen a later event of a producer under another name.
+func (b *book) behindJoined(p *posting) bool {
+	return slices.ContainsFunc(b.joined, func(h threads.Head) bool {
+		last, known := h.Last(p.producer)
+		return known && last.At < p.at && last.Epoch == p.epoch && last.Seq > p.seq
+	})
 }
 
 // replaced reports whether the name's thread has seen a later epoch of an event's producer of which SPOOL_EVENTS has not got the first

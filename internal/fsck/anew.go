@@ -75,7 +75,7 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 			a.postEvents(stored[i].Seq, &stored[i].Event)
 		}
 	}
-	err = a.thread(ctx, t, a.threads[t])
+	err = a.thread(ctx, t, a.threads[t], nil)
 	if unreadable := a.lost[(&posting{}).name()]; unreadable || c.noLetters {
 		a.accounts.Findings, a.lost = nil, nil
 	}

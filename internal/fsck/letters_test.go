@@ -56,7 +56,7 @@ func TestRepairLeavesLetters(t *testing.T) {
 				must.Get(w.cl.PutBlob(t.Context(), blob))(w)
 				replay := func() {
 					for _, d := range letters {
-						must.Do(w, w.cl.ReplayDeadLetter(t.Context(), d.At))
+						must.Get(w.cl.ReplayDeadLetter(t.Context(), d.At))(w)
 						must.Do(w, w.cl.RemoveDeadLetters(t.Context(), d.At))
 					}
 					w.settle()

@@ -214,7 +214,7 @@ func TestReplay(t *testing.T) {
 
 	r.start(nil)
 	for range 2 {
-		must.Do(t, r.ReplayDeadLetter(t.Context(), dead[0].At))
+		must.Get(r.ReplayDeadLetter(t.Context(), dead[0].At))(t)
 	}
 	r.publish(pub, thread(0), 3, 4)
 	r.await(thread(0), "p", 4)
@@ -227,5 +227,5 @@ func TestReplay(t *testing.T) {
 		must.Do(t, r.RemoveDeadLetters(t.Context(), dead[0].At))
 	}
 	must.Is(t, must.Err(r.DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
-	must.Is(t, r.ReplayDeadLetter(t.Context(), dead[0].At), record.ErrNotFound, "ReplayDeadLetter after its removal")
+	must.Is(t, must.Err(r.ReplayDeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "ReplayDeadLetter after its removal")
 }

@@ -353,7 +353,7 @@ func TestReplayedReused(t *testing.T) {
 	})
 	for range 2 {
 		for _, l := range letters {
-			must.Do(t, r.ReplayDeadLetter(t.Context(), l.At))
+			must.Get(r.ReplayDeadLetter(t.Context(), l.At))(t)
 		}
 	}
 	r.until("both are in the thread", func() bool { return r.head(id).Entries == 3 })

@@ -315,7 +315,7 @@ func TestAgentIsWhoItIs(t *testing.T) {
 	if len(letters) != 3 {
 		t.Fatalf("dead letters = %q, want 3", s.letters("mine"))
 	}
-	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), letters[2].At))
+	must.Get(s.acme.ReplayDeadLetter(t.Context(), letters[2].At))(t)
 	s.settle()
 	for _, reason := range s.letters("mine") {
 		if !strings.Contains(reason, "settles no prompt") {
@@ -357,7 +357,7 @@ func (s *scoped) replayed(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("dead letters = %v, %v", all, err)
 	}
-	must.Do(t, s.acme.ReplayDeadLetter(t.Context(), all[0].At))
+	must.Get(s.acme.ReplayDeadLetter(t.Context(), all[0].At))(t)
 	s.settle()
 	reasons := s.letters("mine")
 	if len(reasons) != 2 || !strings.Contains(reasons[1], "beyond the publisher's sessions") {

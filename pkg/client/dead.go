@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 
@@ -39,34 +37,29 @@ func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where
 // what was wrong with it still is, it comes back with the reason. It is published under an identity of its own, made of the
 // event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter of the
-// same event too. An error when the bytes are no event, which no version of this program has published.
-func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) error {
+// same event too. had: its thread had it from an earlier replay, and nothing is published. An error when the bytes are no event, which no
+// version of this program has published.
+func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err error) {
 	d, err := c.dead.Letter(ctx, at)
 	if err != nil {
-		return err
+		return false, err
 	}
 	r, err := c.dead.OpenLetter(ctx, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	raw, err := io.ReadAll(r) // an envelope: its body is beside it when it is large
 	if err != nil {
-		return fmt.Errorf("dead letter %d: %w", at, err)
+		return false, fmt.Errorf("dead letter %d: %w", at, err)
 	}
 	e, err := events.Open(d.Subject, raw)
 	if err != nil {
-		return fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
+		return false, fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
-	e.Producer, e.Epoch, e.Prev = replayerOf(&e), 0, 0
-	return c.events.PublishEvents(ctx, []*events.Event{&e})
-}
-
-// replayerOf is the producer of an event that is published again, and of no other one. Where a letter is says nothing: numbers of letters
-// begin anew in a system that was restored, or whose SPOOL_DEAD was lost.
-func replayerOf(e *events.Event) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%d\x00%d\x00", e.Producer, e.Epoch, e.Seq)
-	sum := sumOf(e)
-	h.Write(sum[:])
-	return threads.Replayer + hex.EncodeToString(h.Sum(nil)[:12])
+	is := e.Digest()
+	e.Producer, e.Epoch, e.Prev = threads.ReplayerOf(e.Producer, e.Epoch, e.Seq, is[:]), 0, 0
+	if h, err := c.Thread(ctx, e.Thread); err == nil && h.Duplicate(e.Producer, e.Epoch, e.Seq) {
+		return true, nil
+	}
+	return false, c.events.PublishEvents(ctx, []*events.Event{&e})
 }

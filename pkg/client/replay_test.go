@@ -36,7 +36,7 @@ func TestReplayOfLetters(t *testing.T) {
 	replay := func(letters []client.DeadLetter) {
 		t.Helper()
 		for _, d := range letters {
-			must.Do(t, r.ReplayDeadLetter(ctx, d.At))
+			must.Get(r.ReplayDeadLetter(ctx, d.At))(t)
 			must.Do(t, r.RemoveDeadLetters(ctx, d.At))
 		}
 	}

@@ -2,7 +2,10 @@ package threads
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -233,6 +236,14 @@ const Ephemeral = "~"
 
 // Replayer begins the id of a producer that publishes the event of a dead letter again, and nothing else.
 const Replayer = Ephemeral + "dead."
+
+// ReplayerOf is the producer that publishes an event again, by the digest of what the event says, and no other event. Where its letter
+// is says nothing: numbers of letters begin anew in a system that was restored, or whose SPOOL_DEAD was lost.
+func ReplayerOf(producer string, epoch, seq uint64, is []byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%d\x00%d\x00%s", producer, epoch, seq, is)
+	return Replayer + hex.EncodeToString(h.Sum(nil)[:12])
+}
 
 // MaxProducers is how many producers a head remembers.
 const MaxProducers = 1024
