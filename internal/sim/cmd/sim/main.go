@@ -285,6 +285,9 @@ func (f *found) worker(bin string, at, n uint64, left time.Duration) (next uint6
 	default:
 	}
 	if open == 0 {
+		if err != nil { // between two schedules: fewer ran than were asked for
+			f.add(at, []string{fmt.Sprintf("a worker ended: %v %s", err, cause(last.String()))})
+		}
 		return 0, false
 	}
 	if hangs && strings.Contains(last.String(), "(*orderedSubscription).Stop") {
