@@ -56,7 +56,7 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 // is read from the threads.
 //
 //	812                 all threads; or a session that has been followed from a time on
-//	812;main:41;sub:7   a session; as in follower, a number may be followed by the life
+//	812;main:41;sub:7   a session; as in follower, a number may be followed by the life, and all by the store
 type gleaner struct {
 	api     *api
 	out     *sse
@@ -65,6 +65,7 @@ type gleaner struct {
 	grant   access.Grant
 	seq     uint64
 	had     map[string]mark // the last items, by thread; nil: not known
+	store   storeMark
 }
 
 // mostTwice is how many threads a reader of what is stored remembers, to leave out what was stored twice.
@@ -83,7 +84,9 @@ func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
 		}
 		return from, err
 	}
-	seq, threads, known := strings.Cut(id, ";")
+	rest, store := cutStore(id)
+	g.store = store
+	seq, threads, known := strings.Cut(rest, ";")
 	bad := fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id)
 	if g.seq, err = strconv.ParseUint(seq, 10, 63); err != nil || known && g.key.session == "" {
 		return from, bad
@@ -105,6 +108,9 @@ func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
 
 // fromNow notes what is stored now: the reader begins behind it.
 func (g *gleaner) fromNow(ctx context.Context) (err error) {
+	if _, err = g.store.replaced(ctx, g.api.cfg.Client); err != nil {
+		return err
+	}
 	if _, g.seq, err = g.api.cfg.Client.ItemsSpan(ctx); err != nil || g.key.session == "" {
 		return err
 	}
@@ -119,7 +125,7 @@ func (g *gleaner) fromNow(ctx context.Context) (err error) {
 func (g *gleaner) cursor() string {
 	id := strconv.AppendUint(nil, g.seq, 10)
 	if g.had == nil || len(g.had) > mostThreads {
-		return string(id)
+		return string(g.store.appendTo(id))
 	}
 	names := slices.Sorted(maps.Keys(g.had))
 	for _, name := range names {
@@ -129,7 +135,7 @@ func (g *gleaner) cursor() string {
 	if len(names) == 0 {
 		id = append(id, ';')
 	}
-	return string(id)
+	return string(g.store.appendTo(id))
 }
 
 // give gives an item that the reader does not have.
@@ -151,22 +157,33 @@ func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 
 // stored gives all that is stored from a position on.
 func (g *gleaner) stored(ctx context.Context, from client.Position) error {
-	first, last, err := g.api.cfg.Client.ItemsSpan(ctx)
-	switch {
-	case err != nil:
+	other, err := g.store.replaced(ctx, g.api.cfg.Client)
+	if err != nil {
 		return err
-	case from.Seq > 0 && from.Seq < first && g.had != nil:
+	}
+	first, last, err := g.api.cfg.Client.ItemsSpan(ctx)
+	if err != nil {
+		return err
+	}
+	lost, reason, why := other || from.Seq > 0 && from.Seq < first, "trimmed",
+		"items between the last one that was read and the first of these are no longer in SPOOL_ITEMS: read the threads"
+	if other {
+		g.seq, from.Seq, reason, why = 0, first, "replaced", restored+": read the threads"
+		if g.had != nil {
+			g.had = map[string]mark{}
+		}
+	}
+	if lost && (other || g.had == nil) {
+		g.seq = max(first, 1) - 1
+		if err := g.out.send(eventReset, g.cursor(), encode(map[string]any{"reason": reason, "message": why, "first": first})); err != nil {
+			return err
+		}
+	}
+	if lost && g.had != nil {
 		if err := g.forgotten(ctx); err != nil {
 			return err
 		}
-		g.seq = last
-		from.Seq = last + 1
-	case from.Seq > 0 && from.Seq < first:
-		g.seq = first - 1
-		text := "items between the last one that was read and the first of these are no longer in SPOOL_ITEMS: read the threads"
-		if err := g.out.send(eventReset, g.cursor(), encode(map[string]any{"reason": "trimmed", "message": text, "first": first})); err != nil {
-			return err
-		}
+		g.seq, from.Seq = last, last+1
 	}
 	twice := map[events.Thread]mark{} // what was stored twice after a crash; of many threads, of those that spoke last
 	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {

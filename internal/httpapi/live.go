@@ -26,6 +26,7 @@ import (
 //	41                  the items to 41
 //	41;o7:8192;o9:0     and 8,192 bytes of the output o7, nothing yet of o9
 //	41@907              the items to 41 of the thread whose life is 907: others had its name before
+//	41;~Q3X9K2P1        the items to 41, as the store has them of which that is the beginning of its name
 type follower struct {
 	api    *api
 	out    *sse
@@ -33,7 +34,38 @@ type follower struct {
 	spared string           // the user whose items are left out; "" = nobody
 	had    mark             // items given
 	at     map[string]int64 // bytes given of outputs; -1: to its end
+	store  storeMark
 }
+
+// storeMark is the beginning of the name of the store whose items a reader has; "": it is not known. What is restored from a backup can
+// have other items under the same numbers than the store that was before.
+type storeMark string
+
+func (m storeMark) appendTo(id []byte) []byte {
+	if m == "" {
+		return id
+	}
+	return append(append(id, ";~"...), m...)
+}
+
+// cutStore cuts it from the end of a cursor.
+func cutStore(id string) (rest string, m storeMark) {
+	rest, mark, _ := strings.Cut(id, ";~")
+	return rest, storeMark(mark)
+}
+
+// replaced reports whether the store is another one now, and remembers which it is.
+func (m *storeMark) replaced(ctx context.Context, cl *client.Client) (bool, error) {
+	name, err := cl.Store(ctx)
+	if err != nil || name == "" {
+		return false, err
+	}
+	had, now := *m, storeMark(name[:min(len(name), 8)])
+	*m = now
+	return had != "" && had != now, nil
+}
+
+const restored = "the store was restored from a backup: what it has can be other than what you read"
 
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
@@ -102,7 +134,9 @@ const mostOpen = 64
 
 func (f *follower) parse(id string) (err error) {
 	bad := func() error { return fmt.Errorf("%w: Last-Event-ID %.100q is none of this stream", ErrRequest, id) }
-	parts := strings.Split(id, ";")
+	rest, store := cutStore(id)
+	f.store = store
+	parts := strings.Split(rest, ";")
 	if f.had, err = parseMark(parts[0]); err != nil || len(parts) > mostOpen+1 {
 		return bad()
 	}
@@ -120,9 +154,6 @@ func (f *follower) parse(id string) (err error) {
 // cursor is the id of an event after which the reader has what it has now.
 func (f *follower) cursor() string {
 	id := f.had.appendTo(make([]byte, 0, 48))
-	if len(f.at) == 0 {
-		return string(id)
-	}
 	open := make([]string, 0, len(f.at))
 	for output, at := range f.at {
 		if at >= 0 {
@@ -134,7 +165,7 @@ func (f *follower) cursor() string {
 		id = append(append(append(id, ';'), output...), ':')
 		id = strconv.AppendInt(id, f.at[output], 10)
 	}
-	return string(id)
+	return string(f.store.appendTo(id))
 }
 
 // run gives what is stored, then what comes, until the reader goes or the thread does.
@@ -160,11 +191,21 @@ var errOver = errors.New("the stream is over")
 // at hand, or with whole all of it.
 func (f *follower) stored(ctx context.Context, first, whole bool) error {
 	cl := f.api.cfg.Client
+	other, err := f.store.replaced(ctx, cl)
+	if err != nil {
+		return err
+	}
 	head, err := cl.Thread(ctx, f.thread)
 	if err != nil {
 		return f.gone(err)
 	}
-	if f.had.life != head.Life || f.had.n > head.N { // another thread of that name
+	switch {
+	case other:
+		f.had, f.at = mark{life: head.Life}, map[string]int64{}
+		if err := f.reset("replaced", restored); err != nil {
+			return err
+		}
+	case f.had.life != head.Life || f.had.n > head.N: // another thread of that name
 		f.had, f.at = mark{life: head.Life}, map[string]int64{}
 		if err := f.reset("replaced", "the thread was removed and began anew"); err != nil {
 			return err

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"spool/internal/backup"
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/must"
@@ -538,6 +540,64 @@ func TestStreamsAcrossLives(t *testing.T) {
 	}
 }
 
+// TestStreamsOverARestore: a store is restored from a backup, and goes on otherwise than the one before. A reader that comes back, with
+// an id of a number that the store has again by then, is told, and reads what the store has.
+func TestStreamsOverARestore(t *testing.T) {
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{})
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, "one")
+	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
+	m := must.Get(backup.Create(ctx, conn, repo, nil))(t)
+	say(ctx, t, cl, th, "two")
+	say(ctx, t, cl, th, "three")
+	paths := []string{"/v1/sessions/s/threads/main/live?from=1", "/v1/live?session=s&since=all", "/v1/live?since=all"}
+	last := map[string]string{}
+	for _, path := range paths {
+		s := follow(t, ctx, url+path, "")
+		for range 3 {
+			_, e := s.until("item")
+			last[path] = e.id
+		}
+		s.stop()
+	}
+	other := natstest.Dial(t, natstest.Server(t))
+	must.Do(t, backup.Restore(ctx, other, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil))
+	_, ctx, cl, url = worldOver(t, other, httpapi.Config{}, service.PersisterConfig{})
+	texts := []string{"one", "other", "others", "more"}
+	for _, text := range texts[1:] {
+		say(ctx, t, cl, th, text)
+	}
+	for i, path := range paths {
+		s := follow(t, ctx, url+path, last[path])
+		if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"replaced"`) {
+			t.Errorf("%s: reset = %s, want that it was restored", path, e.data)
+		}
+		want, first := texts, int64(1)
+		if i == 2 { // whose threads it does not know
+			want, first = texts[1:], 2
+		}
+		for i, text := range want {
+			before, e := s.until("item")
+			it := decode[itemEvent](t, e)
+			if it.N != first+int64(i) || !strings.Contains(string(it.Item), `"`+text+`"`) {
+				t.Errorf("%s: item %s, want %d, %s", path, e.data, first+int64(i), text)
+			}
+			if slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" }) {
+				t.Errorf("%s: a second reset", path)
+			}
+			last[path] = e.id
+		}
+		s.stop()
+		s = follow(t, ctx, url+path, last[path])
+		say(ctx, t, cl, th, "last")
+		if before, e := s.until("item"); !strings.Contains(e.data, `"last"`) || slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" }) {
+			t.Errorf("%s: %s behind %+v, want the last one alone", path, e.data, before)
+		}
+		s.stop()
+		texts = append(texts, "last")
+	}
+}
+
 // Items of a session, or of all, by type and detail, from a time or an event on.
 func TestItemStreams(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
@@ -618,7 +678,13 @@ func worldOn(t *testing.T, cfg httpapi.Config) (*natsio.Conn, context.Context, *
 
 // worldWith is worldOn with a persister's settings.
 func worldWith(t *testing.T, cfg httpapi.Config, of service.PersisterConfig) (*natsio.Conn, context.Context, *client.Client, string) {
-	conn := natstest.Conn(t)
+	return worldOver(t, natstest.Conn(t), cfg, of)
+}
+
+// worldOver is worldWith over a store that is there.
+func worldOver(
+	t *testing.T, conn *natsio.Conn, cfg httpapi.Config, of service.PersisterConfig,
+) (*natsio.Conn, context.Context, *client.Client, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	natstest.Run(t, service.NewPersister(conn, of, nil).Run)
 	srv := httptest.NewServer(httpapi.For(conn, cfg))

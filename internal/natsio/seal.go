@@ -66,6 +66,12 @@ func (recs Records) seal(ctx context.Context, most time.Duration) (record.Seal, 
 	return known.Seal, nil
 }
 
+// Store is which store it is: a restore makes another one. "": nobody has marked it, or who asks may not know.
+func (recs Records) Store(ctx context.Context) (string, error) {
+	s, err := recs.seal(ctx, foreignFor)
+	return s.Store, err
+}
+
 // open is the record of a message: as record.Record.Foreign if its value is not the system's.
 func (recs Records) open(ctx context.Context, r record.Record, check string) (record.Record, error) {
 	if len(r.Value) == 0 {
