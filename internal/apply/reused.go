@@ -14,8 +14,8 @@ import (
 // head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays and
 // is there. Where it does not tell, the event is taken for a repeat, and fsck names it.
 //
-// Operations and pieces of outputs are not held against each other: whoever makes the same one again may word it
-// otherwise.
+// Operations are not held against each other, nor pieces of outputs: whoever makes the same one again may word it
+// otherwise. An operation is held against entries.
 
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
@@ -36,44 +36,40 @@ func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) 
 
 // reused is the verdict over an event of the epoch that a head knows, up to the place of the last one that it knows.
 func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdict, error) {
-	repeated := Verdict{Is: Repeated}
-	if d.e.Kind != events.KindEntry {
+	repeated, seq, is := Verdict{Is: Repeated}, d.e.Event.Seq, d.e.came()
+	if d.e.Kind != events.KindEntry && d.e.Kind != events.KindControl {
 		return repeated, nil
 	}
-	t, producer, epoch, seq, is := d.st.Key, d.e.Producer, d.e.Epoch, d.e.Event.Seq, d.e.came()
-	given, err := d.w.Given(ctx, t, producer, epoch, d.lives(h), last+1)
-	if err != nil || given == nil {
+	given, err := d.given(ctx, h, last+1)
+	if err != nil || given == nil || !given.Names(seq, d.e.At) {
 		return repeated, err
 	}
-	if !given.Names(seq, d.e.At) { // the thread had it under another name
-		all := events.Thread{Session: t.Session, Name: events.EveryThread}
-		given, err = d.w.Given(ctx, all, producer, epoch, d.begins(), last+1)
-		if err != nil || given == nil {
-			return repeated, err
-		}
-	}
-	if !given.Names(seq, d.e.At) || given.Before(seq, is, d.e.At) {
+	if d.e.Kind == events.KindControl && given.Kind(seq) == events.KindControl {
 		return repeated, nil
 	}
+	if own, err := d.before(ctx, given); err != nil || own {
+		return repeated, err
+	}
 	// What was refused so is behind the last event that the head knows. It is no other when it is sent again.
-	sent, err := d.w.Sent(ctx, t, producer, epoch, seq, is, last+1, d.e.At)
+	sent, err := d.w.Sent(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, last+1, d.e.At)
 	if err != nil || sent {
 		return repeated, err
 	}
 	return Refused(fmt.Errorf("%w: event %d of the producer %s: give every entry a sequence of its own",
-		ErrReused, seq, producer)), nil
+		ErrReused, seq, d.e.Producer)), nil
 }
 
 // fenced is the verdict over an event of an earlier epoch than the one that a head knows.
 func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict, error) {
 	seq := d.e.Event.Seq
-	given, err := d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, d.lives(h), d.e.At+1)
+	given, err := d.given(ctx, h, d.e.At+1)
 	if err != nil || given == nil {
 		return Verdict{Is: Repeated}, err
 	}
+	own, err := d.before(ctx, given)
 	switch {
-	case given.Before(seq, d.e.came(), d.e.At), d.e.Kind != events.KindEntry && given.Names(seq, d.e.At):
-		return Verdict{Is: Repeated}, nil
+	case err != nil, own, d.e.Kind != events.KindEntry && given.Names(seq, d.e.At):
+		return Verdict{Is: Repeated}, err
 	case d.e.Prev != 0 && !given.Names(d.e.Prev, d.e.At+1): // its producer was told
 		return Verdict{Is: Superseded}, nil
 	case d.e.Bad != nil:
@@ -81,6 +77,40 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 	}
 	return Refused(fmt.Errorf("%w: event %d of epoch %d of the producer %s",
 		ErrFenced, seq, d.e.Epoch, d.e.Producer)), nil
+}
+
+// given is what the producer of an event gave its sequences to: in the life of the thread, or, where that does not name the event's, in
+// all of its session: the thread may have had it under another name.
+func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (*events.Given, error) {
+	given, err := d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, d.lives(h), before)
+	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) {
+		return given, err
+	}
+	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
+	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, d.begins(), before)
+}
+
+// before reports whether the event's sequence was given to the same before. What a thread has that is there now, under a name of its own,
+// is that one's.
+func (d *draft) before(ctx context.Context, given *events.Given) (bool, error) {
+	seq, is := d.e.Event.Seq, d.e.came()
+	if !given.Before(seq, is, d.e.At) {
+		return false, nil
+	}
+	for _, name := range given.In(seq, is) {
+		if name == d.st.Key.Name {
+			return true, nil
+		}
+		rs, err := d.w.Records(ctx, events.HeadKey(events.Thread{Session: d.st.Key.Session, Name: name}))
+		if err != nil {
+			return false, err
+		}
+		h, err := threads.DecodeHead(rs[0].Value)
+		if !rs[0].Exists() || err != nil || !h.Duplicate(d.e.Producer, d.e.Epoch, seq) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // lives is where in EVENTS the life of a thread begins.

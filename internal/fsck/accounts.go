@@ -53,7 +53,7 @@ const Unaccounted = "unaccounted"
 // is found in its thread whatever the rules were.
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
-		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]uint64{}, refusals: map[refusal][]letterOf{},
+		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]name{}, refusals: map[refusal][]letterOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -81,19 +81,54 @@ func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, er
 	return a.accounts, nil
 }
 
-// session judges the events of all threads of a session.
+// session judges the events of all threads of a session. A thread's entries are counted once, under whatever names their events came.
 func (a *accountant) session(ctx context.Context, names []events.Thread) error {
-	joins, err := a.joins(ctx, names)
-	for _, t := range names {
-		if err == nil {
-			err = a.thread(ctx, t, a.threads[t], joins[t.Name])
+	defer func() {
+		for _, t := range names {
+			delete(a.threads, t)
+		}
+	}()
+	where, has, at := make([]whereabouts, len(names)), map[events.Thread]*entries{}, map[events.Thread][]int{}
+	for i, t := range names {
+		var err error
+		if where[i], err = a.whereabouts(ctx, t); err != nil {
+			return fmt.Errorf("account for the events of %s: %w", t, err)
+		}
+		for _, h := range where[i].heads {
+			at[h.of] = append(at[h.of], i)
+			if has[h.of] == nil {
+				has[h.of] = &entries{head: h.Head, of: map[[sha256.Size]byte]int{}, want: map[[sha256.Size]byte]int{}}
+			}
+			a.wants(a.threads[t], where[i].removed, has[h.of].want)
+		}
+	}
+	for _, s := range has {
+		if s.unreadable = a.count(ctx, s); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for i, t := range names {
+		err := a.unmaskLetters(ctx, t)
+		for _, h := range where[i].heads {
+			err = cmp.Or(err, a.unmask(ctx, a.threads[t], has[h.of]))
 		}
 		if err != nil {
 			return fmt.Errorf("account for the events of %s: %w", t, err)
 		}
-		delete(a.threads, t)
+	}
+	for i, t := range names {
+		a.thread(t, where[i], joins(names, where, at, i), has)
 	}
 	return nil
+}
+
+// wants counts the bodies that entries of a thread must have for postings.
+func (a *accountant) wants(ps []posting, removed uint64, want map[[sha256.Size]byte]int) {
+	for i := range ps {
+		if p := &ps[i]; p.kind == events.KindEntry && p.unread == nil && !a.refused(p) && p.at > removed {
+			want[p.sum]++
+		}
+	}
 }
 
 type accountant struct {
@@ -102,7 +137,7 @@ type accountant struct {
 	floor    uint64
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
-	letters  map[uint64][]uint64         // by message: the sequences of the producer that have one; nil: all
+	letters  map[uint64][]name           // by message: its events that have one; nil: all, as far as is known
 	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
 	held     int                         // bytes of letters in which something is masked
 	last     message                     // that was read again
@@ -121,6 +156,7 @@ type posting struct {
 	sum      [sha256.Size]byte // of the body, as it came
 	is       events.Digest     // tells it from others of its sequence
 	claimed  bool              // the body waited beside the event, and cannot be had again
+	op       events.Op         // of an operation
 	unread   error             // why it is no event
 }
 
@@ -132,9 +168,11 @@ type name struct {
 
 func (p *posting) name() name { return name{p.producer, p.epoch, p.seq} }
 
-// refusal identifies an event that was refused: a letter of another session's event is none of its.
+func nameOf(e *events.Event) name { return name{e.Producer, e.Epoch, e.Seq} }
+
+// refusal identifies an event that was refused: a letter of another thread's event is none of its.
 type refusal struct {
-	session string
+	thread events.Thread
 	name
 }
 
@@ -171,6 +209,9 @@ func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
 		p.sum, p.is, p.claimed = sumOf(&one), one.Digest(), one.Ref != nil
+		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
+			p.op = op.Op
+		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
 }
@@ -187,54 +228,46 @@ func sumOf(e *events.Event) [sha256.Size]byte {
 func (a *accountant) letter(event uint64, subject string, data []byte) error {
 	e, err := events.Open(subject, data)
 	of, known := a.letters[event]
-	if err == nil {
-		for _, one := range e.Each() {
-			a.noteRefusal(&one)
+	if len(data) == 0 || err != nil {
+		a.letters[event] = nil
+		return nil
+	}
+	for _, one := range e.Each() {
+		a.noteRefusal(event, &one)
+		if !known || of != nil {
+			of = append(of, nameOf(&one))
 		}
 	}
-	switch {
-	case len(data) == 0 || err != nil || len(e.More) > 0:
-		a.letters[event] = nil
-	case !known || of != nil:
-		a.letters[event] = append(of, e.Seq)
-	}
+	a.letters[event] = of
 	return nil
 }
 
 // refused reports whether an event is a dead letter.
 func (a *accountant) refused(p *posting) bool {
 	of, known := a.letters[p.at]
-	return known && (of == nil || p.unread != nil || slices.Contains(of, p.seq))
+	return known && (of == nil || p.unread != nil || slices.Contains(of, p.name()))
 }
 
 // refusedAll reports whether all events of a message are dead letters: no thread need tell of them.
 func (a *accountant) refusedAll(seq uint64, e *events.Event) bool {
-	return !slices.ContainsFunc(e.Each(), func(one events.Event) bool { return !a.refused(&posting{at: seq, seq: one.Seq}) })
+	return !slices.ContainsFunc(e.Each(), func(one events.Event) bool {
+		return !a.refused(&posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq})
+	})
 }
 
-// thread judges the events of one thread. joined is what those had seen that were renamed to it.
-func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting, joined []threads.Head) error {
+// thread judges the events that came under one name. joined are the other names of its thread; has is what threads hold.
+func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has map[events.Thread]*entries) {
+	ps := a.threads[t]
 	a.accounts.Events += int64(len(ps))
-	w, err := a.whereabouts(ctx, t)
-	if err != nil {
-		return err
+	b := book{a: a, t: t, w: w, joined: joined, first: map[name]*posting{}, applied: map[name]bool{}, gone: map[said]bool{},
+		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{},
+		refused: map[said]bool{}, goneAt: map[uint64]bool{}, replays: map[string]bool{},
 	}
-	want := map[[sha256.Size]byte]int{}
-	for i := range ps {
-		if p := &ps[i]; p.kind == events.KindEntry && p.unread == nil && !a.refused(p) && p.at > w.removed {
-			want[p.sum]++
-		}
+	var unreadable error
+	for _, h := range w.heads {
+		b.stored = append(b.stored, has[h.of])
+		unreadable = cmp.Or(unreadable, has[h.of].unreadable)
 	}
-	stored, unreadable := a.stored(ctx, w.heads, want)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := a.unmask(ctx, t, ps, want, stored); err != nil {
-		return err
-	}
-	b := book{a: a, t: t, w: w, joined: joined, stored: stored, first: map[name]events.Digest{}, gone: map[said]bool{},
-		refused: map[said]bool{}, replays: map[string]bool{},
-		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{}}
 	if unreadable != nil {
 		b.find(&posting{}, fmt.Sprintf("the thread cannot be read whole, so not all of its events can be accounted for: %v", unreadable))
 	}
@@ -246,16 +279,21 @@ func (a *accountant) thread(ctx context.Context, t events.Thread, ps []posting, 
 		c := chain{p.producer, p.epoch}
 		b.links[c] = append(b.links[c], events.Linked{Seq: p.seq, Prev: p.prev, At: p.at})
 	}
-	return nil
+}
+
+// headOf is the head of a thread, and the name that it has.
+type headOf struct {
+	threads.Head
+	of events.Thread
 }
 
 // whereabouts is what the records say of a name and of the thread that has it or had it.
 type whereabouts struct {
-	heads   []threads.Head // of the thread that has the name, and of the one that had it and has another one now
-	seen    []threads.Head // which events the name had
-	went    *threads.Head  // what the thread had seen that was renamed, if no other one has the name since
+	heads   []headOf       // of the thread that has the name, and of the one that had it and has another one now
+	seen    []threads.Head // which events the name's thread had, and the one that went elsewhere
 	removed uint64         // events up to this sequence went with their thread or their session
-	purged  bool           // those of before its session's deletion are not in SPOOL_EVENTS any more
+	deleted uint64         // those of before its session's deletion, which was there, are not in SPOOL_EVENTS any more
+	left    *threads.Head  // what the thread had seen that was renamed
 }
 
 func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w whereabouts, err error) {
@@ -269,55 +307,62 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 			if h, err = a.src.Reader.Recall(ctx, h); err != nil {
 				return w, fmt.Errorf("%s: %w", r.Key, err)
 			}
-			w.heads, w.seen = append(w.heads, h), append(w.seen, h)
+			w.heads, w.seen = append(w.heads, headOf{h, t}), append(w.seen, h)
 			break
 		}
 	}
 	if d, err := record.DecodeDeleted(rs[3].Value); rs[3].Exists() && err == nil {
-		w.removed, w.purged = d.Seq, true
+		w.removed, w.deleted = d.Seq, d.Seq
 	}
 	left, err := apply.DecodeLeft(rs[2].Value)
 	if !rs[2].Exists() || err != nil {
 		return w, nil
 	}
 	had := left.Head
-	w.seen = append(w.seen, had)
 	if left.To == "" {
 		w.removed = max(w.removed, had.Applied)
 		return w, nil
 	}
+	w.seen = append(w.seen, had)
 	if had.Life > 0 {
 		w.removed = max(w.removed, had.Life-1)
 	}
-	if len(w.heads) == 0 {
-		w.went = &had
-	}
+	w.left = &had
 	now, err := a.whereabouts(ctx, events.Thread{Session: t.Session, Name: left.To})
 	w.heads = append(w.heads, now.heads...)
-	if now.removed > had.Applied { // else those went that had the new name before
-		w.removed = max(w.removed, now.removed)
+	if now.removed > had.Applied { // what came for the thread went with it; else those went that had the new name before
+		w.removed = max(w.removed, had.Applied)
 	}
 	return w, err
 }
 
-// joins is, by its name, what threads of a session had seen when they were renamed to the one that has the name.
-func (a *accountant) joins(ctx context.Context, names []events.Thread) (seen map[string][]threads.Head, err error) {
-	keys := make([]string, len(names))
-	for i, t := range names {
-		keys[i] = events.LeftKey(t)
-	}
-	rs, err := a.l.Records(ctx, keys...)
-	if err != nil {
-		return nil, err
-	}
-	seen = map[string][]threads.Head{}
-	for _, r := range rs {
-		if left, err := apply.DecodeLeft(r.Value); r.Exists() && err == nil && left.To != "" {
-			seen[left.To] = append(seen[left.To], left.Head)
+// join is another name of a thread: what it had seen when it left it, or has seen.
+type join struct {
+	from events.Thread
+	seen threads.Head
+}
+
+// joins are the other names of the thread that has one of these, or had it; at is which names lead to a thread.
+func joins(names []events.Thread, where []whereabouts, at map[events.Thread][]int, to int) (all []join) {
+	seen := map[int]bool{to: true}
+	for _, h := range where[to].heads {
+		for _, i := range at[h.of] {
+			if seen[i] {
+				continue
+			}
+			seen[i] = true
+			j := join{names[i], where[i].heads[0].Head}
+			if where[i].left != nil {
+				j.seen = *where[i].left
+			}
+			all = append(all, j)
 		}
 	}
-	return seen, nil
+	return all
 }
+
+// own reports whether a thread has the name now.
+func (w *whereabouts) own(t events.Thread) bool { return len(w.heads) > 0 && w.heads[0].of == t }
 
 // had reports whether the name's thread says that it had an event.
 func (w *whereabouts) had(p *posting) bool {
@@ -328,6 +373,11 @@ func (w *whereabouts) had(p *posting) bool {
 
 // entries are those of a thread.
 type entries struct {
+	head       threads.Head
+	want       map[[sha256.Size]byte]int // how many events have a body
+	unreadable error
+	inOrder    bool // masked is as the events are
+
 	of     map[[sha256.Size]byte]int                 // by the hash of their raw bytes: how many no event is found for yet
 	masked []maskedEntry                             // in which something is masked, newest first
 	forms  map[[sha256.Size]byte][][sha256.Size]byte // by the hash of an event's body: those that have it masked
@@ -335,20 +385,12 @@ type entries struct {
 	loose  int                                       // masked ones of which no event is found whose body can be had again
 }
 
-// stored counts the entries of threads, newest first. It ends when it has found what is wanted.
-func (a *accountant) stored(ctx context.Context, heads []threads.Head, want map[[sha256.Size]byte]int) (found *entries, err error) {
-	found = &entries{of: map[[sha256.Size]byte]int{}}
-	for i := range heads {
-		err = cmp.Or(err, a.entriesOf(ctx, &heads[i], want, found))
-	}
-	return found, err
-}
-
-// entriesOf adds the entries of one thread. Those of the thread that it was forked from are not its own.
-func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want map[[sha256.Size]byte]int, found *entries) (err error) {
-	missing, forked, seen := 0, int64(0), map[casstore.Ref]bool{}
-	for sum, n := range want {
-		missing += max(0, n-found.of[sum])
+// count counts the entries of a thread, newest first. It ends when it has found what is wanted. Those of the thread that it was forked
+// from are not its own.
+func (a *accountant) count(ctx context.Context, found *entries) (err error) {
+	h, missing, forked, seen := &found.head, 0, int64(0), map[casstore.Ref]bool{}
+	for _, n := range found.want {
+		missing += n
 	}
 	var own []maskedEntry
 	for root, e := range a.src.Reader.Newest(ctx, *h, 0) {
@@ -374,7 +416,7 @@ func (a *accountant) entriesOf(ctx context.Context, h *threads.Head, want map[[s
 			if mark.found {
 				one.head, one.step = mark.head, &step
 			}
-			if own = append(own, one); want[one.sum] > 0 {
+			if own = append(own, one); found.want[one.sum] > 0 {
 				missing--
 			}
 		}
@@ -395,94 +437,159 @@ type book struct {
 	a      *accountant
 	t      events.Thread
 	w      whereabouts
-	joined []threads.Head            // what those had seen that were renamed to the thread
-	stored *entries                  // of the thread
-	first  map[name]events.Digest    // of the events that were judged and found somewhere
+	joined []join                    // the other names of the thread
+	stored []*entries                // of the thread, and of the one that had its name
+	first  map[name]*posting         // the events that were judged and found somewhere
 	gone   map[said]bool             // of those that went with their thread
 	links  map[chain][]events.Linked // of the events before
 	top    map[string]uint64         // greatest epoch of each producer so far
 	least  map[chain]uint64          // lowest sequence so far
 	last   map[chain]uint64          // greatest sequence so far
 
+	applied map[name]bool   // those that are in the thread
+	former  map[said]uint64 // where those came first that came under names that the thread had; nil: not looked yet
 	refused map[said]bool   // those that became dead letters, which may be removed since
+	goneAt  map[uint64]bool // messages with dead letters of what went with its thread
 	replays map[string]bool // producers that published the event of a dead letter again
 }
 
-// judge counts an event as what it is; else it says why it is none.
+// judge counts an event as what it is; else it says why it is none. What a persister takes for a repeat, or leaves out, is looked at
+// before what is stored: else it would stand for another event that says the same.
 func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
-	gone := b.gone[said{p.name(), p.is}]
+	gone, former := b.gone[said{p.name(), p.is}], b.cameBefore(p)
 	letter := b.hadLetter(p)
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
-		b.refused[said{p.name(), p.is}] = true
+		if p.at > b.w.removed {
+			b.refused[said{p.name(), p.is}] = true
+		} else {
+			b.gone[said{p.name(), p.is}], b.goneAt[p.at] = true, true
+		}
 	case p.unread != nil:
 		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
 	case p.at <= b.w.removed:
 		b.gone[said{p.name(), p.is}] = true
 		n = &b.a.accounts.Removed
-	case again && (first == p.is || letter):
-	case p.kind == events.KindEntry && b.stored.take(p.sum):
+	case again && (first.is == p.is || first.op == p.op && p.op != "" || letter):
+	case gone && (p.op == events.OpRemove || p.op == events.OpRename): // what takes a thread from its name is done once
+		n = &b.a.accounts.Noted
+	case gone && b.w.left != nil && !b.w.own(b.t) && b.w.left.Duplicate(p.producer, p.epoch, p.seq):
+	case former && b.knownBefore(p):
+	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone) && !b.applied[p.name()]:
+	case p.seq < b.last[c] && p.op == events.OpTail && !again: // the later one says all that it does
+	case !again && b.standing(p) == events.Superseded && !letter:
+		b.a.accounts.Superseded++
+		return ""
+	case p.kind == events.KindEntry && b.take(p.sum):
+		b.applied[p.name()] = true
 		n = &b.a.accounts.Applied
-	case again && gone:
+	case again && gone && !b.applied[p.name()]:
 	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
-	case p.epoch < b.top[p.producer]:
+	case p.epoch < b.top[p.producer] && b.forgot():
 		n = &b.a.accounts.Fenced
+	case p.epoch < b.top[p.producer]:
+		return "it is of an epoch of its producer that had ended, and was taken for a repeat"
 	case b.replaced(p):
 		b.a.accounts.Unknown++
 		return ""
-	case gone && b.w.went != nil && b.w.went.Duplicate(p.producer, p.epoch, p.seq):
-	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone):
-	case p.seq < b.last[c] && p.seq < b.least[c] && (b.w.purged || b.a.oldest > 1): // what it repeats can be forgotten
+	case p.seq < b.last[c] && p.seq < b.least[c] && b.forgot(): // what it repeats can be forgotten
 		b.a.accounts.Unknown++
 		return ""
 	case p.seq < b.last[c]:
 		return "it came behind a later event of its producer, and was taken for a repeat"
-	case (p.kind != events.KindEntry || p.claimed && b.stored.loose > 0) && b.w.had(p):
+	case (p.kind != events.KindEntry || p.claimed && b.loose() != nil) && b.w.had(p):
 		if p.kind == events.KindEntry {
-			b.stored.loose--
+			b.loose().loose--
 		}
 		n = &b.a.accounts.Noted
 	case letter:
-	case b.standing(p) == events.Superseded:
-		b.a.accounts.Superseded++
-		return ""
-	case b.standing(p) == events.Unlinked:
+	case b.standing(p) == events.Unlinked && b.forgot():
 		b.a.accounts.Unknown++
 		return ""
 	default:
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
 	*n++
-	if strings.HasPrefix(p.producer, threads.Replayer) {
-		b.replays[p.producer] = true
-	}
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
-		if !again || n == &b.a.accounts.Applied { // else its sequence is another one's
-			b.first[p.name()] = p.is
-		}
-		b.top[p.producer] = max(b.top[p.producer], p.epoch)
-		b.last[c] = max(b.last[c], p.seq)
-		if low, known := b.least[c]; !known || p.seq < low {
-			b.least[c] = p.seq
-		}
+		b.note(p, !again || n == &b.a.accounts.Applied) // else its sequence is another one's
 	}
 	return ""
 }
 
-// hadLetter reports whether an event has or had a dead letter, perhaps of another message.
+// note remembers an event that was found somewhere.
+func (b *book) note(p *posting, first bool) {
+	c := chain{p.producer, p.epoch}
+	if first {
+		b.first[p.name()] = p
+	}
+	if strings.HasPrefix(p.producer, threads.Replayer) {
+		b.replays[p.producer] = true
+	}
+	b.top[p.producer] = max(b.top[p.producer], p.epoch)
+	b.last[c] = max(b.last[c], p.seq)
+	if low, known := b.least[c]; !known || p.seq < low {
+		b.least[c] = p.seq
+	}
+}
+
+// forgot reports whether SPOOL_EVENTS has forgotten events of which a persister may have known: it knows of none from before the deletion
+// of their session.
+func (b *book) forgot() bool { return b.a.oldest > b.w.deleted+1 }
+
+// take takes the entry of an event from where it is; false: it is nowhere.
+func (b *book) take(body [sha256.Size]byte) bool {
+	return slices.ContainsFunc(b.stored, func(s *entries) bool { return s.take(body) })
+}
+
+// loose is what holds masked entries of which no event is found.
+func (b *book) loose() *entries {
+	if i := slices.IndexFunc(b.stored, func(s *entries) bool { return s.loose > 0 }); i >= 0 {
+		return b.stored[i]
+	}
+	return nil
+}
+
+// hadLetter reports whether an event has or had a dead letter, perhaps of another message, also of a former name of the thread. One of
+// what went with the thread is none of what has its name now.
 func (b *book) hadLetter(p *posting) bool {
-	return b.a.hasLetter(refusal{b.t.Session, p.name()}, p.is) || b.refused[said{p.name(), p.is}] ||
+	has := func(t events.Thread) bool { return b.a.hasLetter(refusal{t, p.name()}, p.is, b.goneAt) }
+	return has(b.t) || b.refused[said{p.name(), p.is}] ||
+		slices.ContainsFunc(b.joined, func(j join) bool { return has(j.from) }) ||
 		len(b.replays) > 0 && b.replays[threads.ReplayerOf(p.producer, p.epoch, p.seq, p.is[:])]
+}
+
+// cameBefore reports whether an event came before under a name that the thread had.
+func (b *book) cameBefore(p *posting) bool {
+	if b.former == nil {
+		b.former = map[said]uint64{}
+		for _, j := range b.joined {
+			for i := range b.a.threads[j.from] {
+				o := &b.a.threads[j.from][i]
+				if is := (said{o.name(), o.is}); b.former[is] == 0 || o.at < b.former[is] {
+					b.former[is] = o.at
+				}
+			}
+		}
+	}
+	at := b.former[said{p.name(), p.is}]
+	return at != 0 && at < p.at
+}
+
+// knownBefore reports whether the thread knows an event.
+func (b *book) knownBefore(p *posting) bool {
+	return b.w.left != nil && b.w.left.Duplicate(p.producer, p.epoch, p.seq) || slices.ContainsFunc(b.w.heads, func(h headOf) bool {
+		return h.Duplicate(p.producer, p.epoch, p.seq)
+	}) || slices.ContainsFunc(b.joined, func(j join) bool { return j.seen.Duplicate(p.producer, p.epoch, p.seq) })
 }
 
 // behindJoined reports whether the thread had seen a later event of a producer under another name.
 func (b *book) behindJoined(p *posting) bool {
-	return slices.ContainsFunc(b.joined, func(h threads.Head) bool {
-		last, known := h.Last(p.producer)
+	return slices.ContainsFunc(b.joined, func(j join) bool {
+		last, known := j.seen.Last(p.producer)
 		return known && last.At < p.at && last.Epoch == p.epoch && last.Seq > p.seq
 	})
 }
@@ -492,9 +599,11 @@ func (b *book) behindJoined(p *posting) bool {
 func (b *book) replaced(p *posting) bool {
 	begins := func(epoch uint64) bool {
 		var first *posting
-		for i, o := range b.a.threads[b.t] {
-			if o.producer == p.producer && o.epoch == epoch && (first == nil || o.seq < first.seq) {
-				first = &b.a.threads[b.t][i]
+		for _, t := range append([]join{{from: b.t}}, b.joined...) {
+			for i, o := range b.a.threads[t.from] {
+				if o.producer == p.producer && o.epoch == epoch && (first == nil || o.seq < first.seq) {
+					first = &b.a.threads[t.from][i]
+				}
 			}
 		}
 		return first != nil && first.prev == 0 && (first.seq == 1 || b.a.oldest <= 1)
@@ -510,9 +619,18 @@ func (b *book) replaced(p *posting) bool {
 func (b *book) standing(p *posting) events.Standing {
 	known := func(seq uint64) bool {
 		_, judged := b.first[name{p.producer, p.epoch, seq}]
-		return judged
+		return judged || slices.ContainsFunc(b.joined, func(j join) bool {
+			last, known := j.seen.Last(p.producer)
+			return known && last.At < p.at && j.seen.Duplicate(p.producer, p.epoch, seq)
+		}) || slices.ContainsFunc(b.w.heads, func(h headOf) bool {
+			last, known := h.Last(p.producer)
+			return known && last.Epoch == p.epoch && last.Seq == seq && last.At < p.at
+		})
 	}
-	return events.Stand(p.prev, known, events.Past{Links: b.links[chain{p.producer, p.epoch}], From: b.a.oldest}, 1)
+	if p.prev == 0 || known(p.prev) {
+		return events.Stands
+	}
+	return events.Stand(p.prev, known, events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}, 1)
 }
 
 func (b *book) find(p *posting, why string) {

@@ -75,7 +75,7 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 			a.postEvents(stored[i].Seq, &stored[i].Event)
 		}
 	}
-	err = a.thread(ctx, t, a.threads[t], nil)
+	err = a.session(ctx, []events.Thread{t})
 	if unreadable := a.lost[(&posting{}).name()]; unreadable || c.noLetters {
 		a.accounts.Findings, a.lost = nil, nil
 	}
@@ -90,7 +90,7 @@ func (c *checker) readLetters(ctx context.Context) error {
 	c.ledger = &accountant{
 		l: c.s, src: rehydrate.Source{Reader: threads.Reader{Packs: c.packCache()},
 			Blobs: blobsOf{c}},
-		letters: map[uint64][]uint64{}, refusals: map[refusal][]letterOf{}, floor: c.floor, oldest: 1,
+		letters: map[uint64][]name{}, refusals: map[refusal][]letterOf{}, floor: c.floor, oldest: 1,
 	}
 	states, err := c.s.StreamStates(ctx)
 	if err != nil {

@@ -325,6 +325,14 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		if slices.ContainsFunc(rs, func(r record.Record) bool { return r.Exists() }) { // it came meanwhile, or has gone as it should
 			continue
 		}
+		if c.items[t] == nil && !c.noLetters { // no thread begins with what is superseded
+			switch acc, lost, err := c.account(ctx, t); {
+			case err != nil:
+				return err
+			case lost == 0 && acc.Superseded > 0:
+				continue
+			}
+		}
 		c.lostThreads = append(c.lostThreads, t)
 		if err := c.find(ctx, rs[0].Seq, Finding{Kind: Missing, Record: events.HeadKey(t),
 			Detail: told[t] + ", and nothing says what became of it"}); err != nil {

@@ -56,25 +56,34 @@ func (s *entries) take(body [sha256.Size]byte) bool {
 	return false
 }
 
-// unmask finds for the events of a thread what has them masked: its entries, and dead letters.
-func (a *accountant) unmask(
-	ctx context.Context, t events.Thread, ps []posting, want map[[sha256.Size]byte]int, s *entries,
-) (err error) {
-	slices.Reverse(s.masked) // as the events are
-	s.forms = map[[sha256.Size]byte][][sha256.Size]byte{}
+// unmaskLetters finds the dead letters that have events of a thread masked.
+func (a *accountant) unmaskLetters(ctx context.Context, t events.Thread) error {
+	for i := range a.threads[t] {
+		if p := &a.threads[t][i]; p.unread == nil && !p.claimed && !a.refused(p) {
+			if err := a.unmaskLetter(ctx, t, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmask finds for events the entries of a thread that have them masked.
+func (a *accountant) unmask(ctx context.Context, ps []posting, s *entries) (err error) {
+	if !s.inOrder {
+		slices.Reverse(s.masked) // as the events are
+		s.forms, s.inOrder = map[[sha256.Size]byte][][sha256.Size]byte{}, true
+	}
 	for i := range ps {
 		p := &ps[i]
 		if p.unread != nil || p.claimed || a.refused(p) {
 			continue
 		}
-		if err := a.unmaskLetter(ctx, t.Session, p); err != nil {
-			return err
-		}
 		_, known := s.forms[p.sum]
-		if known || p.kind != events.KindEntry || len(s.masked) == 0 || s.of[p.sum] >= want[p.sum] {
+		if known || p.kind != events.KindEntry || len(s.masked) == 0 || s.of[p.sum] >= s.want[p.sum] {
 			continue
 		}
-		if s.forms[p.sum], err = a.formsOf(ctx, p, want[p.sum], s); err != nil {
+		if s.forms[p.sum], err = a.formsOf(ctx, p, s.want[p.sum], s); err != nil {
 			return err
 		}
 	}
@@ -84,8 +93,9 @@ func (a *accountant) unmask(
 			found[sum] = true
 		}
 	}
+	s.loose = 0
 	for _, m := range s.masked {
-		if !found[m.sum] && want[m.sum] == 0 {
+		if !found[m.sum] && s.want[m.sum] == 0 {
 			s.loose++
 		}
 	}
@@ -165,6 +175,7 @@ func (a *accountant) again(ctx context.Context, p *posting) (*events.Event, erro
 // letterOf is an event that has a dead letter. Where it comes again in another message it has none of its own: after a
 // restore the message it came in first may be in no stream.
 type letterOf struct {
+	at    uint64        // the message that the event came in; of another stream after a restore
 	is    events.Digest // as the letter has it
 	event *events.Event // if something can be masked in it
 }
@@ -173,32 +184,37 @@ type letterOf struct {
 const heldBytes = 64 << 20
 
 // noteRefusal notes an event that a dead letter has.
-func (a *accountant) noteRefusal(e *events.Event) {
-	l := letterOf{is: e.Digest()}
+func (a *accountant) noteRefusal(at uint64, e *events.Event) {
+	l := letterOf{at: at, is: e.Digest()}
 	if a.held < heldBytes && (bytes.Contains(e.Body, []byte(redact.Mark)) || bytes.Contains(e.Body, []byte("****"))) {
 		l.event = &events.Event{Kind: e.Kind, Dialect: e.Dialect, Body: bytes.Clone(e.Body)}
 		a.held += len(e.Body)
 	}
-	n := refusal{e.Thread.Session, name{e.Producer, e.Epoch, e.Seq}}
+	n := refusal{e.Thread, nameOf(e)}
 	a.refusals[n] = append(a.refusals[n], l)
 }
 
-// hasLetter reports whether an event has a dead letter, perhaps of another message.
-func (a *accountant) hasLetter(n refusal, is events.Digest) bool {
-	return slices.ContainsFunc(a.refusals[n], func(l letterOf) bool { return l.is == is })
+// hasLetter reports whether an event has a dead letter, perhaps of another message, but for some of these.
+func (a *accountant) hasLetter(n refusal, is events.Digest, but map[uint64]bool) bool {
+	return slices.ContainsFunc(a.refusals[n], func(l letterOf) bool { return l.is == is && !but[l.at] })
 }
 
 // unmaskLetter finds the letter of an event that was masked, and notes it as one of the event as it came.
-func (a *accountant) unmaskLetter(ctx context.Context, session string, p *posting) error {
-	of := refusal{session, p.name()}
+func (a *accountant) unmaskLetter(ctx context.Context, t events.Thread, p *posting) error {
+	of := refusal{t, p.name()}
 	letters := a.refusals[of]
 	masked := func(l letterOf) bool { return l.event != nil }
-	if a.hasLetter(of, p.is) || !slices.ContainsFunc(letters, masked) {
+	if a.hasLetter(of, p.is, nil) || !slices.ContainsFunc(letters, masked) {
 		return nil
 	}
 	e, err := a.again(ctx, p)
-	if e != nil && slices.ContainsFunc(letters, func(l letterOf) bool { return masked(l) && same(l.event, e) }) {
-		a.refusals[of] = append(letters, letterOf{is: p.is})
+	if e == nil {
+		return err
+	}
+	for _, l := range letters {
+		if masked(l) && same(l.event, e) {
+			a.refusals[of] = append(a.refusals[of], letterOf{at: l.at, is: p.is})
+		}
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 // events are those of a thread that SPOOL_EVENTS still has, in order, the refused ones too. What was published again, by a
 // producer that got no ack or by a repair, is not among them: a persister passes it over. Of two copies the second one
 // counts where the event before was not stored ahead of the first (SPEC P2): its producer was told, and published both
-// again.
+// again. Until it has, the event is in no thread.
 func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error) {
 	stored, err := f.w.ThreadEvents(ctx, t)
 	if err == nil {
@@ -28,11 +28,14 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 	for _, e := range stored {
 		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
 	}
-	var seen threads.Head
+	var seen, left threads.Head
+	knows := func(e *record.StoredEvent, seq uint64) bool {
+		return seen.Duplicate(e.Producer, e.Epoch, seq) || left.Duplicate(e.Producer, e.Epoch, seq)
+	}
 	stored = slices.DeleteFunc(stored, func(e record.StoredEvent) bool {
 		one := copyOf{e.Producer, e.Epoch, e.Event.Seq}
 		copies[one]--
-		if e.Prev != 0 && copies[one] > 0 && !seen.Duplicate(e.Producer, e.Epoch, e.Prev) {
+		if e.Prev != 0 && (copies[one] > 0 || f.c.ledger.oldest <= 1) && !knows(&e, e.Prev) {
 			return true
 		}
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
@@ -40,6 +43,9 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 		}
 		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
 			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
+			if left = (threads.Head{}); op.Op == events.OpRemove {
+				left = seen
+			}
 			seen = threads.Head{} // what comes behind it has a new life
 			return false
 		}
@@ -64,9 +70,9 @@ func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 	evs := make([]replayed, len(stored))
 	for i, e := range stored {
 		of, letter := a.letters[e.Seq]
-		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, e.Event.Seq)}
+		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, nameOf(&e.Event))}
 		if letter && of == nil {
-			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(refusal{e.Thread.Session, name{e.Producer, e.Epoch, e.Event.Seq}}, e.Event.Digest()) ||
+			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(refusal{e.Thread, nameOf(&e.Event)}, e.Event.Digest(), nil) ||
 				slices.ContainsFunc(again, func(r *events.Event) bool { return same(r, &e.Event) })
 		}
 	}

@@ -11,6 +11,8 @@ type Linked struct {
 	Seq, Prev uint64 // of the event
 	At        uint64 // its sequence in EVENTS
 	Is        Digest
+	Kind      Kind
+	In        string // the name of its thread
 }
 
 // Digest tells events of one sequence apart: by their kind, dialect and body, wherever the body is. White space at the
@@ -61,7 +63,7 @@ func (p *Past) Add(subject string, data []byte, at uint64, producer string, epoc
 		return
 	}
 	for _, one := range e.Each() {
-		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Digest()})
+		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Digest(), Kind: one.Kind, In: one.Thread.Name})
 	}
 }
 
