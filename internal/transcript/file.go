@@ -28,6 +28,9 @@ const (
 	partDialect = "part"
 )
 
+// itemDialect is that of what users and tools write into a session beside its harness.
+const itemDialect = "item"
+
 // file is one file on its way.
 type file struct {
 	src  Source
