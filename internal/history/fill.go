@@ -115,6 +115,9 @@ func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []P
 	for _, it := range items {
 		if p, ok := parse(it.Data); ok {
 			p.Life = int64(t.Head.Life)
+			if events.FormerOf(t.Thread) != "" { // behind the life that it keeps, before the next one: see unsaid
+				p.Life = int64(t.Head.Began)
+			}
 			if p.Time != events.Believed(p.Time, time.Now().UnixMilli()) {
 				p.Time = t.Head.Updated
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -86,8 +87,9 @@ func (w *writer) add(p Post) error {
 		return err
 	}
 	at := []any{session, p.Thread.Name, p.Life, p.N}
-	var known bool
-	if _, err := w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n = ?", at, &known); err != nil || known {
+	former := events.FormerOf(p.Thread)
+	if known, err := w.get("SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND (life = ?3 OR ?5 <> '') AND n = ?4",
+		append(at, former), new(int)); err != nil || known { // of a former thread it can have the life of when its name was another
 		return err
 	}
 	var before string
@@ -103,7 +105,7 @@ func (w *writer) add(p Post) error {
 		return err
 	}
 	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time, life, base) VALUES(?, ?, ?, ?, ?, ?, ?)", id, session, p.Thread.Name,
-		p.N, p.Time, p.Life, cmp.Or(events.FormerOf(p.Thread), p.Thread.Name)); err != nil {
+		p.N, p.Time, p.Life, cmp.Or(former, p.Thread.Name)); err != nil {
 		return err
 	}
 	if text == before {
@@ -126,7 +128,8 @@ func (w *writer) retire(f Former) error {
 	}
 	const its = " WHERE session = ? AND thread = ? AND life = ? AND n <= ?"
 	at := []any{session, base, life.Int64, f.N}
-	if err := w.exec("UPDATE OR IGNORE prompts SET thread = ?"+its, append([]any{f.Thread.Name}, at...)...); err != nil {
+	const there = " AND NOT EXISTS (SELECT 1 FROM prompts f WHERE f.session = prompts.session AND f.thread = ? AND f.n = prompts.n)"
+	if err := w.exec("UPDATE prompts SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
 		return err
 	}
 	for _, statement := range deletion(its) { // what was read from the former thread before
