@@ -409,6 +409,27 @@ func TestCopiesOfASession(t *testing.T) {
 	}
 }
 
+// An import that adds nothing to a thread says that it has more where it has.
+func TestNothingWasAdded(t *testing.T) {
+	line := func(i, n int) string { return userLine(i, n) + "\n" }
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	growTo(t, s, path, line(1, 5)+line(2, 5)+line(3, 5))
+	if res := growTo(t, s, path, line(1, 5)+line(2, 5)); !warned(res, "nothing was added: ") || !warned(res, " has all of it, and more") {
+		t.Errorf("a shorter file: %q, want that the thread has more", res.Files[0].Warnings)
+	}
+	if res := growTo(t, s, path, line(1, 5)+line(2, 5)+strings.TrimSuffix(line(3, 5), "\n")+"\n"); warned(res, "more") {
+		t.Errorf("the whole file: %q", res.Files[0].Warnings)
+	}
+	// As an export differs that has a header of its own: the same lines, which Restore takes for those that were, at other places.
+	longer := transcript.Source{Path: path, Restore: func(n int, body []byte) []byte { return bytes.Replace(body, []byte("xxxxxxxxx"), []byte("xxxxx"), 1) }}
+	write(t, path, line(1, 9)+line(2, 5)+line(3, 5))
+	longer.FS = disk{}
+	res := transcript.New(s, s, transcript.Config{}).Import(t.Context(), []transcript.Source{longer})
+	if !warned(res, "nothing was added: ") || warned(res, "more") || res.Published != 0 {
+		t.Errorf("the same lines at other places: published %d, %q", res.Published, res.Files[0].Warnings)
+	}
+}
+
 // A thread that was imported under the hash of its file's first line is its source's still.
 func TestSourceOfAnEarlierVersion(t *testing.T) {
 	head := `{"type":"session","version":3,"id":"s","cwd":"/w"}` + "\n"
