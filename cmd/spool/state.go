@@ -71,9 +71,11 @@ func tellStates(a *app, cl *client.Client, refs []string) error {
 // mostTold is how many entries of a thread are read for what they tell of it.
 const mostTold = 100
 
-// describe says whose a state is, as the first entries of a harness call it, and its title or the beginning of its first prompt.
-// No state names its thread.
-func describe(ctx context.Context, cl *client.Client, at casstore.Located) (whose events.Thread, name string, err error) {
+// describe says whose a state is, as the first entries of a harness call it, and its title or the beginning of its first
+// prompt. No state names its thread.
+func describe(
+	ctx context.Context, cl *client.Client, at casstore.Located,
+) (whose events.Thread, name string, err error) {
 	var info sessions.Info
 	var lines [][]byte
 	harness, read := "", 0

@@ -65,8 +65,8 @@ func measure(ctx context.Context, path string) (info fs.FileInfo, digest []byte,
 	}
 	now, err := f.Stat()
 	if err == nil && (now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime())) {
-		err = fmt.Errorf("%w: somebody writes to %s: register it when it is complete, or leave out --register to store what it has now",
-			artifacts.ErrChanged, path)
+		err = fmt.Errorf("%w: somebody writes to %s: register it when it is complete, or leave out --register to "+
+			"store what it has now", artifacts.ErrChanged, path)
 	}
 	return info, digest, err
 }
@@ -93,8 +93,8 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
-// CheckFile tells whether the file of a registered artifact is what it was: artifacts.ErrUnavailable if it is of another
-// machine, fs.ErrNotExist if it is gone, artifacts.ErrChanged if it is another now.
+// CheckFile tells whether the file of a registered artifact is what it was: artifacts.ErrUnavailable if it is of
+// another machine, fs.ErrNotExist if it is gone, artifacts.ErrChanged if it is another now.
 func CheckFile(ctx context.Context, r artifacts.Record) error {
 	f, _, err := openFile(ctx, r)
 	if err != nil {
@@ -134,8 +134,8 @@ func openFile(ctx context.Context, r artifacts.Record) (*os.File, int64, error) 
 	return f, r.Size, nil
 }
 
-// unchanged tells whether a file is the one that was registered. One of the same size that was written to, or only touched,
-// is read: its digest says which. Of one that an earlier version registered the size is known alone.
+// unchanged tells whether a file is the one that was registered. One of the same size that was written to, or only
+// touched, is read: its digest says which. Of one that an earlier version registered the size is known alone.
 func unchanged(ctx context.Context, f *os.File, r artifacts.Record) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -169,5 +169,6 @@ func FilePath(r artifacts.Record) string {
 
 // elsewhere says where a file can be read.
 func elsewhere(r artifacts.Record, u *url.URL) error {
-	return fmt.Errorf("%w: artifact %s is the file %s of the machine %s: read it there", artifacts.ErrUnavailable, r.ID, u.Path, u.Host)
+	return fmt.Errorf("%w: artifact %s is the file %s of the machine %s: read it there", artifacts.ErrUnavailable, r.ID,
+		u.Path, u.Host)
 }

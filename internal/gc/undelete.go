@@ -25,7 +25,7 @@ type Undeleted struct {
 	Restored []string `json:"restored"` // keys of records that were tombstones, referents first
 	Unburied int      `json:"unburied"` // nodes that were garbage in packs that stayed, and can be referred to again
 	Lost     []string `json:"lost"`     // what could not be taken back, and why
-	States   []string `json:"states"`   // refs of the states among all that to which none of it leads: the newest of what was removed
+	States   []string `json:"states"`   // refs of the states among that to which none of it leads: the newest of each branch
 }
 
 // Undelete takes garbage back whose bytes are still there, because Config.Quarantine kept them: the packs, nodes and blobs named (a
