@@ -12,6 +12,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
+	"spool/pkg/client"
 )
 
 // gcCmd is the collector at hand; the daemon gc runs it every so often.
@@ -133,7 +134,7 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 	if c.All == (len(c.Names) > 0) {
 		return service.UsageError{Err: errors.New("undelete: name what to take back, or say --all")}
 	}
-	_, col, err := a.collector(gc.Safe())
+	conn, col, err := a.collector(gc.Safe())
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 	for _, what := range done.Lost {
 		fmt.Fprintf(a.err, "lost: %s\n", what)
 	}
-	return err
+	return errors.Join(err, tellStates(a, client.New(conn), done.States))
 }
 
 type duCmd struct {

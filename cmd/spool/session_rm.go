@@ -130,6 +130,13 @@ func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {
 		}
 		fmt.Fprintf(w, "  kept: %s%s: %s%s\n", count, k.What, k.Why, users)
 	}
+	for i, h := range r.Heads {
+		if i == mostStates {
+			fmt.Fprintf(w, "  and %d more threads: --json names the states of all\n", len(r.Heads)-i)
+			break
+		}
+		fmt.Fprintf(w, "  %s, %d entries, until gc takes them: spool export %s -o FILE\n", h.Thread, h.Entries, h.State)
+	}
 	for _, m := range r.MayRemain {
 		fmt.Fprintf(w, "  may remain: %s\n", m)
 	}

@@ -193,7 +193,11 @@ func (c *threadRmCmd) Run(a *app) error {
 			if c.Force {
 				remove = cl.ForceRemove
 			}
-			return fmt.Sprintf("removed thread %s", t), remove(a.ctx, t)
+			said := fmt.Sprintf("removed thread %s", t)
+			if head, err := cl.AwaitThread(a.ctx, t); err == nil && len(head.Recent) > 0 {
+				said += fmt.Sprintf("; its %d entries, until gc takes them: spool export %s -o FILE", head.Entries, head.Head().Ref)
+			}
+			return said, remove(a.ctx, t)
 		}))
 	}
 	return errors.Join(errs...)

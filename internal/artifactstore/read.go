@@ -74,7 +74,7 @@ func (a *Artifacts) Find(ctx context.Context, id artifacts.ID) (artifacts.Record
 // one. The reader can seek.
 func (a *Artifacts) Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
 	if r.Writer == artifacts.FromFile {
-		return a.openFile(r)
+		return a.file(ctx, r)
 	}
 	o, err := record.DecodeLocator(r.Locator)
 	if err != nil {

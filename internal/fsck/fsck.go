@@ -80,7 +80,7 @@ type Report struct {
 	Bytes     int64     `json:"bytes"`          // of packs, blobs and artifacts
 	Returned  int       `json:"returned"`       // records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
 	Changed   int       `json:"changed"`        // records that were written meanwhile, and so not judged
-	Gone      []Finding `json:"gone,omitempty"` // registered files that this machine does not have any more: they are their tool's, and no findings
+	Gone      []Finding `json:"gone,omitempty"` // registered files that this machine has no more, or not as they were: they are their tool's, and no findings
 	Findings  []Finding `json:"findings"`
 	Repairs   []Repair  `json:"repairs,omitempty"`
 

@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/record"
 	"spool/pkg/casstore"
+	"spool/pkg/threads"
 )
 
 // ErrNothing: there is no tombstone of that name whose bytes are still there. ErrPartly: some of what was named, or of what it leads to,
@@ -24,6 +25,7 @@ type Undeleted struct {
 	Restored []string `json:"restored"` // keys of records that were tombstones, referents first
 	Unburied int      `json:"unburied"` // nodes that were garbage in packs that stayed, and can be referred to again
 	Lost     []string `json:"lost"`     // what could not be taken back, and why
+	States   []string `json:"states"`   // refs of the states among that to which none of it leads: the newest of each branch
 }
 
 // Undelete takes garbage back whose bytes are still there, because Config.Quarantine kept them: the packs, nodes and blobs named (a
@@ -39,7 +41,7 @@ func (c *Collector) Undelete(ctx context.Context, names ...string) (done Undelet
 		if u, err = c.exhume(ctx, names); err != nil {
 			return done, err
 		}
-		done.Lost = u.lost
+		done.Lost, done.States = u.lost, u.newest()
 		err = u.write(ctx, &done)
 		if !errors.Is(err, record.ErrConflict) && !record.Temporary(err) {
 			break
@@ -72,6 +74,8 @@ type undeletion struct {
 	heads map[casstore.PackID]*casstore.Header // of packs that are referred to
 	blobs map[[32]byte]bool                    // tombstones that are wanted; true: their bytes are there
 	lost  []string
+
+	followed map[casstore.Ref]bool // nodes of older packs to which what is whole leads
 }
 
 // exhumed is a pack of which something is wanted.
@@ -80,7 +84,9 @@ type exhumed struct {
 	want   casstore.Bits // with all that the nodes lead to inside the pack
 	whole  casstore.Bits // all that they lead to is there
 	touch  map[string]bool
-	why    string // the first reason why a node is not whole
+	states casstore.Bits // of those that are whole
+	after  casstore.Bits // to these others of the pack lead that are whole
+	why    string        // the first reason why a node is not whole
 }
 
 // exhume reads the records, and decides. What a pack is to give is known when all newer ones were looked at, and what of it is whole when
@@ -89,6 +95,7 @@ func (c *Collector) exhume(ctx context.Context, names []string) (*undeletion, er
 	u := &undeletion{
 		c: c, w: newWorld(), all: len(names) == 0, named: map[casstore.Ref]bool{}, wants: map[casstore.PackID]wanted{},
 		open: map[casstore.PackID]*exhumed{}, heads: map[casstore.PackID]*casstore.Header{}, blobs: map[[32]byte]bool{},
+		followed: map[casstore.Ref]bool{},
 	}
 	var err error
 	if u.fence, err = c.Records.Fence(ctx, c.cfg.Lane); err != nil {
@@ -232,7 +239,8 @@ func (u *undeletion) descend(ctx context.Context, id casstore.PackID) error {
 	if err != nil { // who refers to it says so
 		return nil
 	}
-	x := &exhumed{header: h, want: casstore.NewBits(h.Len()), whole: casstore.NewBits(h.Len()), touch: map[string]bool{}}
+	bits := func() casstore.Bits { return casstore.NewBits(h.Len()) }
+	x := &exhumed{header: h, want: bits(), whole: bits(), states: bits(), after: bits(), touch: map[string]bool{}}
 	u.open[id] = x
 	u.wants[id].find(h, x.want)
 	outside := casstore.NewBits(h.OutsideLen())
@@ -322,7 +330,7 @@ func (u *undeletion) check(ctx context.Context, id casstore.PackID, x *exhumed) 
 		if !x.want.Has(i) {
 			continue
 		}
-		_, err := pack.EncodedAt(i)
+		encoded, err := pack.EncodedAt(i)
 		if err == nil {
 			err = u.checkRefs(ctx, id, x, i)
 		}
@@ -331,11 +339,40 @@ func (u *undeletion) check(ctx context.Context, id casstore.PackID, x *exhumed) 
 			return err
 		case err == nil:
 			x.whole.Set(i)
+			if n, err := casstore.DecodeNode(encoded); err == nil && n.Type == threads.TypeState {
+				x.states.Set(i)
+			}
+			u.follow(x, i)
 		case x.why == "" && (!u.w.packs[id].IsBuried(i) || u.named[x.header.Ref(i)]):
 			x.why = fmt.Sprintf("%s: %v", x.header.Ref(i), err)
 		}
 	}
 	return nil
+}
+
+// follow notes what a node leads to.
+func (u *undeletion) follow(x *exhumed, i int) {
+	for t := range x.header.Refs(i) {
+		if own, ok := t.Own(); ok {
+			x.after.Set(own)
+		} else if out, ok := t.Outside(); ok {
+			u.followed[x.header.OutsideAt(out).Ref] = true
+		}
+	}
+}
+
+// newest are the states among what is taken back to which nothing of it leads.
+func (u *undeletion) newest() (refs []string) {
+	for _, id := range u.packs {
+		x := u.open[id]
+		for i := 0; x != nil && i < x.header.Len(); i++ {
+			garbage := u.w.packs[id].Gone || u.w.packs[id].IsBuried(i)
+			if ref := x.header.Ref(i); garbage && x.states.Has(i) && !x.after.Has(i) && !u.followed[ref] {
+				refs = append(refs, ref.String())
+			}
+		}
+	}
+	return refs
 }
 
 // checkRefs says what is missing of what a node refers to, and notes the records that must be touched.

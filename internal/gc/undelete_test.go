@@ -3,6 +3,7 @@ package gc_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // keeping is a collector's configuration with a quarantine that merges whatever it may.
@@ -77,6 +79,9 @@ func TestUndeleteFromSharedPacks(t *testing.T) {
 	back, err := r.collector(cfg, nil).Undelete(t.Context())
 	if err != nil || len(back.Restored) != done.Condemned || back.Unburied == 0 {
 		t.Errorf("Undelete() = %+v, %v, want %d records, and nodes of packs that stayed", back, err, done.Condemned)
+	}
+	if h := must.Get(threads.DecodeHead(head.Value))(t); !slices.Equal(back.States, []string{h.Head().Ref.String()}) {
+		t.Errorf("newest states %v, want that of the removed thread, %s", back.States, h.Head().Ref)
 	}
 	r.back(head, cfg)
 }

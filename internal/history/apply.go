@@ -34,7 +34,15 @@ type Batch struct {
 	To       uint64   // all between From and this is in the batch; below From.Seq: the position stays
 	Posts    []Post
 	Sessions []Session                // of the posts, as far as known
+	Former   []Former                 // of the threads of the posts
 	Filled   map[events.Thread]Filled // with this batch all posts of these threads are in, up to there
+}
+
+// Former is a thread that keeps what another one held before its source was rewritten (SPEC P6).
+type Former struct {
+	Thread events.Thread
+	Began  int64 // stream sequence of the event that made it: the life before that is what it keeps
+	N      int64 // number of its last item
 }
 
 // Filled is up to which number a thread was read whole, and the life that it is of.
@@ -61,6 +69,11 @@ func (db *DB) Apply(ctx context.Context, b Batch) error {
 		}
 		for _, p := range b.Posts {
 			if err := w.add(p); err != nil {
+				return err
+			}
+		}
+		for _, f := range b.Former {
+			if err := w.retire(f); err != nil {
 				return err
 			}
 		}
@@ -110,18 +123,24 @@ func (db *DB) Forget(ctx context.Context, session string) error {
 func (db *DB) forgetBefore(ctx context.Context, session string, event int64) error {
 	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
 		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
-		for _, statement := range []string{
-			"INSERT INTO prompt_words(prompt_words, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
-			"INSERT INTO prompt_parts(prompt_parts, rowid, text) SELECT 'delete', id, text FROM prompts" + its + " AND text IS NOT NULL",
-			"DELETE FROM prompts" + its, "DELETE FROM filled" + its,
+		for _, statement := range append(deletion(its), "DELETE FROM filled"+its,
 			"DELETE FROM sessions WHERE name = ?1 AND (?2 = 9223372036854775807 OR id NOT IN (SELECT session FROM prompts))",
-		} {
+		) {
 			if _, err := tx.ExecContext(ctx, statement, session, event); err != nil {
 				return err
 			}
 		}
 		return nil
 	}))
+}
+
+// deletion is the statements that remove prompts, from the indexes first.
+func deletion(where string) []string {
+	return []string{
+		"INSERT INTO prompt_words(prompt_words, rowid, text) SELECT 'delete', id, text FROM prompts" + where + " AND text IS NOT NULL",
+		"INSERT INTO prompt_parts(prompt_parts, rowid, text) SELECT 'delete', id, text FROM prompts" + where + " AND text IS NOT NULL",
+		"DELETE FROM prompts" + where,
+	}
 }
 
 // Sessions names every session that has been learned of.

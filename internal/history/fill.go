@@ -65,6 +65,9 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 			}
 		}
 	}
+	if err := f.retired(ctx, Post{Thread: t.Thread, Life: int64(t.Head.Life)}, some); err != nil {
+		return err
+	}
 	some.whole(t.Thread, Filled{t.Head.N, int64(t.Head.Life)})
 	if !some.full() {
 		return nil
@@ -73,9 +76,10 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 }
 
 // past gives the posts of a thread above a number, branches that were left included, newest first. A fork has those behind its fork
-// point; the others are its source's (SPEC C5).
+// point; the others are its source's (SPEC C5). A former generation has those of its source, which is no more (SPEC P6).
 func past(ctx context.Context, reader threads.Reader, t client.Thread, after int64) iter.Seq2[Post, error] {
 	return func(yield func(Post, error) bool) {
+		theirs := events.FormerOf(t.Thread) != ""
 		for step, err := range reader.EntriesBack(ctx, t.Head) {
 			var found []Post
 			if err == nil {
@@ -93,8 +97,10 @@ func past(ctx context.Context, reader threads.Reader, t client.Thread, after int
 					return
 				}
 			}
-			if step.Role == threads.RoleFork {
+			if step.Role == threads.RoleFork && !theirs {
 				return // what is before it is the source's
+			} else if step.Role == threads.RoleFork {
+				theirs = false
 			}
 		}
 	}
@@ -109,6 +115,9 @@ func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []P
 	for _, it := range items {
 		if p, ok := parse(it.Data); ok {
 			p.Life = int64(t.Head.Life)
+			if events.FormerOf(t.Thread) != "" { // behind the life that it keeps, before the next one: see unsaid
+				p.Life = int64(t.Head.Began)
+			}
 			if p.Time != events.Believed(p.Time, time.Now().UnixMilli()) {
 				p.Time = t.Head.Updated
 			}

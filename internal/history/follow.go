@@ -26,7 +26,8 @@ type Follower struct {
 	client *client.Client
 	log    *slog.Logger
 
-	agents map[life]bool // threads not called main that were looked at: is it a subagent's
+	agents map[life]bool     // threads not called main that were looked at: is it a subagent's
+	former map[life][]Former // threads of a name that was used before: what keeps those that had it
 }
 
 // life is one of the threads that have had a name.
@@ -178,6 +179,9 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 			}
 			p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
 			some.add(p)
+			if err := f.retired(ctx, p, &some); err != nil {
+				return err
+			}
 		}
 		done := until != 0 && stored.Seq >= until
 		if !some.full() && stored.Pending > 0 && !done {
@@ -221,6 +225,43 @@ func (f *Follower) isAgent(ctx context.Context, p Post) (bool, error) {
 	return agent, nil
 }
 
+// retired gathers the former threads of a post's name.
+func (f *Follower) retired(ctx context.Context, p Post, some *gathered) error {
+	if p.Life == 0 {
+		return nil
+	}
+	key := life{p.Thread, p.Life}
+	former, known := f.former[key]
+	if !known {
+		all, err := f.client.Threads(ctx, p.Thread.Session)
+		if err != nil && (ctx.Err() != nil || record.Temporary(err)) {
+			return fmt.Errorf("what %s was before: %w", p.Thread, err)
+		}
+		former = formerOf(all, p.Thread, p.Life)
+		if f.former == nil || len(f.former) >= mostLives {
+			f.former = map[life][]Former{}
+		}
+		f.former[key] = former
+	}
+	for _, one := range former {
+		if !slices.Contains(some.former, one) {
+			some.former = append(some.former, one)
+		}
+	}
+	return nil
+}
+
+// formerOf are the threads among all that keep what a thread's name held before a life began.
+func formerOf(all []client.Thread, t events.Thread, began int64) (former []Former) {
+	for _, x := range all {
+		at := int64(x.Head.Began)
+		if events.HasFormer(t, x.Thread) && 0 < at && at < began {
+			former = append(former, Former{Thread: x.Thread, Began: at, N: x.Head.N})
+		}
+	}
+	return former
+}
+
 // isAgents tells whether a thread is a subagent's.
 func (f *Follower) isAgents(ctx context.Context, t client.Thread) (bool, error) {
 	if t.Name == events.MainThread {
@@ -238,7 +279,7 @@ func (f *Follower) isAgents(ctx context.Context, t client.Thread) (bool, error) 
 func (f *Follower) store(ctx context.Context, some *gathered, from Position, to uint64) error {
 	about, err := f.sessions(ctx, some)
 	if err == nil {
-		err = f.db.Apply(ctx, Batch{From: from, To: to, Posts: some.sorted(), Sessions: about, Filled: some.filled})
+		err = f.db.Apply(ctx, Batch{From: from, To: to, Posts: some.sorted(), Sessions: about, Former: some.former, Filled: some.filled})
 	}
 	*some = gathered{}
 	return err

@@ -71,7 +71,7 @@ func (db *DB) Search(ctx context.Context, query string, f Filter, limit int) ([]
 
 // Count is how many prompts there are.
 func (db *DB) Count(ctx context.Context) (n int64, err error) {
-	err = db.sql.QueryRowContext(ctx, "SELECT count(text) FROM prompts").Scan(&n)
+	err = db.sql.QueryRowContext(ctx, "SELECT count(*) FROM prompts p WHERE p.text IS NOT NULL"+unsaid("p")).Scan(&n)
 	return n, wrap("count prompts", err)
 }
 
@@ -84,15 +84,25 @@ type key struct {
 
 func (p *Prompt) key() key { return key{p.Thread, p.N, p.Time, p.Text} }
 
+// unsaid leaves out of the prompts @ those that a newer thread of the name says at the same time: of a source that was rewritten,
+// and imported anew (SPEC P6), each generation has them. The thread that has the name now goes before the former ones. The pluses keep
+// SQLite to the ids of the millisecond.
+func unsaid(of string) string {
+	return strings.ReplaceAll(fmt.Sprintf(` AND NOT EXISTS (SELECT 1 FROM prompts o WHERE o.id BETWEEN @.id / %d * %[1]d AND @.id / %[1]d * %[1]d + %d
+		AND +o.session = @.session AND +o.base = @.base AND o.text = @.text
+		AND (o.thread = o.base, o.life, o.thread) > (@.thread = @.base, @.life, @.thread))`, slots, slots-1), "@", of)
+}
+
 func (f Filter) clause() (where string, args []any) {
+	where = unsaid("p")
 	if f.Session != "" {
-		where, args = " AND p.session = (SELECT id FROM sessions WHERE name = ?)", append(args, f.Session)
+		where, args = where+" AND p.session = (SELECT id FROM sessions WHERE name = ?)", append(args, f.Session)
 	}
 	of, ofArgs := f.sessions()
 	where, args = where+strings.ReplaceAll(of, "@", "p"), append(args, ofArgs...)
 	if f.Session == "" { // equal prompts behind each other once, whatever sessions of those they are of
 		where += " AND p.text IS NOT (SELECT q.text FROM prompts q WHERE q.id < p.id AND q.text IS NOT NULL" +
-			strings.ReplaceAll(of, "@", "q") + " ORDER BY q.id DESC LIMIT 1)"
+			unsaid("q") + strings.ReplaceAll(of, "@", "q") + " ORDER BY q.id DESC LIMIT 1)"
 		args = append(args, ofArgs...)
 	}
 	return where, args

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/history"
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -66,4 +68,46 @@ func TestPromptsOfLives(t *testing.T) {
 	want("after a pause", "prompt c", "prompt d")
 	must.Do(t, f.Rebuild(t.Context()))
 	want("made again", "prompt c", "prompt d")
+}
+
+// Of a source that was rewritten each prompt stands once, at the item that it is: in the thread of now, else in the former one. It is
+// the same read as it comes, behind, and made again from the stream or from the threads alone.
+func TestFormerGenerations(t *testing.T) {
+	s := newSpool(t)
+	db := open(t, filepath.Join(t.TempDir(), "live.db"))
+	th := events.Thread{Session: "one", Name: "main"}
+	var was []string
+	const at = 1_700_000_100
+	for i, lines := range [][]string{
+		{"user:the papaya", "assistant:a", "user:second"}, {"user:the tests", "assistant:b", "user:second", "user:third"},
+		{"user:the linter", "assistant:c", "assistant:d", "user:third"},
+	} {
+		if i > 0 {
+			was = append(was, must.Get(s.Retire(t.Context(), th))(t).Name)
+		}
+		s.say("one", at, lines...)
+		s.caughtUp(db)
+	}
+	s.say("one/"+was[0], at+300, "user:the papaya again")
+	want := []string{"one/main 1 the linter", "one/main 4 third", "one/" + was[0] + " 1 the papaya", "one/" + was[0] + " 4 the papaya again",
+		"one/" + was[1] + " 1 the tests", "one/" + was[1] + " 3 second"}
+	slices.Sort(want)
+	check := func(name string, got []string) {
+		t.Helper()
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: the history has\n%q, want\n%q", name, got, want)
+		}
+	}
+	check("live", s.caughtUp(db))
+	check("behind", s.caughtUp(open(t, filepath.Join(t.TempDir(), "behind.db"))))
+	must.Do(t, history.NewFollower(db, s.conn, nil).Rebuild(t.Context()))
+	check("made again", all(t, db))
+	items := must.Get(s.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
+	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeKeep(7)))
+	check("from a part of the stream", s.caughtUp(open(t, filepath.Join(t.TempDir(), "part.db"))))
+	must.Do(t, items.Purge(t.Context()))
+	check("from the threads", s.caughtUp(open(t, filepath.Join(t.TempDir(), "threads.db"))))
+	if n := must.Get(db.Count(t.Context()))(t); n != int64(len(want)) {
+		t.Errorf("Count = %d, want %d", n, len(want))
+	}
 }

@@ -48,6 +48,7 @@ const (
 type gathered struct {
 	posts  []Post
 	bytes  int
+	former []Former
 	filled map[events.Thread]Filled
 }
 

@@ -1,9 +1,11 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -85,8 +87,9 @@ func (w *writer) add(p Post) error {
 		return err
 	}
 	at := []any{session, p.Thread.Name, p.Life, p.N}
-	var known bool
-	if _, err := w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n = ?", at, &known); err != nil || known {
+	former := events.FormerOf(p.Thread)
+	if known, err := w.get("SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND (life = ?3 OR ?5 <> '') AND n = ?4",
+		append(at, former), new(int)); err != nil || known { // of a former thread it can have the life of when its name was another
 		return err
 	}
 	var before string
@@ -101,25 +104,40 @@ func (w *writer) add(p Post) error {
 	if err != nil {
 		return err
 	}
-	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time, life) VALUES(?, ?, ?, ?, ?, ?)", id, session, p.Thread.Name, p.N, p.Time,
-		p.Life); err != nil {
+	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time, life, base) VALUES(?, ?, ?, ?, ?, ?, ?)", id, session, p.Thread.Name,
+		p.N, p.Time, p.Life, cmp.Or(former, p.Thread.Name)); err != nil {
 		return err
 	}
 	if text == before {
 		return nil
 	}
-	said, err := w.said(at, p.Time, text)
-	if err != nil || said {
-		return err
-	}
 	return w.write(id, text)
 }
 
-// said tells whether an earlier or later thread of the name has the prompt: of a source that was rewritten, and imported anew
-// (SPEC P6), each has it at the same time.
-func (w *writer) said(at []any, ms int64, text string) (bool, error) {
-	return w.get("SELECT 1 FROM prompts WHERE session = ? AND thread = ? AND life <> ? AND time = ? AND text = ?",
-		[]any{at[0], at[1], at[2], ms, text}, new(int))
+// retire gives the prompts of a life that has become a former thread the name of that.
+func (w *writer) retire(f Former) error {
+	session, err := w.session(f.Thread.Session)
+	if err != nil {
+		return err
+	}
+	var life sql.NullInt64
+	base := events.FormerOf(f.Thread)
+	if _, err := w.get("SELECT max(life) FROM prompts WHERE session = ? AND base = ? AND life < ?", []any{session, base, f.Began}, &life); err != nil ||
+		!life.Valid {
+		return err
+	}
+	const its = " WHERE session = ? AND thread = ? AND life = ? AND n <= ?"
+	at := []any{session, base, life.Int64, f.N}
+	const there = " AND NOT EXISTS (SELECT 1 FROM prompts f WHERE f.session = prompts.session AND f.thread = ? AND f.n = prompts.n)"
+	if err := w.exec("UPDATE prompts SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
+		return err
+	}
+	for _, statement := range deletion(its) { // what was read from the former thread before
+		if err := w.exec(statement, at...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mend looks at the post behind the one that is put in: if it repeated what stood before, it repeats that no more; if it

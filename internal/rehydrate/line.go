@@ -14,6 +14,8 @@ type Line struct {
 	Head []byte            // its first bytes: all of it, up to LineHead
 	Size int64             // bytes of all
 	Sum  [sha256.Size]byte // of all; zero if Head is all
+
+	Dialect string // of the entry that has it; "" of a line of a file. It does not count in comparisons
 }
 
 // LineHead is how much of a line is kept, in bytes.
@@ -37,7 +39,9 @@ func (l Line) Equal(m Line) bool {
 func (s Source) Line(ctx context.Context, step threads.Step) (l Line, ok bool, err error) {
 	var w LineWriter
 	ok, err = s.RawTo(ctx, step, &w)
-	return w.Line(), ok, err
+	l = w.Line()
+	l.Dialect = step.State.Entry.Dialect
+	return l, ok, err
 }
 
 // LineWriter makes a line of what is written to it.

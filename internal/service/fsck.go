@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
-	"os"
-	"path/filepath"
 
+	"spool/internal/artifactstore"
 	"spool/internal/fsck"
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
@@ -36,7 +34,7 @@ func Fsck(ctx context.Context, conn *natsio.Conn, cfg fsck.Config, repair bool) 
 	if err != nil {
 		return nil, err
 	}
-	rep.Gone = filesGone(rep.Files)
+	rep.Gone = filesGone(ctx, rep.Files)
 	if repair {
 		if err := scrub.Repaired(ctx, sys); err != nil {
 			return rep, fmt.Errorf("note the repair: %w", err)
@@ -51,21 +49,21 @@ func Fsck(ctx context.Context, conn *natsio.Conn, cfg fsck.Config, repair bool) 
 	return rep, nil
 }
 
-// filesGone names the registered files of this machine that are not there. Only the machine that a file is on can tell.
-func filesGone(files []artifacts.Record) (gone []fsck.Finding) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil
-	}
+// filesGone names the registered files of this machine that are not there, or not as they were. Only the machine that a
+// file is on can tell.
+func filesGone(ctx context.Context, files []artifacts.Record) (gone []fsck.Finding) {
 	for _, r := range files {
-		u, err := url.Parse(r.Object)
-		if err != nil || u.Host != host {
+		f := fsck.Finding{Record: events.ArtifactKey(r.Session, string(r.ID))}
+		switch err := artifactstore.CheckFile(ctx, r); {
+		case errors.Is(err, fs.ErrNotExist):
+			f.Kind, f.Detail = "gone", fmt.Sprintf("the file %q of this machine is not there: put it back, or remove the artifact with: spool artifact rm %s",
+				artifactstore.FilePath(r), r.ID)
+		case errors.Is(err, artifacts.ErrChanged):
+			f.Kind, f.Detail = "changed", err.Error()
+		default:
 			continue
 		}
-		if _, err := os.Stat(filepath.FromSlash(u.Path)); errors.Is(err, fs.ErrNotExist) {
-			gone = append(gone, fsck.Finding{Kind: "gone", Record: events.ArtifactKey(r.Session, string(r.ID)), Detail: fmt.Sprintf(
-				"the file %q of this machine is not there: put it back, or remove the artifact with: spool artifact rm %s", u.Path, r.ID)})
-		}
+		gone = append(gone, f)
 	}
 	return gone
 }

@@ -29,6 +29,7 @@ type claim struct {
 	src    *Source      // the one of them that is all that the source has in it
 
 	started bool // the name of the subagent that it is of is in it
+	joined  bool // entries of others that it had before this import gave it a source
 }
 
 // release gives up what only the files of its group need.
@@ -37,9 +38,12 @@ func (c *claim) release() { c.head, c.files, c.src = threads.Head{}, nil, nil }
 // epoch of every import: a source is never replaced by another one.
 const epoch = 1
 
-// source begins the names of all producers of a harness's files. They do not begin with threads.Ephemeral, so that
-// heads remember them.
-func source(id Identity) string { return "import:" + id.Dialect + ":" }
+// imports begins the names of all producers of files. They do not begin with threads.Ephemeral, so that heads remember
+// them.
+const imports = "import:"
+
+// source begins those of a harness's files.
+func source(id Identity) string { return imports + id.Dialect + ":" }
 
 // producer is the identity of a source in events: the thread that its harness names, whatever the file says (SPEC P6).
 func producer(id Identity) string {
@@ -53,19 +57,61 @@ func startOf(producer string) string { return producer + ":start" }
 // tailOf is the producer of a source's tail: its sequence is the size of the file.
 func tailOf(producer string) string { return producer + ":tail" }
 
-// first claims the thread that the harness names, or, when that is no import's of this harness, one beside it.
+// first claims the thread that the harness names, or, when that is another's, one beside it.
 func (im *Importer) first(ctx context.Context, id Identity) (*claim, error) {
 	c, err := im.claim(ctx, id, id.Thread)
 	if err != nil || c != nil {
 		return c, err
 	}
-	t := id.Thread
-	t.Name = limit(t.Name, 1+shortHex) + "-" + short([]byte(producer(id)))
+	t := beside(id)
 	c, err = im.claim(ctx, id, t)
 	if err == nil && c == nil {
 		err = fmt.Errorf("%s and %s belong to others", id.Thread, t)
 	}
 	return c, err
+}
+
+// beside is the thread of a source whose harness names one that another has.
+func beside(id Identity) events.Thread {
+	t := id.Thread
+	t.Name = limit(t.Name, 1+shortHex) + "-" + short([]byte(producer(id)))
+	return t
+}
+
+// joins tells whether a source may go on in a thread that no import has begun: where there is nothing but what users and
+// tools wrote into the session beside its harness, as spool exec and spool publish do. What a harness, or its agent, said
+// itself is in the transcript once more: that stays apart.
+func (im *Importer) joins(ctx context.Context, id Identity, t events.Thread, head threads.Head) (bool, error) {
+	if t != id.Thread || id.Agent != "" || id.Dialect == itemDialect || head.Ended() != "" || imported(head) {
+		return false, nil
+	}
+	for line, err := range im.stored.RawEntries(ctx, head) {
+		if err != nil || line.Dialect != itemDialect {
+			return false, err
+		}
+	}
+	_, err := im.stored.Thread(ctx, beside(id)) // an earlier version put the source there
+	if errors.Is(err, threads.ErrNoThread) {
+		return true, nil
+	}
+	return false, err
+}
+
+// imported tells whether a thread has a source.
+func imported(head threads.Head) bool {
+	return slices.ContainsFunc(head.Producers, func(p threads.Producer) bool { return strings.HasPrefix(p.ID, imports) })
+}
+
+// place says in which thread a file is, where that is not to be expected.
+func (c *claim) place(id Identity) string {
+	switch {
+	case c.thread != id.Thread:
+		return fmt.Sprintf("%s was there before, of an agent or of another program: the file is in %s beside it; "+
+			"read it with: spool tail --all %s, or spool export %s", id.Thread, c.thread, c.thread, c.thread)
+	case c.joined:
+		return fmt.Sprintf("%s begins with what commands or notes wrote before: the file's lines are behind that", c.thread)
+	}
+	return ""
 }
 
 // claim gives a source a thread: a new one, or one that has it already. nil: the thread is another's.
@@ -95,6 +141,10 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 	}
 	c, producer := &claim{thread: t, head: head}, producer(id)
 	if len(head.Producers) == 0 {
+		c.producer = producer
+	} else if c.joined, err = im.joins(ctx, id, t, head); err != nil {
+		return nil, err
+	} else if c.joined {
 		c.producer = producer
 	}
 	ours := func(p threads.Producer) bool { return strings.HasPrefix(p.ID, source(id)) }

@@ -87,7 +87,9 @@ func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehyd
 		entries := s.threads[id].entries
 		s.mu.Unlock()
 		for _, e := range entries {
-			if !yield(rehydrate.LineOf(e.Body), nil) {
+			line := rehydrate.LineOf(e.Body)
+			line.Dialect = e.Dialect
+			if !yield(line, nil) {
 				return
 			}
 		}

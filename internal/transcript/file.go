@@ -28,6 +28,9 @@ const (
 	partDialect = "part"
 )
 
+// itemDialect is that of what users and tools write into a session beside its harness.
+const itemDialect = "item"
+
 // file is one file on its way.
 type file struct {
 	src  Source
@@ -74,12 +77,16 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 // or of a former generation and not written since one was replaced: that is an old copy. A crash behind it leaves no
 // thread of the name, and the next import makes it.
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
-	begins, at, err := im.begins(ctx, f, c)
+	begins, more, at, err := im.begins(ctx, f, c)
 	if err != nil {
 		return false, err
 	}
 	if begins {
-		f.warn(fmt.Sprintf("nothing was added: %s has all of it, and more (its %d bytes are the beginning of that)", c.thread, at))
+		said := fmt.Sprintf("nothing was added: %s has all of it", c.thread)
+		if more {
+			said += ", and more"
+		}
+		f.warn(said)
 		c.files = append(c.files, f)
 		return false, nil
 	}
@@ -98,7 +105,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 			return false, err
 		}
 		replaced = max(replaced, head.Updated)
-		begins, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
+		begins, _, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
 		if err != nil {
 			return false, err
 		}
@@ -140,26 +147,26 @@ func (im *Importer) settle(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// begins tells whether the complete lines of a file are a beginning of what the thread has; at is where they end, or
-// where the first one begins that is different. Where others have written to the thread too, nothing says whose a line is:
-// there it is enough that it has all lines of the file, in their order.
-func (im *Importer) begins(ctx context.Context, f *file, c *claim) (same bool, at int64, err error) {
+// begins tells whether the complete lines of a file are a beginning of what the thread has, and whether that has more; at
+// is where the first one begins that is different. Where others have written to the thread too, nothing says whose a line
+// is: there it is enough that it has all lines of the file, in their order.
+func (im *Importer) begins(ctx context.Context, f *file, c *claim) (same, more bool, at int64, err error) {
 	next, stop := iter.Pull2(im.has(ctx, c))
 	defer stop()
 	for r, err := range f.src.records() {
 		if err != nil {
-			return false, 0, err
+			return false, false, 0, err
 		}
 		if r.torn {
 			break
 		}
 		same, err := c.stands(r, next)
 		if err != nil || !same {
-			return false, r.start, err
+			return false, false, r.start, err
 		}
-		at = r.start + r.size() + 1
 	}
-	return true, at, nil
+	_, err, more = next()
+	return err == nil, more, 0, err
 }
 
 // pass is one reading of a file from its beginning.

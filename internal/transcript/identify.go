@@ -90,6 +90,15 @@ func Identify(s Source, force string) (Identity, error) {
 	return id, nil
 }
 
+// Named is the session and thread that lines of a harness say they are of; false where they do not.
+func Named(dialect string, lines ...[]byte) (events.Thread, bool) {
+	l := look{dialect: dialect, named: true}
+	for _, text := range lines {
+		l.see(record{body: text, json: true})
+	}
+	return l.identity().Thread, l.session != ""
+}
+
 // nested tells whether a file lies in the folder of another session's artifacts, beside the file of that: then it is of one
 // of its subagents (seed 000).
 func (l *look) nested(s Source, id *Identity) {

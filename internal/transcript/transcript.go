@@ -130,10 +130,13 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 		c, err := im.first(ctx, id)
 		g.Go(func() error {
 			for _, f := range group {
-				if err == nil {
-					f.fail(im.file(ctx, f, c))
-				} else {
+				if err != nil {
 					f.fail(err)
+					continue
+				}
+				f.fail(im.file(ctx, f, c))
+				if said := c.place(id); said != "" {
+					f.warn(said)
 				}
 			}
 			if c != nil {

@@ -217,13 +217,66 @@ func TestFilesThatPart(t *testing.T) {
 	}
 }
 
-func TestThreadOfAnAgentIsNotMixedWith(t *testing.T) {
-	s := newStore()
-	live := &events.Event{Kind: events.KindEntry, Producer: "~live", Seq: 1, Dialect: "claude", Thread: mainThread, Body: []byte("{}")}
-	must.Do(t, s.PublishEvents(t.Context(), []*events.Event{live}))
-	res := run(t, s, transcript.Config{}, write(t, filepath.Join(t.TempDir(), "a.jsonl"), userLines(2)))
-	if got := res.Files[0].Thread; got == "main" || len(s.threads[mainThread].order) != 1 {
-		t.Errorf("imported into %s, want a thread of its own", got)
+// What users and tools wrote into a session before its first import is the beginning of its thread, as it is in the middle
+// when they write later; a thread that an agent fills, or that has ended, is another's, and the import says where the file
+// is (SPEC P6).
+func TestThreadThatWasBegunByOthers(t *testing.T) {
+	says := func(dialect, body string) *events.Event {
+		return &events.Event{Kind: events.KindEntry, Producer: "~live", Seq: 1, Dialect: dialect, Thread: mainThread, Body: []byte(body)}
+	}
+	note := `{"content":[{"type":"text","text":"a note"}]}`
+	for name, c := range map[string]struct {
+		first  *events.Event
+		second string // dialect of another entry behind it
+		main   bool
+		says   string
+	}{
+		"a note":             {says("item", note), "", true, "begins with what commands or notes wrote before"},
+		"an agent":           {says("claude", "{}"), "", false, "was there before"},
+		"an agent, a note":   {says("claude", "{}"), "item", false, "was there before"},
+		"a note, an agent":   {says("item", note), "claude", false, "was there before"},
+		"notes":              {says("item", note), "item", true, "begins with"},
+		"another workflow's": {says("step", `{"role":"planner","content":"x"}`), "", false, "was there before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			before := []*events.Event{c.first}
+			if c.second != "" {
+				e := says(c.second, note)
+				e.Seq = 2
+				before = append(before, e)
+			}
+			must.Do(t, s.PublishEvents(t.Context(), before))
+			path, content := filepath.Join(t.TempDir(), "a.jsonl"), userLines(2)
+			res := run(t, s, transcript.Config{}, write(t, path, content))
+			f := res.Files[0]
+			if (f.ID() == mainThread) != c.main || f.Published != 2 || !warned(res, c.says) || !warned(res, f.Thread) {
+				t.Fatalf("published %d into %s with %q, want 2 into main: %v, and %q", f.Published, f.ID(), f.Warnings, c.main, c.says)
+			}
+			n := len(s.threads[f.ID()].order)
+			content += userLine(7, 0) + "\n"
+			res = run(t, s, transcript.Config{}, write(t, path, content))
+			if g := res.Files[0]; g.ID() != f.ID() || g.Published != 1 || len(s.threads[f.ID()].order) != n+1 {
+				t.Errorf("the grown file: published %d into %s, want 1 into %s", g.Published, g.ID(), f.ID())
+			}
+			if !bytes.HasSuffix(s.export(t, f.ID()), []byte(content)) {
+				t.Errorf("export = %q, want the file at its end", s.export(t, f.ID()))
+			}
+		})
+	}
+}
+
+// A source that has a thread beside main since an earlier version goes on there.
+func TestThreadBesideStays(t *testing.T) {
+	s, path := newStore(), filepath.Join(t.TempDir(), "a.jsonl")
+	agent := &events.Event{Kind: events.KindEntry, Producer: "~a", Seq: 1, Dialect: "claude", Thread: mainThread, Body: []byte("{}")}
+	must.Do(t, s.PublishEvents(t.Context(), []*events.Event{agent}))
+	first := run(t, s, transcript.Config{}, write(t, path, userLines(2))).Files[0]
+	for _, e := range s.threads[mainThread].entries {
+		e.Dialect = "item"
+	}
+	if now := run(t, s, transcript.Config{}, write(t, path, userLines(3))).Files[0]; now.ID() != first.ID() || now.Published != 1 {
+		t.Errorf("published %d into %s, want 1 into %s", now.Published, now.ID(), first.ID())
 	}
 }
 
@@ -353,6 +406,27 @@ func TestCopiesOfASession(t *testing.T) {
 	n := s.events()
 	if run(t, s, transcript.Config{}, dir); s.events() != n || len(s.threads) != 2 {
 		t.Errorf("importing them again adds %d events, and there are %d threads", s.events()-n, len(s.threads))
+	}
+}
+
+// An import that adds nothing to a thread says that it has more where it has.
+func TestNothingWasAdded(t *testing.T) {
+	line := func(i, n int) string { return userLine(i, n) + "\n" }
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	growTo(t, s, path, line(1, 5)+line(2, 5)+line(3, 5))
+	if res := growTo(t, s, path, line(1, 5)+line(2, 5)); !warned(res, "nothing was added: ") || !warned(res, " has all of it, and more") {
+		t.Errorf("a shorter file: %q, want that the thread has more", res.Files[0].Warnings)
+	}
+	if res := growTo(t, s, path, line(1, 5)+line(2, 5)+strings.TrimSuffix(line(3, 5), "\n")+"\n"); warned(res, "more") {
+		t.Errorf("the whole file: %q", res.Files[0].Warnings)
+	}
+	// As an export differs that has a header of its own: the same lines, which Restore takes for those that were, at other places.
+	longer := transcript.Source{Path: path, Restore: func(n int, body []byte) []byte { return bytes.Replace(body, []byte("xxxxxxxxx"), []byte("xxxxx"), 1) }}
+	write(t, path, line(1, 9)+line(2, 5)+line(3, 5))
+	longer.FS = disk{}
+	res := transcript.New(s, s, transcript.Config{}).Import(t.Context(), []transcript.Source{longer})
+	if !warned(res, "nothing was added: ") || warned(res, "more") || res.Published != 0 {
+		t.Errorf("the same lines at other places: published %d, %q", res.Published, res.Files[0].Warnings)
 	}
 }
 

@@ -63,6 +63,10 @@ type Record struct {
 	ForkedFrom ID     // the row that this one was copied from when its session was forked (SPEC A7)
 	Object     string // name of the bytes, which several rows may share
 	Locator    []byte // how the store finds the object fast; opaque here
+
+	// Of a registered file, as it was then; nothing of one that an earlier version registered.
+	Modified int64  // Unix nanoseconds
+	Digest   []byte // SHA-256 of its bytes
 }
 
 var (
@@ -72,6 +76,8 @@ var (
 	ErrLater = errors.New("a later version")
 	// ErrTaken: another artifact has this id. Records are created once and never moved to another session (SPEC A3).
 	ErrTaken = errors.New("artifact id is taken")
+	// ErrChanged: the file of an artifact is not what it was when it was registered.
+	ErrChanged = errors.New("the file has changed since it was registered")
 )
 
 // ObjectName is where the bytes of a new artifact go: <session>/<artifact_id>/<filename> (SPEC A2).
@@ -105,15 +111,20 @@ func (r Record) Fork(session string, id ID, at int64) Record {
 const (
 	recordVersion = 1
 	recordMembers = 18
+	fileMembers   = 20 // of a registered file
 )
 
 // Encode is the record's value: a msgpack array of the version and the members in the order in which Record has them, as
-// integer, text or bin.
+// integer, text or bin. The last two are there when the file's digest is known.
 func (r Record) Encode() []byte {
-	b, err := msgpack.Marshal([]any{
+	members := []any{
 		recordVersion, string(r.ID), r.Session, r.Created, string(r.Seq), r.Agent, r.Run, r.Node, r.ToolCall, r.Filename,
 		r.MIME, r.Size, r.Summary, string(r.Category), string(r.Writer), string(r.ForkedFrom), r.Object, r.Locator,
-	})
+	}
+	if r.Digest != nil {
+		members = append(members, r.Modified, r.Digest)
+	}
+	b, err := msgpack.Marshal(members)
 	if err != nil {
 		panic(err) // integers, strings and bytes always marshal
 	}
@@ -141,6 +152,9 @@ func DecodeRecord(b []byte) (Record, error) {
 		Node: d.text(), ToolCall: d.text(), Filename: d.text(), MIME: d.text(), Size: read(&d, d.dec.DecodeInt64), Summary: d.text(),
 		Category: Category(d.text()), Writer: Writer(d.text()), ForkedFrom: ID(d.text()), Object: d.text(),
 		Locator: read(&d, d.dec.DecodeBytes),
+	}
+	if n >= fileMembers {
+		r.Modified, r.Digest = read(&d, d.dec.DecodeInt64), read(&d, d.dec.DecodeBytes)
 	}
 	if d.err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrRecord, d.err)

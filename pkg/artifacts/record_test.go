@@ -59,6 +59,20 @@ func TestDecodeRecordIgnoresLaterMembers(t *testing.T) {
 	must.Is(t, must.Err(artifacts.DecodeRecord(b)), artifacts.ErrRecord, "DecodeRecord of 17 members")
 }
 
+// A record has what is known of a registered file, and one that an earlier version wrote has nothing of it.
+func TestRecordOfAFile(t *testing.T) {
+	r := row("art_1", "s")
+	r.Writer, r.Object = artifacts.FromFile, "file://host/tmp/x"
+	earlier := must.Get(artifacts.DecodeRecord(r.Encode()))(t)
+	if earlier.Digest != nil || earlier.Modified != 0 {
+		t.Errorf("an earlier record has the digest %x, time %d", earlier.Digest, earlier.Modified)
+	}
+	r.Modified, r.Digest = 5, []byte("digest")
+	if got := must.Get(artifacts.DecodeRecord(r.Encode()))(t); got.Modified != 5 || string(got.Digest) != "digest" {
+		t.Errorf("DecodeRecord = %d, %q, want 5 and the digest", got.Modified, got.Digest)
+	}
+}
+
 func TestDecodeRecordRefuses(t *testing.T) {
 	good := row("art_1", "s")
 	for name, change := range map[string]func(*artifacts.Record){

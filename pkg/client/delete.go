@@ -42,10 +42,21 @@ type Receipt struct {
 	Gone    record.Gone `json:"gone"`
 	Kept    []Kept      `json:"kept"`
 
+	// Heads are the threads as they were when the deletion was asked for, with the state that led each. Until gc takes what nothing
+	// refers to, and as long as its quarantine keeps it, spool export writes what leads to one. An erasure has none.
+	Heads []RemovedHead `json:"heads,omitempty"`
+
 	// Of an erasure.
 	Overwritten []sessionstore.Overwritten `json:"overwritten,omitempty"`
 	Collected   *Collected                 `json:"collected,omitempty"`
 	MayRemain   []string                   `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
+}
+
+// RemovedHead is where a thread was.
+type RemovedHead struct {
+	Thread  string `json:"thread"`
+	State   string `json:"state"` // ref of its newest state
+	Entries int64  `json:"entries"`
 }
 
 // Kept is something of a deleted session that is still stored.
@@ -83,7 +94,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	if err := events.CheckToken("session", session); err != nil {
 		return r, err
 	}
-	carrier, err := c.carrier(ctx, session)
+	carrier, heads, err := c.carrier(ctx, session)
 	if errors.Is(err, ErrSessionNotFound) {
 		return c.finished(ctx, session, how)
 	}
@@ -119,6 +130,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	r = receipt(session, d)
 	r.Kept = append(r.Kept, kept...)
 	if !how.Erase {
+		r.Heads = heads
 		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes"})
 	}
 	return r, nil
@@ -138,26 +150,32 @@ func (c *Client) Deletable(ctx context.Context, session string) error {
 const defaultOutputLease = 10 * time.Minute
 
 // carrier finds a thread of a session for the operation: main, or any; when there is none the session may have artifacts.
-func (c *Client) carrier(ctx context.Context, session string) (events.Thread, error) {
+// heads are where its threads are.
+func (c *Client) carrier(ctx context.Context, session string) (at events.Thread, heads []RemovedHead, err error) {
 	ts, err := c.Threads(ctx, session)
 	if err != nil {
-		return events.Thread{}, err
+		return at, nil, err
 	}
-	at := events.Thread{Session: session, Name: events.MainThread}
+	at = events.Thread{Session: session, Name: events.MainThread}
+	for _, t := range ts {
+		if len(t.Head.Recent) > 0 {
+			heads = append(heads, RemovedHead{t.Name, t.Head.Head().Ref.String(), t.Head.Entries})
+		}
+	}
 	if len(ts) > 0 {
 		if !slices.ContainsFunc(ts, func(t Thread) bool { return t.Thread == at }) {
 			at = ts[0].Thread
 		}
-		return at, nil
+		return at, heads, nil
 	}
 	for _, filter := range []string{events.SessionKey(session), events.ArtifactKeys(session, ""),
 		events.RunKeys(session), events.OutputKeys(session)} {
 		rs, err := c.records.List(ctx, filter)
 		if err != nil || len(rs) > 0 {
-			return at, err
+			return at, nil, err
 		}
 	}
-	return at, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
+	return at, nil, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
 }
 
 // finished is the receipt of a session that is deleted already, if there is still something to do for whoever asks.
