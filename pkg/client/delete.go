@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
@@ -271,82 +270,6 @@ func pause(ctx context.Context, wait time.Duration, session string) error {
 	case <-time.After(wait):
 		return nil
 	}
-}
-
-// shared finds what other sessions have of a session: forks of it, and of those, and artifacts whose bytes they name.
-func (c *Client) shared(ctx context.Context, session string) ([]Kept, error) {
-	infos, err := c.infos(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	var kept []Kept
-	if forks := descendants(session, func(yield func(id, parent string)) {
-		for id, info := range infos {
-			yield(id, info.Parent)
-		}
-	}); len(forks) > 0 {
-		kept = append(kept, Kept{What: "entries", Why: "forked sessions have them up to where they were forked", Sessions: forks})
-	}
-	rows, err := c.Artifacts(ctx, session)
-	if errors.Is(err, artifacts.ErrRecord) { // one that cannot be read goes as well: who else has its bytes is not known
-		return append(kept, Kept{What: "artifacts", Why: "other sessions may have the same bytes: " + err.Error()}), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	k, users := Kept{What: "artifacts", Why: "artifacts of other sessions have the same bytes"}, map[string]bool{}
-	for _, a := range rows {
-		if a.Locator == nil {
-			continue
-		}
-		names, err := artifactstore.Of(c.conn, 0).NamedBy(ctx, a.Object)
-		if err != nil {
-			return nil, err
-		}
-		delete(names, session)
-		if len(names) > 0 {
-			k.Count, k.Bytes = k.Count+1, k.Bytes+max(a.Size, 0)
-		}
-		for s := range names {
-			users[s] = true
-		}
-	}
-	if k.Count > 0 {
-		k.Sessions = sorted(users)
-		kept = append(kept, k)
-	}
-	return kept, nil
-}
-
-// descendants are the sessions that come from one, through any number of parents, sorted.
-func descendants(of string, all func(yield func(id, parent string))) []string {
-	children := map[string][]string{}
-	all(func(id, parent string) {
-		if parent != "" && parent != id {
-			children[parent] = append(children[parent], id)
-		}
-	})
-	found := map[string]bool{}
-	for open := []string{of}; len(open) > 0; {
-		next := children[open[0]]
-		open = open[1:]
-		for _, id := range next {
-			if id != of && !found[id] {
-				found[id] = true
-				open = append(open, id)
-			}
-		}
-	}
-	return sorted(found)
-}
-
-func sorted(set map[string]bool) []string {
-	out := make([]string, 0, len(set))
-	for s := range set {
-		out = append(out, s)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be
