@@ -201,6 +201,7 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	w := newWorld()
+	w.settled = p.last.settled()
 	claims, err := c.read(ctx, w)
 	if err != nil {
 		return nil, err

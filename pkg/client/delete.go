@@ -118,7 +118,8 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	r = receipt(session, d)
 	r.Kept = append(r.Kept, kept...)
 	if !how.Erase {
-		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes"})
+		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes; " +
+			"where no session is left, spool gc --apply --allow no-roots does"})
 	}
 	return r, nil
 }
