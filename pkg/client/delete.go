@@ -63,6 +63,10 @@ type Collected struct {
 	Reclaimed int    `json:"reclaimed"` // objects
 	Bytes     int64  `json:"bytes"`
 	Refused   string `json:"refused,omitempty"` // why not all, or nothing, was done
+
+	// What no record names and was left: it may be on its way to a record.
+	Unnamed      int   `json:"unnamed,omitempty"` // objects
+	UnnamedBytes int64 `json:"unnamed_bytes,omitempty"`
 }
 
 // ErrSessionNotFound: there is no such session.

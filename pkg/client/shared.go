@@ -173,4 +173,3 @@ func sorted(set map[string]bool) []string {
 	slices.Sort(out)
 	return out
 }
-
