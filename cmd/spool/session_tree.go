@@ -271,17 +271,15 @@ func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, r
 func treeJSON(a *app, tree *client.Tree) error {
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
-	for _, e := range tree.Entries() {
+	listed := tree.Listed()
+	for i, e := range tree.Entries() {
 		kind, line := entryLine(&e)
-		place, _ := tree.Place(e.ID)
-		v := map[string]any{
-			"id": e.ID, "parent": nil, "type": e.Type, "kind": kind, "text": strings.TrimPrefix(line, ": "), "label": tree.Label(e.ID),
-			"leaf": tree.Leaf().ID() == e.ID, "index": place.Index, "node": place.At.Ref.String(),
-		}
-		if e.Parent != "" {
-			v["parent"] = e.Parent
-		}
-		if err := enc.Encode(v); err != nil {
+		err := enc.Encode(struct {
+			client.TreeEntry
+			Kind string `json:"kind"`
+			Text string `json:"text"`
+		}{listed[i], kind, strings.TrimPrefix(line, ": ")})
+		if err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type threadLogCmd struct {
 	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Limit   int    `short:"n" default:"50" placeholder:"N" help:"At most so many entries (${default}); with --graph of each thread."`
 	Skip    int    `placeholder:"N" help:"Leave out the newest N entries."`
-	Context bool   `name:"model-context" help:"Only what a model is sent: from the newest summary on, oldest first."`
+	Context bool   `name:"model-context" help:"Only what a model is sent: from the newest summary on, oldest first; of a session of omp entries as session context shows it."`
 	Graph   bool   `help:"Draw the thread with its branches, and the threads of its session that share entries with it."`
 	JSON    bool   `help:"Each entry as one line of JSON."`
 }
@@ -46,6 +47,12 @@ func (c *threadLogCmd) Run(a *app) error {
 	case c.Graph:
 		return l.graph(id, head, c.Limit)
 	case c.Context:
+		if len(head.Recent) > 0 { // of omp entries Client.Context alone knows what an agent goes on with
+			err := (&sessionContextCmd{Session: c.Thread, JSON: c.JSON}).Run(a)
+			if !errors.Is(err, client.ErrNoContext) {
+				return err
+			}
+		}
 		return l.context(id, head)
 	case len(head.Recent) == 0:
 		return nil

@@ -75,9 +75,7 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	parent := ""
 	if t.Session != source.Session {
 		parent = source.Session
-		if !d.st.Session.Stored {
-			d.inherit(info)
-		}
+		d.inherit(source.Session, info)
 		if err := d.inheritArtifacts(ctx, source.Session); err != nil {
 			return err
 		}
@@ -95,11 +93,16 @@ func (d *draft) settleSource(ctx context.Context, source events.Thread) error {
 	return d.w.SettleBefore(ctx, source.Session)
 }
 
-// inherit takes over what is known of the session that this one goes on from.
-func (d *draft) inherit(from sessions.Info) {
-	from.ID, from.Parent, from.Created = d.st.Session.ID, "", d.Head.Created
-	from.Threads, from.Producers = 0, 0
-	d.info = from
+// inherit takes over what is known of the session that this one goes on from, if nothing is known of this one yet.
+func (d *draft) inherit(source string, from sessions.Info) {
+	info := d.st.Session.Info
+	if !d.st.Session.Stored {
+		info = from
+		info.ID, info.Parent, info.Origins, info.Created = d.st.Session.ID, "", "", d.Head.Created
+		info.Threads, info.Producers = 0, 0
+	}
+	info.ForkOf(source, from)
+	d.info = info
 	d.Info = &d.info
 }
 

@@ -147,7 +147,7 @@ func (d *draft) openOutput(o *Output) error {
 	d.timestamp(0)
 	sum := d.e.identity()
 	d.Output = &OutputChange{Begins: &record.Output{
-		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Start: d.e.Chunk.Start,
+		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Claimed: d.e.Claimed, Start: d.e.Chunk.Start,
 		Begun: d.e.when(), Touched: d.e.when(),
 		Artifact: artifacts.NewID(time.UnixMilli(d.e.when()), [10]byte(sum[:10])), NUID: hex.EncodeToString(sum[10:]),
 	}}

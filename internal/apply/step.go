@@ -77,8 +77,8 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	st := d.Head.Next(e.Role)
 	st.Meta, st.Timestamp = meta, d.timestamp(e.Time)
 	stamp := project.Stamp{
-		Thread: d.st.Key, User: d.e.User, Time: st.Timestamp, Source: e.ID, Trace: events.TraceParent(d.e.Trace),
-		Room: d.st.Batch.Items,
+		Thread: d.st.Key, User: d.e.User, Claimed: d.e.Claimed, Time: st.Timestamp, Source: e.ID,
+		Trace: events.TraceParent(d.e.Trace), Room: d.st.Batch.Items,
 	}
 	st.Entry = d.record(a, &e, before)
 	limit := project.Limit{Thresholds: d.st.Rules.Artifacts, Whole: d.e.Earlier.Whole}
@@ -118,7 +118,7 @@ func (d *draft) record(a addition, e *dialect.Entry, before dialect.Memory) thre
 	d.Head.Entries++
 	r := threads.Record{
 		Dialect: a.dialect.Name(), ID: e.ID, Type: e.Type, Index: d.Head.Entries, First: d.Head.N + 1,
-		Projection: project.Version(a.dialect), User: d.e.User,
+		Projection: project.Version(a.dialect), User: d.e.User, Claimed: d.e.Claimed,
 	}
 	for _, sp := range d.e.Cuts.Splices {
 		r.Splices = append(r.Splices, [2]int64{int64(sp.Offset), int64(sp.Form)})

@@ -414,6 +414,15 @@ func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested st
 	return id, err
 }
 
+// SeeAgents makes the indices of a session's agents go on above those of agents that another program started (SPEC A9).
+func (a *Artifacts) SeeAgents(ctx context.Context, session string, ids ...string) error {
+	return a.count(ctx, session, nil, func(c *record.Counter) {
+		for _, id := range ids {
+			c.SeeAgent(id)
+		}
+	})
+}
+
 // count changes a session's counter by compare-and-set. f, if not nil, is from then on for a record with a number of it.
 func (a *Artifacts) count(ctx context.Context, session string, f *fence, change func(*record.Counter)) error {
 	if err := events.CheckToken("session", session); err != nil {
@@ -440,6 +449,9 @@ func (a *Artifacts) count(ctx context.Context, session string, f *fence, change 
 			return err
 		}
 		change(&c)
+		if f == nil && bytes.Equal(c.Encode(), rs[0].Value) {
+			return nil
+		}
 		_, err = a.records.Write(ctx, record.Put{Key: key, Value: c.Encode(), Expect: rs[0].Seq})
 		return retry.Raced(err)
 	})

@@ -37,7 +37,7 @@ func (c *Collector) Apply(ctx context.Context, p *Plan) (Done, error) {
 		return r.done, err
 	}
 	// Condemning ends before repacking begins: what is spared may need nodes that a repack would drop.
-	for _, step := range []func(context.Context) error{r.condemn, r.repack, r.reclaim, r.forget} {
+	for _, step := range []func(context.Context) error{r.condemn, r.settle, r.repack, r.reclaim, r.forget} {
 		if err := step(ctx); err != nil {
 			return r.done, err
 		}

@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,14 +47,17 @@ type state struct {
 
 	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is
 	// ever forgotten. Stored are the keys of those, without what the plan forgets.
-	Facts  int     `json:"facts,omitempty"`
-	Stored int     `json:"stored,omitempty"`
-	Waits  waiting `json:"waits,omitempty"`
+	Facts int `json:"facts,omitempty"`
+	// Settled is the record up to which deletions of sessions explain no garbage any more: a cycle behind it condemned some.
+	// 0: a version that knew no such thing wrote this, and Last is it.
+	Settled uint64  `json:"settled,omitempty"`
+	Stored  int     `json:"stored,omitempty"`
+	Waits   waiting `json:"waits,omitempty"`
 }
 
 func (c *Collector) state(p *Plan, w *world) state {
 	return state{Streams: p.Streams, Last: w.at, Generation: p.last.Generation, Facts: w.facts,
-		Stored: len(w.seen) - w.facts - len(p.Forget), Waits: p.waits}
+		Stored: len(w.seen) - w.facts - len(p.Forget), Settled: w.settled, Waits: p.waits}
 }
 
 // identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's
@@ -104,6 +108,7 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 			p.last = state{Generation: found.Generation, Waits: p.last.Waits}
 		}
 		if found.Unsure {
+			clear(w.deleted) // nor do records explain anything
 			floor, least = 0, "; records were lost and made again, so that there is no least amount that may always go"
 		}
 	}
@@ -141,6 +146,23 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 func factsLost(now, before int) string {
 	return fmt.Sprintf("%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one",
 		events.RecordsStream, now, before)
+}
+
+// settled is the record behind which deletions explain garbage (state.Settled); 1 in a store of which nothing is remembered.
+func (s state) settled() uint64 { return max(cmp.Or(s.Settled, s.Last), 1) }
+
+// settle notes that the garbage of the deletions that a plan saw is condemned. A crash before it leaves them explaining what
+// comes up to the next cycle.
+func (r *run) settle(ctx context.Context) error {
+	if len(r.plan.Condemn) == 0 {
+		return nil
+	}
+	var now state
+	if err := r.Memory.Recall(ctx, &now); err != nil || now.Settled >= r.plan.Last {
+		return err
+	}
+	now.Settled = r.plan.Last
+	return r.Memory.Remember(ctx, now)
 }
 
 // isFact reports whether a record is one of state.Facts.
@@ -181,9 +203,15 @@ func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 	for _, v := range p.Condemn {
 		bytes += v.Bytes
 	}
-	if n, all := len(p.Condemn), packs+blobs; float64(n) > c.cfg.Share*float64(all) && bytes > floor {
-		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%%s", n, all,
-			text.Bytes(bytes), 100*c.cfg.Share, least)
+	gone, share := w.explained()
+	share = min(share+c.cfg.Share, 1)
+	if n, all := len(p.Condemn), packs+blobs; float64(n) > share*float64(all) && bytes > floor+gone {
+		also := ""
+		if gone > 0 {
+			also = fmt.Sprintf("; deletions of sessions explain %s", text.Bytes(gone))
+		}
+		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%%s%s", n, all,
+			text.Bytes(bytes), 100*share, least, also)
 	}
 	for _, bucket := range buckets {
 		if part := p.share[bucket]; float64(part.taken) > c.cfg.Share*float64(part.all) && part.taken > floor {
@@ -191,6 +219,27 @@ func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 				text.Bytes(part.taken), text.Bytes(part.all), events.ObjectStream(bucket), 100*c.cfg.Share, least)
 		}
 	}
+}
+
+// nodesOfEntry is what an entry adds to packs beside its own bytes, at most, as a rule.
+const nodesOfEntry = 2 << 10
+
+// explained is what is no surprise among the garbage, because users deleted the sessions that had it: bytes, and the share
+// of all entries' bytes.
+func (w *world) explained() (bytes int64, share float64) {
+	var gone, all int64
+	for _, d := range w.deleted {
+		gone += d.bytes
+		bytes += d.bytes + nodesOfEntry*d.entries
+	}
+	all = gone
+	for _, h := range w.heads {
+		all += h.bytes
+	}
+	if gone == 0 {
+		return 0, 0
+	}
+	return bytes, float64(gone) / float64(all)
 }
 
 // portion is bytes of a bucket.

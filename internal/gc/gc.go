@@ -135,6 +135,8 @@ type Config struct {
 	// by the server's clock: a bucket of records that lost them all names nothing, and a repair finds them by what they
 	// hold. The inbox has InboxAge.
 	ReclaimAge time.Duration
+	// Erased are tokens of objects that need no ReclaimAge: those of the sessions that an erasure deletes.
+	Erased map[string]bool
 
 	Share float64 // most that may be condemned of all records of packs and blobs, or reclaimed of a bucket's bytes, 0 to 1; 0 = 0.3
 	Floor int64   // bytes that may always go, whatever share they are: a small store is soon all garbage; 0 = 64 MiB
@@ -201,6 +203,7 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	w := newWorld()
+	w.settled = p.last.settled()
 	claims, err := c.read(ctx, w)
 	if err != nil {
 		return nil, err

@@ -240,7 +240,7 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 				continue
 			case bucket == events.InboxBucket:
 				why = "no event claims it"
-			case !p.waited(bucket, s, since, c.cfg.ReclaimAge):
+			case !c.cfg.Erased[s.Object.NUID] && !p.waited(bucket, s, since, c.cfg.ReclaimAge):
 				p.Kept.unnamed(s.Object.Size)
 				continue
 			}

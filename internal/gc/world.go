@@ -37,6 +37,9 @@ type world struct {
 	// unreadable are the artifacts whose records cannot be read, by key: any bytes of ArtifactsBucket may be theirs.
 	unreadable map[string]error
 
+	deleted map[string]counts // what sessions had that were deleted behind settled, by key of the deletion
+	settled uint64
+
 	sessions  map[uint64]bool // by hash of the key
 	seen      map[uint64]bool // hashes of all keys that were read
 	facts     int             // of these keys, those that are not of packs, blobs or moved packs
@@ -87,7 +90,7 @@ func newWorld() *world {
 	return &world{
 		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
 		blobs: map[[32]byte]blob{}, heads: map[string]head{},
-		bytes: map[uint64]string{}, names: map[uint64]bool{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
+		bytes: map[uint64]string{}, names: map[uint64]bool{}, deleted: map[string]counts{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
 		unknown: record.Unknown{}, unreadable: map[string]error{},
 	}
 }
@@ -153,10 +156,23 @@ func (w *world) take(r record.Stamped) error {
 	case record.FileBytes:
 		return w.takeFile(r.Record, class)
 	}
-	if r.Key == events.SessionKey(id) {
+	switch r.Key {
+	case events.SessionKey(id):
 		w.sessions[w.hash(r.Key)] = r.Exists()
+	case events.DeletedKey(id):
+		w.takeDeleted(r.Record)
 	}
 	return nil
+}
+
+// takeDeleted learns what garbage the deletion of a session explains. A record that cannot be read explains none.
+func (w *world) takeDeleted(r record.Record) {
+	d, err := record.DecodeDeleted(r.Value)
+	if err != nil || d.Erased || r.Seq <= w.settled {
+		delete(w.deleted, r.Key)
+		return
+	}
+	w.deleted[r.Key] = counts{d.Gone.Entries, d.Gone.Items, d.Gone.Bytes}
 }
 
 // A head that was there since the first reading ended stays a root in this cycle, whatever became of it.

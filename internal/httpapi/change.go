@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/access"
 	"spool/pkg/casstore"
+	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -38,6 +39,7 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		Entry string `json:"entry"` // its id at its source
 		Role  string `json:"role"`
 		Whole bool   `json:"whole"`
+		Path  bool   `json:"path"` // of the main thread: the path to entry, or to the leaf, with its labels
 	}
 	if err := read(w, r, &in); err != nil {
 		return err
@@ -59,9 +61,14 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 			return fmt.Errorf("%w: node: %w", ErrRequest, err)
 		}
 	}
-	err = a.cfg.Client.Fork(r.Context(), to, events.Fork{
+	fork := events.Fork{
 		Session: t.Session, Thread: t.Name, Item: in.N, Index: in.Index, Node: in.Node, Entry: in.Entry, Role: in.Role, Whole: in.Whole,
-	})
+	}
+	if in.Path {
+		err = a.forkPath(r.Context(), to, fork)
+	} else {
+		err = a.cfg.Client.Fork(r.Context(), to, fork)
+	}
 	if errors.Is(err, threads.ErrNoPoint) && !sees(r) { // it names those that there are
 		err = fmt.Errorf("%w: %w in %s", ErrRequest, threads.ErrNoPoint, t)
 	}
@@ -70,6 +77,54 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	}
 	w.Header().Set("Location", "/v1/sessions/"+to.Session+"/threads/"+to.Name)
 	return a.done(w, r, http.StatusCreated, to)
+}
+
+// forkPath makes a session of the path to an entry of another one's main thread.
+func (a *api) forkPath(ctx context.Context, to events.Thread, f events.Fork) error {
+	point := f.Item != 0 || f.Index != 0 || f.Node != "" || f.Role != "" || f.Whole
+	if point || f.Thread != events.MainThread || to.Name != events.MainThread || to.Session == f.Session {
+		return fmt.Errorf("%w: path: it leads to an entry, or else to the leaf, of the main thread of a session, and becomes the main thread of another one",
+			ErrRequest)
+	}
+	return a.cfg.Client.ForkSession(ctx, f.Session, to.Session, client.SessionFork{Path: true, Leaf: f.Entry})
+}
+
+// append appends an entry, and tells who lost the leaf to another writer which entry has it (SPEC S13).
+func (a *api) append(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	var in struct {
+		Entry json.RawMessage `json:"entry"`
+		Leaf  *string         `json:"leaf"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	id, err := a.cfg.Client.Append(r.Context(), t, r.URL.Query().Get("user"), in.Entry, in.Leaf)
+	out := struct {
+		OK    bool    `json:"ok"`
+		ID    string  `json:"id"`
+		Moved bool    `json:"leaf_moved,omitempty"`
+		Taken *string `json:"taken,omitempty"` // which one is the leaf; "": there is none
+	}{OK: true, ID: id}
+	var moved *client.LeafMoved
+	if errors.As(err, &moved) {
+		err, out.Moved = nil, true
+		if sees(r) {
+			out.Taken = &moved.Taken
+		}
+	}
+	if err == nil {
+		answer(w, http.StatusCreated, out)
+	}
+	return err
+}
+
+// tree lists the entries of a thread, with what branch, label and append name.
+func (a *api) tree(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	tree, err := a.cfg.Client.Tree(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	return list(w, r, "entries", tree.Listed(), "")
 }
 
 // named answers with the id of what was made.

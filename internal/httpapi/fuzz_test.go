@@ -54,7 +54,7 @@ func FuzzHTTP(f *testing.F) {
 	} {
 		f.Add("GET", p, "Range: bytes=5-1\nIf-None-Match: \"x\"\nLast-Event-ID: 9.9\n", []byte(nil))
 	}
-	for _, p := range []string{"fork", "compact", "end", "rename", "branch", "label", "prompts/p/answer"} {
+	for _, p := range []string{"fork", "compact", "end", "rename", "branch", "label", "append", "prompts/p/answer"} {
 		f.Add("POST", "/v1/sessions/s/threads/main/"+p, "Content-Type: application/json\n", []byte(`{"thread":"..","name":"*","index":-1,"leaf":"x","summary":1e400,"entry":{"a":[[[[]]]]}}`))
 	}
 	for _, kind := range []string{"application/json", "application/x-ndjson", "text/plain", ""} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,8 @@ func TestNotUser(t *testing.T) {
 }
 
 // TestWhoSpeaks: items, answers and receipts name the token, whatever a query or a body says, and who may write does
-// not approve what it asked: neither by the answer's route nor by an entry that says that it was answered.
+// not approve what it asked: neither by the answer's route nor by an entry that says that it was answered. What it
+// claimed to be stays on its items as a claim (SPEC P4).
 func TestWhoSpeaks(t *testing.T) {
 	tokens := must.Get(access.Parse("agent7 read,write " + agent7 + " session=s\nmira admin " + mira + "\n"))(t)
 	conn, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens})
@@ -79,15 +81,19 @@ func TestWhoSpeaks(t *testing.T) {
 	}
 	must.Do(t, faulttest.Settle(ctx, conn))
 	head := must.Get(cl.Thread(ctx, asked))(t)
-	var users []string
+	var users, claims []string
 	for item := range must.All(t, cl.ItemsFrom(ctx, asked, head, 1)) {
 		var parsed struct {
-			User string `json:"user_id"`
+			User    string `json:"user_id"`
+			Claimed string `json:"claimed_user"`
 		}
 		must.Do(t, json.Unmarshal(item.Data, &parsed))
-		users = append(users, parsed.User)
+		users, claims = append(users, parsed.User), append(claims, parsed.Claimed)
 	}
 	if got := fmt.Sprint(users); got != "[agent7 mira agent7 agent7 mira]" {
 		t.Errorf("user ids of the items = %s", got)
+	}
+	if want := []string{"boss", "boss", "boss", "", "boss"}; !slices.Equal(claims, want) {
+		t.Errorf("claimed users of the items = %q, want %q", claims, want)
 	}
 }

@@ -258,6 +258,8 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"POST " + threadPath + "/rename":              post("/v1/sessions/s/threads/renamed/rename", `{"to":"other"}`),
 		"POST " + threadPath + "/branch":              {{path: main + "/branch", kind: js, body: `{"entry":"aaaaaaa1"}`}, {path: main + "/branch", kind: js, body: `{}`}},
 		"POST " + threadPath + "/label":               post(main+"/label", `{"entry":"aaaaaaa1","label":"here"}`),
+		"GET " + threadPath + "/tree":                 both(main + "/tree"),
+		"POST " + threadPath + "/append":              post(main+"/append", `{"entry":{"type":"message","message":{"role":"user","content":"hi"}},"leaf":"aaaaaaa1"}`),
 		"GET " + threadPath + "/outputs":              both(other + "/outputs"),
 		"POST " + threadPath + "/outputs":             {{path: other + "/outputs?tool=make&id=o2", kind: "application/octet-stream", body: "built\n", header: []string{"Spool-Exit-Code", "2"}}},
 		"GET /v1/prompts":                             both("/v1/prompts"),

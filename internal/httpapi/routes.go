@@ -174,6 +174,11 @@ var served = []route{
 		also: []int{409}, do: onThread((*api).context),
 	},
 	{
+		method: "GET", path: threadPath + "/tree", need: access.Read, in: reading,
+		about: "Its entries with their parents and labels, and which one is the leaf.",
+		gives: either("tree", "tree_entry"), do: onThread((*api).tree),
+	},
+	{
 		method: "GET", path: threadPath + "/logs/thread.log", need: access.Read, in: reading,
 		about: "The items as they were before any cut, a line each.",
 		query: pLines, gives: []body{{typeNDJSON, "full_item"}}, also: []int{416}, do: onThread((*api).log),
@@ -236,6 +241,11 @@ var served = []route{
 		method: "POST", path: threadPath + "/label", need: access.Write, in: storing,
 		about: "Name an entry; without a label its name goes.", takes: object("label"),
 		gives: object("labelled"), also: []int{409, 415}, do: onThread((*api).label),
+	},
+	{
+		method: "POST", path: threadPath + "/append", need: access.Write, in: storing,
+		about: "Append an entry to a session of omp entries, after the one that is taken for the leaf.", query: []param{pUser},
+		takes: object("append"), gives: object("appended"), status: 201, also: []int{409, 415}, do: onThread((*api).append),
 	},
 	{method: "GET", path: threadPath + "/outputs", need: access.Read, in: reading, about: "Outputs that are open.",
 		gives: either("outputs", "open_output"), do: onThread((*api).openOutputs)},

@@ -19,6 +19,7 @@ import (
 // Registry keeps artifacts. natsio.Artifacts is one.
 type Registry interface {
 	Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error)
+	SeeAgents(ctx context.Context, session string, ids ...string) error
 	Records(ctx context.Context, session string, id artifacts.ID) ([]artifacts.Record, error)
 	Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error)
 }
@@ -30,7 +31,7 @@ type Adopted struct {
 }
 
 // Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there (SPEC
-// A1, A9). Files of threads are left to package transcript. The same folder again adds nothing.
+// A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing.
 func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session string) (out Adopted, err error) {
 	dir := strings.TrimSuffix(src.Path, sessionExt)
 	if dir == src.Path {
@@ -46,6 +47,9 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 	created := createdAt(src)
 	taken, err := numbersOfOthers(ctx, reg, session, list, created)
 	if err != nil {
+		return out, err
+	}
+	if err := seeAgents(ctx, reg, session, list); err != nil {
 		return out, err
 	}
 	for _, d := range list {
@@ -79,6 +83,20 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 		}
 	}
 	return out, nil
+}
+
+// seeAgents takes the ids of the agents whose transcripts lie in the folder.
+func seeAgents(ctx context.Context, reg Registry, session string, folder []fs.DirEntry) error {
+	var agents []string
+	for _, d := range folder {
+		if id, _, ok := strings.Cut(d.Name(), sessionExt); ok && transcript.IsTranscript(d.Name()) {
+			agents = append(agents, id)
+		}
+	}
+	if len(agents) == 0 {
+		return nil
+	}
+	return reg.SeeAgents(ctx, session, agents...)
 }
 
 // numbersOfOthers are the artifacts of the session by their numbers, but for those of the folder: a program that counts on its own side

@@ -25,7 +25,7 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	}
 	if user := events.UserFrom(ctx); user != "" {
 		for _, e := range evs {
-			e.User = user
+			e.Identify(user)
 		}
 	}
 	groups := events.Link(evs, min(groupBytes, es.c.MaxPayload()-headerRoom))

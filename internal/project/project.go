@@ -24,12 +24,13 @@ func Version(d dialect.Dialect) string { return d.Name() + "/" + strconv.Itoa(d.
 
 // Stamp is what is put on an item besides its content and metadata (SPEC I1).
 type Stamp struct {
-	Thread events.Thread
-	User   string       // user_id, for the self-filter (SPEC I6)
-	Time   int64        // created_at, Unix milliseconds; 0 = nobody knows, and it is left out
-	Node   casstore.Ref // state of the entry
-	Source string       // the entry's id where it came from
-	Trace  string       // trace context of the event; not stored, so items that are made again have none
+	Thread  events.Thread
+	User    string       // user_id, for the self-filter (SPEC I6)
+	Claimed string       // claimed_user, where the publisher says to be another than it is (SPEC P4)
+	Time    int64        // created_at, Unix milliseconds; 0 = nobody knows, and it is left out
+	Node    casstore.Ref // state of the entry
+	Source  string       // the entry's id where it came from
+	Trace   string       // trace context of the event; not stored, so items that are made again have none
 
 	Gaps bool // items that are too large are left out, without a number: so it was before they had stubs
 
@@ -74,7 +75,7 @@ func join(head, content, metadata []byte) []byte {
 
 // head is the item's JSON up to its content.
 func (s Stamp) head(n int64, k, room int) []byte {
-	b := s.Room.take(384 + len(s.User) + len(s.Source) + len(s.Thread.Session) + len(s.Thread.Name) + room)
+	b := s.Room.take(384 + len(s.User) + len(s.Claimed) + len(s.Source) + len(s.Thread.Session) + len(s.Thread.Name) + room)
 	b = append(b, `{"id":"`...)
 	b = hex.AppendEncode(b, s.Node[1:17])
 	b = append(b, '-')
@@ -86,6 +87,9 @@ func (s Stamp) head(n int64, k, room int) []byte {
 	b = append(b, '"')
 	if s.User != "" {
 		b = jsonscan.AppendString(append(b, `,"user_id":`...), s.User)
+	}
+	if s.Claimed != "" {
+		b = jsonscan.AppendString(append(b, `,"claimed_user":`...), s.Claimed)
 	}
 	const created = `,"created_at":"`
 	if with := events.AppendStamp(append(b, created...), s.Time); len(with) > len(b)+len(created) {
@@ -124,8 +128,8 @@ func written(st threads.State, text []byte) []byte {
 }
 
 func stampOf(t events.Thread, at casstore.Ref, st threads.State, e dialect.Entry, limit *Limit) Stamp {
-	return Stamp{Thread: t, User: st.Entry.User, Time: st.Timestamp, Node: at, Source: st.Entry.ID, Results: limit,
-		Gaps: st.Entry.Count < int64(len(e.Items))}
+	return Stamp{Thread: t, User: st.Entry.User, Claimed: st.Entry.Claimed, Time: st.Timestamp, Node: at,
+		Source: st.Entry.ID, Results: limit, Gaps: st.Entry.Count < int64(len(e.Items))}
 }
 
 // reread reads a stored entry as it was read when it came, and tells from what size on its results are artifacts.

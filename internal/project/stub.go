@@ -24,7 +24,7 @@ func Stub(it events.Posted) events.Posted {
 		b = append(b, value...)
 	}
 	node := jsonscan.Get(it.Data, "node")
-	for _, name := range []string{"id", "n", "session", "thread", "user_id", "created_at"} {
+	for _, name := range []string{"id", "n", "session", "thread", "user_id", "claimed_user", "created_at"} {
 		member(name, jsonscan.Get(it.Data, name))
 	}
 	member("node", node)

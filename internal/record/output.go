@@ -19,6 +19,7 @@ type Output struct {
 	ID      string
 	Thread  string
 	User    string
+	Claimed string // as events.Event has it
 	Start   events.OutputStart
 	Begun   int64  // Unix milliseconds, of its first event
 	Touched int64  // of its newest
@@ -80,12 +81,15 @@ func (o Output) Encode() []byte {
 	}
 	fields := []any{version, o.Thread, o.User, start, o.Begun, o.Touched, o.Seq, o.Total, string(o.Artifact), o.NUID,
 		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Base, pieces}
-	if len(o.Held) > 0 {
+	if len(o.Held) > 0 || o.Claimed != "" {
 		held := make([]any, len(o.Held))
 		for i, h := range o.Held {
 			held[i] = []any{byte(h.Stream), h.Context, h.Bytes}
 		}
 		fields = append(fields, held)
+	}
+	if o.Claimed != "" {
+		fields = append(fields, o.Claimed)
 	}
 	return encode(fields...)
 }
@@ -113,6 +117,9 @@ func DecodeOutput(b []byte) (o Output, err error) {
 	}
 	if r.err == nil && r.members > 15 {
 		o.Held = r.held()
+	}
+	if r.err == nil && r.members > 16 {
+		o.Claimed = r.string()
 	}
 	if r.err != nil {
 		return o, r.err

@@ -14,7 +14,7 @@ import (
 
 func TestOutputRecord(t *testing.T) {
 	want := record.Output{
-		ID: "o1", Thread: "main", User: "u", Start: events.OutputStart{Tool: "Bash", Cwd: "/srv", Head: 5, Lease: 90_000},
+		ID: "o1", Thread: "main", User: "u", Claimed: "c", Start: events.OutputStart{Tool: "Bash", Cwd: "/srv", Head: 5, Lease: 90_000},
 		Begun: 1_000, Touched: 2_000, Seq: 9, Total: 300_000, Artifact: "art_1", NUID: "token",
 		Parts: record.Parts{Count: 2, First: 10, Last: 12}, Base: 7,
 		Pieces: []record.Piece{{Stream: events.Stdout, Bytes: []byte("out")}, {Stream: events.Stderr, Bytes: []byte("err")}},

@@ -16,6 +16,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -144,6 +145,7 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 		if err != nil {
 			return done, err
 		}
+		done.Unnamed, done.UnnamedBytes = p.Kept.Unnamed, p.Kept.UnnamedBytes
 		if p.Empty() {
 			return done, nil
 		}
@@ -170,7 +172,7 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 
 func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, error) {
 	cfg := gc.Safe()
-	cfg.Dense, cfg.Allow, cfg.ReclaimAge = true, allow, 0
+	cfg.Dense, cfg.Allow, cfg.Erased = true, allow, over.victims
 	deps := gcnats.Deps(e.Conn, cfg.Lane)
 	deps.Bulk, deps.Log, deps.Alarms = over, e.Log, alarms(e.Conn)
 	return gc.New(deps, cfg)
@@ -385,6 +387,10 @@ func remains(r *client.Receipt) []string {
 		"OBJ_spool_inbox, and packs that were repacked before: what went through them was dropped then, and is in their blocks until the server rewrites those",
 		fmt.Sprintf("the record %s: the session's name, when it was deleted and by whom", events.DeletedKey(r.Session)),
 		"outside of Spool: backups, exports, what subscribers have read, prompt histories on other machines",
+	}
+	if n := r.Collected.Unnamed; n > 0 {
+		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, of an erasure that was cut off perhaps: cycles of gc take them in a day",
+			text.Bytes(r.Collected.UnnamedBytes), n)}, list...)
 	}
 	if r.Collected.Refused != "" {
 		list = append([]string{"OBJ_spool_nodes, OBJ_spool_blobs: not all was collected: " + r.Collected.Refused}, list...)

@@ -171,6 +171,7 @@ func TestEraseShared(t *testing.T) {
 	must.Do(t, cl.Await(ctx, from, "p", 0, 10))
 	to := events.Thread{Session: "child", Name: "main"}
 	must.Do(t, cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}))
+	tools := must.Get(conn.Objects().Upload(ctx, events.ArtifactsBucket, "mine/art_1/0.tool.log", [][]byte{[]byte("to be registered")}))(t)
 	receipts, err := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}.Run(ctx, "mine", "nobody")
 	if !errors.Is(err, client.ErrSessionNotFound) || len(receipts) != 1 {
 		t.Fatalf("Run = %+v, %v, want a receipt, and one session not found", receipts, err)
@@ -187,6 +188,12 @@ func TestEraseShared(t *testing.T) {
 	}
 	if k := kept["nodes"]; k.Count > 11 {
 		t.Errorf("%d nodes are kept, want at most those of 4 entries and the start", k.Count)
+	}
+	if err := conn.Objects().ReadChunks(ctx, tools, 1, func([]byte) error { return nil }); err != nil {
+		t.Errorf("bytes that no record names yet, and that are not the session's: %v", err)
+	}
+	if !strings.Contains(strings.Join(receipts[0].MayRemain, "\n"), "16 B in 1 objects that no record names") {
+		t.Errorf("may remain = %q, want the object that no record names", receipts[0].MayRemain)
 	}
 	head, err := cl.Thread(ctx, to)
 	if err == nil {

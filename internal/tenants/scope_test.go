@@ -328,8 +328,8 @@ func TestAgentIsWhoItIs(t *testing.T) {
 	head := must.Get(s.acme.Thread(t.Context(), at))(t)
 	n := 0
 	for item, err := range s.acme.ItemsFrom(t.Context(), at, head, 1) {
-		if n++; err != nil || !bytes.Contains(item.Data, []byte(`"user_id":"agent"`)) {
-			t.Errorf("item %s, %v, want the user agent", item.Data, err)
+		if n++; err != nil || !bytes.Contains(item.Data, []byte(`"user_id":"agent","claimed_user":"boss"`)) {
+			t.Errorf("item %s, %v, want the user agent, who claims to be boss", item.Data, err)
 		}
 	}
 	if n != 1 {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
@@ -75,6 +74,10 @@ type Collected struct {
 	Reclaimed int    `json:"reclaimed"` // objects
 	Bytes     int64  `json:"bytes"`
 	Refused   string `json:"refused,omitempty"` // why not all, or nothing, was done
+
+	// What no record names and was left: it may be on its way to a record.
+	Unnamed      int   `json:"unnamed,omitempty"` // objects
+	UnnamedBytes int64 `json:"unnamed_bytes,omitempty"`
 }
 
 // ErrSessionNotFound: there is no such session.
@@ -131,7 +134,8 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	r.Kept = append(r.Kept, kept...)
 	if !how.Erase {
 		r.Heads = heads
-		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes"})
+		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes; " +
+			"where no session is left, spool gc --apply --allow no-roots does"})
 	}
 	return r, nil
 }
@@ -289,82 +293,6 @@ func pause(ctx context.Context, wait time.Duration, session string) error {
 	case <-time.After(wait):
 		return nil
 	}
-}
-
-// shared finds what other sessions have of a session: forks of it, and of those, and artifacts whose bytes they name.
-func (c *Client) shared(ctx context.Context, session string) ([]Kept, error) {
-	infos, err := c.infos(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	var kept []Kept
-	if forks := descendants(session, func(yield func(id, parent string)) {
-		for id, info := range infos {
-			yield(id, info.Parent)
-		}
-	}); len(forks) > 0 {
-		kept = append(kept, Kept{What: "entries", Why: "forked sessions have them up to where they were forked", Sessions: forks})
-	}
-	rows, err := c.Artifacts(ctx, session)
-	if errors.Is(err, artifacts.ErrRecord) { // one that cannot be read goes as well: who else has its bytes is not known
-		return append(kept, Kept{What: "artifacts", Why: "other sessions may have the same bytes: " + err.Error()}), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	k, users := Kept{What: "artifacts", Why: "artifacts of other sessions have the same bytes"}, map[string]bool{}
-	for _, a := range rows {
-		if a.Locator == nil {
-			continue
-		}
-		names, err := artifactstore.Of(c.conn, 0).NamedBy(ctx, a.Object)
-		if err != nil {
-			return nil, err
-		}
-		delete(names, session)
-		if len(names) > 0 {
-			k.Count, k.Bytes = k.Count+1, k.Bytes+max(a.Size, 0)
-		}
-		for s := range names {
-			users[s] = true
-		}
-	}
-	if k.Count > 0 {
-		k.Sessions = sorted(users)
-		kept = append(kept, k)
-	}
-	return kept, nil
-}
-
-// descendants are the sessions that come from one, through any number of parents, sorted.
-func descendants(of string, all func(yield func(id, parent string))) []string {
-	children := map[string][]string{}
-	all(func(id, parent string) {
-		if parent != "" && parent != id {
-			children[parent] = append(children[parent], id)
-		}
-	})
-	found := map[string]bool{}
-	for open := []string{of}; len(open) > 0; {
-		next := children[open[0]]
-		open = open[1:]
-		for _, id := range next {
-			if id != of && !found[id] {
-				found[id] = true
-				open = append(open, id)
-			}
-		}
-	}
-	return sorted(found)
-}
-
-func sorted(set map[string]bool) []string {
-	out := make([]string, 0, len(set))
-	for s := range set {
-		out = append(out, s)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be

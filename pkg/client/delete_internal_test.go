@@ -5,17 +5,18 @@ import (
 	"testing"
 
 	"spool/internal/must"
+	"spool/pkg/sessions"
 )
 
-// Forks of forks have something of a session too; a circle of parents, which only a broken record makes, ends.
+// Forks of forks may have something of a session too; a circle of parents, which only a broken record makes, ends.
 func TestDescendants(t *testing.T) {
-	parents := map[string]string{"a": "", "b": "a", "c": "b", "d": "c", "e": "x", "x": "e", "self": "self", "other": ""}
-	all := func(yield func(id, parent string)) {
-		for id, parent := range parents {
-			yield(id, parent)
-		}
+	infos := map[string]sessions.Info{
+		"a": {}, "b": {Parent: "a"}, "c": {Parent: "b"}, "d": {Parent: "c"}, "e": {Parent: "x"}, "x": {Parent: "e"},
+		"self": {Parent: "self"}, "other": {}, "heir": {Origins: "gone a"}, "late": {Parent: "heir", Origins: "other"},
 	}
-	for of, want := range map[string]string{"a": "[b c d]", "c": "[d]", "d": "[]", "e": "[x]", "self": "[]"} {
-		must.Same(t, fmt.Sprint(descendants(of, all)), want, "descendants(%s) = %s, want %s", of)
+	for of, want := range map[string]string{
+		"a": "[b c d heir late]", "c": "[d]", "d": "[]", "e": "[x]", "self": "[]", "gone": "[heir late]", "other": "[late]",
+	} {
+		must.Same(t, fmt.Sprint(descendants(of, infos)), want, "descendants(%s) = %s, want %s", of)
 	}
 }

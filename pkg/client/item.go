@@ -37,6 +37,8 @@ func parseItem(data []byte) (it Item, err error) {
 			it.Thread, ok = jsonscan.Text(v)
 		case "user_id":
 			it.User, ok = jsonscan.Text(v)
+		case "claimed_user":
+			it.Claimed, ok = jsonscan.Text(v)
 		case "created_at":
 			it.CreatedAt, ok = jsonscan.Text(v)
 		case "node":

@@ -98,3 +98,28 @@ func PromptJSON(p Prompt) any {
 	}
 	return out
 }
+
+// TreeEntry is an entry of a tree as programs read it.
+type TreeEntry struct {
+	ID     string  `json:"id"`
+	Parent *string `json:"parent"` // null for a root
+	Type   string  `json:"type"`
+	Label  string  `json:"label"` // "": it has none
+	Leaf   bool    `json:"leaf"`  // the next entry goes after it
+	Index  int64   `json:"index"`
+	Node   string  `json:"node"`
+}
+
+// Listed are the entries in the order in which they came.
+func (t *Tree) Listed() []TreeEntry {
+	out := make([]TreeEntry, len(t.Entries()))
+	for i, e := range t.Entries() {
+		place, _ := t.Place(e.ID)
+		out[i] = TreeEntry{ID: e.ID, Type: e.Type, Label: t.Label(e.ID), Leaf: t.Leaf().ID() == e.ID, Index: place.Index,
+			Node: place.At.Ref.String()}
+		if e.Parent != "" {
+			out[i].Parent = &e.Parent
+		}
+	}
+	return out
+}

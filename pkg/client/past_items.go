@@ -133,16 +133,24 @@ func (c *Client) ForkPoint(ctx context.Context, head threads.Head) (f Forked, ok
 			continue
 		}
 		f.N, f.Point = step.Entry.First-1, step.Parent
-		meta, err := casstore.DecodeValue(step.Meta)
-		if err != nil {
-			return f, false, err
-		}
-		m, _ := meta.(map[string]any)
-		from, _ := m["from"].(string)
-		f.From, err = events.ParseThread(from)
-		return f, err == nil, err
+		f.From, ok = forkedFrom(step.State)
+		return f, ok, nil
 	}
 	return f, false, nil
+}
+
+// forkedFrom is the thread that one was forked from, as the first state of the fork says; ok is false for another state.
+func forkedFrom(st threads.State) (from events.Thread, ok bool) {
+	if st.Role != threads.RoleFork {
+		return from, false
+	}
+	meta, err := casstore.DecodeValue(st.Meta)
+	m, _ := meta.(map[string]any)
+	name, _ := m["from"].(string)
+	if err == nil {
+		from, err = events.ParseThread(name)
+	}
+	return from, err == nil
 }
 
 // SeekBlob reads a blob from any place, in bounded memory, and says how long it is. Whoever reads it from beginning to end learns

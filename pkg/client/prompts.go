@@ -232,6 +232,7 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
 // was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended.
 func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
+	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)
 	p, err := c.prompt(ctx, t, a.Prompt)
 	if err != nil {
@@ -253,7 +254,7 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 	if head.Status == threads.StatusCompleted {
 		return events.Resolution{}, fmt.Errorf("%w: %s", ErrEnded, t)
 	}
-	pub := c.Publisher(PublisherConfig{User: a.By})
+	pub := c.Publisher(PublisherConfig{User: cmp.Or(claimed, a.By)})
 	if err := pub.Control(ctx, t, 1, events.Control{Op: events.OpAnswer, Answer: &a}); err != nil {
 		return events.Resolution{}, err
 	}

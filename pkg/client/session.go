@@ -336,6 +336,25 @@ func (w *SessionWriter) Append(ctx context.Context, d sessions.Draft) (id string
 	return id, err
 }
 
+// Append appends an entry to an omp session and returns its id when it is in the thread; user is who does. leaf is the entry
+// that the caller takes for the leaf, "" for none: when another writer's entry is the leaf by then, the error is a *LeafMoved and
+// the entry is kept all the same. With a nil leaf it goes after whatever the leaf is. The error wraps sessions.ErrNotFound,
+// events.ErrControl or ErrEnded. A SessionWriter appends one after the other.
+func (c *Client) Append(ctx context.Context, t events.Thread, user string, entry []byte, leaf *string) (id string, err error) {
+	if _, err := sessions.ParseDraft(entry); err != nil {
+		return "", fmt.Errorf("%w: append: %w", events.ErrControl, err)
+	}
+	under := ""
+	if leaf != nil {
+		under = *leaf
+	}
+	if err := c.appendable(ctx, t, under); err != nil && (under != "" || !errors.Is(err, threads.ErrNoThread)) {
+		return "", err // else the thread begins with it
+	}
+	return c.appended(ctx, c.Publisher(PublisherConfig{User: user}), t, 1,
+		events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry, Leaf: leaf}})
+}
+
 // SessionFork says what of a session a fork takes.
 type SessionFork struct {
 	Path bool   // only the entries on the path to a leaf; else all, with their branches

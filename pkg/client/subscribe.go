@@ -22,6 +22,7 @@ type Item struct {
 	Session   string          `json:"session"`
 	Thread    string          `json:"thread"`
 	User      string          `json:"user_id,omitempty"`
+	Claimed   string          `json:"claimed_user,omitempty"` // who its publisher said to be, where User is another: who it is
 	CreatedAt string          `json:"created_at"`
 	Node      string          `json:"node"`
 	Source    string          `json:"source,omitempty"`

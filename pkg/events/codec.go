@@ -16,8 +16,9 @@ import (
 // ErrEnvelope is wrapped by every envelope that cannot be read (SPEC B1).
 var ErrEnvelope = errors.New("bad envelope")
 
-// fields is how many members version 1 has, the version included; an event of several entries has one more. Members behind
-// those are ignored, so that a later addition does not stop an older persister.
+// fields is how many members version 1 has, the version included; an event of several entries has one more, and one whose
+// publisher says to be another than it is two. Members behind those are ignored, so that a later addition does not stop an
+// older persister.
 const fields = 15
 
 // Encode is the envelope as msgpack: an array that begins with the version (docs/format.md, "Envelope").
@@ -33,11 +34,14 @@ func (e *Event) Encode() []byte {
 	enc.Reset(&buf)
 	enc.UseCompactInts(true)
 	// A bytes.Buffer does not fail, so neither do these.
-	if len(e.More) == 0 {
-		_ = enc.EncodeArrayLen(fields)
-	} else {
-		_ = enc.EncodeArrayLen(fields + 1)
+	members := fields
+	switch {
+	case e.Claimed != "":
+		members += 2
+	case len(e.More) > 0:
+		members++
 	}
+	_ = enc.EncodeArrayLen(members)
 	_ = enc.EncodeUint(Version)
 	_ = enc.EncodeString(e.Producer)
 	_ = enc.EncodeUint(e.Epoch)
@@ -60,7 +64,7 @@ func (e *Event) Encode() []byte {
 		_ = enc.EncodeInt(e.Ref.Size)
 		_ = enc.EncodeBytes(e.Ref.Sum[:])
 	}
-	if len(e.More) > 0 {
+	if members > fields {
 		_ = enc.EncodeArrayLen(len(e.More))
 	}
 	for _, m := range e.More {
@@ -68,6 +72,9 @@ func (e *Event) Encode() []byte {
 		_ = enc.EncodeUint(m.Seq)
 		_ = enc.EncodeInt(m.Time)
 		_ = enc.EncodeBytes(m.Body)
+	}
+	if e.Claimed != "" {
+		_ = enc.EncodeString(e.Claimed)
 	}
 	return buf.Bytes()
 }
@@ -104,6 +111,9 @@ func Decode(b []byte) (Event, error) {
 	e.Ref = r.bodyRef()
 	if n > fields {
 		e.More = r.more(b, src)
+	}
+	if n > fields+1 {
+		e.Claimed = r.string()
 	}
 	if r.err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)

@@ -63,6 +63,7 @@ type Event struct {
 	Thread  Thread
 	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = when the server stores it
 	User    string // user_id stamped on items (SPEC I6)
+	Claimed string // who the publisher says to be, where User is another: who it is (SPEC P4)
 	Host    string // machine the agent runs on
 	Trace   string // W3C traceparent, if any
 	Scope   Scope  // which sessions the publisher may name: of the subject, not of the envelope
@@ -77,6 +78,17 @@ type Entry struct {
 	Seq  uint64 // above that of the entry before it
 	Time int64
 	Body []byte
+}
+
+// Identify says who the publisher is, as whoever let it in knows: who it says to be itself is a claim then. "": nobody knows.
+func (e *Event) Identify(user string) {
+	if user == "" || user == e.User {
+		return
+	}
+	if e.User != "" {
+		e.Claimed = e.User
+	}
+	e.User = user
 }
 
 // Each gives the event of every entry in e, in order, each linked to the one before it.

@@ -226,7 +226,8 @@ func Open(subject string, b []byte) (Event, error) {
 	}
 	e, err := Decode(b)
 	said, saidKind := e.Thread, e.Kind
-	e.Thread, e.Kind, e.Scope, e.User = t, k, scope, cmp.Or(scope.User(), e.User)
+	e.Thread, e.Kind, e.Scope = t, k, scope
+	e.Identify(scope.User())
 	if err == nil {
 		err = scope.Check(t.Session)
 	}

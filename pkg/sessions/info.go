@@ -3,6 +3,7 @@ package sessions
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -23,6 +24,7 @@ type Info struct {
 	Branch  string `json:"git_branch,omitempty"`
 	Program string `json:"program,omitempty"` // version of the harness
 	Parent  string `json:"parent,omitempty"`  // session this one was forked or continued from
+	Origins string `json:"origins,omitempty"` // sessions that its threads have entries of, the newest first, a space between: From
 	Host    string `json:"host,omitempty"`    // machine of the agent
 	Created int64  `json:"created,omitempty"` // Unix milliseconds, of its first entry
 
@@ -101,6 +103,21 @@ func (i *Info) Move(cwd string) error {
 	}
 	i.Cwd, i.Moved = cwd, true
 	return nil
+}
+
+// maxOrigins bounds the sessions that one has entries of, in bytes.
+const maxOrigins = 4096
+
+// ForkOf notes that a thread was forked from one of another session: this one has entries of that, and of those that that
+// has entries of. Those that it has the longest are forgotten where they are too many.
+func (i *Info) ForkOf(source string, of Info) {
+	list := source
+	for _, id := range slices.Concat(strings.Fields(of.Origins), strings.Fields(i.Origins)) {
+		if id != i.ID && len(list)+1+len(id) <= maxOrigins && !slices.Contains(strings.Fields(list), id) {
+			list += " " + id
+		}
+	}
+	i.Origins = list
 }
 
 // Over is the header of a session's file with what operations made of it.

@@ -91,6 +91,12 @@ func (h *branchHeap) Pop() any {
 	return b
 }
 
+// Branches lists the places of all states of a thread, newest first: those of the head's chain, then for each tip those
+// that no chain before it has. It reads one state in eleven.
+func (r Reader) Branches(ctx context.Context, head Head) ([][]casstore.Located, error) {
+	return r.branches(ctx, head, 0)
+}
+
 // branches lists the places of all states: those of the head's chain, then for each tip those no chain before it has; of each
 // only down to the item.
 func (r Reader) branches(ctx context.Context, head Head, item int64) ([][]casstore.Located, error) {

@@ -104,7 +104,7 @@ func fullState() threads.State {
 		Role: "coder", Meta: []byte("\x81\xa1i\x01"), Timestamp: 1778308464000, Compact: ref(9),
 		Entry: threads.Record{
 			Dialect: "claude", ID: "uuid", Type: "assistant", Index: 7, First: 12, Count: 3, Projection: "claude/1",
-			Memory: []byte{1, 2}, User: "u", Raw: []byte("{}"), Full: casstore.BlobRef([32]byte{1}), Splices: [][2]int64{{100, 1}, {2000, 2}},
+			Memory: []byte{1, 2}, User: "u", Claimed: "c", Raw: []byte("{}"), Full: casstore.BlobRef([32]byte{1}), Splices: [][2]int64{{100, 1}, {2000, 2}},
 		},
 		Start: ref(1), Parent: ref(2), Content: ref(3), Ancestors: []casstore.Ref{ref(4), ref(5)},
 	}

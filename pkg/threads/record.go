@@ -6,7 +6,7 @@ import "spool/pkg/casstore"
 func (r *Record) fields() int {
 	n := 0
 	for _, present := range []bool{
-		r.Dialect != "", !r.Full.IsZero(), r.ID != "", r.Index != 0, r.First != 0 || r.Count != 0,
+		r.Claimed != "", r.Dialect != "", !r.Full.IsZero(), r.ID != "", r.Index != 0, r.First != 0 || r.Count != 0,
 		r.Kept != "", len(r.Memory) > 0, r.Projection != "", len(r.Raw) > 0, len(r.Splices) > 0, r.Type != "", r.User != "",
 	} {
 		if present {
@@ -19,6 +19,7 @@ func (r *Record) fields() int {
 // appendTo writes the map with its keys sorted.
 func (r *Record) appendTo(p []byte, fields int) []byte {
 	p = casstore.AppendMapHeader(p, fields)
+	p = appendField(p, "claimed", r.Claimed)
 	p = appendField(p, "dialect", r.Dialect)
 	p = appendField(p, "full", r.Full.String())
 	p = appendField(p, "id", r.ID)
@@ -59,6 +60,8 @@ func appendField(p []byte, key, text string) []byte {
 func parseRecord(c *casstore.Cursor) (r Record) {
 	for range c.Map() {
 		switch c.String() {
+		case "claimed":
+			r.Claimed = string(c.Text())
 		case "dialect":
 			r.Dialect = string(c.Text())
 		case "full":

@@ -58,7 +58,8 @@ type Record struct {
 
 	Projection string       // "projection": what made the items, for instance "claude/1"
 	Memory     []byte       // "memory": the projection memory that the entry was read with
-	User       string       // "user"
+	User       string       // "user": who published it
+	Claimed    string       // "claimed": who it says published it, where that is another (SPEC P4)
 	Raw        []byte       // "raw": the entry as persisted, when the content is not the entry's own text but a part of it
 	Full       casstore.Ref // "full": blob with the entry before a cut (SPEC T9)
 	Kept       string       // "kept", with Compact: the first state that stays in context, by its id or its ref (SPEC C6)

@@ -155,7 +155,8 @@ func (r *reader) number(session string, place int64) {
 	}
 }
 
-// kept is the first entry that a compaction of version 1 keeps, which it names by its place.
+// kept is the first entry that a compaction of version 1 keeps, which it names by its place, as far as one line tells: an
+// entry that brought an id along has that. It is a note in the state; what a model is sent goes by sessions.Migration.
 func (r *reader) kept(session string, place int64) {
 	if n, ok := jsonscan.Int(jsonscan.Get(r.raw, "firstKeptEntryIndex")); ok {
 		r.Kept = ""

@@ -1,0 +1,46 @@
+package gc_test
+
+import (
+	"errors"
+	"testing"
+
+	"spool/internal/gc"
+	"spool/internal/must"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestDeletionsExplainGarbage: what users delete gives its room back, whatever share of the store it was; what is garbage
+// without a deletion is braked as before, also behind one whose garbage has gone.
+func TestDeletionsExplainGarbage(t *testing.T) {
+	r := newRig(t)
+	stop := r.persister(0)
+	main := func(session string) events.Thread { return events.Thread{Session: session, Name: events.MainThread} }
+	for i, session := range []string{"keep", "a", "b", "other", "more"} {
+		r.say(main(session), append(talk(5, session), image(session, byte(i)))...)
+	}
+	cycle := func() (d gc.Done, err error) {
+		t.Helper()
+		c := r.collector(gc.Config{Floor: 1}, nil)
+		p := must.Get(c.Plan(t.Context()))(t)
+		return c.Apply(t.Context(), p)
+	}
+	if d, err := cycle(); err != nil || d.Condemned != 0 {
+		t.Fatalf("a cycle over what is in use = %+v, %v", d, err)
+	}
+	for _, session := range []string{"a", "b", "other"} {
+		must.Get(r.DeleteSession(t.Context(), session, client.Deletion{Plain: true}))(t)
+	}
+	must.Get(r.collector(gc.Config{Floor: 1}, nil).Plan(t.Context()))(t) // a look takes nothing away of what is explained
+	if d, err := cycle(); err != nil || d.Condemned < 3 {
+		t.Errorf("a cycle behind three deletions of five = %+v, %v, want their packs and blobs condemned", d, err)
+	}
+	r.verify(main("keep"))
+	stop()
+	r.remove(main("more")) // as a purge does
+	for range 2 {
+		if d, err := cycle(); !errors.Is(err, gc.ErrBrake) || d != (gc.Done{}) {
+			t.Errorf("a cycle behind a loss = %+v, %v, want ErrBrake and nothing done", d, err)
+		}
+	}
+}
