@@ -146,7 +146,7 @@ func (p *purged) replayed(session string) {
 	cl := client.New(p.conn)
 	for end := time.Now().Add(time.Minute); len(p.missing()) > 0 && time.Now().Before(end); time.Sleep(time.Second) {
 		for _, letter := range must.Get(cl.DeadLetters(p.Context(), session))(p) {
-			must.Do(p, cl.ReplayDeadLetter(p.Context(), letter.At))
+			must.Get(cl.ReplayDeadLetter(p.Context(), letter.At))(p)
 		}
 		must.Do(p, faulttest.Settle(p.Context(), p.conn))
 	}
