@@ -3,7 +3,10 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,4 +148,65 @@ func TestRestoredAndPurged(t *testing.T) {
 	}
 	w.run("spool", "fsck")
 	up.Stop()
+}
+
+// TestOfAnotherStore: where a stream is put back from a copy of another account while spool up runs, everything that
+// looks at the system says so, and nothing is deleted.
+func TestOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	up := w.up()
+	w.try("a\n", "spool", "publish", "--session", "s1", "--dialect", "raw")
+	conn := w.dial()
+	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
+	defer cancel()
+	proc.Eventually(t, "marks are taken", func() error {
+		m, err := scrub.ReadMarks(ctx, natsadmin.Of(conn))
+		if err == nil && (m.Before == 0 || w.threads()["s1/main"].Entries == 0) {
+			err = fmt.Errorf("none yet")
+		}
+		return err
+	})
+	nodes := events.ObjectStream(events.NodesBucket)
+	cfg := must.Get(conn.JetStream().Stream(ctx, nodes))(t).CachedInfo().Config
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	cfg.Metadata["spool-store"] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	before := must.Get(conn.JetStream().UpdateStream(ctx, cfg))(t).CachedInfo().State.Msgs
+
+	const foreign = "OBJ_spool_nodes is of another store"
+	get := func(path string) string {
+		res, err := http.Get("http://" + w.http + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer res.Body.Close()
+		return res.Status + string(must.Get(io.ReadAll(res.Body))(t))
+	}
+	proc.Eventually(t, "it is not ready", func() error {
+		if said := get("/readyz"); !strings.HasPrefix(said, "503") || !strings.Contains(said, foreign) {
+			return fmt.Errorf("readyz: %s", said)
+		}
+		return nil
+	})
+	for _, args := range [][]string{
+		{"doctor"}, {"check"}, {"gc", "--apply"}, {"session", "rm", "s1", "--now", "--yes"},
+	} {
+		out, errs, code := w.try("", "spool", args...)
+		if code == 0 || !strings.Contains(out+errs, foreign) {
+			t.Errorf("spool %v: exit code %d\n%s%s", args, code, out, errs)
+		}
+	}
+	proc.Eventually(t, "metrics count it", func() error {
+		if said := get("/metrics"); !strings.Contains(said, `spool_alarms{kind="world"} 1`) {
+			return fmt.Errorf("no alarm")
+		}
+		return nil
+	})
+	if after := must.Get(conn.JetStream().Stream(ctx, nodes))(t).CachedInfo().State.Msgs; after < before {
+		t.Errorf("%d of %d messages of packs are left", after, before)
+	}
+	up.Stop()
+	if !strings.Contains(up.Log(), foreign) {
+		t.Errorf("the log does not say it:\n%s", up.Log())
+	}
 }

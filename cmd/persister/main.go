@@ -18,6 +18,7 @@ func run(args []string) error {
 		secret service.Secrets
 		limits natsio.Limits
 		most   service.Limits
+		users  service.Users
 		cfg    service.PersisterConfig
 		fs     = service.NewFlags("persister")
 		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
@@ -25,6 +26,7 @@ func run(args []string) error {
 	fs.Take(&large)
 	fs.Take(&secret)
 	fs.Take(&most)
+	fs.Take(&users)
 	fs.IntVar(&cfg.Lane, "lane", -1, "fence of this process's commits, 0 to 63; -1 = any")
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
@@ -43,7 +45,7 @@ func run(args []string) error {
 	if cfg.Cuts, err = large.Cuts(); err != nil {
 		return err
 	}
-	cfg.Limits = most.Limits()
+	cfg.Limits = users.With(most.Limits())
 	if cfg.Secrets, err = secret.Open(); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type upCmd struct {
 	service.Artifacts
 	service.Secrets
 	service.Limits
+	service.Users
 	Auth     string `type:"existingdir" placeholder:"DIR" help:"Directory of spool auth: who is let in to the embedded server; needed to listen beyond loopback."`
 	Tenant   string `placeholder:"NAME" help:"With --auth: the tenant that this process serves (default: the only one)."`
 	NATSCert string `name:"tls-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the embedded server: clients then must use TLS."`
@@ -107,7 +108,7 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits: natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{
-			Lane: -1, Artifacts: large, Cuts: cuts, Limits: c.Limits.Limits(),
+			Lane: -1, Artifacts: large, Cuts: cuts, Limits: c.With(c.Limits.Limits()),
 		}},
 	}, nil
 }

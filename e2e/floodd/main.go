@@ -2,7 +2,7 @@
 // it, while one agent publishes as much as it can. It prints how long the entries of the 24 took until a reader had
 // their items.
 //
-//	floodd -dir AUTH/TENANT -url nats://HOST -flood one|many|big [-blind] [-n 200000] [-for 1m]
+//	floodd -dir AUTH/TENANT -url nats://HOST -flood one|many|big|branches [-blind] [-n 200000] [-for 1m]
 //
 // The directory has the keys of the agents "flood" (of session f1) and "good" (of g1 to g24), and of the reader "look";
 // for -flood many, of the agent "many", of m0 to m999.
@@ -51,7 +51,7 @@ func run(args []string) error {
 	fs := flag.NewFlagSet("floodd", flag.ContinueOnError)
 	fs.StringVar(&f.dir, "dir", "", "`directory` of the tenant's keys")
 	fs.StringVar(&f.url, "url", "", "`address` of the server")
-	fs.StringVar(&f.kind, "flood", "", "one session, many, or big bodies; empty: none")
+	fs.StringVar(&f.kind, "flood", "", "one session, many, big bodies, or one session of branches; empty: none")
 	fs.BoolVar(&f.blind, "blind", false, "wait for no acks")
 	fs.IntVar(&f.n, "n", 200_000, "entries of the flood")
 	fs.DurationVar(&f.for_, "for", time.Minute, "how long the others publish")
@@ -146,6 +146,16 @@ func entry(session, text string) client.Entry {
 		Body: []byte(`{"content":[{"type":"text","text":"` + text + `"}]}`)}
 }
 
+// branch is an entry that branches from the first one; those that come before that are roots.
+func branch(i int) client.Entry {
+	parent := `"b0"`
+	if i == 0 {
+		parent = "null"
+	}
+	return client.Entry{Thread: events.Thread{Session: "f1", Name: events.MainThread}, Dialect: "omp",
+		Body: fmt.Appendf(nil, `{"type":"message","id":"b%d","parentId":%s,"message":{"role":"user","content":"x"}}`, i, parent)}
+}
+
 func (f *flood) read(ctx context.Context, c *client.Client, session string, ready func()) {
 	for item, err := range c.SubscribeReady(ctx, client.Filter{Session: session}, client.Position{}, ready) {
 		if err != nil {
@@ -164,7 +174,7 @@ func (f *flood) read(ctx context.Context, c *client.Client, session string, read
 	}
 }
 
-// run publishes n entries: to one session or a thousand, small ones or of 900 KB.
+// run publishes n entries: to one session or a thousand, small ones, of 900 KB, or each a branch from the first one.
 func (f *flood) run(ctx context.Context) error {
 	if f.kind == "" {
 		return nil
@@ -181,7 +191,11 @@ func (f *flood) run(ctx context.Context) error {
 	if f.blind {
 		do = f.unasked
 	}
-	err := do(ctx, user, func(i int) client.Entry { return entry(session(i), text) })
+	at := func(i int) client.Entry { return entry(session(i), text) }
+	if f.kind == "branches" {
+		at = branch
+	}
+	err := do(ctx, user, at)
 	fmt.Printf("flood: %d entries in %v, %v\n", f.n, time.Since(began).Round(time.Millisecond), err)
 	return nil
 }

@@ -52,6 +52,7 @@ type Change struct {
 	Results []Result
 
 	Info    *sessions.Info // what the session's record says now; nil: as before
+	Begins  bool           // the session begins with the event
 	Counter *record.Counter
 	Run     *RunChange
 	Output  *OutputChange

@@ -175,7 +175,11 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	end := &OutputEnd{After: after, Live: live, End: events.LiveEnd{Aborted: d.e.Chunk.Op == events.ChunkAbort}}
 	d.Output, d.Counts.Outputs = &OutputChange{Ends: end}, 1
 	if sum.ArtifactID != "" {
-		end.Artifact = d.wholeOutput(after, sum, max(d.e.when(), o.Rec.Touched))
+		run, err := d.ownRun(ctx, after.Rec.Start.Run)
+		if err != nil {
+			return err
+		}
+		end.Artifact = d.wholeOutput(after, sum, run, max(d.e.when(), o.Rec.Touched))
 		end.End.Artifact = string(end.Artifact.ID)
 		d.e.pointer = pointer(end.Artifact)
 	}

@@ -63,11 +63,11 @@ func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record
 	return append(b, "}}"...)
 }
 
-// wholeOutput is the record of a whole output, which has the next number of its session (SPEC A1, A2).
-func (d *draft) wholeOutput(o *Output, sum output.Summary, at int64) *artifacts.Record {
+// wholeOutput is the record of a whole output of a run, which has the next number of its session (SPEC A1, A2).
+func (d *draft) wholeOutput(o *Output, sum output.Summary, run string, at int64) *artifacts.Record {
 	seq := d.number()
 	r := artifacts.Record{
-		ID: o.Rec.Artifact, Session: d.st.Key.Session, Created: at, Seq: seq, Agent: o.Rec.Start.Agent, Run: o.Rec.Start.Run,
+		ID: o.Rec.Artifact, Session: d.st.Key.Session, Created: at, Seq: seq, Agent: o.Rec.Start.Agent, Run: run,
 		ToolCall: o.Rec.Start.Invocation, Filename: artifacts.ToolFile(seq, o.Rec.Start.Tool), MIME: "text/plain",
 		Size:     o.body.bytes,
 		Summary:  strconv.FormatInt(sum.TotalLines, 10) + " lines, " + strconv.FormatInt(sum.TotalBytes, 10) + " bytes",

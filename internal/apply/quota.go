@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Limits is how much a session may have; 0 = any number. All who apply a session's events need the same ones.
+// Limits is how much a session may have, and a user; 0 = any number. All who apply a session's events need the same ones.
 type Limits struct {
 	Threads   int64 // that it has, ended ones too, and removed ones not
 	Producers int64 // that were ever new to one of its threads, but for the ephemeral ones, of which a head keeps few
+	Sessions  int64 // of a user: those that it began, and that are there. Who says no user has no such limit
 }
 
 // DefaultLimits stop a flood, and nothing else.
@@ -16,18 +17,33 @@ var DefaultLimits = Limits{Threads: 10_000, Producers: 100_000}
 
 // WithDefaults is the limits with a default for each that is 0; negative: any number.
 func (l Limits) WithDefaults() Limits {
-	return Limits{cmp.Or(l.Threads, DefaultLimits.Threads), cmp.Or(l.Producers, DefaultLimits.Producers)}
+	return Limits{
+		cmp.Or(l.Threads, DefaultLimits.Threads), cmp.Or(l.Producers, DefaultLimits.Producers),
+		cmp.Or(l.Sessions, DefaultLimits.Sessions),
+	}
 }
 
-// BeyondError is the refusal of an event that would bring its session more than it may have. The session's record counts
-// (sessions.Info), so that an event that comes again is judged as it was.
+const sessionsQuota = "sessions"
+
+// BeyondError is the refusal of an event that would bring its session, or its user, more than it may have. The session's
+// record counts (sessions.Info), so that an event that comes again is judged as it was.
 type BeyondError struct {
-	Quota string // "threads" or "producers"
+	Quota string // "threads", "producers" or "sessions"
 	Limit int64
+	User  string // who has the sessions
 }
 
 func (e *BeyondError) Error() string {
+	if e.Quota == sessionsQuota {
+		return fmt.Sprintf("beyond the quota of the user %s, who has %d sessions, the most that a user may have", e.User, e.Limit)
+	}
 	return fmt.Sprintf("beyond the quota of its session, which has %d %s, the most that it may have", e.Limit, e.Quota)
+}
+
+// overSessions reports whether the user of an event has as many sessions as it may.
+func (d *draft) overSessions() bool {
+	limit := d.st.Rules.Limits.Sessions
+	return limit > 0 && d.e.User != "" && d.st.UserSessions >= limit
 }
 
 // count counts what an event brings its session, or refuses that.
@@ -49,6 +65,12 @@ func (d *draft) count() error {
 	case d.st.Head.Start.IsZero() && !d.Head.Start.IsZero():
 		now.Threads++
 	}
+	if !d.st.Session.Stored && info.Threads == 0 && now.Threads > 0 {
+		if now.User = d.e.User; d.overSessions() {
+			return &BeyondError{sessionsQuota, d.st.Rules.Limits.Sessions, now.User}
+		}
+		d.Begins = true
+	}
 	if now == *info {
 		return nil
 	}
@@ -60,7 +82,7 @@ func (d *draft) count() error {
 		{"producers", info.Producers, now.Producers, d.st.Rules.Limits.Producers},
 	} {
 		if one.is > one.was && one.limit > 0 && one.is > one.limit {
-			return &BeyondError{one.name, one.limit}
+			return &BeyondError{Quota: one.name, Limit: one.limit}
 		}
 	}
 	d.info = now

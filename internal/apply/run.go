@@ -85,6 +85,34 @@ func (d *draft) knownRun(ctx context.Context, op events.Run) (*record.Run, uint6
 	return &r, 0, err
 }
 
+// ownRun is the id of a run, or "" if the session of the event has no such run. Any thread of the session may have begun
+// it, perhaps in a commit in flight.
+func (d *draft) ownRun(ctx context.Context, id string) (string, error) {
+	if events.CheckToken("run", id) != nil {
+		return "", nil
+	}
+	key := events.RunKey(d.st.Key.Session, id)
+	if _, here := d.st.Batch.Runs[key]; here {
+		return id, nil
+	}
+	there, err := d.stored(ctx, key)
+	if !there && err == nil {
+		if err = d.w.Settle(ctx); err == nil {
+			there, err = d.stored(ctx, key)
+		}
+	}
+	if !there {
+		id = ""
+	}
+	return id, err
+}
+
+// stored reports whether there is a record.
+func (d *draft) stored(ctx context.Context, key string) (bool, error) {
+	rs, err := d.w.Records(ctx, key)
+	return err == nil && rs[0].Exists(), err
+}
+
 // follow is a run after a sign of life; was is nil for the first one.
 func (d *draft) follow(was *record.Run, op events.Run) (record.Run, error) {
 	state, err := artifacts.ParseRunStatus(op.State)

@@ -77,6 +77,8 @@ type State struct {
 	Counter    *record.Counter // of the session's artifacts, where the event may take a number
 	CounterBad error           // why there is none
 
+	UserSessions int64 // that the event's user began, as far as it may have a limit of them
+
 	Room *Room // memory for the Change, which is good until Event is called with it again; nil: memory of its own
 }
 

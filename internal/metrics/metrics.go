@@ -70,6 +70,7 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	}
 	r.refused("threads", func() int64 { return stats().OverThreads })
 	r.refused("producers", func() int64 { return stats().OverProducers })
+	r.refused("sessions", func() int64 { return stats().OverSessions })
 	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds", Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
 	r.reg.MustRegister(batch, took)

@@ -138,6 +138,7 @@ func (d *Daemon) learn(s micro.Stats) {
 			LettersRefused int64 `json:"letters_refused"`
 			OverThreads    int64 `json:"over_threads"`
 			OverProducers  int64 `json:"over_producers"`
+			OverSessions   int64 `json:"over_sessions"`
 			OverRates      int64 `json:"over_rates"`
 		}
 		if json.Unmarshal(e.Data, &did) == nil {
@@ -145,7 +146,7 @@ func (d *Daemon) learn(s micro.Stats) {
 			d.Superseded += did.Superseded
 			d.ItemsRefused += did.ItemsRefused
 			d.LettersRefused += did.LettersRefused
-			d.OverQuota += did.OverThreads + did.OverProducers + did.OverRates
+			d.OverQuota += did.OverThreads + did.OverProducers + did.OverSessions + did.OverRates
 		}
 	}
 }

@@ -51,6 +51,7 @@ func (l *lane) state(c *commit, t *thread, s *staged) apply.State {
 	}
 	st := apply.State{
 		Thread: &t.Thread, Session: &t.session.Session, Rules: l.p.rules, Latched: l.latchedBy(t.Key), Room: &l.room,
+		UserSessions: l.users.sessions[s.event.User],
 		Batch: apply.Batch{
 			ID: c.id, Pack: casstore.PackID(c.id), Records: c.records, Runs: c.runs, Results: len(c.results), Items: &c.room,
 		},
@@ -81,6 +82,9 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 	}
 	if ch.Info != nil {
 		c.infos[t.session] = nil
+	}
+	if ch.Begins {
+		l.users.add(s.event.User, 1)
 	}
 	ch.Session(&t.session.Session, apply.MarkedBy(&s.event.Event))
 	if ch.Noted {

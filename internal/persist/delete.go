@@ -33,6 +33,8 @@ type Sessions interface {
 	// SessionKeys lists the keys of all records that belong to a session, also of those that are removed.
 	SessionKeys(ctx context.Context, session string) ([]string, error)
 	SessionLive(ctx context.Context, session string) (record.Live, error)
+	// UserSessions counts the sessions that each user began, by their records.
+	UserSessions(ctx context.Context) (map[string]int64, error)
 	// FreeObjects drops bytes that the artifacts of a session named, but for those that another session names too. PurgeSession
 	// drops its events before the one that deleted it, and of its items and dead letters what was there when the record was written.
 	// Both may be repeated, also once the session has begun anew.
@@ -83,6 +85,7 @@ func (l *lane) delete(ctx context.Context, c *commit, t *thread, s *staged, ch *
 		return nil
 	}
 	c.deletion = d
+	l.users.add(t.session.Info.User, -1)
 	l.p.Log.Info("session deleted", "session", d.session, "threads", d.rec.Gone.Threads, "records", d.rec.Gone.Records)
 	return nil
 }

@@ -39,6 +39,8 @@ type lane struct {
 
 	lookedBack bool // EVENTS was read for the event that was applied last; stage 1 only
 
+	users users // stage 1 only
+
 	fence record.Fence // behind which the packs in memory were read; stage 1 only
 
 	prepared  chan *commit
@@ -270,7 +272,7 @@ func (l *lane) flush(ctx context.Context) error {
 	l.heads.clear()
 	l.outputs.clear()
 	clear(l.refusals)
-	l.rereads = rereads{}
+	l.rereads, l.users = rereads{}, users{}
 	marker := &commit{flush: make(chan struct{})}
 	if err := l.send(ctx, marker); err != nil {
 		return err

@@ -203,6 +203,7 @@ func (l *lane) forgetBatch(ctx context.Context, batch []*staged, epoch uint64) e
 	}
 	l.heads.forget(given)
 	l.outputs.forget(given)
+	l.users = users{}
 	return nil
 }
 

@@ -159,7 +159,7 @@ type Config struct {
 
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
 
-	Limits apply.Limits // what a session may have; of each 0 = apply.DefaultLimits, negative = any number
+	Limits apply.Limits // what a session may have, and a user; of each 0 = apply.DefaultLimits, negative = any number
 }
 
 func (c Config) withDefaults() Config {

@@ -41,6 +41,9 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err
 	}
+	if err := l.countSessions(ctx, batch, epoch); err != nil {
+		return nil, nil, err
+	}
 	if err := l.learnRefusals(ctx, c, batch); err != nil {
 		return nil, nil, err
 	}

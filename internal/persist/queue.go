@@ -24,6 +24,7 @@ type queue struct {
 	came  uint64           // how many ever came
 	last  uint64           // highest sequence of what was ever in it
 	terms map[int]uint64   // of each partition, the latest that came
+	cut   *line            // the one whose turn the end of a batch cut short; it has its grant
 	some  chan struct{}    // holds a token while there is something to take or to notice
 
 	parked *parking // what is to come into it
@@ -189,6 +190,8 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 	if l := q.wantsFirst(); l != nil {
 		pick(l)
 	}
+	goesOn := q.cut
+	q.cut = nil
 	for !full {
 		grant := q.grant()
 		if grant == 0 {
@@ -199,8 +202,12 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 			if l.empty() || q.held(l) {
 				continue
 			}
-			for l.credit += grant; !l.empty() && l.credit >= l.next().work() && !q.held(l); {
+			if l != goesOn {
+				l.credit += grant
+			}
+			for goesOn = nil; !l.empty() && l.credit >= l.next().work() && !q.held(l); {
 				if pick(l); full { // the next batch begins with it
+					q.cut = l
 					q.ring = append(slices.Clone(q.ring[i:]), q.ring[:i]...)
 					break
 				}

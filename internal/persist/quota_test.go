@@ -82,6 +82,77 @@ func TestQuotas(t *testing.T) {
 	refused(send("full", "d", "p6", 1), "3 threads")
 }
 
+// TestQuotaOfAUser: what would begin a session beyond those that its user may have is a dead letter that says the limit,
+// also in one commit with those that are taken, behind a restart, and when it forks another session. The user's sessions
+// go on, and other users have theirs; where one is deleted there is room.
+func TestQuotaOfAUser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	limit := func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Sessions: 3} }
+	seq := uint64(0)
+	publish := func(user, session, name string) (await func() error) {
+		t.Helper()
+		seq++
+		th, of, producer := events.Thread{Session: session, Name: name}, seq, fmt.Sprint("p", seq)
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{{
+			Thread: th, Kind: events.KindEntry, Producer: producer, Seq: of, Dialect: "omp", User: user,
+			Body: message(producer, "user", 10),
+		}}))
+		return func() error { return r.Await(brief(t), th, producer, 0, of) }
+	}
+	refused := func(err error) {
+		t.Helper()
+		if !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "the user mira, who has 3 sessions, the most") {
+			t.Errorf("= %v, want a refusal that says the limit", err)
+		}
+	}
+	taken := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var waits []func() error // published before anybody applies them, so that they are one batch
+	for i := range 5 {
+		waits = append(waits, publish("mira", fmt.Sprint("m", i), "main"))
+	}
+	nobody, other := publish("", "nobodys", "main"), publish("otto", "o", "main")
+	run := r.start(limit)
+	var has, hasNot []string // which come first is nobody's promise
+	for i, wait := range waits {
+		if err := wait(); err == nil {
+			has = append(has, fmt.Sprint("m", i))
+		} else {
+			refused(err)
+			hasNot = append(hasNot, fmt.Sprint("m", i))
+		}
+	}
+	if len(has) != 3 {
+		t.Fatalf("the user has %q, want 3 sessions", has)
+	}
+	taken(nobody())
+	taken(other())
+	taken(publish("mira", has[0], "main")())
+	taken(publish("mira", has[0], "beside")())
+	taken(publish("mira", "o", "main")()) // it is otto's, whoever writes to it
+	must.Same(t, run.Stats().OverSessions, 2, "%d events were beyond the quota, want %d")
+	if kept := must.Get(r.Info(t.Context(), has[1]))(t); kept.User != "mira" {
+		t.Errorf("a session is of %q, want mira", kept.User)
+	}
+
+	taken(run.stop())
+	r.start(limit)
+	refused(publish("mira", hasNot[0], "main")())
+	op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: has[0], Thread: "main", Whole: true}}
+	fork := events.Event{Kind: events.KindControl, Thread: events.Thread{Session: "m5", Name: "main"}, Producer: "forks", Seq: 1,
+		User: "mira", Body: op.Encode()}
+	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&fork}))
+	refused(r.Await(brief(t), fork.Thread, "forks", 0, 1))
+	must.Get(r.DeleteSession(t.Context(), has[1], client.Deletion{By: "mira"}))(t)
+	taken(publish("mira", hasNot[1], "main")())
+	refused(publish("mira", "m6", "main")())
+}
+
 // TestManyProducers: of ephemeral producers a session may have any number, and no thread begins with what is refused.
 func TestManyProducers(t *testing.T) {
 	r := newRig(t)

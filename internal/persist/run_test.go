@@ -369,3 +369,33 @@ func TestRunConfig(t *testing.T) {
 		t.Error("a run was ended as queued")
 	}
 }
+
+// TestOutputOfARun: the record of an output's artifact names the run of its session that the output names, also one
+// that was begun a moment ago, and no run that the session does not have.
+func TestOutputOfARun(t *testing.T) {
+	t.Parallel()
+	r, ctx := newRig(t), brief(t)
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "beside"}).Control(ctx, thread(2), 1,
+		events.Control{Op: events.OpRun, Run: &events.Run{ID: "other", State: "running", Lease: 600_000}}))
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "own"}).Control(ctx, thread(1), 1,
+		events.Control{Op: events.OpRun, Run: &events.Run{ID: "own", State: "running", Lease: 600_000}}))
+	printing := events.Thread{Session: thread(1).Session, Name: "printing"}
+	want := map[string]string{}
+	for name, run := range map[string]string{"own": "own", "other": "", "s2.other": "", "no name": "", "": ""} {
+		o := r.begin(printing, client.OutputConfig{Tool: "x", Invocation: "of " + name, Run: name, Keep: true})
+		must.Get(o.Write([]byte("printed")))(t)
+		must.Do(t, o.Close(client.OutputEnd{}))
+		want["of "+name] = run
+	}
+	r.start(nil)
+	r.results(printing, len(want))
+	for _, a := range must.Get(r.Artifacts(ctx, printing.Session))(t) {
+		if a.Run != want[a.ToolCall] {
+			t.Errorf("the artifact of an output %s has the run %q, want %q", a.ToolCall, a.Run, want[a.ToolCall])
+		}
+		delete(want, a.ToolCall)
+	}
+	if len(want) > 0 {
+		t.Errorf("no artifacts of outputs %v", want)
+	}
+}

@@ -32,6 +32,7 @@ type Stats struct {
 	OutputBytes    int64 `json:"output_bytes"`    // bytes of such outputs, as they came
 	OverThreads    int64 `json:"over_threads"`    // events refused because their sessions have as many threads as they may have
 	OverProducers  int64 `json:"over_producers"`  // the same of producers
+	OverSessions   int64 `json:"over_sessions"`   // the same of sessions of a user
 	Secrets        int64 `json:"secrets"`         // secrets found in entries and outputs, again with each repetition
 }
 
@@ -39,7 +40,7 @@ type counters struct {
 	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
 	itemsRefused, itemsTooLarge, lettersRefused, rowsUnread                               atomic.Int64
-	outputs, outputBytes, secrets, overThreads, overProducers                             atomic.Int64
+	outputs, outputBytes, secrets, overThreads, overProducers, overSessions               atomic.Int64
 }
 
 // add counts what an event did.
@@ -67,7 +68,7 @@ func (p *Persister) Stats() Stats {
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
-		OverThreads: c.overThreads.Load(), OverProducers: c.overProducers.Load(),
+		OverThreads: c.overThreads.Load(), OverProducers: c.overProducers.Load(), OverSessions: c.overSessions.Load(),
 	}
 }
 
@@ -83,7 +84,9 @@ func (p *Persister) count(s *staged) {
 		p.stats.dead.Add(1)
 		var beyond *apply.BeyondError
 		if errors.As(s.verdict.Why, &beyond) {
-			map[string]*atomic.Int64{"threads": &p.stats.overThreads, "producers": &p.stats.overProducers}[beyond.Quota].Add(1)
+			map[string]*atomic.Int64{
+				"threads": &p.stats.overThreads, "producers": &p.stats.overProducers, "sessions": &p.stats.overSessions,
+			}[beyond.Quota].Add(1)
 		}
 	}
 }

@@ -54,3 +54,14 @@ type Limits struct {
 func (l Limits) Limits() apply.Limits {
 	return apply.Limits{Threads: l.SessionThreads, Producers: l.SessionProducers}
 }
+
+// Users is the flag that says what a user may have.
+type Users struct {
+	UserSessions int64 `env:"SPOOL_USER_SESSIONS" placeholder:"N" help:"Sessions that a user may have begun that are there (default any)."`
+}
+
+// With is the limits with that of users.
+func (u Users) With(l apply.Limits) apply.Limits {
+	l.Sessions = u.UserSessions
+	return l
+}

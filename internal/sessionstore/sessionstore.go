@@ -14,6 +14,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // Store reads and drops what sessions have. It keeps nothing, and is safe for concurrent use.
@@ -53,6 +54,22 @@ func (st *Store) SessionKeys(ctx context.Context, session string) ([]string, err
 	}
 	slices.Sort(keys)
 	return keys, nil
+}
+
+// UserSessions counts the sessions that each user began, as far as their records say it. One that cannot be read is
+// nobody's.
+func (st *Store) UserSessions(ctx context.Context) (map[string]int64, error) {
+	rs, err := st.records.List(ctx, events.SessionKeys)
+	if err != nil {
+		return nil, fmt.Errorf("sessions of users: %w", err)
+	}
+	n := map[string]int64{}
+	for _, r := range rs {
+		if info, err := sessions.DecodeInfo(r.Value); err == nil && info.User != "" {
+			n[info.User]++
+		}
+	}
+	return n, nil
 }
 
 // SessionLive reads the runs and the open outputs of a session. A record that this version cannot read is listed beside

@@ -169,9 +169,10 @@ var foreign = map[string]names{
 	"Chunk.Start.Run": {
 		kind: events.KindChunk,
 		op: func(*scoped) any {
-			start := events.OutputStart{Tool: "x", Run: "r1", Agent: "other"}
+			start := events.OutputStart{Tool: "x", Run: "r1", Agent: "other", Keep: true}
 			return events.Chunk{Op: events.ChunkStart, Output: "o2", Start: start}
 		}, change: in("outputs"),
+		check: func(s *scoped, t *testing.T) { s.endsWithoutRun(t, "o2") },
 	},
 }
 

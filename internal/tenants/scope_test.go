@@ -223,6 +223,24 @@ func (s *scoped) overHTTP(t *testing.T, row names) {
 	}
 }
 
+// endsWithoutRun ends an output of the agent that names a run of the session other: its artifact's record has no run.
+func (s *scoped) endsWithoutRun(t *testing.T, id string) {
+	t.Helper()
+	for _, piece := range []events.Chunk{
+		{Op: events.ChunkData, Output: id, Seq: 1, Stream: events.Stdout, Data: []byte("printed")},
+		{Op: events.ChunkEnd, Output: id, Seq: 2},
+	} {
+		e := s.event(names{kind: events.KindChunk, op: func(*scoped) any { return piece }})
+		e.Thread.Name = "outputs"
+		must.Get(s.agent.Request(events.EventSubject(e.Thread, e.Kind), e.Encode(), wait))(t)
+	}
+	s.settle()
+	all := must.Get(s.acme.Artifacts(t.Context(), "mine"))(t)
+	if len(all) != 1 || all[0].Run != "" {
+		t.Errorf("artifacts = %+v, dead letters %q, want one, of no run", all, s.letters("mine"))
+	}
+}
+
 func (s *scoped) ask(t *testing.T, method, path, token, body string) (status int, text string) {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body)))(t)

@@ -25,7 +25,7 @@ type OutputConfig struct {
 	Tool       string // name of the tool
 	Invocation string // id that the tool's call and its result share (SPEC I3); "" = the output's
 	Cwd        string // working directory
-	Agent, Run string // for the artifact's record
+	Agent, Run string // for the artifact's record, which has the run if it is one of the session
 	User, Host string // as in PublisherConfig
 	Head       int    // bytes of the beginning that the result shows, at most half; 0 = the end alone (SPEC O3)
 	Columns    int    // longest line that the result shows, in bytes; 0 = any (SPEC O4)

@@ -41,6 +41,9 @@ type Info struct {
 	// that were ever new to one of them, but for the ephemeral ones.
 	Threads   int64 `json:"threads,omitempty"`
 	Producers int64 `json:"producers,omitempty"`
+
+	// User began it, as whoever let him in knows, or else as he said: it counts as his.
+	User string `json:"user,omitempty"`
 }
 
 // InfoVersion is the version this program writes.
