@@ -18,6 +18,8 @@ func TestNewSession(t *testing.T) {
 		{"/v1/sessions/a%20b", `{"cwd":"/w"}`, 400},
 		{session, `{"cwd":""}`, 400},
 		{session, `{"cwd":"/a\nb"}`, 400},
+		{"/v1/sessions/s0", `{"cwd":"/w"}`, 201},
+		{session, `{"cwd":"/w","parent":"s00"}`, 404},
 		{session, `{"cwd":"/w","parent":"s0"}`, 201},
 		{session, `{"cwd":"/w"}`, 409},
 	} {
