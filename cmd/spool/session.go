@@ -51,7 +51,11 @@ func (c *sessionLsCmd) Run(a *app) error {
 			return err
 		}
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}
@@ -106,11 +110,7 @@ type listing struct {
 	threads map[string][]client.Thread
 }
 
-func (a *app) listing() (l listing, err error) {
-	cl, err := a.client()
-	if err != nil {
-		return l, err
-	}
+func (a *app) listing(cl *client.Client) (l listing, err error) {
 	list, err := cl.Sessions(a.ctx, "")
 	if err != nil {
 		return l, err
@@ -135,7 +135,11 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}
@@ -155,7 +159,11 @@ func (c *sessionLatestCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}
