@@ -155,6 +155,9 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 		return artifacts.Record{}, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return artifacts.Record{}, fmt.Errorf("%s is a directory: name a file, or give tar's output on standard input", c.File)
+	}
 	return cl.PutArtifact(a.ctx, n, f)
 }
 
@@ -226,7 +229,11 @@ func (c *artifactRmCmd) Run(a *app) error {
 	}
 	var errs []error
 	for _, id := range c.IDs {
-		errs = append(errs, cl.DeleteArtifact(a.ctx, artifacts.ID(id)))
+		err := cl.DeleteArtifact(a.ctx, artifacts.ID(id))
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "removed artifact %s\n", id)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

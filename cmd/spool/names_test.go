@@ -253,3 +253,35 @@ func TestFollowOfWhatCannotCome(t *testing.T) {
 		t.Errorf("output follow = %d %q, want 1 and why", code, out)
 	}
 }
+
+// TestErrorsSayWhatToDo: who gave something that cannot be taken is told what can.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	url, cl := whole(t)
+	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "f")
+	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
+	for _, x := range []struct {
+		line []string
+		says string
+		code int
+	}{
+		{[]string{"read", "artifact://0"}, "name the session with --session", service.ExitFailure},
+		{[]string{"read", "h1"}, "<session>/threads/<thread>/logs/thread.log", service.ExitFailure},
+		{[]string{"artifact", "put", "s", dir}, "is a directory", service.ExitFailure},
+		{[]string{"artifact", "put", "s", file, "--number", "7"}, "spool artifact number s", service.ExitFailure},
+		{[]string{"export", "node:sha256:3dd71e5bc0af"}, "spool thread show --json", service.ExitUsage},
+		{[]string{"session", "ls", "--limit=-3"}, "--limit -3", service.ExitUsage},
+		{[]string{"session", "ls", "--nats", "http://127.0.0.1:1"}, "NATS has a port of its own", service.ExitUsage},
+		{[]string{"run", "end", "s", "r"}, "spool run ls --all s", service.ExitFailure},
+	} {
+		out, code := spool(t, append([]string{"--nats", url}, x.line...)...)
+		if code != x.code || !strings.Contains(out, x.says) {
+			t.Errorf("spool %s = %d %q, want %d and %q", strings.Join(x.line, " "), code, out, x.code, x.says)
+		}
+	}
+	id, code := spool(t, "--nats", url, "artifact", "put", "s", file)
+	out, removed := spool(t, "--nats", url, "artifact", "rm", "--yes", strings.TrimSpace(id))
+	if code != 0 || removed != 0 || out != "removed artifact "+id {
+		t.Errorf("artifact rm = %d %q, want 0 and what was removed", removed, out)
+	}
+}

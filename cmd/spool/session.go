@@ -44,6 +44,9 @@ type sessionLsCmd struct {
 }
 
 func (c *sessionLsCmd) Run(a *app) error {
+	if c.Limit < 0 {
+		return service.UsageError{Err: fmt.Errorf("--limit %d: list 1 session or more; 0, or without it, all", c.Limit)}
+	}
 	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.Limit}
 	if !c.All {
 		var err error

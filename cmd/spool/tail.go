@@ -121,14 +121,17 @@ func (c *tailCmd) noteUnkept(a *app, cl *client.Client, f client.Filter) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range all {
-		if t.Head.N > 0 && (f.Thread == "" || t.Thread.Name == f.Thread) {
-			_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of these threads: they are older than it keeps, or than a restore; "+
-				"threads have them: spool thread log %s\n", t.Thread)
-			return err
-		}
+	all = slices.DeleteFunc(all, func(t client.Thread) bool { return t.Head.N == 0 || f.Thread != "" && t.Name != f.Thread })
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	others := ""
+	if len(all) > 1 {
+		others = fmt.Sprintf(", nor of %d more threads", len(all)-1)
+	}
+	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; threads have them: spool thread log %s\n",
+		all[0].Thread, others, all[0].Thread)
+	return err
 }
 
 func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
