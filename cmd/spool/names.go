@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -13,13 +14,15 @@ import (
 	"spool/pkg/threads"
 )
 
-// What the arguments of commands mean that name a session or a thread which is to be there. Commands that begin one, or may wait for
-// one, take the name as it is.
+// What the arguments of commands mean that name a session or a thread which is to be there. Commands that begin one, or
+// may wait for one, take the name as it is.
 
-// finder finds the session that an argument means. client.ErrSessionNotFound, or a *sessions.AmbiguousError: none, and what to do.
+// finder finds the session that an argument means. client.ErrSessionNotFound, or a *sessions.AmbiguousError: none, and
+// what to do.
 type finder func(cl *client.Client, name string) (string, error)
 
-// session is the finder of commands that only read: the beginning of one session's id is enough, and standard error says whose it is.
+// session is the finder of commands that only read: the beginning of one session's id is enough, and standard error
+// says whose it is.
 func (a *app) session(cl *client.Client, name string) (string, error) {
 	return a.find(cl, name, func(id string) (string, error) {
 		fmt.Fprintf(a.err, "spool: %s is the session %s\n", name, id)
@@ -30,7 +33,8 @@ func (a *app) session(cl *client.Client, name string) (string, error) {
 // wholeSession is the finder of commands that change something: a beginning is refused, with the id that it is of.
 func (a *app) wholeSession(cl *client.Client, name string) (string, error) {
 	return a.find(cl, name, func(id string) (string, error) {
-		return "", fmt.Errorf("%w: %s\nthe session %s begins so: to change something in it, give all of its id", client.ErrSessionNotFound, name, id)
+		return "", fmt.Errorf("%w: %s\nthe session %s begins so: to change something in it, give all of its id",
+			client.ErrSessionNotFound, name, id)
 	})
 }
 
@@ -39,7 +43,10 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	if err := checkNames(name, ""); err != nil {
 		return "", service.UsageError{Err: err}
 	}
-	if err := cl.AwaitSession(a.ctx, name); !isAbsent(err) {
+	switch err := cl.AwaitSession(a.ctx, name); {
+	case errors.Is(err, record.ErrDenied): // who may not look, takes the name as it is
+		return name, nil
+	case !isAbsent(err):
 		return name, err
 	}
 	l, err := a.listing(cl)
@@ -49,7 +56,8 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	row, err := sessions.Resume(l.rows, "", name)
 	switch {
 	case errors.Is(err, sessions.ErrNoSession):
-		return "", fmt.Errorf("%w: %s\nspool session ls --all --unanswered lists the sessions that there are", client.ErrSessionNotFound, name)
+		return "", fmt.Errorf("%w: %s\nspool session ls --all --unanswered lists the sessions that there are",
+			client.ErrSessionNotFound, name)
 	case err != nil:
 		return "", err
 	}
@@ -59,7 +67,8 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 // finderOfOne says what a session is to who gave the beginning of its id.
 type finderOfOne func(id string) (string, error)
 
-// isAbsent reports an error that says that there is no thread or session of a name; of one that was renamed, the error says the new one.
+// isAbsent reports an error that says that there is no thread or session of a name; of one that was renamed, the error
+// says the new one.
 func isAbsent(err error) bool {
 	return (errors.Is(err, threads.ErrNoThread) || errors.Is(err, client.ErrSessionNotFound)) &&
 		!errors.As(err, new(*client.Renamed)) && !errors.Is(err, client.ErrBehind)
@@ -70,8 +79,8 @@ func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) 
 	return a.withThread(name, a.wholeSession, do)
 }
 
-// readThread runs something that reads the thread that an argument names. Where there is none, do fails before it has written anything,
-// and is run again on the thread of the session whose id begins so.
+// readThread runs something that reads the thread that an argument names. Where there is none, do fails before it has
+// written anything, and is run again on the thread of the session whose id begins so.
 func (a *app) readThread(name string, do func(cl *client.Client, t events.Thread) error) error {
 	return a.withThread(name, a.session, do)
 }
@@ -89,9 +98,11 @@ func (a *app) withThread(name string, find finder, do func(cl *client.Client, t 
 	return err
 }
 
-// reach runs something on a thread. Where there is none, it looks for the session, and says what there is instead. It gives the thread
-// that the name meant.
-func (a *app) reach(cl *client.Client, t events.Thread, find finder, do func(events.Thread) error) (events.Thread, error) {
+// reach runs something on a thread. Where there is none, it looks for the session, and says what there is instead. It
+// gives the thread that the name meant.
+func (a *app) reach(
+	cl *client.Client, t events.Thread, find finder, do func(events.Thread) error,
+) (events.Thread, error) {
 	err := do(t)
 	if !isAbsent(err) {
 		return t, mendable(err, t)
@@ -110,8 +121,8 @@ func (a *app) reach(cl *client.Client, t events.Thread, find finder, do func(eve
 	return t, mendable(err, t)
 }
 
-// noteAwaited says on standard error that what is to be followed is not there yet. Here a name stands for itself alone: who waits for build-4 wants
-// nothing of build-42.
+// noteAwaited says on standard error that what is to be followed is not there yet. Here a name stands for itself alone:
+// who waits for build-4 wants nothing of build-42.
 func (a *app) noteAwaited(cl *client.Client, session, thread string) {
 	all, err := cl.Threads(a.ctx, session)
 	if err != nil || slices.ContainsFunc(all, func(t client.Thread) bool { return thread == "" || t.Name == thread }) {

@@ -47,7 +47,8 @@ func whole(t *testing.T) (url string, cl *client.Client) {
 // namesSession are the arguments and flags that name a session, or a thread by it.
 var namesSession = []string{"session", "session[/thread]", "session/thread", "other", "parent", "prefix"}
 
-// beginsOne are those that name what may not be there yet, by command and argument: it is begun, waited for, or another system's.
+// beginsOne are those that name what may not be there yet, by command and argument: it is begun, waited for, or another
+// system's.
 var beginsOne = map[string]string{
 	"publish session": "begins it", "exec session": "begins it", "session new session": "begins it", "thread start session[/thread]": "begins it",
 	"prompts ask session[/thread]": "begins it", "thread watch session": "waits", "auth user add session": "is of no system yet",
@@ -60,7 +61,8 @@ var alsoSaid = map[string][]string{
 	"artifact cleanup": {"--apply", "--yes"}, "dead rm": {"--yes"}, "read": {}, "session reset": {},
 }
 
-// calls are the command lines of a command with a name in each of its places for one, the others filled with what is there.
+// calls are the command lines of a command with a name in each of its places for one, the others filled with what is
+// there.
 func calls(t *testing.T, leaf *kong.Node, path string, name string) (lines [][]string) {
 	t.Helper()
 	var places []string
@@ -100,8 +102,8 @@ func calls(t *testing.T, leaf *kong.Node, path string, name string) (lines [][]s
 	return lines
 }
 
-// TestWrongNames: every command says of a session that is not there that it is not, and fails; of the beginning of one session's id it knows
-// whose it is, and of that of several it names them.
+// TestWrongNames: every command says of a session that is not there that it is not, and fails; of the beginning of one
+// session's id it knows whose it is, and of that of several it names them.
 func TestWrongNames(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("XDG_DATA_HOME", t.TempDir())

@@ -12,8 +12,8 @@ import (
 	"spool/internal/must"
 )
 
-// TestTableOfCommands holds the table of commands of docs/operations.md against the commands: each has a row, and the row has its flags and no
-// others.
+// TestTableOfCommands holds the table of commands of docs/operations.md against the commands: each has a row, and the
+// row has its flags and no others.
 func TestTableOfCommands(t *testing.T) {
 	var c cli
 	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
@@ -94,7 +94,8 @@ func begins(leaves map[string]*kong.Node, path string) bool {
 	return false
 }
 
-// flagsOf are the flags of a command and of those above it, but for those that all commands have: each long, and short if it can be.
+// flagsOf are the flags of a command and of those above it, but for those that all commands have: each long, and short
+// if it can be.
 func flagsOf(leaf *kong.Node) (flags []string) {
 	for at := leaf; at.Type != kong.ApplicationNode; at = at.Parent {
 		for _, f := range at.Flags {

@@ -69,7 +69,9 @@ func (c *tailCmd) Run(a *app) error {
 
 // look says what there is of what is to be followed: who reads to the end is told of a wrong name, or, where he gave the beginning of an
 // id, reads the session that it is of; who waits is told that he does. empty: nothing of it is stored.
-func (c *tailCmd) look(ctx context.Context, a *app, cl *client.Client, f *client.Filter, from client.Position) (empty bool, err error) {
+func (c *tailCmd) look(
+	ctx context.Context, a *app, cl *client.Client, f *client.Filter, from client.Position,
+) (empty bool, err error) {
 	if err := cl.CheckType(ctx, *f); err != nil {
 		return false, err
 	}
@@ -95,7 +97,8 @@ func (c *tailCmd) look(ctx context.Context, a *app, cl *client.Client, f *client
 		return true, c.noteUnkept(a, cl, *f)
 	}
 	if empty && c.Type != "" && !slices.Contains(events.OwnTypes, c.Type) {
-		_, err = fmt.Fprintf(a.err, "spool: no item has the type %s yet; Spool's own types are %s\n", c.Type, strings.Join(events.OwnTypes, ", "))
+		_, err = fmt.Fprintf(a.err, "spool: no item has the type %s yet; Spool's own types are %s\n",
+			c.Type, strings.Join(events.OwnTypes, ", "))
 	}
 	return empty, err
 }
@@ -129,8 +132,8 @@ func (c *tailCmd) noteUnkept(a *app, cl *client.Client, f client.Filter) error {
 	if len(all) > 1 {
 		others = fmt.Sprintf(", nor of %d more threads", len(all)-1)
 	}
-	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; threads have them: spool thread log %s\n",
-		all[0].Thread, others, all[0].Thread)
+	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; "+
+		"threads have them: spool thread log %s\n", all[0].Thread, others, all[0].Thread)
 	return err
 }
 

@@ -9,8 +9,8 @@ import (
 	"spool/internal/must"
 )
 
-// TestForeignDirectory: a directory with files of others is refused before anything is written; an empty one, one that was served before,
-// whatever else is in it, and one that a start which failed left are taken.
+// TestForeignDirectory: a directory with files of others is refused before anything is written; an empty one, one that
+// was served before, whatever else is in it, and one that a start which failed left are taken.
 func TestForeignDirectory(t *testing.T) {
 	start := func(dir string) error {
 		s, err := Start(Config{Dir: dir})

@@ -28,6 +28,11 @@ func TestNewSession(t *testing.T) {
 			t.Errorf("POST %s %s = %d %s, want %d", step.path, step.body, status, text, step.want)
 		}
 	}
+	for path, want := range map[string]int{session + "/artifacts": 200, "/v1/sessions/s00/artifacts": 404} {
+		if status, _, text := do(t, url, request{method: "GET", path: path}); status != want {
+			t.Errorf("GET %s = %d %s, want %d", path, status, text, want)
+		}
+	}
 	if _, _, text := do(t, url, request{method: "GET", path: session}); !strings.Contains(string(text), `"cwd":"/w"`) {
 		t.Errorf("GET %s = %s", session, text)
 	}

@@ -116,7 +116,8 @@ func (c *Client) CheckType(ctx context.Context, f Filter) error {
 	if err != nil || !empty {
 		return err
 	}
-	return fmt.Errorf("%w: no item has the type %q; did you mean %s? Spool's own types are %s", ErrFilter, f.Type, meant, strings.Join(events.OwnTypes, ", "))
+	return fmt.Errorf("%w: no item has the type %q; did you mean %s? Spool's own types are %s",
+		ErrFilter, f.Type, meant, strings.Join(events.OwnTypes, ", "))
 }
 
 func (f Filter) subjects() []string {

@@ -7,11 +7,12 @@ const TypeMessage = "message"
 
 // OwnTypes are the types of the items that Spool makes. Agents may give theirs any other.
 var OwnTypes = []string{
-	TypeMessage, TypeText, TypeToolCall, TypeToolResult, TypeThinking, TypeStatus, TypeTurnEnd, TypePendingPrompt, TypePendingPromptResolved,
+	TypeMessage, TypeText, TypeToolCall, TypeToolResult, TypeThinking, TypeStatus, TypeTurnEnd,
+	TypePendingPrompt, TypePendingPromptResolved,
 }
 
-// MeantType is the one of OwnTypes that a name looks like, but for letter case and a letter or two; "" if it is one itself, or like none. Names of
-// less than six letters are like another one by chance.
+// MeantType is the one of OwnTypes that a name looks like, but for letter case and a letter or two; "" if it is one
+// itself, or like none. Names of less than six letters are like another one by chance.
 func MeantType(name string) string {
 	for _, own := range OwnTypes {
 		if name == own {
@@ -19,7 +20,8 @@ func MeantType(name string) string {
 		}
 	}
 	for _, own := range OwnTypes {
-		if strings.EqualFold(name, own) || min(len(name), len(own)) >= 6 && edits(strings.ToLower(name), own) <= 1+len(own)/9 {
+		long := min(len(name), len(own)) >= 6
+		if strings.EqualFold(name, own) || long && edits(strings.ToLower(name), own) <= 1+len(own)/9 {
 			return own
 		}
 	}
