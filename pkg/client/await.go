@@ -85,7 +85,7 @@ func (c *Client) AwaitSession(ctx context.Context, session string) error {
 		return err
 	}
 	look := func() error {
-		_, err := c.carrier(ctx, session)
+		_, _, err := c.carrier(ctx, session)
 		return err
 	}
 	if err := look(); !errors.Is(err, ErrSessionNotFound) {
