@@ -34,6 +34,7 @@ func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	up := w.up()
+	w.run("spool", "session", "new", "s")
 	put := func(stdin string, args ...string) string {
 		t.Helper()
 		out, errw, code := w.try(stdin, "spool", append([]string{"artifact", "put", "s"}, args...)...)

@@ -40,7 +40,7 @@ func (c *artifactLsCmd) Run(a *app) error {
 		})
 		return list, err
 	}
-	return list(a, c.listArgs, find, look[artifacts.Record]{
+	return list(a, &c.listArgs, find, look[artifacts.Record]{
 		json:   func(r artifacts.Record) any { return client.ArtifactJSON(r) },
 		none:   "no artifacts",
 		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME",
@@ -120,15 +120,14 @@ func (c *artifactPutCmd) Run(a *app) error {
 		}
 		n.MIME = cmp.Or(n.MIME, mime.TypeByExtension(filepath.Ext(cmp.Or(c.Filename, c.File))))
 	}
-	err := checkNames(c.Session, "")
 	if c.Register && c.File == "-" || (c.Register || c.Agent != "") && c.Object != "" || c.Register && c.Agent != "" {
-		err = errors.Join(err, errors.New("--register needs a file, and one of --register, --object and --agent can be given"))
-	}
-	if err != nil {
-		return service.UsageError{Err: err}
+		return service.UsageError{Err: errors.New("--register needs a file, and one of --register, --object and --agent can be given")}
 	}
 	cl, err := a.client()
 	if err != nil {
+		return err
+	}
+	if _, err := a.wholeSession(cl, c.Session); err != nil {
 		return err
 	}
 	r, err := c.put(a, cl, n)
@@ -156,6 +155,9 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 		return artifacts.Record{}, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return artifacts.Record{}, fmt.Errorf("%s is a directory: name a file, or give tar's output on standard input", c.File)
+	}
 	return cl.PutArtifact(a.ctx, n, f)
 }
 
@@ -166,6 +168,9 @@ type artifactNumberCmd struct {
 func (c *artifactNumberCmd) Run(a *app) error {
 	cl, err := a.client()
 	if err != nil {
+		return err
+	}
+	if _, err := a.wholeSession(cl, c.Session); err != nil {
 		return err
 	}
 	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
@@ -186,7 +191,7 @@ func (c *artifactAgentCmd) Help() string {
 }
 
 func (c *artifactAgentCmd) Run(a *app) error {
-	err := errors.Join(checkNames(c.Session, ""), events.CheckToken("agent", c.Name))
+	err := events.CheckToken("agent", c.Name)
 	if c.Parent != "" {
 		for name := range strings.SplitSeq(c.Parent, ".") {
 			err = errors.Join(err, events.CheckToken("parent", name))
@@ -197,6 +202,9 @@ func (c *artifactAgentCmd) Run(a *app) error {
 	}
 	cl, err := a.client()
 	if err != nil {
+		return err
+	}
+	if _, err := a.wholeSession(cl, c.Session); err != nil {
 		return err
 	}
 	id, err := cl.AgentID(a.ctx, c.Session, c.Parent, c.Name)
@@ -221,7 +229,11 @@ func (c *artifactRmCmd) Run(a *app) error {
 	}
 	var errs []error
 	for _, id := range c.IDs {
-		errs = append(errs, cl.DeleteArtifact(a.ctx, artifacts.ID(id)))
+		err := cl.DeleteArtifact(a.ctx, artifacts.ID(id))
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "removed artifact %s\n", id)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -248,6 +260,11 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 	cl, err := a.client()
 	if err != nil {
 		return err
+	}
+	if !c.All {
+		if _, err := a.wholeSession(cl, c.Session); err != nil {
+			return err
+		}
 	}
 	report, err := cl.CleanupArtifacts(a.ctx, how)
 	if err != nil {

@@ -42,7 +42,7 @@ type deadLine struct {
 
 func (c *deadLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.DeadLetter, error) { return cl.DeadLetters(a.ctx, c.Session) }
-	return list(a, c.listArgs, find, look[client.DeadLetter]{
+	return list(a, &c.listArgs, find, look[client.DeadLetter]{
 		json: func(d client.DeadLetter) any {
 			return deadLine{d.At, d.Time, d.Thread.Session, d.Thread.Name, d.Kind, d.Seq, d.Subject, max(d.Size, 0), d.Reason}
 		},
@@ -102,6 +102,9 @@ func (s *deadSome) which(a *app, cl *client.Client) ([]uint64, error) {
 		return s.At, nil
 	}
 	list, err := cl.DeadLetters(a.ctx, s.Session)
+	if err == nil && len(list) == 0 && s.Session != "" {
+		_, err = a.wholeSession(cl, s.Session)
+	}
 	at := make([]uint64, len(list))
 	for i, d := range list {
 		at[i] = d.At

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spool/internal/interchange"
 	"spool/internal/rehydrate"
@@ -47,21 +48,36 @@ func (c *exportCmd) Run(a *app) error {
 	if c.All != "" {
 		return e.all(c.All, c.Force)
 	}
-	ref, noRef := casstore.ParseRef(c.Thread)
-	write := func(w io.Writer) error { return e.state(ref, w) }
-	if noRef != nil {
-		id, err := events.ParseThread(c.Thread)
+	if isRef(c.Thread) {
+		ref, err := casstore.ParseRef(c.Thread)
 		if err != nil {
-			return service.UsageError{Err: err}
+			return service.UsageError{Err: fmt.Errorf("%w; spool thread show --json says a state in full", err)}
 		}
-		write = func(w io.Writer) error { return e.write(id, w) }
+		return e.end(c.to(&e, c.Thread, func(w io.Writer) error { return e.state(ref, w) }))
 	}
-	if c.Output == "" || c.Output == "-" {
-		err = write(a.out)
-	} else if err = writeFile(c.Output, c.Force, write); err == nil {
-		fmt.Fprintf(a.err, "%d entries of %s in %s\n", e.entries, c.Thread, c.Output)
+	id, err := events.ParseThread(c.Thread)
+	if err != nil {
+		return service.UsageError{Err: err}
 	}
+	_, err = a.reach(cl, id, a.session, func(t events.Thread) error {
+		return c.to(&e, t.String(), func(w io.Writer) error { return e.write(t, w) })
+	})
 	return e.end(err)
+}
+
+// isRef reports that something is meant as the ref of a node or blob, whole or not: no name has a colon.
+func isRef(s string) bool { return strings.Contains(s, ":") }
+
+// to writes what an argument names to where the command is to write it.
+func (c *exportCmd) to(e *export, what string, write func(io.Writer) error) error {
+	if c.Output == "" || c.Output == "-" {
+		return write(e.out)
+	}
+	err := writeFile(c.Output, c.Force, write)
+	if err == nil {
+		fmt.Fprintf(e.app.err, "%d entries of %s in %s\n", e.entries, what, c.Output)
+	}
+	return err
 }
 
 // export writes threads and counts what could not be had.

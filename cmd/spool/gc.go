@@ -161,6 +161,11 @@ func (c *duCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Session != "" {
+		if c.Session, err = a.session(client.New(conn), c.Session); err != nil {
+			return err
+		}
+	}
 	use, all, left := gc.DiskUse(a.ctx, conn.Records(), c.Session)
 	if left != nil && !errors.Is(left, record.ErrClass) {
 		return left

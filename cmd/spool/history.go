@@ -94,11 +94,25 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 				found, err = ask(db, filter)
 			}
 		}
+		if err == nil && len(found) == 0 && f != nil && v.Session != "" {
+			if filter.Session, err = v.there(a); err == nil && filter.Session != v.Session {
+				found, err = ask(db, filter)
+			}
+		}
 		if err != nil {
 			return err
 		}
 		return v.write(a.out, found)
 	})
+}
+
+// there finds the session that --session means.
+func (v *historyView) there(a *app) (string, error) {
+	cl, err := a.client()
+	if err != nil {
+		return "", err
+	}
+	return a.session(cl, v.Session)
 }
 
 func (v *historyView) filter() (f history.Filter, err error) {

@@ -49,8 +49,9 @@ func jsonLines[T, J any](w io.Writer, all []T, form func(T) J) error {
 // asIs is the form of what says itself how it is written.
 func asIs[T any](v T) T { return v }
 
-// list shows what get finds, and then the error that it has beside that.
-func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), how look[T]) error {
+// list shows what get finds in the session of args, and then the error that it has beside that. Where it finds nothing, there must be
+// such a session.
+func list[T any](a *app, args *listArgs, get func(*client.Client) ([]T, error), how look[T]) error {
 	if err := args.check(); err != nil {
 		return err
 	}
@@ -59,6 +60,12 @@ func list[T any](a *app, args listArgs, get func(*client.Client) ([]T, error), h
 		return err
 	}
 	all, err := get(cl)
+	if err == nil && len(all) == 0 && args.Session != "" {
+		asked := args.Session
+		if args.Session, err = a.session(cl, asked); err == nil && args.Session != asked {
+			all, err = get(cl)
+		}
+	}
 	if err != nil && len(all) == 0 {
 		return err
 	}

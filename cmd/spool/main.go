@@ -137,19 +137,6 @@ func (a *app) client() (*client.Client, error) {
 	return client.New(conn), nil
 }
 
-// onThread runs something with a client on the thread that an argument names.
-func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
-	t, err := events.ParseThread(name)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
-	cl, err := a.client()
-	if err != nil {
-		return err
-	}
-	return mendable(do(cl, t), t)
-}
-
 // mendable adds what to do to the error of a thread whose head cannot be read.
 func mendable(err error, t events.Thread) error {
 	for _, one := range []error{bounded.ErrForeign, casstore.ErrMalformed, casstore.ErrVersion, casstore.ErrCorrupt, casstore.ErrNotFound} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +18,7 @@ type outputLsCmd struct{ listArgs }
 
 func (c *outputLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.OpenOutput, error) { return cl.Outputs(a.ctx, c.Session) }
-	return list(a, c.listArgs, find, look[client.OpenOutput]{
+	return list(a, &c.listArgs, find, look[client.OpenOutput]{
 		json: func(o client.OpenOutput) any {
 			return map[string]any{"session": o.Session, "thread": o.Name, "output": o.ID, "tool": o.Tool, "bytes": o.Bytes,
 				"begun": o.Begun.UTC().Format(time.RFC3339), "last": o.Last.UTC().Format(time.RFC3339)}
@@ -32,16 +33,44 @@ func (c *outputLsCmd) Run(a *app) error {
 }
 
 type outputFollowCmd struct {
-	Thread string `arg:"" help:"SESSION or SESSION/THREAD."`
+	Thread string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Output string `arg:"" help:"Id of the output."`
+	NoWait bool   `name:"no-wait" help:"Fail where there is no such output, instead of waiting for it to begin."`
 }
 
 func (c *outputFollowCmd) Run(a *app) error {
-	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.follow(a, cl, t) })
+	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error {
+		if err := c.mayCome(a, cl, t); err != nil {
+			return err
+		}
+		return c.follow(a, cl, t)
+	})
+}
+
+// mayCome reports why there is no such output: it is not there, and is not waited for or can begin no more.
+func (c *outputFollowCmd) mayCome(a *app, cl *client.Client, t events.Thread) error {
+	if c.NoWait { // what was published before is to be there
+		if err := cl.Settled(a.ctx, t); err != nil {
+			return err
+		}
+	}
+	switch err := cl.MayBegin(a.ctx, t, c.Output); {
+	case errors.Is(err, client.ErrOutputTaken): // it is open, or has ended
+		return nil
+	case errors.Is(err, client.ErrEnded), errors.Is(err, client.ErrLatched):
+		return fmt.Errorf("%s has no output %s, and none can begin: %w", t, c.Output, err)
+	case !c.NoWait || errors.Is(err, events.ErrToken):
+		return err
+	}
+	if _, err := cl.AwaitThread(a.ctx, t); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s has no output %s: spool output ls %s lists those that are open", t, c.Output, t.Session)
 }
 
 func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {
 	waits := time.AfterFunc(2*time.Second, func() {
+		a.noteAwaited(cl, t.Session, t.Name)
 		fmt.Fprintf(a.err, "spool: %s has no output %s yet: waiting for it to begin\n", t, printable(c.Output))
 	})
 	defer waits.Stop()

@@ -23,7 +23,7 @@ type promptsLsCmd struct{ listArgs }
 
 func (c *promptsLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.Prompt, error) { return cl.Prompts(a.ctx, c.Session) }
-	return list(a, c.listArgs, find, look[client.Prompt]{
+	return list(a, &c.listArgs, find, look[client.Prompt]{
 		json:   func(p client.Prompt) any { return client.PromptJSON(p) },
 		none:   "no prompt waits for an answer",
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
@@ -57,24 +57,22 @@ type promptsAnswerCmd struct {
 }
 
 func (c *promptsAnswerCmd) Run(a *app) error {
-	t, err := events.ParseThread(c.Thread)
-	answer, bad := c.value()
-	if err = errors.Join(err, bad); err != nil {
+	answer, err := c.value()
+	if err != nil {
 		return service.UsageError{Err: err}
 	}
 	if c.By == "" {
 		c.By = userName()
 	}
-	cl, err := a.client()
-	if err != nil {
-		return err
-	}
-	r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", printable(c.Prompt), t, r.Outcome)
-	return err
+	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
+		r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
+		if errors.Is(err, client.ErrNoPrompt) {
+			if _, none := cl.AwaitThread(a.ctx, t); none != nil {
+				err = none
+			}
+		}
+		return fmt.Sprintf("%s of %s is %s", printable(c.Prompt), t, r.Outcome), err
+	})
 }
 
 // userName is who answers unless it is said; "" when the system does not know.

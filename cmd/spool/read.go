@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
+	"spool/internal/project"
 	"spool/internal/rehydrate"
-	"spool/internal/service"
 	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 type readCmd struct {
@@ -22,21 +26,21 @@ func (c *readCmd) Help() string {
 }
 
 func (c *readCmd) Run(a *app) error {
-	if c.Session != "" {
-		if err := checkNames(c.Session, ""); err != nil {
-			return service.UsageError{Err: err}
-		}
-	}
 	cl, err := a.client()
 	if err != nil {
 		return err
+	}
+	if c.Session != "" {
+		if c.Session, err = a.session(cl, c.Session); err != nil {
+			return err
+		}
 	}
 	missing := 0
 	cl = cl.Warning(func(m rehydrate.Missing) {
 		missing++
 		fmt.Fprintln(a.err, m)
 	})
-	res, err := cl.Resolve(a.ctx, c.Session, c.Address, artifacts.Lines{Offset: c.Offset, Limit: c.Limit})
+	res, err := c.resolve(a, cl)
 	if err != nil {
 		return err
 	}
@@ -48,4 +52,22 @@ func (c *readCmd) Run(a *app) error {
 		return err
 	}
 	return lacking(missing)
+}
+
+// resolve finds what the address leads to, and says what to do where it leads nowhere.
+func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, err error) {
+	lines := artifacts.Lines{Offset: c.Offset, Limit: c.Limit}
+	t, isLog := project.ParseLocalLog(strings.TrimPrefix(c.Address, "/"))
+	if !isLog {
+		res, err = cl.Resolve(a.ctx, c.Session, c.Address, lines)
+		if errors.Is(err, artifacts.ErrUnavailable) && c.Session == "" {
+			err = fmt.Errorf("%w: name the session with --session", err)
+		}
+		return res, err
+	}
+	_, err = a.reach(cl, t, a.session, func(t events.Thread) (err error) {
+		res, err = cl.Resolve(a.ctx, "", project.LocalLog(t), lines)
+		return err
+	})
+	return res, err
 }

@@ -29,7 +29,7 @@ func (c *runLsCmd) Run(a *app) error {
 		runs, err := cl.Runs(a.ctx, c.Session)
 		return slices.DeleteFunc(runs, func(r client.RunInfo) bool { return !c.All && !r.Active() }), err
 	}
-	return list(a, c.listArgs, find, look[client.RunInfo]{
+	return list(a, &c.listArgs, find, look[client.RunInfo]{
 		json:   func(r client.RunInfo) any { return client.RunJSON(r) },
 		none:   "no runs",
 		header: "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT",
@@ -65,7 +65,14 @@ func (c *runEndCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
+	err = cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary)
+	if errors.Is(err, client.ErrNoRun) {
+		if _, none := a.wholeSession(cl, c.Session); none != nil {
+			return none
+		}
+		return fmt.Errorf("%w\nspool run ls --all %s lists its runs", err, c.Session)
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", c.ID, c.Session, c.State)

@@ -44,6 +44,9 @@ type sessionLsCmd struct {
 }
 
 func (c *sessionLsCmd) Run(a *app) error {
+	if c.Limit < 0 {
+		return service.UsageError{Err: fmt.Errorf("--limit %d: list 1 session or more; 0, or without it, all", c.Limit)}
+	}
 	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.Limit}
 	if !c.All {
 		var err error
@@ -51,7 +54,11 @@ func (c *sessionLsCmd) Run(a *app) error {
 			return err
 		}
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}
@@ -106,11 +113,7 @@ type listing struct {
 	threads map[string][]client.Thread
 }
 
-func (a *app) listing() (l listing, err error) {
-	cl, err := a.client()
-	if err != nil {
-		return l, err
-	}
+func (a *app) listing(cl *client.Client) (l listing, err error) {
 	list, err := cl.Sessions(a.ctx, "")
 	if err != nil {
 		return l, err
@@ -135,7 +138,11 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}
@@ -155,7 +162,11 @@ func (c *sessionLatestCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing()
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := a.listing(cl)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
-	"spool/internal/service"
 	"spool/pkg/client"
 )
 
@@ -26,8 +25,13 @@ func (c *sessionExportCmd) Help() string {
 }
 
 func (c *sessionExportCmd) Run(a *app) error {
-	if err := checkNames(c.Session, ""); err != nil {
-		return service.UsageError{Err: err}
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	cl := client.New(conn)
+	if c.Session, err = a.session(cl, c.Session); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
@@ -37,12 +41,8 @@ func (c *sessionExportCmd) Run(a *app) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	conn, err := a.dial()
-	if err != nil {
-		return err
-	}
 	home, _ := os.UserHomeDir() // without one no folder is named after it
-	x := interchange.Exporter{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: dir, Force: c.Force,
+	x := interchange.Exporter{Client: cl, Artifacts: artifactstore.Of(conn, 0), Dir: dir, Force: c.Force,
 		Home: home, Tmp: os.TempDir()}
 	out, err := x.Session(a.ctx, c.Session)
 	for _, w := range out.Warnings {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,14 +66,19 @@ func (c *sessionRmCmd) remove(a *app, how client.Deletion) (receipts []client.Re
 		return nil, err
 	}
 	files := historyFiles(a, conn)
+	cl := client.New(conn)
 	if c.Now {
 		e := service.Erasure{Conn: conn, How: how, Histories: files, Log: a.log}
 		for _, brake := range c.Allow {
 			e.Allow = append(e.Allow, gc.Brake(brake))
 		}
-		return e.Run(a.ctx, c.Sessions...)
+		receipts, err = e.Run(a.ctx, c.Sessions...)
+		if one := c.Sessions[0]; len(c.Sessions) == 1 && errors.Is(err, client.ErrSessionNotFound) {
+			_, none := a.wholeSession(cl, one)
+			err = cmp.Or(none, err)
+		}
+		return receipts, err
 	}
-	cl := client.New(conn)
 	var errs []error
 	for _, name := range c.Sessions {
 		r, err := cl.DeleteSession(a.ctx, name, how)
@@ -80,7 +86,10 @@ func (c *sessionRmCmd) remove(a *app, how client.Deletion) (receipts []client.Re
 			receipts = append(receipts, r)
 			err = service.Forget(a.ctx, files, name)
 		}
-		if err != nil && !errors.Is(err, client.ErrSessionNotFound) {
+		if errors.Is(err, client.ErrSessionNotFound) {
+			_, none := a.wholeSession(cl, name)
+			err = cmp.Or(none, err)
+		} else if err != nil {
 			err = fmt.Errorf("session %s: %w", name, err)
 		}
 		errs = append(errs, err)

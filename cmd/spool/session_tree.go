@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,10 @@ func (c *sessionNewCmd) Run(a *app) error {
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
 		err := cl.NewSession(a.ctx, t.Session, dir, c.Parent)
+		if errors.Is(err, client.ErrSessionNotFound) {
+			_, none := a.wholeSession(cl, c.Parent)
+			return "", cmp.Or(none, err)
+		}
 		if err == nil {
 			leaveHere(t.Session)
 		}
@@ -174,7 +179,7 @@ type sessionContextCmd struct {
 }
 
 func (c *sessionContextCmd) Run(a *app) error {
-	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+	return a.readThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		missing := 0
 		ctx, err := cl.Context(a.ctx, t, sessions.At(c.Leaf), func(m rehydrate.Missing) {
 			missing++
@@ -219,7 +224,7 @@ type sessionTreeCmd struct {
 }
 
 func (c *sessionTreeCmd) Run(a *app) error {
-	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+	return a.readThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		tree, err := cl.Tree(a.ctx, t)
 		if err != nil {
 			return err

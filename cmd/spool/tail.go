@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"spool/internal/service"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 type tailCmd struct {
@@ -16,7 +18,7 @@ type tailCmd struct {
 	New     bool          `xor:"from" help:"From now on (the default)."`
 	Last    bool          `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
 	Since   time.Duration `xor:"from" placeholder:"DURATION" help:"From so long ago on."`
-	Type    string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end."`
+	Type    string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end, pending_prompt, pending_prompt_resolved, or one of your own."`
 	NotUser string        `placeholder:"USER" help:"Without the items of this user_id: who posts and follows would read itself."`
 	JSON    bool          `help:"Each item as one line of JSON."`
 	End     bool          `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
@@ -34,16 +36,8 @@ func (c *tailCmd) Run(a *app) error {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
-	if (c.All || c.Last) && c.Type == "" {
-		if err := c.noteUnkept(ctx, a, cl, filter, from); err != nil {
-			return err
-		}
-	}
-	if c.End {
-		empty, err := cl.Empty(ctx, filter, from)
-		if err != nil || empty {
-			return err
-		}
+	if empty, err := c.look(ctx, a, cl, &filter, from); err != nil || c.End && empty {
+		return err
 	}
 	shown, view := 0, newTailView(a)
 	for item, err := range cl.Subscribe(ctx, filter, from) {
@@ -73,25 +67,74 @@ func (c *tailCmd) Run(a *app) error {
 	return nil
 }
 
-// noteUnkept says of threads whose items the stream keeps no more that they are there: items have an age, and a restored
-// system begins without any.
-func (c *tailCmd) noteUnkept(ctx context.Context, a *app, cl *client.Client, f client.Filter, from client.Position) error {
-	empty, err := cl.Empty(ctx, f, from)
-	if err != nil || !empty {
+// look says what there is of what is to be followed: who reads to the end is told of a wrong name, or, where he gave the beginning of an
+// id, reads the session that it is of; who waits is told that he does. empty: nothing of it is stored.
+func (c *tailCmd) look(
+	ctx context.Context, a *app, cl *client.Client, f *client.Filter, from client.Position,
+) (empty bool, err error) {
+	if err := cl.CheckType(ctx, *f); err != nil {
+		return false, err
+	}
+	if empty, err = cl.Empty(ctx, *f, from); err != nil {
+		return false, err
+	}
+	switch {
+	case f.Session == "":
+	case !c.End:
+		a.noteAwaited(cl, f.Session, f.Thread)
+	case empty:
+		asked := f.Session
+		if err := a.there(cl, f); err != nil {
+			return false, err
+		}
+		if f.Session != asked {
+			if empty, err = cl.Empty(ctx, *f, from); err != nil {
+				return false, err
+			}
+		}
+	}
+	if empty && (c.All || c.Last) && c.Type == "" {
+		return true, c.noteUnkept(a, cl, *f)
+	}
+	if empty && c.Type != "" && !slices.Contains(events.OwnTypes, c.Type) {
+		_, err = fmt.Fprintf(a.err, "spool: no item has the type %s yet; Spool's own types are %s\n",
+			c.Type, strings.Join(events.OwnTypes, ", "))
+	}
+	return empty, err
+}
+
+// there finds the session, and the thread, that a filter names.
+func (a *app) there(cl *client.Client, f *client.Filter) (err error) {
+	if f.Thread == "" {
+		f.Session, err = a.session(cl, f.Session)
 		return err
 	}
-	all, err := cl.Threads(ctx, f.Session)
+	t, err := a.reach(cl, events.Thread{Session: f.Session, Name: f.Thread}, a.session, func(t events.Thread) error {
+		_, err := cl.AwaitThread(a.ctx, t)
+		return err
+	})
+	f.Session = t.Session
+	return err
+}
+
+// noteUnkept says of threads whose items the stream keeps no more that they are there: items have an age, and a restored
+// system begins without any.
+func (c *tailCmd) noteUnkept(a *app, cl *client.Client, f client.Filter) error {
+	all, err := cl.Threads(a.ctx, f.Session)
 	if err != nil {
 		return err
 	}
-	for _, t := range all {
-		if t.Head.N > 0 && (f.Thread == "" || t.Thread.Name == f.Thread) {
-			_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of these threads: they are older than it keeps, or than a restore; "+
-				"threads have them: spool thread log %s\n", t.Thread)
-			return err
-		}
+	all = slices.DeleteFunc(all, func(t client.Thread) bool { return t.Head.N == 0 || f.Thread != "" && t.Name != f.Thread })
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	others := ""
+	if len(all) > 1 {
+		others = fmt.Sprintf(", nor of %d more threads", len(all)-1)
+	}
+	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; "+
+		"threads have them: spool thread log %s\n", all[0].Thread, others, all[0].Thread)
+	return err
 }
 
 func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {

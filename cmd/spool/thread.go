@@ -41,7 +41,7 @@ func (c *threadLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.Thread, error) {
 		return cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
 	}
-	return list(a, c.listArgs, find, look[client.Thread]{
+	return list(a, &c.listArgs, find, look[client.Thread]{
 		json:   func(t client.Thread) any { return threadJSON(t) },
 		none:   "no threads found",
 		header: "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD",
@@ -59,7 +59,7 @@ type threadShowCmd struct {
 }
 
 func (c *threadShowCmd) Run(a *app) error {
-	return a.onThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
+	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
 }
 
 func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error {

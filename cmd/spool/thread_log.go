@@ -27,20 +27,16 @@ type threadLogCmd struct {
 }
 
 func (c *threadLogCmd) Run(a *app) error {
-	id, err := events.ParseThread(c.Thread)
-	if err != nil {
-		return service.UsageError{Err: err}
-	}
 	if c.Limit < 1 || c.Skip < 0 {
 		return service.UsageError{Err: fmt.Errorf("--limit %d --skip %d: show 1 entry or more, and leave out 0 or more", c.Limit, c.Skip)}
 	}
-	cl, err := a.client()
-	if err != nil {
-		return err
-	}
+	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
+}
+
+func (c *threadLogCmd) show(a *app, cl *client.Client, id events.Thread) error {
 	head, err := cl.AwaitThread(a.ctx, id)
 	if err != nil {
-		return mendable(err, id)
+		return err
 	}
 	l := &logger{app: a, cl: cl, json: c.JSON}
 	switch {
@@ -270,13 +266,19 @@ func (c *threadDiffCmd) Run(a *app) error {
 		return err
 	}
 	var heads [2]casstore.Located
-	for i, t := range []events.Thread{ta, tb} {
-		h, err := cl.Thread(a.ctx, t)
-		if err != nil {
+	for i, t := range []*events.Thread{&ta, &tb} {
+		here := ta.Session
+		if *t, err = a.reach(cl, *t, a.session, func(t events.Thread) error {
+			h, err := cl.AwaitThread(a.ctx, t)
+			if err == nil && len(h.Recent) > 0 {
+				heads[i] = h.Head()
+			}
+			return err
+		}); err != nil {
 			return err
 		}
-		if len(h.Recent) > 0 {
-			heads[i] = h.Head()
+		if tb.Session == here {
+			tb.Session = ta.Session
 		}
 	}
 	d, err := cl.Reader().Diff(a.ctx, heads[0], heads[1])

@@ -46,8 +46,7 @@ func (c *threadForkCmd) Run(a *app) error {
 		}
 		point.Node = step.At.Ref.String()
 	}
-	err = cl.Fork(a.ctx, to, point)
-	if err != nil {
+	if _, err := a.reach(cl, from, a.wholeSession, func(events.Thread) error { return cl.Fork(a.ctx, to, point) }); err != nil {
 		return err
 	}
 	head, err := cl.Thread(a.ctx, to)
@@ -260,7 +259,11 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 		}
 		list, err := cl.Threads(a.ctx, c.Thread)
 		if err == nil && len(list) == 0 && c.Thread != "" {
-			err = fmt.Errorf("%w: %s", threads.ErrNoThread, c.Thread)
+			session, err := a.session(cl, c.Thread)
+			if err != nil {
+				return nil, err
+			}
+			return cl.Threads(a.ctx, session)
 		}
 		return list, err
 	}
@@ -268,7 +271,11 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 	if err != nil {
 		return nil, service.UsageError{Err: err}
 	}
-	head, err := cl.AwaitThread(a.ctx, id)
+	var head threads.Head
+	id, err = a.reach(cl, id, a.session, func(t events.Thread) (err error) {
+		head, err = cl.AwaitThread(a.ctx, t)
+		return err
+	})
 	return []client.Thread{{Thread: id, Head: head}}, err
 }
 
@@ -284,6 +291,9 @@ func (c *threadWatchCmd) Run(a *app) error {
 	cl, err := a.client()
 	if err != nil {
 		return err
+	}
+	if c.Session != "" {
+		a.noteAwaited(cl, c.Session, "")
 	}
 	enc := json.NewEncoder(a.out)
 	for t, err := range cl.Heads(a.ctx, client.HeadFilter{Session: c.Session, Current: c.Current}, nil) {

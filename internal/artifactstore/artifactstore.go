@@ -371,7 +371,8 @@ func (a *Artifacts) claim(ctx context.Context, f *fence, r artifacts.Record) ([]
 		return nil, fmt.Errorf("%s: %w", rs[0].Key, err)
 	}
 	if !agent && !c.Took(r.Seq) {
-		return nil, fmt.Errorf("%w: number %q of session %s was not taken", artifacts.ErrRecord, r.Seq, r.Session)
+		return nil, fmt.Errorf("%w: number %q of session %s was not taken: spool artifact number %s takes the next",
+			artifacts.ErrRecord, r.Seq, r.Session, r.Session)
 	}
 	all, err := a.Records(ctx, r.Session, "")
 	if err != nil {

@@ -98,6 +98,9 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := ownDirectory(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
 	if err := cfg.free(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
@@ -145,7 +148,7 @@ func (s *Server) start(opts *server.Options) error {
 func (s *Server) options() (_ *server.Options, err error) {
 	cfg := s.cfg
 	opts := &server.Options{
-		ServerName: "spool", JetStream: true, StoreDir: filepath.Join(cfg.Dir, "jetstream"), NoSigs: true, NoLog: true,
+		ServerName: "spool", JetStream: true, StoreDir: filepath.Join(cfg.Dir, storeFolder), NoSigs: true, NoLog: true,
 		DontListen: cfg.Listen == "", SyncAlways: cfg.Sync == 0, SyncInterval: cfg.Sync, JetStreamMaxStore: cfg.MaxStore,
 	}
 	if cfg.Auth != "" {

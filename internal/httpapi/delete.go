@@ -45,9 +45,6 @@ func (a *api) deleteSession(w http.ResponseWriter, r *http.Request) error {
 		}
 		refuse(w, http.StatusConflict, fmt.Sprintf("session_active: %v: %s", err, strings.Join(live, ", ")))
 		return nil
-	case errors.Is(err, client.ErrSessionNotFound):
-		refuse(w, http.StatusNotFound, err.Error())
-		return nil
 	case err == nil:
 		answer(w, http.StatusOK, receipt)
 	}

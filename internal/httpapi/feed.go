@@ -329,7 +329,7 @@ func (k itemFeed) filter() client.Filter {
 // takes reports whether an item of the filter's session is one of its items.
 func (k itemFeed) takes(raw []byte) bool {
 	kind, detail := kindOf(jsonscan.Get(raw, "metadata"))
-	return (k.kind == "" || events.Token(cmp.Or(kind, "message")) == k.kind) && (k.detail == "" || events.Token(detail) == k.detail)
+	return (k.kind == "" || events.Token(cmp.Or(kind, events.TypeMessage)) == k.kind) && (k.detail == "" || events.Token(detail) == k.detail)
 }
 
 func (k itemFeed) validate() error {

@@ -367,7 +367,7 @@ func verdict(err error) (status, after int) {
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
 	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,
-		sessions.ErrNotFound, sessions.ErrNoSession, record.ErrNotFound, casstore.ErrNotFound, errNothing):
+		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, errNothing):
 		return http.StatusNotFound, 0
 	case is(artifacts.ErrPastEnd):
 		return http.StatusRequestedRangeNotSatisfiable, 0

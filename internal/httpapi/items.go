@@ -196,7 +196,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 		}
 		it := itemOf(p.Data)
 		kind, _ := kindOf(jsonscan.Get(p.Data, "metadata"))
-		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, "message"), it.Time, snippet})
+		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, events.TypeMessage), it.Time, snippet})
 	}
 	return list(w, r, "matches", found, next)
 }

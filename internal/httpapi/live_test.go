@@ -657,7 +657,7 @@ func TestItemStreams(t *testing.T) {
 		t.Errorf("current head = %+v, want a's", e)
 	}
 	for path, status := range map[string]int{
-		"/v1/live?session=a.b": 400, "/v1/live?type=a%20b": 400, "/v1/live?since=soon": 400, "/v1/heads?session=%3E": 400,
+		"/v1/live?session=a.b": 400, "/v1/live?type=a%20b": 400, "/v1/live?type=tool_reslt&since=all": 400, "/v1/live?since=soon": 400, "/v1/heads?session=%3E": 400,
 		"/v1/sessions/a/threads/none/live": 404, "/v1/sessions/a/threads/main/live?from=x": 400,
 	} {
 		if got, _, body := get(t, url, path); got != status {

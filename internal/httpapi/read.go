@@ -166,6 +166,9 @@ func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
 		a.cfg.Log.ErrorContext(r.Context(), "artifacts cannot be read", "session", session, "error", err)
 		err = nil
 	}
+	if err == nil && len(all) == 0 {
+		err = a.cfg.Client.AwaitSession(r.Context(), session)
+	}
 	if err != nil {
 		return err
 	}

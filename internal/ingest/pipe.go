@@ -33,6 +33,8 @@ func Pipe(ctx context.Context, r io.Reader, out Publisher, cfg Config, w io.Writ
 		return errors.New("interrupted: lines that were not read are not stored")
 	case err != nil:
 		return err
+	case sum.Refused > 0 && sum.Stored == 0:
+		return fmt.Errorf("%d lines were refused, and nothing is stored", sum.Refused)
 	case sum.Refused > 0:
 		return fmt.Errorf("%d of %d lines were refused; the others are stored", sum.Refused, sum.Stored+sum.Refused)
 	}

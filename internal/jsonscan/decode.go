@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,10 @@ func DecodeExactly(r io.Reader, v any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
+		if name, unknown := strings.CutPrefix(err.Error(), unknownMember); unknown {
+			there := cmp.Or(strings.Join(members(reflect.TypeOf(v), ""), ", "), "none")
+			return fmt.Errorf("%s: no such member: there are %s", name, there)
+		}
 		return Plain(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
@@ -48,10 +53,33 @@ func Plain(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("invalid JSON: it ends too early")
 	}
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return fmt.Errorf("%s: no such member: leave it out, or see how it is written", name)
-	}
 	return err
+}
+
+// unknownMember begins encoding/json's error for a member that a type does not have.
+const unknownMember = "json: unknown field "
+
+// members are the members that a type takes, those of objects in it behind a dot.
+func members(t reflect.Type, in string) (names []string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() || name == "-":
+		case f.Anonymous && name == "":
+			names = append(names, members(f.Type, in)...)
+		default:
+			name = in + cmp.Or(name, f.Name)
+			names = append(append(names, name), members(f.Type, name+".")...)
+		}
+	}
+	return names
 }
 
 // wanted names what a type is in JSON.

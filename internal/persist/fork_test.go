@@ -20,6 +20,7 @@ func TestNewSession(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	ctx := soon(t)
+	must.Do(t, r.NewSession(ctx, "s0", "/srv/mill", ""))
 	must.Do(t, r.NewSession(ctx, "child", "/srv/mill", "s0"))
 	to := events.Thread{Session: "child", Name: events.MainThread}
 	w := must.Get(r.SessionWriter(ctx, to, ""))(t)

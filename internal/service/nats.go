@@ -2,7 +2,9 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"spool/internal/natsio"
@@ -33,6 +35,11 @@ func (n *NATS) Given() bool { return n.Server != "" || n.Context != "" }
 
 // Dial connects. name is what the server shows of the connection.
 func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio.Conn, error) {
+	for url := range strings.SplitSeq(n.Server, ",") {
+		if scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://"); scheme == "http" || scheme == "https" {
+			return nil, UsageError{fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, as in nats://127.0.0.1:4222", url)}
+		}
+	}
 	return natsio.Dial(ctx, natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
 		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Scope: events.Scope(n.Scope), Domain: n.Domain,

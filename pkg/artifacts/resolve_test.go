@@ -109,8 +109,8 @@ func TestResolve(t *testing.T) {
 		{truncate.Ref(nil), "Not found: " + truncate.Ref(nil), artifacts.ErrNotFound},
 		{truncate.Ref([]byte("other")), "blob is corrupt: " + truncate.Ref([]byte("other")), artifacts.ErrCorrupt},
 		{"blob:sha256:../../x", `"blob:sha256:../../x" is no blob ref: use blob:sha256: and 64 of 0-9 a-f`, artifacts.ErrURL},
-		{"file:///etc/passwd", "Invalid URL: file:///etc/passwd; use artifact://<number>, agent://<id> or blob:sha256:<hash>", artifacts.ErrURL},
-		{"artifact:0", "Invalid URL: artifact:0; use artifact://<number>, agent://<id> or blob:sha256:<hash>", artifacts.ErrURL},
+		{"file:///etc/passwd", "Invalid URL: file:///etc/passwd; use artifact://<number>, agent://<id>, blob:sha256:<hash> or <session>/threads/<thread>/logs/thread.log", artifacts.ErrURL},
+		{"artifact:0", "Invalid URL: artifact:0; use artifact://<number>, agent://<id>, blob:sha256:<hash> or <session>/threads/<thread>/logs/thread.log", artifacts.ErrURL},
 	} {
 		_, got, err := resolve(s, c.address, artifacts.Lines{})
 		if c.kind != nil {

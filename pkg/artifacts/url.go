@@ -35,7 +35,7 @@ func parseURL(raw string) (URL, error) {
 	}
 	rest, authority := strings.CutPrefix(rest, "//")
 	if !ok || !authority || scheme != schemeArtifact && scheme != schemeAgent {
-		return URL{}, refuse(ErrURL, "Invalid URL: %s; use artifact://<number>, agent://<id> or blob:sha256:<hash>", raw)
+		return URL{}, refuse(ErrURL, "Invalid URL: %s; use artifact://<number>, agent://<id>, blob:sha256:<hash> or <session>/threads/<thread>/logs/thread.log", raw)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	host, path, hasPath := strings.Cut(rest, "/")

@@ -77,11 +77,40 @@ func isNone(err error) bool {
 	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
 }
 
+// AwaitSession returns when there is something of a session: a thread, an artifact, a run or an output. Where there is nothing, but
+// something was published to it that no persister has come to, it waits for that, five seconds at most. ErrSessionNotFound: there is none
+// of that name.
+func (c *Client) AwaitSession(ctx context.Context, session string) error {
+	if err := events.CheckToken("session", session); err != nil {
+		return err
+	}
+	look := func() error {
+		_, _, err := c.carrier(ctx, session)
+		return err
+	}
+	if err := look(); !errors.Is(err, ErrSessionNotFound) {
+		return err
+	}
+	return c.awaiting(ctx, events.Thread{Session: session, Name: events.EveryThread}, look, func(_ natsio.Newest, err error) bool {
+		return !errors.Is(err, ErrSessionNotFound)
+	})
+}
+
 // reaching looks at a thread until that is enough, or persisters are done with the newest message that it had before. Whoever does not
 // answer says neither.
 func (c *Client) reaching(
 	ctx context.Context, t events.Thread, enough func(natsio.Newest, threads.Head, error) bool,
-) (threads.Head, error) {
+) (head threads.Head, err error) {
+	look := func() (err error) {
+		head, err = c.Thread(ctx, t)
+		return err
+	}
+	err = c.awaiting(ctx, t, look, func(newest natsio.Newest, err error) bool { return enough(newest, head, err) })
+	return head, err
+}
+
+// awaiting is reaching for any look at a thread, or with EveryThread at a session.
+func (c *Client) awaiting(ctx context.Context, t events.Thread, look func() error, enough func(natsio.Newest, error) bool) error {
 	begun := time.Now()
 	short, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()
@@ -90,16 +119,16 @@ func (c *Client) reaching(
 	known := unknown == nil
 	done := known && newest.Seq == 0
 	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		head, err := c.Thread(ctx, t) // behind the question: an event is acked behind its commit
-		if waits == nil && (done || known && enough(newest, head, err)) || errors.Is(unknown, record.ErrDenied) {
-			return head, err
+		err := look() // behind the question: an event is acked behind its commit
+		if waits == nil && (done || known && enough(newest, err)) || errors.Is(unknown, record.ErrDenied) {
+			return err
 		}
 		if time.Since(begun) >= mostAwaited {
-			return head, errors.Join(err, fmt.Errorf("%s: %w", t, ErrBehind))
+			return errors.Join(err, fmt.Errorf("%s: %w", t, ErrBehind))
 		}
 		select {
 		case <-ctx.Done():
-			return head, ctx.Err()
+			return ctx.Err()
 		case <-time.After(wait):
 		}
 		if known {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -122,6 +124,25 @@ func TestAskedAtOnce(t *testing.T) {
 	if _, err := c.AwaitThread(ctx, main("nobody")); !errors.Is(err, threads.ErrNoThread) || time.Since(begun) > 2*time.Second {
 		t.Errorf("of a thread that nobody published to: %v, after %v", err, time.Since(begun))
 	}
+}
+
+// TestAwaitSession: a session is there with the first thing that it has, and with what was published to it.
+func TestAwaitSession(t *testing.T) {
+	conn := natstest.Conn(t)
+	c, ctx := client.New(conn), t.Context()
+	must.Is(t, c.AwaitSession(ctx, "nothing"), client.ErrSessionNotFound, "AwaitSession of what was never there")
+	must.Is(t, c.AwaitSession(ctx, "a.b"), events.ErrToken, "AwaitSession of what is no name")
+	must.Get(c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "files", Filename: "a"}}, strings.NewReader("a")))(t)
+	must.Do(t, c.AwaitSession(ctx, "files"))
+	side := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "side", Name: "other"}, Body: []byte("x")}
+	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{&side}))
+	stop := must.Get(persister(conn))(t)
+	defer stop()
+	must.Do(t, c.AwaitSession(ctx, "side"))
+	must.Is(t, c.NewSession(ctx, "child", "/w", "nothing"), client.ErrSessionNotFound, "NewSession with a parent that is not there")
+	must.Do(t, c.NewSession(ctx, "child", "/w", "side"))
+	must.Get(c.DeleteSession(ctx, "side", client.Deletion{}))(t)
+	must.Is(t, c.AwaitSession(ctx, "side"), client.ErrSessionNotFound, "AwaitSession behind a deletion")
 }
 
 // TestExportHasWhatWasPublished: what reads a thread whole has what was acknowledged before, or says that it has not.

@@ -190,7 +190,8 @@ type SessionWriter struct {
 }
 
 // NewSession begins an omp session and returns when it is there: cwd is where its agent works, parent the session that it goes
-// on from, "" for none (SPEC S1). Nothing of the parent is taken; ForkSession does that. ErrThreadExists: the name is taken.
+// on from, "" for none (SPEC S1). Nothing of the parent is taken; ForkSession does that. ErrThreadExists: the name is taken;
+// ErrSessionNotFound: there is no such parent.
 func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) error {
 	t := events.Thread{Session: session, Name: events.MainThread}
 	if err := t.Validate(); err != nil {
@@ -198,6 +199,9 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 	}
 	if err := new(sessions.Info).Move(cwd); err != nil {
 		return fmt.Errorf("%w: new session: %w", events.ErrControl, err)
+	}
+	if err := c.checkParent(ctx, parent); err != nil {
+		return fmt.Errorf("new session %s: its parent: %w", session, err)
 	}
 	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
 	e := events.Event{
@@ -208,6 +212,18 @@ func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) er
 		return fmt.Errorf("new session %s: %w", session, err)
 	}
 	return c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, true})
+}
+
+// checkParent refuses a parent that is known not to be there. Who may not know of it, or cannot look, is not told.
+func (c *Client) checkParent(ctx context.Context, parent string) error {
+	if parent == "" || !events.ScopeFrom(ctx).Session(parent) {
+		return nil
+	}
+	err := c.AwaitSession(ctx, parent)
+	if errors.Is(err, events.ErrToken) || errors.Is(err, ErrSessionNotFound) && !errors.Is(err, ErrBehind) {
+		return err
+	}
+	return nil
 }
 
 // beginWith publishes what a thread is to begin with. Of several who do one succeeds; the others are told ErrThreadExists. Doing it again

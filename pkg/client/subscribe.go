@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -52,7 +53,7 @@ type Part struct {
 // Type is metadata.type, or "message" for a plain user post.
 func (i *Item) Type() string {
 	name, _ := jsonscan.Text(jsonscan.Get(i.Metadata, "type"))
-	return cmp.Or(name, "message")
+	return cmp.Or(name, events.TypeMessage)
 }
 
 // Text is the first text of the content.
@@ -105,6 +106,20 @@ func (f Filter) check(from Position) error {
 
 // narrow reports that a filter leaves items of a thread out, so that their numbers have gaps.
 func (f Filter) narrow() bool { return f.Type != "" || f.Detail != "" }
+
+// CheckType refuses, with ErrFilter, a type that looks like a misspelt one of Spool's own while no item has it: it would choose nothing.
+func (c *Client) CheckType(ctx context.Context, f Filter) error {
+	meant := events.MeantType(f.Type)
+	if meant == "" {
+		return nil
+	}
+	empty, err := c.Empty(ctx, Filter{Session: f.Session, Type: f.Type}, Position{All: true})
+	if err != nil || !empty {
+		return err
+	}
+	return fmt.Errorf("%w: no item has the type %q; did you mean %s? Spool's own types are %s",
+		ErrFilter, f.Type, meant, strings.Join(events.OwnTypes, ", "))
+}
 
 func (f Filter) subjects() []string {
 	switch {

@@ -147,7 +147,7 @@ func parseStored(subject string) (t Thread, k Kind, s Scope, err error) {
 // ItemSubject is where the persister publishes an item: spool.v1.item.<session>.<thread>.<type>[.<detail>]. A detail that
 // is no token (a tool may be named anything) has its other bytes replaced by "_".
 func ItemSubject(t Thread, typ, detail string) string {
-	typ = cmp.Or(typ, "message")
+	typ = cmp.Or(typ, TypeMessage)
 	s := root + "item." + t.Session + "." + t.Name + "." + Token(typ)
 	if detail != "" {
 		s += "." + Token(detail)

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"spool/internal/must"
+	"spool/internal/persist"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// whole runs all of Spool on a directory of its own, and gives its address and a client.
+func whole(t *testing.T) (url string, cl *client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	up, done := make(chan *service.Up, 1), make(chan error, 1)
+	go func() {
+		done <- service.RunUp(ctx, service.UpConfig{Data: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute,
+			Log: slog.New(slog.DiscardHandler), Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}}, Ready: func(u *service.Up) { up <- u }})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		must.Do(t, <-done)
+	})
+	select {
+	case u := <-up:
+		return u.NATS, client.New(u.Conn)
+	case err := <-done:
+		t.Fatalf("Spool does not start: %v", err)
+		return "", nil
+	}
+}
+
+// namesSession are the arguments and flags that name a session, or a thread by it.
+var namesSession = []string{"session", "session[/thread]", "session/thread", "other", "parent", "prefix"}
+
+// beginsOne are those that name what may not be there yet, by command and argument: it is begun, waited for, or another
+// system's.
+var beginsOne = map[string]string{
+	"publish session": "begins it", "exec session": "begins it", "session new session": "begins it", "thread start session[/thread]": "begins it",
+	"prompts ask session[/thread]": "begins it", "thread watch session": "waits", "auth user add session": "is of no system yet",
+	"artifact agent parent": "an agent",
+}
+
+// alsoSaid is what a command needs beside its arguments.
+var alsoSaid = map[string][]string{
+	"tail": {"--all", "-T"}, "output follow": {"--no-wait"}, "session rm": {"--yes"}, "thread rm": {"--yes"}, "prompts answer": {"--approve"},
+	"artifact cleanup": {"--apply", "--yes"}, "dead rm": {"--yes"}, "read": {}, "session reset": {},
+}
+
+// calls are the command lines of a command with a name in each of its places for one, the others filled with what is
+// there.
+func calls(t *testing.T, leaf *kong.Node, path string, name string) (lines [][]string) {
+	t.Helper()
+	var places []string
+	for _, arg := range leaf.Positional {
+		places = append(places, arg.Name)
+	}
+	for _, f := range leaf.Flags {
+		places = append(places, f.Name)
+	}
+	for _, place := range places {
+		if !slices.Contains(namesSession, place) || beginsOne[path+" "+place] != "" {
+			continue
+		}
+		line := append(strings.Fields(path), alsoSaid[path]...)
+		if path == "session export" {
+			line = append(line, "--dir", t.TempDir())
+		}
+		for _, arg := range leaf.Positional {
+			switch {
+			case arg.Name == place && place == "other": // else it is a thread of the first one's session
+				line = append(line, name+"/main")
+			case arg.Name == place:
+				line = append(line, name)
+			case slices.Contains(namesSession, arg.Name) && arg.Required:
+				line = append(line, "build-42")
+			case arg.Name == "url":
+				line = append(line, "artifact://0")
+			case arg.Name == "prefix", arg.Required:
+				line = append(line, "x1")
+			}
+		}
+		if slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == place }) {
+			line = append(line, "--"+place, name)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestWrongNames: every command says of a session that is not there that it is not, and fails; of the beginning of one
+// session's id it knows whose it is, and of that of several it names them.
+func TestWrongNames(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	url, cl := whole(t)
+	for _, name := range []string{"build-42", "else-1", "else-2"} {
+		must.Do(t, cl.NewSession(t.Context(), name, "/w", ""))
+	}
+	var c cli
+	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
+	n := 0
+	for _, leaf := range parser.Model.Leaves(false) {
+		path := commandOf(leaf)
+		for name, says := range map[string][]string{"nosuch": {"nosuch"}, "build-": {"build-42"}, "else": {"else-1", "else-2"}} {
+			for _, line := range calls(t, leaf, path, name) {
+				n++
+				var out, errw bytes.Buffer
+				code := run(append(line, "--nats", url), strings.NewReader("x\n"), &out, &errw)
+				if name != "build-" && (code != service.ExitFailure || out.Len() > 0) {
+					t.Errorf("spool %s = %d %q, want 1 and nothing", strings.Join(line, " "), code, &out)
+				}
+				for _, want := range says {
+					if !strings.Contains(errw.String()+out.String(), want) {
+						t.Errorf("spool %s = %d %q, want %s named", strings.Join(line, " "), code, &errw, want)
+					}
+				}
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d command lines were tried, want 100 or more", n)
+	}
+	left := must.Get(cl.Sessions(t.Context(), ""))(t)
+	must.Same(t, len(left), 3, "%d sessions are left, want %d: no beginning of an id changes anything")
+	for _, s := range left {
+		if files := must.Get(cl.Artifacts(t.Context(), s.ID))(t); len(s.Threads) != 1 || s.Threads[0].Head.Entries != 1 || len(files) > 0 {
+			t.Errorf("%s has %d threads and %d artifacts, its first thread %d entries; want what it began with", s.ID, len(s.Threads), len(files),
+				s.Threads[0].Head.Entries)
+		}
+	}
+}
+
+// commandOf is the words of a command.
+func commandOf(leaf *kong.Node) string {
+	var words []string
+	for at := leaf; at.Type != kong.ApplicationNode; at = at.Parent {
+		words = append([]string{at.Name}, words...)
+	}
+	return strings.Join(words, " ")
+}
+
+// TestBeginningOfAnID: what reads takes the beginning of an id, and gives the same as for the whole of it.
+func TestBeginningOfAnID(t *testing.T) {
+	url, cl := whole(t)
+	ctx := t.Context()
+	must.Do(t, cl.NewSession(ctx, "build-42", "/w", ""))
+	must.Do(t, cl.StartThread(ctx, events.Thread{Session: "build-42", Name: "side"}, events.Start{Prompt: "Look"}))
+	ask := func(line ...string) (out, errw string, code int) {
+		var o, e bytes.Buffer
+		code = run(append(line, "--nats", url), strings.NewReader(""), &o, &e)
+		return o.String(), e.String(), code
+	}
+	for _, line := range [][]string{
+		{"export", "%"}, {"export", "%/side"}, {"thread", "show", "%/side", "--json"}, {"thread", "ls", "%", "--json"}, {"session", "tree", "%"},
+		{"thread", "verify", "%"}, {"thread", "diff", "%", "side"}, {"read", "%/threads/side/logs/thread.log"}, {"tail", "%", "--all", "-T", "--json"},
+		{"du", "%", "--json"}, {"artifact", "ls", "%"},
+	} {
+		with := func(name string) []string {
+			named := slices.Clone(line)
+			for i := range named {
+				named[i] = strings.ReplaceAll(named[i], "%", name)
+			}
+			return named
+		}
+		want, _, code := ask(with("build-42")...)
+		must.Same(t, code, 0, strings.Join(line, " ")+" = %d, want %d")
+		got, said, code := ask(with("build")...)
+		if got != want || code != 0 || !strings.Contains(said, "build is the session build-42") {
+			t.Errorf("%v = %d %q, %q; want 0, %q, and which session that is", with("build"), code, got, said, want)
+		}
+	}
+	_, said, code := ask("export", "build-42/syde")
+	if code != service.ExitFailure || !strings.Contains(said, "build-42/syde") || !strings.Contains(said, "there is build-42/main, build-42/side") {
+		t.Errorf("export of a thread that is not there = %d %q, want 1 and the threads that there are", code, said)
+	}
+	file := filepath.Join(t.TempDir(), "out")
+	if _, said, code = ask("export", "nosuch", "-o", file); code != service.ExitFailure {
+		t.Errorf("export = %d %q", code, said)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("an export of nothing left a file")
+	}
+}
+
+// TestTailWaits: who follows what is not there yet is told that he waits, and for that name alone.
+func TestTailWaits(t *testing.T) {
+	url, cl := whole(t)
+	must.Do(t, cl.NewSession(t.Context(), "build-42", "/w", ""))
+	said, in := io.Pipe()
+	var out bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run([]string{"tail", "build-4", "--all", "--count", "1", "--nats", url}, strings.NewReader(""), &out, in)
+		_ = in.Close()
+	}()
+	line, _ := bufio.NewReader(said).ReadString('\n')
+	if !strings.Contains(line, "build-4 has nothing yet: waiting") || !strings.Contains(line, "build-42") {
+		t.Errorf("tail says %q, want that it waits, and which session the name may mean", line)
+	}
+	publish(t, cl, "build-4", `{"content":[{"type":"text","text":"here"}]}`)
+	must.Same(t, <-code, 0, "tail = %d, want %d")
+	if !strings.Contains(out.String(), "build-4/main") || !strings.Contains(out.String(), "here") {
+		t.Errorf("tail gives %q", &out)
+	}
+}
+
+func publish(t *testing.T, cl *client.Client, session, item string) {
+	t.Helper()
+	th := events.Thread{Session: session, Name: events.MainThread}
+	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: th, Dialect: "item", Body: []byte(item)}))
+	must.Do(t, cl.Settled(t.Context(), th))
+}
+
+// TestTypes: a type that is misspelt is refused, one of an agent's own is taken.
+func TestTypes(t *testing.T) {
+	url, cl := whole(t)
+	tail := func(kind string) (string, int) {
+		return spool(t, "tail", "--all", "-T", "--type", kind, "--nats", url)
+	}
+	if out, code := tail("tool_reslt"); code == 0 || !strings.Contains(out, "tool_result, thinking") {
+		t.Errorf("tail --type tool_reslt = %d %q, want a failure and the types", code, out)
+	}
+	if out, code := tail("deploy"); code != 0 || !strings.Contains(out, "no item has the type deploy yet") {
+		t.Errorf("tail --type deploy = %d %q, want 0 and a note", code, out)
+	}
+	publish(t, cl, "s", `{"content":[{"type":"text","text":"own"}],"metadata":{"type":"tool_reslt"}}`)
+	if out, code := tail("tool_reslt"); code != 0 || !strings.Contains(out, "own") {
+		t.Errorf("tail --type of what an agent has posted = %d %q", code, out)
+	}
+}
+
+// TestFollowOfWhatCannotCome: an output of a thread that has ended is not waited for.
+func TestFollowOfWhatCannotCome(t *testing.T) {
+	url, cl := whole(t)
+	main := events.Thread{Session: "s", Name: events.MainThread}
+	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	must.Do(t, cl.End(t.Context(), main, events.End{}))
+	out, code := spool(t, "output", "follow", "s", "o1", "--nats", url)
+	if code != service.ExitFailure || !strings.Contains(out, "s/main has no output o1, and none can begin") {
+		t.Errorf("output follow = %d %q, want 1 and why", code, out)
+	}
+}
+
+// TestErrorsSayWhatToDo: who gave something that cannot be taken is told what can.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	url, cl := whole(t)
+	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "f")
+	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
+	for _, x := range []struct {
+		line []string
+		says string
+		code int
+	}{
+		{[]string{"read", "artifact://0"}, "name the session with --session", service.ExitFailure},
+		{[]string{"read", "h1"}, "<session>/threads/<thread>/logs/thread.log", service.ExitFailure},
+		{[]string{"artifact", "put", "s", dir}, "is a directory", service.ExitFailure},
+		{[]string{"artifact", "put", "s", file, "--number", "7"}, "spool artifact number s", service.ExitFailure},
+		{[]string{"export", "node:sha256:3dd71e5bc0af"}, "spool thread show --json", service.ExitUsage},
+		{[]string{"session", "ls", "--limit=-3"}, "--limit -3", service.ExitUsage},
+		{[]string{"session", "ls", "--nats", "http://127.0.0.1:1"}, "NATS has a port of its own", service.ExitUsage},
+		{[]string{"run", "end", "s", "r"}, "spool run ls --all s", service.ExitFailure},
+	} {
+		out, code := spool(t, append([]string{"--nats", url}, x.line...)...)
+		if code != x.code || !strings.Contains(out, x.says) {
+			t.Errorf("spool %s = %d %q, want %d and %q", strings.Join(x.line, " "), code, out, x.code, x.says)
+		}
+	}
+	id, code := spool(t, "--nats", url, "artifact", "put", "s", file)
+	out, removed := spool(t, "--nats", url, "artifact", "rm", "--yes", strings.TrimSpace(id))
+	if code != 0 || removed != 0 || out != "removed artifact "+id {
+		t.Errorf("artifact rm = %d %q, want 0 and what was removed", removed, out)
+	}
+}
