@@ -32,7 +32,7 @@ var ErrStale = errors.New("the plan is out of date: make a new one")
 
 // Apply carries a plan out. It can be applied again after a crash or an error: what is done already is passed over.
 func (c *Collector) Apply(ctx context.Context, p *Plan) (Done, error) {
-	r := &run{Collector: c, plan: p, spared: map[string]bool{}, fence: record.Fence{Lane: c.cfg.Lane, Seq: p.Second + uint64(c.cfg.Lane)}}
+	r := &run{Collector: c, plan: p, spared: map[string]bool{}, fence: c.behind(p.Second)}
 	if err := r.check(ctx); err != nil {
 		return r.done, err
 	}
@@ -79,16 +79,7 @@ func (r *run) check(ctx context.Context) error {
 	if now := last[events.RecordsStream]; now < r.plan.Last {
 		return fmt.Errorf("%w: the records end at sequence %d, the plan read up to %d", ErrStale, now, r.plan.Last)
 	}
-	return r.alone(ctx)
-}
-
-// alone tells whether this is still the newest cycle.
-func (r *run) alone(ctx context.Context) error {
-	f, err := r.Records.Fence(ctx, r.cfg.Lane)
-	if err == nil && f != r.fence {
-		err = fmt.Errorf("%w: another cycle has begun", ErrStale)
-	}
-	return err
+	return r.alone(ctx, r.fence)
 }
 
 // condemnBatch is how many records are condemned together.
@@ -205,7 +196,7 @@ func (r *run) commit(ctx context.Context, puts []record.Put) (first uint64, agai
 	first, err = r.Records.Commit(ctx, r.fence, puts)
 	switch {
 	case errors.Is(err, record.ErrConflict):
-		return 0, true, r.alone(ctx)
+		return 0, true, r.alone(ctx, r.fence)
 	case record.Temporary(err):
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -269,7 +260,7 @@ func (r *run) spare(ctx context.Context, key string) error {
 		}
 		h, err := r.liveHeader(ctx, key)
 		if err != nil {
-			return fmt.Errorf("%w: spare %s: %w", ErrUnsafe, key, err)
+			return r.unlessLate(ctx, r.fence, unreadable(ctx, "spare "+key, err))
 		}
 		if h == nil {
 			continue
@@ -296,7 +287,9 @@ func (r *run) liveHeader(ctx context.Context, key string) (*casstore.Header, err
 		return nil, err
 	}
 	r.spared[packKey(p.ID)] = true
-	return r.header(ctx, p.Pack)
+	var h *casstore.Header
+	err = retry.Do(ctx, nil, func() (err error) { h, err = r.header(ctx, p.Pack); return err })
+	return h, err
 }
 
 // live finds the pack that holds the nodes of a pack now.

@@ -267,6 +267,7 @@ func (c *Collector) read(ctx context.Context, w *world) (claims *record.Claims, 
 // confirm asks for the pack that the reading has not, before it is told to be lost. If it is there after all, whoever told the records
 // was not the leader, or told of a moment that never was: this cycle knows nothing, and the next one reads anew.
 func (c *Collector) confirm(ctx context.Context, w *world, err error) error {
+	err = c.unlessLate(ctx, c.behind(w.second), err)
 	var no *noPack
 	if !errors.As(err, &no) {
 		return err
@@ -275,11 +276,39 @@ func (c *Collector) confirm(ctx context.Context, w *world, err error) error {
 	switch {
 	case record.IsGone(e):
 		return fmt.Errorf("%w (%s; %w)", err, w.known(no.to.Pack), e)
+	case passing(ctx, e):
+		return fmt.Errorf("look for pack %s, which the reading has not: %w", no.to.Pack, e)
 	case e != nil:
 		return errors.Join(err, e)
 	}
 	return fmt.Errorf("%w: the reading of the records up to sequence %d was not whole: %s refers to %s (%s), and that is pack %s now, by a record at sequence %d",
 		record.ErrBusy, w.at, no.where, no.to, w.known(no.to.Pack), now.ID, now.Record.Seq)
+}
+
+// behind is the lane's fence that a cycle moved last.
+func (c *Collector) behind(second uint64) record.Fence {
+	return record.Fence{Lane: c.cfg.Lane, Seq: second + uint64(c.cfg.Lane)}
+}
+
+// alone tells whether the cycle that moved a fence is still the newest.
+func (c *Collector) alone(ctx context.Context, fence record.Fence) error {
+	f, err := c.Records.Fence(ctx, c.cfg.Lane)
+	if err == nil && f != fence {
+		err = fmt.Errorf("%w: another cycle has begun", ErrStale)
+	}
+	return err
+}
+
+// unlessLate asks whether a newer cycle has begun before something is told to be missing: that one may have condemned it
+// rightly, or repacked it, and reclaimed the bytes since.
+func (c *Collector) unlessLate(ctx context.Context, fence record.Fence, err error) error {
+	if !errors.Is(err, ErrUnsafe) {
+		return err
+	}
+	if e := c.alone(ctx, fence); e != nil {
+		return e
+	}
+	return err
 }
 
 // headers reads the headers of live packs.

@@ -18,6 +18,20 @@ var (
 	ErrDangling = fmt.Errorf("%w: missing", ErrUnsafe)
 )
 
+// passing reports whether an error says nothing about what was to be read: the server did not answer, or whoever asked
+// was stopped.
+func passing(ctx context.Context, err error) bool {
+	return err != nil && (record.Temporary(err) || ctx.Err() != nil)
+}
+
+// unreadable is the error of whoever could not read what must be there. It is an ErrUnsafe only if the server said so.
+func unreadable(ctx context.Context, what string, err error) error {
+	if passing(ctx, err) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnsafe, what, err)
+}
+
 // headers reads the header of a pack that is in the graph.
 type headers func(ctx context.Context, id casstore.PackID) (*casstore.Header, error)
 
@@ -196,10 +210,8 @@ func (m *marker) take(ctx context.Context, i int) error {
 	m.at = int32(i)
 	h, err := m.open(ctx, p.id)
 	switch {
-	case record.Temporary(err) || ctx.Err() != nil: // nothing is wrong with it: the server does not answer
-		return fmt.Errorf("header of %s: %w", m.where(), err)
-	case err != nil && reached:
-		return fmt.Errorf("%w: header of %s: %w", ErrUnsafe, m.where(), err)
+	case err != nil && (reached || passing(ctx, err)):
+		return unreadable(ctx, "header of "+m.where(), err)
 	case err != nil: // there is nothing of it that could be had back
 		return nil
 	}

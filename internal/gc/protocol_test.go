@@ -3,6 +3,7 @@ package gc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -91,6 +92,78 @@ func TestSpareKeepsNames(t *testing.T) {
 	}
 }
 
+// deaf is a store that does not answer so many reads of bytes.
+type deaf struct {
+	*fake
+	times int
+	at    func() // before a read of bytes; nil: nothing
+}
+
+func (d *deaf) ReadChunks(ctx context.Context, o record.Object, limit int, tell func([]byte) error) error {
+	if d.at != nil {
+		d.at()
+	}
+	if d.times--; d.times >= 0 {
+		return fmt.Errorf("%w: %w", record.ErrUnknown, context.DeadlineExceeded)
+	}
+	return d.fake.ReadChunks(ctx, o, limit, tell)
+}
+
+func (d *deaf) collector(cfg Config) *Collector {
+	c := d.fake.collector(cfg)
+	c.Bulk = d
+	return c
+}
+
+// Who spares a pack reads what it leads to. That the server does not answer, or that a newer cycle took the bytes, says
+// nothing of them.
+func TestSpareOfWhatIsNotRead(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		meddle func(d *deaf, top record.Pack)
+		want   error // nil: all three are spared
+	}{
+		"answered later": {t.Context(), func(d *deaf, _ record.Pack) { d.times = 3 }, nil},
+		"never answered": {ended, func(d *deaf, _ record.Pack) { d.times, d.at = 1<<30, end }, context.Canceled},
+		"newer cycle": {t.Context(), func(d *deaf, top record.Pack) {
+			d.at = func() { must.Get(d.Fences(t.Context()))(t); delete(d.objects, top.Object.NUID) }
+		}, ErrStale},
+		"lost": {t.Context(), func(d *deaf, top record.Pack) { delete(d.objects, top.Object.NUID) }, ErrUnsafe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &deaf{fake: newFake(t)}
+			top, _, _ := chain(d.fake)
+			collector := d.collector(Config{Allow: []Brake{BrakeShare}})
+			plan := must.Get(collector.Plan(t.Context()))(t)
+			touched := d.recs[packKey(top.Pack)]
+			d.put(touched.Key, touched.Value)
+			c.meddle(d, must.Get(record.DecodePack(touched.Value))(t))
+			done, err := collector.Apply(c.ctx, plan)
+			if !errors.Is(err, c.want) || errors.Is(err, ErrUnsafe) != errors.Is(c.want, ErrUnsafe) {
+				t.Errorf("Apply() = %v, want %v", err, c.want)
+			}
+			if c.want == nil && done.Spared != 3 {
+				t.Errorf("Apply() = %+v, want all three spared", done)
+			}
+		})
+	}
+}
+
+// A newer cycle may take what a thread had that went since the reading: who marks then is late, and nothing is wrong.
+func TestMarkingBesideANewerCycle(t *testing.T) {
+	d := &deaf{fake: newFake(t)}
+	top, _, _ := chain(d.fake)
+	d.head("thread.s.t", casstore.Located{}, top)
+	d.at = func() { must.Get(d.Fences(t.Context()))(t); clear(d.objects) }
+	_, err := d.collector(Config{}).Plan(t.Context())
+	if !errors.Is(err, ErrStale) || errors.Is(err, ErrUnsafe) {
+		t.Errorf("Plan beside a newer cycle = %v, want %v", err, ErrStale)
+	}
+	d.at = nil
+	must.Is(t, must.Err(d.collector(Config{}).Plan(t.Context())), ErrUnsafe, "Plan without the bytes")
+}
+
 // Clocks decide nothing: with every record a day older or younger than it is, the plan is the same (DESIGN 9).
 func TestNoClock(t *testing.T) {
 	plan := func(age time.Duration) *Plan {
@@ -171,6 +244,13 @@ func (c torn) Scan(ctx context.Context, from uint64, tell func(record.Stamped) e
 
 func (c torn) Keys(context.Context, string) ([]string, error) { return nil, nil }
 
+// unsaid does not say where a pack is.
+type unsaid struct{ torn }
+
+func (unsaid) FindPack(context.Context, casstore.PackID) (record.FoundPack, error) {
+	return record.FoundPack{}, record.ErrUnknown
+}
+
 // A pack that the reading has not is asked for before it is told to be lost.
 func TestLossIsConfirmed(t *testing.T) {
 	f := newFake(t)
@@ -191,6 +271,11 @@ func TestLossIsConfirmed(t *testing.T) {
 	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrBusy) || errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), to.String()) {
 		t.Errorf("Plan of a reading without moved records = %v, want %v, and where the pack is", err, record.ErrBusy)
 	}
+	c.Records = unsaid{torn{f}}
+	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrUnknown) || errors.Is(err, ErrUnsafe) {
+		t.Errorf("Plan of such a reading while nobody says where the pack is = %v, want %v", err, record.ErrUnknown)
+	}
+	c.Records = torn{f}
 	delete(f.recs, events.MovedKey(bottom.Pack.String()))
 	if _, err := c.Plan(t.Context()); !errors.Is(err, ErrDangling) || !strings.Contains(err.Error(), "tombstone") {
 		t.Errorf("Plan without the pack = %v, want %v, and what was read of it", err, ErrDangling)

@@ -150,7 +150,7 @@ func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
 			return false, err
 		}
 		if err := r.copyLive(ctx, b, s, now[i]); err != nil {
-			if e := r.alone(ctx); e != nil { // a newer cycle may have repacked it, and reclaimed the bytes since
+			if e := r.alone(ctx, r.fence); e != nil { // a newer cycle may have repacked it, and reclaimed the bytes since
 				return false, e
 			}
 			return false, fmt.Errorf("%s: %w", keys[i], err)

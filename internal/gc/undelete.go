@@ -171,7 +171,7 @@ func (u *undeletion) choose(ctx context.Context, names []string) error {
 func (u *undeletion) chooseNode(ctx context.Context, ref casstore.Ref) error {
 	for _, id := range u.packs {
 		h, err := u.header(ctx, id)
-		if record.Temporary(err) || ctx.Err() != nil {
+		if passing(ctx, err) {
 			return err
 		}
 		if err != nil {
@@ -222,7 +222,7 @@ func (u *undeletion) header(ctx context.Context, id casstore.PackID) (*casstore.
 func (u *undeletion) descend(ctx context.Context, id casstore.PackID) error {
 	if u.all {
 		switch err := u.wantAll(ctx, id); {
-		case record.Temporary(err) || ctx.Err() != nil:
+		case passing(ctx, err):
 			return err
 		case err != nil:
 			u.lost = append(u.lost, fmt.Sprintf("pack %s: %v", id, err))
@@ -233,7 +233,7 @@ func (u *undeletion) descend(ctx context.Context, id casstore.PackID) error {
 		return nil
 	}
 	h, err := u.header(ctx, id)
-	if record.Temporary(err) || ctx.Err() != nil {
+	if passing(ctx, err) {
 		return err
 	}
 	if err != nil { // who refers to it says so
@@ -278,7 +278,7 @@ func (u *undeletion) place(id casstore.PackID) casstore.PackID {
 func (u *undeletion) checkBlobs(ctx context.Context) error {
 	for sum := range u.blobs {
 		err := u.checkBlob(ctx, sum)
-		if record.Temporary(err) || ctx.Err() != nil {
+		if passing(ctx, err) {
 			return err
 		}
 		if u.blobs[sum] = err == nil; err != nil {
@@ -313,7 +313,7 @@ func (u *undeletion) checkBlob(ctx context.Context, sum [32]byte) error {
 // check finds which of the nodes that are wanted are whole. A ref points to a lower index, or into an older pack.
 func (u *undeletion) check(ctx context.Context, id casstore.PackID, x *exhumed) error {
 	raw, err := u.c.Bulk.Read(ctx, u.w.packs[id].Object)
-	if record.Temporary(err) || ctx.Err() != nil {
+	if passing(ctx, err) {
 		return err
 	}
 	var pack *casstore.Pack
@@ -335,7 +335,7 @@ func (u *undeletion) check(ctx context.Context, id casstore.PackID, x *exhumed) 
 			err = u.checkRefs(ctx, id, x, i)
 		}
 		switch {
-		case record.Temporary(err) || ctx.Err() != nil:
+		case passing(ctx, err):
 			return err
 		case err == nil:
 			x.whole.Set(i)
