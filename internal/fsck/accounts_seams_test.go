@@ -43,6 +43,7 @@ func (w *world) wantNamed(lost events.Event) {
 
 // The loss of a linked entry behind a rename is "superseded": what it is linked to was seen under the old name.
 func TestAccountSeamLinkedBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	w.raw(entryOf(thO, "p", 2, 1, "two"))
@@ -53,6 +54,7 @@ func TestAccountSeamLinkedBehindARename(t *testing.T) {
 
 // The thread's entries are counted for each of its names: one that was published under the old name stands for a lost one under the new.
 func TestAccountSeamSameBodyUnderAnotherName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "same"))
 	w.settle()
@@ -63,6 +65,7 @@ func TestAccountSeamSameBodyUnderAnotherName(t *testing.T) {
 
 // A dead letter of another thread of the session stands for a lost event.
 func TestAccountSeamLetterOfAnotherThread(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "q", 1, 0, "x"))
 	w.raw(opOf(thA, "q", 2, 0, endOp()))
@@ -74,6 +77,7 @@ func TestAccountSeamLetterOfAnotherThread(t *testing.T) {
 
 // A dead letter of the removed thread stands for what its successor lost.
 func TestAccountSeamLetterOfARemovedThread(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thA, "p", 3, 0, "three"))
@@ -86,6 +90,7 @@ func TestAccountSeamLetterOfARemovedThread(t *testing.T) {
 
 // The same where the letter was removed by its operator.
 func TestAccountSeamRemovedLetterOfARemovedThread(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thA, "p", 3, 0, "three"))
@@ -102,6 +107,7 @@ func TestAccountSeamRemovedLetterOfARemovedThread(t *testing.T) {
 // A sequence that the successor of a removed thread gave to another entry: the persister makes the old one a dead letter; where that
 // is lost, it is "repeated".
 func TestAccountSeamReusedOfASuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.settle()
@@ -116,6 +122,7 @@ func TestAccountSeamReusedOfASuccessor(t *testing.T) {
 
 // An entry of an epoch that ended is a dead letter; where that is lost, it is "fenced".
 func TestAccountSeamLostOfALateEpoch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	next := entryOf(thA, "p", 1, 0, "two")
@@ -127,6 +134,7 @@ func TestAccountSeamLostOfALateEpoch(t *testing.T) {
 
 // An operation that is lost, whose sequence the removed thread of the name had, is "noted".
 func TestAccountSeamOperationOfASuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thA, "p", 2, 0, "two"))
@@ -139,6 +147,7 @@ func TestAccountSeamOperationOfASuccessor(t *testing.T) {
 
 // An operation that is dropped under a used sequence, behind a rename, is "noted".
 func TestAccountSeamDroppedOperationBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	w.settle()
@@ -157,6 +166,7 @@ func TestAccountSeamDroppedOperationBehindARename(t *testing.T) {
 
 // The removal of a thread under a sequence that its producer gave to an entry of the removed thread that had the name.
 func TestAccountSeamDroppedRemoval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.settle()
@@ -177,6 +187,7 @@ func TestAccountSeamDroppedRemoval(t *testing.T) {
 
 // An entry of an ended epoch behind a rename: dropped without a letter, and "unknown".
 func TestAccountSeamLateEpochBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	w.raw(entryOf(thO, "p", 2, 1, "two"))
@@ -197,6 +208,7 @@ func TestAccountSeamLateEpochBehindARename(t *testing.T) {
 
 // A letter of an event of before SPOOL_EVENTS was made anew stands for the event that has its number now.
 func TestAccountSeamLetterOfANumber(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bad := entryOf(thA, "p", 1, 0, "x")
 	bad.Body = []byte("{")
@@ -230,6 +242,7 @@ func (w *world) wantLetterOrNamed() {
 
 // An entry that is superseded takes the entry of another producer that says the same, which is a finding then.
 func TestAccountSeamSupersededTakesAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thA, "p", 6, 5, "continue")) // 5 was not stored: its producer was told
@@ -239,6 +252,7 @@ func TestAccountSeamSupersededTakesAnother(t *testing.T) {
 
 // A repeat of what a removed thread had takes an entry of its successor that says the same.
 func TestAccountSeamRepeatTakesAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 2, 0, "continue"))
 	w.settle()
@@ -251,6 +265,7 @@ func TestAccountSeamRepeatTakesAnother(t *testing.T) {
 
 // A late tail is dropped, for the later event says all that it does.
 func TestAccountSeamLateTail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tail := func(text string) events.Control {
 		return events.Control{Op: events.OpTail, Tail: &events.Tail{Bytes: []byte(text), Open: true}}
@@ -263,6 +278,7 @@ func TestAccountSeamLateTail(t *testing.T) {
 
 // An entry is sent again under the old name, to a thread of which the new name went on to a later epoch.
 func TestAccountSeamRepeatsBehindRenames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := w.Context()
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
@@ -290,6 +306,7 @@ func TestAccountSeamRepeatsBehindRenames(t *testing.T) {
 
 // The same, behind a removal of the renamed thread whose name begins anew.
 func TestAccountSeamRepeatOfARenamedInASuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := w.Context()
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
@@ -308,6 +325,7 @@ func TestAccountSeamRepeatOfARenamedInASuccessor(t *testing.T) {
 
 // An operation that is worded otherwise when it is made again is taken for a repeat.
 func TestAccountSeamOperationWordedOtherwise(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	op := opOf(thA, "p", 2, 1, events.Control{Op: events.OpName, Name: &events.Name{Title: "x"}})
@@ -319,6 +337,7 @@ func TestAccountSeamOperationWordedOtherwise(t *testing.T) {
 
 // Another thread of the session has an entry of the same sequence that says the same: behind a rename the one that is new is dropped.
 func TestAccountSeamSameInAnotherThread(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thB, "p", 1, 0, "hello"))
 	w.raw(entryOf(thO, "p", 1, 0, "other"))
@@ -330,6 +349,7 @@ func TestAccountSeamSameInAnotherThread(t *testing.T) {
 
 // An operation under the sequence of an entry.
 func TestAccountSeamOperationUnderASequenceOfAnEntry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(opOf(thA, "p", 1, 0, endOp()))
@@ -338,6 +358,7 @@ func TestAccountSeamOperationUnderASequenceOfAnEntry(t *testing.T) {
 
 // A message of two entries with one sequence.
 func TestAccountSeamOneSequenceTwiceInAMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := entryOf(thA, "p", 1, 0, "one")
 	e.More = []events.Entry{{Seq: 1, Body: step("other")}}
@@ -347,6 +368,7 @@ func TestAccountSeamOneSequenceTwiceInAMessage(t *testing.T) {
 
 // The same, the first of which is refused: the letter is taken for both.
 func TestAccountSeamOneSequenceTwiceInAMessageRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := entryOf(thA, "p", 1, 0, "one")
 	e.Body = []byte("{")
@@ -379,6 +401,7 @@ func (l atLedger) Messages(ctx context.Context, stream string, from uint64, f fu
 
 // What comes under the old name of a thread is a dead letter; where that is lost it is "removed", once the new name was removed.
 func TestAccountSeamLostUnderAnOldName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.settle()
@@ -398,6 +421,7 @@ func TestAccountSeamLostUnderAnOldName(t *testing.T) {
 
 // EVENTS was trimmed up to what an event is linked to, which its thread's head knows as the last one.
 func TestAccountSeamLinkedToATrimmed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
@@ -409,6 +433,7 @@ func TestAccountSeamLinkedToATrimmed(t *testing.T) {
 
 // An entry of a lost stretch whose bytes an operation made.
 func TestAccountSeamEntryOfAnOperation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(opOf(thA, "p", 2, 1, events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: "short"}}))
@@ -431,6 +456,7 @@ func (w *world) dropLetters(replay bool) {
 
 // A late entry whose letter was removed, or replayed, before its thread was renamed, is sent again under the new name.
 func TestAccountSeamLetterThenRename(t *testing.T) {
+	t.Parallel()
 	for _, replay := range []bool{false, true} {
 		w := newWorld(t)
 		w.raw(entryOf(thO, "p", 1, 0, "one"))
@@ -449,6 +475,7 @@ func TestAccountSeamLetterThenRename(t *testing.T) {
 
 // A plain repeat under the new name, behind a later entry there.
 func TestAccountSeamPlainRepeatBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	w.raw(entryOf(thO, "p", 2, 0, "two"))
@@ -462,6 +489,7 @@ func TestAccountSeamPlainRepeatBehindARename(t *testing.T) {
 
 // An entry whose body is masked differently is a repeat: nothing trimmed.
 func TestAccountSeamMaskedRepeatBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.restart(redact.New(redact.Default(), true))
 	two := entryOf(thO, "p", 2, 0, "key "+leaked)
@@ -477,6 +505,7 @@ func TestAccountSeamMaskedRepeatBehindARename(t *testing.T) {
 
 // An operation that comes late in a thread, under a sequence that an entry of the removed thread of the name had.
 func TestAccountSeamLateOperationOfASuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.raw(entryOf(thA, "p", 2, 0, "two"))
@@ -490,6 +519,7 @@ func TestAccountSeamLateOperationOfASuccessor(t *testing.T) {
 // A linked entry under a used sequence of an epoch that ended, linked to one of before a rename: see TestAccountSeamLateEpochBehindARename.
 // Here without any link: the repeat of an old epoch behind a rename is a dead letter, which says that it is new.
 func TestAccountSeamRepeatOfALateEpochBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	next := entryOf(thO, "p", 1, 0, "of the successor")
@@ -507,6 +537,7 @@ func TestAccountSeamRepeatOfALateEpochBehindARename(t *testing.T) {
 
 // A replay that was refused, and whose own letter was removed, cannot be made again: the letter is said to have been published.
 func TestAccountSeamReplayOfAMendedLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	// Late, so a letter; its replay is applied, and the thread removed and begun anew: what is said of the earlier life?
@@ -534,6 +565,7 @@ func TestAccountSeamReplayOfAMendedLetter(t *testing.T) {
 // In a session that begins anew, an entry that is linked to one that went with the session is a dead letter (unlinked); where
 // that is lost, it is "superseded".
 func TestAccountSeamLinkedToADeletedSession(t *testing.T) {
+	t.Parallel()
 	for _, lose := range []bool{false, true} {
 		w := newWorld(t)
 		w.raw(entryOf(events.Thread{Session: "first", Name: "main"}, "p", 1, 0, "first"))
@@ -556,6 +588,7 @@ func TestAccountSeamLinkedToADeletedSession(t *testing.T) {
 
 // A late entry in a session that begins anew is a dead letter; where that is lost it is "unknown".
 func TestAccountSeamLateInASessionAnew(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.settle()
@@ -567,6 +600,7 @@ func TestAccountSeamLateInASessionAnew(t *testing.T) {
 
 // What is fenced behind a rename, and lost, is "unknown".
 func TestAccountSeamLostEpochBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	next := entryOf(thO, "p", 1, 0, "two")
@@ -579,6 +613,7 @@ func TestAccountSeamLostEpochBehindARename(t *testing.T) {
 
 // A whole linked message behind a rename.
 func TestAccountSeamLinkedMessageBehindARename(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thO, "p", 1, 0, "one"))
 	w.settle()
@@ -590,6 +625,7 @@ func TestAccountSeamLinkedMessageBehindARename(t *testing.T) {
 
 // A letter was replayed and kept, and came back; the copy is removed, what was wrong is mended: the letter is "had", and is removed.
 func TestAccountSeamReplayOfALetterThatCameBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	blob := []byte("a blob that comes later")
@@ -615,6 +651,7 @@ func TestAccountSeamReplayOfALetterThatCameBack(t *testing.T) {
 
 // Replays of operations, kept, twice.
 func TestAccountSeamReplayOfOperations(t *testing.T) {
+	t.Parallel()
 	for _, op := range []events.Control{endOp(), {Op: events.OpRename, Rename: &events.Rename{To: "b"}}, {Op: events.OpRemove, Remove: &events.Remove{}}} {
 		w := newWorld(t)
 		w.raw(entryOf(thA, "p", 1, 0, "one"))
