@@ -41,13 +41,13 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 		return repeated, nil
 	}
 	given, err := d.given(ctx, h, last+1)
-	if err != nil || given == nil || !given.Names(seq, d.e.At) {
+	if err != nil || !given.names(seq, d.e.At) {
 		return repeated, err
 	}
-	if d.e.Kind == events.KindControl && given.Kind(seq) == events.KindControl {
+	if d.e.Kind == events.KindControl && given.kind(seq, d.e.At) == events.KindControl {
 		return repeated, nil
 	}
-	if own, err := d.before(ctx, given); err != nil || own {
+	if again, err := d.before(ctx, given); err != nil || again {
 		return repeated, err
 	}
 	// What was refused so is behind the last event that the head knows. It is no other when it is sent again.
@@ -63,14 +63,14 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict, error) {
 	seq := d.e.Event.Seq
 	given, err := d.given(ctx, h, d.e.At+1)
-	if err != nil || given == nil {
+	if err != nil || given.own == nil {
 		return Verdict{Is: Repeated}, err
 	}
-	own, err := d.before(ctx, given)
+	again, err := d.before(ctx, given)
 	switch {
-	case err != nil, own, d.e.Kind != events.KindEntry && given.Names(seq, d.e.At):
+	case err != nil, again, d.e.Kind != events.KindEntry && given.names(seq, d.e.At):
 		return Verdict{Is: Repeated}, err
-	case d.e.Prev != 0 && !given.Names(d.e.Prev, d.e.At+1): // its producer was told
+	case d.e.Prev != 0 && !given.names(d.e.Prev, d.e.At+1): // its producer was told
 		return Verdict{Is: Superseded}, nil
 	case d.e.Bad != nil:
 		return Refused(d.e.Bad), nil
@@ -79,25 +79,42 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 		ErrFenced, seq, d.e.Epoch, d.e.Producer)), nil
 }
 
-// given is what the producer of an event gave its sequences to: in the life of the thread, or, where that does not name the event's, in
-// all of its session: the thread may have had it under another name.
-func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (*events.Given, error) {
-	given, err := d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, d.lives(h), before)
-	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) {
-		return given, err
+// given is what the producer of an event gave its sequences to: under the name of the thread in its life, and, where that has not the
+// event, under all names of its session: the thread may have had it under another one. nil: nobody knows.
+type given struct{ own, all *events.Given }
+
+func (g given) names(seq, at uint64) bool {
+	return g.own != nil && g.own.Names(seq, at) || g.all != nil && g.all.Names(seq, at)
+}
+
+func (g given) kind(seq, at uint64) events.Kind {
+	if g.own.Names(seq, at) {
+		return g.own.Kind(seq)
+	}
+	return g.all.Kind(seq)
+}
+
+func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g given, err error) {
+	g.own, err = d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, d.lives(h), before)
+	if err != nil || g.own == nil || g.own.Before(d.e.Event.Seq, d.e.came(), d.e.At) {
+		return g, err
 	}
 	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, d.begins(), before)
+	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, d.begins(), before)
+	return g, err
 }
 
 // before reports whether the event's sequence was given to the same before. What a thread has that is there now, under a name of its own,
 // is that one's.
-func (d *draft) before(ctx context.Context, given *events.Given) (bool, error) {
+func (d *draft) before(ctx context.Context, g given) (bool, error) {
 	seq, is := d.e.Event.Seq, d.e.came()
-	if !given.Before(seq, is, d.e.At) {
+	if g.own.Before(seq, is, d.e.At) {
+		return true, nil
+	}
+	if g.all == nil || !g.all.Before(seq, is, d.e.At) {
 		return false, nil
 	}
-	for _, name := range given.In(seq, is) {
+	for _, name := range g.all.In(seq, is) {
 		if name == d.st.Key.Name {
 			return true, nil
 		}

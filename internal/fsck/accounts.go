@@ -586,11 +586,11 @@ func (b *book) knownBefore(p *posting) bool {
 	}) || slices.ContainsFunc(b.joined, func(j join) bool { return j.seen.Duplicate(p.producer, p.epoch, p.seq) })
 }
 
-// behindJoined reports whether the thread had seen a later event of a producer under another name.
+// behindJoined reports whether the thread had seen an event of that sequence, or a later one of its producer, under another name.
 func (b *book) behindJoined(p *posting) bool {
 	return slices.ContainsFunc(b.joined, func(j join) bool {
 		last, known := j.seen.Last(p.producer)
-		return known && last.At < p.at && last.Epoch == p.epoch && last.Seq > p.seq
+		return known && last.At < p.at && last.Epoch == p.epoch && last.Seq >= p.seq
 	})
 }
 

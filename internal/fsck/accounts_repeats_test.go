@@ -44,6 +44,16 @@ func TestAccountOfRepeats(t *testing.T) {
 			fsck.Accounts{Events: 10, Applied: 3, Noted: 1, Repeated: 3, Removed: 3},
 		},
 		{
+			"of both threads, in a name that another thread with the same sequences was renamed into",
+			[]events.Event{event(id, 1, "one"), event(id, 2, "two"), event(other, 1, "uno"), event(other, 2, "due")},
+			func(w *world) {
+				must.Do(w, w.cl.Remove(w.Context(), id))
+				must.Do(w, w.cl.Rename(w.Context(), other, "main"))
+			},
+			[]events.Event{event(id, 2, "two"), event(id, 3, "three"), event(id, 2, "due"), event(id, 1, "one"), event(id, 1, "uno")},
+			fsck.Accounts{Events: 11, Applied: 3, Noted: 1, Repeated: 4, Removed: 3},
+		},
+		{
 			"under the old name of a thread whose new one was removed",
 			[]events.Event{event(id, 1, "one"), event(id, 2, "two")},
 			func(w *world) {
