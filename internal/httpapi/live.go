@@ -69,6 +69,12 @@ const restored = "the store was restored from a backup: what it has can be other
 
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	var renamed *client.Renamed
+	if r.Header.Get("Last-Event-ID") != "" && errors.As(err, &renamed) { // a reader that was away is told as one that was here
+		f := &follower{api: a, out: startSSE(w)}
+		a.ended(r.Context(), f.out, f.gone(err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}

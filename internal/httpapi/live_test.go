@@ -468,6 +468,9 @@ func TestStreamOfWhatGoes(t *testing.T) {
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
 		t.Errorf("reset = %s, want the new name", e.data)
 	}
+	if e := follow(t, ctx, url+"/v1/sessions/s/threads/a/live", first.id).next(); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
+		t.Errorf("event of a reader that comes back = %+v, want the new name", e)
+	}
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", first.id)
 	must.Do(t, cl.Remove(ctx, b))
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"removed"`) {
