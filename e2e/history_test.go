@@ -70,7 +70,7 @@ func TestHistory(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		want int
-	}{{"--cwd /home/mira/orchard --session " + found[0].Session, 1}, {"--cwd /home/mira", 0}, {"--session none", 0}} {
+	}{{"--cwd /home/mira/orchard --session " + found[0].Session, 1}, {"--cwd /home/mira", 0}} {
 		if got := w.history(append([]string{"search", "compost", "litre", "--json"}, strings.Fields(c.args)...)...); len(got) != c.want {
 			t.Errorf("search %s = %+v, want %d", c.args, got, c.want)
 		}

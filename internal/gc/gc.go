@@ -135,7 +135,8 @@ type Config struct {
 	// by the server's clock: a bucket of records that lost them all names nothing, and a repair finds them by what they
 	// hold. The inbox has InboxAge.
 	ReclaimAge time.Duration
-	// Erased are tokens of objects that need no ReclaimAge: those of the sessions that an erasure deletes.
+	// Erased are the sessions that an erasure deletes; nil: it is none. It waits for ReclaimAge for those objects alone that have
+	// the name of an artifact of another session: somebody may be about to register them.
 	Erased map[string]bool
 
 	Share float64 // most that may be condemned of all records of packs and blobs, or reclaimed of a bucket's bytes, 0 to 1; 0 = 0.3

@@ -240,7 +240,7 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 				continue
 			case bucket == events.InboxBucket:
 				why = "no event claims it"
-			case !c.cfg.Erased[s.Object.NUID] && !p.waited(bucket, s, since, c.cfg.ReclaimAge):
+			case !c.erases(bucket, s.Object.Name) && !p.waited(bucket, s, since, c.cfg.ReclaimAge):
 				p.Kept.unnamed(s.Object.Size)
 				continue
 			}
@@ -255,6 +255,12 @@ func (c *Collector) waste(ctx context.Context, p *Plan, w *world, claims *record
 		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Last, b.Last))
 	})
 	return nil
+}
+
+// erases reports whether an object that no record names goes at once.
+func (c *Collector) erases(bucket, object string) bool {
+	session, _, named := strings.Cut(object, "/")
+	return c.cfg.Erased != nil && (bucket != events.ArtifactsBucket || !named || c.cfg.Erased[session])
 }
 
 // ownArtifact reports whether an object that no record names is what an upload of Spool's left: chunks without a name, or

@@ -66,9 +66,9 @@ func (recs Records) seal(ctx context.Context, most time.Duration) (record.Seal, 
 	return known.Seal, nil
 }
 
-// Store is which store it is: a restore makes another one. "": nobody has marked it, or who asks may not know.
-func (recs Records) Store(ctx context.Context) (string, error) {
-	s, err := recs.seal(ctx, foreignFor)
+// Store is which store the events are of: a restore makes another one. "": nobody has marked it, or who asks may not know.
+func (evs Events) Store(ctx context.Context) (string, error) {
+	s, err := evs.c.Records().seal(ctx, foreignFor)
 	return s.Store, err
 }
 

@@ -73,7 +73,10 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		maps.Copy(victims, ev.tokens)
 	}
 	over := &overwriting{
-		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, done: map[string]*sessionstore.Overwritten{},
+		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, sessions: map[string]bool{}, done: map[string]*sessionstore.Overwritten{},
+	}
+	for _, name := range names {
+		over.sessions[name] = true
 	}
 	allow := e.Allow
 	if p, err := e.plan(ctx, over, nil); err == nil && len(p.Brakes) == 0 {
@@ -172,7 +175,7 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 
 func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, error) {
 	cfg := gc.Safe()
-	cfg.Dense, cfg.Allow, cfg.Erased = true, allow, over.victims
+	cfg.Dense, cfg.Allow, cfg.Erased = true, allow, over.sessions
 	deps := gcnats.Deps(e.Conn, cfg.Lane)
 	deps.Bulk, deps.Log, deps.Alarms = over, e.Log, alarms(e.Conn)
 	return gc.New(deps, cfg)
@@ -189,9 +192,10 @@ func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) 
 // overwriting is the object buckets of a collector that writes over what the sessions had, instead of dropping it alone.
 type overwriting struct {
 	natsio.Objects
-	store   *sessionstore.Store
-	victims map[string]bool // tokens of their objects
-	done    map[string]*sessionstore.Overwritten
+	store    *sessionstore.Store
+	victims  map[string]bool // tokens of their objects
+	sessions map[string]bool
+	done     map[string]*sessionstore.Overwritten
 }
 
 // Reclaim implements gc.Bulk.
@@ -389,7 +393,7 @@ func remains(r *client.Receipt) []string {
 		"outside of Spool: backups, exports, what subscribers have read, prompt histories on other machines",
 	}
 	if n := r.Collected.Unnamed; n > 0 {
-		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, of an erasure that was cut off perhaps: cycles of gc take them in a day",
+		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, and that are not of the session: cycles of gc take them in a day",
 			text.Bytes(r.Collected.UnnamedBytes), n)}, list...)
 	}
 	if r.Collected.Refused != "" {

@@ -171,7 +171,7 @@ func TestEraseShared(t *testing.T) {
 	must.Do(t, cl.Await(ctx, from, "p", 0, 10))
 	to := events.Thread{Session: "child", Name: "main"}
 	must.Do(t, cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}))
-	tools := must.Get(conn.Objects().Upload(ctx, events.ArtifactsBucket, "mine/art_1/0.tool.log", [][]byte{[]byte("to be registered")}))(t)
+	tools := must.Get(conn.Objects().Upload(ctx, events.ArtifactsBucket, "other/art_1/0.tool.log", [][]byte{[]byte("to be registered")}))(t)
 	receipts, err := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}.Run(ctx, "mine", "nobody")
 	if !errors.Is(err, client.ErrSessionNotFound) || len(receipts) != 1 {
 		t.Fatalf("Run = %+v, %v, want a receipt, and one session not found", receipts, err)

@@ -251,7 +251,7 @@ func (c *Client) threads(ctx context.Context, filters ...string) ([]Thread, erro
 }
 
 // Store is which store it is: a restore makes another one, and what was read of the one before may be otherwise in it. "": nobody knows.
-func (c *Client) Store(ctx context.Context) (string, error) { return c.records.Store(ctx) }
+func (c *Client) Store(ctx context.Context) (string, error) { return c.events.Store(ctx) }
 
 // Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now. How fresh it is: as Sessions.
