@@ -115,8 +115,8 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 		return false, nil
 	}
 	for _, name := range g.all.In(seq, is) {
-		if name == d.st.Key.Name {
-			return true, nil
+		if name == d.st.Key.Name { // of an earlier life
+			continue
 		}
 		rs, err := d.w.Records(ctx, events.HeadKey(events.Thread{Session: d.st.Key.Session, Name: name}))
 		if err != nil {
