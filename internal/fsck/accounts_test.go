@@ -213,6 +213,18 @@ func TestAccountTellsReusedSequences(t *testing.T) {
 	}
 }
 
+// Two operations of one kind under one sequence, of which the second one says something else: it was left out, and that is told.
+func TestAccountTellsReusedOperations(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
+	for _, title := range []string{"x", "y"} {
+		w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Kind: events.KindControl,
+			Body: events.Control{Op: events.OpName, Name: &events.Name{Title: title}}.Encode()})
+	}
+	w.finds(w.account(fsck.Config{}), "SPOOL_EVENTS 3", "gave them out twice")
+}
+
 // A head that is set back, with its entries acked, is a loss: each entry is named, whatever dead letters other sessions have.
 func TestAccountFindsWhatIsLost(t *testing.T) {
 	w := newWorld(t)

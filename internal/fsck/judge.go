@@ -1,0 +1,225 @@
+package fsck
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// book is the account of one thread.
+type book struct {
+	a      *accountant
+	t      events.Thread
+	w      whereabouts
+	joined []join                    // the other names of the thread
+	stored []*entries                // of the thread, and of the one that had its name
+	first  map[name]*posting         // the events that were judged and found somewhere
+	gone   map[said]bool             // of those that went with their thread
+	links  map[chain][]events.Linked // of the events before
+	top    map[string]uint64         // greatest epoch of each producer so far
+	least  map[chain]uint64          // lowest sequence so far
+	last   map[chain]uint64          // greatest sequence so far
+
+	applied map[name]bool   // those that are in the thread
+	former  map[said]uint64 // where those came first that came under names that the thread had; nil: not looked yet
+	refused map[said]bool   // those that became dead letters, which may be removed since
+	goneAt  map[uint64]bool // messages with dead letters of what went with its thread
+	replays map[string]bool // producers that published the event of a dead letter again
+}
+
+// judge counts an event as what it is; else it says why it is none. What a persister takes for a repeat, or leaves out, is looked at
+// before what is stored: else it would stand for another event that says the same.
+func (b *book) judge(p *posting) (why string) {
+	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
+	first, again := b.first[p.name()]
+	gone, former := b.gone[said{p.name(), p.is}], b.cameBefore(p)
+	letter := b.hadLetter(p)
+	switch {
+	case b.a.refused(p):
+		n = &b.a.accounts.Refused
+		if p.at > b.w.removed {
+			b.refused[said{p.name(), p.is}] = true
+		} else {
+			b.gone[said{p.name(), p.is}], b.goneAt[p.at] = true, true
+		}
+	case p.unread != nil:
+		return fmt.Sprintf("it is no event (%v), and no dead letter says so", p.unread)
+	case p.at <= b.w.removed:
+		b.gone[said{p.name(), p.is}] = true
+		n = &b.a.accounts.Removed
+	case again && (first.is == p.is || p.op != "" && first.means == p.means || letter):
+	case gone && (p.op == events.OpRemove || p.op == events.OpRename): // what takes a thread from its name is done once
+		n = &b.a.accounts.Noted
+	case gone && b.w.left != nil && !b.w.own(b.t) && b.w.left.Duplicate(p.producer, p.epoch, p.seq):
+	case former && b.knownBefore(p):
+	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone) && !b.applied[p.name()]:
+	case p.seq < b.last[c] && p.op == events.OpTail && !again: // the later one says all that it does
+	case !again && b.standing(p) == events.Superseded && !letter:
+		b.a.accounts.Superseded++
+		return ""
+	case p.kind == events.KindEntry && b.take(p.sum):
+		b.applied[p.name()] = true
+		n = &b.a.accounts.Applied
+	case again && gone && !b.applied[p.name()]:
+	case again:
+		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
+	case p.epoch < b.top[p.producer] && b.forgot():
+		n = &b.a.accounts.Fenced
+	case p.epoch < b.top[p.producer]:
+		return "it is of an epoch of its producer that had ended, and was taken for a repeat"
+	case b.replaced(p):
+		b.a.accounts.Unknown++
+		return ""
+	case p.seq < b.last[c] && p.seq < b.least[c] && b.forgot(): // what it repeats can be forgotten
+		b.a.accounts.Unknown++
+		return ""
+	case p.seq < b.last[c]:
+		return "it came behind a later event of its producer, and was taken for a repeat"
+	case (p.kind != events.KindEntry || p.claimed && b.loose() != nil) && b.w.had(p):
+		if p.kind == events.KindEntry {
+			b.loose().loose--
+		}
+		n = &b.a.accounts.Noted
+	case letter:
+	case b.standing(p) == events.Unlinked && b.forgot():
+		b.a.accounts.Unknown++
+		return ""
+	default:
+		return "it was acked, and is neither in its thread nor in the dead letters"
+	}
+	*n++
+	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
+		b.note(p, !again || n == &b.a.accounts.Applied) // else its sequence is another one's
+	}
+	return ""
+}
+
+// note remembers an event that was found somewhere.
+func (b *book) note(p *posting, first bool) {
+	c := chain{p.producer, p.epoch}
+	if first {
+		b.first[p.name()] = p
+	}
+	if strings.HasPrefix(p.producer, threads.Replayer) {
+		b.replays[p.producer] = true
+	}
+	b.top[p.producer] = max(b.top[p.producer], p.epoch)
+	b.last[c] = max(b.last[c], p.seq)
+	if low, known := b.least[c]; !known || p.seq < low {
+		b.least[c] = p.seq
+	}
+}
+
+// forgot reports whether SPOOL_EVENTS has forgotten events of which a persister may have known: it knows of none from before the deletion
+// of their session.
+func (b *book) forgot() bool { return b.a.oldest > b.w.deleted+1 }
+
+// take takes the entry of an event from where it is; false: it is nowhere.
+func (b *book) take(body [sha256.Size]byte) bool {
+	return slices.ContainsFunc(b.stored, func(s *entries) bool { return s.take(body) })
+}
+
+// loose is what holds masked entries of which no event is found.
+func (b *book) loose() *entries {
+	if i := slices.IndexFunc(b.stored, func(s *entries) bool { return s.loose > 0 }); i >= 0 {
+		return b.stored[i]
+	}
+	return nil
+}
+
+// hadLetter reports whether an event has or had a dead letter, perhaps of another message, also of a former name of the thread. One of
+// what went with the thread is none of what has its name now.
+func (b *book) hadLetter(p *posting) bool {
+	has := func(t events.Thread) bool { return b.a.hasLetter(refusal{t, p.name()}, p.is, b.goneAt) }
+	return has(b.t) || b.refused[said{p.name(), p.is}] ||
+		slices.ContainsFunc(b.joined, func(j join) bool { return has(j.from) }) ||
+		len(b.replays) > 0 && b.replays[threads.ReplayerOf(p.producer, p.epoch, p.seq, p.is[:])]
+}
+
+// cameBefore reports whether an event came before under a name that the thread had.
+func (b *book) cameBefore(p *posting) bool {
+	if b.former == nil {
+		b.former = map[said]uint64{}
+		for _, j := range b.joined {
+			for i := range b.a.threads[j.from] {
+				o := &b.a.threads[j.from][i]
+				if is := (said{o.name(), o.is}); b.former[is] == 0 || o.at < b.former[is] {
+					b.former[is] = o.at
+				}
+			}
+		}
+	}
+	at := b.former[said{p.name(), p.is}]
+	return at != 0 && at < p.at
+}
+
+// knownBefore reports whether the thread knows an event.
+func (b *book) knownBefore(p *posting) bool {
+	return b.w.left != nil && b.w.left.Duplicate(p.producer, p.epoch, p.seq) || slices.ContainsFunc(b.w.heads, func(h headOf) bool {
+		return h.Duplicate(p.producer, p.epoch, p.seq)
+	}) || slices.ContainsFunc(b.joined, func(j join) bool { return j.seen.Duplicate(p.producer, p.epoch, p.seq) })
+}
+
+// behindJoined reports whether the thread had seen an event of that sequence, or a later one of its producer, under another name.
+func (b *book) behindJoined(p *posting) bool {
+	return slices.ContainsFunc(b.joined, func(j join) bool {
+		last, known := j.seen.Last(p.producer)
+		return known && last.At < p.at && last.Epoch == p.epoch && last.Seq >= p.seq
+	})
+}
+
+// replaced reports whether the name's thread has seen a later epoch of an event's producer of which SPOOL_EVENTS has not got the first
+// events any more: they may have come before.
+func (b *book) replaced(p *posting) bool {
+	begins := func(epoch uint64) bool {
+		var first *posting
+		for _, t := range append([]join{{from: b.t}}, b.joined...) {
+			for i, o := range b.a.threads[t.from] {
+				if o.producer == p.producer && o.epoch == epoch && (first == nil || o.seq < first.seq) {
+					first = &b.a.threads[t.from][i]
+				}
+			}
+		}
+		return first != nil && first.prev == 0 && (first.seq == 1 || b.a.oldest <= 1)
+	}
+	return slices.ContainsFunc(b.w.seen, func(h threads.Head) bool {
+		return slices.ContainsFunc(h.Producers, func(k threads.Producer) bool {
+			return k.ID == p.producer && k.Epoch > p.epoch && !begins(k.Epoch)
+		})
+	})
+}
+
+// standing is how a persister had to take an event, by what it is linked to (SPEC P2).
+func (b *book) standing(p *posting) events.Standing {
+	known := func(seq uint64) bool {
+		_, judged := b.first[name{p.producer, p.epoch, seq}]
+		return judged || slices.ContainsFunc(b.joined, func(j join) bool {
+			last, known := j.seen.Last(p.producer)
+			return known && last.At < p.at && j.seen.Duplicate(p.producer, p.epoch, seq)
+		}) || slices.ContainsFunc(b.w.heads, func(h headOf) bool {
+			last, known := h.Last(p.producer)
+			return known && last.Epoch == p.epoch && last.Seq == seq && last.At < p.at
+		})
+	}
+	if p.prev == 0 || known(p.prev) {
+		return events.Stands
+	}
+	return events.Stand(p.prev, known, events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}, 1)
+}
+
+func (b *book) find(p *posting, why string) {
+	detail := fmt.Sprintf("%s: %s", b.t, why)
+	if _, given := b.first[p.name()]; b.a.lost != nil && !given { // else what its sequence names is there
+		b.a.lost[p.name()] = true
+	}
+	if p.producer != "" {
+		detail = fmt.Sprintf("%s: %s of producer %s, epoch %d, seq %d: %s", b.t, p.kind, p.producer, p.epoch, p.seq, why)
+	}
+	b.a.accounts.Findings = append(b.a.accounts.Findings, Finding{
+		Kind: Unaccounted, Record: fmt.Sprintf("%s %d", events.EventsStream, p.at), Detail: detail,
+	})
+}
