@@ -94,7 +94,7 @@ func (c *tailCmd) look(
 		}
 	}
 	if empty && (c.All || c.Last) && c.Type == "" {
-		return true, c.noteUnkept(a, cl, *f)
+		return true, c.noteUnkept(ctx, a, cl, *f, from)
 	}
 	if empty && c.Type != "" && !slices.Contains(events.OwnTypes, c.Type) {
 		_, err = fmt.Fprintf(a.err, "spool: no item has the type %s yet; Spool's own types are %s\n",
@@ -119,7 +119,9 @@ func (a *app) there(cl *client.Client, f *client.Filter) (err error) {
 
 // noteUnkept says of threads whose items the stream keeps no more that they are there: items have an age, and a restored
 // system begins without any.
-func (c *tailCmd) noteUnkept(a *app, cl *client.Client, f client.Filter) error {
+func (c *tailCmd) noteUnkept(
+	ctx context.Context, a *app, cl *client.Client, f client.Filter, from client.Position,
+) error {
 	all, err := cl.Threads(a.ctx, f.Session)
 	if err != nil {
 		return err
@@ -127,6 +129,9 @@ func (c *tailCmd) noteUnkept(a *app, cl *client.Client, f client.Filter) error {
 	all = slices.DeleteFunc(all, func(t client.Thread) bool { return t.Head.N == 0 || f.Thread != "" && t.Name != f.Thread })
 	if len(all) == 0 {
 		return nil
+	}
+	if empty, err := cl.Empty(ctx, f, from); err != nil || !empty { // a thread may have begun since it was empty
+		return err
 	}
 	others := ""
 	if len(all) > 1 {
