@@ -37,7 +37,7 @@ func Clean(e *Staged, secrets Secrets) (found int) {
 	}
 	clean, found := secrets.Clean(e.Body, dialect.IsJSON(e.Dialect))
 	if found > 0 {
-		came := e.Event.Digest()
+		came := e.Event.Means()
 		e.Came = &came
 	}
 	e.Body = clean

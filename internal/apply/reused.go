@@ -14,8 +14,7 @@ import (
 // head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays and
 // is there. Where it does not tell, the event is taken for a repeat, and fsck names it.
 //
-// Operations are not held against each other, nor pieces of outputs: whoever makes the same one again may word it
-// otherwise. An operation is held against entries.
+// Pieces of outputs are not held against each other: whoever makes the same output again may cut it otherwise.
 
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
@@ -37,14 +36,11 @@ func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) 
 // reused is the verdict over an event of the epoch that a head knows, up to the place of the last one that it knows.
 func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdict, error) {
 	repeated, seq, is := Verdict{Is: Repeated}, d.e.Event.Seq, d.e.came()
-	if d.e.Kind != events.KindEntry && d.e.Kind != events.KindControl {
-		return repeated, nil
-	}
 	given, err := d.given(ctx, h, last+1)
 	if err != nil || !given.names(seq, d.e.At) {
 		return repeated, err
 	}
-	if d.e.Kind == events.KindControl && given.kind(seq, d.e.At) == events.KindControl {
+	if d.e.Kind == events.KindChunk && given.kind(seq, d.e.At) == events.KindChunk {
 		return repeated, nil
 	}
 	if again, err := d.before(ctx, given); err != nil || again {
@@ -68,7 +64,7 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 	}
 	again, err := d.before(ctx, given)
 	switch {
-	case err != nil, again, d.e.Kind != events.KindEntry && given.names(seq, d.e.At):
+	case err != nil, again, d.e.Kind == events.KindChunk && given.names(seq, d.e.At):
 		return Verdict{Is: Repeated}, err
 	case d.e.Prev != 0 && !given.names(d.e.Prev, d.e.At+1): // its producer was told
 		return Verdict{Is: Superseded}, nil
@@ -133,10 +129,10 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 // lives is where in EVENTS the life of a thread begins.
 func (d *draft) lives(h *threads.Head) uint64 { return max(h.Life, h.Began, d.begins()) }
 
-// came is the digest of an event as it came.
+// came is what an event means, as it came.
 func (e *Staged) came() events.Digest {
 	if e.Came != nil {
 		return *e.Came
 	}
-	return e.Event.Digest()
+	return e.Event.Means()
 }

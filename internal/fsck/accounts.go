@@ -210,9 +210,7 @@ func (a *accountant) postEvents(seq uint64, e *events.Event) {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
 		p.sum, p.is, p.claimed = sumOf(&one), one.Digest(), one.Ref != nil
 		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
-			worded := one
-			worded.Body = op.Encode()
-			p.op, p.means = op.Op, worded.Digest()
+			p.op, p.means = op.Op, one.Means()
 		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}

@@ -319,6 +319,44 @@ func TestReusedUnderAFormerName(t *testing.T) {
 	r.wantEntries(other, 3)
 }
 
+// Two operations of one sequence that do different things are one too many: the second one is a dead letter, and the first
+// a repeat however it is worded. So it is with a piece of an output and an entry. What describes a thread may say more.
+func TestReusedOperations(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, _ := r.looking()
+	r.entry(id, 1, 0)
+	r.entry(id, 2, 1)
+	op := func(seq uint64, kind events.Kind, body string) {
+		r.store(&events.Event{Producer: "p", Seq: seq, Kind: kind, Thread: id, Time: 1, Body: []byte(body)})
+	}
+	label := `{"op":"label","label":{"target":"e00000","label":"%s"}}`
+	op(3, events.KindControl, fmt.Sprintf(label, "first"))
+	op(3, events.KindControl, fmt.Sprintf(label, "second"))
+	op(3, events.KindControl, `{"label": {"label": "first", "target": "e00000"}, "op": "label"}`)
+	op(3, events.KindControl, `{"op":"end","end":{}}`)
+	for _, start := range []string{`{"prompt":"Look"}`, `{"prompt":"Look","name":"main"}`} {
+		r.store(&events.Event{Producer: "p", Seq: 1, Kind: events.KindControl, Thread: thread(1), Time: 1,
+			Body: fmt.Appendf(nil, `{"op":"start","start":%s}`, start)})
+	}
+	op(2, events.KindChunk, string(events.Chunk{Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "bash"}}.Encode()))
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	var got []string
+	for _, l := range must.Get(r.DeadLetters(t.Context(), ""))(t) {
+		if !strings.Contains(l.Reason, apply.ErrReused.Error()) {
+			t.Errorf("dead letter %q, want one that says %q", l.Reason, apply.ErrReused)
+		}
+		e := must.Get(events.Decode(l.Data))(t)
+		got = append(got, string(e.Body))
+	}
+	if len(got) != 3 || !strings.Contains(got[0], "second") || !strings.Contains(got[1], `"end"`) || !strings.Contains(got[2], "o1") {
+		t.Errorf("dead letters %q, want the second label, the end and the output", got)
+	}
+	r.wantEntries(id, 2)
+}
+
 // A store that does not answer is no verdict.
 func TestReusedWhileEventsDoNotAnswer(t *testing.T) {
 	r := newRig(t)

@@ -10,7 +10,7 @@ import (
 type Linked struct {
 	Seq, Prev uint64 // of the event
 	At        uint64 // its sequence in EVENTS
-	Is        Digest
+	Is        Digest // what it means
 	Kind      Kind
 	In        string // the name of its thread
 }
@@ -38,6 +38,20 @@ func (e *Event) Digest() (d Digest) {
 	return d
 }
 
+// Means tells what two events of one sequence do apart: as Digest does; operations by what they say, however it is worded, and those that
+// describe their thread as far as their producer knows it (start, tail) by their kind alone: it says more when it says it again.
+func (e *Event) Means() Digest {
+	op, err := ParseControl(e.Body)
+	if e.Kind != KindControl || err != nil {
+		return e.Digest()
+	}
+	means := Event{Kind: e.Kind, Body: op.Encode()}
+	if op.Op == OpStart || op.Op == OpTail {
+		means.Body = []byte(op.Op)
+	}
+	return means.Digest()
+}
+
 // Past is what EVENTS holds of one producer's events in a thread, in one epoch, in a stretch of its sequences.
 type Past struct {
 	Links  []Linked // in the order in which they are stored
@@ -63,7 +77,7 @@ func (p *Past) Add(subject string, data []byte, at uint64, producer string, epoc
 		return
 	}
 	for _, one := range e.Each() {
-		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Digest(), Kind: one.Kind, In: one.Thread.Name})
+		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Means(), Kind: one.Kind, In: one.Thread.Name})
 	}
 }
 
