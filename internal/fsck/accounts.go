@@ -156,7 +156,7 @@ type posting struct {
 	is       events.Digest     // tells it from others of its sequence
 	claimed  bool              // the body waited beside the event, and cannot be had again
 	op       events.Op         // of an operation
-	means    events.Digest     // of what an operation says, however it is worded
+	means    events.Digest     // what it does, however it is worded
 	unread   error             // why it is no event
 }
 
@@ -208,9 +208,9 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
-		p.sum, p.is, p.claimed = sumOf(&one), one.Digest(), one.Ref != nil
+		p.sum, p.is, p.means, p.claimed = sumOf(&one), one.Digest(), one.Means(), one.Ref != nil
 		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
-			p.op, p.means = op.Op, one.Means()
+			p.op = op.Op
 		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}

@@ -26,6 +26,7 @@ import (
 // held is what SPOOL_ITEMS holds of a name. A thread that is removed leaves its items behind, and another one may take its name and
 // begin at any number: an item counts for a thread only where the state that it says it was made from is one of the thread's.
 type held struct {
+	first   int64 // the number of the first since numbers went back
 	last    int64 // the number of the newest
 	node    casstore.Ref
 	sum     [32]byte
@@ -68,6 +69,10 @@ func (h *held) take(n int64, data []byte, all bool) {
 			h.old = &old
 		}
 		maps.DeleteFunc(h.missing, func(k int64, _ bool) bool { return k >= n })
+		h.first = n
+	}
+	if h.last == 0 {
+		h.first = n
 	}
 	for k := h.last + 1; h.last > 0 && k < n && len(h.missing) < maxMissing; k++ {
 		if len(h.missing) == 0 {
@@ -140,7 +145,7 @@ func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
 	case wrong == itemsAhead:
 		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: it is older than they are", events.ItemsStream, it.last, h.N)
 	case wrong == itemsGap:
-		return note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, it.first(), len(it.missing)-1)
+		return note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, it.gap(), len(it.missing)-1)
 	case wrong == itemsBehind:
 		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.last, h.N)
 	}
@@ -159,6 +164,7 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 	if it.old != nil && it.old.last >= it.last && c.stands(h, it.old.node) { // what came again last is of the same thread
 		it.restore()
 	}
+	c.underOtherNames(h, it)
 	switch {
 	case it.last > h.N:
 		ahead, err := c.ahead(ctx, h)
@@ -166,7 +172,7 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 			return itemsGood, err
 		}
 		return itemsAhead, nil
-	case it.first() > 0 && c.stands(h, it.before):
+	case it.gap() > 0 && c.stands(h, it.before):
 		return itemsGap, nil
 	case it.old != nil && it.old.last >= h.N && c.stands(h, it.old.node): // the newest message is one that came again late
 	case it.last < h.N && h.Applied < c.floor && c.stands(h, it.node): // else whoever applies its events next publishes the rest
@@ -194,8 +200,19 @@ func (c *checker) ahead(ctx context.Context, h *head) (bool, error) {
 	}), err
 }
 
-// first is the lowest number that is missing; 0: none is.
-func (h *held) first() int64 {
+// underOtherNames takes from what is missing of a thread what SPOOL_ITEMS holds under a name that it had meanwhile.
+func (c *checker) underOtherNames(h *head, it *held) {
+	for t, other := range c.items {
+		if len(it.missing) > 0 && t != h.id && t.Session == h.id.Session && c.stands(h, other.node) {
+			maps.DeleteFunc(it.missing, func(n int64, _ bool) bool {
+				return n >= other.first && n <= other.last && !other.missing[n]
+			})
+		}
+	}
+}
+
+// gap is the lowest number that is missing; 0: none is.
+func (h *held) gap() int64 {
 	if len(h.missing) == 0 {
 		return 0
 	}

@@ -45,7 +45,7 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		case itemsAhead:
 			done, err = f.replay(ctx, h)
 		case itemsGap:
-			done, err = f.publishItems(ctx, h, it.first())
+			done, err = f.publishItems(ctx, h, it.gap())
 		case itemsBehind:
 			done, err = f.publishItems(ctx, h, it.last+1)
 		default:

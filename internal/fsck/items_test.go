@@ -245,3 +245,21 @@ func TestLateItemAtTheEnd(t *testing.T) {
 	must.Do(w, w.conn.Items().PublishItems(t.Context(), []events.Posted{second}))
 	w.wantClean()
 }
+
+// What a thread had under another name, between two times that it had its own, is not missing; what is lost there is.
+func TestItemsOfAThreadThatComesBack(t *testing.T) {
+	w := newWorld(t)
+	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
+	w.steps(id, 1, 4)
+	must.Do(w, w.cl.Rename(t.Context(), id, other.Name))
+	w.steps(other, 4, 7)
+	must.Do(w, w.cl.Rename(t.Context(), other, id.Name))
+	w.steps(id, 7, 9)
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	w.wantClean()
+	w.dropItems(other, func(n int64) bool { return n == 2 })
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "and not 5") {
+		t.Errorf("findings = %v, want that 5 is missing", f)
+	}
+}

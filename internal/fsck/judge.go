@@ -51,7 +51,7 @@ func (b *book) judge(p *posting) (why string) {
 	case p.at <= b.w.removed:
 		b.gone[said{p.name(), p.is}] = true
 		n = &b.a.accounts.Removed
-	case again && (first.is == p.is || p.op != "" && first.means == p.means || letter):
+	case again && (first.means == p.means || letter):
 	case gone && (p.op == events.OpRemove || p.op == events.OpRename): // what takes a thread from its name is done once
 		n = &b.a.accounts.Noted
 	case gone && b.w.left != nil && !b.w.own(b.t) && b.w.left.Duplicate(p.producer, p.epoch, p.seq):

@@ -215,6 +215,7 @@ type subscription struct {
 	last   *places // the last item of each life of a thread
 	newest uint64  // of the thread that from.N is of: the newest life that is known
 	unborn bool    // it was not there yet
+	given  Item    // the newest, of a reader of one thread
 	yield  func(Item, error) bool
 }
 
@@ -303,6 +304,9 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	s.bear(t, item.Life)
 	of := life{t, item.Life}
 	before, known := s.last.get(of)
+	if !known && s.filter.Thread != "" {
+		before, known = s.comesBack(t, item)
+	}
 	if !known && s.from.N != 0 {
 		if item.Life < s.newest { // an item of a life before that which was asked for, stored again
 			return true
@@ -320,7 +324,31 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	return s.give(item)
 }
 
+// comesBack reports whether an item is the first one of a thread that had another name meanwhile, under which its items went, and which was
+// the last one that had the name: what came before, up to number before, was its own.
+func (s *subscription) comesBack(t events.Thread, item Item) (before int64, is bool) {
+	if s.given.N == 0 || s.given.Life >= item.Life || item.N <= s.given.N {
+		return 0, false
+	}
+	head, err := s.c.Thread(s.ctx, t)
+	if err != nil || head.Life != item.Life { // it has the name no more
+		return 0, false
+	}
+	for posted, err := range s.c.ItemsFrom(s.ctx, t, head, s.given.N) {
+		was, e := parseItem(posted.Data)
+		is = err == nil && e == nil && was.Node == s.given.Node
+		break
+	}
+	if is {
+		s.newest = max(s.newest, item.Life)
+	}
+	return s.given.N, is
+}
+
 func (s *subscription) give(item Item) bool {
+	if s.filter.Thread != "" {
+		s.given = Item{N: item.N, Life: item.Life, Node: item.Node}
+	}
 	if s.filter.NotUser != "" && item.User == s.filter.NotUser {
 		return true
 	}
