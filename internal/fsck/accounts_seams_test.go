@@ -675,3 +675,39 @@ func TestAccountSeamReplayOfOperations(t *testing.T) {
 		w.wantNoFinding()
 	}
 }
+
+// A deletion that is sent again is neither in a thread nor a dead letter, whichever deleted the session last.
+func TestAccountSeamDeletionThatComesAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	deletion := events.Control{Op: events.OpDelete, Delete: &events.Delete{}}
+	for _, by := range []string{"alice", "bob"} {
+		w.raw(entryOf(thO, "p", 1, 0, "one"))
+		w.settle()
+		w.raw(opOf(thO, by, 1, 0, deletion))
+		w.settle()
+	}
+	w.raw(entryOf(thO, "p", 1, 0, "one"))
+	w.raw(opOf(thO, "alice", 1, 0, deletion))
+	w.raw(opOf(thO, "bob", 1, 0, deletion))
+	w.settle()
+	w.wantNamed(entryOf(thO, "p", 2, 0, "two"))
+}
+
+// A repeat of what went with a renamed thread is skipped, for as long as nobody has its old name.
+func TestAccountSeamRepeatUnderTheNameOfARemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.raw(entryOf(thO, "p", 1, 0, "one"))
+	w.raw(opOf(thO, "p", 2, 0, renaming("a")))
+	w.raw(opOf(thA, "q", 1, 0, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
+	w.raw(entryOf(thO, "p", 1, 0, "one"))
+	w.raw(entryOf(thA, "p", 3, 0, "another"))
+	w.raw(opOf(thA, "r", 1, 0, renaming(thO.Name)))
+	w.settle()
+	w.wantNamed(entryOf(thO, "p", 4, 0, "two"))
+}
+
+func renaming(to string) events.Control {
+	return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
+}
