@@ -100,8 +100,8 @@ func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g gi
 	return g, err
 }
 
-// before reports whether the event's sequence was given to the same before. What a thread has that is there now, under a name of its own,
-// is that one's.
+// before reports whether the event's sequence was given to the same before: to this thread, under any name that it had. What came under
+// the name of another thread is that one's.
 func (d *draft) before(ctx context.Context, g given) (bool, error) {
 	seq, is := d.e.Event.Seq, d.e.came()
 	if g.own.Before(seq, is, d.e.At) {
@@ -114,16 +114,51 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 		if name == d.st.Key.Name { // of an earlier life
 			continue
 		}
-		rs, err := d.w.Records(ctx, events.HeadKey(events.Thread{Session: d.st.Key.Session, Name: name}))
-		if err != nil {
-			return false, err
-		}
-		h, err := threads.DecodeHead(rs[0].Value)
-		if !rs[0].Exists() || err != nil || !h.Duplicate(d.e.Producer, d.e.Epoch, seq) {
-			return true, nil
+		other, err := d.others(ctx, events.Thread{Session: d.st.Key.Session, Name: name})
+		if err != nil || !other {
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// mostNames is how many names of a thread are followed.
+const mostNames = 16
+
+// others reports whether what came for a name is another thread's than this one: of that which has the name, also if it has ended, or of
+// one that had it. A name that a thread left by a rename is nobody's but its own.
+func (d *draft) others(ctx context.Context, t events.Thread) (bool, error) {
+	if err := d.w.Settle(ctx, t); err != nil {
+		return false, err
+	}
+	rs, err := d.w.Records(ctx, events.HeadKey(t))
+	if err != nil {
+		return false, err
+	}
+	r, err := Ended(ctx, d.w, t, rs[0])
+	if err != nil {
+		return false, err
+	}
+	if r.Exists() {
+		h, err := threads.DecodeHead(r.Value)
+		return err == nil && h.Duplicate(d.e.Producer, d.e.Epoch, d.e.Event.Seq), nil
+	}
+	for range mostNames {
+		left, err := ReadLeft(ctx, d.w, t)
+		if err != nil && Passing(err) {
+			return false, err
+		}
+		if err != nil {
+			return false, nil
+		}
+		if left == nil || left.To == "" {
+			break
+		}
+		if t.Name = left.To; t == d.st.Key {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // lives is where in EVENTS the life of a thread begins.

@@ -400,3 +400,37 @@ func TestReplayedReused(t *testing.T) {
 	r.wantReused("e00001", "e00002", "e00003")
 	r.wantEntries(id, 3)
 }
+
+// What says the same as an entry that another thread of the session has is no repeat of that one: whether that one is stored yet
+// makes no difference, nor that its thread has ended.
+func TestReusedAsInAnotherThread(t *testing.T) {
+	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed", "removed in one commit"} {
+		t.Run(how, func(t *testing.T) {
+			r := newRig(t)
+			p, _ := r.looking()
+			here, other := events.Thread{Session: "s", Name: "here"}, events.Thread{Session: "s", Name: "other"}
+			given := uint64(1)
+			give := func(always bool) {
+				if last := r.lastSeq(events.EventsStream); always || !strings.Contains(how, "in one commit") {
+					r.give(p, given, last)
+					r.through(p, int64(last))
+					given = last + 1
+				}
+			}
+			r.entry(other, 1, 0)
+			switch how {
+			case "ended":
+				r.control(other, "op", events.Control{Op: events.OpEnd, End: &events.End{}})
+			case "renamed", "renamed in one commit":
+				r.control(other, "op", renameTo("another"))
+			case "removed", "removed in one commit":
+				r.control(other, "op", removal())
+			}
+			r.entry(here, 1, 91)
+			give(false)
+			r.entry(here, 1, 0)
+			give(true)
+			r.wantReused("e00000")
+		})
+	}
+}
